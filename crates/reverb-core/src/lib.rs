@@ -1,1 +1,31 @@
-//! Placeholder.
+//! What experience replay is: chunks of steps, items that refer to them, and tables of items.
+//!
+//! Nothing here waits, talks to a network, or knows Python. Data goes one way: a [`Chunk`] is filled
+//! once and never changes; an item is a [`Trajectory`] over chunks; a [`Table`] keeps items, says
+//! whether one may go in or out now, and draws them; [`gather`] copies what was drawn into a batch.
+
+mod buffer;
+mod chunk;
+mod error;
+pub mod gather;
+mod key;
+mod rate_limiter;
+pub mod selector;
+mod signature;
+mod slab;
+mod table;
+mod tensor;
+mod trajectory;
+mod usage;
+
+pub use buffer::Buffer;
+pub use chunk::{Chunk, Column, EpisodeIds, Layout, StepRange};
+pub use error::{Error, Result};
+pub use key::{random_key, ChunkKey, EpisodeId, ItemKey};
+pub use rate_limiter::{RateLimiter, RateLimiterConfig};
+pub use selector::SelectorKind;
+pub use signature::Signature;
+pub use table::{Drawn, ItemView, NewItem, Table, TableConfig, TableInfo, TableSnapshot};
+pub use tensor::{DType, TensorSpec};
+pub use trajectory::{Slice, Trajectory, TrajectoryColumn};
+pub use usage::TableUsage;

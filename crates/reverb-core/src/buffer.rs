@@ -1,0 +1,108 @@
+//! Large buffers, used again: a batch of megabytes is not faulted in anew each time.
+
+use std::mem::MaybeUninit;
+use std::sync::Mutex;
+
+/// Buffers below this size are not kept: the allocator is as fast.
+const POOLED_BYTES: usize = 64 * 1024;
+/// Bytes that the pool keeps at most.
+const POOL_LIMIT: usize = 64 * 1024 * 1024;
+
+type Words = Box<[MaybeUninit<Word>]>;
+
+/// Columns of a batch start at multiples of this, so that readers may use the widest loads.
+pub const ALIGN: usize = 64;
+
+#[repr(align(64))]
+#[derive(Clone, Copy)]
+struct Word([u8; ALIGN]);
+
+static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), bytes: 0 });
+
+struct Pool {
+    free: Vec<Words>,
+    bytes: usize,
+}
+
+/// An uninitialised block of bytes aligned to [`ALIGN`], returned to a pool of the process when dropped.
+pub struct Buffer {
+    words: Words,
+    len: usize,
+}
+
+impl Buffer {
+    /// A buffer of `len` bytes with arbitrary content.
+    pub fn new(len: usize) -> Self {
+        let words = len.div_ceil(ALIGN);
+        let pooled = (len >= POOLED_BYTES).then(|| take(words)).flatten();
+        Self { words: pooled.unwrap_or_else(|| Box::new_uninit_slice(words)), len }
+    }
+
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Address of the first byte.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.words.as_ptr().cast()
+    }
+
+    /// The bytes, to be written.
+    pub fn as_uninit_mut(&mut self) -> &mut [MaybeUninit<u8>] {
+        // SAFETY: the words are `len` rounded up, and uninitialised bytes have no invalid value.
+        unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.len) }
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let bytes = self.words.len() * ALIGN;
+        if bytes < POOLED_BYTES {
+            return;
+        }
+        // A process forked while another thread held the lock would wait for ever, so the pool is only tried.
+        if let Ok(mut pool) = POOL.try_lock()
+            && pool.bytes + bytes <= POOL_LIMIT
+        {
+            pool.bytes += bytes;
+            let words = std::mem::take(&mut self.words);
+            pool.free.push(words);
+        }
+    }
+}
+
+/// The smallest free block that holds `words`, unless it is more than twice as large.
+fn take(words: usize) -> Option<Words> {
+    let mut pool = POOL.try_lock().ok()?;
+    let fits = |block: &Words| block.len() >= words && block.len() <= 2 * words;
+    let (index, _) = pool.free.iter().enumerate().filter(|(_, block)| fits(block)).min_by_key(|(_, block)| block.len())?;
+    let block = pool.free.swap_remove(index);
+    pool.bytes -= block.len() * ALIGN;
+    Some(block)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_buffer_is_used_again_and_aligned() {
+        let first = Buffer::new(300_000);
+        let address = first.as_ptr();
+        assert_eq!(address as usize % ALIGN, 0);
+        drop(first);
+        assert_eq!(Buffer::new(290_000).as_ptr(), address);
+    }
+}

@@ -1,0 +1,220 @@
+//! Chunks: consecutive steps of one or more columns, in one allocation, never changed once made.
+
+use crate::tensor::{Shape, shape_text};
+use crate::{ChunkKey, DType, EpisodeId, Error, Result};
+use bytes::Bytes;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Where a column's region begins inside a chunk: every region is aligned to this many bytes.
+const REGION_ALIGN: usize = 8;
+/// Rows, and a chunk's bytes, are counted in 32 bits.
+const MAX_CHUNK_BYTES: usize = u32::MAX as usize;
+
+/// One column of a chunk: dtype, shape of a row, and where its rows lie.
+///
+/// Rows of numbers lie one after another in C order, little-endian. A column of strings is
+/// `rows × elements + 1` little-endian `u32` ends (the first is 0), then the bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Element type.
+    pub dtype: DType,
+    /// Shape of one row, without the time axis.
+    pub shape: Shape,
+    /// Elements in one row.
+    pub elements: usize,
+    /// Bytes of one row; 0 for strings.
+    pub row_bytes: usize,
+    /// First byte of the column's region in the chunk.
+    pub offset: usize,
+    /// Bytes of the region.
+    pub size_bytes: usize,
+}
+
+/// The columns of a chunk with a given number of rows. Chunks of the same form share one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    /// The columns in order.
+    pub columns: Box<[Column]>,
+    /// Rows of every column.
+    pub rows: u32,
+    /// Bytes of the whole chunk.
+    pub size_bytes: usize,
+}
+
+impl Layout {
+    /// Lays out `rows` rows of columns, each given by dtype, row shape, and, for strings only, the bytes of its region.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is no row, or the chunk would pass 4 GiB.
+    pub fn new(rows: usize, columns: impl IntoIterator<Item = (DType, Shape, usize)>) -> Result<Self> {
+        if rows == 0 {
+            return Err(Error::invalid("a chunk needs at least one row, got 0"));
+        }
+        let too_large = |shape: &[usize]| {
+            Error::invalid(format!(
+                "a chunk of {rows} rows with a column of shape {} passes {MAX_CHUNK_BYTES} bytes",
+                shape_text(shape)
+            ))
+        };
+        let mut end = 0_usize;
+        let mut laid_out = Vec::new();
+        for (dtype, shape, string_bytes) in columns {
+            let elements = shape.iter().try_fold(1_usize, |n, &dim| n.checked_mul(dim)).ok_or_else(|| too_large(&shape))?;
+            let row_bytes = elements.checked_mul(dtype.size()).ok_or_else(|| too_large(&shape))?;
+            let size_bytes = if dtype == DType::String {
+                string_bytes
+            } else {
+                row_bytes.checked_mul(rows).ok_or_else(|| too_large(&shape))?
+            };
+            let offset = end.next_multiple_of(REGION_ALIGN);
+            end = offset.checked_add(size_bytes).filter(|&end| end <= MAX_CHUNK_BYTES).ok_or_else(|| too_large(&shape))?;
+            laid_out.push(Column { dtype, shape, elements, row_bytes, offset, size_bytes });
+        }
+        let rows = u32::try_from(rows).map_err(|_| too_large(&[]))?;
+        Ok(Self { columns: laid_out.into(), rows, size_bytes: end })
+    }
+}
+
+/// The steps of an episode that a chunk covers, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StepRange {
+    /// Step of the first row.
+    pub first: i32,
+    /// Step of the last row.
+    pub last: i32,
+    /// Whether steps in between are missing.
+    pub sparse: bool,
+}
+
+/// Which episode the rows of a chunk belong to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EpisodeIds {
+    /// All rows to one.
+    Same(EpisodeId),
+    /// Row `i` to the episode `first + i` (wrapping): a batch of rows that have nothing to do with each other.
+    PerRow(EpisodeId),
+}
+
+/// An immutable block of steps. Items hold it by reference; it goes with the last of them.
+#[derive(Debug)]
+pub struct Chunk {
+    /// Name of the chunk, made by the writer.
+    pub key: ChunkKey,
+    /// The episode of its rows.
+    pub episodes: EpisodeIds,
+    /// The steps it covers.
+    pub steps: StepRange,
+    layout: Arc<Layout>,
+    data: Bytes,
+    /// The table that counts its uses in `used_cells` (its number), or 0. See [`crate::TableUsage`].
+    pub(crate) owner: AtomicU32,
+    /// Cells (a row of a column) that items of the owner use, counted once an item.
+    pub(crate) used_cells: AtomicU64,
+}
+
+impl Chunk {
+    /// Puts a chunk together from its layout and bytes.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the bytes are not as many as the layout says, or the ends of a string column do
+    /// not ascend within its region: after this call every row can be read without a check.
+    pub fn new(key: ChunkKey, episodes: EpisodeIds, steps: StepRange, layout: Arc<Layout>, data: Bytes) -> Result<Self> {
+        if data.len() != layout.size_bytes {
+            return Err(Error::invalid(format!(
+                "chunk {key}: expected {} bytes of data, got {}",
+                layout.size_bytes,
+                data.len()
+            )));
+        }
+        for (index, column) in layout.columns.iter().enumerate() {
+            if column.dtype == DType::String {
+                check_strings(&data[column.offset..column.offset + column.size_bytes], column.elements * layout.rows as usize)
+                    .map_err(|reason| Error::invalid(format!("chunk {key}, column {index}: {reason}")))?;
+            }
+        }
+        Ok(Self { key, episodes, steps, layout, data, owner: AtomicU32::new(0), used_cells: AtomicU64::new(0) })
+    }
+
+    /// The columns.
+    pub fn columns(&self) -> &[Column] {
+        &self.layout.columns
+    }
+
+    /// How the columns lie in [`Chunk::data`].
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// Rows of every column.
+    pub fn rows(&self) -> u32 {
+        self.layout.rows
+    }
+
+    /// All columns' bytes.
+    pub fn data(&self) -> &Bytes {
+        &self.data
+    }
+
+    /// Bytes of the data.
+    pub fn size_bytes(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Rows times columns.
+    pub fn cells(&self) -> u64 {
+        u64::from(self.rows()) * self.columns().len() as u64
+    }
+
+    /// Bytes of rows `[first, first + length)` of a column of numbers. The caller has checked the range.
+    pub fn rows_of(&self, column: usize, first: u32, length: u32) -> &[u8] {
+        let column = &self.layout.columns[column];
+        let start = column.offset + first as usize * column.row_bytes;
+        &self.data[start..start + length as usize * column.row_bytes]
+    }
+
+    /// Elements `[first, first + length)` of a column of strings. The caller has checked the range.
+    pub fn strings_of(&self, column: usize, first: usize, length: usize) -> impl Iterator<Item = &[u8]> {
+        let column = &self.layout.columns[column];
+        let elements = column.elements * self.layout.rows as usize;
+        let region = &self.data[column.offset..column.offset + column.size_bytes];
+        let (ends, bytes) = region.split_at((elements + 1) * 4);
+        let end = move |i: usize| u32::from_le_bytes(ends[i * 4..i * 4 + 4].try_into().expect("four bytes")) as usize;
+        (first..first + length).map(move |i| &bytes[end(i)..end(i + 1)])
+    }
+}
+
+/// Writes a column of strings as a chunk's region holds it.
+pub fn encode_strings<'a>(strings: impl ExactSizeIterator<Item = &'a [u8]> + Clone) -> Result<Vec<u8>> {
+    let total: usize = strings.clone().map(<[u8]>::len).sum();
+    let size = (strings.len() + 1) * 4 + total;
+    if size > MAX_CHUNK_BYTES {
+        return Err(Error::invalid(format!("a column of strings of {size} bytes passes {MAX_CHUNK_BYTES}")));
+    }
+    let mut region = Vec::with_capacity(size);
+    let mut end = 0_u32;
+    region.extend_from_slice(&end.to_le_bytes());
+    for string in strings.clone() {
+        end += string.len() as u32;
+        region.extend_from_slice(&end.to_le_bytes());
+    }
+    strings.for_each(|string| region.extend_from_slice(string));
+    Ok(region)
+}
+
+fn check_strings(region: &[u8], elements: usize) -> std::result::Result<(), String> {
+    let ends_bytes = (elements + 1) * 4;
+    if region.len() < ends_bytes {
+        return Err(format!("{elements} strings need at least {ends_bytes} bytes, got {}", region.len()));
+    }
+    let (ends, bytes) = region.split_at(ends_bytes);
+    let mut previous = 0;
+    for (i, end) in ends.chunks_exact(4).enumerate() {
+        let end = u32::from_le_bytes(end.try_into().expect("four bytes")) as usize;
+        if (i == 0 && end != 0) || end < previous || end > bytes.len() {
+            return Err(format!("string {i} ends at {end}, outside {previous}..={}", bytes.len()));
+        }
+        previous = end;
+    }
+    Ok(())
+}

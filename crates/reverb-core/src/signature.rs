@@ -1,0 +1,127 @@
+//! What a table accepts: dtype and shape of every column.
+
+use crate::tensor::shape_text;
+use crate::trajectory::ColumnView;
+use crate::{Column, Error, Result, TensorSpec, Trajectory};
+use bytes::Bytes;
+
+/// A table's signature: the specs of the flat columns, and the nest they come from as opaque bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signature {
+    /// The nest, a serialised `tensorflow.StructuredValue`. The core only keeps and returns it.
+    pub structure: Bytes,
+    /// The specs in flattening order.
+    pub specs: Vec<TensorSpec>,
+}
+
+impl Signature {
+    /// Whether an item of whole rows fits. A column passes if the spec fits one row, or the rows with their time axis.
+    ///
+    /// # Errors
+    /// [`Error::SignatureMismatch`] with the text that the reference's row-wise writer gives.
+    pub fn check_rows(&self, table: &str, columns: &[Column], num_rows: usize) -> Result<()> {
+        let data_text = || {
+            let specs = columns.iter().enumerate().map(|(i, column)| {
+                format!("{i}: Tensor<name: '', dtype: {}, shape: {}>", column.dtype, shape_text(&column.shape))
+            });
+            specs.collect::<Vec<_>>().join(", ")
+        };
+        if columns.len() != self.specs.len() {
+            return Err(Error::SignatureMismatch(format!(
+                "Unable to CreateItem in table '{table}' because Append was called with a tensor signature inconsistent with \
+                 table signature.  Append for timestep offset 0 was called with {} tensors, but table requires {} tensors per \
+                 entry.  Table signature: {}, data signature: {}.",
+                columns.len(),
+                self.specs.len(),
+                self.text(),
+                data_text()
+            )));
+        }
+        for (index, (spec, column)) in self.specs.iter().zip(columns).enumerate() {
+            let row = column.shape.iter().copied();
+            let with_time = || {
+                let mut shape = vec![num_rows];
+                shape.extend_from_slice(&column.shape);
+                shape.into_iter()
+            };
+            if spec.dtype != column.dtype || !(spec.accepts_shape(row) || spec.accepts_shape(with_time())) {
+                return Err(Error::SignatureMismatch(format!(
+                    "Unable to CreateItem in table '{table}' because Append was called with a tensor signature inconsistent \
+                     with the table signature. At timestep offset 0, flattened index {index}, saw a tensor of dtype {}, shape \
+                     {}, but expected tensor '{}' of dtype {} and shape compatible with {}.  (Flattened) table signature: {}, \
+                     data signature: {}.",
+                    column.dtype,
+                    shape_text(&column.shape),
+                    spec.name,
+                    spec.dtype,
+                    spec.shape_text(),
+                    self.text(),
+                    data_text()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an item of arbitrary columns fits, time axis included where it is not squeezed.
+    ///
+    /// # Errors
+    /// [`Error::SignatureMismatch`] with the text that the reference's trajectory writer gives.
+    pub fn check_trajectory(&self, table: &str, trajectory: &Trajectory) -> Result<()> {
+        let got: Vec<_> = (0..trajectory.num_columns()).map(|index| column_type(trajectory, index)).collect();
+        let got_text = || {
+            let specs = got.iter().enumerate().map(|(i, (dtype, shape))| {
+                format!("{i}: Tensor<name: '{i}', dtype: {dtype}, shape: {}>", shape_text(shape))
+            });
+            specs.collect::<Vec<_>>().join(", ")
+        };
+        let start = format!(
+            "Unable to create item in table '{table}' since the provided trajectory is inconsistent with the table signature."
+        );
+        if got.len() != self.specs.len() {
+            return Err(Error::SignatureMismatch(format!(
+                "{start} The trajectory has {} columns but the table signature has {} columns.\n\nThe table signature \
+                 is:\n\t{}\n\nThe provided trajectory signature was:\n\t{}.\n",
+                got.len(),
+                self.specs.len(),
+                self.text(),
+                got_text()
+            )));
+        }
+        for (index, (spec, (dtype, shape))) in self.specs.iter().zip(&got).enumerate() {
+            if spec.dtype != *dtype || !spec.accepts_shape(shape.iter().copied()) {
+                return Err(Error::SignatureMismatch(format!(
+                    "{start} The table expects column {index} to be a {} {} tensor but got a {dtype} {} tensor.\n\nThe table \
+                     signature is:\n\t{}\n\nThe provided trajectory signature is:\n\t{}.\n",
+                    spec.dtype,
+                    spec.shape_text(),
+                    shape_text(shape),
+                    self.text(),
+                    got_text()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn text(&self) -> String {
+        let specs = self.specs.iter().enumerate().map(|(i, spec)| format!("{i}: {spec}"));
+        specs.collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn column_type(trajectory: &Trajectory, index: usize) -> (crate::DType, Vec<usize>) {
+    let (column, length, squeeze) = match trajectory.column(index) {
+        ColumnView::One { chunk, column, length, squeeze, .. } => (&chunk.columns()[column as usize], length as usize, squeeze),
+        ColumnView::Many(many) => {
+            let slice = &many.slices[0];
+            (&slice.chunk.columns()[slice.column as usize], many.length(), many.squeeze)
+        }
+    };
+    let mut shape = Vec::with_capacity(column.shape.len() + 1);
+    if !squeeze {
+        shape.push(length);
+    }
+    shape.extend_from_slice(&column.shape);
+    (column.dtype, shape)
+}

@@ -1,0 +1,212 @@
+//! What an item refers to: columns made of slices of chunks.
+
+use crate::{Chunk, Error, Result};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Rows `[offset, offset + length)` of one column of a chunk.
+#[derive(Debug, Clone)]
+pub struct Slice {
+    /// The chunk.
+    pub chunk: Arc<Chunk>,
+    /// Index of the column in the chunk.
+    pub column: u32,
+    /// First row.
+    pub offset: u32,
+    /// Number of rows, at least 1.
+    pub length: u32,
+}
+
+/// One column of an item: slices one after another along the time axis.
+#[derive(Debug, Clone)]
+pub struct TrajectoryColumn {
+    /// At least one slice, all of one dtype and row shape.
+    pub slices: SmallVec<[Slice; 1]>,
+    /// Whether the time axis, of length 1, is dropped.
+    pub squeeze: bool,
+}
+
+impl TrajectoryColumn {
+    /// Number of rows.
+    pub fn length(&self) -> usize {
+        self.slices.iter().map(|slice| slice.length as usize).sum()
+    }
+}
+
+/// The data of an item. Cloning it clones references, not data.
+#[derive(Debug, Clone)]
+pub enum Trajectory {
+    /// The same rows of every column of one chunk: what `insert` makes, and the common case by far.
+    Rows {
+        /// The chunk.
+        chunk: Arc<Chunk>,
+        /// First row.
+        offset: u32,
+        /// Number of rows, at least 1.
+        length: u32,
+    },
+    /// Any slices of any chunks.
+    Columns(Arc<[TrajectoryColumn]>),
+}
+
+/// A column of a trajectory, whichever form that has.
+pub enum ColumnView<'a> {
+    /// Rows of a column of one chunk.
+    One {
+        /// The chunk.
+        chunk: &'a Arc<Chunk>,
+        /// Index of the column in the chunk.
+        column: u32,
+        /// First row.
+        offset: u32,
+        /// Number of rows.
+        length: u32,
+        /// Whether the time axis is dropped.
+        squeeze: bool,
+    },
+    /// Several slices.
+    Many(&'a TrajectoryColumn),
+}
+
+impl Trajectory {
+    /// Rows of all columns of one chunk.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is no column or no row, or the rows are not in the chunk.
+    pub fn rows(chunk: Arc<Chunk>, offset: u32, length: u32) -> Result<Self> {
+        if chunk.columns().is_empty() || length == 0 {
+            return Err(Error::invalid("Item trajectory must not be empty."));
+        }
+        check_rows(&chunk, offset, length)?;
+        Ok(Self::Rows { chunk, offset, length })
+    }
+
+    /// Slices of any chunks. (Also checks that a reader can put every column together.)
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`], naming the column: no column, a column without a row, a slice outside its chunk, slices
+    /// of different dtypes or row shapes, a squeezed column with more than one row.
+    pub fn columns(columns: Vec<TrajectoryColumn>) -> Result<Self> {
+        if columns.is_empty() {
+            return Err(Error::invalid("Item trajectory must not be empty."));
+        }
+        for (index, column) in columns.iter().enumerate() {
+            check_column(column).map_err(|error| Error::invalid(format!("Error in column {index}: {error}")))?;
+        }
+        Ok(Self::Columns(columns.into()))
+    }
+
+    /// Number of columns.
+    pub fn num_columns(&self) -> usize {
+        match self {
+            Self::Rows { chunk, .. } => chunk.columns().len(),
+            Self::Columns(columns) => columns.len(),
+        }
+    }
+
+    /// Column `index`, which must exist.
+    pub fn column(&self, index: usize) -> ColumnView<'_> {
+        match self {
+            Self::Rows { chunk, offset, length } => {
+                ColumnView::One { chunk, column: index as u32, offset: *offset, length: *length, squeeze: false }
+            }
+            Self::Columns(columns) => match &columns[index] {
+                TrajectoryColumn { slices, squeeze } if slices.len() == 1 => {
+                    let Slice { chunk, column, offset, length } = &slices[0];
+                    ColumnView::One { chunk, column: *column, offset: *offset, length: *length, squeeze: *squeeze }
+                }
+                column => ColumnView::Many(column),
+            },
+        }
+    }
+
+    /// Calls `visit(chunk, cells)` for each slice, or once for [`Trajectory::Rows`]; a cell is a row of a column.
+    pub fn for_each_use(&self, mut visit: impl FnMut(&Arc<Chunk>, u64)) {
+        match self {
+            Self::Rows { chunk, length, .. } => visit(chunk, u64::from(*length) * chunk.columns().len() as u64),
+            Self::Columns(columns) => {
+                for slice in columns.iter().flat_map(|column| &column.slices) {
+                    visit(&slice.chunk, u64::from(slice.length));
+                }
+            }
+        }
+    }
+
+    /// The chunks, each once, in order of first appearance.
+    pub fn chunks(&self) -> SmallVec<[Arc<Chunk>; 4]> {
+        let mut chunks = SmallVec::<[Arc<Chunk>; 4]>::new();
+        self.for_each_use(|chunk, _| {
+            if !chunks.iter().any(|seen| Arc::ptr_eq(seen, chunk)) {
+                chunks.push(chunk.clone());
+            }
+        });
+        chunks
+    }
+
+    /// Bytes of the rows it refers to (a row referred to twice counts twice; strings by their chunk's mean).
+    pub fn size_bytes(&self) -> u64 {
+        let slice_bytes = |chunk: &Chunk, column: usize, length: u32| {
+            let column = &chunk.columns()[column];
+            (column.size_bytes as u64 * u64::from(length)).div_ceil(u64::from(chunk.rows()))
+        };
+        match self {
+            Self::Rows { chunk, length, .. } => (0..chunk.columns().len()).map(|c| slice_bytes(chunk, c, *length)).sum(),
+            Self::Columns(columns) => columns
+                .iter()
+                .flat_map(|column| &column.slices)
+                .map(|slice| slice_bytes(&slice.chunk, slice.column as usize, slice.length))
+                .sum(),
+        }
+    }
+}
+
+fn check_rows(chunk: &Chunk, offset: u32, length: u32) -> Result<()> {
+    if offset.checked_add(length).is_none_or(|end| end > chunk.rows()) {
+        return Err(Error::invalid(format!(
+            "Cannot slice ({offset}, {}) out of chunk {} with {} rows.",
+            u64::from(offset) + u64::from(length),
+            chunk.key,
+            chunk.rows()
+        )));
+    }
+    Ok(())
+}
+
+fn check_column(column: &TrajectoryColumn) -> Result<()> {
+    let mut first = None;
+    for (index, slice) in column.slices.iter().enumerate() {
+        let Some(spec) = slice.chunk.columns().get(slice.column as usize) else {
+            return Err(Error::invalid(format!(
+                "Cannot unpack column {} in chunk {} which has {} columns.",
+                slice.column,
+                slice.chunk.key,
+                slice.chunk.columns().len()
+            )));
+        };
+        check_rows(&slice.chunk, slice.offset, slice.length)?;
+        if slice.length == 0 {
+            return Err(Error::invalid(format!("slice {index} has no rows.")));
+        }
+        let (dtype, shape) = *first.get_or_insert((spec.dtype, &spec.shape));
+        if dtype != spec.dtype {
+            return Err(Error::invalid(format!(
+                "Column references tensors with different dtypes: {dtype} (index 0) != {} (index {index}).",
+                spec.dtype
+            )));
+        }
+        if *shape != spec.shape {
+            return Err(Error::invalid(format!(
+                "Column references tensors with incompatible shapes: {} (index 0) not compatible with {} (index {index}).",
+                crate::tensor::shape_text(shape),
+                crate::tensor::shape_text(&spec.shape)
+            )));
+        }
+    }
+    match column.length() {
+        0 => Err(Error::invalid("it has no rows.")),
+        rows if column.squeeze && rows != 1 => Err(Error::invalid(format!(
+            "TrajectoryColumn must contain exactly one row when squeeze is set but got {rows}."
+        ))),
+        _ => Ok(()),
+    }
+}

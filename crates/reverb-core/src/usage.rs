@@ -1,0 +1,155 @@
+//! Which chunks a table keeps alive: its bytes, its episodes, and how sparsely chunks are used.
+
+use crate::{Chunk, EpisodeId, EpisodeIds, Trajectory};
+use hashbrown::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+static NEXT_TABLE: AtomicU32 = AtomicU32::new(1);
+
+/// Counts the uses of chunks by the items of one table.
+///
+/// The first table to use a chunk counts in the chunk itself (no look-up on the hot path); other tables that share
+/// the chunk count in a map of their own. Only the owner's count is read for compaction, so sharing only delays it.
+#[derive(Debug)]
+pub struct TableUsage {
+    table: u32,
+    shared: HashMap<*const Chunk, u64, foldhash::fast::RandomState>,
+    episodes: HashMap<EpisodeId, u32, foldhash::fast::RandomState>,
+    row_episodes: u64,
+    num_deleted_episodes: u64,
+    bytes: u64,
+}
+
+// SAFETY: the pointers are names of chunks, never followed; the items that count here keep the chunks alive, so no
+// other chunk can have the same name.
+unsafe impl Send for TableUsage {}
+// SAFETY: as above; the struct has no interior mutability.
+unsafe impl Sync for TableUsage {}
+
+impl Default for TableUsage {
+    fn default() -> Self {
+        Self {
+            table: NEXT_TABLE.fetch_add(1, Relaxed),
+            shared: HashMap::default(),
+            episodes: HashMap::default(),
+            row_episodes: 0,
+            num_deleted_episodes: 0,
+            bytes: 0,
+        }
+    }
+}
+
+impl TableUsage {
+    /// Counts an item that entered the table.
+    pub fn add(&mut self, trajectory: &Trajectory) {
+        trajectory.for_each_use(|chunk, cells| self.add_cells(chunk, cells));
+        if let Trajectory::Rows { chunk, length, .. } = trajectory
+            && matches!(chunk.episodes, EpisodeIds::PerRow(_))
+        {
+            self.row_episodes += u64::from(*length);
+        }
+    }
+
+    /// Counts an item that left the table. Returns whether a chunk of it is used by few rows now (see [`is_sparse`]).
+    pub fn remove(&mut self, trajectory: &Trajectory) -> bool {
+        let mut sparse = false;
+        trajectory.for_each_use(|chunk, cells| sparse |= self.remove_cells(chunk, cells));
+        if let Trajectory::Rows { chunk, length, .. } = trajectory
+            && matches!(chunk.episodes, EpisodeIds::PerRow(_))
+        {
+            self.row_episodes -= u64::from(*length);
+            self.num_deleted_episodes += u64::from(*length);
+        }
+        sparse
+    }
+
+    fn add_cells(&mut self, chunk: &Arc<Chunk>, cells: u64) {
+        if self.owns(chunk) {
+            // Only the owner's lock holder writes the count, so a load and a store are enough.
+            let used = chunk.used_cells.load(Relaxed);
+            chunk.used_cells.store(used + cells, Relaxed);
+            if used == 0 {
+                self.first_use(chunk);
+            }
+        } else {
+            let used = self.shared.entry(Arc::as_ptr(chunk)).or_insert(0);
+            let first = *used == 0;
+            *used += cells;
+            if first {
+                self.first_use(chunk);
+            }
+        }
+    }
+
+    fn remove_cells(&mut self, chunk: &Arc<Chunk>, cells: u64) -> bool {
+        if self.owns(chunk) {
+            let used = chunk.used_cells.load(Relaxed) - cells;
+            chunk.used_cells.store(used, Relaxed);
+            if used == 0 {
+                self.last_use(chunk);
+            }
+            return used > 0 && is_sparse(chunk);
+        }
+        let name = Arc::as_ptr(chunk);
+        let used = self.shared.get_mut(&name).expect("an item that leaves was counted when it came");
+        *used -= cells;
+        if *used == 0 {
+            self.shared.remove(&name);
+            self.last_use(chunk);
+        }
+        false
+    }
+
+    fn owns(&self, chunk: &Chunk) -> bool {
+        match chunk.owner.load(Relaxed) {
+            0 => chunk.owner.compare_exchange(0, self.table, Relaxed, Relaxed).map_or_else(|owner| owner == self.table, |_| true),
+            owner => owner == self.table,
+        }
+    }
+
+    fn first_use(&mut self, chunk: &Chunk) {
+        self.bytes += chunk.size_bytes() as u64;
+        if let EpisodeIds::Same(episode) = chunk.episodes {
+            *self.episodes.entry(episode).or_insert(0) += 1;
+        }
+    }
+
+    fn last_use(&mut self, chunk: &Chunk) {
+        self.bytes -= chunk.size_bytes() as u64;
+        if let EpisodeIds::Same(episode) = chunk.episodes
+            && let Some(uses) = self.episodes.get_mut(&episode)
+        {
+            *uses -= 1;
+            if *uses == 0 {
+                self.episodes.remove(&episode);
+                self.num_deleted_episodes += 1;
+            }
+        }
+    }
+
+    /// Bytes of the chunks that the table's items refer to, each chunk once.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Distinct episodes that the table's items refer to.
+    pub fn num_episodes(&self) -> u64 {
+        self.episodes.len() as u64 + self.row_episodes
+    }
+
+    /// Episodes that the last item went away of, since the last reset.
+    pub fn num_deleted_episodes(&self) -> u64 {
+        self.num_deleted_episodes
+    }
+
+    /// Sets the counter, as a checkpoint recorded it.
+    pub fn set_num_deleted_episodes(&mut self, count: u64) {
+        self.num_deleted_episodes = count;
+    }
+}
+
+/// Whether the items of the chunk's owner use less than a quarter of a chunk that has more than one row.
+pub fn is_sparse(chunk: &Chunk) -> bool {
+    chunk.rows() > 1 && chunk.used_cells.load(Relaxed) * 4 < chunk.cells()
+}
