@@ -1,0 +1,158 @@
+//! Lowest or highest priority first.
+
+use super::{Selector, at};
+use rand::rngs::SmallRng;
+
+/// Children of an entry: half as many levels as with 2, and the four stand next to each other in memory.
+const ARITY: usize = 4;
+
+/// Which priority comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// MinHeap.
+    LowestFirst,
+    /// MaxHeap.
+    HighestFirst,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    /// The priority, negated for [`Order::HighestFirst`].
+    rank: f64,
+    /// Number of the insert or update that put it here.
+    place: u64,
+    slot: u32,
+}
+
+impl Entry {
+    fn before(&self, other: &Self) -> bool {
+        self.rank < other.rank || (self.rank == other.rank && self.place < other.place)
+    }
+}
+
+/// A heap that knows where each slot is: O(log n) for every change, O(1) to choose.
+#[derive(Debug)]
+pub struct Heap {
+    order: Order,
+    entries: Vec<Entry>,
+    /// By slot: index into `entries`.
+    positions: Vec<u32>,
+    next_place: u64,
+}
+
+impl Heap {
+    /// An empty heap.
+    pub fn new(order: Order) -> Self {
+        Self {
+            order,
+            entries: Vec::new(),
+            positions: Vec::new(),
+            next_place: 1,
+        }
+    }
+
+    fn entry(&self, slot: u32, priority: f64, place: u64) -> Entry {
+        let rank = match self.order {
+            Order::LowestFirst => priority,
+            Order::HighestFirst => -priority,
+        };
+        Entry { rank, place, slot }
+    }
+
+    fn new_place(&mut self) -> u64 {
+        self.next_place += 1;
+        self.next_place - 1
+    }
+
+    fn put(&mut self, index: usize, entry: Entry) {
+        self.entries[index] = entry;
+        self.positions[entry.slot as usize] = index as u32;
+    }
+
+    /// Puts an entry where it belongs, beginning at a hole at `index`.
+    fn settle(&mut self, index: usize, entry: Entry) {
+        let risen = self.rise(index, &entry);
+        let index = if risen == index {
+            self.sink(index, &entry)
+        } else {
+            risen
+        };
+        self.put(index, entry);
+    }
+
+    fn rise(&mut self, mut hole: usize, entry: &Entry) -> usize {
+        while hole > 0 {
+            let parent = (hole - 1) / ARITY;
+            if !entry.before(&self.entries[parent]) {
+                break;
+            }
+            self.put(hole, self.entries[parent]);
+            hole = parent;
+        }
+        hole
+    }
+
+    fn sink(&mut self, mut hole: usize, entry: &Entry) -> usize {
+        loop {
+            let first = hole * ARITY + 1;
+            let children = first..(first + ARITY).min(self.entries.len());
+            let best = children.reduce(|best, child| {
+                if self.entries[child].before(&self.entries[best]) {
+                    child
+                } else {
+                    best
+                }
+            });
+            match best.filter(|&child| self.entries[child].before(entry)) {
+                Some(child) => {
+                    self.put(hole, self.entries[child]);
+                    hole = child;
+                }
+                None => return hole,
+            }
+        }
+    }
+}
+
+impl Selector for Heap {
+    fn insert(&mut self, slot: u32, priority: f64) {
+        let place = self.new_place();
+        self.insert_at(slot, priority, place);
+    }
+
+    fn update(&mut self, slot: u32, priority: f64) {
+        let place = self.new_place();
+        let entry = self.entry(slot, priority, place);
+        self.settle(self.positions[slot as usize] as usize, entry);
+    }
+
+    fn remove(&mut self, slot: u32) {
+        let index = self.positions[slot as usize] as usize;
+        let last = self.entries.pop().expect("the slot is inside");
+        if index < self.entries.len() {
+            self.settle(index, last);
+        }
+    }
+
+    fn sample(&mut self, _rng: &mut SmallRng) -> (u32, f64) {
+        (self.entries[0].slot, 1.0)
+    }
+
+    fn clear(&mut self) {
+        *self = Self {
+            next_place: self.next_place,
+            ..Self::new(self.order)
+        };
+    }
+
+    fn place(&self, slot: u32) -> u64 {
+        self.entries[self.positions[slot as usize] as usize].place
+    }
+
+    fn insert_at(&mut self, slot: u32, priority: f64, place: u64) {
+        let entry = self.entry(slot, priority, place);
+        at(&mut self.positions, slot);
+        self.entries.push(entry);
+        self.settle(self.entries.len() - 1, entry);
+    }
+}

@@ -1,0 +1,96 @@
+//! Probability proportional to a power of the priority.
+
+use super::sum_tree::SumTree;
+use super::{Selector, Uniform};
+use rand::{Rng, rngs::SmallRng};
+
+/// The weight of a priority: `priority^exponent`, but 0 for 0 whatever the exponent.
+#[inline]
+pub(super) fn weight(exponent: f64, priority: f64) -> f64 {
+    if priority == 0.0 {
+        0.0
+    } else if exponent == 1.0 {
+        priority
+    } else if exponent == 0.5 {
+        priority.sqrt()
+    } else {
+        priority.powf(exponent)
+    }
+}
+
+/// Weights in a tree of sums: O(log n) for every change and every draw. While all weights are 0 every slot has the same
+/// probability.
+#[derive(Debug)]
+pub struct Prioritized {
+    exponent: f64,
+    weights: SumTree,
+    /// The slots inside, for the draws while all weights are 0.
+    all: Uniform,
+    /// Slots of non-zero weight. A count, since a sum of zeros must not be told by its value.
+    num_weighted: usize,
+}
+
+impl Prioritized {
+    /// An empty selector.
+    pub fn new(exponent: f64) -> Self {
+        Self {
+            exponent,
+            weights: SumTree::default(),
+            all: Uniform::default(),
+            num_weighted: 0,
+        }
+    }
+
+    /// The probability of a slot.
+    pub fn probability(&self, slot: u32) -> f64 {
+        if self.num_weighted == 0 {
+            1.0 / self.all.len() as f64
+        } else {
+            self.weights.get(slot) / self.weights.total()
+        }
+    }
+
+    fn set(&mut self, slot: u32, weight: f64) {
+        let old = self.weights.set(slot, weight);
+        self.num_weighted += usize::from(weight > 0.0);
+        self.num_weighted -= usize::from(old > 0.0);
+    }
+}
+
+impl Selector for Prioritized {
+    fn insert(&mut self, slot: u32, priority: f64) {
+        self.all.insert(slot, priority);
+        self.set(slot, weight(self.exponent, priority));
+    }
+
+    fn update(&mut self, slot: u32, priority: f64) {
+        self.set(slot, weight(self.exponent, priority));
+    }
+
+    fn remove(&mut self, slot: u32) {
+        self.all.remove(slot);
+        self.set(slot, 0.0);
+    }
+
+    #[inline]
+    fn sample(&mut self, rng: &mut SmallRng) -> (u32, f64) {
+        if self.num_weighted == 0 {
+            return self.all.sample(rng);
+        }
+        let total = self.weights.total();
+        let (slot, weight) = self.weights.find(rng.random::<f64>() * total);
+        (slot, weight / total)
+    }
+
+    fn clear(&mut self) {
+        *self = Self::new(self.exponent);
+    }
+
+    fn place(&self, _slot: u32) -> u64 {
+        0
+    }
+
+    fn insert_at(&mut self, slot: u32, priority: f64, _place: u64) {
+        self.insert(slot, priority);
+    }
+}

@@ -1,0 +1,63 @@
+//! Every item with the same probability.
+
+use super::{Selector, at};
+use rand::{Rng, rngs::SmallRng};
+
+/// The slots in an array without holes, and where in it each one is. Every operation is O(1).
+#[derive(Debug, Default)]
+pub struct Uniform {
+    slots: Vec<u32>,
+    /// By slot: index into `slots`.
+    positions: Vec<u32>,
+}
+
+impl Uniform {
+    /// Number of slots inside.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether no slot is inside.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+}
+
+impl Selector for Uniform {
+    #[inline]
+    fn insert(&mut self, slot: u32, _priority: f64) {
+        *at(&mut self.positions, slot) = self.slots.len() as u32;
+        self.slots.push(slot);
+    }
+
+    #[inline]
+    fn update(&mut self, _slot: u32, _priority: f64) {}
+
+    #[inline]
+    fn remove(&mut self, slot: u32) {
+        let position = self.positions[slot as usize];
+        self.slots.swap_remove(position as usize);
+        if let Some(&moved) = self.slots.get(position as usize) {
+            self.positions[moved as usize] = position;
+        }
+    }
+
+    #[inline]
+    fn sample(&mut self, rng: &mut SmallRng) -> (u32, f64) {
+        let count = self.slots.len();
+        let slot = self.slots[rng.random_range(0..count as u32) as usize];
+        (slot, 1.0 / count as f64)
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn place(&self, _slot: u32) -> u64 {
+        0
+    }
+
+    fn insert_at(&mut self, slot: u32, priority: f64, _place: u64) {
+        self.insert(slot, priority);
+    }
+}

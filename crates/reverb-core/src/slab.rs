@@ -1,0 +1,161 @@
+//! Where a table keeps its items: slots in pages, and an index from keys to slots.
+
+use crate::{ItemKey, Trajectory};
+use foldhash::quality::RandomState;
+use hashbrown::HashTable;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+const PAGE_SLOTS: usize = 256;
+/// Slots are counted in 32 bits; the last number is free for selectors to say "none".
+pub(crate) const MAX_SLOTS: u64 = u32::MAX as u64;
+
+/// An item as the table keeps it.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    pub(crate) key: ItemKey,
+    pub(crate) priority: f64,
+    /// Nanoseconds since the epoch.
+    pub(crate) inserted_at: u64,
+    pub(crate) trajectory: Trajectory,
+    pub(crate) times_sampled: i32,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Page {
+    slots: [Option<Item>; PAGE_SLOTS],
+}
+
+impl Page {
+    pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
+        self.slots.iter().flatten()
+    }
+}
+
+/// An entry of the index. The hash is kept, so that the index can grow without a look at the items: of ten million, that
+/// would be ten million cache misses in one insert.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    hash: u32,
+    slot: u32,
+}
+
+impl Entry {
+    /// The hash table wants 64 bits: the upper ones to compare, the lower ones to choose a bucket.
+    fn wide_hash(hash: u32) -> u64 {
+        u64::from(hash) << 32 | u64::from(hash)
+    }
+}
+
+/// Items by slot, and slots by key.
+///
+/// A page that a snapshot shares is copied when it is first changed; the snapshot keeps the old one.
+#[derive(Debug, Default)]
+pub(crate) struct Slab {
+    pages: Vec<Arc<Page>>,
+    /// Slots below `end` that hold nothing; the last one is used next, its page is most likely in the cache.
+    free: Vec<u32>,
+    /// The lowest slot that was never used.
+    end: u32,
+    index: HashTable<Entry>,
+    /// Keyed by chance in each table: a writer that chooses keys must not be able to make them collide.
+    hasher: RandomState,
+}
+
+impl Slab {
+    /// Number of items.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// The slot of a key.
+    #[inline]
+    pub(crate) fn find(&self, key: ItemKey) -> Option<u32> {
+        let hash = self.hash(key);
+        let is_key = |entry: &Entry| entry.hash == hash && self.get(entry.slot).key == key;
+        let entry = self.index.find(Entry::wide_hash(hash), is_key)?;
+        Some(entry.slot)
+    }
+
+    /// The item in a slot, which must hold one.
+    #[inline]
+    pub(crate) fn get(&self, slot: u32) -> &Item {
+        let page = &self.pages[slot as usize / PAGE_SLOTS];
+        page.slots[slot as usize % PAGE_SLOTS]
+            .as_ref()
+            .expect("the slot holds an item")
+    }
+
+    /// The item in a slot, which must hold one, to be changed.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, slot: u32) -> &mut Item {
+        self.slot_mut(slot)
+            .as_mut()
+            .expect("the slot holds an item")
+    }
+
+    /// Puts an item into a free slot. Its key must be new.
+    #[inline]
+    pub(crate) fn insert(&mut self, item: Item) -> u32 {
+        let hash = self.hash(item.key);
+        let slot = self.free.pop().unwrap_or_else(|| self.new_slot());
+        let entry = Entry { hash, slot };
+        self.index
+            .insert_unique(Entry::wide_hash(hash), entry, |entry| {
+                Entry::wide_hash(entry.hash)
+            });
+        *self.slot_mut(slot) = Some(item);
+        slot
+    }
+
+    /// Takes the item out of a slot, which must hold one.
+    #[inline]
+    pub(crate) fn remove(&mut self, slot: u32) -> Item {
+        let item = self.slot_mut(slot).take().expect("the slot holds an item");
+        let hash = Entry::wide_hash(self.hash(item.key));
+        if let Ok(entry) = self.index.find_entry(hash, |entry| entry.slot == slot) {
+            entry.remove();
+        }
+        self.free.push(slot);
+        item
+    }
+
+    /// Empties the slab and returns the pages.
+    pub(crate) fn take(&mut self) -> Vec<Arc<Page>> {
+        std::mem::take(self).pages
+    }
+
+    /// The pages as they are now, whatever happens later: a copy of pointers.
+    pub(crate) fn pages(&self) -> &Vec<Arc<Page>> {
+        &self.pages
+    }
+
+    fn hash(&self, key: ItemKey) -> u32 {
+        (self.hasher.hash_one(key) >> 32) as u32
+    }
+
+    fn slot_mut(&mut self, slot: u32) -> &mut Option<Item> {
+        let page = &mut self.pages[slot as usize / PAGE_SLOTS];
+        &mut Arc::make_mut(page).slots[slot as usize % PAGE_SLOTS]
+    }
+
+    #[cold]
+    fn new_slot(&mut self) -> u32 {
+        let slot = self.end;
+        if slot as usize == self.pages.len() * PAGE_SLOTS {
+            let slots = [const { None }; PAGE_SLOTS];
+            self.pages.push(Arc::new(Page { slots }));
+        }
+        self.end += 1;
+        slot
+    }
+}
+
+/// The items of pages taken out of a slab. Those of a page that a snapshot shares stay there.
+pub(crate) fn into_items(pages: Vec<Arc<Page>>) -> impl Iterator<Item = Item> {
+    pages
+        .into_iter()
+        .filter_map(Arc::into_inner)
+        .flat_map(|page| page.slots.into_iter().flatten())
+}

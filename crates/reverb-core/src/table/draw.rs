@@ -1,0 +1,115 @@
+//! Draws of items, and how to take one back.
+
+use super::{NewItem, Table};
+use crate::selector::Selector;
+use crate::{ItemKey, Trajectory};
+
+/// An item that was drawn, as it was at that moment.
+#[derive(Debug, Clone)]
+pub struct Drawn {
+    /// Name of the item.
+    pub key: ItemKey,
+    /// Probability the draw had.
+    pub probability: f64,
+    /// Items in the table, this one included.
+    pub table_size: u64,
+    /// Priority of the item.
+    pub priority: f64,
+    /// How often the item was drawn, this draw included.
+    pub times_sampled: i32,
+    /// Whether the draw had to wait for the rate limiter. A table does not wait: who did sets this.
+    pub rate_limited: bool,
+    /// When the item was inserted, in nanoseconds since the epoch.
+    pub inserted_at: u64,
+    /// The data.
+    pub trajectory: Trajectory,
+    /// If the draw removed the item: its places in the sampler and in the remover.
+    places: Option<(u64, u64)>,
+    epoch: u64,
+}
+
+impl Table {
+    /// Draws an item, for which the caller has asked [`Table::can_sample`]. `None` if the table is empty.
+    ///
+    /// An item drawn `max_times_sampled` times is removed; its data then moves into what is returned. (So nothing is
+    /// put into `removed`; it is there so that all calls that remove look alike.)
+    pub fn sample(&mut self, _removed: &mut Vec<Trajectory>) -> Option<Drawn> {
+        let table_size = self.slab.len() as u64;
+        if table_size == 0 {
+            return None;
+        }
+        self.limiter.samples += 1;
+        let (slot, probability) = self.sampler.sample(&mut self.rng);
+        let max_times_sampled = self.config.max_times_sampled;
+        let item = self.slab.get_mut(slot);
+        self.num_unique_samples += u64::from(item.times_sampled == 0);
+        item.times_sampled = item.times_sampled.saturating_add(1);
+        // An item may have come in with more draws behind it than the limit, so this is no test of equality.
+        let used_up = max_times_sampled > 0 && item.times_sampled >= max_times_sampled;
+        let (key, priority) = (item.key, item.priority);
+        let (times_sampled, inserted_at) = (item.times_sampled, item.inserted_at);
+        let (trajectory, places) = if used_up {
+            let places = (self.sampler.place(slot), self.remover.place(slot));
+            (self.remove(slot).trajectory, Some(places))
+        } else {
+            (item.trajectory.clone(), None)
+        };
+        Some(Drawn {
+            key,
+            probability,
+            table_size,
+            priority,
+            times_sampled,
+            rate_limited: false,
+            inserted_at,
+            trajectory,
+            places,
+            epoch: self.epoch,
+        })
+    }
+
+    /// Takes back a draw of this table that reached nobody, as if it had not been.
+    ///
+    /// If the draw removed its item, the item goes back to its old place. Where it cannot, since its key is in the
+    /// table again or there is no room, the draw stands: a sample that was counted without a removal, or the other way
+    /// round, would take room from the rate limiter for good. After a reset there is nothing to take back.
+    pub fn give_back(&mut self, drawn: Drawn, removed: &mut Vec<Trajectory>) {
+        let found = self.slab.find(drawn.key);
+        let undone = drawn.epoch == self.epoch
+            && match drawn.places {
+                Some(places) if found.is_none() && self.has_room() => {
+                    return self.put_back(drawn, places, removed);
+                }
+                Some(_) => false,
+                None => true,
+            };
+        if undone {
+            self.limiter.samples -= 1;
+            if let Some(slot) = found {
+                let item = self.slab.get_mut(slot);
+                // Another item may have come under the same key.
+                if item.inserted_at == drawn.inserted_at && item.times_sampled > 0 {
+                    item.times_sampled -= 1;
+                    self.num_unique_samples -= u64::from(item.times_sampled == 0);
+                }
+            }
+        }
+        removed.push(drawn.trajectory);
+    }
+
+    fn put_back(&mut self, drawn: Drawn, places: (u64, u64), removed: &mut Vec<Trajectory>) {
+        let times_sampled = drawn.times_sampled - 1;
+        let item = NewItem {
+            key: drawn.key,
+            priority: drawn.priority,
+            times_sampled,
+            trajectory: drawn.trajectory,
+        };
+        let slot = self.put(item, drawn.inserted_at);
+        self.place(slot, Some(places));
+        self.num_unique_samples -= u64::from(times_sampled == 0);
+        self.limiter.samples -= 1;
+        self.limiter.deletes -= 1;
+        self.evict_bytes(removed);
+    }
+}
