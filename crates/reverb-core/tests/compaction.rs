@@ -1,0 +1,120 @@
+//! Chunks that a few items hold for many rows: found, replaced, and freed.
+
+mod common;
+
+use bytes::Bytes;
+use common::{config, row_item};
+use reverb_core::{Chunk, DType, EpisodeIds, Layout, SelectorKind, StepRange, Table, Trajectory, random_key};
+use smallvec::smallvec;
+use std::sync::Arc;
+
+const ROWS: u32 = 100;
+const ROW_BYTES: usize = 64 << 10;
+
+/// Rows of `ROW_BYTES` bytes, each filled with its number plus `first`.
+fn chunk(first: u8, rows: u32, episode: u64) -> Arc<Chunk> {
+    let layout = Layout::new(rows as usize, [(DType::UInt8, smallvec![ROW_BYTES], 0)]).unwrap();
+    let data: Vec<u8> = (0..rows).flat_map(|row| vec![first + row as u8; ROW_BYTES]).collect();
+    let episodes = EpisodeIds::Same(episode);
+    Arc::new(Chunk::new(random_key(), episodes, StepRange::default(), Arc::new(layout), Bytes::from(data)).unwrap())
+}
+
+/// Two chunks of 100 items; of the first, all but every tenth are deleted.
+fn sparse_table() -> (Table, std::sync::Weak<Chunk>) {
+    let mut table = Table::new(config(SelectorKind::Fifo, SelectorKind::Fifo, 1000)).unwrap();
+    let chunks = [chunk(0, ROWS, 1), chunk(100, ROWS, 2)];
+    for key in 0..200_u64 {
+        let item = row_item(key, 1.0, &chunks[key as usize / 100], key as u32 % ROWS);
+        table.insert(item, 0, &mut Vec::new());
+    }
+    assert!(!table.wants_compaction());
+    let deletes: Vec<u64> = (0..100).filter(|key| key % 10 != 0).collect();
+    table.mutate(&[], &deletes, &mut Vec::new()).unwrap();
+    // The dense chunk goes, else its bytes in use would outweigh the others.
+    let deletes: Vec<u64> = (110..200).collect();
+    table.mutate(&[], &deletes, &mut Vec::new()).unwrap();
+    (table, Arc::downgrade(&chunks[0]))
+}
+
+fn compact(table: &mut Table) -> usize {
+    let (mut page, mut copied) = (Some(0), 0);
+    while let Some(from) = page {
+        let (items, next) = table.sparse_items(from, 1);
+        for (key, old) in items {
+            let new = Trajectory::rows(chunk(key as u8, 1, 1 + key / 100), 0, 1).unwrap();
+            copied += usize::from(table.replace_trajectory(key, &old, new, &mut Vec::new()));
+        }
+        page = next;
+    }
+    copied
+}
+
+fn first_byte(trajectory: &Trajectory) -> u8 {
+    match trajectory {
+        Trajectory::Rows { chunk, offset, .. } => chunk.data()[*offset as usize * ROW_BYTES],
+        Trajectory::Columns(_) => unreachable!("these tests make rows"),
+    }
+}
+
+#[test]
+fn compaction_keeps_the_data_and_frees_the_rest() {
+    let (mut table, chunk) = sparse_table();
+    assert!(table.wants_compaction());
+    assert_eq!(table.bytes(), 200 * ROW_BYTES as u64);
+    let deleted = table.info().num_deleted_episodes;
+    assert_eq!(compact(&mut table), 20);
+    assert!(!table.wants_compaction());
+    assert_eq!(table.bytes(), 20 * ROW_BYTES as u64);
+    assert_eq!(chunk.strong_count(), 0, "the chunk is freed");
+    for item in table.snapshot().items() {
+        assert_eq!(u64::from(first_byte(&item.trajectory)), item.key);
+    }
+    let info = table.info();
+    assert_eq!((info.num_episodes, info.num_deleted_episodes), (2, deleted));
+}
+
+#[test]
+fn search_that_finds_nothing_to_copy_is_not_repeated() {
+    let (mut table, _) = sparse_table();
+    let (items, next) = table.sparse_items(0, 10);
+    assert_eq!((items.len(), next), (20, None));
+    assert!(!table.wants_compaction());
+    table.mutate(&[], &[0], &mut Vec::new()).unwrap();
+    assert!(table.wants_compaction(), "another removal gives a reason to look again");
+}
+
+#[test]
+fn search_goes_on_where_it_stopped() {
+    let mut table = Table::new(config(SelectorKind::Fifo, SelectorKind::Fifo, 10_000)).unwrap();
+    let mut found = Vec::new();
+    for key in 0..1000 {
+        table.insert(row_item(key, 1.0, &common::chunk(5, key), 0), 0, &mut Vec::new());
+    }
+    let mut page = Some(0);
+    while let Some(from) = page {
+        let (items, next) = table.sparse_items(from, 1);
+        assert!(items.len() <= 256);
+        found.extend(items.into_iter().map(|(key, _)| key));
+        page = next;
+    }
+    found.sort_unstable();
+    assert_eq!(found, (0..1000).collect::<Vec<_>>());
+    assert_eq!(table.sparse_items(99, 1).1, None);
+}
+
+#[test]
+fn item_that_changed_meanwhile_keeps_its_data() {
+    let (mut table, _) = sparse_table();
+    let (items, _) = table.sparse_items(0, 10);
+    let (key, old) = &items[0];
+    let bytes = table.bytes();
+    table.mutate(&[], &[*key], &mut Vec::new()).unwrap();
+    let replacement = || Trajectory::rows(chunk(9, 1, 9), 0, 1).unwrap();
+    let mut removed = Vec::new();
+    assert!(!table.replace_trajectory(*key, old, replacement(), &mut removed));
+    table.insert(row_item(*key, 1.0, &chunk(50, 1, 1), 0), 0, &mut Vec::new());
+    assert!(!table.replace_trajectory(*key, old, replacement(), &mut removed));
+    assert_eq!(removed.len(), 2);
+    assert_eq!(first_byte(&table.get(*key).unwrap().trajectory), 50);
+    assert_eq!(table.bytes(), bytes + ROW_BYTES as u64);
+}
