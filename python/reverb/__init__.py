@@ -1,0 +1,70 @@
+"""Experience replay as a service. Names load what they need when they are first asked for."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reverb import cc as cc
+    from reverb import client as client
+    from reverb import errors as errors
+    from reverb import item_selectors as item_selectors
+    from reverb import item_selectors as selectors
+    from reverb import pybind as pybind
+    from reverb import rate_limiters as rate_limiters
+    from reverb import replay_sample as replay_sample
+    from reverb import reverb_types as reverb_types
+    from reverb import server as server
+    from reverb.client import Client as Client
+    from reverb.errors import DeadlineExceededError as DeadlineExceededError
+    from reverb.errors import ReverbError as ReverbError
+    from reverb.prioritized import importance_weights as importance_weights
+    from reverb.replay_sample import Ragged as Ragged
+    from reverb.replay_sample import ReplaySample as ReplaySample
+    from reverb.replay_sample import SampleInfo as SampleInfo
+    from reverb.server import Server as Server
+    from reverb.server import Table as Table
+    from reverb.tensor_spec import BoundedTensorSpec as BoundedTensorSpec
+    from reverb.tensor_spec import TensorSpec as TensorSpec
+
+# Where each name lives: `module` for a module, `module:name` for what is in one.
+_NAMES = {
+    "BoundedTensorSpec": "tensor_spec:BoundedTensorSpec",
+    "Client": "client:Client",
+    "DeadlineExceededError": "errors:DeadlineExceededError",
+    "Ragged": "replay_sample:Ragged",
+    "ReplaySample": "replay_sample:ReplaySample",
+    "ReverbError": "errors:ReverbError",
+    "SampleInfo": "replay_sample:SampleInfo",
+    "Server": "server:Server",
+    "Table": "server:Table",
+    "TensorSpec": "tensor_spec:TensorSpec",
+    "cc": "cc",
+    "client": "client",
+    "errors": "errors",
+    "importance_weights": "prioritized:importance_weights",
+    "item_selectors": "item_selectors",
+    "pybind": "pybind",
+    "rate_limiters": "rate_limiters",
+    "replay_sample": "replay_sample",
+    "reverb_types": "reverb_types",
+    "selectors": "item_selectors",
+    "server": "server",
+}
+
+__all__ = list(_NAMES)
+
+
+def __getattr__(name: str) -> Any:
+    place = _NAMES.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, attribute = place.partition(":")
+    value: Any = importlib.import_module(f"{__name__}.{module}")
+    if attribute:
+        value = getattr(value, attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES})

@@ -1,0 +1,128 @@
+"""The Rust extension. Reached only through `reverb.pybind`; its errors are the classes of `reverb.errors`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reverb.replay_sample import Ragged
+
+def descriptor_set() -> bytes:
+    """A serialized `google.protobuf.FileDescriptorSet` of all messages, each file after those that it imports."""
+
+@final
+class Table:
+    """A table. Belongs to no server until one is made with it."""
+
+    def __init__(
+        self,
+        name: str,
+        sampler: tuple[str, float],
+        remover: tuple[str, float],
+        max_size: int,
+        max_times_sampled: int,
+        rate_limiter: tuple[float, int, float, float],
+        signature: bytes | None,
+        specs: Sequence[tuple[str, int, Sequence[int] | None]] | None,
+        max_bytes: int | None,
+        seed: int | None,
+    ) -> None:
+        """An empty table.
+
+        Args:
+          name: Its name on the server.
+          sampler: A selector: `fifo`, `lifo`, `uniform`, `prioritized`, `min_heap` or `max_heap`, and the exponent of
+            `prioritized`, 0.0 for the others.
+          remover: Likewise.
+          max_size: Items the table may hold.
+          max_times_sampled: Below 1: no limit.
+          rate_limiter: `samples_per_insert`, `min_size_to_sample`, `min_diff`, `max_diff`.
+          signature: A serialized `tensorflow.StructuredValue`.
+          specs: The signature flattened: name, number of the dtype, and dimensions with -1 where unknown, None where
+            the rank is unknown.
+          max_bytes: Bytes the items may take; None: no limit.
+          seed: Of the draws; None: from the operating system.
+        """
+
+    @property
+    def name(self) -> str: ...
+    def can_sample(self, n: int) -> bool: ...
+    def can_insert(self, n: int) -> bool: ...
+    def info(self) -> bytes:
+        """A serialized `deepmind.reverb.TableInfo`."""
+
+    def close(self) -> None:
+        """Fails all who wait and all who come."""
+
+@final
+class Server:
+    """Tables behind a port."""
+
+    def __init__(self, tables: Sequence[Table], host: str | None, port: int | None, max_message_size: int) -> None:
+        """Binds and starts. `host` None: loopback; `port` None or 0: a free one."""
+
+    @property
+    def port(self) -> int: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def unix_path(self) -> str | None: ...
+    def stop(self) -> None: ...
+    def wait(self, timeout: float | None) -> bool:
+        """True once the server has stopped, False when `timeout` seconds have passed."""
+
+@final
+class Client:
+    """A way to a server, the shortest there is. Timeouts are seconds of the whole call; None: no limit."""
+
+    def __init__(self, address: str) -> None:
+        """Contacts nobody."""
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def road(self) -> str:
+        """`same_process`, `unix`, `tcp` or `unconnected`."""
+
+    def insert(self, data: object, priorities: Mapping[str, Any], timeout: float | None) -> None: ...
+    def insert_batch(self, data: object, priorities: Mapping[str, Any], timeout: float | None) -> None: ...
+    def sample(
+        self, table: str, at_least: int, at_most: int, ahead: int, timeout: float | None, squeeze_time: bool
+    ) -> tuple[
+        tuple[
+            NDArray[np.uint64],
+            NDArray[np.float64],
+            NDArray[np.int64],
+            NDArray[np.float64],
+            NDArray[np.int32],
+        ],
+        list[NDArray[Any] | Ragged],
+        int,
+        list[bool],
+    ]:
+        """Draws items.
+
+        Args:
+          table: Where from.
+          at_least: Items to wait for.
+          at_most: Items to take if they can be had without waiting.
+          ahead: Further items to draw, only if neither limiter nor `max_times_sampled` counts samples.
+          timeout: When it ends, what has been drawn is returned; DeadlineExceededError if that is nothing.
+          squeeze_time: Whether columns of items of one step lose their time axis.
+
+        Returns:
+          The infos (key, probability, table size, priority, times sampled), each `[batch]`; the columns, stacked
+          `[batch, time, ...]`; a number that changes with the table's signature, 0 if it has none; and which columns
+          have no time axis.
+        """
+
+    def mutate_priorities(
+        self, table: str, updates: Sequence[tuple[int, float]], deletes: Sequence[int], timeout: float | None
+    ) -> None: ...
+    def update_priorities(
+        self, table: str, keys: NDArray[np.uint64], priorities: NDArray[np.float64], timeout: float | None
+    ) -> None: ...
+    def reset(self, table: str, timeout: float | None) -> None: ...
+    def server_info(self, timeout: float | None) -> list[bytes]:
+        """A serialized `deepmind.reverb.TableInfo` for each table."""

@@ -1,0 +1,1 @@
+"""Where the reference keeps the messages of checkpoints."""

@@ -1,0 +1,201 @@
+"""Signatures of tables: nests of specs, to and from the bytes in which servers keep them."""
+
+import functools
+import importlib
+import sys
+from collections import namedtuple
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reverb import _protos, _tensor_proto, dtypes
+from reverb.tensor_spec import BoundedTensorSpec, TensorSpec, spec_from_leaf
+
+__all__ = ["FlatSpec", "decode", "encode", "flat_specs", "parse"]
+
+# Name, number of the dtype, and dimensions: -1 where unknown, None where the rank is unknown.
+FlatSpec = tuple[str, int, list[int] | None]
+
+
+def encode(signature: Any) -> bytes | None:
+    """A signature as a serialized `tensorflow.StructuredValue`.
+
+    Args:
+      signature: A nest of specs, such as `spec_from_leaf` takes. Named tuples keep their name and fields, lists and
+        tuples stay apart.
+
+    Returns:
+      The bytes; None for no signature, which is what None and empty nests mean.
+
+    Raises:
+      ValueError: A leaf is not a spec.
+      TypeError: A key of a mapping is not a str.
+    """
+    if not _is_given(signature):
+        return None
+    message = _protos.message_class("tensorflow.StructuredValue")()
+    _encode_node(signature, message)
+    return bytes(message.SerializeToString(deterministic=True))
+
+
+def _is_given(signature: Any) -> bool:
+    return bool(signature) if isinstance(signature, (tuple, list, Mapping)) else signature is not None
+
+
+def _encode_node(node: Any, message: Any) -> None:
+    if isinstance(node, Mapping):
+        message.dict_value.SetInParent()
+        for key in _sorted_keys(node):
+            _encode_node(node[key], message.dict_value.fields[key])
+    elif isinstance(node, tuple) and hasattr(node, "_fields"):
+        message.named_tuple_value.name = type(node).__name__
+        for field, value in zip(node._fields, node, strict=True):
+            _encode_node(value, message.named_tuple_value.values.add(key=field).value)
+    elif isinstance(node, (tuple, list)):
+        values = message.tuple_value if isinstance(node, tuple) else message.list_value
+        values.SetInParent()
+        for value in node:
+            _encode_node(value, values.values.add())
+    else:
+        _encode_spec(spec_from_leaf(node), message)
+
+
+def _sorted_keys(node: Mapping[Any, Any]) -> list[str]:
+    for key in node:
+        if not isinstance(key, str):
+            raise TypeError(f"The keys of a signature must be str, got {key!r} ({type(key).__name__}).")
+    return sorted(node)
+
+
+def _encode_spec(spec: TensorSpec, message: Any) -> None:
+    bounded = isinstance(spec, BoundedTensorSpec)
+    target = message.bounded_tensor_spec_value if bounded else message.tensor_spec_value
+    if spec.name is not None:
+        target.name = spec.name
+    target.shape.SetInParent()  # Present even if empty, which means a scalar.
+    if spec.shape.rank is None:
+        target.shape.unknown_rank = True
+    else:
+        for size in spec.shape:
+            target.shape.dim.add().size = -1 if size is None else size
+    target.dtype = dtypes.number_of(spec.dtype)
+    if isinstance(spec, BoundedTensorSpec):
+        _tensor_proto.encode(spec.minimum, target.minimum)
+        _tensor_proto.encode(spec.maximum, target.maximum)
+
+
+def parse(signature: bytes) -> Any:
+    """The `tensorflow.StructuredValue` in some bytes."""
+    return _protos.message_class("tensorflow.StructuredValue").FromString(signature)
+
+
+def decode(message: Any) -> Any:
+    """The nest of specs in a message.
+
+    Args:
+      message: A `tensorflow.StructuredValue`.
+
+    Returns:
+      The signature that was encoded, except that dicts have their keys in order. Its leaves are TensorFlow's specs if
+      the program has imported TensorFlow, else ours. None values are leaves.
+
+    Raises:
+      ValueError: The message holds what is no signature.
+    """
+    kind = message.WhichOneof("kind")
+    if kind == "dict_value":
+        fields = message.dict_value.fields
+        return {key: decode(fields[key]) for key in sorted(fields)}
+    if kind == "named_tuple_value":
+        pairs = message.named_tuple_value.values
+        cls = _named_tuple(message.named_tuple_value.name, tuple(pair.key for pair in pairs))
+        return cls(*(decode(pair.value) for pair in pairs))
+    if kind == "tuple_value":
+        return tuple(decode(value) for value in message.tuple_value.values)
+    if kind == "list_value":
+        return [decode(value) for value in message.list_value.values]
+    if kind in ("tensor_spec_value", "bounded_tensor_spec_value"):
+        return _decode_spec(getattr(message, kind), bounded=kind == "bounded_tensor_spec_value")
+    if kind == "none_value":
+        return None
+    raise ValueError(f"Saw unsupported encoded subtree in signature: '{message}'")
+
+
+def _decode_spec(message: Any, *, bounded: bool) -> Any:
+    shape = _dims(message)
+    name = message.name or None
+    bounds = [_tensor_proto.decode(bound) for bound in (message.minimum, message.maximum)] if bounded else []
+    tensorflow: Any = sys.modules.get("tensorflow")
+    cls: Any
+    if hasattr(tensorflow, "TensorSpec") and hasattr(tensorflow, "dtypes"):
+        cls = _tensorflow_bounded_spec() if bounded else tensorflow.TensorSpec
+        return cls(shape, tensorflow.dtypes.as_dtype(message.dtype), *bounds, name=name)
+    cls = BoundedTensorSpec if bounded else TensorSpec
+    return cls(shape, dtypes.dtype_from_number(message.dtype), *bounds, name=name)
+
+
+def _dims(message: Any) -> list[int | None] | None:
+    if message.shape.unknown_rank:
+        return None
+    return [None if dim.size < 0 else dim.size for dim in message.shape.dim]
+
+
+def _tensorflow_bounded_spec() -> Any:
+    # TensorFlow has no public name for the class.
+    return importlib.import_module("tensorflow.python.framework.tensor_spec").BoundedTensorSpec
+
+
+@functools.cache
+def _named_tuple(name: str, fields: tuple[str, ...]) -> Any:
+    """One class a name and list of fields, so that what is decoded twice is of one type."""
+    made: Any = namedtuple(name, fields)  # type: ignore[misc]
+
+    def reduce(self: Any) -> tuple[Any, ...]:
+        return _rebuild, (name, fields, tuple(self))
+
+    made.__reduce__ = reduce  # No module has the class by its name.
+    return made
+
+
+def _rebuild(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+    return _named_tuple(name, fields)(*values)
+
+
+def flat_specs(signature: Any) -> list[FlatSpec] | None:
+    """The leaves of a signature, in the order of the columns.
+
+    Args:
+      signature: A nest of specs, or its bytes.
+
+    Returns:
+      For each leaf its name (the path, joined by `/`, and the spec's own name if it has one), the number of its dtype,
+      and its dimensions. None for no signature.
+
+    Raises:
+      ValueError: A leaf is not a spec.
+      TypeError: A key of a mapping is not a str.
+    """
+    if isinstance(signature, bytes):
+        signature = decode(parse(signature))
+    if not _is_given(signature):
+        return None
+    return [_flat_spec(path, spec_from_leaf(leaf)) for path, leaf in _leaves(signature, ())]
+
+
+def _leaves(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(node, Mapping):
+        steps: Any = ((key, node[key]) for key in _sorted_keys(node))
+    elif isinstance(node, tuple) and hasattr(node, "_fields"):
+        steps = zip(node._fields, node, strict=True)
+    elif isinstance(node, (tuple, list)):
+        steps = ((str(position), value) for position, value in enumerate(node))
+    else:
+        yield path, node
+        return
+    for step, value in steps:
+        yield from _leaves(value, (*path, step))
+
+
+def _flat_spec(path: tuple[str, ...], spec: TensorSpec) -> FlatSpec:
+    name = "/".join([*path, spec.name] if spec.name else path)
+    dims = None if spec.shape.rank is None else [-1 if size is None else size for size in spec.shape]
+    return name, dtypes.number_of(spec.dtype), dims
