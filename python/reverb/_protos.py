@@ -5,15 +5,16 @@ code is generated, for that would tie the package to one version of protobuf.
 """
 
 import functools
-from typing import Any
-
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from typing import TYPE_CHECKING, Any
 
 from reverb import pybind
 
+if TYPE_CHECKING:
+    from google.protobuf import descriptor_pool
+
 __all__ = ["message_class", "module_contents"]
 
-# Where users find the messages of a file: what makes them picklable.
+# Where users find the messages of a file.
 _MODULES = {
     "reverb/cc/schema.proto": "reverb.cc.schema_pb2",
     "reverb/cc/patterns.proto": "reverb.cc.patterns_pb2",
@@ -22,7 +23,10 @@ _MODULES = {
 
 
 @functools.cache
-def _pool() -> descriptor_pool.DescriptorPool:
+def _pool() -> "descriptor_pool.DescriptorPool":
+    # Protobuf takes longer to import than all of this package, and a program that only writes never needs it.
+    from google.protobuf import descriptor_pb2, descriptor_pool
+
     pool = descriptor_pool.DescriptorPool()
     files = descriptor_pb2.FileDescriptorSet.FromString(pybind.descriptor_set())
     for file in files.file:
@@ -43,6 +47,8 @@ def message_class(full_name: str) -> Any:
     Raises:
       KeyError: No such message.
     """
+    from google.protobuf import message_factory
+
     return message_factory.GetMessageClass(_pool().FindMessageTypeByName(full_name))
 
 
@@ -68,7 +74,17 @@ def module_contents(file_name: str) -> dict[str, Any]:
 def _place(cls: Any, module: str, qualified_name: str) -> Any:
     cls.__module__ = module
     cls.__qualname__ = qualified_name
+    cls.__reduce__ = _reduce
     for nested in cls.DESCRIPTOR.nested_types:
         if not nested.GetOptions().map_entry:
             _place(getattr(cls, nested.name), module, f"{qualified_name}.{nested.name}")
     return cls
+
+
+def _reduce(message: Any) -> tuple[Any, ...]:
+    # Protobuf's own way looks nested messages up in the default pool, where ours are not.
+    return _from_bytes, (message.DESCRIPTOR.full_name, message.SerializeToString())
+
+
+def _from_bytes(full_name: str, data: bytes) -> Any:
+    return message_class(full_name).FromString(data)

@@ -16,6 +16,8 @@ __all__ = ["Client"]
 
 # How many items `sample` draws beyond the one it returns, from tables that do not count samples.
 _AHEAD = 63
+# How long to wait for the signature of a table whose items are there already.
+_LOOK_UP_SECONDS = 10.0
 
 
 class Client:
@@ -129,7 +131,7 @@ class Client:
                 table, 1, 1, min(_AHEAD, left - 1), remaining(), False
             )
             left -= len(infos[0])
-            pack = self._packer(table, token, remaining) if unpack_as_table_signature else list
+            pack = self._packer(table, token) if unpack_as_table_signature else list
             yield from split(infos, columns, squeezed, pack)
 
     def sample_batch(
@@ -160,14 +162,8 @@ class Client:
         seconds = _checks.as_timeout(timeout)
         infos, columns, token, _ = self._client.sample(table, size, size, 0, seconds, squeeze_time)
         known = self._packers.get(table)
-        if known is not None and known[0] == token:
-            data = known[1](columns)
-        elif token == 0:
-            data = columns
-        else:
-            # The items are drawn: what the look-up costs must not lose them.
-            data = self._packer(table, token, lambda: None)(columns)
-        return ReplaySample(SampleInfo(*infos), data)
+        pack = known[1] if known is not None and known[0] == token else self._packer(table, token)
+        return ReplaySample(SampleInfo(*infos), pack(columns))
 
     def mutate_priorities(
         self,
@@ -246,26 +242,27 @@ class Client:
         """
         limit = None if timeout is None or timeout <= 0 else _checks.as_timeout(timeout)
         try:
-            infos = self._client.server_info(limit)
+            return self._table_infos(limit)
         except DeadlineExceededError:
             raise DeadlineExceededError(
                 f"ServerInfo call did not complete within provided timeout of {timeout}s"
             ) from None
-        tables = map(TableInfo.from_serialized_proto, infos)
-        return {table.name: table for table in tables}
+
+    def _table_infos(self, timeout: float | None) -> dict[str, TableInfo]:
+        infos = map(TableInfo.from_serialized_proto, self._client.server_info(timeout))
+        return {info.name: info for info in infos}
 
     def _check_table_exists(self, table: str, timeout: float | None) -> None:
-        tables = self.server_info(timeout)
+        tables = self._table_infos(timeout)
         if table not in tables:
             raise ValueError(f'Could not find table "{table}". The following tables exists: {", ".join(tables)}.')
 
-    def _packer(self, table: str, token: int, remaining: Callable[[], float | None]) -> nests.Packer:
-        """What puts columns into the structure of the signature to which `token` belongs."""
-        if token == 0:
-            return list
+    def _packer(self, table: str, token: int) -> nests.Packer:
+        """What puts columns into the structure of the signature to which `token` belongs, 0 being none."""
         known = self._packers.get(table)
         if known is None or known[0] != token:
-            info = self.server_info(remaining()).get(table)
+            # The items have been drawn, so this must not fail for their deadline; nor may it wait for ever.
+            info = self._table_infos(_LOOK_UP_SECONDS).get(table) if token else None
             pack = list if info is None or info.signature is None else nests.compile_packer(info.signature)
             known = self._packers[table] = token, pack
         return known[1]

@@ -1,7 +1,5 @@
 """Prioritised replay: Schaul et al. 2016, "Prioritized Experience Replay"."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,7 +7,8 @@ from reverb.replay_sample import SampleInfo
 
 __all__ = ["importance_weights"]
 
-_smallest = np.minimum.reduce
+_SINGLE = np.dtype(np.float32)
+_least, _log, _exp = np.minimum.reduce, np.log, np.exp
 
 
 def importance_weights(info: SampleInfo, beta: float, *, normalize: bool = True) -> NDArray[np.float32]:
@@ -25,11 +24,10 @@ def importance_weights(info: SampleInfo, beta: float, *, normalize: bool = True)
     Returns:
       float32 `[batch]`.
     """
-    expected: Any = np.multiply(info.probability, info.table_size)  # How often item i is drawn in N draws.
+    # Numpy has vectors for the logarithm and exponential of single precision, but not for its power.
+    exponent: NDArray[np.float32] = np.multiply(info.probability, info.table_size).astype(_SINGLE)
+    _log(exponent, exponent)
     if normalize:
-        expected = expected / _smallest(expected)
-    # Single precision from here on: numpy has vectors for its logarithm and exponential.
-    logarithm = np.log(expected, dtype=np.float32, casting="same_kind")
-    logarithm *= np.float32(-beta)
-    weights: NDArray[np.float32] = np.exp(logarithm, out=logarithm)
-    return weights
+        exponent -= _least(exponent)
+    exponent *= -beta
+    return _exp(exponent, exponent)

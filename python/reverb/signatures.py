@@ -144,15 +144,16 @@ def _tensorflow_bounded_spec() -> Any:
     return importlib.import_module("tensorflow.python.framework.tensor_spec").BoundedTensorSpec
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1024)
 def _named_tuple(name: str, fields: tuple[str, ...]) -> Any:
     """One class a name and list of fields, so that what is decoded twice is of one type."""
-    made: Any = namedtuple(name, fields)  # type: ignore[misc]
+    made = namedtuple(name, fields)  # type: ignore[misc]
 
     def reduce(self: Any) -> tuple[Any, ...]:
         return _rebuild, (name, fields, tuple(self))
 
-    made.__reduce__ = reduce  # No module has the class by its name.
+    # No module has the class by its name.
+    made.__reduce__ = reduce  # type: ignore[method-assign]
     return made
 
 

@@ -208,7 +208,7 @@ class TensorSpec:
     def __eq__(self, other: object) -> bool:
         if not _is_plain_spec(other):
             return NotImplemented
-        return self._same(other)
+        return not hasattr(other, "minimum") and self._same(other)
 
     def _same(self, other: Any) -> bool:
         return bool(
