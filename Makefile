@@ -1,0 +1,153 @@
+# `make` lists the targets. Every one sets up what it needs; nothing is rebuilt while its sources stand.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_FLAGS := --quiet --disable-pip-version-check
+SEED ?= 0
+
+# What the wheel is made of. A file that is removed does not show here: `make clean` then.
+SOURCES := pyproject.toml Cargo.toml Cargo.lock \
+	$(shell find crates python proto -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.proto' -o -name '*.py' \
+	-o -name '*.pyi' -o -name 'py.typed' -o -name '*.html' -o -name '*.css' -o -name '*.js' \) -not -path '*/target/*')
+PYTHON_CODE := $(wildcard python tests examples benchmarks)
+# The binding is an extension module: it links only inside an interpreter, where pytest tests it.
+CARGO_TESTED := --workspace --exclude reverb-python
+ELSEWHERE := reference tensorflow torch
+IN_MAIN_VENV := not reference and not tensorflow and not torch
+
+comma := ,
+
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-rust test-python test-all $(addprefix test-,$(ELSEWHERE)) \
+	check check-rust check-crates check-python bench wheel clean
+
+help: ## List the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@echo
+	@echo "QUICK=1 make demo   the short run that CI makes;  SEED=3 make demo   another seed"
+
+# --- Environments ----------------------------------------------------------------------------------------------
+
+# $(call venv,DIR,PYTHON): a virtual environment with a current pip, or a clear word why not.
+define venv
+	@$(2) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
+		echo "Python 3.10 or newer is needed; '$(2)' is $$($(2) --version 2>&1 | head -n 1)." >&2; \
+		echo "Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(2) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "'$(2)' cannot make virtual environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	@rm -rf $(1)
+	$(2) -m venv $(1)
+	@$(1)/bin/python -m pip install $(PIP_FLAGS) --upgrade pip
+endef
+
+$(VENV)/.made .venv-torch/.made:
+	$(call venv,$(@D),$(PYTHON))
+	@touch $@
+
+# TensorFlow 2.15, which dm-reverb 0.14 needs, ends at Python 3.11.
+.venv-tensorflow/.made .venv-reference/.made:
+	$(call venv,$(@D),python3.11)
+	@touch $@
+
+# Through the PEP 517 build, as a user would; one abi3 wheel serves every environment.
+dist/.built: $(VENV)/.made $(SOURCES)
+	@command -v cargo >/dev/null || echo "No cargo on PATH: the build backend brings a Rust toolchain of its own."
+	@echo "Building the wheel (minutes the first time)"
+	@rm -f dist/*.whl
+	$(BIN)/python -m pip wheel $(PIP_FLAGS) --no-deps --wheel-dir dist .
+	@touch $@
+
+# $(call install,EXTRAS,MORE): the wheel into the target's environment; pip alone would keep one of the same version.
+define install
+	$(@D)/bin/python -m pip install $(PIP_FLAGS) "$$(echo dist/*.whl)[$(1)]" $(2)
+	@$(@D)/bin/python -m pip install $(PIP_FLAGS) --force-reinstall --no-deps dist/*.whl
+	@touch $@
+endef
+
+# Tests and examples see the installed wheel, never the source tree.
+$(VENV)/.installed: $(VENV)/.made dist/.built
+	$(call install,test)
+
+$(VENV)/.demo: examples/requirements.txt $(VENV)/.installed
+	$(BIN)/python -m pip install $(PIP_FLAGS) -r examples/requirements.txt
+	@touch $@
+
+.venv-torch/.installed: .venv-torch/.made dist/.built
+	$(call install,test$(comma)torch)
+
+.venv-tensorflow/.installed: .venv-tensorflow/.made dist/.built
+	$(call install,test,'tensorflow~=2.15.0')
+
+.venv-reference/.installed: .venv-reference/.made
+	.venv-reference/bin/python -m pip install $(PIP_FLAGS) 'dm-reverb[tensorflow]==0.14.0'
+	@touch $@
+
+# --- The main job ----------------------------------------------------------------------------------------------
+
+demo: $(VENV)/.demo ## Train Double DQN on CartPole: a server, two actors, a learner; a picture in demo-output/
+	@$(BIN)/python examples/cartpole_dqn --output demo-output --seed $(SEED) $(if $(filter-out 0,$(QUICK)),--quick)
+
+# --- Tests -----------------------------------------------------------------------------------------------------
+
+test: test-rust test-python ## Rust and Python tests that need no other framework
+
+test-rust:
+	@if ! command -v cargo >/dev/null; then echo "SKIPPED the Rust tests: no cargo on PATH"; \
+	elif cargo nextest --version >/dev/null 2>&1; then \
+		cargo nextest run $(CARGO_TESTED) --no-tests=pass && cargo test --doc $(CARGO_TESTED); \
+	else cargo test $(CARGO_TESTED); fi
+
+test-python: $(VENV)/.installed
+	$(BIN)/pytest tests -m '$(IN_MAIN_VENV)'
+
+test-all: test $(addprefix test-,$(ELSEWHERE)) ## All tests; those beside TensorFlow, PyTorch and dm-reverb get own environments
+
+# $(call marked,MARKER,ENVIRONMENT,PYTHON,PYTEST): the tests of one marker, if there are any and they can run here.
+define marked
+	@if ! grep -rqE --include='*.py' 'mark\.$(1)\b' tests; then echo "SKIPPED $(1): no test has this marker"; \
+	elif ! $(3) --version >/dev/null 2>&1; then echo "SKIPPED $(1): it needs $(3) on PATH"; \
+	else $(MAKE) --no-print-directory $(2)/.installed && $(4) tests -m $(1); fi
+endef
+
+# The reference and ours share the import name, so tests drive it in an environment of its own.
+test-reference: $(VENV)/.installed
+	$(call marked,reference,.venv-reference,python3.11,\
+		REVERB_REFERENCE_PYTHON=$(CURDIR)/.venv-reference/bin/python $(BIN)/pytest)
+
+test-tensorflow:
+	$(call marked,tensorflow,.venv-tensorflow,python3.11,.venv-tensorflow/bin/pytest)
+
+test-torch:
+	$(call marked,torch,.venv-torch,$(PYTHON),.venv-torch/bin/pytest)
+
+# --- Checks ----------------------------------------------------------------------------------------------------
+
+check: check-rust check-crates check-python ## Formatting, lints, types, stubs, licences: what CI asks
+
+check-rust:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+check-crates:
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny --all-features check bans licenses sources; \
+	else echo "SKIPPED licences and banned crates: cargo install --locked cargo-deny"; fi
+
+check-python: $(VENV)/.installed
+	$(BIN)/ruff check $(PYTHON_CODE)
+	$(BIN)/ruff format --check $(PYTHON_CODE)
+	$(BIN)/mypy --strict python/reverb
+	$(BIN)/python -m mypy.stubtest reverb._rust
+
+# --- The rest --------------------------------------------------------------------------------------------------
+
+bench: $(VENV)/.installed ## Measure; see benchmarks/README.md
+	cargo bench $(CARGO_TESTED)
+	$(BIN)/python benchmarks
+
+wheel: dist/.built ## Build the wheel into dist/
+	@ls dist/*.whl
+
+clean: ## Remove everything that was built or installed here
+	rm -rf .venv .venv-reference .venv-tensorflow .venv-torch target dist demo-output \
+		.pytest_cache .mypy_cache .ruff_cache
