@@ -1,47 +1,93 @@
 //! Sums of non-negative weights, to be changed one at a time and drawn from.
 
-/// Children of a node: their sums fill one cache line.
-const ARITY: usize = 8;
-const ARITY_BITS: u32 = 3;
+/// Children of a node.
+const ARITY: usize = 16;
+const ARITY_BITS: u32 = 4;
 
-/// The sums of a node's children.
+/// The sums of the children of a node, or the weights in a leaf.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(align(64))]
-struct Node([f64; ARITY]);
+struct Sums([f64; ARITY]);
 
-impl Node {
-    /// Added in pairs: a shorter chain of additions, and a smaller error, than one after another.
-    fn sum(&self) -> f64 {
-        let [a, b, c, d, e, f, g, h] = self.0;
-        ((a + b) + (c + d)) + ((e + f) + (g + h))
+impl Sums {
+    /// The sum before each child, and the sum of all.
+    ///
+    /// Added in groups of four, for a shorter chain of additions. The running sums still never descend, and do not
+    /// grow at a child of sum 0: `x + 0` is `x`, and rounding keeps order.
+    #[inline]
+    fn running(&self) -> (Sums, f64) {
+        let mut starts = [0.0; ARITY];
+        let mut before = 0.0;
+        for (group, starts) in self.0.chunks_exact(4).zip(starts.chunks_exact_mut(4)) {
+            let two = group[0] + group[1];
+            starts[0] = before;
+            starts[1] = before + group[0];
+            starts[2] = before + two;
+            starts[3] = before + (two + group[2]);
+            before += two + (group[2] + group[3]);
+        }
+        (Sums(starts), before)
     }
 
-    /// The child in which the running sum passes `target`, and what remains of the target there.
-    ///
-    /// Never a child of sum 0 while another has more: a running sum does not grow there, so it is not the first to
-    /// pass anything; and a target that rounding put past the end falls to the last child of non-zero sum.
+    /// Sets a child's sum; returns the sum before each child, and the sum of all.
     #[inline]
-    fn find(&self, target: f64) -> (usize, f64) {
-        let mut before = [0.0; ARITY + 1];
-        for i in 0..ARITY {
-            before[i + 1] = before[i] + self.0[i];
+    fn set(&mut self, child: usize, sum: f64) -> (Sums, f64) {
+        // The new sum goes into a copy in registers: a load of what was just stored in another width would stall.
+        let mut sums = self.0;
+        for (index, old) in sums.iter_mut().enumerate() {
+            *old = if index == child { sum } else { *old };
         }
-        let child = before[1..].iter().filter(|&&end| end <= target).count();
-        if child < ARITY {
-            return (child, target - before[child]);
+        self.0[child] = sum;
+        Sums(sums).running()
+    }
+
+    /// The child in which the running sum passes `target`, and what remains of the target there, given the sum before
+    /// each child.
+    ///
+    /// Never a child of sum 0 while another has more: the next child starts at the same running sum, so it is chosen
+    /// instead; and a target that rounding put past the end falls to the last child of non-zero sum.
+    #[inline]
+    fn find(&self, starts: &Sums, target: f64) -> (usize, f64) {
+        // The starts ascend, so those that the target has reached are a run of ones. A mask, and no loop with an early
+        // end: where that ends would be mispredicted at every level.
+        let mut reached = 0_u32;
+        for (index, &start) in starts.0.iter().enumerate() {
+            reached |= u32::from(start <= target) << index;
         }
+        let child = (reached.trailing_ones() as usize).saturating_sub(1) % ARITY;
+        if self.0[child] > 0.0 { (child, target - starts.0[child]) } else { self.last_weighted() }
+    }
+
+    #[cold]
+    fn last_weighted(&self) -> (usize, f64) {
         let last = self.0.iter().rposition(|&sum| sum > 0.0).unwrap_or(0);
         (last, self.0[last])
     }
 }
 
-/// A tree with eight children a node, whose leaves are the weights of slots.
+#[derive(Debug, Clone, Copy, Default)]
+struct Node {
+    sums: Sums,
+    /// The sum before each child: kept for the draws, which are made of look-ups here.
+    starts: Sums,
+}
+
+impl Node {
+    fn set(&mut self, child: usize, sum: f64) -> f64 {
+        let (starts, total) = self.sums.set(child, sum);
+        self.starts = starts;
+        total
+    }
+}
+
+/// A tree with sixteen children a node, whose leaves hold the weights of sixteen slots each.
 ///
 /// Each sum is computed from its children whenever one of them changes, never by adding a difference: an error made
 /// once does not stay, and where all weights are 0 the sums are 0.
 #[derive(Debug, Default)]
 pub(super) struct SumTree {
-    /// From the leaves to the root, which is one node. Empty until the first weight.
+    leaves: Vec<Sums>,
+    /// From the nodes above the leaves to the root, which is one node. None while there is only one leaf.
     levels: Vec<Vec<Node>>,
     total: f64,
 }
@@ -55,26 +101,22 @@ impl SumTree {
 
     /// Weight of a slot.
     pub(super) fn get(&self, slot: u32) -> f64 {
-        let slot = slot as usize;
-        let node = self
-            .levels
-            .first()
-            .and_then(|leaves| leaves.get(slot / ARITY));
-        node.map_or(0.0, |node| node.0[slot % ARITY])
+        let leaf = self.leaves.get(slot as usize / ARITY);
+        leaf.map_or(0.0, |leaf| leaf.0[slot as usize % ARITY])
     }
 
     /// Sets the weight of a slot and returns the one it had.
     pub(super) fn set(&mut self, slot: u32, weight: f64) -> f64 {
-        let mut index = slot as usize;
-        while index >= self.capacity() {
+        let slot = slot as usize;
+        while slot >= self.leaves.len() * ARITY {
             self.grow();
         }
-        let old = self.levels[0][index / ARITY].0[index % ARITY];
-        let mut sum = weight;
+        let mut index = slot / ARITY;
+        let leaf = &mut self.leaves[index];
+        let old = leaf.0[slot % ARITY];
+        let (_, mut sum) = leaf.set(slot % ARITY, weight);
         for level in &mut self.levels {
-            let node = &mut level[index / ARITY];
-            node.0[index % ARITY] = sum;
-            sum = node.sum();
+            sum = level[index / ARITY].set(index % ARITY, sum);
             index /= ARITY;
         }
         self.total = sum;
@@ -86,38 +128,34 @@ impl SumTree {
     #[inline]
     pub(super) fn find(&self, mut target: f64) -> (u32, f64) {
         let mut index = 0;
-        let mut weight = 0.0;
         for level in self.levels.iter().rev() {
             let node = &level[index];
-            let (child, rest) = node.find(target);
+            let (child, rest) = node.sums.find(&node.starts, target);
             index = index << ARITY_BITS | child;
             target = rest;
-            weight = node.0[child];
         }
-        (index as u32, weight)
-    }
-
-    fn capacity(&self) -> usize {
-        self.levels.first().map_or(0, Vec::len) * ARITY
+        let leaf = &self.leaves[index];
+        let (child, _) = leaf.find(&leaf.running().0, target);
+        ((index << ARITY_BITS | child) as u32, leaf.0[child])
     }
 
     /// Doubles the number of leaves, and adds a level when the root has become two nodes.
     fn grow(&mut self) {
-        if self.levels.is_empty() {
-            self.levels.push(vec![Node::default()]);
-            return;
-        }
-        let mut nodes = self.levels[0].len() * 2;
+        let num_leaves = (self.leaves.len() * 2).max(1);
+        self.leaves.resize(num_leaves, Sums::default());
+        let mut nodes = num_leaves.div_ceil(ARITY);
         for level in &mut self.levels {
             level.resize(nodes, Node::default());
             nodes = nodes.div_ceil(ARITY);
         }
-        let top = self.levels.last().expect("there is a level");
-        if top.len() > 1 {
+        let below = match self.levels.last() {
+            Some(top) => top.len(),
+            None => num_leaves,
+        };
+        if below > 1 {
+            // All that was there is under the first child.
             let mut root = Node::default();
-            for (sum, node) in root.0.iter_mut().zip(top) {
-                *sum = node.sum();
-            }
+            root.set(0, self.total);
             self.levels.push(vec![root]);
         }
     }
