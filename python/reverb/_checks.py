@@ -65,9 +65,11 @@ def as_timeout(timeout: object) -> float | None:
     if timeout is None:
         return None
     try:
-        seconds = float(cast(SupportsFloat, timeout))
-    except (TypeError, ValueError):
-        raise TypeError(f"`timeout` must be seconds or None, got {timeout!r}.") from None
+        seconds = float(cast(SupportsFloat, timeout)) if not isinstance(timeout, (str, bytes)) else None
+    except TypeError:
+        seconds = None
+    if seconds is None:
+        raise TypeError(f"`timeout` must be seconds or None, got {timeout!r}.")
     if math.isnan(seconds) or seconds < 0:
         raise ValueError(f"`timeout` must not be negative, got {timeout!r}.")
     return None if seconds == math.inf else seconds

@@ -321,6 +321,16 @@ class Server:
         """Where it listens."""
         return self._port
 
+    @property
+    def host(self) -> str | None:
+        """The address it listens at; None if it never did."""
+        return None if self._server is None else self._server.host
+
+    @property
+    def unix_path(self) -> str | None:
+        """The Unix socket beside the port, which clients on this machine take by themselves; None if there is none."""
+        return None if self._server is None else self._server.unix_path
+
     def localhost_client(self) -> Client:
         """A client of this server, for programs on this machine."""
         return Client(f"localhost:{self._port}")

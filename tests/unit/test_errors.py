@@ -1,6 +1,7 @@
 import inspect
 
 import pytest
+
 import reverb
 from reverb import errors
 

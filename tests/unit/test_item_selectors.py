@@ -3,6 +3,7 @@ import math
 import pickle
 
 import pytest
+
 import reverb
 from reverb import item_selectors, rate_limiters, reverb_types
 

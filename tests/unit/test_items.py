@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from reverb import _items
 from reverb.replay_sample import Ragged, ReplaySample, SampleInfo
 

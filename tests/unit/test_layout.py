@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+
 import reverb
 
 PACKAGE = pathlib.Path(reverb.__file__).parent

@@ -6,6 +6,7 @@ import pytest
 import tree
 from hypothesis import given
 from hypothesis import strategies as st
+
 from reverb import nests
 
 Pair = collections.namedtuple("Pair", "second first")

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
-import reverb
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
+
+import reverb
 
 probabilities = npst.arrays(np.float64, st.integers(1, 64), elements=st.floats(1e-9, 1.0))
 

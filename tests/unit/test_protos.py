@@ -2,8 +2,9 @@ import copy
 import pickle
 
 import pytest
-import reverb
 from google.protobuf import descriptor_pool
+
+import reverb
 from reverb import _protos
 
 

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+
 from reverb import rate_limiters
 
 FLOAT_MAX = sys.float_info.max

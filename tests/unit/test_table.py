@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 import reverb
 from reverb import rate_limiters, selectors, server
 
@@ -63,7 +64,7 @@ def test_info_describes_the_table():
     made = table(sampler=selectors.Prioritized(0.8), remover=selectors.MinHeap(), signature=signature)
     info = made.info
     assert made.name == info.name == "table"
-    assert info.signature == signature
+    assert signature == info.signature
     assert info.sampler_options.WhichOneof("distribution") == "prioritized"
     assert info.sampler_options.prioritized.priority_exponent == 0.8
     assert not info.sampler_options.is_deterministic
@@ -84,7 +85,7 @@ def test_queue_and_stack_sample_each_item_once(make, kind):
     limiter = info.rate_limiter_info
     assert (limiter.samples_per_insert, limiter.min_size_to_sample) == (1.0, 1)
     assert (limiter.min_diff, limiter.max_diff) == (0.0, 5.0)
-    assert info.signature == reverb.TensorSpec([])
+    assert reverb.TensorSpec([]) == info.signature
     with pytest.raises(ValueError, match="max_size"):
         make("table", 0)
 
@@ -115,7 +116,7 @@ def test_replace_keeps_what_is_not_given():
     assert changed.rate_limiter_info.min_size_to_sample == 2
     assert changed.sampler_options.fifo
     assert changed.remover_options.lifo
-    assert changed.signature == [reverb.TensorSpec([])]
+    assert [reverb.TensorSpec([])] == changed.signature
     with pytest.raises(ValueError, match="name"):
         original.replace(name="")
 

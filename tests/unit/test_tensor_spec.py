@@ -3,6 +3,7 @@ import pickle
 import ml_dtypes
 import numpy as np
 import pytest
+
 import reverb
 from reverb import tensor_spec
 from reverb.tensor_spec import BoundedTensorSpec, TensorShape, TensorSpec
