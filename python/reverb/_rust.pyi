@@ -15,8 +15,8 @@ def descriptor_set() -> bytes:
 class Table:
     """A table. Belongs to no server until one is made with it."""
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         name: str,
         sampler: tuple[str, float],
         remover: tuple[str, float],
@@ -27,7 +27,7 @@ class Table:
         specs: Sequence[tuple[str, int, Sequence[int] | None]] | None,
         max_bytes: int | None,
         seed: int | None,
-    ) -> None:
+    ) -> Table:
         """An empty table.
 
         Args:
@@ -59,7 +59,7 @@ class Table:
 class Server:
     """Tables behind a port."""
 
-    def __init__(self, tables: Sequence[Table], host: str | None, port: int | None, max_message_size: int) -> None:
+    def __new__(cls, tables: Sequence[Table], host: str | None, port: int | None, max_message_size: int) -> Server:
         """Binds and starts. `host` None: loopback; `port` None or 0: a free one."""
 
     @property
@@ -76,7 +76,7 @@ class Server:
 class Client:
     """A way to a server, the shortest there is. Timeouts are seconds of the whole call; None: no limit."""
 
-    def __init__(self, address: str) -> None:
+    def __new__(cls, address: str) -> Client:
         """Contacts nobody."""
 
     @property
