@@ -15,7 +15,7 @@ pub const ALIGN: usize = 64;
 
 #[repr(align(64))]
 #[derive(Clone, Copy)]
-struct Word([u8; ALIGN]);
+struct Word(#[expect(dead_code, reason = "gives the size; read through pointers to its bytes only")] [u8; ALIGN]);
 
 static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), bytes: 0 });
 

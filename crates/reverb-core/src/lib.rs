@@ -19,13 +19,13 @@ mod trajectory;
 mod usage;
 
 pub use buffer::Buffer;
-pub use chunk::{Chunk, Column, EpisodeIds, Layout, StepRange};
+pub use chunk::{Chunk, Column, EpisodeIds, Layout, StepRange, encode_strings};
 pub use error::{Error, Result};
 pub use key::{random_key, ChunkKey, EpisodeId, ItemKey};
 pub use rate_limiter::{RateLimiter, RateLimiterConfig};
 pub use selector::SelectorKind;
 pub use signature::Signature;
 pub use table::{Drawn, ItemView, NewItem, Table, TableConfig, TableInfo, TableSnapshot};
-pub use tensor::{DType, TensorSpec};
+pub use tensor::{DType, Shape, TensorSpec};
 pub use trajectory::{Slice, Trajectory, TrajectoryColumn};
-pub use usage::TableUsage;
+pub use usage::{TableUsage, is_sparse};

@@ -15,6 +15,13 @@ pub struct Signature {
 }
 
 impl Signature {
+    /// A number, never 0, that differs for different signatures (but for chance), and is the same in every process.
+    pub fn token(&self) -> u64 {
+        // FNV-1a: tokens meet tokens of other processes, so the hash must not be seeded.
+        let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        self.structure.iter().fold(0xcbf2_9ce4_8422_2325, hash).max(1)
+    }
+
     /// Whether an item of whole rows fits. A column passes if the spec fits one row, or the rows with their time axis.
     ///
     /// # Errors

@@ -1,1 +1,20 @@
-//! Placeholder until the crate is written.
+//! How replay data travels: tables that tasks can wait on, the server, and the clients.
+//!
+//! [`Replay`] is the service itself, without a network: the same-process road uses it directly, and [`server`] offers it
+//! over gRPC. [`client`] picks the shortest road to a server by itself.
+
+pub mod client;
+mod codec;
+mod compaction;
+mod convert;
+pub mod proto;
+mod registry;
+mod replay;
+mod sample_response;
+pub mod server;
+mod status;
+mod table_handle;
+
+pub use convert::table_info;
+pub use replay::{InsertGroup, Replay, wait_for_inserts};
+pub use table_handle::{Call, DrawRequest, TableHandle, TableStatus, Waiting};

@@ -1,0 +1,250 @@
+//! From NumPy and Python objects into chunks: each leaf is copied once, straight to its place.
+
+use crate::dtype::from_numpy;
+use crate::errors::{PyReverbError, PyReverbResult};
+use crate::nest::{flatten, path};
+use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use parking_lot::Mutex;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
+use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, Shape, StepRange, encode_strings, random_key};
+use std::sync::Arc;
+
+/// Copies above this size let go of the GIL.
+const DETACH_BYTES: usize = 64 * 1024;
+/// Forms of chunks that are remembered: a program has few.
+const KEPT_LAYOUTS: usize = 8;
+
+/// One value of a nest, ready to be copied.
+struct Leaf<'py> {
+    dtype: DType,
+    shape: Shape,
+    source: Source<'py>,
+}
+
+enum Source<'py> {
+    /// Memory of an array in C order, which the array keeps alive.
+    Array(Bound<'py, PyUntypedArray>),
+    /// A Python number.
+    Number([u8; 8]),
+    /// An encoded column of strings.
+    Strings(Vec<u8>),
+}
+
+/// Layouts of the chunks made before, so that chunks of the same form share one.
+#[derive(Default)]
+pub struct Layouts(Mutex<Vec<Arc<Layout>>>);
+
+impl Layouts {
+    fn find(&self, rows: usize, leaves: &[Leaf<'_>], batched: bool) -> PyReverbResult<Arc<Layout>> {
+        let row_shape = |leaf: &Leaf<'_>| if batched { Shape::from_slice(&leaf.shape[1..]) } else { leaf.shape.clone() };
+        let string_bytes = |leaf: &Leaf<'_>| match &leaf.source {
+            Source::Strings(region) => region.len(),
+            _ => 0,
+        };
+        let skip = usize::from(batched);
+        let fits = |layout: &Arc<Layout>| {
+            layout.rows as usize == rows
+                && layout.columns.len() == leaves.len()
+                && layout.columns.iter().zip(leaves).all(|(column, leaf)| {
+                    column.dtype == leaf.dtype
+                        && column.shape[..] == leaf.shape[skip..]
+                        && (leaf.dtype != DType::String || column.size_bytes == string_bytes(leaf))
+                })
+        };
+        let mut kept = self.0.lock();
+        if let Some(layout) = kept.iter().find(|layout| fits(layout)) {
+            return Ok(layout.clone());
+        }
+        let columns = leaves.iter().map(|leaf| (leaf.dtype, row_shape(leaf), string_bytes(leaf)));
+        let layout = Arc::new(Layout::new(rows, columns)?);
+        if kept.len() == KEPT_LAYOUTS {
+            kept.remove(0);
+        }
+        kept.push(layout.clone());
+        Ok(layout)
+    }
+}
+
+/// One step as a chunk of one row.
+pub fn step_chunk(data: &Bound<'_, PyAny>, layouts: &Layouts) -> PyReverbResult<Chunk> {
+    let leaves = convert(data)?;
+    let layout = layouts.find(1, &leaves, false)?;
+    fill(data.py(), layout, &leaves, EpisodeIds::Same(random_key()))
+}
+
+/// `n` independent steps, stacked along the first axis of every leaf, as a chunk of `n` rows. `None` if `n` is 0.
+pub fn batch_chunk(data: &Bound<'_, PyAny>, layouts: &Layouts) -> PyReverbResult<Option<Chunk>> {
+    let leaves = convert(data)?;
+    let rows = match leaves.first() {
+        Some(leaf) => leaf.shape.first().copied(),
+        None => return Err(Error::invalid("Item trajectory must not be empty.").into()),
+    };
+    for (index, leaf) in leaves.iter().enumerate() {
+        let got = leaf.shape.first().copied();
+        if got.is_none() || got != rows {
+            let expected = rows.map_or("leaves of shape [n, ...]".into(), |n| format!("{n} rows, as in the first leaf"));
+            let shape: Vec<_> = leaf.shape.iter().map(ToString::to_string).collect();
+            return Err(Error::invalid(format!(
+                "column {}: expected {expected}, got shape [{}]",
+                path(data, index),
+                shape.join(",")
+            ))
+            .into());
+        }
+    }
+    match rows {
+        None | Some(0) => Ok(None),
+        Some(rows) => {
+            let layout = layouts.find(rows, &leaves, true)?;
+            fill(data.py(), layout, &leaves, EpisodeIds::PerRow(random_key())).map(Some)
+        }
+    }
+}
+
+fn convert<'py>(data: &Bound<'py, PyAny>) -> PyReverbResult<Vec<Leaf<'py>>> {
+    let mut objects = Vec::with_capacity(8);
+    flatten(data, &mut objects)?;
+    let to_leaf = |(index, object): (usize, Bound<'py, PyAny>)| {
+        leaf(object).map_err(|error| match error {
+            PyReverbError::Python(error) if error.is_instance_of::<PyTypeError>(data.py()) => {
+                PyTypeError::new_err(format!("column {}: {}", path(data, index), error.value(data.py()))).into()
+            }
+            other => other,
+        })
+    };
+    objects.into_iter().enumerate().map(to_leaf).collect()
+}
+
+fn leaf(object: Bound<'_, PyAny>) -> PyReverbResult<Leaf<'_>> {
+    let object = match object.cast_into_exact::<PyUntypedArray>() {
+        Ok(array) => return array_leaf(array),
+        Err(error) => error.into_inner(),
+    };
+    let number = |dtype, bytes| Ok(Leaf { dtype, shape: Shape::new(), source: Source::Number(bytes) });
+    if object.is_exact_instance_of::<PyFloat>() {
+        return number(DType::Float64, object.extract::<f64>()?.to_ne_bytes());
+    }
+    if object.is_exact_instance_of::<PyBool>() {
+        return number(DType::Bool, u64::from(object.extract::<bool>()?).to_ne_bytes());
+    }
+    if object.is_exact_instance_of::<PyInt>() {
+        if let Ok(signed) = object.extract::<i64>() {
+            return number(DType::Int64, signed.to_ne_bytes());
+        }
+        let unsigned: u64 = object.extract().map_err(|_| PyTypeError::new_err(format!("{object} does not fit 64 bits")))?;
+        return number(DType::UInt64, unsigned.to_ne_bytes());
+    }
+    if object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>() {
+        let text = string_bytes(&object)?;
+        let region = encode_strings(std::iter::once(text.as_slice()))?;
+        return Ok(Leaf { dtype: DType::String, shape: Shape::new(), source: Source::Strings(region) });
+    }
+    if object.is_none() {
+        return Err(PyTypeError::new_err("expected a value that NumPy can hold, got None").into());
+    }
+    let py = object.py();
+    let kind = object.get_type();
+    let array = py.import("numpy")?.call_method1("asarray", (object,)).map_err(|error| {
+        let wrapped = PyTypeError::new_err(format!("NumPy cannot convert a value of type {kind}: {error}"));
+        wrapped.set_cause(py, Some(error));
+        wrapped
+    })?;
+    array_leaf(array.cast_into::<PyUntypedArray>().map_err(PyErr::from)?)
+}
+
+fn array_leaf(array: Bound<'_, PyUntypedArray>) -> PyReverbResult<Leaf<'_>> {
+    let shape = Shape::from_slice(array.shape());
+    let descriptor = array.dtype();
+    // 'O' objects, 'S' and 'U' fixed strings, 'T' NumPy 2's own.
+    if matches!(descriptor.kind(), b'O' | b'S' | b'U' | b'T') {
+        let region = encode_array_of_strings(&array)?;
+        return Ok(Leaf { dtype: DType::String, shape, source: Source::Strings(region) });
+    }
+    let array = if descriptor.is_native_byteorder() == Some(false) {
+        let native = descriptor.call_method1("newbyteorder", ("=",))?;
+        array.call_method1("astype", (native,))?.cast_into::<PyUntypedArray>().map_err(PyErr::from)?
+    } else {
+        array
+    };
+    let Some(dtype) = from_numpy(&array.dtype()) else {
+        return Err(PyTypeError::new_err(format!("a table cannot hold arrays of dtype {descriptor}")).into());
+    };
+    let array = if array.is_c_contiguous() {
+        array
+    } else {
+        let copy = array.py().import("numpy")?.call_method1("ascontiguousarray", (array,))?;
+        copy.cast_into::<PyUntypedArray>().map_err(PyErr::from)?
+    };
+    Ok(Leaf { dtype, shape, source: Source::Array(array) })
+}
+
+fn encode_array_of_strings(array: &Bound<'_, PyUntypedArray>) -> PyReverbResult<Vec<u8>> {
+    let flat = array.call_method1("ravel", ("C",))?.call_method0("tolist")?;
+    let strings: Vec<Vec<u8>> = flat.try_iter()?.map(|item| string_bytes(&item?)).collect::<PyResult<_>>()?;
+    Ok(encode_strings(strings.iter().map(Vec::as_slice))?)
+}
+
+fn string_bytes(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    if let Ok(text) = object.cast::<PyString>() {
+        return Ok(text.to_cow()?.as_bytes().to_vec());
+    }
+    match object.cast::<PyBytes>() {
+        Ok(bytes) => Ok(bytes.as_bytes().to_vec()),
+        Err(_) => Err(PyTypeError::new_err(format!(
+            "a table can hold objects that are str or bytes, got one of type {}",
+            object.get_type()
+        ))),
+    }
+}
+
+fn fill(py: Python<'_>, layout: Arc<Layout>, leaves: &[Leaf<'_>], episodes: EpisodeIds) -> PyReverbResult<Chunk> {
+    let mut data: Vec<u8> = Vec::with_capacity(layout.size_bytes);
+    let copies: Vec<Copy> = leaves.iter().zip(&layout.columns).map(|(leaf, column)| Copy::of(leaf, column.offset, column.size_bytes)).collect();
+    let target = Target(data.as_mut_ptr());
+    let padded = layout.columns.windows(2).any(|pair| pair[0].offset + pair[0].size_bytes != pair[1].offset);
+    if padded {
+        // SAFETY: the capacity is at least `size_bytes`. Padding must not carry what was there before.
+        unsafe { target.0.write_bytes(0, layout.size_bytes) };
+    }
+    let copy_all = || copies.iter().for_each(|copy| copy.run(&target));
+    if layout.size_bytes > DETACH_BYTES { py.detach(copy_all) } else { copy_all() }
+    // SAFETY: columns lie within `size_bytes`, which the capacity holds; all were copied, and what lies between is zero.
+    unsafe { data.set_len(layout.size_bytes) };
+    Ok(Chunk::new(random_key(), episodes, StepRange::default(), layout, data.into())?)
+}
+
+/// A column's bytes and where they go.
+struct Copy {
+    from: *const u8,
+    offset: usize,
+    bytes: usize,
+}
+
+// SAFETY: `from` points into objects that the caller of `fill` holds, which nobody frees meanwhile. That another thread
+// writes into an array while it is inserted is the caller's race, as it would be with a copy in NumPy.
+unsafe impl Sync for Copy {}
+
+struct Target(*mut u8);
+
+// SAFETY: only the one thread that runs the copies writes there.
+unsafe impl Sync for Target {}
+
+impl Copy {
+    fn of(leaf: &Leaf<'_>, offset: usize, bytes: usize) -> Self {
+        let from = match &leaf.source {
+            // SAFETY: the array object is alive, and its data pointer valid for its size.
+            Source::Array(array) => unsafe { (*array.as_array_ptr()).fields.data.cast::<u8>().cast_const() },
+            Source::Number(bytes) => bytes.as_ptr(),
+            Source::Strings(region) => region.as_ptr(),
+        };
+        Self { from, offset, bytes }
+    }
+
+    fn run(&self, target: &Target) {
+        // SAFETY: `from` has `bytes` bytes (the layout was made from the leaf's own shape and dtype, and arrays are in C
+        // order), the target has room for the column, and a new allocation does not overlap anything.
+        unsafe { std::ptr::copy_nonoverlapping(self.from, target.0.add(self.offset), self.bytes) }
+    }
+}

@@ -1,0 +1,246 @@
+//! `reverb._rust.Client`.
+
+use crate::array_in::{Layouts, batch_chunk, step_chunk};
+use crate::array_out::{Sampled, to_python};
+use crate::errors::PyReverbResult;
+use crate::runtime::{deadline, wait};
+use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyMapping, PyString};
+use reverb_core::{Chunk, Error};
+use reverb_transport::client::{BatchRequest, Client as CoreClient, RowInsert, begin_insert, gather, info_bytes, warn};
+use reverb_transport::{Call, DrawRequest, wait_for_inserts};
+use std::sync::Arc;
+
+/// A client of one server.
+#[pyclass(frozen, module = "reverb._rust")]
+pub struct Client {
+    address: String,
+    client: CoreClient,
+    layouts: Layouts,
+}
+
+#[pymethods]
+impl Client {
+    #[new]
+    fn new(address: String) -> Self {
+        Self { client: CoreClient::new(&address), address, layouts: Layouts::default() }
+    }
+
+    #[getter]
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    #[getter]
+    fn road(&self) -> &'static str {
+        self.client.road_name()
+    }
+
+    fn insert(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        priorities: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyReverbResult<()> {
+        let tables = table_priorities(priorities, 1)?;
+        let chunk = step_chunk(data, &self.layouts)?;
+        self.insert_rows(py, chunk, tables, timeout)
+    }
+
+    fn insert_batch(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        priorities: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyReverbResult<()> {
+        match batch_chunk(data, &self.layouts)? {
+            Some(chunk) => {
+                let tables = table_priorities(priorities, chunk.rows() as usize)?;
+                self.insert_rows(py, chunk, tables, timeout)
+            }
+            // A batch of nothing is checked as far as it goes.
+            None => table_priorities(priorities, 0).map(drop),
+        }
+    }
+
+    #[pyo3(signature = (table, at_least, at_most, ahead, timeout, squeeze_time))]
+    #[expect(clippy::too_many_arguments, reason = "the Python methods above it have fewer")]
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        table: String,
+        at_least: usize,
+        at_most: usize,
+        ahead: usize,
+        timeout: Option<f64>,
+        squeeze_time: bool,
+    ) -> PyReverbResult<Sampled<'py>> {
+        let draw = DrawRequest { at_least, at_most, ahead };
+        let request = BatchRequest { table, draw, squeeze_time };
+        let deadline = deadline(timeout)?;
+        // In the same process, a draw that need not wait is done on this thread.
+        let batch = match self.client.same_process() {
+            None => wait(py, self.client.sample(&request, deadline))?,
+            Some(replay) => {
+                let table = replay.table(&request.table)?;
+                let call = py.detach(|| match table.sample(draw) {
+                    Call::Done(drawn) => Ok(drawn.and_then(|drawn| gather(table, drawn, &request))),
+                    Call::Waiting(waiting) => Err(waiting),
+                });
+                match call {
+                    Ok(batch) => batch?,
+                    Err(waiting) => {
+                        let drawn = wait(py, waiting.result(deadline, warn))?;
+                        py.detach(|| gather(table, drawn, &request))?
+                    }
+                }
+            }
+        };
+        Ok(to_python(py, batch)?)
+    }
+
+    fn mutate_priorities(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        updates: Vec<(u64, f64)>,
+        deletes: Vec<u64>,
+        timeout: Option<f64>,
+    ) -> PyReverbResult<()> {
+        self.mutate(py, table, &updates, &deletes, timeout)
+    }
+
+    fn update_priorities(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        keys: PyReadonlyArray1<'_, u64>,
+        priorities: PyReadonlyArray1<'_, f64>,
+        timeout: Option<f64>,
+    ) -> PyReverbResult<()> {
+        let (keys, priorities) = (keys.as_array(), priorities.as_array());
+        if keys.len() != priorities.len() {
+            return Err(Error::invalid(format!(
+                "expected as many priorities as keys, got {} keys and {} priorities",
+                keys.len(),
+                priorities.len()
+            ))
+            .into());
+        }
+        let updates: Vec<_> = keys.iter().copied().zip(priorities.iter().copied()).collect();
+        self.mutate(py, table, &updates, &[], timeout)
+    }
+
+    fn reset(&self, py: Python<'_>, table: &str, timeout: Option<f64>) -> PyReverbResult<()> {
+        wait(py, self.client.reset(table, deadline(timeout)?))
+    }
+
+    fn server_info<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Vec<Bound<'py, PyBytes>>> {
+        let tables = wait(py, self.client.info(deadline(timeout)?))?;
+        Ok(tables.iter().map(|table| PyBytes::new(py, &info_bytes(table))).collect())
+    }
+}
+
+impl Client {
+    fn insert_rows(
+        &self,
+        py: Python<'_>,
+        chunk: Chunk,
+        tables: Vec<(String, Vec<f64>)>,
+        timeout: Option<f64>,
+    ) -> PyReverbResult<()> {
+        let insert = RowInsert { chunk: Arc::new(chunk), rows_per_item: 1, tables };
+        let deadline = deadline(timeout)?;
+        // In the same process, an insert that need not wait is done on this thread.
+        let Some(replay) = self.client.same_process() else {
+            return wait(py, self.client.insert(insert, deadline));
+        };
+        let calls = py.detach(|| begin_insert(&replay, &insert))?;
+        if calls.iter().all(|call| matches!(call, Call::Done(Ok(())))) {
+            return Ok(());
+        }
+        wait(py, wait_for_inserts(calls, deadline, warn))
+    }
+
+    fn mutate(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        updates: &[(u64, f64)],
+        deletes: &[u64],
+        timeout: Option<f64>,
+    ) -> PyReverbResult<()> {
+        match self.client.same_process() {
+            Some(replay) => Ok(py.detach(|| replay.table(table)?.mutate(updates, deletes))?),
+            None => wait(py, self.client.mutate(table, updates, deletes, deadline(timeout)?)),
+        }
+    }
+}
+
+/// The tables of an insert, each with one priority for all rows or one for each.
+fn table_priorities(priorities: &Bound<'_, PyAny>, rows: usize) -> PyReverbResult<Vec<(String, Vec<f64>)>> {
+    let mut tables = Vec::with_capacity(1);
+    let mut add = |table: Bound<'_, PyAny>, value: Bound<'_, PyAny>| -> PyReverbResult<()> {
+        let table = table_name(&table)?;
+        let values = priority_values(&table, &value, rows)?;
+        tables.push((table, values));
+        Ok(())
+    };
+    if let Ok(dict) = priorities.cast_exact::<PyDict>() {
+        dict.iter().try_for_each(|(table, value)| add(table, value))?;
+    } else {
+        let mapping = priorities.cast::<PyMapping>().map_err(|_| {
+            let kind = priorities.get_type();
+            PyTypeError::new_err(format!("priorities: expected a dict of priorities by table, got {kind}"))
+        })?;
+        for pair in mapping.items()?.iter() {
+            let (table, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
+            add(table, value)?;
+        }
+    }
+    if tables.is_empty() {
+        return Err(Error::invalid("priorities must contain at least one item").into());
+    }
+    Ok(tables)
+}
+
+fn table_name(name: &Bound<'_, PyAny>) -> PyReverbResult<String> {
+    if let Ok(name) = name.cast::<PyString>() {
+        return Ok(name.to_cow()?.into_owned());
+    }
+    if let Ok(name) = name.cast::<PyBytes>() {
+        return Ok(String::from_utf8_lossy(name.as_bytes()).into_owned());
+    }
+    Err(PyTypeError::new_err(format!("priorities: expected names of tables, got {}", name.get_type())).into())
+}
+
+fn priority_values(table: &str, value: &Bound<'_, PyAny>, rows: usize) -> PyReverbResult<Vec<f64>> {
+    if let Ok(number) = value.cast_exact::<PyFloat>() {
+        return Ok(vec![number.value()]);
+    }
+    if let Ok(array) = value.cast_exact::<PyArray1<f64>>()
+        && array.len()? == rows
+    {
+        return Ok(array.to_owned_array().to_vec());
+    }
+    let py = value.py();
+    let numpy = py.import("numpy")?;
+    let array = numpy.call_method1("asarray", (value, "float64")).map_err(|error| {
+        let kind = value.get_type();
+        PyTypeError::new_err(format!("priorities of table `{table}`: expected numbers, got {kind} ({error})"))
+    })?;
+    let shape: Vec<usize> = array.getattr("shape")?.extract()?;
+    let flat = array.call_method0("ravel")?;
+    let flat = flat.cast::<PyArray1<f64>>()?.to_owned_array().to_vec();
+    if shape.len() > 1 && flat.len() != 1 || flat.len() != 1 && flat.len() != rows {
+        return Err(Error::invalid(format!(
+            "priorities of table `{table}`: expected one number or an array of shape [{rows}], got shape {shape:?}"
+        ))
+        .into());
+    }
+    Ok(flat)
+}

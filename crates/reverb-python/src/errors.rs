@@ -1,0 +1,65 @@
+//! Core errors as the classes of `reverb.errors`: the only place that maps them.
+
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+use reverb_core::Error;
+
+/// An error of the core or of Python, on its way to Python.
+#[derive(Debug)]
+pub enum PyReverbError {
+    Core(Error),
+    Python(PyErr),
+}
+
+/// The result of a method of this crate.
+pub type PyReverbResult<T> = Result<T, PyReverbError>;
+
+impl From<Error> for PyReverbError {
+    fn from(error: Error) -> Self {
+        Self::Core(error)
+    }
+}
+
+impl From<PyErr> for PyReverbError {
+    fn from(error: PyErr) -> Self {
+        Self::Python(error)
+    }
+}
+
+impl<'a, 'py> From<pyo3::CastError<'a, 'py>> for PyReverbError {
+    fn from(error: pyo3::CastError<'a, 'py>) -> Self {
+        Self::Python(error.into())
+    }
+}
+
+impl From<PyReverbError> for PyErr {
+    fn from(error: PyReverbError) -> Self {
+        match error {
+            PyReverbError::Core(error) => Python::attach(|py| raise(py, &error)),
+            PyReverbError::Python(error) => error,
+        }
+    }
+}
+
+fn raise(py: Python<'_>, error: &Error) -> PyErr {
+    let name = match error {
+        Error::InvalidArgument(_) => "InvalidArgumentError",
+        Error::InvalidRow { .. } | Error::InvalidPriority(_) => "InvalidPriorityError",
+        Error::TableNotFound { .. } => "TableNotFoundError",
+        Error::SignatureMismatch(_) => "SignatureMismatchError",
+        Error::ItemTooLarge { .. } => "ItemTooLargeError",
+        Error::MessageTooLarge { .. } => "MessageTooLargeError",
+        Error::ResourceExhausted(_) => "ResourceExhaustedError",
+        Error::DeadlineExceeded(_) => "DeadlineExceededError",
+        Error::Cancelled(_) => "CancelledError",
+        Error::Unavailable(_) => "UnavailableError",
+        Error::DataLoss(_) => "DataLossError",
+        Error::Unimplemented(_) => "UnimplementedError",
+        _ => "InternalError",
+    };
+    let class = py.import("reverb.errors").and_then(|module| module.getattr(name));
+    match class.and_then(|class| class.cast_into::<PyType>().map_err(PyErr::from)) {
+        Ok(class) => PyErr::from_type(class, error.to_string()),
+        Err(broken) => broken,
+    }
+}

@@ -1,0 +1,95 @@
+//! `reverb._rust.Server`.
+
+use crate::errors::PyReverbResult;
+use crate::runtime::{runtime, wait};
+use crate::table::Table;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use reverb_core::Error;
+use reverb_transport::server::{ListenOptions, Server as CoreServer};
+use reverb_transport::Replay;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A running server.
+#[pyclass(frozen, module = "reverb._rust")]
+pub struct Server {
+    replay: Arc<Replay>,
+    port: u16,
+    host: IpAddr,
+    unix_path: Option<String>,
+    server: Mutex<CoreServer>,
+}
+
+#[pymethods]
+impl Server {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        tables: Vec<PyRef<'_, Table>>,
+        host: Option<&str>,
+        port: Option<i64>,
+        max_message_size: u64,
+    ) -> PyReverbResult<Self> {
+        let port = port
+            .map(u16::try_from)
+            .transpose()
+            .map_err(|_| Error::invalid(format!("port must be between 0 and 65535, got {}", port.unwrap_or_default())))?;
+        let options = ListenOptions { host: host.map(resolve).transpose()?.flatten(), port };
+        let replay = Replay::new(tables.iter().map(|table| table.handle.clone()).collect(), max_message_size)?;
+        let runtime = runtime()?;
+        let server = py.detach(|| CoreServer::start(runtime.1.handle(), replay.clone(), &options))?;
+        Ok(Self {
+            replay,
+            port: server.port(),
+            host: server.host(),
+            unix_path: server.unix_path().map(|path| path.to_string_lossy().into_owned()),
+            server: Mutex::new(server),
+        })
+    }
+
+    #[getter]
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    #[getter]
+    fn host(&self) -> String {
+        self.host.to_string()
+    }
+
+    #[getter]
+    fn unix_path(&self) -> Option<&str> {
+        self.unix_path.as_deref()
+    }
+
+    fn stop(&self, py: Python<'_>) {
+        py.detach(|| self.server.lock().stop());
+    }
+
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyReverbResult<bool> {
+        let limit = timeout.map(|timeout| Duration::try_from_secs_f64(timeout).unwrap_or(Duration::MAX));
+        wait(py, async {
+            let closed = self.replay.closed();
+            match limit {
+                None => closed.await,
+                Some(limit) => return Ok(tokio::time::timeout(limit, closed).await.is_ok()),
+            }
+            Ok(true)
+        })
+    }
+}
+
+/// An address of this machine; `None` for `localhost`, which means loopback in both address families.
+fn resolve(host: &str) -> Result<Option<IpAddr>, Error> {
+    if host == "localhost" {
+        return Ok(None);
+    }
+    if let Ok(address) = host.trim_matches(['[', ']']).parse() {
+        return Ok(Some(address));
+    }
+    let unknown = |why: String| Error::invalid(format!("host `{host}` is no address: {why}"));
+    let mut addresses = (host, 0).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
+    addresses.next().map(|address| Some(address.ip())).ok_or_else(|| unknown("the name has none".into()))
+}

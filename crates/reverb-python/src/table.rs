@@ -1,0 +1,104 @@
+//! `reverb._rust.Table`.
+
+use crate::errors::{PyReverbError, PyReverbResult};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use reverb_core::{DType, Error, RateLimiterConfig, SelectorKind, Signature, Table as CoreTable, TableConfig, TensorSpec};
+use reverb_transport::TableHandle;
+use std::sync::Arc;
+
+/// Name, dtype number, and dimensions (-1 unknown; `None` unknown rank) of a leaf of a signature.
+type Spec = (String, u32, Option<Vec<i64>>);
+
+/// A table, with or without a server.
+#[pyclass(frozen, module = "reverb._rust")]
+pub struct Table {
+    pub handle: TableHandle,
+}
+
+#[pymethods]
+impl Table {
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "the Python class above it gathers them")]
+    fn new(
+        name: String,
+        sampler: (String, f64),
+        remover: (String, f64),
+        max_size: u64,
+        max_times_sampled: i32,
+        rate_limiter: (f64, i64, f64, f64),
+        signature: Option<&[u8]>,
+        specs: Option<Vec<Spec>>,
+        max_bytes: Option<u64>,
+        seed: Option<u64>,
+    ) -> PyReverbResult<Self> {
+        let (samples_per_insert, min_size_to_sample, min_diff, max_diff) = rate_limiter;
+        let config = TableConfig {
+            name,
+            sampler: selector(&sampler.0, sampler.1)?,
+            remover: selector(&remover.0, remover.1)?,
+            max_size,
+            max_times_sampled,
+            rate_limiter: RateLimiterConfig { samples_per_insert, min_size_to_sample, min_diff, max_diff },
+            signature: match (signature, specs) {
+                (Some(structure), Some(specs)) => Some(Arc::new(make_signature(structure, specs)?)),
+                _ => None,
+            },
+            max_bytes,
+            seed,
+        };
+        Ok(Self { handle: TableHandle::new(CoreTable::new(config)?) })
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        self.handle.name()
+    }
+
+    fn can_sample(&self, py: Python<'_>, n: i64) -> PyReverbResult<bool> {
+        check_count("num_samples", n)?;
+        Ok(py.detach(|| self.handle.can_sample(n)))
+    }
+
+    fn can_insert(&self, py: Python<'_>, n: i64) -> PyReverbResult<bool> {
+        check_count("num_inserts", n)?;
+        Ok(py.detach(|| self.handle.can_insert(n)))
+    }
+
+    fn info<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let info = py.detach(|| self.handle.info_bytes());
+        PyBytes::new(py, &info)
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.handle.close());
+    }
+}
+
+fn check_count(name: &str, count: i64) -> Result<(), PyReverbError> {
+    if count >= 1 {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{name} must be at least 1, got {count}")).into())
+}
+
+fn selector(name: &str, priority_exponent: f64) -> Result<SelectorKind, Error> {
+    Ok(match name {
+        "fifo" => SelectorKind::Fifo,
+        "lifo" => SelectorKind::Lifo,
+        "uniform" => SelectorKind::Uniform,
+        "prioritized" => SelectorKind::Prioritized { priority_exponent },
+        "min_heap" => SelectorKind::MinHeap,
+        "max_heap" => SelectorKind::MaxHeap,
+        _ => return Err(Error::invalid(format!("`{name}` is no selector"))),
+    })
+}
+
+fn make_signature(structure: &[u8], specs: Vec<Spec>) -> Result<Signature, Error> {
+    let spec = |(name, dtype, dims): Spec| {
+        let shape = dims.map(|dims| dims.into_iter().map(|dim| usize::try_from(dim).ok()).collect());
+        Ok(TensorSpec { name, dtype: DType::from_number(dtype)?, shape })
+    };
+    let specs = specs.into_iter().map(spec).collect::<Result<_, Error>>()?;
+    Ok(Signature { structure: structure.to_vec().into(), specs })
+}

@@ -1,0 +1,111 @@
+//! Where a server is: `host:port`, or a gRPC target with its scheme.
+
+use reverb_core::{Error, Result};
+
+/// A parsed address. One that cannot be parsed is kept: clients are made before they are used, and complain then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    text: String,
+    target: Target,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Target {
+    /// `host:port`: the shortest road is looked for.
+    Any { host: String, port: u16 },
+    /// `ipv4:`, `ipv6:`, `dns:`: always TCP.
+    Tcp { host: String, port: u16 },
+    /// `unix:path`.
+    Unix(String),
+    Bad,
+}
+
+/// What to connect to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Endpoint<'a> {
+    /// A TCP port; `or_shorter` if a Unix socket of the same server may be used instead.
+    Tcp { host: &'a str, port: u16, or_shorter: bool },
+    /// The path of a Unix socket.
+    Unix(&'a str),
+}
+
+impl Address {
+    /// Parses an address; see [`Address::endpoint`] for what is wrong with it.
+    pub fn parse(text: &str) -> Self {
+        let split = |text: &str| {
+            let (host, port) = text.rsplit_once(':')?;
+            let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+            Some((host.to_owned(), port.parse().ok()?))
+        };
+        let tcp = |rest: &str| split(rest).map(|(host, port)| Target::Tcp { host, port });
+        let target = match text.split_once(':') {
+            Some(("unix", path)) => Some(Target::Unix(path.strip_prefix("//").unwrap_or(path).to_owned())),
+            Some(("ipv4" | "ipv6", rest)) => tcp(rest),
+            Some(("dns", rest)) => tcp(rest.trim_start_matches('/')),
+            _ => split(text).map(|(host, port)| Target::Any { host, port }),
+        };
+        Self { text: text.to_owned(), target: target.unwrap_or(Target::Bad) }
+    }
+
+    /// As it was given.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The port, if the address can mean a server of this process.
+    pub fn local_port(&self) -> Option<u16> {
+        match &self.target {
+            Target::Any { host, port } if matches!(host.as_str(), "localhost" | "127.0.0.1" | "::1" | "0.0.0.0" | "::") => {
+                Some(*port)
+            }
+            _ => None,
+        }
+    }
+
+    /// What to connect to.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an address that is none.
+    pub fn endpoint(&self) -> Result<Endpoint<'_>> {
+        match &self.target {
+            Target::Any { host, port } => Ok(Endpoint::Tcp { host, port: *port, or_shorter: true }),
+            Target::Tcp { host, port } => Ok(Endpoint::Tcp { host, port: *port, or_shorter: false }),
+            Target::Unix(path) => Ok(Endpoint::Unix(path)),
+            Target::Bad => Err(Error::invalid(format!(
+                "`{}` is no address of a server: expected host:port, such as localhost:8000, or unix:path",
+                self.text
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_grpc_does() {
+        let tcp = |host, or_shorter| Endpoint::Tcp { host, port: 80, or_shorter };
+        for (text, endpoint) in [
+            ("localhost:80", tcp("localhost", true)),
+            ("[::1]:80", tcp("::1", true)),
+            ("ipv4:127.0.0.1:80", tcp("127.0.0.1", false)),
+            ("ipv6:[::1]:80", tcp("::1", false)),
+            ("dns:///name:80", tcp("name", false)),
+            ("unix:/a/b", Endpoint::Unix("/a/b")),
+            ("unix:///a/b", Endpoint::Unix("/a/b")),
+        ] {
+            assert_eq!(Address::parse(text).endpoint(), Ok(endpoint), "{text}");
+        }
+        for text in ["", "not a address", "host:", "host:99999"] {
+            assert!(Address::parse(text).endpoint().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_plain_loopback_addresses_can_be_this_process() {
+        assert_eq!(Address::parse("localhost:80").local_port(), Some(80));
+        assert_eq!(Address::parse("ipv4:127.0.0.1:80").local_port(), None);
+        assert_eq!(Address::parse("elsewhere:80").local_port(), None);
+    }
+}

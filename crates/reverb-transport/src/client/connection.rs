@@ -1,0 +1,230 @@
+//! A connection to a server, and the calls over it.
+
+use super::address::{Address, Endpoint};
+use super::insert_link::InsertLink;
+use super::sample_link::SampleLink;
+use super::{Batch, BatchRequest, RowInsert};
+use crate::convert::chunk_to_wire;
+use crate::proto::replay::replay_client::ReplayClient;
+use crate::proto::replay::{
+    Draw, HelloRequest, HelloResponse, InfoRequest, InsertRequest, ItemBatch, MutateRequest, ResetRequest, TableStatus,
+};
+use crate::replay::check_size;
+use crate::status::from_status;
+use reverb_core::{Error, Result, random_key};
+use std::time::{Duration, Instant};
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status};
+
+/// How long a client looks for a server that is not there.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// A single attempt; a host that drops packets must not use up all the time.
+const ATTEMPT_TIME: Duration = Duration::from_secs(3);
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// What a server that is alive may take to say that a deadline has passed.
+const GRACE: Duration = Duration::from_secs(2);
+const STREAM_WINDOW: u32 = 8 << 20;
+const CONNECTION_WINDOW: u32 = 16 << 20;
+/// Larger than HTTP/2's 16 KiB, which would halve what the client can receive.
+const FRAME_BYTES: u32 = 256 << 10;
+/// The version of `reverb.replay.v1` that this client speaks.
+const VERSION: u32 = 1;
+
+/// An open connection. When it breaks, all its calls fail and the client opens another.
+#[derive(Debug)]
+pub struct Connection {
+    peer: String,
+    road: &'static str,
+    service: ReplayClient<Channel>,
+    hello: HelloResponse,
+    inserts: InsertLink,
+    samples: SampleLink,
+}
+
+impl Connection {
+    /// Connects, trying again for a while if the server is not there yet.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] with the last cause, or [`Error::DeadlineExceeded`] if the caller's deadline came first.
+    pub async fn open(address: &Address, deadline: Option<Instant>) -> Result<Self> {
+        let endpoint = address.endpoint()?;
+        let begun = Instant::now();
+        let give_up = begun + CONNECT_TIME;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let error = match Self::attempt(address.text(), endpoint).await {
+                Ok(connection) => return Ok(connection),
+                Err(error @ Error::Unimplemented(_)) => return Err(error),
+                Err(error) => error,
+            };
+            let now = Instant::now();
+            let waited = begun.elapsed().as_secs_f64();
+            if deadline.is_some_and(|deadline| now + pause >= deadline) {
+                return Err(Error::DeadlineExceeded(format!(
+                    "no server could be reached at {} within {waited:.1} s: {error}",
+                    address.text()
+                )));
+            }
+            if now + pause >= give_up {
+                return Err(Error::Unavailable(format!(
+                    "no server could be reached at {} in {waited:.0} s: {error}",
+                    address.text()
+                )));
+            }
+            tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn attempt(peer: &str, endpoint: Endpoint<'_>) -> Result<Self> {
+        match endpoint {
+            Endpoint::Unix(path) => Self::dial(peer, format!("unix:{path}"), "unix").await,
+            Endpoint::Tcp { host, port, or_shorter } => {
+                let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+                let tcp = Self::dial(peer, format!("http://{host}:{port}"), "tcp").await?;
+                if !or_shorter || tcp.hello.unix_path.is_empty() || !std::path::Path::new(&tcp.hello.unix_path).exists() {
+                    return Ok(tcp);
+                }
+                // The path means something else on another host, so the server behind it must be the same.
+                match Self::dial(peer, format!("unix:{}", tcp.hello.unix_path), "unix").await {
+                    Ok(unix) if unix.hello.server_id == tcp.hello.server_id => Ok(unix),
+                    _ => Ok(tcp),
+                }
+            }
+        }
+    }
+
+    async fn dial(peer: &str, uri: String, road: &'static str) -> Result<Self> {
+        let endpoint = tonic::transport::Endpoint::from_shared(uri.clone())
+            .map_err(|error| Error::invalid(format!("{uri} is no address of a server: {error}")))?
+            .connect_timeout(ATTEMPT_TIME)
+            .tcp_nodelay(true)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_frame_size(FRAME_BYTES)
+            .http2_keep_alive_interval(Duration::from_secs(10))
+            .keep_alive_timeout(Duration::from_secs(20))
+            .keep_alive_while_idle(true);
+        let channel = endpoint.connect().await.map_err(|error| Error::Unavailable(causes(&error)))?;
+        let mut service =
+            ReplayClient::new(channel).max_decoding_message_size(usize::MAX).max_encoding_message_size(usize::MAX);
+        let hello = tokio::time::timeout(ATTEMPT_TIME, service.hello(HelloRequest { version: VERSION })).await;
+        let hello = match hello {
+            Ok(Ok(hello)) => hello.into_inner(),
+            Ok(Err(status)) if status.code() == Code::Unimplemented => {
+                return Err(Error::Unimplemented(format!(
+                    "the server at {peer} does not have the service reverb.replay.v1.Replay; is it a server of this package?"
+                )));
+            }
+            Ok(Err(status)) => return Err(from_status(&status, peer)),
+            Err(_) => return Err(Error::Unavailable(format!("{peer} accepts connections, but does not answer"))),
+        };
+        let inserts = InsertLink::open(service.clone(), peer);
+        let samples = SampleLink::open(service.clone(), peer);
+        Ok(Self { peer: peer.to_owned(), road, service, hello, inserts, samples })
+    }
+
+    /// Whether calls would fail, so that a new connection is needed.
+    pub fn is_broken(&self) -> bool {
+        self.inserts.is_broken() || self.samples.is_broken()
+    }
+
+    /// `tcp` or `unix`.
+    pub fn road_name(&self) -> &'static str {
+        self.road
+    }
+
+    pub async fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Result<()> {
+        check_size(insert.chunk.size_bytes() as u64, self.hello.max_message_size)?;
+        let items = insert.num_items();
+        let batch = |(table, priorities): (String, Vec<f64>)| ItemBatch {
+            table,
+            keys: (0..items).map(|_| random_key()).collect(),
+            priorities,
+            chunk_key: insert.chunk.key,
+            first_row: 0,
+            rows_per_item: insert.rows_per_item,
+            trajectories: Vec::new(),
+        };
+        let request = InsertRequest {
+            chunks: vec![chunk_to_wire(&insert.chunk)],
+            batches: insert.tables.into_iter().map(batch).collect(),
+            timeout_ms: timeout_ms(deadline),
+            ..InsertRequest::default()
+        };
+        self.within(deadline, self.inserts.call(request)).await
+    }
+
+    pub async fn sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
+        let draw = Draw {
+            table: request.table.clone(),
+            at_least: request.draw.at_least as u64,
+            at_most: request.draw.at_most as u64,
+            ahead: request.draw.ahead as u64,
+            timeout_ms: timeout_ms(deadline),
+            squeeze_time: request.squeeze_time,
+        };
+        self.within(deadline, self.samples.call(draw)).await
+    }
+
+    pub async fn mutate(&self, table: &str, updates: &[(u64, f64)], deletes: &[u64], deadline: Option<Instant>) -> Result<()> {
+        let (update_keys, priorities) = updates.iter().copied().unzip();
+        let request = MutateRequest { table: table.into(), update_keys, priorities, delete_keys: deletes.to_vec() };
+        let mut service = self.service.clone();
+        self.unary(deadline, service.mutate(request)).await.map(drop)
+    }
+
+    pub async fn reset(&self, table: &str, deadline: Option<Instant>) -> Result<()> {
+        let mut service = self.service.clone();
+        self.unary(deadline, service.reset(ResetRequest { table: table.into() })).await.map(drop)
+    }
+
+    pub async fn info(&self, deadline: Option<Instant>) -> Result<Vec<TableStatus>> {
+        let mut service = self.service.clone();
+        let response = self.unary(deadline, service.info(Request::new(InfoRequest {}))).await?;
+        Ok(response.into_inner().tables)
+    }
+
+    async fn unary<T>(
+        &self,
+        deadline: Option<Instant>,
+        call: impl Future<Output = std::result::Result<T, Status>>,
+    ) -> Result<T> {
+        let call = async { call.await.map_err(|status| from_status(&status, &self.peer)) };
+        let Some(deadline) = deadline else { return call.await };
+        tokio::time::timeout_at(deadline.into(), call).await.unwrap_or_else(|_| Err(self.no_answer()))
+    }
+
+    /// The server watches the deadline and says what the call waited for; a server that says nothing is not waited for.
+    async fn within<T>(&self, deadline: Option<Instant>, call: impl Future<Output = Result<T>>) -> Result<T> {
+        match deadline.and_then(|deadline| deadline.checked_add(GRACE)) {
+            None => call.await,
+            Some(limit) => tokio::time::timeout_at(limit.into(), call).await.unwrap_or_else(|_| Err(self.no_answer())),
+        }
+    }
+
+    fn no_answer(&self) -> Error {
+        Error::DeadlineExceeded(format!("the server at {} did not answer in time", self.peer))
+    }
+}
+
+fn timeout_ms(deadline: Option<Instant>) -> Option<u64> {
+    let left = deadline?.saturating_duration_since(Instant::now());
+    // Rounded up: a deadline that has not passed yet is not "at once".
+    Some(left.as_micros().div_ceil(1000) as u64)
+}
+
+/// An error with its causes, of which the last one is what people need.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}

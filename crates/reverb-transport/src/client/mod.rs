@@ -1,0 +1,243 @@
+//! Clients: whatever the road to the server, the same calls.
+
+mod address;
+mod connection;
+mod insert_link;
+mod sample_link;
+
+pub use address::Address;
+
+pub use crate::convert::BatchInfo;
+use crate::convert::status_to_wire;
+use crate::proto::replay::TableStatus;
+use crate::registry;
+use crate::replay::{InsertGroup, Replay, wait_for_inserts};
+use crate::table_handle::{Call, DrawRequest, TableHandle};
+use arc_swap::ArcSwapOption;
+use connection::Connection;
+use reverb_core::gather::BatchLayout;
+use reverb_core::{Buffer, Chunk, Drawn, NewItem, Result, Trajectory, random_key};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// One chunk, each run of whose rows becomes an item in every table named.
+#[derive(Debug)]
+pub struct RowInsert {
+    /// The data.
+    pub chunk: Arc<Chunk>,
+    /// Rows of an item.
+    pub rows_per_item: u32,
+    /// The tables, each with one priority for all items or one for each.
+    pub tables: Vec<(String, Vec<f64>)>,
+}
+
+impl RowInsert {
+    fn num_items(&self) -> u32 {
+        self.chunk.rows() / self.rows_per_item
+    }
+}
+
+/// A draw of one batch.
+#[derive(Debug, Clone)]
+pub struct BatchRequest {
+    /// The table.
+    pub table: String,
+    /// How many items.
+    pub draw: DrawRequest,
+    /// Whether a time axis that is 1 in all items is dropped.
+    pub squeeze_time: bool,
+}
+
+/// A batch that has arrived.
+#[derive(Debug)]
+pub struct Batch {
+    /// What is known of each sample.
+    pub info: BatchInfo,
+    /// The columns in `buffer`.
+    pub layout: BatchLayout,
+    /// All columns' bytes.
+    pub buffer: Buffer,
+    /// See [`TableHandle::signature_token`].
+    pub signature_token: u64,
+}
+
+/// How a client reaches its server.
+#[derive(Debug, Clone)]
+pub enum Road {
+    /// It is in this process.
+    SameProcess(Arc<Replay>),
+    /// Over a Unix socket or TCP.
+    Network(Arc<Connection>),
+}
+
+#[derive(Debug)]
+struct Current {
+    pid: u32,
+    road: Road,
+}
+
+/// A client of one server. It connects when it is first used, and again when the server came back or the process forked.
+#[derive(Debug)]
+pub struct Client {
+    address: Address,
+    current: ArcSwapOption<Current>,
+}
+
+impl Client {
+    /// A client of the server at `address`, which is not contacted yet.
+    pub fn new(address: &str) -> Self {
+        Self { address: Address::parse(address), current: ArcSwapOption::empty() }
+    }
+
+    /// The server, if it is in this process.
+    pub fn same_process(&self) -> Option<Arc<Replay>> {
+        if let Some(current) = &*self.current.load()
+            && current.pid == std::process::id()
+        {
+            match &current.road {
+                Road::SameProcess(replay) if !replay.is_closed() => return Some(replay.clone()),
+                Road::Network(connection) if !connection.is_broken() => return None,
+                _ => {}
+            }
+        }
+        let replay = registry::find(self.address.local_port()?)?;
+        self.keep(Road::SameProcess(replay.clone()));
+        Some(replay)
+    }
+
+    /// The road in use, for people to see.
+    pub fn road_name(&self) -> &'static str {
+        match self.current.load().as_deref() {
+            Some(Current { pid, road }) if *pid == std::process::id() => match road {
+                Road::SameProcess(_) => "same_process",
+                Road::Network(connection) => connection.road_name(),
+            },
+            _ => "unconnected",
+        }
+    }
+
+    fn keep(&self, road: Road) {
+        let old = self.current.swap(Some(Arc::new(Current { pid: std::process::id(), road })));
+        // A connection from before a fork belongs to the parent: dropping it here could wait for its threads.
+        if let Some(old) = old
+            && old.pid != std::process::id()
+        {
+            std::mem::forget(old);
+        }
+    }
+
+    async fn connection(&self, deadline: Option<Instant>) -> Result<Arc<Connection>> {
+        if let Some(current) = &*self.current.load()
+            && current.pid == std::process::id()
+            && let Road::Network(connection) = &current.road
+            && !connection.is_broken()
+        {
+            return Ok(connection.clone());
+        }
+        let connection = Arc::new(Connection::open(&self.address, deadline).await?);
+        self.keep(Road::Network(connection.clone()));
+        Ok(connection)
+    }
+
+    /// Inserts the items, and waits until they are in their tables.
+    ///
+    /// # Errors
+    /// Those of the table; [`reverb_core::Error::Unavailable`] if the server is not there or goes away.
+    pub async fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Result<()> {
+        match self.same_process() {
+            Some(replay) => wait_for_inserts(begin_insert(&replay, &insert)?, deadline, warn).await,
+            None => self.connection(deadline).await?.insert(insert, deadline).await,
+        }
+    }
+
+    /// Draws a batch.
+    ///
+    /// # Errors
+    /// Those of the table; [`reverb_core::Error::Unavailable`] if the server is not there or goes away.
+    pub async fn sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
+        let Some(replay) = self.same_process() else {
+            return self.connection(deadline).await?.sample(request, deadline).await;
+        };
+        let table = replay.table(&request.table)?;
+        let drawn = match table.sample(request.draw) {
+            Call::Done(result) => result?,
+            Call::Waiting(waiting) => waiting.result(deadline, warn).await?,
+        };
+        gather(table, drawn, request)
+    }
+
+    /// Deletes items, then sets priorities. Unknown keys are ignored.
+    ///
+    /// # Errors
+    /// For a priority that the table does not take; then nothing has changed.
+    pub async fn mutate(&self, table: &str, updates: &[(u64, f64)], deletes: &[u64], deadline: Option<Instant>) -> Result<()> {
+        match self.same_process() {
+            Some(replay) => replay.table(table)?.mutate(updates, deletes),
+            None => self.connection(deadline).await?.mutate(table, updates, deletes, deadline).await,
+        }
+    }
+
+    /// Removes all items of a table and zeroes its counters.
+    ///
+    /// # Errors
+    /// If there is no such table.
+    pub async fn reset(&self, table: &str, deadline: Option<Instant>) -> Result<()> {
+        match self.same_process() {
+            Some(replay) => {
+                replay.table(table)?.reset();
+                Ok(())
+            }
+            None => self.connection(deadline).await?.reset(table, deadline).await,
+        }
+    }
+
+    /// What the server's tables are doing.
+    ///
+    /// # Errors
+    /// If the server is not there.
+    pub async fn info(&self, deadline: Option<Instant>) -> Result<Vec<TableStatus>> {
+        match self.same_process() {
+            Some(replay) => Ok(replay.status().iter().map(status_to_wire).collect()),
+            None => self.connection(deadline).await?.info(deadline).await,
+        }
+    }
+}
+
+/// Begins an insert into a service of this process.
+///
+/// # Errors
+/// If an item is not acceptable; then nothing was inserted.
+pub fn begin_insert(replay: &Replay, insert: &RowInsert) -> Result<Vec<Call<()>>> {
+    replay.check_size(insert.chunk.size_bytes() as u64)?;
+    let to_group = |(table, priorities): &(String, Vec<f64>)| {
+        let table = replay.table(table)?.clone();
+        let item = |index: u32| {
+            let trajectory = Trajectory::rows(insert.chunk.clone(), index * insert.rows_per_item, insert.rows_per_item)?;
+            let priority = priorities[if priorities.len() == 1 { 0 } else { index as usize }];
+            Ok(NewItem { key: random_key(), priority, times_sampled: 0, trajectory })
+        };
+        Ok(InsertGroup { table, items: (0..insert.num_items()).map(item).collect::<Result<_>>()? })
+    };
+    replay.insert(insert.tables.iter().map(to_group).collect::<Result<_>>()?)
+}
+
+/// Copies drawn items into a batch.
+///
+/// # Errors
+/// If they do not fit together; they have gone back to the table then.
+pub fn gather(table: &TableHandle, drawn: Vec<Drawn>, request: &BatchRequest) -> Result<Batch> {
+    let mut gatherer = table.stack(drawn, request.draw.at_least, request.squeeze_time)?;
+    let info = BatchInfo::of(gatherer.items());
+    let buffer = gatherer.gather();
+    Ok(Batch { info, layout: gatherer.layout().clone(), buffer, signature_token: table.signature_token() })
+}
+
+/// Says why a call still waits.
+pub fn warn(notice: &str) {
+    tracing::warn!("{notice}");
+}
+
+/// A table's description as the reference serialises it.
+pub fn info_bytes(status: &TableStatus) -> Vec<u8> {
+    status.info.as_ref().map(prost::Message::encode_to_vec).unwrap_or_default()
+}

@@ -1,0 +1,181 @@
+//! The sample stream of a connection, shared by all callers.
+
+use super::Batch;
+use crate::convert::batch_from_wire;
+use crate::proto::replay::replay_client::ReplayClient;
+use crate::proto::replay::{self, Draw, SampleRequest, sample_request};
+use crate::sample_response::{Kind, Payload, SampleResponse};
+use crate::status::{from_failure, from_status};
+use parking_lot::Mutex;
+use reverb_core::{Buffer, Error, Result};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::transport::Channel;
+
+/// Sends draws, and hands each caller its batch.
+#[derive(Debug)]
+pub struct SampleLink {
+    requests: mpsc::UnboundedSender<SampleRequest>,
+    shared: Arc<Mutex<Calls>>,
+    next_id: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    waiting: HashMap<u64, oneshot::Sender<Result<Batch>>>,
+    /// Why the stream ended; nothing can be sent any more.
+    broken: Option<Error>,
+}
+
+impl SampleLink {
+    /// Opens the stream in the background.
+    pub fn open(mut service: ReplayClient<Channel>, peer: &str) -> Self {
+        // Each caller waits for its batch, so no more requests are queued than there are callers.
+        let (requests, stream) = mpsc::unbounded_channel();
+        let shared = Arc::<Mutex<Calls>>::default();
+        let (reader, peer) = (shared.clone(), peer.to_owned());
+        tokio::spawn(async move {
+            let error = match service.sample(UnboundedReceiverStream::new(stream)).await {
+                Ok(responses) => read(&reader, responses.into_inner(), &peer).await,
+                Err(status) => from_status(&status, &peer),
+            };
+            fail(&reader, &error);
+        });
+        Self { requests, shared, next_id: AtomicU64::new(1) }
+    }
+
+    /// Whether the stream has ended.
+    pub fn is_broken(&self) -> bool {
+        self.shared.lock().broken.is_some()
+    }
+
+    /// Draws a batch and waits for it. Dropped before that, the draw is withdrawn and what was drawn goes back.
+    pub async fn call(&self, draw: Draw) -> Result<Batch> {
+        let request_id = self.next_id.fetch_add(1, Relaxed);
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut calls = self.shared.lock();
+            if let Some(error) = &calls.broken {
+                return Err(error.clone());
+            }
+            calls.waiting.insert(request_id, sender);
+        }
+        let mut call = DrawCall { link: self, request_id, last: sample_request::Kind::Cancel(true) };
+        // If the reader is gone it has failed this call, so the receiver says why.
+        call.send(sample_request::Kind::Draw(draw));
+        let result = receiver.await.unwrap_or_else(|_| Err(Error::Internal("a call was forgotten".into())));
+        if result.is_ok() {
+            call.last = sample_request::Kind::Received(true);
+        }
+        result
+    }
+}
+
+/// A draw under way. When it ends the server hears whether the batch was received.
+struct DrawCall<'a> {
+    link: &'a SampleLink,
+    request_id: u64,
+    last: sample_request::Kind,
+}
+
+impl DrawCall<'_> {
+    fn send(&self, kind: sample_request::Kind) {
+        let _gone = self.link.requests.send(SampleRequest { request_id: self.request_id, kind: Some(kind) });
+    }
+}
+
+impl Drop for DrawCall<'_> {
+    fn drop(&mut self) {
+        self.link.shared.lock().waiting.remove(&self.request_id);
+        self.send(self.last.clone());
+    }
+}
+
+fn fail(shared: &Mutex<Calls>, error: &Error) {
+    let waiting = {
+        let mut calls = shared.lock();
+        calls.broken = Some(error.clone());
+        std::mem::take(&mut calls.waiting)
+    };
+    for call in waiting.into_values() {
+        let _withdrawn = call.send(Err(error.clone()));
+    }
+}
+
+/// A batch of which some bytes have come.
+struct Incoming {
+    batch: Batch,
+    filled: usize,
+}
+
+impl Incoming {
+    fn new(header: replay::Batch) -> Result<Self> {
+        let (info, layout, signature_token) = batch_from_wire(header)?;
+        let buffer = Buffer::new(layout.size_bytes);
+        Ok(Self { batch: Batch { info, layout, buffer, signature_token }, filled: 0 })
+    }
+
+    fn add(&mut self, bytes: &[u8]) -> Result<()> {
+        let target = self.batch.buffer.as_uninit_mut().get_mut(self.filled..self.filled + bytes.len());
+        let target = target.ok_or_else(|| Error::DataLoss("a batch has more bytes than its columns".into()))?;
+        // SAFETY: both are `bytes.len()` long, and the buffer is ours alone.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.as_mut_ptr().cast(), bytes.len()) };
+        self.filled += bytes.len();
+        Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.filled == self.batch.buffer.len()
+    }
+}
+
+async fn read(shared: &Mutex<Calls>, mut responses: tonic::Streaming<SampleResponse>, peer: &str) -> Error {
+    let mut incoming = HashMap::new();
+    loop {
+        let response = match responses.message().await {
+            Ok(Some(response)) => response,
+            Ok(None) => return Error::Unavailable(format!("the server at {peer} went away before it sent the batch")),
+            Err(status) => return from_status(&status, peer),
+        };
+        let request_id = response.request_id;
+        if let Some(result) = take(&mut incoming, response) {
+            incoming.remove(&request_id);
+            let call = shared.lock().waiting.remove(&request_id);
+            if let Some(call) = call {
+                // If the caller has gone, it has withdrawn the draw, and the server takes the samples back.
+                let _withdrawn = call.send(result);
+            }
+        }
+    }
+}
+
+/// Takes a message in; the result of the draw, if it ends with this message.
+fn take(incoming: &mut HashMap<u64, Incoming>, response: SampleResponse) -> Option<Result<Batch>> {
+    let SampleResponse { request_id, kind, payload } = response;
+    match kind {
+        Some(Kind::Failure(failure)) => return Some(Err(from_failure(failure))),
+        Some(Kind::Notice(notice)) => {
+            super::warn(&notice);
+            return None;
+        }
+        Some(Kind::Batch(header)) => match Incoming::new(header) {
+            Ok(begun) => {
+                incoming.insert(request_id, begun);
+            }
+            Err(error) => return Some(Err(error)),
+        },
+        None => {}
+    }
+    let Payload::Bytes(bytes) = payload else { return None };
+    let batch = incoming.get_mut(&request_id)?;
+    if let Err(error) = batch.add(&bytes) {
+        return Some(Err(error));
+    }
+    if !batch.is_complete() {
+        return None;
+    }
+    incoming.remove(&request_id).map(|incoming| Ok(incoming.batch))
+}

@@ -1,0 +1,153 @@
+//! `reverb.replay.v1.SampleResponse`, whose payload is gathered as it is encoded.
+
+use crate::proto::replay::{Batch, Failure};
+use bytes::{Buf, BufMut, Bytes};
+use parking_lot::Mutex;
+use prost::encoding::{DecodeContext, WireType, encode_key, encode_varint, encoded_len_varint};
+use prost::{DecodeError, Message};
+use reverb_core::gather::Gatherer;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+const REQUEST_ID: u32 = 1;
+const BATCH: u32 = 2;
+const FAILURE: u32 = 3;
+const NOTICE: u32 = 4;
+const PAYLOAD: u32 = 5;
+
+/// One message of the answer to a draw; see `replay.proto`.
+#[derive(Debug, Clone, Default)]
+pub struct SampleResponse {
+    /// The draw it answers.
+    pub request_id: u64,
+    /// What it says besides its payload.
+    pub kind: Option<Kind>,
+    /// The next bytes of the batch.
+    pub payload: Payload,
+}
+
+/// The `kind` of a [`SampleResponse`].
+#[derive(Debug, Clone)]
+pub enum Kind {
+    /// The beginning of a batch.
+    Batch(Batch),
+    /// The draw failed.
+    Failure(Failure),
+    /// The draw still waits.
+    Notice(String),
+}
+
+/// Bytes of a batch's columns.
+#[derive(Debug, Clone)]
+pub enum Payload {
+    /// As they came.
+    Bytes(Bytes),
+    /// The next so many bytes of a batch, copied out of the chunks when the message is encoded. Messages are encoded
+    /// in the order in which they were sent, so each finds the gatherer where the one before left it.
+    Gather(Arc<Mutex<Gatherer>>, usize),
+}
+
+impl Default for Payload {
+    fn default() -> Self {
+        Self::Bytes(Bytes::new())
+    }
+}
+
+impl Payload {
+    fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Gather(_, len) => *len,
+        }
+    }
+}
+
+impl Message for SampleResponse {
+    fn encode_raw(&self, buf: &mut impl BufMut) {
+        prost::encoding::uint64::encode(REQUEST_ID, &self.request_id, buf);
+        match &self.kind {
+            Some(Kind::Batch(batch)) => prost::encoding::message::encode(BATCH, batch, buf),
+            Some(Kind::Failure(failure)) => prost::encoding::message::encode(FAILURE, failure, buf),
+            Some(Kind::Notice(notice)) => prost::encoding::string::encode(NOTICE, notice, buf),
+            None => {}
+        }
+        let len = self.payload.len();
+        if len == 0 {
+            return;
+        }
+        encode_key(PAYLOAD, WireType::LengthDelimited, buf);
+        encode_varint(len as u64, buf);
+        match &self.payload {
+            Payload::Bytes(bytes) => buf.put_slice(bytes),
+            Payload::Gather(gatherer, len) => gather(&mut gatherer.lock(), *len, buf),
+        }
+    }
+
+    fn merge_field(
+        &mut self,
+        tag: u32,
+        wire_type: WireType,
+        buf: &mut impl Buf,
+        ctx: DecodeContext,
+    ) -> Result<(), DecodeError> {
+        match tag {
+            REQUEST_ID => prost::encoding::uint64::merge(wire_type, &mut self.request_id, buf, ctx),
+            BATCH => {
+                let mut batch = Batch::default();
+                prost::encoding::message::merge(wire_type, &mut batch, buf, ctx)?;
+                self.kind = Some(Kind::Batch(batch));
+                Ok(())
+            }
+            FAILURE => {
+                let mut failure = Failure::default();
+                prost::encoding::message::merge(wire_type, &mut failure, buf, ctx)?;
+                self.kind = Some(Kind::Failure(failure));
+                Ok(())
+            }
+            NOTICE => {
+                let mut notice = String::new();
+                prost::encoding::string::merge(wire_type, &mut notice, buf, ctx)?;
+                self.kind = Some(Kind::Notice(notice));
+                Ok(())
+            }
+            PAYLOAD => {
+                let mut bytes = Bytes::new();
+                prost::encoding::bytes::merge(wire_type, &mut bytes, buf, ctx)?;
+                self.payload = Payload::Bytes(bytes);
+                Ok(())
+            }
+            _ => prost::encoding::skip_field(wire_type, tag, buf, ctx),
+        }
+    }
+
+    fn encoded_len(&self) -> usize {
+        let payload = match self.payload.len() {
+            0 => 0,
+            len => 1 + encoded_len_varint(len as u64) + len,
+        };
+        let kind = match &self.kind {
+            Some(Kind::Batch(batch)) => prost::encoding::message::encoded_len(BATCH, batch),
+            Some(Kind::Failure(failure)) => prost::encoding::message::encoded_len(FAILURE, failure),
+            Some(Kind::Notice(notice)) => prost::encoding::string::encoded_len(NOTICE, notice),
+            None => 0,
+        };
+        prost::encoding::uint64::encoded_len(REQUEST_ID, &self.request_id) + kind + payload
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+fn gather(gatherer: &mut Gatherer, mut len: usize, buf: &mut impl BufMut) {
+    while len > 0 {
+        let room = buf.chunk_mut();
+        let now = room.len().min(len);
+        // SAFETY: the room is `room.len()` bytes of memory that may be written, and bytes need no initial value.
+        let target = unsafe { std::slice::from_raw_parts_mut(room.as_mut_ptr().cast::<MaybeUninit<u8>>(), now) };
+        gatherer.fill(target);
+        // SAFETY: `fill` has written all of `target`.
+        unsafe { buf.advance_mut(now) };
+        len -= now;
+    }
+}

@@ -1,0 +1,254 @@
+//! Where the server listens: loopback in both address families, and a Unix socket beside the TCP port.
+
+use super::io_error;
+use crate::replay::Replay;
+use reverb_core::{Error, Result};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as StdTcpListener};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::server::Connected;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 4096;
+/// Ports tried for one that is free in both address families.
+const TRIES: u32 = 32;
+
+/// Where to listen.
+#[derive(Debug, Clone, Default)]
+pub struct ListenOptions {
+    /// An address of this machine; `None` is loopback, in both address families.
+    pub host: Option<IpAddr>,
+    /// `None` or 0 picks a free one.
+    pub port: Option<u16>,
+}
+
+#[derive(Debug)]
+pub struct Listeners {
+    pub host: IpAddr,
+    pub port: u16,
+    pub unix_path: Option<PathBuf>,
+    tcp: Vec<TcpListener>,
+    unix: Option<UnixListener>,
+}
+
+impl Listeners {
+    /// Binds all of them. Must run inside the runtime.
+    pub fn bind(options: &ListenOptions) -> Result<Self> {
+        let host = options.host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        // `localhost` names both addresses, and which comes first depends on the machine. A wildcard means both too.
+        let twin = match options.host {
+            None => Some(IpAddr::V6(Ipv6Addr::LOCALHOST)),
+            Some(host) if host == IpAddr::V4(Ipv4Addr::LOCALHOST) => Some(IpAddr::V6(Ipv6Addr::LOCALHOST)),
+            Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)) => Some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+            Some(_) => None,
+        };
+        let wanted = options.port.filter(|&port| port != 0);
+        let mut tries = 0;
+        let (port, tcp) = loop {
+            tries += 1;
+            match bind_both(host, twin, wanted.unwrap_or(0)) {
+                Ok(bound) => break bound,
+                Err(error) if wanted.is_none() && tries < TRIES && error.kind() == std::io::ErrorKind::AddrInUse => {}
+                Err(error) if error.kind() == std::io::ErrorKind::AddrNotAvailable => {
+                    return Err(Error::invalid(format!("host {host} is not an address of this machine: {error}")));
+                }
+                Err(error) => {
+                    return Err(io_error(&format!("cannot listen on {host}, port {}", wanted.unwrap_or(0)), &error));
+                }
+            }
+        };
+        let tcp = tcp.into_iter().map(TcpListener::from_std).collect::<std::io::Result<_>>();
+        let tcp = tcp.map_err(|error| io_error("cannot listen", &error))?;
+        let (unix, unix_path) = match bind_unix(port) {
+            Ok((listener, path)) => (Some(listener), Some(path)),
+            Err(error) => {
+                tracing::info!("no Unix socket beside port {port} ({error}); clients on this host use TCP");
+                (None, None)
+            }
+        };
+        Ok(Self { host, port, unix_path, tcp, unix })
+    }
+
+    /// Accepts connections from all of them until the service is closed, and then frees the addresses. The receiver is
+    /// disconnected when that is done.
+    pub fn accept(self, replay: &Arc<Replay>) -> (ReceiverStream<std::io::Result<Io>>, std::sync::mpsc::Receiver<()>) {
+        let (sender, receiver) = mpsc::channel(64);
+        let (open, freed) = std::sync::mpsc::channel();
+        let tcp = self.tcp.into_iter().map(Listener::Tcp);
+        for listener in tcp.chain(self.unix.map(Listener::Unix)) {
+            tokio::spawn(accept_from(listener, sender.clone(), replay.clone(), open.clone()));
+        }
+        (ReceiverStream::new(receiver), freed)
+    }
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    async fn accept(&self) -> std::io::Result<Io> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Ok(Io::Tcp(stream))
+            }
+            Self::Unix(listener) => listener.accept().await.map(|(stream, _)| Io::Unix(stream)),
+        }
+    }
+}
+
+async fn accept_from(
+    listener: Listener,
+    sender: mpsc::Sender<std::io::Result<Io>>,
+    replay: Arc<Replay>,
+    _open: std::sync::mpsc::Sender<()>,
+) {
+    let mut closed = std::pin::pin!(replay.closed());
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok(io) => {
+                    if sender.send(Ok(io)).await.is_err() {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    // Out of file descriptors, mostly. Those that are open go on, and some will close.
+                    tracing::warn!("cannot accept a connection: {error}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            },
+            () = &mut closed => return,
+        }
+    }
+}
+
+fn bind_both(host: IpAddr, twin: Option<IpAddr>, port: u16) -> std::io::Result<(u16, Vec<StdTcpListener>)> {
+    let first = listen(SocketAddr::new(host, port))?;
+    let port = first.local_addr()?.port();
+    let mut listeners = vec![first];
+    if let Some(twin) = twin {
+        match listen(SocketAddr::new(twin, port)) {
+            Ok(second) => listeners.push(second),
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => return Err(error),
+            Err(error) => tracing::debug!("no {twin} on this machine: {error}"),
+        }
+    }
+    Ok((port, listeners))
+}
+
+fn listen(address: SocketAddr) -> std::io::Result<StdTcpListener> {
+    use socket2::{Domain, Protocol, Socket, Type};
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // Lets a port be used again at once after its server went; two servers still cannot share it.
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG as i32)?;
+    Ok(socket.into())
+}
+
+/// The socket lies in a folder that only this user can enter, so that nobody else can take its name.
+fn bind_unix(port: u16) -> std::io::Result<(UnixListener, PathBuf)> {
+    let folder = runtime_folder()?;
+    let path = folder.join(format!("{port}.sock"));
+    let _stale = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    Ok((listener, path))
+}
+
+fn runtime_folder() -> std::io::Result<PathBuf> {
+    // SAFETY: the call has no preconditions and cannot fail.
+    let uid = unsafe { libc::getuid() };
+    let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| is_ours(path, uid));
+    let folder = match base {
+        Some(base) => base.join("reverb"),
+        None => std::env::temp_dir().join(format!("reverb-{uid}")),
+    };
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    if !is_ours(&folder, uid) {
+        return Err(std::io::Error::other(format!("{} belongs to somebody else, or others may write there", folder.display())));
+    }
+    Ok(folder)
+}
+
+fn is_ours(path: &Path, uid: u32) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid && meta.mode() & 0o022 == 0)
+}
+
+/// A connection of either kind.
+#[derive(Debug)]
+pub enum Io {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Connected for Io {
+    type ConnectInfo = ();
+    fn connect_info(&self) {}
+}
+
+impl AsyncRead for Io {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(io) => Pin::new(io).poll_read(cx, buf),
+            Self::Unix(io) => Pin::new(io).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Io {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(io) => Pin::new(io).poll_write(cx, buf),
+            Self::Unix(io) => Pin::new(io).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(io) => Pin::new(io).poll_flush(cx),
+            Self::Unix(io) => Pin::new(io).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(io) => Pin::new(io).poll_shutdown(cx),
+            Self::Unix(io) => Pin::new(io).poll_shutdown(cx),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[std::io::IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(io) => Pin::new(io).poll_write_vectored(cx, bufs),
+            Self::Unix(io) => Pin::new(io).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Tcp(io) => io.is_write_vectored(),
+            Self::Unix(io) => io.is_write_vectored(),
+        }
+    }
+}

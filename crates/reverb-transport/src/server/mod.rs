@@ -1,0 +1,129 @@
+//! The replay service over gRPC: on TCP, and on a Unix socket beside it.
+
+mod insert_stream;
+mod listen;
+mod sample_stream;
+mod service;
+
+pub use listen::ListenOptions;
+
+use crate::compaction::compact;
+use crate::registry;
+use crate::replay::Replay;
+use listen::Listeners;
+use parking_lot::Mutex;
+use reverb_core::{Error, Result};
+use service::{Router, serve};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+/// How long a stop waits for what should take microseconds.
+const STOP_TIME: Duration = Duration::from_secs(1);
+
+/// A running server. Dropping it stops it.
+#[derive(Debug)]
+pub struct Server {
+    replay: Arc<Replay>,
+    host: IpAddr,
+    port: u16,
+    unix_path: Option<PathBuf>,
+    pid: u32,
+    runtime: Handle,
+    serving: Option<Serving>,
+}
+
+#[derive(Debug)]
+struct Serving {
+    task: JoinHandle<()>,
+    /// Disconnected when the addresses are free again.
+    freed: Mutex<Receiver<()>>,
+}
+
+impl Server {
+    /// Binds and begins to serve on `runtime`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a host that is no address of this machine; [`Error::Unavailable`] for a port in use.
+    pub fn start(runtime: &Handle, replay: Arc<Replay>, options: &ListenOptions) -> Result<Self> {
+        let _entered = runtime.enter();
+        let listeners = Listeners::bind(options)?;
+        let (host, port, unix_path) = (listeners.host, listeners.port, listeners.unix_path.clone());
+        registry::register(port, &replay);
+        for table in replay.tables() {
+            let (table, replay) = (table.clone(), replay.clone());
+            runtime.spawn(async move {
+                loop {
+                    tokio::select! {
+                        () = table.wasteful() => {}
+                        () = replay.closed() => break,
+                    }
+                    let table = table.clone();
+                    if tokio::task::spawn_blocking(move || compact(&table)).await.is_err() {
+                        tracing::error!("compaction failed; memory may grow");
+                    }
+                }
+            });
+        }
+        let router = Router::new(replay.clone(), unix_path.clone());
+        let (connections, freed) = listeners.accept(&replay);
+        let task = runtime.spawn(serve(router, connections, replay.clone()));
+        let serving = Some(Serving { task, freed: Mutex::new(freed) });
+        Ok(Self { replay, host, port, unix_path, pid: std::process::id(), runtime: runtime.clone(), serving })
+    }
+
+    /// The service.
+    pub fn replay(&self) -> &Arc<Replay> {
+        &self.replay
+    }
+
+    /// The address it listens on, besides the Unix socket.
+    pub fn host(&self) -> IpAddr {
+        self.host
+    }
+
+    /// The TCP port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The Unix socket, if there is one.
+    pub fn unix_path(&self) -> Option<&Path> {
+        self.unix_path.as_deref()
+    }
+
+    /// Wakes all that wait, closes all connections and frees the port. A copy in a forked child does nothing.
+    pub fn stop(&mut self) {
+        if self.pid != std::process::id() {
+            std::mem::forget(self.serving.take());
+            return;
+        }
+        let Some(serving) = self.serving.take() else { return };
+        registry::unregister(self.port);
+        self.replay.close();
+        if let Some(path) = &self.unix_path {
+            let _gone = std::fs::remove_file(path);
+        }
+        let _freed = serving.freed.lock().recv_timeout(STOP_TIME);
+        // Streams end by themselves once their waiters are answered; a client that does not read keeps its own open.
+        self.runtime.spawn(async move {
+            tokio::time::sleep(STOP_TIME).await;
+            serving.task.abort();
+        });
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// An I/O failure as an error that says what was tried.
+fn io_error(what: &str, error: &std::io::Error) -> Error {
+    Error::Unavailable(format!("{what}: {error}"))
+}

@@ -1,0 +1,220 @@
+//! A stream of batches: each draw is answered with one, gathered as it goes out.
+
+use crate::convert::batch_to_wire;
+use crate::proto::replay::{Draw, SampleRequest, sample_request};
+use crate::replay::Replay;
+use crate::sample_response::{Kind, Payload, SampleResponse};
+use crate::status::to_failure;
+use crate::table_handle::{Call, DrawRequest, TableHandle};
+use parking_lot::Mutex;
+use reverb_core::gather::Gatherer;
+use reverb_core::{Drawn, Error, Result};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tokio_stream::{StreamExt, wrappers::ReceiverStream};
+use tonic::{Status, Streaming};
+
+/// Bytes of a batch in one message.
+const PIECE_BYTES: usize = 512 << 10;
+/// Draws of one stream that may wait or be undelivered.
+const MAX_DRAWS: usize = 4096;
+
+type Answers = mpsc::Sender<std::result::Result<SampleResponse, Status>>;
+
+/// Serves the stream in a task of its own, which ends when the client does.
+pub fn sample_stream(
+    replay: Arc<Replay>,
+    requests: Streaming<SampleRequest>,
+) -> ReceiverStream<std::result::Result<SampleResponse, Status>> {
+    // Pieces are encoded one ahead of the socket; more would only hold memory.
+    let (answers, stream) = mpsc::channel(4);
+    tokio::spawn(async move {
+        let pump = Pump { replay, answers, waiting: JoinSet::new(), handles: HashMap::new(), leases: HashMap::new() };
+        pump.run(requests).await;
+    });
+    ReceiverStream::new(stream)
+}
+
+/// Samples on their way to the client. Dropped before they were received, they go back to their table.
+struct Lease {
+    table: TableHandle,
+    gatherer: Arc<Mutex<Gatherer>>,
+    received: bool,
+}
+
+impl Lease {
+    fn received(mut self) {
+        self.received = true;
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let items = self.gatherer.lock().items().to_vec();
+        self.table.count_delivered(items.len());
+        if !self.received {
+            self.table.give_back(items);
+        }
+    }
+}
+
+/// A draw that waited, and how it ended.
+struct Waited {
+    request_id: u64,
+    table: TableHandle,
+    draw: Draw,
+    /// Taken when it is sent; left here, the samples go back.
+    result: Option<Result<Vec<Drawn>>>,
+}
+
+impl Drop for Waited {
+    fn drop(&mut self) {
+        if let Some(Ok(drawn)) = self.result.take() {
+            self.table.give_back(drawn);
+        }
+    }
+}
+
+struct Pump {
+    replay: Arc<Replay>,
+    answers: Answers,
+    /// Draws that wait for a table; dropped with the pump, which withdraws them.
+    waiting: JoinSet<Waited>,
+    handles: HashMap<u64, AbortHandle>,
+    leases: HashMap<u64, Lease>,
+}
+
+impl Pump {
+    async fn run(mut self, mut requests: Streaming<SampleRequest>) {
+        let mut open = true;
+        let replay = self.replay.clone();
+        let mut closed = std::pin::pin!(replay.closed());
+        while open || !self.waiting.is_empty() {
+            let go_on = tokio::select! {
+                request = requests.next(), if open => match request {
+                    Some(Ok(request)) => self.take(request).await,
+                    Some(Err(_)) => return,
+                    None => {
+                        open = false;
+                        Ok(())
+                    }
+                },
+                Some(waited) = self.waiting.join_next() => self.resume(waited).await,
+                () = self.answers.closed() => return,
+                // What waits has failed in this moment; the answers still go out.
+                () = &mut closed, if open => {
+                    open = false;
+                    Ok(())
+                }
+            };
+            if go_on.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn take(&mut self, request: SampleRequest) -> std::result::Result<(), ()> {
+        let request_id = request.request_id;
+        match request.kind {
+            Some(sample_request::Kind::Draw(draw)) => match self.begin(request_id, draw) {
+                Ok(()) => Ok(()),
+                Err(Begun::Failed(error)) => self.fail(request_id, &error).await,
+                Err(Begun::Drawn(table, draw, drawn)) => self.send(request_id, table, &draw, drawn).await,
+            },
+            Some(sample_request::Kind::Received(_)) => {
+                self.leases.remove(&request_id).map(Lease::received);
+                Ok(())
+            }
+            Some(sample_request::Kind::Cancel(_)) => {
+                self.leases.remove(&request_id);
+                if let Some(handle) = self.handles.remove(&request_id) {
+                    handle.abort();
+                }
+                Ok(())
+            }
+            None => self.fail(request_id, &Error::invalid("the request neither draws nor acknowledges nor cancels")).await,
+        }
+    }
+
+    /// Draws at once, or leaves the draw waiting.
+    fn begin(&mut self, request_id: u64, draw: Draw) -> std::result::Result<(), Begun> {
+        if self.leases.len() + self.handles.len() >= MAX_DRAWS {
+            return Err(Begun::Failed(Error::ResourceExhausted(format!("{MAX_DRAWS} draws of this stream are not received yet"))));
+        }
+        let table = self.replay.table(&draw.table).map_err(Begun::Failed)?.clone();
+        let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let request = DrawRequest { at_least: count(draw.at_least), at_most: count(draw.at_most), ahead: count(draw.ahead) };
+        match table.sample(request) {
+            Call::Done(Ok(drawn)) => Err(Begun::Drawn(table, draw, drawn)),
+            Call::Done(Err(error)) => Err(Begun::Failed(error)),
+            Call::Waiting(waiting) => {
+                let deadline = draw.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
+                let answers = self.answers.clone();
+                let handle = self.waiting.spawn(async move {
+                    let notice = |text: &str| {
+                        tracing::warn!("{text}");
+                        let kind = Some(Kind::Notice(text.into()));
+                        let _full = answers.try_send(Ok(SampleResponse { request_id, kind, payload: Payload::default() }));
+                    };
+                    let result = waiting.result(deadline, notice).await;
+                    Waited { request_id, table, draw, result: Some(result) }
+                });
+                self.handles.insert(request_id, handle);
+                Ok(())
+            }
+        }
+    }
+
+    async fn resume(&mut self, waited: std::result::Result<Waited, JoinError>) -> std::result::Result<(), ()> {
+        // An error is a draw that was cancelled; so is one that ended in the moment it was cancelled.
+        let Ok(mut waited) = waited else { return Ok(()) };
+        if self.handles.remove(&waited.request_id).is_none() {
+            return Ok(());
+        }
+        let (request_id, table) = (waited.request_id, waited.table.clone());
+        match waited.result.take() {
+            Some(Ok(drawn)) => self.send(request_id, table, &waited.draw, drawn).await,
+            Some(Err(error)) => self.fail(request_id, &error).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a batch, and keeps its samples until the client says that it has them.
+    async fn send(&mut self, request_id: u64, table: TableHandle, draw: &Draw, drawn: Vec<Drawn>) -> std::result::Result<(), ()> {
+        let at_least = usize::try_from(draw.at_least).unwrap_or(usize::MAX);
+        let gatherer = match table.stack(drawn, at_least, draw.squeeze_time) {
+            Ok(gatherer) => gatherer,
+            Err(error) => return self.fail(request_id, &error).await,
+        };
+        table.count_undelivered(gatherer.items().len());
+        let header = batch_to_wire(&gatherer, table.signature_token());
+        let mut remaining = gatherer.remaining();
+        let gatherer = Arc::new(Mutex::new(gatherer));
+        self.leases.insert(request_id, Lease { table, gatherer: gatherer.clone(), received: false });
+        let mut kind = Some(Kind::Batch(header));
+        loop {
+            let piece = remaining.min(PIECE_BYTES);
+            let payload = Payload::Gather(gatherer.clone(), piece);
+            self.answers.send(Ok(SampleResponse { request_id, kind: kind.take(), payload })).await.map_err(|_| ())?;
+            remaining -= piece;
+            if remaining == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn fail(&self, request_id: u64, error: &Error) -> std::result::Result<(), ()> {
+        let kind = Some(Kind::Failure(to_failure(error)));
+        let response = SampleResponse { request_id, kind, payload: Payload::default() };
+        self.answers.send(Ok(response)).await.map_err(|_| ())
+    }
+}
+
+/// Why a draw does not wait.
+enum Begun {
+    Drawn(TableHandle, Draw, Vec<Drawn>),
+    Failed(Error),
+}
