@@ -118,3 +118,20 @@ fn item_that_changed_meanwhile_keeps_its_data() {
     assert_eq!(first_byte(&table.get(*key).unwrap().trajectory), 50);
     assert_eq!(table.bytes(), bytes + ROW_BYTES as u64);
 }
+
+#[test]
+fn rows_that_are_episodes_of_their_own_are_not_counted_as_deleted() {
+    let mut table = Table::new(config(SelectorKind::Fifo, SelectorKind::Fifo, 10)).unwrap();
+    let batch = |rows| {
+        let layout = Layout::new(rows, [(DType::UInt8, smallvec![], 0)]).unwrap();
+        let (episodes, data) = (EpisodeIds::PerRow(7), Bytes::from(vec![0; rows]));
+        let chunk = Chunk::new(random_key(), episodes, StepRange::default(), Arc::new(layout), data);
+        Arc::new(chunk.unwrap())
+    };
+    table.insert(row_item(1, 1.0, &batch(10), 3), 0, &mut Vec::new());
+    let old = table.get(1).unwrap().trajectory;
+    let new = Trajectory::rows(batch(1), 0, 1).unwrap();
+    assert!(table.replace_trajectory(1, &old, new, &mut Vec::new()));
+    let info = table.info();
+    assert_eq!((info.num_episodes, info.num_deleted_episodes, info.bytes), (1, 0, 1));
+}

@@ -31,8 +31,16 @@ fn ratio_of_two_gives_the_counts_of_the_worked_example() {
     assert_eq!((limiter.inserts, limiter.samples), (7, 12));
     assert!(limiter.can_insert(4) && !limiter.can_insert(5));
     limiter.deletes += 6;
-    assert!(!limiter.can_sample(1));
-    assert!(limiter.can_insert(2), "a table may refill to min_size_to_sample");
+    assert!(!limiter.can_sample(1) && limiter.can_insert(2));
+}
+
+#[test]
+fn table_may_refill_to_its_minimum_whatever_the_ratio_says() {
+    let mut limiter = limiter(2.0, 3, 2.0, 10.0);
+    limiter.inserts = 5;
+    assert!(!limiter.can_insert(1));
+    limiter.deletes = 4;
+    assert!(limiter.can_insert(2) && !limiter.can_insert(3));
 }
 
 #[test]

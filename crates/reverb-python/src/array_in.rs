@@ -38,7 +38,8 @@ pub struct Layouts(Mutex<Vec<Arc<Layout>>>);
 
 impl Layouts {
     fn find(&self, rows: usize, leaves: &[Leaf<'_>], batched: bool) -> PyReverbResult<Arc<Layout>> {
-        let row_shape = |leaf: &Leaf<'_>| if batched { Shape::from_slice(&leaf.shape[1..]) } else { leaf.shape.clone() };
+        let row_shape =
+            |leaf: &Leaf<'_>| if batched { Shape::from_slice(&leaf.shape[1..]) } else { leaf.shape.clone() };
         let string_bytes = |leaf: &Leaf<'_>| match &leaf.source {
             Source::Strings(region) => region.len(),
             _ => 0,
@@ -84,7 +85,8 @@ pub fn batch_chunk(data: &Bound<'_, PyAny>, layouts: &Layouts) -> PyReverbResult
     for (index, leaf) in leaves.iter().enumerate() {
         let got = leaf.shape.first().copied();
         if got.is_none() || got != rows {
-            let expected = rows.map_or("leaves of shape [n, ...]".into(), |n| format!("{n} rows, as in the first leaf"));
+            let expected =
+                rows.map_or("leaves of shape [n, ...]".into(), |n| format!("{n} rows, as in the first leaf"));
             let shape: Vec<_> = leaf.shape.iter().map(ToString::to_string).collect();
             return Err(Error::invalid(format!(
                 "column {}: expected {expected}, got shape [{}]",
@@ -133,7 +135,8 @@ fn leaf(object: Bound<'_, PyAny>) -> PyReverbResult<Leaf<'_>> {
         if let Ok(signed) = object.extract::<i64>() {
             return number(DType::Int64, signed.to_ne_bytes());
         }
-        let unsigned: u64 = object.extract().map_err(|_| PyTypeError::new_err(format!("{object} does not fit 64 bits")))?;
+        let unsigned: u64 =
+            object.extract().map_err(|_| PyTypeError::new_err(format!("{object} does not fit 64 bits")))?;
         return number(DType::UInt64, unsigned.to_ne_bytes());
     }
     if object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>() {
@@ -201,7 +204,11 @@ fn string_bytes(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 
 fn fill(py: Python<'_>, layout: Arc<Layout>, leaves: &[Leaf<'_>], episodes: EpisodeIds) -> PyReverbResult<Chunk> {
     let mut data: Vec<u8> = Vec::with_capacity(layout.size_bytes);
-    let copies: Vec<Copy> = leaves.iter().zip(&layout.columns).map(|(leaf, column)| Copy::of(leaf, column.offset, column.size_bytes)).collect();
+    let copies: Vec<Copy> = leaves
+        .iter()
+        .zip(&layout.columns)
+        .map(|(leaf, column)| Copy::of(leaf, column.offset, column.size_bytes))
+        .collect();
     let target = Target(data.as_mut_ptr());
     let padded = layout.columns.windows(2).any(|pair| pair[0].offset + pair[0].size_bytes != pair[1].offset);
     if padded {
@@ -209,7 +216,11 @@ fn fill(py: Python<'_>, layout: Arc<Layout>, leaves: &[Leaf<'_>], episodes: Epis
         unsafe { target.0.write_bytes(0, layout.size_bytes) };
     }
     let copy_all = || copies.iter().for_each(|copy| copy.run(&target));
-    if layout.size_bytes > DETACH_BYTES { py.detach(copy_all) } else { copy_all() }
+    if layout.size_bytes > DETACH_BYTES {
+        py.detach(copy_all)
+    } else {
+        copy_all()
+    }
     // SAFETY: columns lie within `size_bytes`, which the capacity holds; all were copied, and what lies between is zero.
     unsafe { data.set_len(layout.size_bytes) };
     Ok(Chunk::new(random_key(), episodes, StepRange::default(), layout, data.into())?)

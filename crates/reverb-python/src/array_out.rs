@@ -97,8 +97,7 @@ fn view<'py>(memory: &Bound<'py, BatchMemory>, column: &BatchColumn) -> PyResult
 fn strings<'py>(memory: &Bound<'py, BatchMemory>, column: &BatchColumn) -> PyResult<Bound<'py, PyAny>> {
     let py = memory.py();
     // SAFETY: the column lies inside the buffer, which was written whole before the batch was handed over.
-    let region =
-        unsafe { std::slice::from_raw_parts(memory.get().0.as_ptr().add(column.offset), column.size_bytes) };
+    let region = unsafe { std::slice::from_raw_parts(memory.get().0.as_ptr().add(column.offset), column.size_bytes) };
     let elements: usize = column.shape.iter().product();
     let corrupt = || PyValueError::new_err("a column of strings came in pieces that do not fit together");
     let (ends, text) = region.split_at_checked((elements + 1) * 4).ok_or_else(corrupt)?;

@@ -6,8 +6,8 @@ use crate::table::Table;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::Error;
-use reverb_transport::server::{ListenOptions, Server as CoreServer};
 use reverb_transport::Replay;
+use reverb_transport::server::{ListenOptions, Server as CoreServer};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,10 +32,9 @@ impl Server {
         port: Option<i64>,
         max_message_size: u64,
     ) -> PyReverbResult<Self> {
-        let port = port
-            .map(u16::try_from)
-            .transpose()
-            .map_err(|_| Error::invalid(format!("port must be between 0 and 65535, got {}", port.unwrap_or_default())))?;
+        let port = port.map(u16::try_from).transpose().map_err(|_| {
+            Error::invalid(format!("port must be between 0 and 65535, got {}", port.unwrap_or_default()))
+        })?;
         let options = ListenOptions { host: host.map(resolve).transpose()?.flatten(), port };
         let replay = Replay::new(tables.iter().map(|table| table.handle.clone()).collect(), max_message_size)?;
         let runtime = runtime()?;

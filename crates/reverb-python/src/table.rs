@@ -3,7 +3,9 @@
 use crate::errors::{PyReverbError, PyReverbResult};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use reverb_core::{DType, Error, RateLimiterConfig, SelectorKind, Signature, Table as CoreTable, TableConfig, TensorSpec};
+use reverb_core::{
+    DType, Error, RateLimiterConfig, SelectorKind, Signature, Table as CoreTable, TableConfig, TensorSpec,
+};
 use reverb_transport::TableHandle;
 use std::sync::Arc;
 

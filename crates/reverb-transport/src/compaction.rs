@@ -66,8 +66,10 @@ fn used_rows(items: &[(ItemKey, Trajectory)]) -> Vec<(Arc<Chunk>, Vec<u32>)> {
 
 /// A chunk of these rows of another. Rows that followed each other still do.
 fn keep_rows(chunk: &Chunk, rows: &[u32]) -> Result<Chunk> {
-    let regions: Vec<Vec<u8>> = (0..chunk.columns().len()).map(|column| keep_region(chunk, column, rows)).collect::<Result<_>>()?;
-    let columns = chunk.columns().iter().zip(&regions).map(|(column, region)| (column.dtype, column.shape.clone(), region.len()));
+    let regions: Vec<Vec<u8>> =
+        (0..chunk.columns().len()).map(|column| keep_region(chunk, column, rows)).collect::<Result<_>>()?;
+    let columns =
+        chunk.columns().iter().zip(&regions).map(|(column, region)| (column.dtype, column.shape.clone(), region.len()));
     let layout = Layout::new(rows.len(), columns)?;
     let mut data = Vec::with_capacity(layout.size_bytes);
     for (column, region) in layout.columns.iter().zip(&regions) {

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use prost::Message;
 use reverb_core::gather::{BatchColumn, BatchLayout, Gatherer};
 use reverb_core::{
-    Chunk, DType, Drawn, EpisodeIds, Error, Layout, NewItem, RateLimiterConfig, Result, SelectorKind, Shape, Slice, StepRange,
-    Trajectory, TrajectoryColumn,
+    Chunk, DType, Drawn, EpisodeIds, Error, Layout, NewItem, RateLimiterConfig, Result, SelectorKind, Shape, Slice,
+    StepRange, Trajectory, TrajectoryColumn,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -79,7 +79,11 @@ fn chunk_from_wire(chunk: replay::Chunk, layouts: &mut LayoutCache) -> Result<Ch
 }
 
 /// The items of an insert.
-pub fn groups_from_wire(replay: &Replay, request: replay::InsertRequest, layouts: &mut LayoutCache) -> Result<Vec<InsertGroup>> {
+pub fn groups_from_wire(
+    replay: &Replay,
+    request: replay::InsertRequest,
+    layouts: &mut LayoutCache,
+) -> Result<Vec<InsertGroup>> {
     replay.check_size(request.chunks.iter().map(|chunk| chunk.data.len() as u64).sum())?;
     let mut chunks = HashMap::with_capacity(request.chunks.len());
     for chunk in request.chunks {
@@ -106,19 +110,23 @@ fn items_from_wire(batch: ItemBatch, chunks: &HashMap<u64, Arc<Chunk>>) -> Resul
     let trajectories = trajectories_from_wire(&batch, chunks)?;
     let priority = |index: usize| batch.priorities[if batch.priorities.len() == 1 { 0 } else { index }];
     let items = batch.keys.iter().zip(trajectories).enumerate();
-    Ok(items.map(|(index, (&key, trajectory))| NewItem { key, priority: priority(index), times_sampled: 0, trajectory }).collect())
+    Ok(items
+        .map(|(index, (&key, trajectory))| NewItem { key, priority: priority(index), times_sampled: 0, trajectory })
+        .collect())
 }
 
 fn trajectories_from_wire(batch: &ItemBatch, chunks: &HashMap<u64, Arc<Chunk>>) -> Result<Vec<Trajectory>> {
     let count = batch.keys.len();
-    let find = |key: u64| chunks.get(&key).ok_or_else(|| Error::invalid(format!("Could not find sequence chunk {key}.")));
+    let find =
+        |key: u64| chunks.get(&key).ok_or_else(|| Error::invalid(format!("Could not find sequence chunk {key}.")));
     if batch.trajectories.is_empty() {
         if count == 0 {
             return Ok(Vec::new());
         }
         let chunk = find(batch.chunk_key)?;
         // Checks the run once, so that a batch cannot name more rows than the chunk has.
-        let rows = u32::try_from(count).ok().and_then(|count| count.checked_mul(batch.rows_per_item)).unwrap_or(u32::MAX);
+        let rows =
+            u32::try_from(count).ok().and_then(|count| count.checked_mul(batch.rows_per_item)).unwrap_or(u32::MAX);
         Trajectory::rows(chunk.clone(), batch.first_row, rows)?;
         let row = |index: usize| batch.first_row + index as u32 * batch.rows_per_item;
         return (0..count).map(|index| Trajectory::rows(chunk.clone(), row(index), batch.rows_per_item)).collect();
@@ -196,7 +204,8 @@ impl BatchInfo {
 /// [`Error::DataLoss`] if the parts do not fit together.
 pub fn batch_from_wire(batch: replay::Batch) -> Result<(BatchInfo, BatchLayout, u64)> {
     let count = batch.keys.len();
-    let lengths = [batch.probabilities.len(), batch.table_sizes.len(), batch.priorities.len(), batch.times_sampled.len()];
+    let lengths =
+        [batch.probabilities.len(), batch.table_sizes.len(), batch.priorities.len(), batch.times_sampled.len()];
     if lengths.iter().any(|&length| length != count) {
         return Err(Error::DataLoss(format!("a batch of {count} keys has {lengths:?} other values")));
     }
@@ -208,7 +217,9 @@ pub fn batch_from_wire(batch: replay::Batch) -> Result<(BatchInfo, BatchLayout, 
         let row_lengths = ragged.then_some(column.row_lengths);
         let rows: Option<usize> = row_lengths.as_ref().map(|lengths| lengths.iter().map(|&n| n as usize).sum());
         let fits = match rows {
-            Some(rows) => shape.first() == Some(&rows) && row_lengths.as_ref().is_some_and(|lengths| lengths.len() == count),
+            Some(rows) => {
+                shape.first() == Some(&rows) && row_lengths.as_ref().is_some_and(|lengths| lengths.len() == count)
+            }
             None => shape.first() == Some(&count),
         };
         if !fits {

@@ -12,9 +12,15 @@ pub struct Address {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Target {
     /// `host:port`: the shortest road is looked for.
-    Any { host: String, port: u16 },
+    Any {
+        host: String,
+        port: u16,
+    },
     /// `ipv4:`, `ipv6:`, `dns:`: always TCP.
-    Tcp { host: String, port: u16 },
+    Tcp {
+        host: String,
+        port: u16,
+    },
     /// `unix:path`.
     Unix(String),
     Bad,
@@ -55,7 +61,9 @@ impl Address {
     /// The port, if the address can mean a server of this process.
     pub fn local_port(&self) -> Option<u16> {
         match &self.target {
-            Target::Any { host, port } if matches!(host.as_str(), "localhost" | "127.0.0.1" | "::1" | "0.0.0.0" | "::") => {
+            Target::Any { host, port }
+                if matches!(host.as_str(), "localhost" | "127.0.0.1" | "::1" | "0.0.0.0" | "::") =>
+            {
                 Some(*port)
             }
             _ => None,

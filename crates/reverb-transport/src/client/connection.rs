@@ -83,7 +83,8 @@ impl Connection {
             Endpoint::Tcp { host, port, or_shorter } => {
                 let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
                 let tcp = Self::dial(peer, format!("http://{host}:{port}"), "tcp").await?;
-                if !or_shorter || tcp.hello.unix_path.is_empty() || !std::path::Path::new(&tcp.hello.unix_path).exists() {
+                if !or_shorter || tcp.hello.unix_path.is_empty() || !std::path::Path::new(&tcp.hello.unix_path).exists()
+                {
                     return Ok(tcp);
                 }
                 // The path means something else on another host, so the server behind it must be the same.
@@ -168,7 +169,13 @@ impl Connection {
         self.within(deadline, self.samples.call(draw)).await
     }
 
-    pub async fn mutate(&self, table: &str, updates: &[(u64, f64)], deletes: &[u64], deadline: Option<Instant>) -> Result<()> {
+    pub async fn mutate(
+        &self,
+        table: &str,
+        updates: &[(u64, f64)],
+        deletes: &[u64],
+        deadline: Option<Instant>,
+    ) -> Result<()> {
         let (update_keys, priorities) = updates.iter().copied().unzip();
         let request = MutateRequest { table: table.into(), update_keys, priorities, delete_keys: deletes.to_vec() };
         let mut service = self.service.clone();

@@ -170,7 +170,13 @@ impl Client {
     ///
     /// # Errors
     /// For a priority that the table does not take; then nothing has changed.
-    pub async fn mutate(&self, table: &str, updates: &[(u64, f64)], deletes: &[u64], deadline: Option<Instant>) -> Result<()> {
+    pub async fn mutate(
+        &self,
+        table: &str,
+        updates: &[(u64, f64)],
+        deletes: &[u64],
+        deadline: Option<Instant>,
+    ) -> Result<()> {
         match self.same_process() {
             Some(replay) => replay.table(table)?.mutate(updates, deletes),
             None => self.connection(deadline).await?.mutate(table, updates, deletes, deadline).await,
@@ -212,7 +218,8 @@ pub fn begin_insert(replay: &Replay, insert: &RowInsert) -> Result<Vec<Call<()>>
     let to_group = |(table, priorities): &(String, Vec<f64>)| {
         let table = replay.table(table)?.clone();
         let item = |index: u32| {
-            let trajectory = Trajectory::rows(insert.chunk.clone(), index * insert.rows_per_item, insert.rows_per_item)?;
+            let trajectory =
+                Trajectory::rows(insert.chunk.clone(), index * insert.rows_per_item, insert.rows_per_item)?;
             let priority = priorities[if priorities.len() == 1 { 0 } else { index as usize }];
             Ok(NewItem { key: random_key(), priority, times_sampled: 0, trajectory })
         };

@@ -97,7 +97,9 @@ impl Pump {
         let size = request.chunks.iter().map(|chunk| chunk.data.len()).sum::<usize>() + REQUEST_BYTES;
         let deadline = request.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
         match self.begin(request) {
-            Ok(calls) if calls.iter().all(|call| matches!(call, Call::Done(Ok(())))) => self.answer(request_id, Ok(())).await,
+            Ok(calls) if calls.iter().all(|call| matches!(call, Call::Done(Ok(())))) => {
+                self.answer(request_id, Ok(())).await
+            }
             Ok(calls) => {
                 let permits = size.min(MAX_WAITING_BYTES) as u32;
                 // Reading goes on only when there is room: the client feels it as flow control.
@@ -141,7 +143,8 @@ async fn wait(
     let notice = |text: &str| {
         tracing::warn!("{text}");
         // If the channel is full the client is busy with answers, and hears of this from the log.
-        let _full = answers.try_send(Ok(InsertResponse { request_id, notice: text.into(), ..InsertResponse::default() }));
+        let _full =
+            answers.try_send(Ok(InsertResponse { request_id, notice: text.into(), ..InsertResponse::default() }));
     };
     let result = wait_for_inserts(calls, deadline, notice).await;
     let _gone = answers.send(Ok(answer(request_id, result))).await;

@@ -182,7 +182,10 @@ fn runtime_folder() -> std::io::Result<PathBuf> {
     };
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
     if !is_ours(&folder, uid) {
-        return Err(std::io::Error::other(format!("{} belongs to somebody else, or others may write there", folder.display())));
+        return Err(std::io::Error::other(format!(
+            "{} belongs to somebody else, or others may write there",
+            folder.display()
+        )));
     }
     Ok(folder)
 }

@@ -125,7 +125,9 @@ impl Pump {
                 Err(Begun::Drawn(table, draw, drawn)) => self.send(request_id, table, &draw, drawn).await,
             },
             Some(sample_request::Kind::Received(_)) => {
-                self.leases.remove(&request_id).map(Lease::received);
+                if let Some(lease) = self.leases.remove(&request_id) {
+                    lease.received();
+                }
                 Ok(())
             }
             Some(sample_request::Kind::Cancel(_)) => {
@@ -135,18 +137,23 @@ impl Pump {
                 }
                 Ok(())
             }
-            None => self.fail(request_id, &Error::invalid("the request neither draws nor acknowledges nor cancels")).await,
+            None => {
+                self.fail(request_id, &Error::invalid("the request neither draws nor acknowledges nor cancels")).await
+            }
         }
     }
 
     /// Draws at once, or leaves the draw waiting.
     fn begin(&mut self, request_id: u64, draw: Draw) -> std::result::Result<(), Begun> {
         if self.leases.len() + self.handles.len() >= MAX_DRAWS {
-            return Err(Begun::Failed(Error::ResourceExhausted(format!("{MAX_DRAWS} draws of this stream are not received yet"))));
+            return Err(Begun::Failed(Error::ResourceExhausted(format!(
+                "{MAX_DRAWS} draws of this stream are not received yet"
+            ))));
         }
         let table = self.replay.table(&draw.table).map_err(Begun::Failed)?.clone();
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        let request = DrawRequest { at_least: count(draw.at_least), at_most: count(draw.at_most), ahead: count(draw.ahead) };
+        let request =
+            DrawRequest { at_least: count(draw.at_least), at_most: count(draw.at_most), ahead: count(draw.ahead) };
         match table.sample(request) {
             Call::Done(Ok(drawn)) => Err(Begun::Drawn(table, draw, drawn)),
             Call::Done(Err(error)) => Err(Begun::Failed(error)),
@@ -157,7 +164,8 @@ impl Pump {
                     let notice = |text: &str| {
                         tracing::warn!("{text}");
                         let kind = Some(Kind::Notice(text.into()));
-                        let _full = answers.try_send(Ok(SampleResponse { request_id, kind, payload: Payload::default() }));
+                        let _full =
+                            answers.try_send(Ok(SampleResponse { request_id, kind, payload: Payload::default() }));
                     };
                     let result = waiting.result(deadline, notice).await;
                     Waited { request_id, table, draw, result: Some(result) }
@@ -183,7 +191,13 @@ impl Pump {
     }
 
     /// Sends a batch, and keeps its samples until the client says that it has them.
-    async fn send(&mut self, request_id: u64, table: TableHandle, draw: &Draw, drawn: Vec<Drawn>) -> std::result::Result<(), ()> {
+    async fn send(
+        &mut self,
+        request_id: u64,
+        table: TableHandle,
+        draw: &Draw,
+        drawn: Vec<Drawn>,
+    ) -> std::result::Result<(), ()> {
         let at_least = usize::try_from(draw.at_least).unwrap_or(usize::MAX);
         let gatherer = match table.stack(drawn, at_least, draw.squeeze_time) {
             Ok(gatherer) => gatherer,

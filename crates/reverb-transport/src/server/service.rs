@@ -6,8 +6,8 @@ use super::sample_stream::sample_stream;
 use crate::convert::status_to_wire;
 use crate::proto::replay::replay_server::{Replay as ReplayService, ReplayServer};
 use crate::proto::replay::{
-    HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest, InsertResponse, MutateRequest, MutateResponse,
-    ResetRequest, ResetResponse, SampleRequest,
+    HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest, InsertResponse, MutateRequest,
+    MutateResponse, ResetRequest, ResetResponse, SampleRequest,
 };
 use crate::replay::Replay;
 use crate::sample_response::SampleResponse;
