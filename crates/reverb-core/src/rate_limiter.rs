@@ -25,21 +25,14 @@ impl RateLimiterConfig {
     /// [`Error::InvalidArgument`] if `samples_per_insert` is not positive and finite, `min_size_to_sample` is below 1, a
     /// bound is NaN, or the bounds are the wrong way round.
     pub fn validate(&self) -> Result<()> {
-        let Self {
-            samples_per_insert,
-            min_size_to_sample,
-            min_diff,
-            max_diff,
-        } = *self;
+        let Self { samples_per_insert, min_size_to_sample, min_diff, max_diff } = *self;
         if !(samples_per_insert > 0.0 && samples_per_insert.is_finite()) {
             return Err(Error::invalid(format!(
                 "samples_per_insert must be positive and finite, got {samples_per_insert}"
             )));
         }
         if min_size_to_sample < 1 {
-            return Err(Error::invalid(format!(
-                "min_size_to_sample must be at least 1, got {min_size_to_sample}"
-            )));
+            return Err(Error::invalid(format!("min_size_to_sample must be at least 1, got {min_size_to_sample}")));
         }
         if min_diff.is_nan() || max_diff.is_nan() {
             return Err(Error::invalid(format!(
@@ -47,9 +40,7 @@ impl RateLimiterConfig {
             )));
         }
         if min_diff > max_diff {
-            return Err(Error::invalid(format!(
-                "min_diff ({min_diff}) must not be above max_diff ({max_diff})"
-            )));
+            return Err(Error::invalid(format!("min_diff ({min_diff}) must not be above max_diff ({max_diff})")));
         }
         Ok(())
     }
@@ -76,18 +67,12 @@ pub struct RateLimiter {
 impl RateLimiter {
     /// A limiter that has counted nothing.
     pub fn new(config: RateLimiterConfig) -> Self {
-        Self {
-            config,
-            inserts: 0,
-            samples: 0,
-            deletes: 0,
-        }
+        Self { config, inserts: 0, samples: 0, deletes: 0 }
     }
 
     /// Whether `n` samples may go now.
     pub fn can_sample(&self, n: i64) -> bool {
-        self.size() >= self.config.min_size_to_sample
-            && self.diff(self.inserts) - n as f64 >= self.config.min_diff
+        self.size() >= self.config.min_size_to_sample && self.diff(self.inserts) - n as f64 >= self.config.min_diff
     }
 
     /// Whether `n` inserts may go now. A table may always refill to `min_size_to_sample`: else it could never be
@@ -108,16 +93,9 @@ impl RateLimiter {
 
     /// What a blocked sample waits for.
     pub fn explain_sample(&self) -> String {
-        let RateLimiterConfig {
-            min_size_to_sample,
-            min_diff,
-            ..
-        } = self.config;
+        let RateLimiterConfig { min_size_to_sample, min_diff, .. } = self.config;
         if self.size() < min_size_to_sample {
-            return format!(
-                "{} items, min_size_to_sample is {min_size_to_sample}",
-                self.size()
-            );
+            return format!("{} items, min_size_to_sample is {min_size_to_sample}", self.size());
         }
         format!(
             "inserts x samples_per_insert - samples = {:?}, must be at least min_diff ({min_diff:?}) after the sample",

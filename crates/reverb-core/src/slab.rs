@@ -82,17 +82,13 @@ impl Slab {
     #[inline]
     pub(crate) fn get(&self, slot: u32) -> &Item {
         let page = &self.pages[slot as usize / PAGE_SLOTS];
-        page.slots[slot as usize % PAGE_SLOTS]
-            .as_ref()
-            .expect("the slot holds an item")
+        page.slots[slot as usize % PAGE_SLOTS].as_ref().expect("the slot holds an item")
     }
 
     /// The item in a slot, which must hold one, to be changed.
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: u32) -> &mut Item {
-        self.slot_mut(slot)
-            .as_mut()
-            .expect("the slot holds an item")
+        self.slot_mut(slot).as_mut().expect("the slot holds an item")
     }
 
     /// Puts an item into a free slot. Its key must be new.
@@ -101,10 +97,7 @@ impl Slab {
         let hash = self.hash(item.key);
         let slot = self.free.pop().unwrap_or_else(|| self.new_slot());
         let entry = Entry { hash, slot };
-        self.index
-            .insert_unique(Entry::wide_hash(hash), entry, |entry| {
-                Entry::wide_hash(entry.hash)
-            });
+        self.index.insert_unique(Entry::wide_hash(hash), entry, |entry| Entry::wide_hash(entry.hash));
         *self.slot_mut(slot) = Some(item);
         slot
     }
@@ -154,8 +147,5 @@ impl Slab {
 
 /// The items of pages taken out of a slab. Those of a page that a snapshot shares stay there.
 pub(crate) fn into_items(pages: Vec<Arc<Page>>) -> impl Iterator<Item = Item> {
-    pages
-        .into_iter()
-        .filter_map(Arc::into_inner)
-        .flat_map(|page| page.slots.into_iter().flatten())
+    pages.into_iter().filter_map(Arc::into_inner).flat_map(|page| page.slots.into_iter().flatten())
 }

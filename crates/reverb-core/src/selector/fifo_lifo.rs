@@ -34,21 +34,11 @@ pub struct Queue {
 impl Queue {
     /// An empty queue.
     pub fn new(end: End) -> Self {
-        Self {
-            end,
-            nodes: Vec::new(),
-            oldest: NONE,
-            newest: NONE,
-            next_place: 1,
-        }
+        Self { end, nodes: Vec::new(), oldest: NONE, newest: NONE, next_place: 1 }
     }
 
     fn link(&mut self, slot: u32, older: u32, newer: u32, place: u64) {
-        *at(&mut self.nodes, slot) = Node {
-            older,
-            newer,
-            place,
-        };
+        *at(&mut self.nodes, slot) = Node { older, newer, place };
         match older {
             NONE => self.oldest = slot,
             _ => self.nodes[older as usize].newer = slot,
@@ -121,10 +111,7 @@ impl Selector for Queue {
     }
 
     fn clear(&mut self) {
-        *self = Self {
-            next_place: self.next_place,
-            ..Self::new(self.end)
-        };
+        *self = Self { next_place: self.next_place, ..Self::new(self.end) };
     }
 
     fn place(&self, slot: u32) -> u64 {

@@ -43,12 +43,7 @@ pub struct Heap {
 impl Heap {
     /// An empty heap.
     pub fn new(order: Order) -> Self {
-        Self {
-            order,
-            entries: Vec::new(),
-            positions: Vec::new(),
-            next_place: 1,
-        }
+        Self { order, entries: Vec::new(), positions: Vec::new(), next_place: 1 }
     }
 
     fn entry(&self, slot: u32, priority: f64, place: u64) -> Entry {
@@ -72,11 +67,7 @@ impl Heap {
     /// Puts an entry where it belongs, beginning at a hole at `index`.
     fn settle(&mut self, index: usize, entry: Entry) {
         let risen = self.rise(index, &entry);
-        let index = if risen == index {
-            self.sink(index, &entry)
-        } else {
-            risen
-        };
+        let index = if risen == index { self.sink(index, &entry) } else { risen };
         self.put(index, entry);
     }
 
@@ -96,13 +87,11 @@ impl Heap {
         loop {
             let first = hole * ARITY + 1;
             let children = first..(first + ARITY).min(self.entries.len());
-            let best = children.reduce(|best, child| {
-                if self.entries[child].before(&self.entries[best]) {
-                    child
-                } else {
-                    best
-                }
-            });
+            let best = children.reduce(
+                |best, child| {
+                    if self.entries[child].before(&self.entries[best]) { child } else { best }
+                },
+            );
             match best.filter(|&child| self.entries[child].before(entry)) {
                 Some(child) => {
                     self.put(hole, self.entries[child]);
@@ -139,10 +128,7 @@ impl Selector for Heap {
     }
 
     fn clear(&mut self) {
-        *self = Self {
-            next_place: self.next_place,
-            ..Self::new(self.order)
-        };
+        *self = Self { next_place: self.next_place, ..Self::new(self.order) };
     }
 
     fn place(&self, slot: u32) -> u64 {

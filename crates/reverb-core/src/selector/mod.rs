@@ -53,9 +53,7 @@ impl SelectorKind {
     pub fn validate(&self) -> Result<()> {
         match self {
             Self::Prioritized { priority_exponent } if !priority_exponent.is_finite() => {
-                Err(Error::invalid(format!(
-                    "priority_exponent must be finite, got {priority_exponent}"
-                )))
+                Err(Error::invalid(format!("priority_exponent must be finite, got {priority_exponent}")))
             }
             _ => Ok(()),
         }
@@ -71,9 +69,7 @@ impl SelectorKind {
 #[inline]
 pub fn check_priority(kind: &SelectorKind, priority: f64) -> Result<f64> {
     let weight = match kind {
-        SelectorKind::Prioritized { priority_exponent } => {
-            prioritized::weight(*priority_exponent, priority)
-        }
+        SelectorKind::Prioritized { priority_exponent } => prioritized::weight(*priority_exponent, priority),
         _ => priority,
     };
     let fits = match kind {
@@ -82,11 +78,7 @@ pub fn check_priority(kind: &SelectorKind, priority: f64) -> Result<f64> {
         }
         _ => !priority.is_nan(),
     };
-    if fits {
-        Ok(weight)
-    } else {
-        Err(refusal(priority, weight))
-    }
+    if fits { Ok(weight) } else { Err(refusal(priority, weight)) }
 }
 
 #[cold]
@@ -145,9 +137,7 @@ impl AnySelector {
             SelectorKind::Fifo => Self::Queue(Queue::new(End::Oldest)),
             SelectorKind::Lifo => Self::Queue(Queue::new(End::Newest)),
             SelectorKind::Uniform => Self::Uniform(Uniform::default()),
-            SelectorKind::Prioritized { priority_exponent } => {
-                Self::Prioritized(Prioritized::new(*priority_exponent))
-            }
+            SelectorKind::Prioritized { priority_exponent } => Self::Prioritized(Prioritized::new(*priority_exponent)),
             SelectorKind::MinHeap => Self::Heap(Heap::new(Order::LowestFirst)),
             SelectorKind::MaxHeap => Self::Heap(Heap::new(Order::HighestFirst)),
         }

@@ -33,21 +33,12 @@ pub struct Prioritized {
 impl Prioritized {
     /// An empty selector.
     pub fn new(exponent: f64) -> Self {
-        Self {
-            exponent,
-            weights: SumTree::default(),
-            all: Uniform::default(),
-            num_weighted: 0,
-        }
+        Self { exponent, weights: SumTree::default(), all: Uniform::default(), num_weighted: 0 }
     }
 
     /// The probability of a slot.
     pub fn probability(&self, slot: u32) -> f64 {
-        if self.num_weighted == 0 {
-            1.0 / self.all.len() as f64
-        } else {
-            self.weights.get(slot) / self.weights.total()
-        }
+        if self.num_weighted == 0 { 1.0 / self.all.len() as f64 } else { self.weights.get(slot) / self.weights.total() }
     }
 
     fn set(&mut self, slot: u32, weight: f64) {

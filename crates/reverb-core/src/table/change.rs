@@ -16,9 +16,8 @@ impl Table {
         removed: &mut Vec<Trajectory>,
     ) -> Result<()> {
         for &(key, priority) in updates {
-            self.check_priority(priority).map_err(|error| {
-                Error::InvalidPriority(format!("{error} Its key is {key}. Nothing was changed."))
-            })?;
+            self.check_priority(priority)
+                .map_err(|error| Error::InvalidPriority(format!("{error} Its key is {key}. Nothing was changed.")))?;
         }
         for &key in deletes {
             if let Some(slot) = self.slab.find(key) {

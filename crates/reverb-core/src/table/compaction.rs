@@ -14,17 +14,12 @@ impl Table {
     /// Whether chunks hold more than twice the bytes that items refer to, and a removal since the last search left a
     /// chunk that could be copied.
     pub fn wants_compaction(&self) -> bool {
-        self.sparse_removals > 0
-            && self.usage.bytes() > 2 * self.referenced_bytes + MIN_UNUSED_BYTES
+        self.sparse_removals > 0 && self.usage.bytes() > 2 * self.referenced_bytes + MIN_UNUSED_BYTES
     }
 
     /// Items in `max_pages` pages of slots, beginning at `from_page`, that use a chunk of which little is in use; and
     /// the page to go on with. A search begins at page 0.
-    pub fn sparse_items(
-        &mut self,
-        from_page: usize,
-        max_pages: usize,
-    ) -> (Vec<(ItemKey, Trajectory)>, Option<usize>) {
+    pub fn sparse_items(&mut self, from_page: usize, max_pages: usize) -> (Vec<(ItemKey, Trajectory)>, Option<usize>) {
         if from_page == 0 {
             self.sparse_removals = 0;
         }
@@ -76,16 +71,8 @@ fn uses_sparse_chunk(trajectory: &Trajectory) -> bool {
 fn is_same(a: &Trajectory, b: &Trajectory) -> bool {
     match (a, b) {
         (
-            Trajectory::Rows {
-                chunk,
-                offset,
-                length,
-            },
-            Trajectory::Rows {
-                chunk: other,
-                offset: other_offset,
-                length: other_length,
-            },
+            Trajectory::Rows { chunk, offset, length },
+            Trajectory::Rows { chunk: other, offset: other_offset, length: other_length },
         ) => Arc::ptr_eq(chunk, other) && (offset, length) == (other_offset, other_length),
         (Trajectory::Columns(columns), Trajectory::Columns(other)) => Arc::ptr_eq(columns, other),
         _ => false,

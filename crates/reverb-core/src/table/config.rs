@@ -82,10 +82,7 @@ impl Table {
     pub fn check_item(&self, item: &NewItem) -> Result<()> {
         self.check_priority(item.priority)?;
         if item.times_sampled < 0 {
-            return Err(Error::invalid(format!(
-                "times_sampled must not be negative, got {}",
-                item.times_sampled
-            )));
+            return Err(Error::invalid(format!("times_sampled must not be negative, got {}", item.times_sampled)));
         }
         self.check_signature(&item.trajectory)?;
         self.check_size(&item.trajectory)
@@ -97,9 +94,7 @@ impl Table {
         };
         let table = &self.config.name;
         match trajectory {
-            Trajectory::Rows { chunk, length, .. } => {
-                signature.check_rows(table, chunk.columns(), *length as usize)
-            }
+            Trajectory::Rows { chunk, length, .. } => signature.check_rows(table, chunk.columns(), *length as usize),
             Trajectory::Columns(_) => signature.check_trajectory(table, trajectory),
         }
     }
@@ -116,11 +111,7 @@ impl Table {
             }
         };
         if size_bytes > max_bytes {
-            return Err(Error::ItemTooLarge {
-                table: self.config.name.clone(),
-                size_bytes,
-                max_bytes,
-            });
+            return Err(Error::ItemTooLarge { table: self.config.name.clone(), size_bytes, max_bytes });
         }
         Ok(())
     }

@@ -59,9 +59,7 @@ impl Table {
             num_unique_samples: 0,
             last_inserted_at: 0,
             epoch: 0,
-            rng: config
-                .seed
-                .map_or_else(SmallRng::from_os_rng, SmallRng::seed_from_u64),
+            rng: config.seed.map_or_else(SmallRng::from_os_rng, SmallRng::seed_from_u64),
             config,
         })
     }
@@ -116,21 +114,10 @@ impl Table {
 
     /// Puts an item into the slab and counts its data. Its key must be new.
     fn put(&mut self, item: NewItem, inserted_at: u64) -> u32 {
-        let NewItem {
-            key,
-            priority,
-            times_sampled,
-            trajectory,
-        } = item;
+        let NewItem { key, priority, times_sampled, trajectory } = item;
         self.usage.add(&trajectory);
         self.referenced_bytes += referenced_bytes(&trajectory);
-        self.slab.insert(Item {
-            key,
-            priority,
-            inserted_at,
-            trajectory,
-            times_sampled,
-        })
+        self.slab.insert(Item { key, priority, inserted_at, trajectory, times_sampled })
     }
 
     /// Tells the selectors of an item in the slab; `places` are those it had in the sampler and in the remover.
@@ -167,9 +154,7 @@ impl Table {
 
     fn is_over_max_bytes(&self) -> bool {
         let bytes = self.usage.bytes();
-        self.config
-            .max_bytes
-            .is_some_and(|max_bytes| bytes > max_bytes)
+        self.config.max_bytes.is_some_and(|max_bytes| bytes > max_bytes)
     }
 
     /// Takes an item out, from everywhere.
@@ -197,9 +182,7 @@ impl Table {
 /// every insert and removal, and columns differ in size only by padding and the lengths of strings.
 fn referenced_bytes(trajectory: &Trajectory) -> u64 {
     match trajectory {
-        Trajectory::Rows { chunk, length, .. } if *length == chunk.rows() => {
-            chunk.size_bytes() as u64
-        }
+        Trajectory::Rows { chunk, length, .. } if *length == chunk.rows() => chunk.size_bytes() as u64,
         Trajectory::Rows { chunk, length, .. } => {
             chunk.size_bytes() as u64 * u64::from(*length) / u64::from(chunk.rows())
         }
