@@ -7,6 +7,7 @@
 mod buffer;
 mod chunk;
 mod error;
+pub mod fork;
 pub mod gather;
 mod key;
 mod rate_limiter;
@@ -21,7 +22,7 @@ mod usage;
 pub use buffer::Buffer;
 pub use chunk::{Chunk, Column, EpisodeIds, Layout, StepRange, encode_strings};
 pub use error::{Error, Result};
-pub use key::{random_key, ChunkKey, EpisodeId, ItemKey};
+pub use key::{ChunkKey, EpisodeId, ItemKey, random_key, random_keys};
 pub use rate_limiter::{RateLimiter, RateLimiterConfig};
 pub use selector::SelectorKind;
 pub use signature::Signature;

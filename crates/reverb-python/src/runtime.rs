@@ -3,7 +3,7 @@
 use crate::errors::PyReverbResult;
 use arc_swap::ArcSwapOption;
 use pyo3::prelude::*;
-use reverb_core::{Error, Result};
+use reverb_core::{Error, Result, fork};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
@@ -17,9 +17,9 @@ static RUNTIME: ArcSwapOption<(u32, Runtime)> = ArcSwapOption::const_empty();
 
 /// The runtime of this process. One that was made before a fork is dead in the child, and replaced there.
 pub fn runtime() -> Result<Arc<(u32, Runtime)>> {
-    let pid = std::process::id();
+    let generation = fork::generation();
     if let Some(current) = &*RUNTIME.load()
-        && current.0 == pid
+        && current.0 == generation
     {
         return Ok(current.clone());
     }
@@ -31,7 +31,7 @@ pub fn runtime() -> Result<Arc<(u32, Runtime)>> {
         .enable_all()
         .build()
         .map_err(|error| Error::Internal(format!("no runtime can be made: {error}")))?;
-    let made = Arc::new((pid, made));
+    let made = Arc::new((generation, made));
     let seen = RUNTIME.load();
     // Threads may come here together; all but one find the winner's and drop their own.
     let before = RUNTIME.compare_and_swap(&seen, Some(made.clone()));

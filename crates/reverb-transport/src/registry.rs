@@ -2,13 +2,14 @@
 
 use crate::replay::Replay;
 use parking_lot::Mutex;
+use reverb_core::fork;
 use std::sync::{Arc, Weak};
 
 static SERVERS: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
 struct Entry {
     port: u16,
-    pid: u32,
+    generation: u32,
     server: Weak<Replay>,
 }
 
@@ -16,7 +17,7 @@ struct Entry {
 pub fn register(port: u16, server: &Arc<Replay>) {
     let mut servers = SERVERS.lock();
     servers.retain(|entry| entry.server.strong_count() > 0 && entry.port != port);
-    servers.push(Entry { port, pid: std::process::id(), server: Arc::downgrade(server) });
+    servers.push(Entry { port, generation: fork::generation(), server: Arc::downgrade(server) });
 }
 
 /// Forgets the server on this port.
@@ -27,9 +28,9 @@ pub fn unregister(port: u16) {
 /// The server on this port, if it lives in this process. A forked child has a copy of its parent's tables, but not its
 /// server, so there it finds none.
 pub fn find(port: u16) -> Option<Arc<Replay>> {
-    let pid = std::process::id();
+    let generation = fork::generation();
     // A child forked while another thread held the lock would wait for ever; it has no server to find.
     let servers = SERVERS.try_lock_for(std::time::Duration::from_millis(100))?;
-    let entry = servers.iter().find(|entry| entry.port == port && entry.pid == pid)?;
+    let entry = servers.iter().find(|entry| entry.port == port && entry.generation == generation)?;
     entry.server.upgrade().filter(|server| !server.is_closed())
 }

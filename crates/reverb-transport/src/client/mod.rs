@@ -16,7 +16,7 @@ use crate::table_handle::{Call, DrawRequest, TableHandle};
 use arc_swap::ArcSwapOption;
 use connection::Connection;
 use reverb_core::gather::BatchLayout;
-use reverb_core::{Buffer, Chunk, Drawn, NewItem, Result, Trajectory, random_key};
+use reverb_core::{Buffer, Chunk, fork, Drawn, NewItem, Result, Trajectory, random_key};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -72,7 +72,7 @@ pub enum Road {
 
 #[derive(Debug)]
 struct Current {
-    pid: u32,
+    generation: u32,
     road: Road,
 }
 
@@ -92,7 +92,7 @@ impl Client {
     /// The server, if it is in this process.
     pub fn same_process(&self) -> Option<Arc<Replay>> {
         if let Some(current) = &*self.current.load()
-            && current.pid == std::process::id()
+            && current.generation == fork::generation()
         {
             match &current.road {
                 Road::SameProcess(replay) if !replay.is_closed() => return Some(replay.clone()),
@@ -108,7 +108,7 @@ impl Client {
     /// The road in use, for people to see.
     pub fn road_name(&self) -> &'static str {
         match self.current.load().as_deref() {
-            Some(Current { pid, road }) if *pid == std::process::id() => match road {
+            Some(Current { generation, road }) if *generation == fork::generation() => match road {
                 Road::SameProcess(_) => "same_process",
                 Road::Network(connection) => connection.road_name(),
             },
@@ -117,10 +117,10 @@ impl Client {
     }
 
     fn keep(&self, road: Road) {
-        let old = self.current.swap(Some(Arc::new(Current { pid: std::process::id(), road })));
+        let old = self.current.swap(Some(Arc::new(Current { generation: fork::generation(), road })));
         // A connection from before a fork belongs to the parent: dropping it here could wait for its threads.
         if let Some(old) = old
-            && old.pid != std::process::id()
+            && old.generation != fork::generation()
         {
             std::mem::forget(old);
         }
@@ -128,7 +128,7 @@ impl Client {
 
     async fn connection(&self, deadline: Option<Instant>) -> Result<Arc<Connection>> {
         if let Some(current) = &*self.current.load()
-            && current.pid == std::process::id()
+            && current.generation == fork::generation()
             && let Road::Network(connection) = &current.road
             && !connection.is_broken()
         {

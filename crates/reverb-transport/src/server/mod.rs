@@ -12,7 +12,7 @@ use crate::registry;
 use crate::replay::Replay;
 use listen::Listeners;
 use parking_lot::Mutex;
-use reverb_core::{Error, Result};
+use reverb_core::{Error, Result, fork};
 use service::{Router, serve};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub struct Server {
     host: IpAddr,
     port: u16,
     unix_path: Option<PathBuf>,
-    pid: u32,
+    generation: u32,
     runtime: Handle,
     serving: Option<Serving>,
 }
@@ -73,7 +73,7 @@ impl Server {
         let (connections, freed) = listeners.accept(&replay);
         let task = runtime.spawn(serve(router, connections, replay.clone()));
         let serving = Some(Serving { task, freed: Mutex::new(freed) });
-        Ok(Self { replay, host, port, unix_path, pid: std::process::id(), runtime: runtime.clone(), serving })
+        Ok(Self { replay, host, port, unix_path, generation: fork::generation(), runtime: runtime.clone(), serving })
     }
 
     /// The service.
@@ -98,7 +98,7 @@ impl Server {
 
     /// Wakes all that wait, closes all connections and frees the port. A copy in a forked child does nothing.
     pub fn stop(&mut self) {
-        if self.pid != std::process::id() {
+        if self.generation != fork::generation() {
             std::mem::forget(self.serving.take());
             return;
         }
