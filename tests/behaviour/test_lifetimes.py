@@ -1,0 +1,359 @@
+"""Servers that are not there, go away, come back, or end with their program."""
+
+import os
+import pickle
+import socket
+
+import numpy as np
+import pytest
+from behaviour_support import (
+    PATIENCE_S,
+    Background,
+    comes_true,
+    draw_values,
+    eventually,
+    info_of,
+    insert_values,
+    make_table,
+    num_samples,
+    program,
+    run_program,
+)
+
+import reverb
+from reverb import errors
+
+# A server that stops can still tell the reason; one whose connection is cut can not.
+GONE = (errors.CancelledError, errors.UnavailableError)
+
+SERVER_PROGRAM = """
+    import sys, numpy, reverb
+    tables = [
+        reverb.Table.queue("empty", max_size=10),
+        reverb.Table("table", reverb.selectors.Fifo(), reverb.selectors.Fifo(), 10, reverb.rate_limiters.MinSize(1)),
+    ]
+    server = reverb.Server(tables=tables, port=int(sys.argv[1]) if len(sys.argv) > 1 else None)
+    server.localhost_client().insert(numpy.int64(7), {"table": 1.0})
+    print(server.port, server.unix_path, flush=True)
+    sys.stdin.read()
+"""
+
+CALLS = {
+    "insert": lambda client: client.insert(1, {"table": 1.0}),
+    "insert_batch": lambda client: client.insert_batch(np.zeros(3), {"table": 1.0}),
+    "sample": lambda client: next(client.sample("table")),
+    "sample_batch": lambda client: client.sample_batch("table", 3),
+    "mutate_priorities": lambda client: client.mutate_priorities("table", updates={1: 1.0}),
+    "update_priorities": lambda client: client.update_priorities("table", np.ones(1, np.uint64), np.ones(1)),
+    "reset": lambda client: client.reset("table"),
+    "server_info": lambda client: client.server_info(),
+}
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@pytest.mark.parametrize("address", ["", "not an address", "localhost:1", "unix:/nowhere", "ipv4:127.0.0.1:1"])
+def test_making_a_client_contacts_nobody(address):
+    assert reverb.Client(address).server_address == address
+
+
+@pytest.mark.parametrize("address", [None, 5, b"localhost:1"])
+def test_address_must_be_text(address):
+    with pytest.raises(TypeError):
+        reverb.Client(address)
+
+
+def test_client_tells_its_road(serve, road):
+    client = serve(make_table())
+    client.server_info()
+    assert client.road == road
+    assert repr(client) == f"Client, server_address={serve.address}"
+
+
+def test_localhost_client_is_a_client_of_the_server():
+    with reverb.Server(tables=[make_table()]) as server:
+        client = server.localhost_client()
+        assert client.server_address == f"localhost:{server.port}"
+        insert_values(client, [3])
+        assert draw_values(client) == [3]
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("address", ["localhost:{port}", "ipv4:127.0.0.1:{port}", "unix:/nonexistent/reverb-{port}"])
+def test_call_of_a_server_that_is_not_there_fails(address, call):
+    client = reverb.Client(address.format(port=free_port()))
+    with pytest.raises(errors.UnavailableError) as caught:
+        CALLS[call](client)
+    assert isinstance(caught.value, RuntimeError)
+
+
+def test_server_info_of_a_server_that_never_answers_ends_at_its_deadline():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = reverb.Client(f"ipv4:127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises((errors.DeadlineExceededError, errors.UnavailableError)):
+            client.server_info(timeout=1)
+
+
+def test_address_that_is_none_is_an_error():
+    with pytest.raises((errors.UnavailableError, ValueError)):
+        reverb.Client("not an address").server_info()
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_call_after_the_server_stopped_fails(serve, call):
+    client = serve(make_table())
+    insert_values(client, [0])
+    serve.server.stop()
+    with pytest.raises(GONE):
+        CALLS[call](client)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: next(client.sample("empty")),
+        lambda client: client.sample_batch("empty", 3),
+        lambda client: client.sample_batch("empty", 3, timeout=600),
+        lambda client: client.insert(1, {"full": 1.0}),
+        lambda client: client.insert_batch(np.zeros(30), {"full": 1.0}),
+    ],
+    ids=["sample", "sample_batch", "sample_batch with timeout", "insert", "insert_batch"],
+)
+def test_stop_wakes_every_waiter(serve, road, call):
+    client = serve(reverb.Table.queue("empty", max_size=1), reverb.Table.queue("full", max_size=1))
+    insert_values(client, [0], table="full")
+    waiting = [Background(call, serve.connect()) for _ in range(3)]
+    assert not comes_true(lambda: not all(one.is_running for one in waiting), patience_s=0.3)
+    serve.server.stop()
+    for one in waiting:
+        with pytest.raises(errors.CancelledError if road == "same_process" else GONE):
+            one.result(patience_s=5)
+
+
+def test_stop_can_be_called_again(serve):
+    serve(make_table())
+    assert serve.server.stop() is None
+    assert serve.server.stop() is None
+
+
+def test_context_manager_stops_the_server(road):
+    with reverb.Server(tables=[make_table()]) as server:
+        client = reverb.Client(f"ipv4:127.0.0.1:{server.port}")
+        client.server_info()
+    with pytest.raises(GONE):
+        client.server_info()
+
+
+def test_wait_returns_when_the_server_stops(serve):
+    serve(make_table())
+    waiting = Background(serve.server.wait)
+    assert not comes_true(lambda: not waiting.is_running, patience_s=0.1)
+    serve.server.stop()
+    waiting.result()
+
+
+def test_server_that_is_dropped_stops(serve):
+    client = serve(make_table())
+    client.server_info()
+    serve.servers.clear()
+    eventually(lambda: is_gone(client))
+
+
+def is_gone(client):
+    try:
+        client.server_info()
+    except GONE:
+        return True
+    return False
+
+
+def far_client(road, port, unix_path):
+    return reverb.Client(f"unix:{unix_path}" if road == "unix" else f"ipv4:127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("road", ["unix", "tcp"])
+@pytest.mark.parametrize("call", ["sample", "sample_batch"])
+def test_waiter_learns_that_the_server_was_killed(road, call):
+    process = program(SERVER_PROGRAM)
+    try:
+        client = far_client(road, *process.stdout.readline().split())
+        calls = {
+            "sample": lambda: next(client.sample("empty")),
+            "sample_batch": lambda: client.sample_batch("empty", 2),
+        }
+        waiting = Background(calls[call])
+        assert not comes_true(lambda: not waiting.is_running, patience_s=0.3)
+        process.kill()
+        process.wait()
+        with pytest.raises(errors.UnavailableError):
+            waiting.result()
+        with pytest.raises(errors.UnavailableError):
+            client.server_info()
+    finally:
+        process.kill()
+
+
+def test_client_finds_a_server_that_came_back():
+    port = free_port()
+    client = reverb.Client(f"ipv4:127.0.0.1:{port}")
+    for _ in range(2):
+        process = program(SERVER_PROGRAM, port)
+        try:
+            process.stdout.readline()
+            eventually(lambda: not is_gone(client))
+            assert draw_values(client) == [7]
+        finally:
+            process.kill()
+            process.wait()
+        assert is_gone(client)
+
+
+def test_client_prefers_the_unix_socket_of_a_server_on_its_host():
+    process = program(SERVER_PROGRAM)
+    try:
+        port, unix_path = process.stdout.readline().split()
+        client = reverb.Client(f"localhost:{port}")
+        assert draw_values(client) == [7]
+        assert client.road == ("unix" if unix_path != "None" else "tcp")
+    finally:
+        process.kill()
+
+
+def test_pickled_client_is_a_client_of_the_same_server(serve):
+    client = serve(make_table())
+    insert_values(client, [5])
+    copy = pickle.loads(pickle.dumps(client))
+    assert copy.server_address == client.server_address
+    assert draw_values(copy) == [5]
+
+
+@pytest.mark.parametrize(
+    "ending",
+    ["", "sys.exit(0)", "del server", "server.stop()", "server.stop(); server.stop()"],
+    ids=["falls off", "exits", "drops the server", "stops it", "stops it twice"],
+)
+def test_program_with_a_live_server_ends_in_silence(ending):
+    out, err = run_program(
+        f"""
+        import sys, numpy, reverb
+        server = reverb.Server(tables=[reverb.Table.queue("table", max_size=10)])
+        clients = [reverb.Client(a) for a in (f"localhost:{{server.port}}", f"ipv4:127.0.0.1:{{server.port}}")]
+        for client in clients:
+            client.insert(numpy.zeros(3), {{"table": 1.0}})
+            client.sample_batch("table", 1)
+        {ending}
+        """
+    )
+    assert (out, err) == ("", "")
+
+
+def test_program_whose_threads_still_wait_ends_in_silence():
+    out, err = run_program(
+        """
+        import threading, time, reverb
+        server = reverb.Server(tables=[reverb.Table.queue("table", max_size=10)])
+        def wait(address):
+            try:
+                reverb.Client(address).sample_batch("table", 1)
+            except reverb.ReverbError:
+                pass
+        for address in (f"localhost:{server.port}", f"ipv4:127.0.0.1:{server.port}"):
+            threading.Thread(target=wait, args=(address,), daemon=True).start()
+        time.sleep(0.3)
+        """
+    )
+    assert (out, err) == ("", "")
+
+
+def test_unix_socket_is_private_and_goes_with_the_server(serve):
+    serve(make_table())
+    path = serve.server.unix_path
+    if path is None:
+        pytest.skip("no Unix socket on this platform")
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    serve.server.stop()
+    assert not os.path.exists(path)
+
+
+def test_killed_waiter_leaves_nothing_behind(serve_far):
+    client = serve_far(reverb.Table.queue("table", max_size=100))
+    insert_values(client, range(3))
+    process = program(
+        """
+        import sys, reverb
+        client = reverb.Client(sys.argv[1])
+        client.server_info()
+        print("waits", flush=True)
+        client.sample_batch("table", 10)
+        """,
+        serve_far.address,
+    )
+    try:
+        assert process.stdout.readline() == "waits\n", process.stderr.read()
+        comes_true(lambda: num_samples(client) == 3, patience_s=1)
+    finally:
+        process.kill()
+        process.wait()
+    insert_values(client, range(3, 6))
+    batch = client.sample_batch("table", 6, timeout=PATIENCE_S, squeeze_time=True)
+    assert sorted(batch.data[0].tolist()) == list(range(6))
+    assert info_of(client).current_size == 0
+
+
+def test_killed_inserter_leaves_nothing_behind(serve_far):
+    client = serve_far(reverb.Table.queue("table", max_size=2))
+    process = program(
+        """
+        import sys, numpy, reverb
+        client = reverb.Client(sys.argv[1])
+        client.server_info()
+        print("waits", flush=True)
+        client.insert_batch(numpy.arange(10), {"table": 1.0})
+        """,
+        serve_far.address,
+    )
+    try:
+        assert process.stdout.readline() == "waits\n", process.stderr.read()
+        eventually(lambda: info_of(client).current_size == 2)
+    finally:
+        process.kill()
+        process.wait()
+    assert draw_values(client, 2) == [0, 1]
+    # Whatever else of the batch was already on its way, the table goes on working.
+    comes_true(lambda: info_of(client).current_size > 0, patience_s=0.5)
+    client.reset("table")
+    insert_values(client, [100])
+    assert 100 in {draw_values(client)[0] for _ in range(info_of(client).current_size)}
+
+
+def test_reader_killed_between_batches_loses_at_most_the_one_on_its_way(serve_far):
+    client = serve_far(reverb.Table.queue("table", max_size=5000))
+    client.insert_batch(np.arange(5000), {"table": 1.0})
+    process = program(
+        """
+        import sys, reverb
+        client = reverb.Client(sys.argv[1])
+        while True:
+            print(*client.sample_batch("table", 5).data[0].ravel(), flush=True)
+        """,
+        serve_far.address,
+    )
+    try:
+        read = [int(value) for _ in range(20) for value in process.stdout.readline().split()]
+        process.kill()
+        lines = process.stdout.read().splitlines()
+        process.wait()
+    finally:
+        process.kill()
+    if lines and len(lines[-1].split()) < 5:
+        lines.pop()
+    read += [int(value) for line in lines for value in line.split()]
+    left = []
+    while info_of(client).current_size:
+        left += client.sample_batch("table", info_of(client).current_size, timeout=PATIENCE_S).data[0].ravel().tolist()
+    assert len(set(read + left)) == len(read + left)
+    assert len(read + left) >= 4990

@@ -1,0 +1,168 @@
+"""Where a server listens, and where it does not unless told to."""
+
+import socket
+
+import pytest
+from behaviour_support import draw_values, insert_values, make_table
+
+import reverb
+
+
+def answers(host, port):
+    try:
+        with socket.create_connection((host, port), timeout=10):
+            return True
+    except OSError:
+        return False
+
+
+def has_ipv6():
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+def address_of_this_host():
+    """An address of this host that is not loopback, None if it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # Sends nothing: only asks which address would be used.
+        except OSError:
+            return None
+        address = probe.getsockname()[0]
+    return None if address.startswith("127.") or address == "0.0.0.0" else address
+
+
+@pytest.fixture
+def start():
+    servers = []
+
+    def start(**options):
+        servers.append(reverb.Server(tables=[make_table()], **options))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+def test_server_listens_on_both_loopback_addresses(start):
+    server = start()
+    assert answers("127.0.0.1", server.port)
+    if has_ipv6():
+        assert answers("::1", server.port)
+
+
+def test_server_does_not_listen_on_other_addresses(start):
+    address = address_of_this_host()
+    if address is None:
+        pytest.skip("this host has only its loopback address")
+    assert not answers(address, start().port)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
+def test_wider_host_is_refused_with_the_switch_that_allows_it(start, host):
+    with pytest.raises(ValueError, match="allow_insecure"):
+        start(host=host)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_loopback_hosts_need_no_switch(start, host):
+    server = start(host=host)
+    client = reverb.Client(f"ipv4:127.0.0.1:{server.port}")
+    insert_values(client, [1])
+    assert draw_values(client) == [1]
+
+
+def test_wider_host_serves_when_allowed(start):
+    server = start(host="0.0.0.0", allow_insecure=True)
+    assert answers("127.0.0.1", server.port)
+    address = address_of_this_host()
+    if address is not None:
+        client = reverb.Client(f"{address}:{server.port}")
+        insert_values(client, [1])
+        assert draw_values(client) == [1]
+
+
+def test_environment_speaks_for_programs_that_cannot_be_changed(start, monkeypatch):
+    monkeypatch.setenv("REVERB_HOST", "0.0.0.0")
+    with pytest.raises(ValueError, match="allow_insecure"):
+        start()
+    monkeypatch.setenv("REVERB_ALLOW_INSECURE", "1")
+    assert answers("127.0.0.1", start().port)
+
+
+def test_argument_overrides_the_environment(start, monkeypatch):
+    monkeypatch.setenv("REVERB_HOST", "0.0.0.0")
+    assert answers("127.0.0.1", start(host="127.0.0.1").port)
+
+
+@pytest.mark.parametrize("port", [None, 0])
+def test_free_port_is_found_and_told(start, port):
+    server = start(port=port)
+    assert 0 < server.port < 2**16
+    assert answers("127.0.0.1", server.port)
+
+
+def test_port_that_is_taken_is_an_error(start):
+    taken = start().port
+    with pytest.raises((reverb.ReverbError, OSError, ValueError), match=str(taken)):
+        start(port=taken)
+
+
+def test_port_that_another_program_has_is_an_error(start):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises((reverb.ReverbError, OSError, ValueError), match=str(port)):
+            start(port=port)
+
+
+def test_port_is_free_again_after_stop(start):
+    first = start()
+    first.stop()
+    assert start(port=first.port).port == first.port
+
+
+@pytest.mark.parametrize("port", [-1, 2**16, 99_999])
+def test_impossible_ports_are_refused(start, port):
+    with pytest.raises(ValueError, match=str(port)):
+        start(port=port)
+
+
+@pytest.mark.parametrize("port", ["8000", 80.5])
+def test_ports_that_are_no_ints_are_type_errors(start, port):
+    with pytest.raises(TypeError):
+        start(port=port)
+
+
+@pytest.mark.parametrize(
+    "name", ["localhost:{port}", "127.0.0.1:{port}", "ipv4:127.0.0.1:{port}", "dns:///localhost:{port}"]
+)
+def test_usual_ways_to_write_an_address_work(start, name):
+    client = reverb.Client(name.format(port=start().port))
+    insert_values(client, [1])
+    assert draw_values(client) == [1]
+
+
+@pytest.mark.parametrize("name", ["[::1]:{port}", "ipv6:[::1]:{port}"])
+def test_usual_ways_to_write_an_ipv6_address_work(start, name):
+    if not has_ipv6():
+        pytest.skip("this host has no IPv6")
+    client = reverb.Client(name.format(port=start().port))
+    insert_values(client, [1])
+    assert draw_values(client) == [1]
+
+
+@pytest.mark.parametrize(
+    "noise", [b"\x00" * 100, b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 500]
+)
+def test_noise_on_the_port_does_no_harm(start, noise):
+    server = start()
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+            connection.sendall(noise)
+    client = reverb.Client(f"ipv4:127.0.0.1:{server.port}")
+    insert_values(client, [1])
+    assert draw_values(client) == [1]

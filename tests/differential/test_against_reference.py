@@ -1,0 +1,125 @@
+"""Whatever the reference does right, we do alike: the same scenarios on both sides, and their traces compared.
+
+The reference needs an interpreter of its own: that in `REVERB_REFERENCE_PYTHON`, or `.venv-reference/bin/python`.
+"""
+
+import copy
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import scenarios
+from comparison import differences
+
+pytestmark = [pytest.mark.reference, pytest.mark.timeout(400)]
+
+DRIVER = pathlib.Path(__file__).with_name("driver.py")
+GROUPS = {
+    "deterministic": scenarios.all_deterministic,
+    "random": scenarios.all_random,
+    "round trips": lambda: [scenarios.round_trips()],
+    "errors": lambda: [scenarios.errors()],
+}
+
+
+def reference_python():
+    """The interpreter that has the reference; skips if there is none."""
+    root = pathlib.Path(__file__).parents[2]
+    found = os.environ.get("REVERB_REFERENCE_PYTHON") or root / ".venv-reference" / "bin" / "python"
+    if not pathlib.Path(found).exists():
+        pytest.skip("no interpreter with dm-reverb 0.14: set REVERB_REFERENCE_PYTHON, or make .venv-reference")
+    return str(found)
+
+
+def traces_of(python, wanted):
+    done = subprocess.run(
+        [python, str(DRIVER)], input=json.dumps(wanted), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def traces():
+    """For each group: scenarios, traces of the reference, traces of ours."""
+    python = reference_python()
+    wanted = {name: make() for name, make in GROUPS.items()}
+    flat = [scenario for group in wanted.values() for scenario in group]
+    expected, actual = iter(traces_of(python, flat)), iter(traces_of(sys.executable, flat))
+    return {name: [(scenario, next(expected), next(actual)) for scenario in group] for name, group in wanted.items()}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_traces_agree(traces, group):
+    found = [
+        f"scenario {index} {scenario['tables']}: {difference}"
+        for index, (scenario, expected, actual) in enumerate(traces[group])
+        for difference in differences(scenario, expected, actual)[:1]
+    ]
+    assert not found, f"{len(found)} of {len(traces[group])} scenarios\n" + "\n".join(found[:20])
+
+
+def test_scenarios_do_not_just_wait(traces):
+    """The comparison means little if most ops were refused by the limiter."""
+    entries = [entry for _, expected, _ in traces["deterministic"] for entry in expected]
+    assert entries.count("inserted") > 1000
+    assert sum(isinstance(entry, list) and bool(entry) and isinstance(entry[0], dict) for entry in entries) > 800
+    assert "would wait" in entries
+
+
+def wrong(trace, change):
+    """A copy of a trace with one entry changed."""
+    trace = copy.deepcopy(trace)
+    for entry in reversed(trace):
+        if change(entry):
+            return trace
+    raise AssertionError("no entry to change")
+
+
+def change_value(entry):
+    if isinstance(entry, list) and entry and isinstance(entry[0], dict):
+        entry[0]["value"] += 1
+        return True
+    return False
+
+
+def change_count(entry):
+    if isinstance(entry, dict) and "num_unique_samples" in entry:
+        entry["num_unique_samples"] += 1
+        return True
+    return False
+
+
+def change_probe(entry):
+    if isinstance(entry, list) and entry and isinstance(entry[0], list) and len(entry[0]) == 20:
+        entry[1][7] = not entry[1][7]
+        return True
+    return False
+
+
+@pytest.mark.parametrize("change", [change_value, change_count, change_probe])
+def test_wrong_trace_is_noticed(traces, change):
+    scenario, expected, _ = traces["deterministic"][0]
+    assert not differences(scenario, expected, expected)
+    assert differences(scenario, expected, wrong(expected, change))
+
+
+def test_wrong_probability_is_noticed(traces):
+    scenario, expected, _ = traces["random"][-1]
+    assert not differences(scenario, expected, expected)
+    damaged = copy.deepcopy(expected)
+    for entry in damaged:
+        if isinstance(entry, list) and entry and isinstance(entry[0], dict):
+            for one in entry:
+                one["probability"] *= 1.01
+    assert differences(scenario, expected, damaged)
+
+
+def test_wrong_error_is_noticed(traces):
+    [(scenario, expected, _)] = traces["errors"]
+    damaged = copy.deepcopy(expected)
+    damaged[0]["error"] = ["KeyError", "LookupError", "Exception"]
+    assert differences(scenario, expected, damaged)
