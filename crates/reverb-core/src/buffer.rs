@@ -87,7 +87,8 @@ impl Drop for Buffer {
 fn take(words: usize) -> Option<Words> {
     let mut pool = POOL.try_lock().ok()?;
     let fits = |block: &Words| block.len() >= words && block.len() <= 2 * words;
-    let (index, _) = pool.free.iter().enumerate().filter(|(_, block)| fits(block)).min_by_key(|(_, block)| block.len())?;
+    let (index, _) =
+        pool.free.iter().enumerate().filter(|(_, block)| fits(block)).min_by_key(|(_, block)| block.len())?;
     let block = pool.free.swap_remove(index);
     pool.bytes -= block.len() * ALIGN;
     Some(block)

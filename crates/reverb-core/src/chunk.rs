@@ -60,7 +60,8 @@ impl Layout {
         let mut end = 0_usize;
         let mut laid_out = Vec::new();
         for (dtype, shape, string_bytes) in columns {
-            let elements = shape.iter().try_fold(1_usize, |n, &dim| n.checked_mul(dim)).ok_or_else(|| too_large(&shape))?;
+            let elements =
+                shape.iter().try_fold(1_usize, |n, &dim| n.checked_mul(dim)).ok_or_else(|| too_large(&shape))?;
             let row_bytes = elements.checked_mul(dtype.size()).ok_or_else(|| too_large(&shape))?;
             let size_bytes = if dtype == DType::String {
                 string_bytes
@@ -68,7 +69,10 @@ impl Layout {
                 row_bytes.checked_mul(rows).ok_or_else(|| too_large(&shape))?
             };
             let offset = end.next_multiple_of(REGION_ALIGN);
-            end = offset.checked_add(size_bytes).filter(|&end| end <= MAX_CHUNK_BYTES).ok_or_else(|| too_large(&shape))?;
+            end = offset
+                .checked_add(size_bytes)
+                .filter(|&end| end <= MAX_CHUNK_BYTES)
+                .ok_or_else(|| too_large(&shape))?;
             laid_out.push(Column { dtype, shape, elements, row_bytes, offset, size_bytes });
         }
         let rows = u32::try_from(rows).map_err(|_| too_large(&[]))?;
@@ -119,7 +123,13 @@ impl Chunk {
     /// # Errors
     /// [`Error::InvalidArgument`] if the bytes are not as many as the layout says, or the ends of a string column do
     /// not ascend within its region: after this call every row can be read without a check.
-    pub fn new(key: ChunkKey, episodes: EpisodeIds, steps: StepRange, layout: Arc<Layout>, data: Bytes) -> Result<Self> {
+    pub fn new(
+        key: ChunkKey,
+        episodes: EpisodeIds,
+        steps: StepRange,
+        layout: Arc<Layout>,
+        data: Bytes,
+    ) -> Result<Self> {
         if data.len() != layout.size_bytes {
             return Err(Error::invalid(format!(
                 "chunk {key}: expected {} bytes of data, got {}",
@@ -129,8 +139,11 @@ impl Chunk {
         }
         for (index, column) in layout.columns.iter().enumerate() {
             if column.dtype == DType::String {
-                check_strings(&data[column.offset..column.offset + column.size_bytes], column.elements * layout.rows as usize)
-                    .map_err(|reason| Error::invalid(format!("chunk {key}, column {index}: {reason}")))?;
+                check_strings(
+                    &data[column.offset..column.offset + column.size_bytes],
+                    column.elements * layout.rows as usize,
+                )
+                .map_err(|reason| Error::invalid(format!("chunk {key}, column {index}: {reason}")))?;
             }
         }
         Ok(Self { key, episodes, steps, layout, data, owner: AtomicU32::new(0), used_cells: AtomicU64::new(0) })

@@ -42,13 +42,21 @@ impl BatchLayout {
     pub fn new(mut columns: Vec<BatchColumn>) -> Result<Self> {
         let mut end = 0_usize;
         for (index, column) in columns.iter_mut().enumerate() {
-            let too_large = || Error::invalid(format!("batch column {index} of shape {} is too large", shape_text(&column.shape)));
+            let too_large =
+                || Error::invalid(format!("batch column {index} of shape {} is too large", shape_text(&column.shape)));
             if column.dtype != DType::String {
-                column.size_bytes =
-                    column.shape.iter().try_fold(column.dtype.size(), |n, &dim| n.checked_mul(dim)).ok_or_else(too_large)?;
+                column.size_bytes = column
+                    .shape
+                    .iter()
+                    .try_fold(column.dtype.size(), |n, &dim| n.checked_mul(dim))
+                    .ok_or_else(too_large)?;
             }
             column.offset = end.checked_next_multiple_of(ALIGN).ok_or_else(too_large)?;
-            end = column.offset.checked_add(column.size_bytes).filter(|&end| end <= isize::MAX as usize).ok_or_else(too_large)?;
+            end = column
+                .offset
+                .checked_add(column.size_bytes)
+                .filter(|&end| end <= isize::MAX as usize)
+                .ok_or_else(too_large)?;
         }
         Ok(Self { columns, size_bytes: end })
     }
@@ -61,14 +69,24 @@ impl BatchLayout {
 pub struct Gatherer {
     items: Vec<Drawn>,
     layout: BatchLayout,
-    /// Rows before this position of the buffer are done.
+    /// The column at hand.
     column: usize,
-    item: usize,
-    /// Bytes of `column` that are done.
+    /// Bytes of it that are done.
     done: usize,
+    /// Bytes of the buffer that are done.
     position: usize,
     /// The region of the string column at hand, made when its first piece is asked for.
     strings: Vec<u8>,
+    /// Whether all items are rows of one chunk each, as many in every item.
+    uniform: bool,
+}
+
+/// The rows of an item that lie in one chunk, ready to be copied.
+struct Rows<'a> {
+    data: &'a [u8],
+    columns: &'a [Column],
+    first: usize,
+    length: usize,
 }
 
 /// Why items cannot be stacked: the first item that differs from those before, and in what.
@@ -88,12 +106,13 @@ impl Gatherer {
     /// # Errors
     /// A [`Mismatch`] that returns the items, if they differ in their columns' number, dtype or row shape.
     pub fn new(items: Vec<Drawn>, squeeze_time: bool) -> std::result::Result<Self, Box<Mismatch>> {
+        let uniform = is_uniform(&items);
         let planned = match first_mismatch(&items) {
             Some((index, reason)) => Err((index, reason)),
-            None => plan(&items, squeeze_time).map_err(|error| (0, error.to_string())),
+            None => plan(&items, uniform, squeeze_time).map_err(|error| (0, error.to_string())),
         };
         match planned {
-            Ok(layout) => Ok(Self { items, layout, column: 0, item: 0, done: 0, position: 0, strings: Vec::new() }),
+            Ok(layout) => Ok(Self { items, layout, column: 0, done: 0, position: 0, strings: Vec::new(), uniform }),
             Err((index, reason)) => Err(Box::new(Mismatch { items, index, reason })),
         }
     }
@@ -126,8 +145,18 @@ impl Gatherer {
     }
 
     /// Writes the next `target.len()` bytes of the buffer, of which at least so many must remain.
-    pub fn fill(&mut self, mut target: &mut [MaybeUninit<u8>]) {
+    pub fn fill(&mut self, target: &mut [MaybeUninit<u8>]) {
         debug_assert!(target.len() <= self.remaining());
+        // Taken out while they are read, for the place in the buffer changes meanwhile.
+        let items = std::mem::take(&mut self.items);
+        // Found once for all columns: from an item to its bytes it is three steps through memory that is rarely near.
+        let rows: Vec<Rows<'_>> = if self.uniform { items.iter().filter_map(rows_of).collect() } else { Vec::new() };
+        self.fill_from(target, &items, &rows);
+        drop(rows);
+        self.items = items;
+    }
+
+    fn fill_from(&mut self, mut target: &mut [MaybeUninit<u8>], items: &[Drawn], rows: &[Rows<'_>]) {
         while !target.is_empty() {
             let column = &self.layout.columns[self.column];
             let (offset, size) = (column.offset, column.size_bytes);
@@ -136,7 +165,7 @@ impl Gatherer {
                 target[..padding].fill(MaybeUninit::new(0));
                 padding
             } else if self.done == 0 && size <= target.len() && column.dtype != DType::String {
-                self.whole_column(&mut target[..size]);
+                self.whole_column(&mut target[..size], items, rows);
                 self.next_column();
                 size
             } else if size == 0 {
@@ -145,7 +174,11 @@ impl Gatherer {
             } else {
                 let wanted = target.len().min(size - self.done);
                 let piece = &mut target[..wanted];
-                if column.dtype == DType::String { self.string_piece(piece) } else { self.piece(piece) }
+                if column.dtype == DType::String {
+                    self.string_piece(piece, items)
+                } else {
+                    self.piece(piece, items)
+                }
                 if self.done == size {
                     self.next_column();
                 }
@@ -158,13 +191,23 @@ impl Gatherer {
 
     fn next_column(&mut self) {
         self.column += 1;
-        self.item = 0;
         self.done = 0;
         self.strings = Vec::new();
     }
 
-    fn whole_column(&self, mut target: &mut [MaybeUninit<u8>]) {
-        for item in &self.items {
+    fn whole_column(&self, mut target: &mut [MaybeUninit<u8>], items: &[Drawn], rows: &[Rows<'_>]) {
+        for item in rows {
+            let column = &item.columns[self.column];
+            let start = column.offset + item.first * column.row_bytes;
+            let bytes = &item.data[start..start + item.length * column.row_bytes];
+            let (head, rest) = std::mem::take(&mut target).split_at_mut(bytes.len());
+            copy(head, bytes);
+            target = rest;
+        }
+        if !rows.is_empty() {
+            return;
+        }
+        for item in items {
             for_each_segment(&item.trajectory, self.column, |bytes| {
                 let (head, rest) = std::mem::take(&mut target).split_at_mut(bytes.len());
                 copy(head, bytes);
@@ -174,11 +217,11 @@ impl Gatherer {
     }
 
     /// Part of a column of numbers, begun or ended in the middle.
-    fn piece(&mut self, mut target: &mut [MaybeUninit<u8>]) {
+    fn piece(&mut self, mut target: &mut [MaybeUninit<u8>], items: &[Drawn]) {
         // Where the item at hand begins in the column. Pieces are large and few, so it is looked up again each time.
         let mut start = 0;
         let column = self.column;
-        for item in &self.items {
+        for item in items {
             if target.is_empty() {
                 break;
             }
@@ -198,9 +241,9 @@ impl Gatherer {
         }
     }
 
-    fn string_piece(&mut self, target: &mut [MaybeUninit<u8>]) {
+    fn string_piece(&mut self, target: &mut [MaybeUninit<u8>], items: &[Drawn]) {
         if self.done == 0 {
-            let strings: Vec<&[u8]> = self.items.iter().flat_map(|item| strings_of(&item.trajectory, self.column)).collect();
+            let strings: Vec<&[u8]> = items.iter().flat_map(|item| strings_of(&item.trajectory, self.column)).collect();
             self.strings = encode_strings(strings.iter().copied()).expect("the plan has counted the bytes");
         }
         copy(target, &self.strings[self.done..self.done + target.len()]);
@@ -212,6 +255,21 @@ fn copy(target: &mut [MaybeUninit<u8>], bytes: &[u8]) {
     debug_assert_eq!(target.len(), bytes.len());
     // SAFETY: both are `bytes.len()` long, and a place to write into cannot overlap a chunk.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.as_mut_ptr().cast(), bytes.len()) }
+}
+
+/// Whether all items are rows of one chunk, and as many.
+fn is_uniform(items: &[Drawn]) -> bool {
+    let length_of = |item: &Drawn| match &item.trajectory {
+        Trajectory::Rows { length, .. } => Some(*length),
+        Trajectory::Columns(_) => None,
+    };
+    let first = items.first().and_then(length_of);
+    first.is_some() && items.iter().all(|item| length_of(item) == first)
+}
+
+fn rows_of(item: &Drawn) -> Option<Rows<'_>> {
+    let Trajectory::Rows { chunk, offset, length } = &item.trajectory else { return None };
+    Some(Rows { data: chunk.data(), columns: chunk.columns(), first: *offset as usize, length: *length as usize })
 }
 
 /// Calls `visit` with the bytes of each slice of a column of numbers.
@@ -252,7 +310,9 @@ fn strings_of(trajectory: &Trajectory, column: usize) -> Vec<&[u8]> {
 /// Dtype and row shape of a column, its number of rows, and whether it is squeezed.
 fn column_of(trajectory: &Trajectory, index: usize) -> (&Column, usize, bool) {
     match trajectory.column(index) {
-        ColumnView::One { chunk, column, length, squeeze, .. } => (&chunk.columns()[column as usize], length as usize, squeeze),
+        ColumnView::One { chunk, column, length, squeeze, .. } => {
+            (&chunk.columns()[column as usize], length as usize, squeeze)
+        }
         ColumnView::Many(many) => {
             let slice = &many.slices[0];
             (&slice.chunk.columns()[slice.column as usize], many.length(), many.squeeze)
@@ -298,19 +358,20 @@ fn mismatch(first: &Trajectory, item: &Trajectory) -> Option<String> {
     })
 }
 
-fn plan(items: &[Drawn], squeeze_time: bool) -> Result<BatchLayout> {
+fn plan(items: &[Drawn], uniform: bool, squeeze_time: bool) -> Result<BatchLayout> {
     let Some(first) = items.first() else { return Ok(BatchLayout::default()) };
-    let columns = (0..first.trajectory.num_columns()).map(|index| plan_column(items, index, squeeze_time)).collect();
+    let columns =
+        (0..first.trajectory.num_columns()).map(|index| plan_column(items, index, uniform, squeeze_time)).collect();
     BatchLayout::new(columns)
 }
 
-fn plan_column(items: &[Drawn], index: usize, squeeze_time: bool) -> BatchColumn {
+fn plan_column(items: &[Drawn], index: usize, uniform: bool, squeeze_time: bool) -> BatchColumn {
     let (column, length, squeezed) = column_of(&items[0].trajectory, index);
     let rows = |item: &Drawn| match &item.trajectory {
         Trajectory::Rows { length, .. } => *length as usize,
         trajectory => column_of(trajectory, index).1,
     };
-    let ragged = items.iter().any(|item| rows(item) != length);
+    let ragged = !uniform && items.iter().any(|item| rows(item) != length);
     let row_lengths = ragged.then(|| items.iter().map(|item| rows(item) as u32).collect::<Vec<_>>());
     let mut shape = Vec::with_capacity(column.shape.len() + 2);
     match &row_lengths {

@@ -119,7 +119,9 @@ impl Signature {
 
 fn column_type(trajectory: &Trajectory, index: usize) -> (crate::DType, Vec<usize>) {
     let (column, length, squeeze) = match trajectory.column(index) {
-        ColumnView::One { chunk, column, length, squeeze, .. } => (&chunk.columns()[column as usize], length as usize, squeeze),
+        ColumnView::One { chunk, column, length, squeeze, .. } => {
+            (&chunk.columns()[column as usize], length as usize, squeeze)
+        }
         ColumnView::Many(many) => {
             let slice = &many.slices[0];
             (&slice.chunk.columns()[slice.column as usize], many.length(), many.squeeze)

@@ -5,6 +5,7 @@ use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const PAGE_SLOTS: usize = 256;
 /// Slots are counted in 32 bits; the last number is free for selectors to say "none".
@@ -57,6 +58,9 @@ pub(crate) struct Slab {
     free: Vec<u32>,
     /// The lowest slot that was never used.
     end: u32,
+    /// For each page, whether a snapshot may hold it too. Asking the page's count of references instead would be an
+    /// atomic operation at every change.
+    shared: Vec<AtomicBool>,
     index: HashTable<Entry>,
     /// Keyed by chance in each table: a writer that chooses keys must not be able to make them collide.
     hasher: RandomState,
@@ -119,9 +123,15 @@ impl Slab {
         std::mem::take(self).pages
     }
 
-    /// The pages as they are now, whatever happens later: a copy of pointers.
-    pub(crate) fn pages(&self) -> &Vec<Arc<Page>> {
+    /// The pages, to be looked at.
+    pub(crate) fn pages(&self) -> &[Arc<Page>] {
         &self.pages
+    }
+
+    /// The pages as they are now, whatever happens later: a copy of pointers.
+    pub(crate) fn share_pages(&self) -> Vec<Arc<Page>> {
+        self.shared.iter().for_each(|shared| shared.store(true, Relaxed));
+        self.pages.clone()
     }
 
     fn hash(&self, key: ItemKey) -> u32 {
@@ -129,8 +139,18 @@ impl Slab {
     }
 
     fn slot_mut(&mut self, slot: u32) -> &mut Option<Item> {
-        let page = &mut self.pages[slot as usize / PAGE_SLOTS];
-        &mut Arc::make_mut(page).slots[slot as usize % PAGE_SLOTS]
+        let number = slot as usize / PAGE_SLOTS;
+        let page = &mut self.pages[number];
+        let shared = self.shared[number].get_mut();
+        let page = if *shared {
+            *shared = false;
+            Arc::make_mut(page)
+        } else {
+            // SAFETY: the pages leave the slab only through `share_pages`, which marks them all, and `make_mut` has put
+            // one of our own in the place of a marked one. So this reference is the only one, and `self` is borrowed.
+            unsafe { &mut *Arc::as_ptr(page).cast_mut() }
+        };
+        &mut page.slots[slot as usize % PAGE_SLOTS]
     }
 
     #[cold]
@@ -139,6 +159,7 @@ impl Slab {
         if slot as usize == self.pages.len() * PAGE_SLOTS {
             let slots = [const { None }; PAGE_SLOTS];
             self.pages.push(Arc::new(Page { slots }));
+            self.shared.push(AtomicBool::new(false));
         }
         self.end += 1;
         slot

@@ -89,7 +89,8 @@ impl TensorSpec {
         match &self.shape {
             None => true,
             Some(dims) => {
-                dims.len() == shape.len() && dims.iter().zip(shape).all(|(want, got)| want.is_none_or(|want| want == got))
+                dims.len() == shape.len()
+                    && dims.iter().zip(shape).all(|(want, got)| want.is_none_or(|want| want == got))
             }
         }
     }

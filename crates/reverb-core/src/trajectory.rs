@@ -150,7 +150,9 @@ impl Trajectory {
             (column.size_bytes as u64 * u64::from(length)).div_ceil(u64::from(chunk.rows()))
         };
         match self {
-            Self::Rows { chunk, length, .. } => (0..chunk.columns().len()).map(|c| slice_bytes(chunk, c, *length)).sum(),
+            Self::Rows { chunk, length, .. } => {
+                (0..chunk.columns().len()).map(|c| slice_bytes(chunk, c, *length)).sum()
+            }
             Self::Columns(columns) => columns
                 .iter()
                 .flat_map(|column| &column.slices)

@@ -103,7 +103,10 @@ impl TableUsage {
 
     fn owns(&self, chunk: &Chunk) -> bool {
         match chunk.owner.load(Relaxed) {
-            0 => chunk.owner.compare_exchange(0, self.table, Relaxed, Relaxed).map_or_else(|owner| owner == self.table, |_| true),
+            0 => chunk
+                .owner
+                .compare_exchange(0, self.table, Relaxed, Relaxed)
+                .map_or_else(|owner| owner == self.table, |_| true),
             owner => owner == self.table,
         }
     }
@@ -149,7 +152,7 @@ impl TableUsage {
     }
 }
 
-/// Whether the items of the chunk's owner use less than a quarter of a chunk that has more than one row.
+/// Whether the items of the chunk's owner use less than half of a chunk that has more than one row.
 pub fn is_sparse(chunk: &Chunk) -> bool {
-    chunk.rows() > 1 && chunk.used_cells.load(Relaxed) * 4 < chunk.cells()
+    chunk.rows() > 1 && chunk.used_cells.load(Relaxed) * 2 < chunk.cells()
 }

@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// Chunks up to this size get an allocation of their own, so that none keeps the whole message alive.
 const COPY_BELOW_BYTES: usize = 64 * 1024;
+/// Bytes that an item may refer to, rows that it names twice counted twice.
+const MAX_ITEM_BYTES: u64 = u32::MAX as u64;
 /// Dimensions of an array, as NumPy has them at most.
 const MAX_RANK: usize = 64;
 
@@ -35,7 +37,11 @@ impl LayoutCache {
         }
         let specs = columns.iter().map(|column| {
             let dtype = DType::from_number(column.dtype)?;
-            Ok((dtype, shape_from_wire(&column.shape)?, to_usize(column.string_bytes)?))
+            let (shape, string_bytes) = (shape_from_wire(&column.shape)?, to_usize(column.string_bytes)?);
+            if dtype == DType::String {
+                check_string_count(&shape, rows, string_bytes)?;
+            }
+            Ok((dtype, shape, string_bytes))
         });
         let layout = Arc::new(Layout::new(rows as usize, specs.collect::<Result<Vec<_>>>()?)?);
         self.last = Some((columns, rows, layout.clone()));
@@ -125,8 +131,10 @@ fn trajectories_from_wire(batch: &ItemBatch, chunks: &HashMap<u64, Arc<Chunk>>) 
         }
         let chunk = find(batch.chunk_key)?;
         // Checks the run once, so that a batch cannot name more rows than the chunk has.
-        let rows =
-            u32::try_from(count).ok().and_then(|count| count.checked_mul(batch.rows_per_item)).unwrap_or(u32::MAX);
+        let rows = u32::try_from(count).ok().and_then(|count| count.checked_mul(batch.rows_per_item));
+        let rows = rows.ok_or_else(|| {
+            Error::invalid(format!("{count} items of {} rows are more than a chunk can have", batch.rows_per_item))
+        })?;
         Trajectory::rows(chunk.clone(), batch.first_row, rows)?;
         let row = |index: usize| batch.first_row + index as u32 * batch.rows_per_item;
         return (0..count).map(|index| Trajectory::rows(chunk.clone(), row(index), batch.rows_per_item)).collect();
@@ -144,7 +152,13 @@ fn trajectories_from_wire(batch: &ItemBatch, chunks: &HashMap<u64, Arc<Chunk>>) 
         Ok(TrajectoryColumn { slices, squeeze: column.squeeze })
     };
     let to_trajectory = |trajectory: &replay::Trajectory| {
-        Trajectory::columns(trajectory.columns.iter().map(to_column).collect::<Result<_>>()?)
+        let trajectory = Trajectory::columns(trajectory.columns.iter().map(to_column).collect::<Result<_>>()?)?;
+        // A slice is 24 bytes and may name a whole chunk again and again.
+        let size_bytes = trajectory.size_bytes();
+        if size_bytes > MAX_ITEM_BYTES {
+            return Err(Error::invalid(format!("an item refers to {size_bytes} bytes; at most {MAX_ITEM_BYTES} are possible")));
+        }
+        Ok(trajectory)
     };
     batch.trajectories.iter().map(to_trajectory).collect()
 }
@@ -310,6 +324,15 @@ fn shape_from_wire(dims: &[u64]) -> Result<Shape> {
         return Err(Error::invalid(format!("a shape of {} dimensions; at most {MAX_RANK} are possible", dims.len())));
     }
     dims.iter().map(|&dim| to_usize(dim)).collect()
+}
+
+/// Each string has an end of four bytes in the region, so its size bounds their number.
+fn check_string_count(shape: &[usize], rows: u32, string_bytes: usize) -> Result<()> {
+    let count = shape.iter().try_fold(rows as usize, |count, &dim| count.checked_mul(dim));
+    match count {
+        Some(count) if count <= string_bytes / 4 => Ok(()),
+        _ => Err(Error::invalid(format!("{rows} rows of strings of shape {shape:?} do not fit into {string_bytes} bytes"))),
+    }
 }
 
 fn to_usize(number: u64) -> Result<usize> {

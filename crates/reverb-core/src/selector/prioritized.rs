@@ -28,17 +28,26 @@ pub struct Prioritized {
     all: Uniform,
     /// Slots of non-zero weight. A count, since a sum of zeros must not be told by its value.
     num_weighted: usize,
+    /// The last priority and its weight: the items of a batch often have the same, and a power is dear.
+    last: (f64, f64),
 }
 
 impl Prioritized {
     /// An empty selector.
     pub fn new(exponent: f64) -> Self {
-        Self { exponent, weights: SumTree::default(), all: Uniform::default(), num_weighted: 0 }
+        Self { exponent, weights: SumTree::default(), all: Uniform::default(), num_weighted: 0, last: (0.0, 0.0) }
     }
 
     /// The probability of a slot.
     pub fn probability(&self, slot: u32) -> f64 {
         if self.num_weighted == 0 { 1.0 / self.all.len() as f64 } else { self.weights.get(slot) / self.weights.total() }
+    }
+
+    fn weight(&mut self, priority: f64) -> f64 {
+        if self.last.0 != priority {
+            self.last = (priority, weight(self.exponent, priority));
+        }
+        self.last.1
     }
 
     fn set(&mut self, slot: u32, weight: f64) {
@@ -51,11 +60,13 @@ impl Prioritized {
 impl Selector for Prioritized {
     fn insert(&mut self, slot: u32, priority: f64) {
         self.all.insert(slot, priority);
-        self.set(slot, weight(self.exponent, priority));
+        let weight = self.weight(priority);
+        self.set(slot, weight);
     }
 
     fn update(&mut self, slot: u32, priority: f64) {
-        self.set(slot, weight(self.exponent, priority));
+        let weight = self.weight(priority);
+        self.set(slot, weight);
     }
 
     fn remove(&mut self, slot: u32) {

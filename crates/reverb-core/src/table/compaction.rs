@@ -11,10 +11,11 @@ use std::sync::Arc;
 const MIN_UNUSED_BYTES: u64 = 1 << 20;
 
 impl Table {
-    /// Whether chunks hold more than twice the bytes that items refer to, and a removal since the last search left a
-    /// chunk that could be copied.
+    /// Whether chunks hold much more than items refer to, and enough removals since the last search have left chunks
+    /// that could be copied: a search looks at every item, so it must be due to as many changes.
     pub fn wants_compaction(&self) -> bool {
-        self.sparse_removals > 0 && self.usage.bytes() > 2 * self.referenced_bytes + MIN_UNUSED_BYTES
+        let worth_a_search = self.sparse_removals * 8 > self.slab.len() as u64;
+        worth_a_search && self.usage.bytes() > self.referenced_bytes / 2 * 3 + MIN_UNUSED_BYTES
     }
 
     /// Items in `max_pages` pages of slots, beginning at `from_page`, that use a chunk of which little is in use; and

@@ -62,6 +62,19 @@ pub struct NewItem {
     pub trajectory: Trajectory,
 }
 
+impl NewItem {
+    /// Whether both are as many rows of the same chunk, with the same count of draws.
+    fn is_like(&self, other: &NewItem) -> bool {
+        match (&self.trajectory, &other.trajectory) {
+            (
+                Trajectory::Rows { chunk: a, length: rows, .. },
+                Trajectory::Rows { chunk: b, length: other_rows, .. },
+            ) => Arc::ptr_eq(a, b) && rows == other_rows && self.times_sampled == other.times_sampled,
+            _ => false,
+        }
+    }
+}
+
 impl Table {
     /// Whether both selectors can take the priority.
     ///
@@ -86,6 +99,28 @@ impl Table {
         }
         self.check_signature(&item.trajectory)?;
         self.check_size(&item.trajectory)
+    }
+
+    /// As [`Table::check_item`] for all of a batch: the index of the first item that may not be inserted, and why.
+    ///
+    /// What an item shares with the one before, as rows of one chunk do, is not looked at again.
+    ///
+    /// # Errors
+    /// Those of [`Table::check_item`]; then no item may be inserted.
+    pub fn check_items(&self, items: &[NewItem]) -> std::result::Result<(), (usize, Error)> {
+        let mut before: Option<&NewItem> = None;
+        for (index, item) in items.iter().enumerate() {
+            let is_alike = before.is_some_and(|before| before.is_like(item));
+            if is_alike {
+                if before.is_none_or(|before| before.priority != item.priority) {
+                    self.check_priority(item.priority).map_err(|error| (index, error))?;
+                }
+            } else {
+                self.check_item(item).map_err(|error| (index, error))?;
+            }
+            before = Some(item);
+        }
+        Ok(())
     }
 
     fn check_signature(&self, trajectory: &Trajectory) -> Result<()> {

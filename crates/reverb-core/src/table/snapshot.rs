@@ -39,7 +39,7 @@ impl Table {
             limiter: self.limiter.clone(),
             num_deleted_episodes: self.usage.num_deleted_episodes(),
             num_unique_samples: self.num_unique_samples,
-            pages: self.slab.pages().clone(),
+            pages: self.slab.share_pages(),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::table_handle::{Call, DrawRequest, TableHandle};
 use arc_swap::ArcSwapOption;
 use connection::Connection;
 use reverb_core::gather::BatchLayout;
-use reverb_core::{Buffer, Chunk, fork, Drawn, NewItem, Result, Trajectory, random_key};
+use reverb_core::{Buffer, Chunk, Drawn, NewItem, Result, Trajectory, fork, random_key};
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -8,8 +8,9 @@ use crate::table_handle::Call;
 use reverb_core::{Error, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{Status, Streaming};
@@ -29,7 +30,7 @@ pub fn insert_stream(
     let (answers, stream) = mpsc::channel(64);
     tokio::spawn(async move {
         let pump = Pump {
-            room: Arc::new(Semaphore::new(MAX_WAITING_BYTES)),
+            held: Arc::default(),
             layouts: LayoutCache::default(),
             waiting: JoinSet::new(),
             handles: HashMap::new(),
@@ -48,7 +49,27 @@ struct Pump {
     /// Requests that wait for a table; dropped with the pump, which withdraws them.
     waiting: JoinSet<u64>,
     handles: HashMap<u64, AbortHandle>,
-    room: Arc<Semaphore>,
+    /// Bytes of the requests that wait.
+    held: Arc<AtomicUsize>,
+}
+
+/// The bytes that a waiting request holds.
+struct Held {
+    all: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Held {
+    fn new(all: &Arc<AtomicUsize>, bytes: usize) -> Self {
+        all.fetch_add(bytes, Relaxed);
+        Self { all: all.clone(), bytes }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Relaxed);
+    }
 }
 
 impl Pump {
@@ -56,8 +77,11 @@ impl Pump {
         let replay = self.replay.clone();
         let mut closed = std::pin::pin!(replay.closed());
         loop {
+            // Reading goes on only when there is room: the client feels it as flow control. A request that ends makes
+            // room, and wakes this loop.
+            let has_room = self.held.load(Relaxed) < MAX_WAITING_BYTES;
             tokio::select! {
-                request = requests.next() => match request {
+                request = requests.next(), if has_room => match request {
                     Some(Ok(request)) => {
                         if self.take(request).await.is_err() {
                             return;
@@ -65,8 +89,13 @@ impl Pump {
                     }
                     // The client has closed its side, and may wait for answers still to come.
                     None => break,
-                    // It is gone. Whatever waits is withdrawn.
-                    Some(Err(_)) => return,
+                    // It is gone, or sent what cannot be read. Whatever waits is withdrawn.
+                    Some(Err(status)) => {
+                        let Self { answers, waiting, .. } = self;
+                        drop(waiting);
+                        let _gone = answers.send(Err(status)).await;
+                        return;
+                    }
                 },
                 Some(done) = self.waiting.join_next() => self.forget(done),
                 () = self.answers.closed() => return,
@@ -94,6 +123,10 @@ impl Pump {
             }
             return Ok(());
         }
+        if self.handles.contains_key(&request_id) {
+            let error = Error::invalid(format!("request {request_id} is under way already"));
+            return self.answer(request_id, Err(error)).await;
+        }
         let size = request.chunks.iter().map(|chunk| chunk.data.len()).sum::<usize>() + REQUEST_BYTES;
         let deadline = request.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
         match self.begin(request) {
@@ -101,11 +134,8 @@ impl Pump {
                 self.answer(request_id, Ok(())).await
             }
             Ok(calls) => {
-                let permits = size.min(MAX_WAITING_BYTES) as u32;
-                // Reading goes on only when there is room: the client feels it as flow control.
-                let room = self.make_room(permits).await?;
-                let answers = self.answers.clone();
-                let handle = self.waiting.spawn(wait(request_id, calls, deadline, answers, room));
+                let held = Held::new(&self.held, size);
+                let handle = self.waiting.spawn(wait(request_id, calls, deadline, self.answers.clone(), held));
                 self.handles.insert(request_id, handle);
                 Ok(())
             }
@@ -121,13 +151,6 @@ impl Pump {
         self.replay.insert(groups)
     }
 
-    async fn make_room(&self, permits: u32) -> std::result::Result<OwnedSemaphorePermit, ()> {
-        tokio::select! {
-            permit = self.room.clone().acquire_many_owned(permits) => permit.map_err(|_| ()),
-            () = self.answers.closed() => Err(()),
-        }
-    }
-
     async fn answer(&self, request_id: u64, result: Result<()>) -> std::result::Result<(), ()> {
         self.answers.send(Ok(answer(request_id, result))).await.map_err(|_| ())
     }
@@ -138,7 +161,7 @@ async fn wait(
     calls: Vec<Call<()>>,
     deadline: Option<Instant>,
     answers: Answers,
-    _room: OwnedSemaphorePermit,
+    _held: Held,
 ) -> u64 {
     let notice = |text: &str| {
         tracing::warn!("{text}");

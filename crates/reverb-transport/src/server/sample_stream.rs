@@ -21,6 +21,8 @@ use tonic::{Status, Streaming};
 const PIECE_BYTES: usize = 512 << 10;
 /// Draws of one stream that may wait or be undelivered.
 const MAX_DRAWS: usize = 4096;
+/// Samples of one stream that may be undelivered before it draws more.
+const MAX_UNDELIVERED: usize = 4 << 20;
 
 type Answers = mpsc::Sender<std::result::Result<SampleResponse, Status>>;
 
@@ -32,7 +34,8 @@ pub fn sample_stream(
     // Pieces are encoded one ahead of the socket; more would only hold memory.
     let (answers, stream) = mpsc::channel(4);
     tokio::spawn(async move {
-        let pump = Pump { replay, answers, waiting: JoinSet::new(), handles: HashMap::new(), leases: HashMap::new() };
+        let (waiting, handles, leases) = (JoinSet::new(), HashMap::new(), HashMap::new());
+        let pump = Pump { replay, answers, waiting, handles, leases, undelivered: 0 };
         pump.run(requests).await;
     });
     ReceiverStream::new(stream)
@@ -42,6 +45,7 @@ pub fn sample_stream(
 struct Lease {
     table: TableHandle,
     gatherer: Arc<Mutex<Gatherer>>,
+    samples: usize,
     received: bool,
 }
 
@@ -85,6 +89,8 @@ struct Pump {
     waiting: JoinSet<Waited>,
     handles: HashMap<u64, AbortHandle>,
     leases: HashMap<u64, Lease>,
+    /// Samples of all leases.
+    undelivered: usize,
 }
 
 impl Pump {
@@ -96,7 +102,13 @@ impl Pump {
             let go_on = tokio::select! {
                 request = requests.next(), if open => match request {
                     Some(Ok(request)) => self.take(request).await,
-                    Some(Err(_)) => return,
+                    // It is gone, or sent what cannot be read. What it has not received goes back.
+                    Some(Err(status)) => {
+                        let Self { answers, waiting, leases, .. } = self;
+                        drop((waiting, leases));
+                        let _gone = answers.send(Err(status)).await;
+                        return;
+                    }
                     None => {
                         open = false;
                         Ok(())
@@ -125,13 +137,13 @@ impl Pump {
                 Err(Begun::Drawn(table, draw, drawn)) => self.send(request_id, table, &draw, drawn).await,
             },
             Some(sample_request::Kind::Received(_)) => {
-                if let Some(lease) = self.leases.remove(&request_id) {
+                if let Some(lease) = self.end_lease(request_id) {
                     lease.received();
                 }
                 Ok(())
             }
             Some(sample_request::Kind::Cancel(_)) => {
-                self.leases.remove(&request_id);
+                drop(self.end_lease(request_id));
                 if let Some(handle) = self.handles.remove(&request_id) {
                     handle.abort();
                 }
@@ -143,12 +155,27 @@ impl Pump {
         }
     }
 
+    fn end_lease(&mut self, request_id: u64) -> Option<Lease> {
+        let lease = self.leases.remove(&request_id)?;
+        self.undelivered -= lease.samples;
+        Some(lease)
+    }
+
     /// Draws at once, or leaves the draw waiting.
     fn begin(&mut self, request_id: u64, draw: Draw) -> std::result::Result<(), Begun> {
         if self.leases.len() + self.handles.len() >= MAX_DRAWS {
             return Err(Begun::Failed(Error::ResourceExhausted(format!(
                 "{MAX_DRAWS} draws of this stream are not received yet"
             ))));
+        }
+        if self.undelivered >= MAX_UNDELIVERED {
+            return Err(Begun::Failed(Error::ResourceExhausted(format!(
+                "{} samples of this stream are not received yet",
+                self.undelivered
+            ))));
+        }
+        if self.leases.contains_key(&request_id) || self.handles.contains_key(&request_id) {
+            return Err(Begun::Failed(Error::invalid(format!("request {request_id} is under way already"))));
         }
         let table = self.replay.table(&draw.table).map_err(Begun::Failed)?.clone();
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
@@ -203,11 +230,13 @@ impl Pump {
             Ok(gatherer) => gatherer,
             Err(error) => return self.fail(request_id, &error).await,
         };
-        table.count_undelivered(gatherer.items().len());
+        let samples = gatherer.items().len();
+        table.count_undelivered(samples);
+        self.undelivered += samples;
         let header = batch_to_wire(&gatherer, table.signature_token());
         let mut remaining = gatherer.remaining();
         let gatherer = Arc::new(Mutex::new(gatherer));
-        self.leases.insert(request_id, Lease { table, gatherer: gatherer.clone(), received: false });
+        self.leases.insert(request_id, Lease { table, gatherer: gatherer.clone(), samples, received: false });
         let mut kind = Some(Kind::Batch(header));
         loop {
             let piece = remaining.min(PIECE_BYTES);

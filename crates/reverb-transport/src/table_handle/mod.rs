@@ -13,8 +13,8 @@ pub use waiting::{Reply, Waiting};
 
 use parking_lot::{Mutex, MutexGuard};
 use queue::{InsertWork, OPERATIONS_A_TURN, Request, SampleWork, State, Turn, Work};
-use reverb_core::gather::{Gatherer, Mismatch};
-use reverb_core::{Drawn, Error, NewItem, Result, Table, Trajectory};
+use reverb_core::gather::{BatchColumn, Gatherer, Mismatch};
+use reverb_core::{DType, Drawn, Error, NewItem, Result, Table, Trajectory};
 use status::WaitClock;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,6 +24,8 @@ use tokio::sync::{Notify, oneshot};
 
 /// Requests of a kind that may wait at a table; more are refused.
 const MAX_WAITING: usize = 100_000;
+/// Items of one draw. A table that does not count samples would draw whatever number a peer names.
+const MAX_DRAWN: usize = 1 << 20;
 /// Steps (see [`State::step`]) between two chances for others to take the lock.
 const STEPS_A_TURN: u32 = 16;
 const CLOSED: &str = "RateLimiter has been cancelled: the server was stopped.";
@@ -118,7 +120,12 @@ impl TableHandle {
                 "`num_samples` must be > 0 and at least the number that must be drawn (got {at_most} and {at_least})"
             ))));
         }
-        let wanted = at_most.saturating_add(if self.0.counts_samples { 0 } else { ahead });
+        if at_least > MAX_DRAWN {
+            return Call::Done(Err(Error::ResourceExhausted(format!(
+                "{at_least} items were asked for in one batch; at most {MAX_DRAWN} are possible"
+            ))));
+        }
+        let wanted = at_most.saturating_add(if self.0.counts_samples { 0 } else { ahead }).min(MAX_DRAWN);
         self.submit(SampleWork { at_least, wanted, drawn: Vec::with_capacity(wanted.min(4096)) })
     }
 
@@ -220,7 +227,7 @@ impl TableHandle {
     /// [`Error::InvalidArgument`] that names the item and its difference, if too few fit. All items have gone back.
     pub fn stack(&self, drawn: Vec<Drawn>, at_least: usize, squeeze_time: bool) -> Result<Gatherer> {
         let mismatch = match Gatherer::new(drawn, squeeze_time) {
-            Ok(gatherer) => return Ok(gatherer),
+            Ok(gatherer) => return self.check_strings(gatherer),
             Err(mismatch) => *mismatch,
         };
         let Mismatch { mut items, index, reason } = mismatch;
@@ -233,10 +240,26 @@ impl TableHandle {
                 self.0.name
             )));
         }
-        Gatherer::new(items, squeeze_time).map_err(|mismatch| {
+        let gatherer = Gatherer::new(items, squeeze_time).map_err(|mismatch| {
             self.give_back(mismatch.items);
             Error::invalid(format!("items of table `{}` cannot be stacked: {}", self.0.name, mismatch.reason))
-        })
+        })?;
+        self.check_strings(gatherer)
+    }
+
+    /// The ends of a column of strings are counted in 32 bits.
+    fn check_strings(&self, gatherer: Gatherer) -> Result<Gatherer> {
+        let columns = &gatherer.layout().columns;
+        let too_large = |column: &BatchColumn| column.dtype == DType::String && column.size_bytes > u32::MAX as usize;
+        let Some(size_bytes) = columns.iter().find(|column| too_large(column)).map(|column| column.size_bytes) else {
+            return Ok(gatherer);
+        };
+        self.give_back(gatherer.into_items());
+        Err(Error::invalid(format!(
+            "a batch of table `{}` has a column of strings of {size_bytes} bytes; at most {} are possible",
+            self.0.name,
+            u32::MAX
+        )))
     }
 
     /// Whether an item may be inserted at all; see [`Table::check_item`].
@@ -246,8 +269,7 @@ impl TableHandle {
 
     /// As [`TableHandle::check`], for many items: the index of the first that may not, and why.
     pub fn check_all(&self, items: &[NewItem]) -> std::result::Result<(), (usize, Error)> {
-        let state = self.0.state.lock();
-        items.iter().enumerate().try_for_each(|(row, item)| state.table.check_item(item).map_err(|error| (row, error)))
+        self.0.state.lock().table.check_items(items)
     }
 
     /// Deletes items, then sets priorities; unknown keys are ignored.
@@ -309,18 +331,21 @@ impl TableHandle {
         let mut state = self.0.state.lock();
         state.closed = true;
         let inserts = std::mem::take(&mut state.inserts);
-        let samples = std::mem::take(&mut state.samples);
+        let mut samples = std::mem::take(&mut state.samples);
         state.insert_clock.set(false);
         state.sample_clock.set(false);
+        let mut removed = Vec::new();
+        for request in samples.iter_mut().rev() {
+            let drawn = std::mem::take(&mut request.work.drawn);
+            drawn.into_iter().rev().for_each(|drawn| state.table.give_back(drawn, &mut removed));
+        }
         drop(state);
         let closed = || Error::Cancelled(CLOSED.into());
         for request in inserts {
             self.answer(request, Err(closed()));
         }
-        for mut request in samples {
-            let drawn = std::mem::take(&mut request.work.drawn);
+        for request in samples {
             self.answer(request, Err(closed()));
-            self.give_back(drawn);
         }
     }
 
@@ -344,6 +369,19 @@ impl TableHandle {
             let queue = W::queue(state);
             let index = queue.iter().position(|request| request.ticket == ticket)?;
             queue.remove(index).map(|request| request.work)
+        })
+    }
+
+    /// Takes a request out of its queue and undoes what it did, before anybody behind it is served. False if it is not
+    /// in the queue any more.
+    fn withdraw_and_undo<W: Work>(&self, ticket: u64) -> bool {
+        self.change(|state, removed| {
+            let queue = W::queue(state);
+            let Some(index) = queue.iter().position(|request| request.ticket == ticket) else { return false };
+            if let Some(request) = queue.remove(index) {
+                request.work.undo(&mut state.table, removed);
+            }
+            true
         })
     }
 }

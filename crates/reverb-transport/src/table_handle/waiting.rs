@@ -71,21 +71,24 @@ impl<T: Reply> Waiting<T> {
     }
 
     async fn expire(mut self) -> Result<T> {
-        let Some(receiver) = self.receiver.take() else { return Err(forgotten()) };
         let reason = self.explain();
-        match self.handle.withdraw::<T::Work>(self.ticket) {
-            Some(work) => work.expire(&reason),
-            // Served in this moment; the answer is being sent.
-            None => receiver.await.unwrap_or_else(|_| Err(forgotten())),
+        if let Some(work) = self.handle.withdraw::<T::Work>(self.ticket) {
+            self.receiver = None;
+            return work.expire(&reason);
         }
+        // Served in this moment; the answer is being sent. The receiver stays in its place meanwhile: if this future is
+        // dropped, the answer goes back.
+        let Some(receiver) = self.receiver.as_mut() else { return Err(forgotten()) };
+        let answer = receiver.await;
+        self.receiver = None;
+        answer.unwrap_or_else(|_| Err(forgotten()))
     }
 }
 
 impl<T: Reply> Drop for Waiting<T> {
     fn drop(&mut self) {
         let Some(mut receiver) = self.receiver.take() else { return };
-        if let Some(work) = self.handle.withdraw::<T::Work>(self.ticket) {
-            self.handle.change(|state, removed| work.undo(&mut state.table, removed));
+        if self.handle.withdraw_and_undo::<T::Work>(self.ticket) {
             return;
         }
         // It was served: either the answer is here, or the sender finds the receiver gone and takes it back itself.
