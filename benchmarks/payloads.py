@@ -1,0 +1,50 @@
+"""What is written and read, the same on every side."""
+
+import numpy as np
+
+# Columns by name: shape and dtype of one step.
+PAYLOADS = {
+    "0.4 kB": {"x": ((100,), "float32")},
+    "4 kB": {"x": ((1000,), "float32")},
+    "40 kB": {"x": ((10_000,), "float32")},
+    "400 kB": {"x": ((100_000,), "float32")},
+    "transition": {
+        "obs": ((15,), "float64"),
+        "act": ((3,), "float64"),
+        "rew": ((), "float64"),
+        "next_obs": ((15,), "float64"),
+        "done": ((), "float64"),
+    },
+}
+
+
+def bytes_of(payload):
+    """Of one step."""
+    columns = PAYLOADS[payload].values()
+    return sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in columns)
+
+
+def rows_of(payload, count):
+    """Columns `[count, ...]` of random numbers, from a fixed seed."""
+    random = np.random.default_rng(0)
+    return {
+        name: random.standard_normal((count, *shape)).astype(dtype)
+        for name, (shape, dtype) in PAYLOADS[payload].items()
+    }
+
+
+def steps_of(payload, count):
+    """The same as a list of steps, whose leaves are arrays."""
+    rows = rows_of(payload, count)
+    return [{name: np.asarray(column[index]) for name, column in rows.items()} for index in range(count)]
+
+
+def batch_size(payload):
+    """How many items a learner draws at a time."""
+    return 32 if payload == "400 kB" else 256
+
+
+def table_sizes(payload):
+    """Items of the table that is written to, and of the one that is read from."""
+    size = bytes_of(payload)
+    return max(300, min(100_000, int(100e6) // size)), max(500, min(10_000, int(50e6) // size))

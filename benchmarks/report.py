@@ -1,0 +1,213 @@
+"""Puts the newest record, or a given one, into `README.md` as tables, and draws its plot.
+
+python benchmarks/report.py [benchmarks/results/<date>-<name>.json]
+"""
+
+import argparse
+import json
+import pathlib
+
+HERE = pathlib.Path(__file__).parent
+START, END = "<!-- results: written by report.py -->", "<!-- end of results -->"
+NAMES = {"ours": "ours", "reference": "dm-reverb 0.14", "cpprb": "cpprb 11", "numpy": "bare gather"}
+ROADS = {"same_process": "same process", "unix": "Unix socket", "tcp": "TCP"}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("record", type=pathlib.Path, nargs="?", help="the newest full one unless given")
+    path = parser.parse_args().record or newest()
+    record = json.loads(path.read_text())
+    plot = path.with_suffix(".png")
+    draw(record, plot)
+    text = "\n\n".join(section for section in sections(record, path, plot) if section)
+    readme = HERE / "README.md"
+    before, rest = readme.read_text().split(START)
+    after = rest.split(END)[1]
+    readme.write_text(f"{before}{START}\n\n{text}\n\n{END}{after}")
+    print(readme, plot)
+
+
+def newest():
+    records = sorted(HERE.glob("results/*-full.json"))
+    if not records:
+        raise SystemExit("no full record in benchmarks/results: run benchmarks/run.py first")
+    return records[-1]
+
+
+def sections(record, path, plot):
+    machine, versions = record["machine"], record["versions"]
+    yield (
+        f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']:g} GB; memcpy "
+        f"{machine['memcpy_gb_per_s']} GB/s, loopback {machine['loopback_gb_per_s']} GB/s; {record['date'][:10]}. "
+        f"Versions: {'; '.join(f'{NAMES[side]}: {spelled(found)}' for side, found in versions.items())}. "
+        f"Record: [`{path.name}`](results/{path.name}), made by `{record['command']}`."
+    )
+    yield f"![Items a second by payload and road](results/{plot.name})"
+    for area, make in (
+        ("survey", survey),
+        ("network", network),
+        ("memory", memory),
+        ("scale", scale),
+        ("imports", imports),
+    ):
+        results = [result for result in record["results"] if result["area"] == area]
+        if results:
+            yield make(results)
+
+
+def spelled(versions):
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def survey(results):
+    cells = {(result["table"], result["work"], result["side"]): result for result in results}
+    sides = sides_in(results)
+    rows = []
+    for table, work in dict.fromkeys((result["table"], result["work"]) for result in results):
+        found = {side: cells.get((table, work, side)) for side in sides}
+        rows.append([table, work, *(micros(found[side]) for side in sides), ratio(found, "median_us", "cpprb", "ours")])
+    header = ["table", "work", *(f"{NAMES[side]}, µs" for side in sides), "cpprb / ours"]
+    return "### One process, as in cpprb's survey: median of a call (quartiles)\n\n" + table_of(header, rows)
+
+
+def network(results):
+    """Rows: payload, work, clients. Columns: our roads, the reference's way to do the same, and the ratio over TCP."""
+    ours = {(*key_of(result), result["road"]): result for result in results if result["side"] == "ours"}
+    theirs = {key_of(result): result for result in results if result["side"] == "reference"}
+    rows = []
+    for payload, work, clients in dict.fromkeys(key[:3] for key in ours):
+        if work == "insert_batch":
+            other = theirs.get((payload, "insert", clients))
+        elif work == "sample_batch":
+            other = theirs.get((payload, "TrajectoryDataset", clients))
+        else:
+            other = theirs.get((payload, work, clients))
+        found = [ours.get((payload, work, clients, road)) for road in ROADS]
+        tcp = found[-1]
+        factor = f"{tcp['items_per_s'] / other['items_per_s']:.1f} ×" if tcp and other else ""
+        rows.append([payload, work, clients, *map(rate, found), rate(other), other["work"] if other else "", factor])
+    for (payload, work, clients), other in theirs.items():
+        if not ours:
+            rows.append([payload, work, clients, "", "", "", rate(other), work, ""])
+    header = ["payload", "work", "clients", *ROADS.values(), "reference", "its call", "TCP / reference"]
+    notes = sorted({f"{result['payload']}: {result['note']}" for result in theirs.values() if result.get("note")})
+    text = "### Server in a process of its own: items/s (MB/s; p50 and p99 of a call in µs)\n\n" + table_of(
+        header, rows
+    )
+    return text + ("\n\nSettings of TrajectoryDataset: " + "; ".join(notes) + "." if notes else "")
+
+
+def key_of(result):
+    return result["payload"], result["work"], result["clients"]
+
+
+def memory(results):
+    rows = [
+        [
+            NAMES[result["side"]],
+            result["work"],
+            f"{result['mib']:g} MiB" if "mib" in result else f"{result['bytes_per_item']:,.0f} bytes an item",
+        ]
+        for result in results
+    ]
+    return "### Memory of the server; a transition has 280 bytes in 5 columns\n\n" + table_of(["", "", "RSS"], rows)
+
+
+def scale(results):
+    rows = []
+    sizes = list(dict.fromkeys(result["items"] for result in results))
+    for side, road in dict.fromkeys((result["side"], result.get("road")) for result in results):
+        found = [
+            next((r for r in results if (r["side"], r.get("road"), r["items"]) == (side, road, size)), None)
+            for size in sizes
+        ]
+        if any(one and "median_us" in one for one in found):
+            rows.append([NAMES[side], ROADS.get(road, ""), *(micros(one) for one in found)])
+    header = ["", "road", *(f"{size:,} items" for size in sizes)]
+    return "### A batch of 256 transitions as the table grows: median, µs (quartiles)\n\n" + table_of(header, rows)
+
+
+def imports(results):
+    rows = [[NAMES[result["side"]], f"{result['median_s']:.3f} s"] for result in results]
+    return "### `import reverb` after `import numpy`\n\n" + table_of(["", "median"], rows)
+
+
+def sides_in(results):
+    present = {result["side"] for result in results}
+    return [side for side in NAMES if side in present]
+
+
+def micros(result):
+    if not result or "median_us" not in result:
+        return ""
+    return f"{short(result['median_us'])} ({short(result['q1_us'])}–{short(result['q3_us'])})"
+
+
+def rate(result):
+    if not result:
+        return ""
+    return (
+        f"{short(result['items_per_s'])} ({short(result['mb_per_s'])}; "
+        f"{short(result['median_us'])}, {short(result['p99_us'])})"
+    )
+
+
+def ratio(found, field, over, under):
+    if not found.get(over) or not found.get(under):
+        return ""
+    return f"{found[over][field] / found[under][field]:.1f} ×"
+
+
+def short(number):
+    """Three digits."""
+    for limit, unit in ((1e6, " M"), (1e4, " k")):
+        if number >= limit:
+            return f"{number / (1e6 if unit == ' M' else 1e3):.3g}{unit}"
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def table_of(header, rows):
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def draw(record, path):
+    """Batches drawn and items inserted a second by one client, a bar a road, beside the reference."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    results = [one for one in record["results"] if one["area"] == "network" and one["clients"] == 1]
+    payloads = list(dict.fromkeys(one["payload"] for one in results))
+    panels = (("Drawing batches", "sample_batch", "TrajectoryDataset"), ("Inserting", "insert_batch", "insert"))
+    figure, axes = plt.subplots(1, len(panels), figsize=(11, 4), layout="constrained")
+    for axis, (title, work, theirs) in zip(axes, panels, strict=True):
+        bars = [(f"ours, {name}", "ours", work, road) for road, name in ROADS.items()]
+        bars.append((f"dm-reverb 0.14, {theirs}", "reference", theirs, "tcp"))
+        for offset, (label, side, call, road) in enumerate(bars):
+            heights = [
+                next(
+                    (
+                        one["items_per_s"]
+                        for one in results
+                        if (one["payload"], one["side"], one["work"], one["road"]) == (payload, side, call, road)
+                    ),
+                    0,
+                )
+                for payload in payloads
+            ]
+            if any(heights):
+                axis.bar([x + 0.2 * offset for x in range(len(payloads))], heights, 0.2, label=label)
+        axis.set_yscale("log")
+        axis.set_xticks([x + 0.3 for x in range(len(payloads))], payloads)
+        axis.set_title(f"{title}, one client")
+        axis.set_ylabel("items/s")
+        axis.legend(fontsize=8)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""The side of cpprb 11: its own survey."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import cpprb
+import payloads
+import timing
+
+state = {}
+
+
+def survey_setup(size, exponent):
+    columns = {
+        name: {"shape": shape or 1, "dtype": dtype} for name, (shape, dtype) in payloads.PAYLOADS["transition"].items()
+    }
+    if exponent is None:
+        buffer = cpprb.ReplayBuffer(size, columns)
+    else:
+        buffer = cpprb.PrioritizedReplayBuffer(size, columns, alpha=exponent)
+    buffer.add(**payloads.rows_of("transition", size))
+    state["buffer"] = buffer
+
+
+def survey_add(count, seconds):
+    buffer, rows = state["buffer"], payloads.rows_of("transition", count)
+    return timing.measure(lambda: buffer.add(**rows), seconds, count, warm_up=10)
+
+
+def survey_sample(count, seconds, prioritized):
+    buffer = state["buffer"]
+    if prioritized:  # Gives weights and indices with the batch.
+        return timing.measure(lambda: buffer.sample(count, beta=0.4), seconds, count, warm_up=10)
+    return timing.measure(lambda: buffer.sample(count), seconds, count, warm_up=10)

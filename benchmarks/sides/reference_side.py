@@ -1,0 +1,111 @@
+"""The side of dm-reverb 0.14."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import payloads
+import tensorflow as tf
+import timing
+
+import reverb
+from reverb import rate_limiters, selectors
+
+state = {}
+
+
+def make_table(name, max_size, exponent=None):
+    sampler = selectors.Uniform() if exponent is None else selectors.Prioritized(exponent)
+    return reverb.Table(name, sampler, selectors.Fifo(), max_size, rate_limiters.MinSize(1))
+
+
+# The survey: all in this process.
+
+
+def survey_setup(size, exponent):
+    state["server"] = server = reverb.Server(tables=[make_table("table", size, exponent)])
+    state["client"] = client = reverb.Client(f"localhost:{server.port}")
+    for step in payloads.steps_of("transition", size):
+        client.insert(step, {"table": 1.0})
+
+
+def survey_add(count, seconds):
+    client, steps = state["client"], payloads.steps_of("transition", count)
+
+    def add():
+        for step in steps:
+            client.insert(step, {"table": 1.0})
+
+    return timing.measure(add, seconds, count)
+
+
+def survey_sample(count, seconds, prioritized):
+    del prioritized  # The weights are the caller's to compute; they would hide in these times.
+    client = state["client"]
+    return timing.measure(lambda: list(client.sample("table", count)), seconds, count)
+
+
+# Server and load generators.
+
+
+def serve(payload):
+    into, out = payloads.table_sizes(payload)
+    stop()
+    state["server"] = server = reverb.Server(tables=[make_table("in", into), make_table("out", out)])
+    client = reverb.Client(f"localhost:{server.port}")
+    steps = payloads.steps_of(payload, 10)
+    for index in range(out):
+        client.insert(steps[index % 10], {"out": 1.0})
+    return {"tcp": f"localhost:{server.port}"}
+
+
+def serve_empty(max_size):
+    stop()
+    state["server"] = server = reverb.Server(tables=[make_table("in", max_size)])
+    return {"tcp": f"localhost:{server.port}"}
+
+
+def stop():
+    server = state.pop("server", None)
+    if server is not None:
+        server.stop()
+
+
+def load(address, work, payload, seconds):
+    """One kind of call, again and again."""
+    client = reverb.Client(address)
+    if work == "insert":
+        step = payloads.steps_of(payload, 1)[0]
+        return timing.measure(lambda: client.insert(step, {"in": 1.0}), seconds)
+    count = 100
+    draw = lambda: [None for _ in client.sample("out", count, emit_timesteps=False)]  # noqa: E731
+    return timing.measure(draw, seconds, count, warm_up=1)
+
+
+def load_dataset(address, payload, seconds, in_flight, workers, prefetch):
+    """Batches out of tf.data, which is the reference's fastest reader."""
+    columns = payloads.PAYLOADS[payload]
+    dataset = reverb.TrajectoryDataset(
+        server_address=address,
+        table="out",
+        dtypes={name: tf.dtypes.as_dtype(dtype) for name, (_, dtype) in columns.items()},
+        shapes={name: tf.TensorShape([1, *shape]) for name, (shape, _) in columns.items()},
+        max_in_flight_samples_per_worker=in_flight,
+        num_workers_per_iterator=workers,
+    )
+    size = payloads.batch_size(payload)
+    batches = dataset.batch(size, drop_remainder=True).prefetch(prefetch).as_numpy_iterator()
+    # What was fetched ahead before the clock starts must not count: warm up beyond it.
+    return timing.measure(lambda: next(batches), seconds, size, warm_up=3 + 2 * in_flight * workers // size)
+
+
+# Memory.
+
+
+def write(address, count, batch):
+    """So many transitions, one by one: the reference has no other call without a writer."""
+    assert batch == 1
+    client = reverb.Client(address)
+    for step in payloads.steps_of("transition", 1000) * (count // 1000):
+        client.insert(step, {"in": 1.0})

@@ -1,0 +1,113 @@
+"""Processes that measure: each runs `worker.py` in its side's interpreter and answers one call at a time."""
+
+import json
+import pathlib
+import subprocess
+import tempfile
+
+WORKER = pathlib.Path(__file__).with_name("worker.py")
+PACKAGES = {"ours": "reverb", "reference": "reverb", "cpprb": "cpprb"}
+DISTRIBUTIONS = {"ours": "reverb-replay", "reference": "dm-reverb", "cpprb": "cpprb"}
+PROBE = """
+import importlib.metadata as metadata, json, platform, sys
+import {package}
+versions = {{"python": platform.python_version()}}
+for name in ({distribution!r}, "numpy", "tensorflow"):
+    try:
+        versions[name] = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        pass
+assert {distribution!r} in versions, "{package} is there, but is not {distribution}"
+print(json.dumps(versions))
+"""
+
+
+class Sides:
+    """The sides that can run here.
+
+    Args:
+      pythons: Interpreters by side; None for none.
+    """
+
+    def __init__(self, pythons):
+        self.pythons = {}
+        self.versions = {}
+        self.missing = {}
+        for side, python in pythons.items():
+            if not python:
+                self.missing[side] = "no interpreter was given"
+                continue
+            source = PROBE.format(package=PACKAGES[side], distribution=DISTRIBUTIONS[side])
+            done = subprocess.run([python, "-c", source], capture_output=True, text=True, check=False)
+            if done.returncode:
+                self.missing[side] = (done.stderr.strip().splitlines() or ["its interpreter does not start"])[-1]
+            else:
+                self.pythons[side] = python
+                self.versions[side] = json.loads(done.stdout.splitlines()[-1])
+
+    def __contains__(self, side):
+        return side in self.pythons
+
+    def here(self, *wanted):
+        """Those of the wanted sides that can run, in that order."""
+        return [side for side in wanted if side in self]
+
+    def worker(self, side):
+        """A new process of a side."""
+        return Worker(self.pythons[side], side)
+
+
+class Worker:
+    """One process; a context manager that ends it.
+
+    Args:
+      python: Its interpreter.
+      side: The module of `sides/` whose functions it calls.
+    """
+
+    def __init__(self, python, side):
+        self.side = side
+        # The reference logs much; it is only of interest when a worker dies.
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in `end`
+        self._process = subprocess.Popen(
+            [python, str(WORKER), side], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
+        )
+        self.pid = self._process.pid
+
+    def start(self, function, **arguments):
+        """Sends a call, whose answer `finish` takes."""
+        self._process.stdin.write(json.dumps([function, arguments]) + "\n")
+        self._process.stdin.flush()
+
+    def finish(self):
+        """The answer to the call that was started.
+
+        Raises:
+          RuntimeError: The call failed, or the process is gone.
+        """
+        answer = self._process.stdout.readline()
+        if not answer:
+            self._log.seek(0)
+            raise RuntimeError(f"the worker of {self.side} has gone:\n{self._log.read()[-5000:]}")
+        result = json.loads(answer)
+        if "error" in result:
+            raise RuntimeError(f"{self.side}: {result['error']}")
+        return result["value"]
+
+    def call(self, function, **arguments):
+        self.start(function, **arguments)
+        return self.finish()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+    def end(self):
+        """Kills the process."""
+        self._process.kill()
+        self._process.wait()
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._log.close()
