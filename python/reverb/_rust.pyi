@@ -11,6 +11,11 @@ from reverb.replay_sample import Ragged
 def descriptor_set() -> bytes:
     """A serialized `google.protobuf.FileDescriptorSet` of all messages, each file after those that it imports."""
 
+def importance_weights(
+    probabilities: NDArray[np.float64], table_sizes: NDArray[np.int64], beta: float, normalize: bool
+) -> NDArray[np.float32]:
+    """`(N * P)^-beta` for arrays `[n]`, over the greatest if `normalize`; float32 `[n]`."""
+
 @final
 class Table:
     """A table. Belongs to no server until one is made with it."""

@@ -3,12 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from reverb import pybind
 from reverb.replay_sample import SampleInfo
 
 __all__ = ["importance_weights"]
 
-_SINGLE = np.dtype(np.float32)
-_least, _log, _exp = np.minimum.reduce, np.log, np.exp
 
 
 def importance_weights(info: SampleInfo, beta: float, *, normalize: bool = True) -> NDArray[np.float32]:
@@ -24,10 +23,13 @@ def importance_weights(info: SampleInfo, beta: float, *, normalize: bool = True)
     Returns:
       float32 `[batch]`.
     """
-    # Numpy has vectors for the logarithm and exponential of single precision, but not for its power.
-    exponent: NDArray[np.float32] = np.multiply(info.probability, info.table_size).astype(_SINGLE)
-    _log(exponent, exponent)
-    if normalize:
-        exponent -= _least(exponent)
-    exponent *= -beta
-    return _exp(exponent, exponent)
+    probability, table_size = info.probability, info.table_size
+    try:
+        return pybind.importance_weights(probability, table_size, beta, normalize)
+    except TypeError:
+        # Arrays of another framework, another dtype or another rank, or the numbers of a single sample.
+        probability, table_size = np.broadcast_arrays(
+            np.asarray(probability, np.float64), np.asarray(table_size, np.int64)
+        )
+        flat = pybind.importance_weights(probability.ravel(), table_size.ravel(), beta, normalize)
+        return flat.reshape(probability.shape)

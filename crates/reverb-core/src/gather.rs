@@ -2,6 +2,7 @@
 
 use crate::buffer::ALIGN;
 use crate::chunk::encode_strings;
+use crate::prefetch::prefetch;
 use crate::tensor::shape_text;
 use crate::trajectory::ColumnView;
 use crate::{Buffer, Chunk, Column, DType, Drawn, Error, Result, Trajectory};
@@ -196,15 +197,20 @@ impl Gatherer {
     }
 
     fn whole_column(&self, mut target: &mut [MaybeUninit<u8>], items: &[Drawn], rows: &[Rows<'_>]) {
-        for item in rows {
-            let column = &item.columns[self.column];
-            let start = column.offset + item.first * column.row_bytes;
-            let bytes = &item.data[start..start + item.length * column.row_bytes];
-            let (head, rest) = std::mem::take(&mut target).split_at_mut(bytes.len());
-            copy(head, bytes);
-            target = rest;
-        }
-        if !rows.is_empty() {
+        if let Some(first) = rows.first() {
+            // Calling a copy of a few bytes costs more than the copy.
+            match first.length * first.columns[self.column].row_bytes {
+                4 => copy_rows::<4>(target, rows, self.column),
+                8 => copy_rows::<8>(target, rows, self.column),
+                _ => {
+                    for item in rows {
+                        let bytes = item.bytes(self.column);
+                        let (head, rest) = std::mem::take(&mut target).split_at_mut(bytes.len());
+                        copy(head, bytes);
+                        target = rest;
+                    }
+                }
+            }
             return;
         }
         for item in items {
@@ -251,6 +257,25 @@ impl Gatherer {
     }
 }
 
+/// Copies rows of a size known to the compiler.
+fn copy_rows<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize) {
+    let (targets, _) = target.as_chunks_mut::<BYTES>();
+    for (target, item) in targets.iter_mut().zip(rows) {
+        if let Ok(bytes) = <[u8; BYTES]>::try_from(item.bytes(column)) {
+            *target = bytes.map(MaybeUninit::new);
+        }
+    }
+}
+
+impl<'a> Rows<'a> {
+    #[inline]
+    fn bytes(&self, column: usize) -> &'a [u8] {
+        let column = &self.columns[column];
+        let start = column.offset + self.first * column.row_bytes;
+        &self.data[start..start + self.length * column.row_bytes]
+    }
+}
+
 fn copy(target: &mut [MaybeUninit<u8>], bytes: &[u8]) {
     debug_assert_eq!(target.len(), bytes.len());
     // SAFETY: both are `bytes.len()` long, and a place to write into cannot overlap a chunk.
@@ -269,7 +294,11 @@ fn is_uniform(items: &[Drawn]) -> bool {
 
 fn rows_of(item: &Drawn) -> Option<Rows<'_>> {
     let Trajectory::Rows { chunk, offset, length } = &item.trajectory else { return None };
-    Some(Rows { data: chunk.data(), columns: chunk.columns(), first: *offset as usize, length: *length as usize })
+    let rows = Rows { data: chunk.data(), columns: chunk.columns(), first: *offset as usize, length: *length as usize };
+    for column in rows.columns {
+        prefetch(rows.data.as_ptr().wrapping_add(column.offset + rows.first * column.row_bytes));
+    }
+    Some(rows)
 }
 
 /// Calls `visit` with the bytes of each slice of a column of numbers.

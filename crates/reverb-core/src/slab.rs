@@ -1,5 +1,6 @@
 //! Where a table keeps its items: slots in pages, and an index from keys to slots.
 
+use crate::prefetch::prefetch;
 use crate::{ItemKey, Trajectory};
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
@@ -73,6 +74,12 @@ impl Slab {
         self.index.len()
     }
 
+    /// Whether there is no item.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The slot of a key.
     #[inline]
     pub(crate) fn find(&self, key: ItemKey) -> Option<u32> {
@@ -89,6 +96,16 @@ impl Slab {
         page.slots[slot as usize % PAGE_SLOTS].as_ref().expect("the slot holds an item")
     }
 
+    /// Begins to load the item in a slot.
+    #[inline]
+    pub(crate) fn prefetch(&self, slot: u32) {
+        let page = &self.pages[slot as usize / PAGE_SLOTS];
+        let item: *const Option<Item> = &raw const page.slots[slot as usize % PAGE_SLOTS];
+        prefetch(item);
+        // An item is a little longer than a cache line.
+        prefetch(item.wrapping_byte_add(64));
+    }
+
     /// The item in a slot, which must hold one, to be changed.
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: u32) -> &mut Item {
@@ -99,7 +116,10 @@ impl Slab {
     #[inline]
     pub(crate) fn insert(&mut self, item: Item) -> u32 {
         let hash = self.hash(item.key);
-        let slot = self.free.pop().unwrap_or_else(|| self.new_slot());
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => self.new_slot(),
+        };
         let entry = Entry { hash, slot };
         self.index.insert_unique(Entry::wide_hash(hash), entry, |entry| Entry::wide_hash(entry.hash));
         *self.slot_mut(slot) = Some(item);

@@ -11,6 +11,7 @@ mod runtime;
 mod server;
 mod table;
 
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -20,10 +21,25 @@ fn descriptor_set(py: Python<'_>) -> Bound<'_, PyBytes> {
     PyBytes::new(py, reverb_transport::proto::DESCRIPTORS)
 }
 
+/// Importance weights of draws, float32 `[n]`; see `reverb.importance_weights`.
+#[pyfunction]
+fn importance_weights<'py>(
+    py: Python<'py>,
+    probabilities: PyReadonlyArray1<'py, f64>,
+    table_sizes: PyReadonlyArray1<'py, i64>,
+    beta: f64,
+    normalize: bool,
+) -> Bound<'py, PyArray1<f32>> {
+    let (probabilities, table_sizes) = (probabilities.as_array(), table_sizes.as_array());
+    let draws = probabilities.iter().copied().zip(table_sizes.iter().copied());
+    PyArray1::from_iter(py, reverb_core::importance_weights(draws, beta, normalize))
+}
+
 #[pymodule(gil_used = false)]
 fn _rust(module: &Bound<'_, PyModule>) -> PyResult<()> {
     log::install();
     module.add_function(wrap_pyfunction!(descriptor_set, module)?)?;
+    module.add_function(wrap_pyfunction!(importance_weights, module)?)?;
     module.add_class::<table::Table>()?;
     module.add_class::<server::Server>()?;
     module.add_class::<client::Client>()

@@ -1,6 +1,12 @@
 //! Protobuf messages in gRPC frames, with the frame's room reserved in one go.
 
+use crate::decoded_size::{UNCHECKED_BYTES, check_insert};
+use crate::proto::replay::InsertRequest;
+use crate::status::to_status;
+use bytes::Buf;
 use prost::Message;
+use reverb_core::Error;
+use std::any::TypeId;
 use std::marker::PhantomData;
 use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
@@ -50,11 +56,14 @@ impl<T: Message> Encoder for ReplayEncoder<T> {
 #[derive(Debug)]
 pub struct ReplayDecoder<U>(PhantomData<U>);
 
-impl<U: Message + Default> Decoder for ReplayDecoder<U> {
+impl<U: Message + Default + 'static> Decoder for ReplayDecoder<U> {
     type Item = U;
     type Error = Status;
 
     fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
+        if source.remaining() > UNCHECKED_BYTES && TypeId::of::<U>() == TypeId::of::<InsertRequest>() {
+            check_insert(source.chunk()).map_err(|reason| to_status(&Error::ResourceExhausted(reason)))?;
+        }
         U::decode(source).map(Some).map_err(|error| Status::internal(format!("a message does not decode: {error}")))
     }
 

@@ -7,6 +7,7 @@ pub mod client;
 mod codec;
 mod compaction;
 mod convert;
+mod decoded_size;
 pub mod proto;
 mod registry;
 mod replay;

@@ -23,6 +23,11 @@ pub mod reverb {
     }
 }
 
+/// The message that is written by hand.
+pub mod sample {
+    pub use crate::sample_response::{Kind, Payload, SampleResponse};
+}
+
 pub use self::deepmind::reverb as schema;
 pub use self::reverb::replay::v1 as replay;
 

@@ -39,7 +39,7 @@ impl Prioritized {
     }
 
     /// The probability of a slot.
-    pub fn probability(&self, slot: u32) -> f64 {
+    pub fn probability(&mut self, slot: u32) -> f64 {
         if self.num_weighted == 0 { 1.0 / self.all.len() as f64 } else { self.weights.get(slot) / self.weights.total() }
     }
 

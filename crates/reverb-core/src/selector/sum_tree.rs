@@ -29,18 +29,6 @@ impl Sums {
         (Sums(starts), before)
     }
 
-    /// Sets a child's sum; returns the sum before each child, and the sum of all.
-    #[inline]
-    fn set(&mut self, child: usize, sum: f64) -> (Sums, f64) {
-        // The new sum goes into a copy in registers: a load of what was just stored in another width would stall.
-        let mut sums = self.0;
-        for (index, old) in sums.iter_mut().enumerate() {
-            *old = if index == child { sum } else { *old };
-        }
-        self.0[child] = sum;
-        Sums(sums).running()
-    }
-
     /// The child in which the running sum passes `target`, and what remains of the target there, given the sum before
     /// each child.
     ///
@@ -70,32 +58,32 @@ struct Node {
     sums: Sums,
     /// The sum before each child: kept for the draws, which are made of look-ups here.
     starts: Sums,
-}
-
-impl Node {
-    fn set(&mut self, child: usize, sum: f64) -> f64 {
-        let (starts, total) = self.sums.set(child, sum);
-        self.starts = starts;
-        total
-    }
+    total: f64,
 }
 
 /// A tree with sixteen children a node, whose leaves hold the weights of sixteen slots each.
 ///
 /// Each sum is computed from its children whenever one of them changes, never by adding a difference: an error made
-/// once does not stay, and where all weights are 0 the sums are 0.
+/// once does not stay, and where all weights are 0 the sums are 0. Sums are brought up to date when they are next
+/// needed: the changes of a batch share most of the way to the root.
 #[derive(Debug, Default)]
 pub(super) struct SumTree {
     leaves: Vec<Sums>,
     /// From the nodes above the leaves to the root, which is one node. None while there is only one leaf.
     levels: Vec<Vec<Node>>,
     total: f64,
+    /// Leaves with a weight that the nodes above have not heard of, and for each leaf whether it is among them.
+    changed: Vec<u32>,
+    is_changed: Vec<bool>,
 }
 
 impl SumTree {
     /// Sum of all weights.
     #[inline]
-    pub(super) fn total(&self) -> f64 {
+    pub(super) fn total(&mut self) -> f64 {
+        if !self.changed.is_empty() {
+            self.refresh();
+        }
         self.total
     }
 
@@ -111,20 +99,43 @@ impl SumTree {
         while slot >= self.leaves.len() * ARITY {
             self.grow();
         }
-        let mut index = slot / ARITY;
-        let leaf = &mut self.leaves[index];
-        let old = leaf.0[slot % ARITY];
-        let (_, mut sum) = leaf.set(slot % ARITY, weight);
-        for level in &mut self.levels {
-            sum = level[index / ARITY].set(index % ARITY, sum);
-            index /= ARITY;
+        let index = slot / ARITY;
+        if !self.is_changed[index] {
+            self.is_changed[index] = true;
+            self.changed.push(index as u32);
         }
-        self.total = sum;
-        old
+        std::mem::replace(&mut self.leaves[index].0[slot % ARITY], weight)
+    }
+
+    /// Computes the sums above changed leaves, each node once.
+    fn refresh(&mut self) {
+        let mut changed = std::mem::take(&mut self.changed);
+        // In order, so that children of one node follow each other.
+        changed.sort_unstable();
+        changed.iter().for_each(|&leaf| self.is_changed[leaf as usize] = false);
+        self.total = self.leaves[0].running().1;
+        for level in 0..self.levels.len() {
+            let (below, above) = self.levels.split_at_mut(level);
+            let nodes = &mut above[0];
+            for &child in &changed {
+                let child = child as usize;
+                let sum = below.last().map_or_else(|| self.leaves[child].running().1, |nodes| nodes[child].total);
+                nodes[child / ARITY].sums.0[child % ARITY] = sum;
+            }
+            changed.iter_mut().for_each(|index| *index /= ARITY as u32);
+            changed.dedup();
+            for &index in &changed {
+                let node = &mut nodes[index as usize];
+                (node.starts, node.total) = node.sums.running();
+            }
+            self.total = nodes[0].total;
+        }
+        changed.clear();
+        self.changed = changed;
     }
 
     /// The slot in which the running sum of weights passes `target`, in `[0, total)`, and its weight. The weight is
-    /// not 0 if the total is not.
+    /// not 0 if the total is not. The caller has asked for the total, so the sums are up to date.
     #[inline]
     pub(super) fn find(&self, mut target: f64) -> (u32, f64) {
         let mut index = 0;
@@ -143,6 +154,7 @@ impl SumTree {
     fn grow(&mut self) {
         let num_leaves = (self.leaves.len() * 2).max(1);
         self.leaves.resize(num_leaves, Sums::default());
+        self.is_changed.resize(num_leaves, false);
         let mut nodes = num_leaves.div_ceil(ARITY);
         for level in &mut self.levels {
             level.resize(nodes, Node::default());
@@ -154,8 +166,9 @@ impl SumTree {
         };
         if below > 1 {
             // All that was there is under the first child.
-            let mut root = Node::default();
-            root.set(0, self.total);
+            let mut root = Node { total: self.total, ..Node::default() };
+            root.sums.0[0] = self.total;
+            (root.starts, _) = root.sums.running();
             self.levels.push(vec![root]);
         }
     }

@@ -1,8 +1,13 @@
 //! Draws of items, and how to take one back.
 
 use super::{NewItem, Table};
+use crate::prefetch::prefetch;
 use crate::selector::Selector;
 use crate::{ItemKey, Trajectory};
+use std::sync::Arc;
+
+/// Draws made ahead of the memory they need.
+const BLOCK: usize = 32;
 
 /// An item that was drawn, as it was at that moment.
 #[derive(Debug, Clone)]
@@ -34,38 +39,89 @@ impl Table {
     /// An item drawn `max_times_sampled` times is removed; its data then moves into what is returned. (So nothing is
     /// put into `removed`; it is there so that all calls that remove look alike.)
     pub fn sample(&mut self, _removed: &mut Vec<Trajectory>) -> Option<Drawn> {
-        let table_size = self.slab.len() as u64;
-        if table_size == 0 {
-            return None;
+        let mut drawn = Vec::with_capacity(1);
+        if !self.slab.is_empty() {
+            self.draw(false, &mut drawn);
         }
-        self.limiter.samples += 1;
+        drawn.pop()
+    }
+
+    /// Draws items for as long as the rate limiter allows and until `drawn` has `wanted`. Returns whether it drew any.
+    pub fn sample_up_to(&mut self, wanted: usize, rate_limited: bool, drawn: &mut Vec<Drawn>) -> bool {
+        let before = drawn.len();
+        while drawn.len() < wanted && !self.slab.is_empty() {
+            // Where a draw may remove its item, the next one must see that.
+            let block = if self.config.max_times_sampled > 0 { 1 } else { (wanted - drawn.len()).min(BLOCK) };
+            match self.allowed_samples(block) {
+                0 => break,
+                1 => self.draw(rate_limited, drawn),
+                count => self.draw_block(count, rate_limited, drawn),
+            }
+        }
+        drawn.len() > before
+    }
+
+    /// How many of `wanted` samples the rate limiter allows now.
+    fn allowed_samples(&self, wanted: usize) -> usize {
+        if self.limiter.can_sample(wanted as i64) {
+            return wanted;
+        }
+        (1..wanted).take_while(|&count| self.limiter.can_sample(count as i64)).last().unwrap_or(0)
+    }
+
+    fn draw(&mut self, rate_limited: bool, drawn: &mut Vec<Drawn>) {
         let (slot, probability) = self.sampler.sample(&mut self.rng);
+        let mut sample = self.count_draw(slot, probability);
+        sample.rate_limited = rate_limited;
         let max_times_sampled = self.config.max_times_sampled;
+        // An item may have come in with more draws behind it than the limit, so this is no test of equality.
+        if max_times_sampled > 0 && sample.times_sampled >= max_times_sampled {
+            sample.places = Some((self.sampler.place(slot), self.remover.place(slot)));
+            self.remove(slot);
+        }
+        drawn.push(sample);
+    }
+
+    /// Draws of items that stay. Items lie all over memory, and counting a reference lets no later load begin before
+    /// it, so what the draws will touch is asked for ahead.
+    fn draw_block(&mut self, count: usize, rate_limited: bool, drawn: &mut Vec<Drawn>) {
+        let mut block = [(0, 0.0); BLOCK];
+        let block = &mut block[..count];
+        for draw in block.iter_mut() {
+            *draw = self.sampler.sample(&mut self.rng);
+            self.slab.prefetch(draw.0);
+        }
+        for (slot, _) in block.iter() {
+            if let Trajectory::Rows { chunk, .. } = &self.slab.get(*slot).trajectory {
+                prefetch(Arc::as_ptr(chunk));
+            }
+        }
+        drawn.reserve(count);
+        for &mut (slot, probability) in block {
+            let sample = self.count_draw(slot, probability);
+            drawn.push(Drawn { rate_limited, ..sample });
+        }
+    }
+
+    #[inline(always)]
+    fn count_draw(&mut self, slot: u32, probability: f64) -> Drawn {
+        let table_size = self.slab.len() as u64;
+        self.limiter.samples += 1;
         let item = self.slab.get_mut(slot);
         self.num_unique_samples += u64::from(item.times_sampled == 0);
         item.times_sampled = item.times_sampled.saturating_add(1);
-        // An item may have come in with more draws behind it than the limit, so this is no test of equality.
-        let used_up = max_times_sampled > 0 && item.times_sampled >= max_times_sampled;
-        let (key, priority) = (item.key, item.priority);
-        let (times_sampled, inserted_at) = (item.times_sampled, item.inserted_at);
-        let (trajectory, places) = if used_up {
-            let places = (self.sampler.place(slot), self.remover.place(slot));
-            (self.remove(slot).trajectory, Some(places))
-        } else {
-            (item.trajectory.clone(), None)
-        };
-        Some(Drawn {
-            key,
+        Drawn {
+            key: item.key,
             probability,
             table_size,
-            priority,
-            times_sampled,
+            priority: item.priority,
+            times_sampled: item.times_sampled,
             rate_limited: false,
-            inserted_at,
-            trajectory,
-            places,
+            inserted_at: item.inserted_at,
+            trajectory: item.trajectory.clone(),
+            places: None,
             epoch: self.epoch,
-        })
+        }
     }
 
     /// Takes back a draw of this table that reached nobody, as if it had not been.

@@ -17,7 +17,7 @@ pub use snapshot::TableSnapshot;
 
 use crate::selector::{AnySelector, Selector};
 use crate::slab::{self, Item, MAX_SLOTS, Slab};
-use crate::{RateLimiter, Result, TableUsage, Trajectory};
+use crate::{RateLimiter, Result, SelectorKind, TableUsage, Trajectory};
 use rand::{SeedableRng, rngs::SmallRng};
 
 /// Items that can be sampled, updated and removed. A plain struct: whoever shares one puts a lock around it.
@@ -153,9 +153,12 @@ impl Table {
     }
 
     fn is_over_max_bytes(&self) -> bool {
-        // Chunks go with their last row. A remover that takes items at random would have to empty the table before one
-        // goes, so rows that no item refers to are not held against the items that are left: compaction frees them.
-        let bytes = self.usage.bytes().min(self.referenced_bytes);
+        // Chunks go with their last row. A remover that takes items from all over would have to empty the table before
+        // one goes, so there rows that no item refers to are not held against the items left: compaction frees them.
+        let bytes = match self.config.remover {
+            SelectorKind::Fifo | SelectorKind::Lifo => self.usage.bytes(),
+            _ => self.usage.bytes().min(self.referenced_bytes),
+        };
         self.config.max_bytes.is_some_and(|max_bytes| bytes > max_bytes)
     }
 

@@ -11,7 +11,7 @@ use crate::proto::replay::{
 };
 use crate::replay::check_size;
 use crate::status::from_status;
-use reverb_core::{Error, Result, random_key};
+use reverb_core::{Error, Result, random_keys};
 use std::time::{Duration, Instant};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
@@ -141,7 +141,7 @@ impl Connection {
         let items = insert.num_items();
         let batch = |(table, priorities): (String, Vec<f64>)| ItemBatch {
             table,
-            keys: (0..items).map(|_| random_key()).collect(),
+            keys: random_keys(|key| (0..items).map(|_| key()).collect()),
             priorities,
             chunk_key: insert.chunk.key,
             first_row: 0,

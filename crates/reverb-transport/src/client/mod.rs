@@ -16,7 +16,7 @@ use crate::table_handle::{Call, DrawRequest, TableHandle};
 use arc_swap::ArcSwapOption;
 use connection::Connection;
 use reverb_core::gather::BatchLayout;
-use reverb_core::{Buffer, Chunk, Drawn, NewItem, Result, Trajectory, fork, random_key};
+use reverb_core::{Buffer, Chunk, Drawn, NewItem, Result, Trajectory, fork, random_keys};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -215,15 +215,22 @@ impl Client {
 /// If an item is not acceptable; then nothing was inserted.
 pub fn begin_insert(replay: &Replay, insert: &RowInsert) -> Result<Vec<Call<()>>> {
     replay.check_size(insert.chunk.size_bytes() as u64)?;
+    // Checked once: the rows of all items lie in the chunk.
+    Trajectory::rows(insert.chunk.clone(), 0, insert.num_items() * insert.rows_per_item)?;
     let to_group = |(table, priorities): &(String, Vec<f64>)| {
         let table = replay.table(table)?.clone();
-        let item = |index: u32| {
-            let trajectory =
-                Trajectory::rows(insert.chunk.clone(), index * insert.rows_per_item, insert.rows_per_item)?;
-            let priority = priorities[if priorities.len() == 1 { 0 } else { index as usize }];
-            Ok(NewItem { key: random_key(), priority, times_sampled: 0, trajectory })
+        let item = |key: u64, index: u32| NewItem {
+            key,
+            priority: priorities[if priorities.len() == 1 { 0 } else { index as usize }],
+            times_sampled: 0,
+            trajectory: Trajectory::Rows {
+                chunk: insert.chunk.clone(),
+                offset: index * insert.rows_per_item,
+                length: insert.rows_per_item,
+            },
         };
-        Ok(InsertGroup { table, items: (0..insert.num_items()).map(item).collect::<Result<_>>()? })
+        let items = random_keys(|key| (0..insert.num_items()).map(|index| item(key(), index)).collect());
+        Ok(InsertGroup { table, items })
     };
     replay.insert(insert.tables.iter().map(to_group).collect::<Result<_>>()?)
 }

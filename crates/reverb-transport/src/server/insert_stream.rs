@@ -103,8 +103,11 @@ impl Pump {
                 () = &mut closed => break,
             }
         }
-        while let Some(done) = self.waiting.join_next().await {
-            self.forget(done);
+        while !self.waiting.is_empty() {
+            tokio::select! {
+                Some(done) = self.waiting.join_next() => self.forget(done),
+                () = self.answers.closed() => return,
+            }
         }
     }
 

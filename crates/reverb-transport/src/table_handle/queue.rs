@@ -176,13 +176,7 @@ impl State {
         let Some(head) = self.samples.front_mut() else { return false };
         let work = &mut head.work;
         let waited = head.reply.is_some();
-        let before = work.drawn.len();
-        while work.drawn.len() < work.wanted && self.table.can_sample(1) {
-            let Some(mut drawn) = self.table.sample(&mut turn.removed) else { break };
-            drawn.rate_limited = waited;
-            work.drawn.push(drawn);
-        }
-        let progress = work.drawn.len() > before;
+        let progress = self.table.sample_up_to(work.wanted, waited, &mut work.drawn);
         if work.drawn.len() >= work.wanted {
             self.finish_sample(turn);
             return true;

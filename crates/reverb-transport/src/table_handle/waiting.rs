@@ -58,7 +58,7 @@ impl<T: Reply> Waiting<T> {
                 self.receiver = None;
                 return answer.unwrap_or_else(|_| Err(forgotten()));
             }
-            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            if deadline.is_some() && wake == deadline {
                 return self.expire().await;
             }
             notice_at = None;

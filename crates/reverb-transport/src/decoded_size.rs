@@ -1,0 +1,163 @@
+//! What a message takes once it is decoded, found before it is.
+//!
+//! An empty `Chunk` is 2 bytes on the wire and more than a hundred in memory: a message of a few hundred megabytes could
+//! take tens of gigabytes. So large inserts are walked first, over the fields that hold messages. Data is stepped over,
+//! so the walk costs next to nothing for a message that consists of it.
+
+use crate::proto::replay::{Chunk, Column, ColumnSpec, ItemBatch, Slice, Trajectory};
+use std::mem::size_of;
+
+/// Messages up to this size are decoded as they are.
+pub const UNCHECKED_BYTES: usize = 1 << 20;
+/// Bytes that the messages inside an insert may take once decoded, their data aside.
+const MAX_DECODED_BYTES: usize = 256 << 20;
+
+/// A field that takes more room decoded than on the wire.
+struct Field {
+    tag: u64,
+    kind: Kind,
+}
+
+enum Kind {
+    /// A message of so many bytes, with such fields.
+    Message(usize, &'static [Field]),
+    /// Numbers, which take 8 bytes each and on the wire as little as one.
+    Varints,
+}
+
+const INSERT_REQUEST: &[Field] = &[
+    Field { tag: 2, kind: Kind::Message(size_of::<Chunk>(), CHUNK) },
+    Field { tag: 3, kind: Kind::Message(size_of::<ItemBatch>(), ITEM_BATCH) },
+];
+const CHUNK: &[Field] = &[Field { tag: 8, kind: Kind::Message(size_of::<ColumnSpec>(), COLUMN_SPEC) }];
+const COLUMN_SPEC: &[Field] = &[Field { tag: 2, kind: Kind::Varints }];
+const ITEM_BATCH: &[Field] = &[Field { tag: 7, kind: Kind::Message(size_of::<Trajectory>(), TRAJECTORY) }];
+const TRAJECTORY: &[Field] = &[Field { tag: 1, kind: Kind::Message(size_of::<Column>(), COLUMN) }];
+const COLUMN: &[Field] = &[Field { tag: 1, kind: Kind::Message(size_of::<Slice>(), &[]) }];
+
+/// Refuses an encoded `InsertRequest` that would grow too much, or that the decoder would refuse. Groups, which the
+/// decoder would step over, are refused as well: nobody who speaks this protocol sends any.
+pub fn check_insert(message: &[u8]) -> Result<(), String> {
+    let mut left = MAX_DECODED_BYTES;
+    let walked = walk(message, INSERT_REQUEST, &mut left);
+    match walked {
+        Err(Stop::TooLarge) => Err(format!(
+            "the chunks, columns and slices that an insert of {} bytes describes take more than {MAX_DECODED_BYTES} bytes",
+            message.len()
+        )),
+        Err(Stop::Unreadable) => Err("an insert cannot be read".into()),
+        Ok(()) => Ok(()),
+    }
+}
+
+enum Stop {
+    TooLarge,
+    Unreadable,
+}
+
+fn walk(mut message: &[u8], fields: &[Field], left: &mut usize) -> Result<(), Stop> {
+    while !message.is_empty() {
+        let key = varint(&mut message)?;
+        let kind = fields.iter().find(|field| field.tag == key >> 3).map(|field| &field.kind);
+        let length = match key & 7 {
+            0 => {
+                varint(&mut message)?;
+                if matches!(kind, Some(Kind::Varints)) {
+                    spend(left, size_of::<u64>())?;
+                }
+                continue;
+            }
+            1 => 8,
+            2 => usize::try_from(varint(&mut message)?).map_err(|_| Stop::Unreadable)?,
+            5 => 4,
+            _ => return Err(Stop::Unreadable),
+        };
+        let value = message.split_off(..length).ok_or(Stop::Unreadable)?;
+        match kind {
+            Some(Kind::Message(size, fields)) => {
+                spend(left, *size)?;
+                if !fields.is_empty() {
+                    walk(value, fields, left)?;
+                }
+            }
+            Some(Kind::Varints) => spend(left, length.saturating_mul(size_of::<u64>()))?,
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+fn spend(left: &mut usize, bytes: usize) -> Result<(), Stop> {
+    *left = left.checked_sub(bytes).ok_or(Stop::TooLarge)?;
+    Ok(())
+}
+
+fn varint(bytes: &mut &[u8]) -> Result<u64, Stop> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = *bytes.split_off_first().ok_or(Stop::Unreadable)?;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(number);
+        }
+    }
+    Err(Stop::Unreadable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::replay::InsertRequest;
+    use prost::Message;
+
+    fn is_refused(request: &InsertRequest) -> bool {
+        check_insert(&request.encode_to_vec()).is_err()
+    }
+
+    #[test]
+    fn an_insert_of_millions_of_empty_messages_is_refused_at_every_depth() {
+        let many = 12 << 20;
+        let trajectories = |columns| ItemBatch { trajectories: vec![Trajectory { columns }], ..ItemBatch::default() };
+        let batches = |batch| InsertRequest { batches: vec![batch], ..InsertRequest::default() };
+        let columns = |columns| InsertRequest {
+            chunks: vec![Chunk { columns, ..Chunk::default() }],
+            ..InsertRequest::default()
+        };
+        let slices = vec![Slice::default(); many];
+        assert!(is_refused(&batches(trajectories(vec![Column { slices, squeeze: false }]))));
+        assert!(is_refused(&batches(trajectories(vec![Column::default(); many]))));
+        assert!(is_refused(&batches(ItemBatch {
+            trajectories: vec![Trajectory::default(); many],
+            ..ItemBatch::default()
+        })));
+        assert!(is_refused(&columns(vec![ColumnSpec::default(); many])));
+        assert!(is_refused(&columns(vec![ColumnSpec { shape: vec![0; 40 << 20], ..ColumnSpec::default() }])));
+        // Written by hand: they would take gigabytes here too.
+        assert!(check_insert(&[0x12, 0].repeat(many)).is_err(), "chunks");
+        assert!(check_insert(&[0x1a, 0].repeat(many)).is_err(), "batches");
+    }
+
+    #[test]
+    fn an_insert_of_much_data_is_not_refused() {
+        let chunk = Chunk { data: vec![0x12; 64 << 20].into(), ..Chunk::default() };
+        let keys = vec![0x1212_1212_1212_1212; 2 << 20];
+        let batch = ItemBatch { priorities: vec![1.0; keys.len()], keys, ..ItemBatch::default() };
+        assert!(!is_refused(&InsertRequest { chunks: vec![chunk], batches: vec![batch], ..InsertRequest::default() }));
+    }
+
+    #[test]
+    fn an_insert_of_many_items_with_several_columns_is_not_refused() {
+        let column = Column { slices: vec![Slice { chunk_key: 1, length: 1, ..Slice::default() }; 2], squeeze: true };
+        let trajectories = vec![Trajectory { columns: vec![column; 5] }; 100_000];
+        let batch = ItemBatch { trajectories, ..ItemBatch::default() };
+        assert!(!is_refused(&InsertRequest { batches: vec![batch], ..InsertRequest::default() }));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused() {
+        // The last is an empty group, which must not hide what comes behind it.
+        for bytes in [&[0x12][..], &[0x12, 5, 0], &[0xff; 20], &[0x12, 2, 0x42, 9], &[0x7b, 0x7c]] {
+            assert!(check_insert(bytes).is_err(), "{bytes:?}");
+        }
+    }
+}

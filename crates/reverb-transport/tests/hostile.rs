@@ -1,0 +1,287 @@
+//! Requests that no client of ours would send: each gets an error, and the server goes on.
+
+mod common;
+
+use common::wire::{self, Inserts, Samples, chunk, draw, insert};
+use common::{SOON, assert_serves, eventually, queue, server, uniform};
+use reverb_transport::proto::replay::{
+    Chunk, Column, ColumnSpec, Draw, HelloRequest, InsertRequest, ItemBatch, MutateRequest, ResetRequest, Slice,
+    Trajectory, failure::Kind, sample_request,
+};
+use reverb_transport::server::Server;
+use std::sync::Once;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use tokio::io::AsyncWriteExt;
+use tonic::Code;
+
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+fn start() -> Server {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            PANICS.fetch_add(1, Relaxed);
+            print(info);
+        }));
+    });
+    server(vec![uniform("table"), queue("queue", 1)])
+}
+
+async fn assert_unharmed(server: &Server) {
+    assert_serves(server, "table").await;
+    eventually("all samples are accounted for", || server.replay().status().iter().all(|s| s.undelivered == 0)).await;
+    assert_eq!(PANICS.load(Relaxed), 0);
+}
+
+fn strings(rows: u32, shape: &[u64], data: &[u32]) -> Chunk {
+    let data: Vec<u8> = data.iter().flat_map(|end| end.to_le_bytes()).collect();
+    let columns = vec![ColumnSpec { dtype: 7, shape: shape.to_vec(), string_bytes: data.len() as u64 }];
+    Chunk { key: 1, rows, columns, data: data.into(), ..Chunk::default() }
+}
+
+fn numbers(rows: u32, dtype: u32, shape: &[u64], data: usize) -> Chunk {
+    let columns = vec![ColumnSpec { dtype, shape: shape.to_vec(), string_bytes: 0 }];
+    Chunk { key: 1, rows, columns, data: vec![0; data].into(), ..Chunk::default() }
+}
+
+fn bad_chunks() -> Vec<(&'static str, Chunk)> {
+    let empty = |rows| Chunk { key: 1, rows, ..Chunk::default() };
+    vec![
+        ("unknown dtype", numbers(1, 99, &[], 8)),
+        ("dtype zero", numbers(1, 0, &[], 8)),
+        ("shape that overflows", numbers(1, 9, &[1 << 33, 1 << 33], 8)),
+        ("shape that wraps to zero", numbers(1, 9, &[1 << 32, 1 << 32], 0)),
+        ("more bytes than the address space", numbers(u32::MAX, 9, &[u64::MAX / 8], 8)),
+        ("more than a chunk may have", numbers(u32::MAX, 9, &[2], 8)),
+        ("too many dimensions", numbers(1, 9, &[1; 65], 8)),
+        ("data too short", numbers(1, 9, &[], 7)),
+        ("data too long", numbers(1, 9, &[], 9)),
+        ("no rows", numbers(0, 9, &[], 0)),
+        ("no columns", empty(1)),
+        ("string ends that descend", strings(2, &[], &[0, 4, 2, 0])),
+        ("string ends outside", strings(1, &[], &[0, 100])),
+        ("string ends that do not begin at zero", strings(1, &[], &[1, 1])),
+        ("too few string ends", strings(5, &[], &[0, 0])),
+        ("more strings than can be counted", strings(2, &[1 << 63], &[0, 0])),
+        ("string ends whose size wraps to zero", strings(1, &[(1 << 62) - 1], &[])),
+        ("string region of any size", Chunk {
+            columns: vec![ColumnSpec { dtype: 7, shape: vec![], string_bytes: u64::MAX }],
+            ..strings(1, &[], &[0, 0])
+        }),
+    ]
+}
+
+fn rows(keys: usize, first_row: u32, rows_per_item: u32) -> ItemBatch {
+    let keys = (0..keys as u64).collect();
+    ItemBatch { keys, first_row, rows_per_item, ..insert(1, "table", 1).batches.remove(0) }
+}
+
+fn slices(slices: &[(u64, u32, u32, u32)], squeeze: bool) -> ItemBatch {
+    let slice = |&(chunk_key, column, offset, length): &_| Slice { chunk_key, column, offset, length };
+    let columns = vec![Column { slices: slices.iter().map(slice).collect(), squeeze }];
+    ItemBatch { trajectories: vec![Trajectory { columns }], ..rows(1, 0, 0) }
+}
+
+fn bad_batches() -> Vec<(&'static str, ItemBatch)> {
+    let all = slices(&[(1, 0, 0, 4)], false);
+    vec![
+        ("unknown table", ItemBatch { table: "nowhere".into(), ..rows(1, 0, 1) }),
+        ("unknown chunk", ItemBatch { chunk_key: 77, ..rows(1, 0, 1) }),
+        ("first row out of range", rows(1, 4, 1)),
+        ("too many rows for an item", rows(1, 0, 5)),
+        ("too many items", rows(3, 0, 2)),
+        ("no rows for an item", rows(2, 0, 0)),
+        ("rows that overflow", rows(2, 3, u32::MAX)),
+        ("rows that overflow several times", rows(5, u32::MAX, u32::MAX)),
+        ("no priority", ItemBatch { priorities: vec![], ..rows(1, 0, 1) }),
+        ("too few priorities", ItemBatch { priorities: vec![1.0; 2], ..rows(3, 0, 1) }),
+        ("priority NaN", ItemBatch { priorities: vec![f64::NAN], ..rows(1, 0, 1) }),
+        ("fewer trajectories than keys", ItemBatch { keys: vec![1, 2], ..all.clone() }),
+        ("trajectory without columns", ItemBatch { trajectories: vec![Trajectory::default()], ..all }),
+        ("column without slices", slices(&[], false)),
+        ("slice of no rows", slices(&[(1, 0, 0, 0)], false)),
+        ("slice of an unknown chunk", slices(&[(9, 0, 0, 1)], false)),
+        ("slice of an unknown column", slices(&[(1, 1, 0, 1)], false)),
+        ("slice out of range", slices(&[(1, 0, 3, 2)], false)),
+        ("slice that overflows", slices(&[(1, 0, u32::MAX, u32::MAX)], false)),
+        ("squeezed column of two rows", slices(&[(1, 0, 0, 1), (1, 0, 1, 1)], true)),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_malformed_insert_gets_a_failure_and_the_stream_goes_on() {
+    let server = start();
+    let mut service = wire::connect(server.port()).await;
+    let mut inserts = Inserts::open(&mut service).await;
+    let chunks = bad_chunks().into_iter().map(|(what, bad)| (what, vec![bad], rows(1, 0, 1)));
+    let batches = bad_batches().into_iter().map(|(what, bad)| (what, vec![chunk(1, 4)], bad));
+    // More rows than 32 bits count, of nothing.
+    let hollow = [("hollow rows", vec![numbers(u32::MAX, 9, &[0], 0)], rows(5, 0, u32::MAX))];
+    for (id, (what, chunks, batch)) in (1..).zip(chunks.chain(batches).chain(hollow)) {
+        inserts.send(InsertRequest { request_id: id, chunks, batches: vec![batch], ..InsertRequest::default() });
+        let answer = inserts.answer().await.unwrap();
+        assert_eq!(answer.request_id, id);
+        let failure = answer.failure.unwrap_or_else(|| panic!("{what}: it is taken"));
+        assert_ne!(failure.kind(), Kind::Internal, "{what}");
+    }
+    inserts.send(InsertRequest { request_id: 900, ..InsertRequest::default() });
+    assert!(inserts.answer().await.unwrap().failure.is_some(), "nothing");
+    inserts.send(InsertRequest { request_id: 12345, cancel: true, ..InsertRequest::default() });
+    inserts.send(insert(901, "table", 4));
+    assert_eq!(inserts.answer().await.unwrap().failure, None);
+    assert_eq!(server.replay().tables()[0].with_table(|table| table.len()), 4, "of all those, only these");
+    assert_unharmed(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_insert_of_more_data_than_allowed_names_the_option() {
+    let server = start();
+    let mut service = wire::connect(server.port()).await;
+    let mut inserts = Inserts::open(&mut service).await;
+    let limit = common::MAX_MESSAGE_SIZE;
+    inserts.send(insert(1, "table", limit as u32 / 8));
+    assert_eq!(inserts.answer().await.unwrap().failure, None, "the limit itself is allowed");
+    let mut request = insert(2, "table", 1);
+    request.chunks.push(numbers(limit as u32 - 7, 4, &[], limit as usize - 7));
+    inserts.send(request);
+    let failure = inserts.answer().await.unwrap().failure.unwrap();
+    assert_eq!((failure.kind(), failure.value, failure.limit), (Kind::MessageTooLarge, limit + 1, limit));
+    // Past the slack for keys and names the message is not even decoded.
+    let data = vec![0; (limit as usize) + (16 << 20) + 1];
+    inserts.send(InsertRequest {
+        chunks: vec![Chunk { data: data.into(), ..Chunk::default() }],
+        ..InsertRequest::default()
+    });
+    assert_eq!(inserts.answer().await.unwrap_err().code(), Code::OutOfRange);
+    assert_unharmed(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_insert_of_millions_of_empty_messages_is_refused_before_it_is_decoded() {
+    let server = start();
+    let mut service = wire::connect(server.port()).await;
+    let mut inserts = Inserts::open(&mut service).await;
+    let columns = vec![ColumnSpec::default(); 8 << 20];
+    inserts.send(InsertRequest { chunks: vec![Chunk { columns, ..Chunk::default() }], ..InsertRequest::default() });
+    let status = inserts.answer().await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+    assert_unharmed(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_malformed_draw_gets_a_failure_and_the_stream_goes_on() {
+    let server = start();
+    let mut service = wire::connect(server.port()).await;
+    let mut inserts = Inserts::open(&mut service).await;
+    inserts.send(insert(1, "table", 4));
+    inserts.answer().await.unwrap();
+    let mut samples = Samples::open(&mut service).await;
+    let bad = [
+        ("no table", Draw::default()),
+        ("unknown table", draw("nowhere", 1)),
+        ("at_least above at_most", Draw { at_least: 2, at_most: 1, ..draw("table", 1) }),
+        ("none", draw("table", 0)),
+        ("more than there can be", draw("table", u64::MAX)),
+    ];
+    for (id, (what, bad)) in (1..).zip(bad) {
+        samples.draw(id, bad);
+        let (answered, answer) = samples.answer().await;
+        assert_eq!(answered, id);
+        assert_ne!(answer.expect_err(what).kind(), Kind::Internal, "{what}");
+    }
+    samples.send(50, None);
+    assert!(samples.answer().await.1.is_err());
+    for kind in [sample_request::Kind::Received(true), sample_request::Kind::Cancel(true)] {
+        samples.send(51, Some(kind));
+    }
+    let most = Draw { at_most: u64::MAX, ahead: u64::MAX, timeout_ms: Some(u64::MAX), ..draw("table", 1) };
+    samples.draw(52, most);
+    assert_eq!(samples.answer().await.1.unwrap().0.keys.len(), 1 << 20);
+    drop((samples, inserts));
+    assert_unharmed(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_id_that_is_in_use_is_refused() {
+    let server = start();
+    let mut service = wire::connect(server.port()).await;
+    let mut samples = Samples::open(&mut service).await;
+    samples.draw(1, Draw { timeout_ms: Some(u64::MAX), ..draw("queue", 1) });
+    samples.draw(1, draw("queue", 1));
+    assert_eq!(samples.answer().await.1.unwrap_err().kind(), Kind::InvalidArgument);
+    let mut inserts = Inserts::open(&mut service).await;
+    inserts.send(InsertRequest { timeout_ms: Some(u64::MAX), ..insert(1, "queue", 3) });
+    // The waiting draw takes one, one fits, one waits.
+    let (id, batch) = samples.answer().await;
+    assert_eq!((id, batch.unwrap().0.keys.len()), (1, 1));
+    samples.draw(1, draw("queue", 1));
+    assert_eq!(samples.answer().await.1.unwrap_err().kind(), Kind::InvalidArgument, "not received yet");
+    inserts.send(insert(1, "queue", 1));
+    assert_eq!(inserts.answer().await.unwrap().failure.unwrap().kind(), Kind::InvalidArgument);
+    drop((samples, inserts, service));
+    assert_unharmed(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn malformed_calls_get_a_status() {
+    let server = start();
+    let mut service = wire::connect(server.port()).await;
+    let code = |result: Result<(), tonic::Status>| result.unwrap_err().code();
+    let hello = service.hello(HelloRequest { version: 0 }).await;
+    assert_eq!(code(hello.map(drop)), Code::InvalidArgument);
+    assert_eq!(service.hello(HelloRequest { version: u32::MAX }).await.unwrap().into_inner().version, 1);
+    let mutate = |table: &str, update_keys, priorities| MutateRequest {
+        table: table.into(),
+        update_keys,
+        priorities,
+        delete_keys: vec![0, u64::MAX],
+    };
+    for (request, expected) in [
+        (mutate("nowhere", vec![], vec![]), Code::NotFound),
+        (mutate("table", vec![1], vec![]), Code::InvalidArgument),
+        (mutate("table", vec![1], vec![f64::NAN]), Code::InvalidArgument),
+    ] {
+        assert_eq!(code(service.mutate(request).await.map(drop)), expected);
+    }
+    assert_eq!(code(service.reset(ResetRequest { table: "nowhere".into() }).await.map(drop)), Code::NotFound);
+    assert_unharmed(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn garbage_and_half_frames_on_the_port_harm_nobody() {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let server = start();
+    let settings: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+    let half: &[u8] = &[0, 0xff, 0xff, 0, 0, 0, 0, 0, 1, 7, 7];
+    let huge: &[u8] = &[0xff; 64];
+    for parts in [&[huge][..], &[PREFACE, huge], &[PREFACE, settings, half], &[PREFACE, settings, huge], &[b"GET / HTTP/1.1\r\n\r\n"]] {
+        for _ in 0..20 {
+            let mut tcp = tokio::net::TcpStream::connect(("127.0.0.1", server.port())).await.unwrap();
+            let mut unix = tokio::net::UnixStream::connect(server.unix_path().unwrap()).await.unwrap();
+            for part in parts {
+                // The server may have hung up already.
+                let _gone = (tcp.write_all(part).await, unix.write_all(part).await);
+            }
+        }
+    }
+    assert_unharmed(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_of_streams_that_are_opened_and_dropped_leave_nothing_behind() {
+    let server = start();
+    for _ in 0..30 {
+        let mut service = wire::connect(server.port()).await;
+        let mut open = Vec::new();
+        for id in 0..100 {
+            let samples = Samples::open(&mut service).await;
+            samples.draw(id, draw("queue", 1));
+            open.push(samples);
+        }
+        drop(open);
+    }
+    let waiting = || server.replay().tables()[1].status().waiting_samples;
+    tokio::time::timeout(SOON, eventually("all draws are withdrawn", || waiting() == 0)).await.unwrap();
+    assert_unharmed(&server).await;
+}
