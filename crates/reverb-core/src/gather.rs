@@ -198,19 +198,17 @@ impl Gatherer {
 
     fn whole_column(&self, mut target: &mut [MaybeUninit<u8>], items: &[Drawn], rows: &[Rows<'_>]) {
         if let Some(first) = rows.first() {
-            // Calling a copy of a few bytes costs more than the copy.
-            match first.length * first.columns[self.column].row_bytes {
-                4 => copy_rows::<4>(target, rows, self.column),
-                8 => copy_rows::<8>(target, rows, self.column),
-                _ => {
-                    for item in rows {
-                        let bytes = item.bytes(self.column);
-                        let (head, rest) = std::mem::take(&mut target).split_at_mut(bytes.len());
-                        copy(head, bytes);
-                        target = rest;
+            let bytes = first.length * first.columns[self.column].row_bytes;
+            // Calling a copy of a few bytes costs more than the copy, so their sizes are made known to the compiler.
+            macro_rules! copy_by_size {
+                ($($size:literal)*) => {
+                    match bytes {
+                        $($size => copy_rows::<$size>(target, rows, self.column),)*
+                        _ => copy_any_rows(target, rows, self.column),
                     }
-                }
+                };
             }
+            copy_by_size!(1 4 8 12 16 24 32 40 48 56 64 72 80 88 96 104 112 120 128);
             return;
         }
         for item in items {
@@ -264,6 +262,15 @@ fn copy_rows<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_
         if let Ok(bytes) = <[u8; BYTES]>::try_from(item.bytes(column)) {
             *target = bytes.map(MaybeUninit::new);
         }
+    }
+}
+
+fn copy_any_rows(mut target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize) {
+    for item in rows {
+        let bytes = item.bytes(column);
+        let (head, rest) = std::mem::take(&mut target).split_at_mut(bytes.len());
+        copy(head, bytes);
+        target = rest;
     }
 }
 

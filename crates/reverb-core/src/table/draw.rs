@@ -3,7 +3,9 @@
 use super::{NewItem, Table};
 use crate::prefetch::prefetch;
 use crate::selector::Selector;
+use crate::slab::Item;
 use crate::{ItemKey, Trajectory};
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 /// Draws made ahead of the memory they need.
@@ -71,8 +73,10 @@ impl Table {
 
     fn draw(&mut self, rate_limited: bool, drawn: &mut Vec<Drawn>) {
         let (slot, probability) = self.sampler.sample(&mut self.rng);
-        let mut sample = self.count_draw(slot, probability);
-        sample.rate_limited = rate_limited;
+        let mut sample = MaybeUninit::uninit();
+        self.count_draw(slot, probability, rate_limited, &mut sample);
+        // SAFETY: `count_draw` writes it.
+        let mut sample = unsafe { sample.assume_init() };
         let max_times_sampled = self.config.max_times_sampled;
         // An item may have come in with more draws behind it than the limit, so this is no test of equality.
         if max_times_sampled > 0 && sample.times_sampled >= max_times_sampled {
@@ -97,30 +101,44 @@ impl Table {
             }
         }
         drawn.reserve(count);
-        for &mut (slot, probability) in block {
-            let sample = self.count_draw(slot, probability);
-            drawn.push(Drawn { rate_limited, ..sample });
+        let before = drawn.len();
+        // Written where they stay: built first and then moved, each would wait for its own stores.
+        for (target, &(slot, probability)) in drawn.spare_capacity_mut().iter_mut().zip(block.iter()) {
+            self.count_draw(slot, probability, rate_limited, target);
         }
+        // SAFETY: the capacity was reserved, and `count` samples were written there.
+        unsafe { drawn.set_len(before + count) };
     }
 
+    /// Counts a draw, and writes what it gives to `target`.
     #[inline(always)]
-    fn count_draw(&mut self, slot: u32, probability: f64) -> Drawn {
+    fn count_draw(&mut self, slot: u32, probability: f64, rate_limited: bool, target: &mut MaybeUninit<Drawn>) {
         let table_size = self.slab.len() as u64;
         self.limiter.samples += 1;
         let item = self.slab.get_mut(slot);
         self.num_unique_samples += u64::from(item.times_sampled == 0);
         item.times_sampled = item.times_sampled.saturating_add(1);
-        Drawn {
-            key: item.key,
-            probability,
-            table_size,
-            priority: item.priority,
-            times_sampled: item.times_sampled,
-            rate_limited: false,
-            inserted_at: item.inserted_at,
-            trajectory: item.trajectory.clone(),
-            places: None,
-            epoch: self.epoch,
+        let (times_sampled, epoch) = (item.times_sampled, self.epoch);
+        let Item { key, priority, inserted_at, .. } = *item;
+        let mut write = |trajectory| {
+            target.write(Drawn {
+                key,
+                probability,
+                table_size,
+                priority,
+                times_sampled,
+                rate_limited,
+                inserted_at,
+                trajectory,
+                places: None,
+                epoch,
+            });
+        };
+        match &item.trajectory {
+            Trajectory::Rows { chunk, offset, length } => {
+                write(Trajectory::Rows { chunk: chunk.clone(), offset: *offset, length: *length });
+            }
+            columns @ Trajectory::Columns(_) => write(columns.clone()),
         }
     }
 
