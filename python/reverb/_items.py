@@ -101,7 +101,7 @@ def _per_item(column: Column) -> list[Any]:
 def _per_step(column: Column) -> list[Any]:
     if isinstance(column, Ragged):
         return _rows(column.values)
-    return _rows(column.reshape(-1, *column.shape[2:]))
+    return _rows(column.reshape(column.shape[0] * column.shape[1], *column.shape[2:]))
 
 
 def _rows(array: NDArray[Any]) -> list[Any]:

@@ -283,7 +283,7 @@ class Server:
         loopback, which only programs on this machine can reach.
       allow_insecure: Whether a `host` other than loopback is taken, though everyone who reaches it can then read and
         write the tables. Unless given, whether the environment has `REVERB_ALLOW_INSECURE=1`.
-      max_message_size: Bytes that a message to or from the server may have.
+      max_message_size: Bytes of data that one insert may carry. Batches out are sent in pieces, and not limited.
 
     Raises:
       ValueError: There are no tables, names occur twice, a table belongs to a server already, the port is no port, or

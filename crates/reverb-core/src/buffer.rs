@@ -38,6 +38,15 @@ impl Buffer {
         Self { words: pooled.unwrap_or_else(|| Box::new_uninit_slice(words)), len }
     }
 
+    /// As [`Buffer::new`], where the length comes from a peer: `None` if there is not so much memory.
+    pub fn try_new(len: usize) -> Option<Self> {
+        let mut words = Vec::new();
+        words.try_reserve_exact(len.div_ceil(ALIGN)).ok()?;
+        // Only asked whether it could be had: the pool may have one.
+        drop::<Vec<Word>>(words);
+        Some(Self::new(len))
+    }
+
     /// Number of bytes.
     pub fn len(&self) -> usize {
         self.len

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Where a column's region begins inside a chunk: every region is aligned to this many bytes.
 const REGION_ALIGN: usize = 8;
+/// Dimensions of a row: a batch has two more, and NumPy 1 arrays at most 32.
+const MAX_RANK: usize = 30;
 /// Rows, and a chunk's bytes, are counted in 32 bits.
 const MAX_CHUNK_BYTES: usize = u32::MAX as usize;
 
@@ -60,6 +62,12 @@ impl Layout {
         let mut end = 0_usize;
         let mut laid_out = Vec::new();
         for (dtype, shape, string_bytes) in columns {
+            if shape.len() > MAX_RANK {
+                return Err(Error::invalid(format!(
+                    "a column's rows have {} dimensions; at most {MAX_RANK} are possible",
+                    shape.len()
+                )));
+            }
             let elements =
                 shape.iter().try_fold(1_usize, |n, &dim| n.checked_mul(dim)).ok_or_else(|| too_large(&shape))?;
             let row_bytes = elements.checked_mul(dtype.size()).ok_or_else(|| too_large(&shape))?;
