@@ -42,12 +42,17 @@ fn sparse_items(handle: &TableHandle) -> Vec<(ItemKey, Trajectory)> {
     items
 }
 
+/// A chunk and rows of it.
+type UsedRows = (Arc<Chunk>, BTreeSet<u32>);
+
 /// The sparsely used chunks, each with its rows that items refer to, ascending.
 fn used_rows(items: &[(ItemKey, Trajectory)]) -> Vec<(Arc<Chunk>, Vec<u32>)> {
-    let mut used: HashMap<*const Chunk, (Arc<Chunk>, BTreeSet<u32>)> = HashMap::new();
+    // `None` for a chunk that was dense when it was first looked at: it may become sparse between two items of it, and
+    // must be copied with the rows of all or not at all.
+    let mut used = HashMap::<*const Chunk, Option<UsedRows>>::new();
     let mut add = |chunk: &Arc<Chunk>, offset: u32, length: u32| {
-        if reverb_core::is_sparse(chunk) {
-            let (_, rows) = used.entry(Arc::as_ptr(chunk)).or_insert_with(|| (chunk.clone(), BTreeSet::new()));
+        let sparse = || reverb_core::is_sparse(chunk).then(|| (chunk.clone(), BTreeSet::new()));
+        if let Some((_, rows)) = used.entry(Arc::as_ptr(chunk)).or_insert_with(sparse) {
             rows.extend(offset..offset + length);
         }
     };
@@ -61,7 +66,7 @@ fn used_rows(items: &[(ItemKey, Trajectory)]) -> Vec<(Arc<Chunk>, Vec<u32>)> {
             }
         }
     }
-    used.into_values().map(|(chunk, rows)| (chunk, rows.into_iter().collect())).collect()
+    used.into_values().flatten().map(|(chunk, rows)| (chunk, rows.into_iter().collect())).collect()
 }
 
 /// A chunk of these rows of another. Rows that followed each other still do.
@@ -99,18 +104,20 @@ fn keep_region(chunk: &Chunk, column: usize, rows: &[u32]) -> Result<Vec<u8>> {
 type Moved = HashMap<*const Chunk, (Arc<Chunk>, Vec<u32>)>;
 
 fn rewrite(old: &Trajectory, moved: &Moved) -> Option<Trajectory> {
-    let place = |chunk: &Arc<Chunk>, offset: u32| {
+    let place = |chunk: &Arc<Chunk>, offset: u32, length: u32| {
         let (copy, rows) = moved.get(&Arc::as_ptr(chunk))?;
-        let offset = rows.binary_search(&offset).ok()?;
-        Some((copy.clone(), offset as u32))
+        let first = rows.binary_search(&offset).ok()?;
+        // All of the rows were copied, since the last of as many different ascending ones is where it should be.
+        let last = rows.get(first + length as usize - 1)?;
+        (*last == offset + length - 1).then(|| (copy.clone(), first as u32))
     };
     match old {
         Trajectory::Rows { chunk, offset, length } => {
-            let (chunk, offset) = place(chunk, *offset)?;
+            let (chunk, offset) = place(chunk, *offset, *length)?;
             Some(Trajectory::Rows { chunk, offset, length: *length })
         }
         Trajectory::Columns(columns) => {
-            let rewrite_slice = |slice: &Slice| match place(&slice.chunk, slice.offset) {
+            let rewrite_slice = |slice: &Slice| match place(&slice.chunk, slice.offset, slice.length) {
                 Some((chunk, offset)) => Slice { chunk, offset, ..slice.clone() },
                 None => slice.clone(),
             };

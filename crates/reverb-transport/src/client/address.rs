@@ -1,6 +1,7 @@
 //! Where a server is: `host:port`, or a gRPC target with its scheme.
 
 use reverb_core::{Error, Result};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A parsed address. One that cannot be parsed is kept: clients are made before they are used, and complain then.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,16 +59,18 @@ impl Address {
         &self.text
     }
 
-    /// The port, if the address can mean a server of this process.
-    pub fn local_port(&self) -> Option<u16> {
-        match &self.target {
-            Target::Any { host, port }
-                if matches!(host.as_str(), "localhost" | "127.0.0.1" | "::1" | "0.0.0.0" | "::") =>
-            {
-                Some(*port)
-            }
-            _ => None,
-        }
+    /// The loopback addresses and the port that it means, if that can be a server of this process.
+    pub fn loopback(&self) -> Option<(&[IpAddr], u16)> {
+        const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
+        let Target::Any { host, port } = &self.target else { return None };
+        let hosts: &[IpAddr] = match host.as_str() {
+            "localhost" | "0.0.0.0" | "::" => &[V4, V6],
+            "127.0.0.1" => &[V4],
+            "::1" => &[V6],
+            _ => return None,
+        };
+        Some((hosts, *port))
     }
 
     /// What to connect to.
@@ -112,8 +115,11 @@ mod tests {
 
     #[test]
     fn only_plain_loopback_addresses_can_be_this_process() {
-        assert_eq!(Address::parse("localhost:80").local_port(), Some(80));
-        assert_eq!(Address::parse("ipv4:127.0.0.1:80").local_port(), None);
-        assert_eq!(Address::parse("elsewhere:80").local_port(), None);
+        let port = |text: &str| Address::parse(text).loopback().map(|(hosts, port)| (hosts.len(), port));
+        assert_eq!(port("localhost:80"), Some((2, 80)));
+        assert_eq!(port("127.0.0.1:80"), Some((1, 80)));
+        assert_eq!(port("127.0.0.2:80"), None);
+        assert_eq!(port("ipv4:127.0.0.1:80"), None);
+        assert_eq!(port("elsewhere:80"), None);
     }
 }

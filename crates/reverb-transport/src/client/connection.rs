@@ -53,26 +53,30 @@ impl Connection {
         let give_up = begun + CONNECT_TIME;
         let mut pause = FIRST_PAUSE;
         loop {
-            let error = match Self::attempt(address.text(), endpoint).await {
-                Ok(connection) => return Ok(connection),
-                Err(error @ Error::Unimplemented(_)) => return Err(error),
-                Err(error) => error,
+            let attempt = Self::attempt(address.text(), endpoint);
+            let limit = deadline.unwrap_or(give_up).max(begun + FIRST_PAUSE);
+            let error = match tokio::time::timeout_at(limit.into(), attempt).await {
+                Ok(Ok(connection)) => return Ok(connection),
+                Ok(Err(error @ Error::Unimplemented(_))) => return Err(error),
+                Ok(Err(error)) => error,
+                Err(_) => Error::Unavailable("it does not answer".into()),
             };
             let now = Instant::now();
             let waited = begun.elapsed().as_secs_f64();
-            if deadline.is_some_and(|deadline| now + pause >= deadline) {
+            if deadline.is_some_and(|deadline| now >= deadline) {
                 return Err(Error::DeadlineExceeded(format!(
                     "no server could be reached at {} within {waited:.1} s: {error}",
                     address.text()
                 )));
             }
-            if now + pause >= give_up {
+            if now >= give_up {
                 return Err(Error::Unavailable(format!(
                     "no server could be reached at {} in {waited:.0} s: {error}",
                     address.text()
                 )));
             }
-            tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
+            let next = now + pause.mul_f64(rand::random_range(0.5..1.0));
+            tokio::time::sleep_until(deadline.map_or(next, |deadline| next.min(deadline)).into()).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
@@ -121,6 +125,12 @@ impl Connection {
             Ok(Err(status)) => return Err(from_status(&status, peer)),
             Err(_) => return Err(Error::Unavailable(format!("{peer} accepts connections, but does not answer"))),
         };
+        if hello.version == 0 || hello.version > VERSION {
+            return Err(Error::Unimplemented(format!(
+                "the server at {peer} speaks version {} of reverb.replay.v1, this client speaks {VERSION}",
+                hello.version
+            )));
+        }
         let inserts = InsertLink::open(service.clone(), peer);
         let samples = SampleLink::open(service.clone(), peer);
         Ok(Self { peer: peer.to_owned(), road, service, hello, inserts, samples })

@@ -100,7 +100,8 @@ impl Client {
                 _ => {}
             }
         }
-        let replay = registry::find(self.address.local_port()?)?;
+        let (hosts, port) = self.address.loopback()?;
+        let replay = registry::find(hosts, port)?;
         self.keep(Road::SameProcess(replay.clone()));
         Some(replay)
     }

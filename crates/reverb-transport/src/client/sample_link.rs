@@ -114,7 +114,8 @@ struct Incoming {
 impl Incoming {
     fn new(header: replay::Batch) -> Result<Self> {
         let (info, layout, signature_token) = batch_from_wire(header)?;
-        let buffer = Buffer::new(layout.size_bytes);
+        let too_large = || Error::ResourceExhausted(format!("no memory for a batch of {} bytes", layout.size_bytes));
+        let buffer = Buffer::try_new(layout.size_bytes).ok_or_else(too_large)?;
         Ok(Self { batch: Batch { info, layout, buffer, signature_token }, filled: 0 })
     }
 

@@ -33,6 +33,8 @@ pub struct ListenOptions {
 #[derive(Debug)]
 pub struct Listeners {
     pub host: IpAddr,
+    /// All addresses listened on.
+    pub hosts: Vec<IpAddr>,
     pub port: u16,
     pub unix_path: Option<PathBuf>,
     tcp: Vec<TcpListener>,
@@ -65,16 +67,17 @@ impl Listeners {
                 }
             }
         };
+        let hosts = tcp.iter().filter_map(|listener| listener.local_addr().ok()).map(|address| address.ip()).collect();
         let tcp = tcp.into_iter().map(TcpListener::from_std).collect::<std::io::Result<_>>();
         let tcp = tcp.map_err(|error| io_error("cannot listen", &error))?;
-        let (unix, unix_path) = match bind_unix(port) {
+        let (unix, unix_path) = match bind_unix(host, port) {
             Ok((listener, path)) => (Some(listener), Some(path)),
             Err(error) => {
                 tracing::info!("no Unix socket beside port {port} ({error}); clients on this host use TCP");
                 (None, None)
             }
         };
-        Ok(Self { host, port, unix_path, tcp, unix })
+        Ok(Self { host, hosts, port, unix_path, tcp, unix })
     }
 
     /// Accepts connections from all of them until the service is closed, and then frees the addresses. The receiver is
@@ -163,9 +166,11 @@ fn listen(address: SocketAddr) -> std::io::Result<StdTcpListener> {
 }
 
 /// The socket lies in a folder that only this user can enter, so that nobody else can take its name.
-fn bind_unix(port: u16) -> std::io::Result<(UnixListener, PathBuf)> {
+/// Its name is that of the TCP address, so whoever has that may remove a socket that a killed server left.
+fn bind_unix(host: IpAddr, port: u16) -> std::io::Result<(UnixListener, PathBuf)> {
     let folder = runtime_folder()?;
-    let path = folder.join(format!("{port}.sock"));
+    let path =
+        folder.join(if host == Ipv4Addr::LOCALHOST { format!("{port}.sock") } else { format!("{host}-{port}.sock") });
     let _stale = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;

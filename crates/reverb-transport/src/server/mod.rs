@@ -53,7 +53,7 @@ impl Server {
         let _entered = runtime.enter();
         let listeners = Listeners::bind(options)?;
         let (host, port, unix_path) = (listeners.host, listeners.port, listeners.unix_path.clone());
-        registry::register(port, &replay);
+        registry::register(&listeners.hosts, port, &replay);
         for table in replay.tables() {
             let (table, replay) = (table.clone(), replay.clone());
             runtime.spawn(async move {
@@ -103,7 +103,7 @@ impl Server {
             return;
         }
         let Some(serving) = self.serving.take() else { return };
-        registry::unregister(self.port);
+        registry::unregister(&self.replay);
         self.replay.close();
         if let Some(path) = &self.unix_path {
             let _gone = std::fs::remove_file(path);
