@@ -25,7 +25,7 @@ comma := ,
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 	@echo
-	@echo "QUICK=1 make demo   the short run that CI makes;  SEED=3 make demo   another seed"
+	@echo "QUICK=1 make demo (or bench): a short run, as in CI;  SEED=3 make demo: another seed"
 
 # --- Environments ----------------------------------------------------------------------------------------------
 
@@ -46,7 +46,7 @@ $(VENV)/.made .venv-torch/.made:
 	@touch $@
 
 # TensorFlow 2.15, which dm-reverb 0.14 needs, ends at Python 3.11.
-.venv-tensorflow/.made .venv-reference/.made:
+.venv-tensorflow/.made .venv-reference/.made .venv-cpprb/.made:
 	$(call venv,$(@D),python3.11)
 	@touch $@
 
@@ -81,6 +81,10 @@ $(VENV)/.demo: examples/requirements.txt $(VENV)/.installed
 
 .venv-reference/.installed: .venv-reference/.made
 	.venv-reference/bin/python -m pip install $(PIP_FLAGS) 'dm-reverb[tensorflow]==0.14.0'
+	@touch $@
+
+.venv-cpprb/.installed: .venv-cpprb/.made
+	.venv-cpprb/bin/python -m pip install $(PIP_FLAGS) 'cpprb==11.*'
 	@touch $@
 
 # --- The main job ----------------------------------------------------------------------------------------------
@@ -141,13 +145,17 @@ check-python: $(VENV)/.installed
 
 # --- The rest --------------------------------------------------------------------------------------------------
 
-bench: $(VENV)/.installed ## Measure; see benchmarks/README.md
-	cargo bench $(CARGO_TESTED)
-	$(BIN)/python benchmarks
+bench: $(VENV)/.installed ## Measure, beside dm-reverb 0.14 and cpprb 11 where python3.11 is; see benchmarks/README.md
+	$(BIN)/python -m pip install $(PIP_FLAGS) 'matplotlib>=3.8,<4'
+	@if ! python3.11 --version >/dev/null 2>&1; then echo "SKIPPED dm-reverb and cpprb: they need python3.11 on PATH"; \
+	else $(MAKE) --no-print-directory .venv-reference/.installed .venv-cpprb/.installed; fi
+	$(BIN)/python benchmarks/run.py --reference .venv-reference/bin/python --cpprb .venv-cpprb/bin/python \
+		$(if $(filter-out 0,$(QUICK)),--quick)
+	$(BIN)/python benchmarks/report.py
 
 wheel: dist/.built ## Build the wheel into dist/
 	@ls dist/*.whl
 
 clean: ## Remove everything that was built or installed here
-	rm -rf .venv .venv-reference .venv-tensorflow .venv-torch target dist demo-output \
+	rm -rf .venv .venv-reference .venv-tensorflow .venv-torch .venv-cpprb target dist demo-output \
 		.pytest_cache .mypy_cache .ruff_cache
