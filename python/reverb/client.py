@@ -45,6 +45,11 @@ class Client:
         """The address, as it was given."""
         return self._server_address
 
+    @property
+    def road(self) -> str:
+        """How the server was reached last: `same_process`, `unix`, `tcp`, or `unconnected` before the first call."""
+        return self._client.road
+
     def __reduce__(self) -> tuple[type["Client"], tuple[str]]:
         return self.__class__, (self._server_address,)
 

@@ -94,7 +94,9 @@ fn keep_rows(chunk: &Chunk, rows: &[u32]) -> Result<Chunk> {
 fn keep_region(chunk: &Chunk, column: usize, rows: &[u32]) -> Result<Vec<u8>> {
     let spec = &chunk.columns()[column];
     if spec.row_bytes > 0 || spec.size_bytes == 0 {
-        return Ok(rows.iter().flat_map(|&row| chunk.rows_of(column, row, 1)).copied().collect());
+        let mut region = Vec::with_capacity(rows.len() * spec.row_bytes);
+        rows.iter().for_each(|&row| region.extend_from_slice(chunk.rows_of(column, row, 1)));
+        return Ok(region);
     }
     let strings: Vec<&[u8]> =
         rows.iter().flat_map(|&row| chunk.strings_of(column, row as usize * spec.elements, spec.elements)).collect();

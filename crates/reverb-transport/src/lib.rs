@@ -8,6 +8,7 @@ mod codec;
 mod compaction;
 mod convert;
 mod decoded_size;
+mod housekeeping;
 pub mod proto;
 mod registry;
 mod replay;

@@ -159,15 +159,10 @@ impl Pump {
     }
 }
 
-async fn wait(
-    request_id: u64,
-    calls: Vec<Call<()>>,
-    deadline: Option<Instant>,
-    answers: Answers,
-    _held: Held,
-) -> u64 {
+async fn wait(request_id: u64, calls: Vec<Call<()>>, deadline: Option<Instant>, answers: Answers, _held: Held) -> u64 {
     let notice = |text: &str| {
-        tracing::warn!("{text}");
+        // The client logs it where its people look; here it is for whoever follows the server closely.
+        tracing::info!("{text}");
         // If the channel is full the client is busy with answers, and hears of this from the log.
         let _full =
             answers.try_send(Ok(InsertResponse { request_id, notice: text.into(), ..InsertResponse::default() }));

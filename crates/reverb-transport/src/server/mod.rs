@@ -7,7 +7,7 @@ mod service;
 
 pub use listen::ListenOptions;
 
-use crate::compaction::compact;
+use crate::housekeeping::keep_house;
 use crate::registry;
 use crate::replay::Replay;
 use listen::Listeners;
@@ -55,19 +55,7 @@ impl Server {
         let (host, port, unix_path) = (listeners.host, listeners.port, listeners.unix_path.clone());
         registry::register(&listeners.hosts, port, &replay);
         for table in replay.tables() {
-            let (table, replay) = (table.clone(), replay.clone());
-            runtime.spawn(async move {
-                loop {
-                    tokio::select! {
-                        () = table.wasteful() => {}
-                        () = replay.closed() => break,
-                    }
-                    let table = table.clone();
-                    if tokio::task::spawn_blocking(move || compact(&table)).await.is_err() {
-                        tracing::error!("compaction failed; memory may grow");
-                    }
-                }
-            });
+            runtime.spawn(keep_house(table.clone(), replay.clone()));
         }
         let router = Router::new(replay.clone(), unix_path.clone());
         let (connections, freed) = listeners.accept(&replay);

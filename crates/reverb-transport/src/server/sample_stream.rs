@@ -189,7 +189,7 @@ impl Pump {
                 let answers = self.answers.clone();
                 let handle = self.waiting.spawn(async move {
                     let notice = |text: &str| {
-                        tracing::warn!("{text}");
+                        tracing::info!("{text}");
                         let kind = Some(Kind::Notice(text.into()));
                         let _full =
                             answers.try_send(Ok(SampleResponse { request_id, kind, payload: Payload::default() }));

@@ -91,6 +91,8 @@ impl TableHandle {
                 made: Instant::now(),
                 insert_clock: WaitClock::default(),
                 sample_clock: WaitClock::default(),
+                peak_bytes: 0,
+                shrunk: false,
             }),
         }))
     }
@@ -178,7 +180,7 @@ impl TableHandle {
         let has_samples = !state.samples.is_empty();
         state.insert_clock.set(has_inserts);
         state.sample_clock.set(has_samples);
-        if state.table.wants_compaction() {
+        if state.has_shrunk() || state.table.wants_compaction() {
             self.0.wasteful.notify_one();
         }
         turn
@@ -359,7 +361,12 @@ impl TableHandle {
         self.0.undelivered.fetch_sub(count as u64, Relaxed);
     }
 
-    /// Completes when the table keeps much more data than its items refer to.
+    /// Whether the table has become much smaller since this was last asked.
+    pub(crate) fn take_shrunk(&self) -> bool {
+        std::mem::take(&mut self.0.state.lock().shrunk)
+    }
+
+    /// Completes when the table keeps much more data than its items refer to, or has become much smaller.
     pub(crate) async fn wasteful(&self) {
         self.0.wasteful.notified().await;
     }

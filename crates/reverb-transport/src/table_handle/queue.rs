@@ -10,6 +10,9 @@ use tokio::sync::oneshot;
 /// Inserts in one step while nobody waits for samples; a larger request lets others take the lock in between.
 pub const OPERATIONS_A_TURN: usize = 512;
 
+/// Bytes of freed data that are worth returning to the system.
+const WORTH_A_TRIM: u64 = 16 << 20;
+
 /// What the lock of a table guards.
 #[derive(Debug)]
 pub struct State {
@@ -21,6 +24,9 @@ pub struct State {
     pub made: Instant,
     pub insert_clock: WaitClock,
     pub sample_clock: WaitClock,
+    /// Most bytes that the table held since it last became much smaller, and whether that is news.
+    pub peak_bytes: u64,
+    pub shrunk: bool,
 }
 
 /// A request in its queue.
@@ -138,6 +144,18 @@ pub struct Turn {
 }
 
 impl State {
+    /// Notes whether the table has given up half of its data, and enough to be worth the trouble.
+    pub fn has_shrunk(&mut self) -> bool {
+        let bytes = self.table.bytes();
+        self.peak_bytes = self.peak_bytes.max(bytes);
+        let given_up = self.peak_bytes - bytes;
+        if given_up > WORTH_A_TRIM && given_up > self.peak_bytes / 2 {
+            self.peak_bytes = bytes;
+            self.shrunk = true;
+        }
+        self.shrunk
+    }
+
     /// Whether every waiting request could be finished by another thread.
     pub fn all_can_be_told(&self) -> bool {
         self.inserts.iter().all(|request| request.reply.is_some())
