@@ -156,7 +156,9 @@ fn trajectories_from_wire(batch: &ItemBatch, chunks: &HashMap<u64, Arc<Chunk>>) 
         // A slice is 24 bytes and may name a whole chunk again and again.
         let size_bytes = trajectory.size_bytes();
         if size_bytes > MAX_ITEM_BYTES {
-            return Err(Error::invalid(format!("an item refers to {size_bytes} bytes; at most {MAX_ITEM_BYTES} are possible")));
+            return Err(Error::invalid(format!(
+                "an item refers to {size_bytes} bytes; at most {MAX_ITEM_BYTES} are possible"
+            )));
         }
         Ok(trajectory)
     };
@@ -202,13 +204,23 @@ pub struct BatchInfo {
 impl BatchInfo {
     /// Of drawn items.
     pub fn of(items: &[Drawn]) -> Self {
-        Self {
-            keys: items.iter().map(|item| item.key).collect(),
-            probabilities: items.iter().map(|item| item.probability).collect(),
-            table_sizes: items.iter().map(|item| item.table_size as i64).collect(),
-            priorities: items.iter().map(|item| item.priority).collect(),
-            times_sampled: items.iter().map(|item| item.times_sampled).collect(),
+        let count = items.len();
+        let mut info = Self {
+            keys: Vec::with_capacity(count),
+            probabilities: Vec::with_capacity(count),
+            table_sizes: Vec::with_capacity(count),
+            priorities: Vec::with_capacity(count),
+            times_sampled: Vec::with_capacity(count),
+        };
+        // One walk over the items, which are larger than what is taken of each.
+        for item in items {
+            info.keys.push(item.key);
+            info.probabilities.push(item.probability);
+            info.table_sizes.push(item.table_size as i64);
+            info.priorities.push(item.priority);
+            info.times_sampled.push(item.times_sampled);
         }
+        info
     }
 }
 
@@ -331,7 +343,9 @@ fn check_string_count(shape: &[usize], rows: u32, string_bytes: usize) -> Result
     let count = shape.iter().try_fold(rows as usize, |count, &dim| count.checked_mul(dim));
     match count {
         Some(count) if count <= string_bytes / 4 => Ok(()),
-        _ => Err(Error::invalid(format!("{rows} rows of strings of shape {shape:?} do not fit into {string_bytes} bytes"))),
+        _ => Err(Error::invalid(format!(
+            "{rows} rows of strings of shape {shape:?} do not fit into {string_bytes} bytes"
+        ))),
     }
 }
 

@@ -119,10 +119,8 @@ mod tests {
         let many = 12 << 20;
         let trajectories = |columns| ItemBatch { trajectories: vec![Trajectory { columns }], ..ItemBatch::default() };
         let batches = |batch| InsertRequest { batches: vec![batch], ..InsertRequest::default() };
-        let columns = |columns| InsertRequest {
-            chunks: vec![Chunk { columns, ..Chunk::default() }],
-            ..InsertRequest::default()
-        };
+        let columns =
+            |columns| InsertRequest { chunks: vec![Chunk { columns, ..Chunk::default() }], ..InsertRequest::default() };
         let slices = vec![Slice::default(); many];
         assert!(is_refused(&batches(trajectories(vec![Column { slices, squeeze: false }]))));
         assert!(is_refused(&batches(trajectories(vec![Column::default(); many]))));

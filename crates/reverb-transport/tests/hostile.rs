@@ -65,10 +65,13 @@ fn bad_chunks() -> Vec<(&'static str, Chunk)> {
         ("too few string ends", strings(5, &[], &[0, 0])),
         ("more strings than can be counted", strings(2, &[1 << 63], &[0, 0])),
         ("string ends whose size wraps to zero", strings(1, &[(1 << 62) - 1], &[])),
-        ("string region of any size", Chunk {
-            columns: vec![ColumnSpec { dtype: 7, shape: vec![], string_bytes: u64::MAX }],
-            ..strings(1, &[], &[0, 0])
-        }),
+        (
+            "string region of any size",
+            Chunk {
+                columns: vec![ColumnSpec { dtype: 7, shape: vec![], string_bytes: u64::MAX }],
+                ..strings(1, &[], &[0, 0])
+            },
+        ),
     ]
 }
 
@@ -255,7 +258,13 @@ async fn garbage_and_half_frames_on_the_port_harm_nobody() {
     let settings: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
     let half: &[u8] = &[0, 0xff, 0xff, 0, 0, 0, 0, 0, 1, 7, 7];
     let huge: &[u8] = &[0xff; 64];
-    for parts in [&[huge][..], &[PREFACE, huge], &[PREFACE, settings, half], &[PREFACE, settings, huge], &[b"GET / HTTP/1.1\r\n\r\n"]] {
+    for parts in [
+        &[huge][..],
+        &[PREFACE, huge],
+        &[PREFACE, settings, half],
+        &[PREFACE, settings, huge],
+        &[b"GET / HTTP/1.1\r\n\r\n"],
+    ] {
         for _ in 0..20 {
             let mut tcp = tokio::net::TcpStream::connect(("127.0.0.1", server.port())).await.unwrap();
             let mut unix = tokio::net::UnixStream::connect(server.unix_path().unwrap()).await.unwrap();

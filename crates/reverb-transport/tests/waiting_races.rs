@@ -148,8 +148,7 @@ async fn a_queue_with_many_producers_and_consumers_loses_nothing_and_duplicates_
         // Room to spare: what comes back to a table that has been filled up meanwhile cannot stay.
         let limiter = queue("table", 10).with_table(|table| table.config().rate_limiter.clone());
         let sampler = SelectorKind::Fifo;
-        let config =
-            TableConfig { sampler, max_times_sampled: 1, rate_limiter: limiter, ..common::config("table") };
+        let config = TableConfig { sampler, max_times_sampled: 1, rate_limiter: limiter, ..common::config("table") };
         let table = TableHandle::new(Table::new(config).unwrap());
         let (next_key, stop) = (&*Box::leak(Box::<AtomicU64>::default()), &*Box::leak(Box::<AtomicBool>::default()));
         let producers: Vec<_> =

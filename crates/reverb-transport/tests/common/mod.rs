@@ -48,8 +48,7 @@ pub fn queue(name: &str, size: u64) -> TableHandle {
     let limiter =
         RateLimiterConfig { samples_per_insert: 1.0, min_size_to_sample: 1, min_diff: 0.0, max_diff: size as f64 };
     let sampler = SelectorKind::Fifo;
-    let config =
-        TableConfig { sampler, max_size: size, max_times_sampled: 1, rate_limiter: limiter, ..config(name) };
+    let config = TableConfig { sampler, max_size: size, max_times_sampled: 1, rate_limiter: limiter, ..config(name) };
     TableHandle::new(Table::new(config).unwrap())
 }
 

@@ -114,5 +114,10 @@ pub fn insert(request_id: u64, table: &str, rows: u32) -> InsertRequest {
         rows_per_item: 1,
         trajectories: vec![],
     };
-    InsertRequest { request_id, chunks: vec![chunk(request_id, rows)], batches: vec![batch], ..InsertRequest::default() }
+    InsertRequest {
+        request_id,
+        chunks: vec![chunk(request_id, rows)],
+        batches: vec![batch],
+        ..InsertRequest::default()
+    }
 }

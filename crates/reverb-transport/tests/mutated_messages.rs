@@ -1,0 +1,208 @@
+//! Whatever bytes come in: an error, and no panic.
+
+mod common;
+
+use common::wire::{self, Inserts, Samples, draw, insert};
+use common::{queue, server, uniform};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use prost::Message;
+use reverb_transport::TableHandle;
+use reverb_transport::proto::replay::{
+    Batch, BatchColumn, Chunk, Column, ColumnSpec, InsertRequest, ItemBatch, SampleRequest, Slice, Trajectory,
+    sample_request,
+};
+use reverb_transport::proto::sample::{Kind, Payload, SampleResponse};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Bytes of a valid message with some changed, put in or cut out.
+fn mutated(valid: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
+    let change = (any::<prop::sample::Index>(), 0..3, any::<u8>());
+    prop::collection::vec(change, 1..6).prop_map(move |changes| {
+        let mut bytes = valid.clone();
+        for (index, how, byte) in changes {
+            let index = index.index(bytes.len() + 1);
+            match how {
+                0 => bytes.insert(index, byte),
+                1 if index < bytes.len() => bytes[index] = byte,
+                _ => drop(bytes.drain(index..(index + byte as usize % 4).min(bytes.len()))),
+            }
+        }
+        bytes
+    })
+}
+
+fn response() -> SampleResponse {
+    let column = BatchColumn { dtype: 9, shape: vec![2], row_lengths: vec![1, 1], squeezed: true, string_bytes: 0 };
+    let batch = Batch {
+        keys: vec![1, 2],
+        probabilities: vec![0.5; 2],
+        table_sizes: vec![2; 2],
+        priorities: vec![1.0; 2],
+        times_sampled: vec![1; 2],
+        columns: vec![column],
+        signature_token: 1,
+    };
+    let payload = Payload::Bytes(vec![7; 16].into());
+    SampleResponse { request_id: 1, kind: Some(Kind::Batch(batch)), payload }
+}
+
+fn number() -> impl Strategy<Value = u32> {
+    prop_oneof![12 => 0_u32..3, 1 => Just(u32::MAX), 1 => any::<u32>()]
+}
+
+fn spec() -> impl Strategy<Value = ColumnSpec> {
+    let dim = prop_oneof![20 => 0_u64..4, 1 => any::<u64>(), 1 => (0_u32..64).prop_map(|shift| 1 << shift)];
+    let dtype = prop_oneof![8 => Just(9_u32), 4 => Just(7), 8 => Just(4), 1 => 0_u32..30];
+    (dtype, prop::collection::vec(dim, 0..3), prop_oneof![8 => Just(64_u64), 1 => Just(4), 1 => any::<u64>()])
+        .prop_map(|(dtype, shape, string_bytes)| ColumnSpec { dtype, shape, string_bytes })
+}
+
+prop_compose! {
+    fn any_chunk()(
+        key in 0_u64..2, rows in prop_oneof![9 => 1_u32..6, 1 => number()], columns in prop::collection::vec(spec(), 0..3),
+        // What the columns need, where that can be, so that many chunks are taken.
+        fits in prop::bool::weighted(0.95), byte in 0_u8..2, len in 0_usize..64,
+    ) -> Chunk {
+        let needed = columns.iter().try_fold(0_u64, |end, spec| {
+            let elements = spec.shape.iter().try_fold(u64::from(rows), |n, &dim| n.checked_mul(dim))?;
+            let size = match spec.dtype { 7 => spec.string_bytes, 4 => elements, _ => elements.checked_mul(8)? };
+            end.checked_next_multiple_of(8)?.checked_add(size)
+        });
+        let needed = needed.filter(|&needed| fits && needed < 100_000);
+        let data = vec![if columns.iter().any(|spec| spec.dtype == 7) { 0 } else { byte }; needed.map_or(len, |n| n as usize)];
+        Chunk { key, rows, columns, data: data.into(), ..Chunk::default() }
+    }
+}
+
+prop_compose! {
+    fn any_batch()(
+        keys in prop::collection::vec(0_u64..20, 0..3), priority in prop_oneof![4 => Just(1.0), 1 => any::<f64>()],
+        each in any::<bool>(), chunk_key in 0_u64..2, first_row in number(), rows_per_item in number(),
+        slices in prop::collection::vec((0_u64..2, number(), number(), number()), 0..3),
+        squeeze in any::<bool>(), general in any::<bool>(), named in prop::bool::weighted(0.9),
+    ) -> ItemBatch {
+        let slices = slices.into_iter();
+        let slices = slices.map(|(chunk_key, column, offset, length)| Slice { chunk_key, column, offset, length });
+        let trajectory = Trajectory { columns: vec![Column { slices: slices.collect(), squeeze }] };
+        ItemBatch {
+            table: if named { "table".into() } else { "nowhere".into() },
+            priorities: vec![priority; if each { keys.len() } else { 1 }],
+            trajectories: if general { vec![trajectory; keys.len()] } else { vec![] },
+            keys, chunk_key, first_row, rows_per_item,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn a_mutated_insert_request_decodes_or_fails(bytes in mutated(insert(1, "table", 3).encode_to_vec())) {
+        let _ = InsertRequest::decode(&*bytes);
+    }
+
+    #[test]
+    fn a_mutated_sample_request_decodes_or_fails(
+        bytes in mutated(SampleRequest { request_id: 1, kind: Some(sample_request::Kind::Draw(draw("table", 3))) }.encode_to_vec())
+    ) {
+        let _ = SampleRequest::decode(&*bytes);
+    }
+
+    #[test]
+    fn a_mutated_sample_response_decodes_or_fails_and_says_its_length(bytes in mutated(response().encode_to_vec())) {
+        if let Ok(response) = SampleResponse::decode(&*bytes) {
+            prop_assert_eq!(response.encode_to_vec().len(), response.encoded_len());
+        }
+    }
+}
+
+#[test]
+fn a_sample_response_decodes_to_what_was_encoded() {
+    let bytes = response().encode_to_vec();
+    let decoded = SampleResponse::decode(&*bytes).unwrap();
+    assert_eq!(decoded.encode_to_vec(), bytes);
+    assert!(matches!(decoded.kind, Some(Kind::Batch(batch)) if batch.keys == [1, 2]));
+}
+
+#[test]
+fn any_insert_request_is_answered_and_what_it_left_can_be_sampled() {
+    static PANICS: AtomicUsize = AtomicUsize::new(0);
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        PANICS.fetch_add(1, Relaxed);
+        print(info);
+    }));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let (server, mut service) = runtime.block_on(async {
+        let server = server(vec![uniform("table"), queue("queue", 1)]);
+        let service = wire::connect(server.port()).await;
+        (server, service)
+    });
+    let table = server.replay().tables()[0].clone();
+    let talk = runtime.block_on(async {
+        let (inserts, samples) = (Inserts::open(&mut service).await, Samples::open(&mut service).await);
+        RefCell::new(Talk { inserts, samples, asked: 0, taken: 0 })
+    });
+    let mut runner =
+        TestRunner::new(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() });
+    let requests = (prop::collection::vec(any_chunk(), 1..5), prop::collection::vec(any_batch(), 1..3));
+    let result = runner.run(&requests, |(chunks, batches)| {
+        runtime.block_on(talk.borrow_mut().exchange(chunks, batches, &table));
+        table.reset();
+        Ok(())
+    });
+    result.unwrap();
+    let Talk { inserts, samples, taken, .. } = talk.into_inner();
+    assert!(taken > 100, "only {taken} requests were acceptable");
+    assert_eq!(PANICS.load(Relaxed), 0);
+    drop((inserts, samples, service));
+    runtime.block_on(common::assert_serves(&server, "table"));
+}
+
+struct Talk {
+    inserts: Inserts,
+    samples: Samples,
+    asked: u64,
+    /// Requests that were acceptable.
+    taken: u64,
+}
+
+impl Talk {
+    async fn exchange(&mut self, chunks: Vec<Chunk>, batches: Vec<ItemBatch>, table: &TableHandle) {
+        self.asked += 1;
+        let request_id = self.asked;
+        self.inserts.send(InsertRequest { request_id, chunks, batches, ..InsertRequest::default() });
+        let answer = self.inserts.answer().await.unwrap();
+        assert_eq!(answer.request_id, request_id);
+        if answer.failure.is_some() || table.with_table(|table| table.is_empty()) {
+            return;
+        }
+        self.taken += 1;
+        // Drawn only to be gathered; what cannot be stacked, or is too large, is a failure.
+        self.samples.draw(request_id, draw("table", 3));
+        let response = self.samples.responses.message().await.unwrap().unwrap();
+        assert_eq!(response.request_id, request_id);
+        let mut left = size(&response).unwrap_or(0);
+        while left > 0 {
+            let more = self.samples.responses.message().await.unwrap().unwrap();
+            let Payload::Bytes(bytes) = more.payload else { panic!("it has no bytes") };
+            left -= bytes.len();
+        }
+        self.samples.send(request_id, Some(sample_request::Kind::Received(true)));
+    }
+}
+
+/// Bytes of a batch that are still to come after its first message.
+fn size(response: &SampleResponse) -> Option<usize> {
+    let (Some(Kind::Batch(batch)), Payload::Bytes(bytes)) = (&response.kind, &response.payload) else { return None };
+    let columns = batch.columns.iter().map(|column| match column.dtype {
+        7 => column.string_bytes as usize,
+        number => {
+            let size = reverb_core::DType::from_number(number).unwrap().size();
+            column.shape.iter().product::<u64>() as usize * size
+        }
+    });
+    Some(columns.fold(0, |end: usize, size| end.next_multiple_of(64) + size) - bytes.len())
+}
