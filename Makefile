@@ -99,8 +99,8 @@ test: test-rust test-python ## Rust and Python tests that need no other framewor
 test-rust:
 	@if ! command -v cargo >/dev/null; then echo "SKIPPED the Rust tests: no cargo on PATH"; \
 	elif cargo nextest --version >/dev/null 2>&1; then \
-		cargo nextest run $(CARGO_TESTED) --no-tests=pass && cargo test --doc $(CARGO_TESTED); \
-	else cargo test $(CARGO_TESTED); fi
+		cargo nextest run $(CARGO_TESTED) --no-fail-fast --no-tests=pass && cargo test --doc $(CARGO_TESTED); \
+	else cargo test --no-fail-fast $(CARGO_TESTED); fi
 
 test-python: $(VENV)/.installed
 	$(BIN)/pytest tests -m '$(IN_MAIN_VENV)'
