@@ -2,7 +2,6 @@
 
 use crate::buffer::ALIGN;
 use crate::chunk::encode_strings;
-use crate::prefetch::prefetch;
 use crate::tensor::shape_text;
 use crate::trajectory::ColumnView;
 use crate::{Buffer, Chunk, Column, DType, Drawn, Error, Result, Trajectory};
@@ -301,11 +300,7 @@ fn is_uniform(items: &[Drawn]) -> bool {
 
 fn rows_of(item: &Drawn) -> Option<Rows<'_>> {
     let Trajectory::Rows { chunk, offset, length } = &item.trajectory else { return None };
-    let rows = Rows { data: chunk.data(), columns: chunk.columns(), first: *offset as usize, length: *length as usize };
-    for column in rows.columns {
-        prefetch(rows.data.as_ptr().wrapping_add(column.offset + rows.first * column.row_bytes));
-    }
-    Some(rows)
+    Some(Rows { data: chunk.data(), columns: chunk.columns(), first: *offset as usize, length: *length as usize })
 }
 
 /// Calls `visit` with the bytes of each slice of a column of numbers.

@@ -204,23 +204,13 @@ pub struct BatchInfo {
 impl BatchInfo {
     /// Of drawn items.
     pub fn of(items: &[Drawn]) -> Self {
-        let count = items.len();
-        let mut info = Self {
-            keys: Vec::with_capacity(count),
-            probabilities: Vec::with_capacity(count),
-            table_sizes: Vec::with_capacity(count),
-            priorities: Vec::with_capacity(count),
-            times_sampled: Vec::with_capacity(count),
-        };
-        // One walk over the items, which are larger than what is taken of each.
-        for item in items {
-            info.keys.push(item.key);
-            info.probabilities.push(item.probability);
-            info.table_sizes.push(item.table_size as i64);
-            info.priorities.push(item.priority);
-            info.times_sampled.push(item.times_sampled);
+        Self {
+            keys: items.iter().map(|item| item.key).collect(),
+            probabilities: items.iter().map(|item| item.probability).collect(),
+            table_sizes: items.iter().map(|item| item.table_size as i64).collect(),
+            priorities: items.iter().map(|item| item.priority).collect(),
+            times_sampled: items.iter().map(|item| item.times_sampled).collect(),
         }
-        info
     }
 }
 
