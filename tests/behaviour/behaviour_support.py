@@ -127,23 +127,51 @@ class Background:
         return value
 
 
-def program(source, *arguments):
-    """A running Python program; text pipes, `-X faulthandler`."""
-    return subprocess.Popen(
-        [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(source), *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+class program:  # noqa: N801 - reads as the call that it is
+    """A running Python program with text pipes; a context manager that kills it.
+
+    Args:
+      source: What it runs, indented as one likes.
+      *arguments: Its `sys.argv[1:]`.
+    """
+
+    def __init__(self, source, *arguments):
+        self.process = subprocess.Popen(
+            [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(source), *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def line(self):
+        """The next line that it prints; fails, with what it had to say, if it ends instead."""
+        line = self.process.stdout.readline()
+        assert line, f"the program has ended\n{self.process.stderr.read()}"
+        return line.rstrip("\n")
+
+    def end(self, patience_s=PATIENCE_S):
+        """What it still prints until it ends, and its errors; fails if it fails, or does not end."""
+        out, err = self.process.communicate(timeout=patience_s)
+        assert self.process.returncode == 0, f"exit status {self.process.returncode}\n{out}\n{err}"
+        return out, err
+
+    def kill(self):
+        """Kills it at once, and returns what it had printed."""
+        self.process.kill()
+        return self.process.communicate()[0]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            pipe.close()
+        self.process.wait()
 
 
-def run_program(source, *arguments, patience_s=3 * PATIENCE_S):
+def run_program(source, *arguments, patience_s=2 * PATIENCE_S):
     """Runs a Python program to its end and returns what it printed; fails if it fails."""
-    process = program(source, *arguments)
-    try:
-        out, err = process.communicate(timeout=patience_s)
-    finally:
-        process.kill()
-    assert process.returncode == 0, f"exit status {process.returncode}\n{out}\n{err}"
-    return out, err
+    with program(source, *arguments) as running:
+        return running.end(patience_s)

@@ -39,6 +39,14 @@ def test_numbers_come_back_to_the_bit(client, dtype):
         assert_same_bits(column, row[None])
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_steps_come_back_in_their_shape(client, shape):
+    row = values_of("float32", shape)
+    client.insert(row, {"table": 1.0})
+    [[step]] = client.sample("table")
+    assert_same_bits(step.data[0], row)
+
+
 @pytest.mark.parametrize("dtype", [*NUMBERS, "bfloat16"])
 def test_batches_of_numbers_come_back_to_the_bit(serve, dtype):
     client = serve(make_table(max_times_sampled=1))

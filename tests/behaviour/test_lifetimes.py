@@ -30,6 +30,7 @@ SERVER_PROGRAM = """
     import sys, numpy, reverb
     tables = [
         reverb.Table.queue("empty", max_size=10),
+        reverb.Table.queue("full", max_size=1),
         reverb.Table("table", reverb.selectors.Fifo(), reverb.selectors.Fifo(), 10, reverb.rate_limiters.MinSize(1)),
     ]
     server = reverb.Server(tables=tables, port=int(sys.argv[1]) if len(sys.argv) > 1 else None)
@@ -82,13 +83,27 @@ def test_localhost_client_is_a_client_of_the_server():
         assert draw_values(client) == [3]
 
 
-@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("address", ["localhost:{port}", "ipv4:127.0.0.1:{port}", "unix:/nonexistent/reverb-{port}"])
-def test_call_of_a_server_that_is_not_there_fails(address, call):
-    client = reverb.Client(address.format(port=free_port()))
-    with pytest.raises(errors.UnavailableError) as caught:
-        CALLS[call](client)
-    assert isinstance(caught.value, RuntimeError)
+def test_every_call_of_a_server_that_is_not_there_fails(address):
+    # All at once, for each looks for the server for some seconds before it gives up.
+    port = free_port()
+    waiting = [Background(call, reverb.Client(address.format(port=port))) for call in CALLS.values()]
+    for one in waiting:
+        with pytest.raises(errors.UnavailableError) as caught:
+            one.result(patience_s=40)
+        assert isinstance(caught.value, RuntimeError)
+
+
+def test_timeout_ends_the_search_for_a_server():
+    client = reverb.Client(f"ipv4:127.0.0.1:{free_port()}")
+    for call in (
+        lambda: client.insert(1, {"table": 1.0}, timeout=0.2),
+        lambda: client.sample_batch("table", 1, timeout=0.2),
+        lambda: client.reset("table", timeout=0.2),
+        lambda: client.server_info(timeout=0.2),
+    ):
+        with pytest.raises((errors.DeadlineExceededError, errors.UnavailableError)):
+            call()
 
 
 def test_server_info_of_a_server_that_never_answers_ends_at_its_deadline():
@@ -103,13 +118,13 @@ def test_address_that_is_none_is_an_error():
         reverb.Client("not an address").server_info()
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_call_after_the_server_stopped_fails(serve, call):
+def test_every_call_after_the_server_stopped_fails(serve):
     client = serve(make_table())
     insert_values(client, [0])
     serve.server.stop()
-    with pytest.raises(GONE):
-        CALLS[call](client)
+    for one in [Background(call, client) for call in CALLS.values()]:
+        with pytest.raises(GONE):
+            one.result(patience_s=40)
 
 
 @pytest.mark.parametrize(
@@ -140,12 +155,11 @@ def test_stop_can_be_called_again(serve):
     assert serve.server.stop() is None
 
 
-def test_context_manager_stops_the_server(road):
+def test_context_manager_stops_the_server():
     with reverb.Server(tables=[make_table()]) as server:
         client = reverb.Client(f"ipv4:127.0.0.1:{server.port}")
         client.server_info()
-    with pytest.raises(GONE):
-        client.server_info()
+    assert is_gone(client)
 
 
 def test_wait_returns_when_the_server_stops(serve):
@@ -165,8 +179,8 @@ def test_server_that_is_dropped_stops(serve):
 
 def is_gone(client):
     try:
-        client.server_info()
-    except GONE:
+        client.server_info(timeout=1)
+    except (*GONE, errors.DeadlineExceededError):
         return True
     return False
 
@@ -176,51 +190,40 @@ def far_client(road, port, unix_path):
 
 
 @pytest.mark.parametrize("road", ["unix", "tcp"])
-@pytest.mark.parametrize("call", ["sample", "sample_batch"])
-def test_waiter_learns_that_the_server_was_killed(road, call):
-    process = program(SERVER_PROGRAM)
-    try:
-        client = far_client(road, *process.stdout.readline().split())
-        calls = {
-            "sample": lambda: next(client.sample("empty")),
-            "sample_batch": lambda: client.sample_batch("empty", 2),
-        }
-        waiting = Background(calls[call])
-        assert not comes_true(lambda: not waiting.is_running, patience_s=0.3)
-        process.kill()
-        process.wait()
-        with pytest.raises(errors.UnavailableError):
-            waiting.result()
-        with pytest.raises(errors.UnavailableError):
-            client.server_info()
-    finally:
-        process.kill()
+def test_waiters_learn_that_the_server_was_killed(road):
+    with program(SERVER_PROGRAM) as server:
+        client = far_client(road, *server.line().split())
+        calls = (
+            lambda: next(client.sample("empty")),
+            lambda: client.sample_batch("empty", 2),
+            lambda: client.insert_batch(np.zeros(100), {"full": 1.0}),
+        )
+        waiting = [Background(call) for call in calls]
+        assert not comes_true(lambda: not all(one.is_running for one in waiting), patience_s=0.3)
+        server.kill()
+        for one in waiting:
+            with pytest.raises(errors.UnavailableError):
+                one.result(patience_s=40)
 
 
+@pytest.mark.timeout(120)
 def test_client_finds_a_server_that_came_back():
     port = free_port()
     client = reverb.Client(f"ipv4:127.0.0.1:{port}")
     for _ in range(2):
-        process = program(SERVER_PROGRAM, port)
-        try:
-            process.stdout.readline()
+        with program(SERVER_PROGRAM, port) as server:
+            server.line()
             eventually(lambda: not is_gone(client))
             assert draw_values(client) == [7]
-        finally:
-            process.kill()
-            process.wait()
         assert is_gone(client)
 
 
 def test_client_prefers_the_unix_socket_of_a_server_on_its_host():
-    process = program(SERVER_PROGRAM)
-    try:
-        port, unix_path = process.stdout.readline().split()
+    with program(SERVER_PROGRAM) as server:
+        port, unix_path = server.line().split()
         client = reverb.Client(f"localhost:{port}")
         assert draw_values(client) == [7]
         assert client.road == ("unix" if unix_path != "None" else "tcp")
-    finally:
-        process.kill()
 
 
 def test_pickled_client_is_a_client_of_the_same_server(serve):
@@ -282,7 +285,7 @@ def test_unix_socket_is_private_and_goes_with_the_server(serve):
 def test_killed_waiter_leaves_nothing_behind(serve_far):
     client = serve_far(reverb.Table.queue("table", max_size=100))
     insert_values(client, range(3))
-    process = program(
+    with program(
         """
         import sys, reverb
         client = reverb.Client(sys.argv[1])
@@ -291,13 +294,9 @@ def test_killed_waiter_leaves_nothing_behind(serve_far):
         client.sample_batch("table", 10)
         """,
         serve_far.address,
-    )
-    try:
-        assert process.stdout.readline() == "waits\n", process.stderr.read()
+    ) as waiter:
+        assert waiter.line() == "waits"
         comes_true(lambda: num_samples(client) == 3, patience_s=1)
-    finally:
-        process.kill()
-        process.wait()
     insert_values(client, range(3, 6))
     batch = client.sample_batch("table", 6, timeout=PATIENCE_S, squeeze_time=True)
     assert sorted(batch.data[0].tolist()) == list(range(6))
@@ -306,7 +305,7 @@ def test_killed_waiter_leaves_nothing_behind(serve_far):
 
 def test_killed_inserter_leaves_nothing_behind(serve_far):
     client = serve_far(reverb.Table.queue("table", max_size=2))
-    process = program(
+    with program(
         """
         import sys, numpy, reverb
         client = reverb.Client(sys.argv[1])
@@ -315,13 +314,9 @@ def test_killed_inserter_leaves_nothing_behind(serve_far):
         client.insert_batch(numpy.arange(10), {"table": 1.0})
         """,
         serve_far.address,
-    )
-    try:
-        assert process.stdout.readline() == "waits\n", process.stderr.read()
+    ) as inserter:
+        assert inserter.line() == "waits"
         eventually(lambda: info_of(client).current_size == 2)
-    finally:
-        process.kill()
-        process.wait()
     assert draw_values(client, 2) == [0, 1]
     # Whatever else of the batch was already on its way, the table goes on working.
     comes_true(lambda: info_of(client).current_size > 0, patience_s=0.5)
@@ -330,30 +325,41 @@ def test_killed_inserter_leaves_nothing_behind(serve_far):
     assert 100 in {draw_values(client)[0] for _ in range(info_of(client).current_size)}
 
 
-def test_reader_killed_between_batches_loses_at_most_the_one_on_its_way(serve_far):
+READER_PROGRAM = """
+    import sys, reverb
+    client = reverb.Client(sys.argv[1])
+    for _ in range(int(sys.argv[2])):
+        print(*client.sample_batch("table", 5).data[0].ravel(), flush=True)
+"""
+
+
+def rest_of(client):
+    """All that is left in a queue."""
+    values = []
+    while size := info_of(client).current_size:
+        values += client.sample_batch("table", size, timeout=PATIENCE_S).data[0].ravel().tolist()
+    return values
+
+
+def test_reader_that_is_killed_loses_nothing(serve_far):
     client = serve_far(reverb.Table.queue("table", max_size=5000))
     client.insert_batch(np.arange(5000), {"table": 1.0})
-    process = program(
-        """
-        import sys, reverb
-        client = reverb.Client(sys.argv[1])
-        while True:
-            print(*client.sample_batch("table", 5).data[0].ravel(), flush=True)
-        """,
-        serve_far.address,
-    )
-    try:
-        read = [int(value) for _ in range(20) for value in process.stdout.readline().split()]
-        process.kill()
-        lines = process.stdout.read().splitlines()
-        process.wait()
-    finally:
-        process.kill()
-    if lines and len(lines[-1].split()) < 5:
-        lines.pop()
-    read += [int(value) for line in lines for value in line.split()]
-    left = []
-    while info_of(client).current_size:
-        left += client.sample_batch("table", info_of(client).current_size, timeout=PATIENCE_S).data[0].ravel().tolist()
-    assert len(set(read + left)) == len(read + left)
-    assert len(read + left) >= 4990
+    with program(READER_PROGRAM, serve_far.address, 10_000) as reader:
+        lines = [reader.line() for _ in range(20)]
+        lines += reader.kill().splitlines()
+    read = [int(value) for line in lines for value in line.split()]
+    left = rest_of(client)
+    # The batch that it had, but could not yet confirm, comes again; a line cut short is of that batch.
+    assert set(left) | set(read) >= set(range(5000))
+    assert len(left) + len(read) <= 5005
+
+
+def test_what_a_program_has_drawn_does_not_come_back_when_it_ends(serve_far):
+    client = serve_far(reverb.Table.queue("table", max_size=100))
+    client.insert_batch(np.arange(50), {"table": 1.0})
+    read = []
+    for _ in range(5):
+        out, _ = run_program(READER_PROGRAM, serve_far.address, 1)
+        read += [int(value) for value in out.split()]
+    assert read == list(range(25))
+    assert rest_of(client) == list(range(25, 50))
