@@ -20,7 +20,7 @@ comma := ,
 
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-rust test-python test-all $(addprefix test-,$(ELSEWHERE)) \
-	check check-rust check-crates check-python bench wheel clean
+	check check-format check-clippy check-crates check-python bench wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -127,10 +127,13 @@ test-torch:
 
 # --- Checks ----------------------------------------------------------------------------------------------------
 
-check: check-rust check-crates check-python ## Formatting, lints, types, stubs, licences: what CI asks
+check: check-format check-clippy check-crates check-python ## Formatting, lints, types, stubs, licences: what CI asks
 
-check-rust:
+check-format: $(VENV)/.installed
 	cargo fmt --all --check
+	$(BIN)/ruff format --check $(PYTHON_CODE)
+
+check-clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
 
 check-crates:
@@ -139,7 +142,6 @@ check-crates:
 
 check-python: $(VENV)/.installed
 	$(BIN)/ruff check $(PYTHON_CODE)
-	$(BIN)/ruff format --check $(PYTHON_CODE)
 	$(BIN)/mypy --strict python/reverb
 	$(BIN)/python -m mypy.stubtest reverb._rust
 
