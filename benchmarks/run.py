@@ -76,7 +76,7 @@ def line(result):
     labels = ("area", "side", "work", "table", "payload", "road", "clients", "items", "items_per_call", "note")
     shown = [str(result[label]) for label in labels if result.get(label) is not None]
     values = [
-        f"{name} {value:,.1f}"
+        f"{name} {value:,.1f}" if value >= 10 else f"{name} {value:.3g}"
         for name, value in result.items()
         if name not in labels and isinstance(value, (int, float)) and value is not None
     ]
