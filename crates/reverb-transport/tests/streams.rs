@@ -174,6 +174,29 @@ async fn a_stream_full_of_waiting_inserts_still_ends_each_at_its_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stream_is_not_read_while_its_waiting_inserts_hold_much() {
+    let table = queue("queue", 1);
+    let server = server(vec![table.clone()]);
+    let port = server.port();
+    // A runtime of its own, so that the client can go as a killed process does.
+    let process = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    process.spawn(async move {
+        let inserts = wire::Inserts::open(&mut wire::connect(port).await).await;
+        inserts.send(wire::insert(1, "queue", 1));
+        // 3.2 MB each: the 21st passes 64 MiB.
+        for id in 2..42 {
+            inserts.send(wire::insert(id, "queue", 400_000));
+        }
+        std::future::pending::<()>().await;
+    });
+    eventually("they wait", || table.status().waiting_inserts == 21).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(table.status().waiting_inserts, 21);
+    process.shutdown_background();
+    at_rest(&table, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn stopping_the_server_cancels_what_waits_within_a_second() {
     let mut server = server(vec![queue("samples", 1), queue("inserts", 1)]);
     let clients = addresses(&server).map(|address| Client::new(&address));

@@ -87,7 +87,7 @@ impl Listeners {
         let (open, freed) = std::sync::mpsc::channel();
         let tcp = self.tcp.into_iter().map(Listener::Tcp);
         for listener in tcp.chain(self.unix.map(Listener::Unix)) {
-            tokio::spawn(accept_from(listener, sender.clone(), replay.clone(), open.clone()));
+            tokio::spawn(accept_from(open.clone(), listener, sender.clone(), replay.clone()));
         }
         (ReceiverStream::new(receiver), freed)
     }
@@ -111,11 +111,13 @@ impl Listener {
     }
 }
 
+/// `_open` comes first because arguments are dropped in reverse: when it says that the address is free, the listener has
+/// been closed.
 async fn accept_from(
+    _open: std::sync::mpsc::Sender<()>,
     listener: Listener,
     sender: mpsc::Sender<std::io::Result<Io>>,
     replay: Arc<Replay>,
-    _open: std::sync::mpsc::Sender<()>,
 ) {
     let mut closed = std::pin::pin!(replay.closed());
     loop {
