@@ -9,7 +9,6 @@ from reverb.replay_sample import SampleInfo
 __all__ = ["importance_weights"]
 
 
-
 def importance_weights(info: SampleInfo, beta: float, *, normalize: bool = True) -> NDArray[np.float32]:
     """The weights that correct for drawing some items more often than others: (N * P(i))^-beta, §3.4.
 
