@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 from reverb.replay_sample import Ragged
 
+__all__ = ["Client", "Server", "Table", "descriptor_set", "importance_weights"]
+
 def descriptor_set() -> bytes:
     """A serialized `google.protobuf.FileDescriptorSet` of all messages, each file after those that it imports."""
 

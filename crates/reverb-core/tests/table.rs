@@ -83,17 +83,40 @@ fn items_given_back_are_drawn_again_in_their_old_order() {
 }
 
 #[test]
-fn draw_stands_if_its_item_has_no_place_to_go_back_to() {
+fn item_goes_back_to_a_table_that_others_have_filled() {
     let mut table = queue_table(2);
     fill(&mut table, [1, 2]);
     let drawn = table.sample(&mut Vec::new()).unwrap();
     fill(&mut table, [3]);
     let mut removed = Vec::new();
     table.give_back(drawn, &mut removed);
-    assert_eq!((keys(&table), removed.len()), (vec![2, 3], 1));
-    draw(&mut table);
-    draw(&mut table);
+    assert_eq!((keys(&table), removed.len()), (vec![1, 2, 3], 0));
+    assert!(!table.can_insert(1), "the queue is over its size");
+    assert_eq!([0; 3].map(|_| draw(&mut table)), [1, 2, 3]);
     assert!(table.can_insert(2), "the queue has all its room");
+}
+
+#[test]
+fn table_over_its_size_returns_to_it_with_the_next_insert() {
+    let mut table = table(TableConfig { max_times_sampled: 1, ..config(Fifo, Fifo, 2) });
+    fill(&mut table, [1, 2]);
+    let drawn = [table.sample(&mut Vec::new()).unwrap(), table.sample(&mut Vec::new()).unwrap()];
+    fill(&mut table, [3, 4]);
+    drawn.into_iter().for_each(|drawn| table.give_back(drawn, &mut Vec::new()));
+    assert_eq!(keys(&table), [1, 2, 3, 4]);
+    fill(&mut table, [5]);
+    assert_eq!(keys(&table), [4, 5]);
+}
+
+#[test]
+fn draw_stands_if_its_key_is_in_the_table_again() {
+    let mut table = queue_table(2);
+    fill(&mut table, [1]);
+    let drawn = table.sample(&mut Vec::new()).unwrap();
+    fill(&mut table, [1]);
+    let mut removed = Vec::new();
+    table.give_back(drawn, &mut removed);
+    assert_eq!((keys(&table), removed.len()), (vec![1], 1));
 }
 
 #[test]

@@ -134,12 +134,13 @@ impl Model {
         self.now += 1;
         self.items.insert(key, Plain { priority, inserted: self.now, changed: self.now });
         self.times_sampled.insert(key, times_sampled);
-        if self.items.len() as u64 > self.config.max_size {
+        let over = (self.items.len() as u64).saturating_sub(self.config.max_size) as usize;
+        let mut gone: Vec<_> = self.items.keys().copied().filter(|key| !table.contains(*key)).collect();
+        assert_eq!((gone.len(), removed.len()), (over, over));
+        while !gone.is_empty() {
             let allowed = allowed(&self.config.remover, &self.items);
-            let gone: Vec<_> = self.items.keys().copied().filter(|key| !table.contains(*key)).collect();
-            assert!(gone.len() == 1 && allowed.contains_key(&gone[0]), "{gone:?} went, {allowed:?} could");
-            assert_eq!(removed.len(), 1);
-            self.remove(gone[0]);
+            let next = gone.iter().position(|key| allowed.contains_key(key));
+            self.remove(gone.swap_remove(next.unwrap_or_else(|| panic!("{gone:?} went, {allowed:?} could"))));
         }
         self.limiter.inserts += 1;
     }
@@ -176,7 +177,7 @@ impl Model {
             return;
         }
         if removed {
-            if self.items.contains_key(&key) || self.items.len() as u64 == self.config.max_size {
+            if self.items.contains_key(&key) {
                 return;
             }
             self.items.insert(key, plain);

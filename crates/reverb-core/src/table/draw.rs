@@ -144,14 +144,15 @@ impl Table {
 
     /// Takes back a draw of this table that reached nobody, as if it had not been.
     ///
-    /// If the draw removed its item, the item goes back to its old place. Where it cannot, since its key is in the
-    /// table again or there is no room, the draw stands: a sample that was counted without a removal, or the other way
-    /// round, would take room from the rate limiter for good. After a reset there is nothing to take back.
+    /// If the draw removed its item, the item goes back to its old place, also where others have filled its room
+    /// meanwhile: the table is then over its size until the next insert, or, with a limiter that counts samples, until
+    /// as many are drawn. Only where its key is in the table again the draw stands. After a reset there is nothing to
+    /// take back.
     pub fn give_back(&mut self, drawn: Drawn, removed: &mut Vec<Trajectory>) {
         let found = self.slab.find(drawn.key);
         let undone = drawn.epoch == self.epoch
             && match drawn.places {
-                Some(places) if found.is_none() && self.has_room() => {
+                Some(places) if found.is_none() => {
                     return self.put_back(drawn, places, removed);
                 }
                 Some(_) => false,

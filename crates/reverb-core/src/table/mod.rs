@@ -91,7 +91,8 @@ impl Table {
         self.last_inserted_at = now_nanos.max(self.last_inserted_at + 1);
         let slot = self.put(item, self.last_inserted_at);
         self.place(slot, None);
-        if self.slab.len() as u64 > self.max_items() {
+        // Mostly one. More only after items came back to a table that others had filled.
+        while self.slab.len() as u64 > self.max_items() {
             self.evict(removed);
         }
         self.evict_bytes(removed);
