@@ -72,6 +72,11 @@ impl Layout {
                 shape.iter().try_fold(1_usize, |n, &dim| n.checked_mul(dim)).ok_or_else(|| too_large(&shape))?;
             let row_bytes = elements.checked_mul(dtype.size()).ok_or_else(|| too_large(&shape))?;
             let size_bytes = if dtype == DType::String {
+                // What the region is read by must not overflow, whoever says how large it is.
+                elements
+                    .checked_mul(rows)
+                    .and_then(|n| n.checked_mul(4)?.checked_add(4))
+                    .ok_or_else(|| too_large(&shape))?;
                 string_bytes
             } else {
                 row_bytes.checked_mul(rows).ok_or_else(|| too_large(&shape))?
