@@ -85,16 +85,17 @@ def network(results):
             other = theirs.get((payload, work, clients))
         found = [ours.get((payload, work, clients, road)) for road in ROADS]
         tcp = found[-1]
-        factor = f"{tcp['items_per_s'] / other['items_per_s']:.1f} ×" if tcp and other else ""
+        steady = tcp and other and not (is_unsteady(tcp) or is_unsteady(other))
+        factor = f"{tcp['items_per_s'] / other['items_per_s']:.1f} ×" if steady else ""
         rows.append([payload, work, clients, *map(rate, found), rate(other), other["work"] if other else "", factor])
     for (payload, work, clients), other in theirs.items():
         if not ours:
             rows.append([payload, work, clients, "", "", "", rate(other), work, ""])
     header = ["payload", "work", "clients", *ROADS.values(), "reference", "its call", "TCP / reference"]
     notes = sorted({f"{result['payload']}: {result['note']}" for result in theirs.values() if result.get("note")})
-    text = "### Server in a process of its own: items/s (MB/s; p50 and p99 of a call in µs)\n\n" + table_of(
-        header, rows
-    )
+    title = "### Server in a process of its own: items/s (MB/s; p50 and p99 of a call in µs)"
+    marks = "With ~: the fastest round had more than twice the rate of the slowest; no ratio is made of such."
+    text = f"{title}\n\n{marks}\n\n{table_of(header, rows)}"
     return text + ("\n\nSettings of TrajectoryDataset: " + "; ".join(notes) + "." if notes else "")
 
 
@@ -129,8 +130,8 @@ def scale(results):
 
 
 def imports(results):
-    rows = [[NAMES[result["side"]], f"{result['median_s']:.3f} s"] for result in results]
-    return "### `import reverb` after `import numpy`\n\n" + table_of(["", "median"], rows)
+    rows = [[NAMES[result["side"]], result["work"], f"{short(1e3 * result['median_s'])} ms"] for result in results]
+    return "### `import reverb` after `import numpy`\n\n" + table_of(["", "", "median"], rows)
 
 
 def sides_in(results):
@@ -147,10 +148,16 @@ def micros(result):
 def rate(result):
     if not result:
         return ""
+    mark = "~" if is_unsteady(result) else ""
     return (
-        f"{short(result['items_per_s'])} ({short(result['mb_per_s'])}; "
+        f"{mark}{short(result['items_per_s'])} ({short(result['mb_per_s'])}; "
         f"{short(result['median_us'])}, {short(result['p99_us'])})"
     )
+
+
+def is_unsteady(result):
+    """Whether the rounds of a cell differ so much that something else on the machine must have had its part in it."""
+    return result["items_per_s_highest"] > 2 * result["items_per_s_lowest"]
 
 
 def ratio(found, field, over, under):
