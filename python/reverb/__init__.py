@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from reverb import replay_sample as replay_sample
     from reverb import reverb_types as reverb_types
     from reverb import server as server
+    from reverb import trajectory_writer as trajectory_writer
     from reverb.client import Client as Client
     from reverb.errors import DeadlineExceededError as DeadlineExceededError
     from reverb.errors import ReverbError as ReverbError
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from reverb.server import Table as Table
     from reverb.tensor_spec import BoundedTensorSpec as BoundedTensorSpec
     from reverb.tensor_spec import TensorSpec as TensorSpec
+    from reverb.trajectory_writer import TrajectoryColumn as TrajectoryColumn
+    from reverb.trajectory_writer import TrajectoryWriter as TrajectoryWriter
 
 # Where each name lives: `module` for a module, `module:name` for what is in one.
 _NAMES = {
@@ -38,6 +41,8 @@ _NAMES = {
     "Server": "server:Server",
     "Table": "server:Table",
     "TensorSpec": "tensor_spec:TensorSpec",
+    "TrajectoryColumn": "trajectory_writer:TrajectoryColumn",
+    "TrajectoryWriter": "trajectory_writer:TrajectoryWriter",
     "cc": "cc",
     "client": "client",
     "errors": "errors",
@@ -49,6 +54,7 @@ _NAMES = {
     "reverb_types": "reverb_types",
     "selectors": "item_selectors",
     "server": "server",
+    "trajectory_writer": "trajectory_writer",
 }
 
 __all__ = list(_NAMES)

@@ -4,7 +4,7 @@ import math
 import operator
 from typing import Any, NoReturn, SupportsFloat, cast
 
-__all__ = ["as_count", "as_float", "as_int32", "as_key", "as_timeout", "refuse"]
+__all__ = ["as_count", "as_float", "as_int", "as_int32", "as_key", "as_timeout", "refuse"]
 
 _INT32 = range(-(2**31), 2**31)
 _KEYS = range(2**64)
@@ -39,6 +39,18 @@ def as_float(name: str, value: object) -> float:
         refuse(name, "a number", value)
 
 
+def as_int(name: str, value: object) -> int:
+    """A whole number.
+
+    Raises:
+      TypeError: Not an integer.
+    """
+    try:
+        return operator.index(cast(Any, value))
+    except TypeError:
+        raise TypeError(f"`{name}` must be an int, got {value!r} ({type(value).__name__}).") from None
+
+
 def as_count(name: str, value: object) -> int:
     """A whole number of at least 1.
 
@@ -46,10 +58,7 @@ def as_count(name: str, value: object) -> int:
       TypeError: Not an integer.
       ValueError: Below 1.
     """
-    try:
-        number = operator.index(cast(Any, value))
-    except TypeError:
-        raise TypeError(f"`{name}` must be an int, got {value!r} ({type(value).__name__}).") from None
+    number = as_int(name, value)
     if number < 1:
         raise ValueError(f"`{name}` must be at least 1, got {number}.")
     return number

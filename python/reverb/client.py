@@ -2,15 +2,18 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, SupportsFloat, cast
+from typing import TYPE_CHECKING, Any, SupportsFloat, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reverb import _checks, _items, nests, pybind
+from reverb import _checks, _items, nests, pybind, signatures
 from reverb.errors import DeadlineExceededError
 from reverb.replay_sample import ReplaySample, SampleInfo
 from reverb.reverb_types import TableInfo
+
+if TYPE_CHECKING:
+    from reverb.trajectory_writer import TrajectoryWriter
 
 __all__ = ["Client"]
 
@@ -222,6 +225,50 @@ class Client:
         if values.shape != keys.shape:
             values = np.ascontiguousarray(_broadcast(values, keys.shape))
         self._client.update_priorities(table, keys, values, _checks.as_timeout(timeout))
+
+    def trajectory_writer(
+        self,
+        num_keep_alive_refs: int,
+        *,
+        validate_items: bool = True,
+        max_chunk_length: int | None = None,
+        max_pending_bytes: int = 64 << 20,
+        reconnect_timeout: float = 300.0,
+    ) -> "TrajectoryWriter":
+        """A writer whose items may refer to any of the last values of each column.
+
+        Args:
+          num_keep_alive_refs: Values of each column that items may refer to.
+          validate_items: Whether items are checked against the signature of their table when they are made; the server
+            checks them in any case. Asks the server for the signatures, and waits for it.
+          max_chunk_length: Steps in a chunk. None: as many as fit 64 KiB, at most 64; an item then waits no more than some
+            milliseconds for its chunk to fill.
+          max_pending_bytes: `create_item` waits while unconfirmed items and their data take more bytes than this.
+          reconnect_timeout: Seconds that a lost server is looked for before unconfirmed items are given up.
+
+        Raises:
+          ValueError: A number is out of range.
+          TypeError: A number is no integer.
+          UnavailableError: The server cannot be reached, and `validate_items` is set.
+        """
+        from reverb.trajectory_writer import TrajectoryWriter, check_chunk_length
+
+        if _checks.as_int("num_keep_alive_refs", num_keep_alive_refs) < 1:
+            raise ValueError(f"num_keep_alive_refs ({num_keep_alive_refs}) must be a positive integer")
+        check_chunk_length(max_chunk_length, num_keep_alive_refs)
+        return TrajectoryWriter(
+            self._client,
+            num_keep_alive_refs,
+            signatures=self._signatures if validate_items else None,
+            max_chunk_length=max_chunk_length,
+            max_pending_bytes=_checks.as_count("max_pending_bytes", max_pending_bytes),
+            reconnect_timeout=_checks.as_timeout(reconnect_timeout) or 0.0,
+        )
+
+    def _signatures(self) -> dict[str, list[signatures.FlatSpec] | None]:
+        """The signatures of all tables, flattened."""
+        infos = self._table_infos(None)
+        return {name: signatures.flat_specs(info.signature) for name, info in infos.items()}
 
     def reset(self, table: str, *, timeout: float | None = None) -> None:
         """Removes all items of a table and sets its counters back, those of its limiter too.

@@ -1,5 +1,25 @@
 """The extension's classes. The only module that imports `_rust`; named as the reference names it."""
 
-from reverb._rust import Client, Server, Table, descriptor_set, importance_weights
+from reverb._rust import (
+    CellRef,
+    Client,
+    Server,
+    Table,
+    TrajectoryColumn,
+    TrajectoryWriter,
+    descriptor_set,
+    importance_weights,
+)
+from reverb._rust import _ColumnHistory as ColumnHistory
 
-__all__ = ["Client", "Server", "Table", "descriptor_set", "importance_weights"]
+__all__ = [
+    "CellRef",
+    "Client",
+    "ColumnHistory",
+    "Server",
+    "Table",
+    "TrajectoryColumn",
+    "TrajectoryWriter",
+    "descriptor_set",
+    "importance_weights",
+]

@@ -20,6 +20,7 @@ mod table;
 mod tensor;
 mod trajectory;
 mod usage;
+pub mod writer;
 
 pub use buffer::Buffer;
 pub use chunk::{Chunk, Column, EpisodeIds, Layout, StepRange, encode_strings};

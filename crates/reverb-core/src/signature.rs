@@ -76,6 +76,14 @@ impl Signature {
     /// [`Error::SignatureMismatch`] with the text that the reference's trajectory writer gives.
     pub fn check_trajectory(&self, table: &str, trajectory: &Trajectory) -> Result<()> {
         let got: Vec<_> = (0..trajectory.num_columns()).map(|index| column_type(trajectory, index)).collect();
+        self.check_types(table, &got)
+    }
+
+    /// Whether columns of these dtypes and shapes (time axis included where it is not squeezed) fit.
+    ///
+    /// # Errors
+    /// As [`Signature::check_trajectory`].
+    pub fn check_types(&self, table: &str, got: &[(crate::DType, Vec<usize>)]) -> Result<()> {
         let got_text = || {
             let specs = got.iter().enumerate().map(|(i, (dtype, shape))| {
                 format!("{i}: Tensor<name: '{i}', dtype: {dtype}, shape: {}>", shape_text(shape))
@@ -95,7 +103,7 @@ impl Signature {
                 got_text()
             )));
         }
-        for (index, (spec, (dtype, shape))) in self.specs.iter().zip(&got).enumerate() {
+        for (index, (spec, (dtype, shape))) in self.specs.iter().zip(got).enumerate() {
             if spec.dtype != *dtype || !spec.accepts_shape(shape.iter().copied()) {
                 return Err(Error::SignatureMismatch(format!(
                     "{start} The table expects column {index} to be a {} {} tensor but got a {dtype} {} tensor.\n\nThe table \

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
+use reverb_core::writer::Value;
 use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, Shape, StepRange, encode_strings, random_key};
 use std::sync::Arc;
 
@@ -17,10 +18,30 @@ const DETACH_BYTES: usize = 64 * 1024;
 const KEPT_LAYOUTS: usize = 8;
 
 /// One value of a nest, ready to be copied.
-struct Leaf<'py> {
+pub struct Leaf<'py> {
     dtype: DType,
     shape: Shape,
     source: Source<'py>,
+}
+
+impl Leaf<'_> {
+    /// The value as a writer takes it.
+    pub fn value(&self) -> Value<'_> {
+        let bytes = match &self.source {
+            Source::Array(array) => {
+                let bytes = self.dtype.size() * self.shape.iter().product::<usize>();
+                match bytes {
+                    0 => &[],
+                    // SAFETY: the array is alive as long as the leaf, and in C order, so `bytes` follow its data pointer.
+                    // That another thread writes there meanwhile is the caller's race, as it would be with a copy in NumPy.
+                    _ => unsafe { std::slice::from_raw_parts((*array.as_array_ptr()).fields.data.cast::<u8>(), bytes) },
+                }
+            }
+            Source::Number(bytes) => &bytes[..self.dtype.size()],
+            Source::Strings(region) => region,
+        };
+        Value { dtype: self.dtype, shape: &self.shape, bytes }
+    }
 }
 
 enum Source<'py> {
@@ -119,7 +140,8 @@ fn convert<'py>(data: &Bound<'py, PyAny>) -> PyReverbResult<Vec<Leaf<'py>>> {
     objects.into_iter().enumerate().map(to_leaf).collect()
 }
 
-fn leaf(object: Bound<'_, PyAny>) -> PyReverbResult<Leaf<'_>> {
+/// Converts a value; it is not copied yet.
+pub fn leaf(object: Bound<'_, PyAny>) -> PyReverbResult<Leaf<'_>> {
     let object = match object.cast_into_exact::<PyUntypedArray>() {
         Ok(array) => return array_leaf(array),
         Err(error) => error.into_inner(),

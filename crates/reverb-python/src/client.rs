@@ -17,7 +17,7 @@ use std::sync::Arc;
 #[pyclass(frozen, module = "reverb._rust")]
 pub struct Client {
     address: String,
-    client: CoreClient,
+    client: Arc<CoreClient>,
     layouts: Layouts,
 }
 
@@ -25,7 +25,7 @@ pub struct Client {
 impl Client {
     #[new]
     fn new(address: String) -> Self {
-        Self { client: CoreClient::new(&address), address, layouts: Layouts::default() }
+        Self { client: Arc::new(CoreClient::new(&address)), address, layouts: Layouts::default() }
     }
 
     #[getter]
@@ -146,6 +146,11 @@ impl Client {
 }
 
 impl Client {
+    /// The client itself, for writers.
+    pub fn core(&self) -> &Arc<CoreClient> {
+        &self.client
+    }
+
     fn insert_rows(
         &self,
         py: Python<'_>,

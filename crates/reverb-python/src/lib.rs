@@ -10,6 +10,7 @@ mod nest;
 mod runtime;
 mod server;
 mod table;
+mod writer;
 
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -42,5 +43,9 @@ fn _rust(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(importance_weights, module)?)?;
     module.add_class::<table::Table>()?;
     module.add_class::<server::Server>()?;
-    module.add_class::<client::Client>()
+    module.add_class::<client::Client>()?;
+    module.add_class::<writer::TrajectoryWriter>()?;
+    module.add_class::<writer::ColumnHistory>()?;
+    module.add_class::<writer::TrajectoryColumn>()?;
+    module.add_class::<writer::CellRef>()
 }

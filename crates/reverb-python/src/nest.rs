@@ -1,9 +1,12 @@
 //! Nests of Python objects, flattened by dm-tree's rules.
 
+use crate::writer::TrajectoryColumn;
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use smallvec::SmallVec;
+use std::borrow::Cow;
 
 /// The leaves of a nest: mappings in key order, sequences and named tuples in theirs. `None` is a leaf.
 ///
@@ -40,25 +43,14 @@ pub fn path(data: &Bound<'_, PyAny>, index: usize) -> String {
 }
 
 fn flatten_dict<'py>(dict: &Bound<'py, PyDict>, leaves: &mut Vec<Bound<'py, PyAny>>) -> PyResult<()> {
-    let mut children = Vec::with_capacity(dict.len());
-    for (key, child) in dict.iter() {
-        let Ok(key) = key.cast_into::<PyString>() else {
-            // Keys of other types sort by Python's rules.
-            let flat = tree(dict.py())?.call_method1("flatten", (dict,))?;
-            for leaf in flat.try_iter()? {
-                leaves.push(leaf?);
-            }
-            return Ok(());
-        };
-        children.push((key, child));
+    if dict.iter().all(|(key, _)| key.is_instance_of::<PyString>()) {
+        return walk_sorted(dict, |_, child| flatten(child, leaves));
     }
-    let mut names = Vec::with_capacity(children.len());
-    for (index, (key, _)) in children.iter().enumerate() {
-        names.push((key.to_cow()?, index));
+    // Keys of other types sort by Python's rules.
+    for leaf in tree(dict.py())?.call_method1("flatten", (dict,))?.try_iter()? {
+        leaves.push(leaf?);
     }
-    // UTF-8 sorts as code points do, which is Python's order.
-    names.sort_unstable();
-    names.iter().try_for_each(|(_, index)| flatten(&children[*index].1, leaves))
+    Ok(())
 }
 
 fn is_leaf(data: &Bound<'_, PyAny>) -> bool {
@@ -69,9 +61,85 @@ fn is_leaf(data: &Bound<'_, PyAny>) -> bool {
         || data.is_exact_instance_of::<PyString>()
         || data.is_exact_instance_of::<PyBytes>()
         || data.is_none()
+        || data.is_exact_instance_of::<TrajectoryColumn>()
 }
 
 fn tree(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     static TREE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     TREE.get_or_try_init(py, || py.import("tree").map(Bound::unbind)).map(|module| module.bind(py))
+}
+
+/// As [`flatten`], and a number that is the same for nests of the same form; `None` if some container is walked by dm-tree,
+/// whose form is not looked at.
+pub fn flatten_with_form<'py>(data: &Bound<'py, PyAny>, leaves: &mut Vec<Bound<'py, PyAny>>) -> PyResult<Option<u64>> {
+    let mut form = Form { hash: FORM_SEED, known: true };
+    form.walk(data, leaves)?;
+    Ok(form.known.then_some(form.hash))
+}
+
+const FORM_SEED: u64 = 0xcbf2_9ce4_8422_2325;
+
+struct Form {
+    hash: u64,
+    known: bool,
+}
+
+impl Form {
+    fn mix(&mut self, value: u64) {
+        // Two multiplications of a mixer for 64 bits (Steele et al. 2014, "Fast splittable pseudorandom number generators").
+        let mut mixed = self.hash.rotate_left(23) ^ value;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        self.hash = mixed ^ (mixed >> 31);
+    }
+
+    fn walk<'py>(&mut self, data: &Bound<'py, PyAny>, leaves: &mut Vec<Bound<'py, PyAny>>) -> PyResult<()> {
+        if let Ok(dict) = data.cast_exact::<PyDict>() {
+            self.mix(1 + ((dict.len() as u64) << 8));
+            if dict.iter().any(|(key, _)| !key.is_instance_of::<PyString>()) {
+                self.known = false;
+                return flatten_dict(dict, leaves);
+            }
+            return walk_sorted(dict, |key, child| {
+                // Strings keep their hash, so this is a look, not a computation.
+                self.mix(key.hash()? as u64);
+                self.walk(child, leaves)
+            });
+        }
+        if let Ok(tuple) = data.cast::<PyTuple>() {
+            self.mix(2 + ((tuple.len() as u64) << 8));
+            self.mix(tuple.get_type().as_ptr() as u64);
+            return tuple.iter_borrowed().try_for_each(|child| self.walk(&child, leaves));
+        }
+        if let Ok(list) = data.cast_exact::<PyList>() {
+            self.mix(3 + ((list.len() as u64) << 8));
+            return list.iter().try_for_each(|child| self.walk(&child, leaves));
+        }
+        if is_leaf(data) {
+            // Whether there is a value belongs to the form: a place that was always empty may become a structure.
+            self.mix(if data.is_none() { 5 } else { 4 });
+            leaves.push(data.clone());
+            return Ok(());
+        }
+        self.known = false;
+        flatten(data, leaves)
+    }
+}
+
+/// Visits a dict of strings in the order of its keys.
+fn walk_sorted<'py>(
+    dict: &Bound<'py, PyDict>,
+    mut visit: impl FnMut(&Bound<'py, PyString>, &Bound<'py, PyAny>) -> PyResult<()>,
+) -> PyResult<()> {
+    let mut children: SmallVec<[(Bound<'py, PyString>, Bound<'py, PyAny>); 8]> = SmallVec::new();
+    for (key, child) in dict.iter() {
+        children.push((key.cast_into::<PyString>()?, child));
+    }
+    let mut order: SmallVec<[(Cow<'_, str>, usize); 8]> = SmallVec::new();
+    for (index, (key, _)) in children.iter().enumerate() {
+        order.push((key.to_cow()?, index));
+    }
+    // UTF-8 sorts as code points do, which is Python's order.
+    order.sort_unstable();
+    order.iter().try_for_each(|(_, index)| visit(&children[*index].0, &children[*index].1))
 }

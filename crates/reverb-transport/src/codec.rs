@@ -1,7 +1,7 @@
 //! Protobuf messages in gRPC frames, with the frame's room reserved in one go.
 
-use crate::decoded_size::{UNCHECKED_BYTES, check_insert};
-use crate::proto::replay::InsertRequest;
+use crate::decoded_size::{UNCHECKED_BYTES, check_insert, check_write};
+use crate::proto::replay::{InsertRequest, WriteRequest};
 use crate::status::to_status;
 use bytes::Buf;
 use prost::Message;
@@ -61,8 +61,13 @@ impl<U: Message + Default + 'static> Decoder for ReplayDecoder<U> {
     type Error = Status;
 
     fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
-        if source.remaining() > UNCHECKED_BYTES && TypeId::of::<U>() == TypeId::of::<InsertRequest>() {
-            check_insert(source.chunk()).map_err(|reason| to_status(&Error::ResourceExhausted(reason)))?;
+        if source.remaining() > UNCHECKED_BYTES {
+            let checked = match TypeId::of::<U>() {
+                kind if kind == TypeId::of::<InsertRequest>() => check_insert(source.chunk()),
+                kind if kind == TypeId::of::<WriteRequest>() => check_write(source.chunk()),
+                _ => Ok(()),
+            };
+            checked.map_err(|reason| to_status(&Error::ResourceExhausted(reason)))?;
         }
         U::decode(source).map(Some).map_err(|error| Status::internal(format!("a message does not decode: {error}")))
     }

@@ -6,12 +6,14 @@ use crate::replay::{InsertGroup, Replay};
 use crate::table_handle::TableStatus;
 use bytes::Bytes;
 use prost::Message;
+use reverb_core::writer::{CellRun, Selection, WriterItem};
 use reverb_core::gather::{BatchColumn, BatchLayout, Gatherer};
 use reverb_core::{
     Chunk, DType, Drawn, EpisodeIds, Error, Layout, NewItem, RateLimiterConfig, Result, SelectorKind, Shape, Slice,
     StepRange, Trajectory, TrajectoryColumn,
 };
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// Chunks up to this size get an allocation of their own, so that none keeps the whole message alive.
@@ -84,6 +86,23 @@ fn chunk_from_wire(chunk: replay::Chunk, layouts: &mut LayoutCache) -> Result<Ch
     Chunk::new(chunk.key, episodes, steps, layout, data)
 }
 
+/// Adds the chunks of a message to those that are known. Bytes of those that were new.
+pub fn chunks_from_wire(
+    chunks: Vec<replay::Chunk>,
+    layouts: &mut LayoutCache,
+    known: &mut HashMap<u64, Arc<Chunk>>,
+) -> Result<usize> {
+    let mut bytes = 0;
+    for chunk in chunks {
+        let chunk = Arc::new(chunk_from_wire(chunk, layouts)?);
+        if let Entry::Vacant(place) = known.entry(chunk.key) {
+            bytes += chunk.size_bytes();
+            place.insert(chunk);
+        }
+    }
+    Ok(bytes)
+}
+
 /// The items of an insert.
 pub fn groups_from_wire(
     replay: &Replay,
@@ -92,10 +111,7 @@ pub fn groups_from_wire(
 ) -> Result<Vec<InsertGroup>> {
     replay.check_size(request.chunks.iter().map(|chunk| chunk.data.len() as u64).sum())?;
     let mut chunks = HashMap::with_capacity(request.chunks.len());
-    for chunk in request.chunks {
-        let chunk = Arc::new(chunk_from_wire(chunk, layouts)?);
-        chunks.entry(chunk.key).or_insert(chunk);
-    }
+    chunks_from_wire(request.chunks, layouts, &mut chunks)?;
     let to_group = |batch: ItemBatch| {
         let table = replay.table(&batch.table)?.clone();
         let items = items_from_wire(batch, &chunks)?;
@@ -123,13 +139,11 @@ fn items_from_wire(batch: ItemBatch, chunks: &HashMap<u64, Arc<Chunk>>) -> Resul
 
 fn trajectories_from_wire(batch: &ItemBatch, chunks: &HashMap<u64, Arc<Chunk>>) -> Result<Vec<Trajectory>> {
     let count = batch.keys.len();
-    let find =
-        |key: u64| chunks.get(&key).ok_or_else(|| Error::invalid(format!("Could not find sequence chunk {key}.")));
     if batch.trajectories.is_empty() {
         if count == 0 {
             return Ok(Vec::new());
         }
-        let chunk = find(batch.chunk_key)?;
+        let chunk = find_chunk(chunks, batch.chunk_key)?;
         // Checks the run once, so that a batch cannot name more rows than the chunk has.
         let rows = u32::try_from(count).ok().and_then(|count| count.checked_mul(batch.rows_per_item));
         let rows = rows.ok_or_else(|| {
@@ -143,26 +157,66 @@ fn trajectories_from_wire(batch: &ItemBatch, chunks: &HashMap<u64, Arc<Chunk>>) 
         let got = batch.trajectories.len();
         return Err(Error::invalid(format!("table `{}`: expected {count} trajectories, got {got}", batch.table)));
     }
+    batch.trajectories.iter().map(|trajectory| trajectory_from_wire(trajectory, chunks)).collect()
+}
+
+fn trajectory_from_wire(trajectory: &replay::Trajectory, chunks: &HashMap<u64, Arc<Chunk>>) -> Result<Trajectory> {
     let to_slice = |slice: &replay::Slice| {
-        let chunk = find(slice.chunk_key)?.clone();
+        let chunk = find_chunk(chunks, slice.chunk_key)?.clone();
         Ok(Slice { chunk, column: slice.column, offset: slice.offset, length: slice.length })
     };
     let to_column = |column: &replay::Column| {
         let slices = column.slices.iter().map(to_slice).collect::<Result<_>>()?;
         Ok(TrajectoryColumn { slices, squeeze: column.squeeze })
     };
-    let to_trajectory = |trajectory: &replay::Trajectory| {
-        let trajectory = Trajectory::columns(trajectory.columns.iter().map(to_column).collect::<Result<_>>()?)?;
-        // A slice is 24 bytes and may name a whole chunk again and again.
-        let size_bytes = trajectory.size_bytes();
-        if size_bytes > MAX_ITEM_BYTES {
-            return Err(Error::invalid(format!(
-                "an item refers to {size_bytes} bytes; at most {MAX_ITEM_BYTES} are possible"
-            )));
-        }
-        Ok(trajectory)
+    let trajectory = Trajectory::columns(trajectory.columns.iter().map(to_column).collect::<Result<_>>()?)?;
+    // A slice is 24 bytes and may name a whole chunk again and again.
+    let size_bytes = trajectory.size_bytes();
+    if size_bytes > MAX_ITEM_BYTES {
+        return Err(Error::invalid(format!(
+            "an item refers to {size_bytes} bytes; at most {MAX_ITEM_BYTES} are possible"
+        )));
+    }
+    Ok(trajectory)
+}
+
+fn find_chunk(chunks: &HashMap<u64, Arc<Chunk>>, key: u64) -> Result<&Arc<Chunk>> {
+    chunks.get(&key).ok_or_else(|| Error::invalid(format!("Could not find sequence chunk {key}.")))
+}
+
+/// An item of a writer, whose chunks are known.
+pub fn write_item_from_wire(item: replay::WriteItem, chunks: &HashMap<u64, Arc<Chunk>>) -> Result<NewItem> {
+    let trajectory = match &item.trajectory {
+        Some(trajectory) => trajectory_from_wire(trajectory, chunks)?,
+        None => Trajectory::rows(find_chunk(chunks, item.chunk_key)?.clone(), item.first_row, item.rows)?,
     };
-    batch.trajectories.iter().map(to_trajectory).collect()
+    Ok(NewItem { key: item.key, priority: item.priority, times_sampled: 0, trajectory })
+}
+
+/// A writer's item as a message. Its chunks are closed.
+pub fn write_item_to_wire(item: &WriterItem) -> replay::WriteItem {
+    let mut message = replay::WriteItem {
+        table: item.table.to_string(),
+        key: item.key,
+        priority: item.priority,
+        ..replay::WriteItem::default()
+    };
+    if let Some((chunk, offset, length)) = item.rows() {
+        (message.chunk_key, message.first_row, message.rows) = (chunk.key, offset, length);
+        return message;
+    }
+    let to_slice = |run: &CellRun| replay::Slice {
+        chunk_key: run.chunk.key,
+        column: run.index,
+        offset: run.offset,
+        length: run.length,
+    };
+    let to_column = |column: &Selection| replay::Column {
+        slices: column.runs.iter().map(to_slice).collect(),
+        squeeze: column.squeeze,
+    };
+    message.trajectory = Some(replay::Trajectory { columns: item.columns.iter().map(to_column).collect() });
+    message
 }
 
 /// The beginning of a batch as a message.

@@ -4,7 +4,7 @@
 //! take tens of gigabytes. So large inserts are walked first, over the fields that hold messages. Data is stepped over,
 //! so the walk costs next to nothing for a message that consists of it.
 
-use crate::proto::replay::{Chunk, Column, ColumnSpec, ItemBatch, Slice, Trajectory};
+use crate::proto::replay::{Chunk, Column, ColumnSpec, ItemBatch, Slice, Trajectory, WriteItem};
 use std::mem::size_of;
 
 /// Messages up to this size are decoded as they are.
@@ -29,6 +29,11 @@ const INSERT_REQUEST: &[Field] = &[
     Field { tag: 2, kind: Kind::Message(size_of::<Chunk>(), CHUNK) },
     Field { tag: 3, kind: Kind::Message(size_of::<ItemBatch>(), ITEM_BATCH) },
 ];
+const WRITE_REQUEST: &[Field] = &[
+    Field { tag: 3, kind: Kind::Message(size_of::<Chunk>(), CHUNK) },
+    Field { tag: 4, kind: Kind::Message(size_of::<WriteItem>(), WRITE_ITEM) },
+];
+const WRITE_ITEM: &[Field] = &[Field { tag: 7, kind: Kind::Message(size_of::<Trajectory>(), TRAJECTORY) }];
 const CHUNK: &[Field] = &[Field { tag: 8, kind: Kind::Message(size_of::<ColumnSpec>(), COLUMN_SPEC) }];
 const COLUMN_SPEC: &[Field] = &[Field { tag: 2, kind: Kind::Varints }];
 const ITEM_BATCH: &[Field] = &[Field { tag: 7, kind: Kind::Message(size_of::<Trajectory>(), TRAJECTORY) }];
@@ -38,9 +43,17 @@ const COLUMN: &[Field] = &[Field { tag: 1, kind: Kind::Message(size_of::<Slice>(
 /// Refuses an encoded `InsertRequest` that would grow too much, or that the decoder would refuse. Groups, which the
 /// decoder would step over, are refused as well: nobody who speaks this protocol sends any.
 pub fn check_insert(message: &[u8]) -> Result<(), String> {
+    check(message, INSERT_REQUEST)
+}
+
+/// As [`check_insert`], of a `WriteRequest`.
+pub fn check_write(message: &[u8]) -> Result<(), String> {
+    check(message, WRITE_REQUEST)
+}
+
+fn check(message: &[u8], fields: &[Field]) -> Result<(), String> {
     let mut left = MAX_DECODED_BYTES;
-    let walked = walk(message, INSERT_REQUEST, &mut left);
-    match walked {
+    match walk(message, fields, &mut left) {
         Err(Stop::TooLarge) => Err(format!(
             "the chunks, columns and slices that an insert of {} bytes describes take more than {MAX_DECODED_BYTES} bytes",
             message.len()

@@ -16,6 +16,8 @@ mod sample_response;
 pub mod server;
 mod status;
 mod table_handle;
+mod write_ledger;
+mod write_queue;
 
 pub use convert::table_info;
 pub use replay::{InsertGroup, Replay, wait_for_inserts};

@@ -1,6 +1,7 @@
 //! The replay service itself, without a network: named tables, and what may be asked of them.
 
 use crate::table_handle::{Call, TableHandle, TableStatus};
+use crate::write_ledger::Ledgers;
 use parking_lot::Mutex;
 use reverb_core::{Error, NewItem, Result, Table};
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub struct Replay {
     tables: Vec<TableHandle>,
     max_message_size: u64,
     closed: AtomicBool,
+    /// What writers have inserted.
+    ledgers: Ledgers,
     /// Tells the tasks that serve this server to end.
     stop: Mutex<Option<tokio::sync::watch::Sender<bool>>>,
 }
@@ -44,6 +47,7 @@ impl Replay {
             tables,
             max_message_size,
             closed: AtomicBool::new(false),
+            ledgers: Ledgers::default(),
             stop: Mutex::new(Some(stop)),
         }))
     }
@@ -91,6 +95,11 @@ impl Replay {
             group.table.check_all(&group.items).map_err(|(row, error)| name_row(row, group.items.len(), error))?;
         }
         Ok(groups.into_iter().map(|group| group.table.insert(group.items)).collect())
+    }
+
+    /// What writers have inserted, by writer.
+    pub(crate) fn ledgers(&self) -> &Ledgers {
+        &self.ledgers
     }
 
     /// What all tables are doing.

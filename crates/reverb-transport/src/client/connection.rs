@@ -8,6 +8,7 @@ use crate::convert::chunk_to_wire;
 use crate::proto::replay::replay_client::ReplayClient;
 use crate::proto::replay::{
     Draw, HelloRequest, HelloResponse, InfoRequest, InsertRequest, ItemBatch, MutateRequest, ResetRequest, TableStatus,
+    WriteRequest, WriteResponse,
 };
 use crate::replay::check_size;
 use crate::status::from_status;
@@ -34,7 +35,7 @@ const VERSION: u32 = 1;
 /// An open connection. When it breaks, all its calls fail and the client opens another.
 #[derive(Debug)]
 pub struct Connection {
-    peer: String,
+    pub(super) peer: String,
     road: &'static str,
     service: ReplayClient<Channel>,
     hello: HelloResponse,
@@ -144,6 +145,23 @@ impl Connection {
     /// `tcp` or `unix`.
     pub fn road_name(&self) -> &'static str {
         self.road
+    }
+
+    /// Bytes of data that one insert may carry.
+    pub fn max_message_size(&self) -> u64 {
+        self.hello.max_message_size
+    }
+
+    /// Opens a stream for a writer's items.
+    pub async fn open_write(
+        &self,
+        requests: impl tokio_stream::Stream<Item = WriteRequest> + Send + 'static,
+    ) -> Result<tonic::Streaming<WriteResponse>> {
+        let mut service = self.service.clone();
+        match service.write(requests).await {
+            Ok(responses) => Ok(responses.into_inner()),
+            Err(status) => Err(from_status(&status, &self.peer)),
+        }
     }
 
     pub async fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Result<()> {

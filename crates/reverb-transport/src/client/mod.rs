@@ -4,6 +4,7 @@ mod address;
 mod connection;
 mod insert_link;
 mod sample_link;
+pub mod writer;
 
 pub use address::Address;
 

@@ -4,6 +4,7 @@ mod insert_stream;
 mod listen;
 mod sample_stream;
 mod service;
+mod write_stream;
 
 pub use listen::ListenOptions;
 

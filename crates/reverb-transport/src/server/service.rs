@@ -3,11 +3,12 @@
 use super::insert_stream::insert_stream;
 use super::listen::Io;
 use super::sample_stream::sample_stream;
+use super::write_stream::write_stream;
 use crate::convert::status_to_wire;
 use crate::proto::replay::replay_server::{Replay as ReplayService, ReplayServer};
 use crate::proto::replay::{
     HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest, InsertResponse, MutateRequest,
-    MutateResponse, ResetRequest, ResetResponse, SampleRequest,
+    MutateResponse, ResetRequest, ResetResponse, SampleRequest, WriteRequest, WriteResponse,
 };
 use crate::replay::Replay;
 use crate::sample_response::SampleResponse;
@@ -26,7 +27,7 @@ const MESSAGE_SLACK: usize = 16 << 20;
 pub const STREAM_WINDOW: u32 = 8 << 20;
 pub const CONNECTION_WINDOW: u32 = 16 << 20;
 pub const FRAME_BYTES: u32 = 256 << 10;
-/// Streams of one connection; a client opens two.
+/// Streams of one connection; a client opens two, and each of its writers one.
 const MAX_STREAMS: u32 = 10_000;
 
 /// The service as tonic calls it.
@@ -62,6 +63,7 @@ pub async fn serve(router: Router, connections: ReceiverStream<std::io::Result<I
 #[tonic::async_trait]
 impl ReplayService for Router {
     type InsertStream = ReceiverStream<Result<InsertResponse, Status>>;
+    type WriteStream = ReceiverStream<Result<WriteResponse, Status>>;
     type SampleStream = ReceiverStream<Result<SampleResponse, Status>>;
 
     async fn hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloResponse>, Status> {
@@ -83,6 +85,10 @@ impl ReplayService for Router {
 
     async fn sample(&self, request: Request<Streaming<SampleRequest>>) -> Result<Response<Self::SampleStream>, Status> {
         Ok(Response::new(sample_stream(self.replay.clone(), request.into_inner())))
+    }
+
+    async fn write(&self, request: Request<Streaming<WriteRequest>>) -> Result<Response<Self::WriteStream>, Status> {
+        Ok(Response::new(write_stream(self.replay.clone(), request.into_inner())))
     }
 
     async fn mutate(&self, request: Request<MutateRequest>) -> Result<Response<MutateResponse>, Status> {

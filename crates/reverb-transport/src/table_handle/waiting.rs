@@ -3,6 +3,8 @@
 use super::TableHandle;
 use super::queue::{InsertWork, SampleWork, Work};
 use reverb_core::{Drawn, Error, Result};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -66,7 +68,8 @@ impl<T: Reply> Waiting<T> {
         }
     }
 
-    fn explain(&self) -> String {
+    /// What it waits for.
+    pub fn explain(&self) -> String {
         self.handle.with_table(|table| T::Work::explain(table, self.handle.name()))
     }
 
@@ -82,6 +85,25 @@ impl<T: Reply> Waiting<T> {
         let answer = receiver.await;
         self.receiver = None;
         answer.unwrap_or_else(|_| Err(forgotten()))
+    }
+}
+
+impl<T: Reply> Waiting<T> {
+    /// Looks whether the answer has come, and asks to be woken when it does.
+    pub fn poll_result(&mut self, context: &mut Context<'_>) -> Poll<Result<T>> {
+        let Some(receiver) = self.receiver.as_mut() else { return Poll::Ready(Err(forgotten())) };
+        let answer = std::task::ready!(Pin::new(receiver).poll(context));
+        self.receiver = None;
+        Poll::Ready(answer.unwrap_or_else(|_| Err(forgotten())))
+    }
+
+    /// Takes the request out of its queue. If it was served already: its result.
+    pub async fn withdraw(mut self) -> Option<Result<T>> {
+        let receiver = self.receiver.take()?;
+        if self.handle.withdraw_and_undo::<T::Work>(self.ticket) {
+            return None;
+        }
+        Some(receiver.await.unwrap_or_else(|_| Err(forgotten())))
     }
 }
 

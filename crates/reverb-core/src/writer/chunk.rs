@@ -1,0 +1,317 @@
+//! A chunk that is being filled, step by step, and then never changes.
+
+use crate::{Chunk, ChunkKey, Column, DType, EpisodeId, EpisodeIds, Layout, Result, Shape, StepRange, random_key};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// One value of a step. Its bytes are what a chunk of one row holds of this column: numbers in C order, little-endian;
+/// strings as their ends and then their bytes (see [`Column`]).
+#[derive(Debug, Clone, Copy)]
+pub struct Value<'a> {
+    /// Element type.
+    pub dtype: DType,
+    /// Shape.
+    pub shape: &'a [usize],
+    /// The bytes.
+    pub bytes: &'a [u8],
+}
+
+/// What the chunks of a group of columns look like.
+#[derive(Debug)]
+pub struct Form {
+    /// The writer's numbers of the columns, in their order in a chunk.
+    pub ids: Box<[u32]>,
+    /// The columns as a full chunk lays them out; the offsets of strings mean nothing.
+    columns: Box<[Column]>,
+    has_strings: bool,
+    /// Rows of a full chunk.
+    pub max_rows: u32,
+    /// See [`WriterChunk::closes_early`].
+    closes_early: bool,
+    /// Bytes of a full chunk, strings aside.
+    size_bytes: usize,
+    /// Layouts of chunks made before, so that chunks of one form and length share one.
+    layouts: Mutex<Vec<Arc<Layout>>>,
+}
+
+/// Layouts that a form remembers: chunks are mostly full, or end where an episode does.
+const KEPT_LAYOUTS: usize = 8;
+
+impl Form {
+    /// Chunks of `max_rows` rows of these columns (number, dtype, shape of a row).
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] if a full chunk would pass 4 GiB.
+    pub fn new(columns: &[(u32, DType, Shape)], max_rows: u32, closes_early: bool) -> Result<Self> {
+        let specs = columns.iter().map(|(_, dtype, shape)| (*dtype, shape.clone(), 0));
+        let layout = Layout::new(max_rows as usize, specs)?;
+        Ok(Self {
+            ids: columns.iter().map(|(id, ..)| *id).collect(),
+            has_strings: columns.iter().any(|(_, dtype, _)| *dtype == DType::String),
+            max_rows,
+            closes_early,
+            size_bytes: layout.size_bytes,
+            columns: layout.columns,
+            layouts: Mutex::default(),
+        })
+    }
+
+    fn layout(&self, rows: u32, string_bytes: impl Fn(usize) -> usize) -> Result<Arc<Layout>> {
+        let fits = |layout: &&Arc<Layout>| {
+            layout.rows == rows
+                && (!self.has_strings
+                    || layout
+                        .columns
+                        .iter()
+                        .enumerate()
+                        .all(|(i, column)| column.dtype != DType::String || column.size_bytes == string_bytes(i)))
+        };
+        let mut layouts = self.layouts.lock();
+        if let Some(layout) = layouts.iter().find(fits) {
+            return Ok(layout.clone());
+        }
+        let specs =
+            self.columns.iter().enumerate().map(|(i, column)| (column.dtype, column.shape.clone(), string_bytes(i)));
+        let layout = Arc::new(Layout::new(rows as usize, specs)?);
+        if layouts.len() == KEPT_LAYOUTS {
+            layouts.remove(0);
+        }
+        layouts.push(layout.clone());
+        Ok(layout)
+    }
+}
+
+/// A column of strings that is being filled.
+#[derive(Debug, Default)]
+struct Strings {
+    ends: Vec<u32>,
+    text: Vec<u8>,
+}
+
+impl Strings {
+    /// Adds the strings of an encoded region.
+    fn push(&mut self, region: &[u8], elements: usize) {
+        let (ends, text) = region.split_at((elements + 1) * 4);
+        let base = self.text.len() as u32;
+        let end = |bytes: &[u8]| base + u32::from_le_bytes(bytes.try_into().expect("four bytes"));
+        self.ends.extend(ends.chunks_exact(4).skip(1).map(end));
+        self.text.extend_from_slice(text);
+    }
+
+    fn region_bytes(&self) -> usize {
+        (self.ends.len() + 1) * 4 + self.text.len()
+    }
+
+    fn write(&self, region: &mut [u8]) {
+        let (ends, text) = region.split_at_mut((self.ends.len() + 1) * 4);
+        ends[..4].fill(0);
+        for (target, end) in ends[4..].chunks_exact_mut(4).zip(&self.ends) {
+            target.copy_from_slice(&end.to_le_bytes());
+        }
+        text.copy_from_slice(&self.text);
+    }
+}
+
+#[derive(Debug)]
+struct Filling {
+    /// Numbers, as a full chunk lays them out.
+    data: Vec<u8>,
+    /// Strings, by index of the column; empty for a column of numbers.
+    strings: Vec<Strings>,
+    rows: u32,
+    steps: StepRange,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The number of each row's step, counted since the writer was made.
+    rows: Vec<u64>,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    Open(Filling),
+    Closed(Arc<Chunk>),
+}
+
+/// Where chunks note their keys when the last reference is gone.
+pub type DroppedChunks = Arc<Mutex<Vec<ChunkKey>>>;
+
+/// A chunk of a writer: open while rows are added, then closed for good.
+#[derive(Debug)]
+pub struct WriterChunk {
+    /// Its name, known from the beginning.
+    pub key: ChunkKey,
+    /// What it looks like.
+    pub form: Arc<Form>,
+    episode: EpisodeId,
+    state: Mutex<State>,
+    dropped: DroppedChunks,
+}
+
+/// Rows of a column, copied out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CellData {
+    /// The rows' bytes, one after another.
+    Numbers(Vec<u8>),
+    /// The rows' strings, one after another.
+    Strings(Vec<Vec<u8>>),
+}
+
+impl WriterChunk {
+    /// An open chunk without rows.
+    pub fn open(form: Arc<Form>, episode: EpisodeId, dropped: DroppedChunks) -> Self {
+        let strings = if form.has_strings { form.columns.iter().map(|_| Strings::default()).collect() } else { vec![] };
+        let filling =
+            Filling { data: vec![0; form.size_bytes], strings, rows: 0, steps: StepRange::default() };
+        let state = Mutex::new(State { rows: Vec::new(), body: Body::Open(filling) });
+        Self { key: random_key(), form, episode, state, dropped }
+    }
+
+    /// Adds a row, the values in the order of the form's columns, and closes the chunk when it is full. `number` is that
+    /// of the step since the writer was made, `step` that within its episode. The row's offset; `None` if the chunk is
+    /// closed.
+    ///
+    /// # Errors
+    /// If the chunk cannot be closed; see [`WriterChunk::close`].
+    pub fn push<'a>(&self, number: u64, step: i32, values: impl Iterator<Item = Value<'a>>) -> Result<Option<u32>> {
+        let mut state = self.state.lock();
+        let State { rows, body: Body::Open(filling) } = &mut *state else { return Ok(None) };
+        let row = filling.rows;
+        for (index, (value, column)) in values.zip(&self.form.columns).enumerate() {
+            if column.dtype == DType::String {
+                filling.strings[index].push(value.bytes, column.elements);
+            } else {
+                let start = column.offset + row as usize * column.row_bytes;
+                filling.data[start..start + column.row_bytes].copy_from_slice(value.bytes);
+            }
+        }
+        filling.steps = match row {
+            0 => StepRange { first: step, last: step, sparse: false },
+            _ => StepRange { last: step, sparse: filling.steps.sparse || step != filling.steps.last + 1, ..filling.steps },
+        };
+        filling.rows += 1;
+        rows.push(number);
+        if filling.rows == self.form.max_rows {
+            self.finish(&mut state.body)?;
+        }
+        Ok(Some(row))
+    }
+
+    /// The finished chunk; an open one is closed, if it has a row.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] if its strings pass 4 GiB, or it has no row.
+    pub fn close(&self) -> Result<Arc<Chunk>> {
+        self.finish(&mut self.state.lock().body)
+    }
+
+    /// The finished chunk, if it is closed.
+    pub fn closed(&self) -> Option<Arc<Chunk>> {
+        match &self.state.lock().body {
+            Body::Open(_) => None,
+            Body::Closed(chunk) => Some(chunk.clone()),
+        }
+    }
+
+    /// Bytes of the rows it has.
+    pub fn size_bytes(&self) -> usize {
+        match &self.state.lock().body {
+            Body::Closed(chunk) => chunk.size_bytes(),
+            Body::Open(filling) => {
+                let numbers: usize = self.form.columns.iter().map(|column| column.row_bytes).sum();
+                let strings: usize = filling.strings.iter().map(|strings| strings.region_bytes()).sum();
+                numbers * filling.rows as usize + strings
+            }
+        }
+    }
+
+    /// The number of a row's step, counted since the writer was made. The row must be there.
+    pub fn row_number(&self, offset: u32) -> u64 {
+        self.state.lock().rows[offset as usize]
+    }
+
+    /// Whether it may be closed before it is full, so that no item has to wait for it.
+    pub fn closes_early(&self) -> bool {
+        self.form.closes_early
+    }
+
+    /// Index of the writer's column `id` in this chunk.
+    pub fn index_of(&self, id: u32) -> Option<u32> {
+        self.form.ids.iter().position(|&other| other == id).map(|index| index as u32)
+    }
+
+    /// Copies rows `[offset, offset + length)` of a column. The rows must be there.
+    pub fn read(&self, index: u32, offset: u32, length: u32) -> CellData {
+        let column = &self.form.columns[index as usize];
+        let (first, count) = (offset as usize * column.elements, length as usize * column.elements);
+        match &self.state.lock().body {
+            Body::Closed(chunk) if column.dtype == DType::String => {
+                CellData::Strings(chunk.strings_of(index as usize, first, count).map(<[u8]>::to_vec).collect())
+            }
+            Body::Closed(chunk) => CellData::Numbers(chunk.rows_of(index as usize, offset, length).to_vec()),
+            Body::Open(filling) if column.dtype == DType::String => {
+                let Strings { ends, text } = &filling.strings[index as usize];
+                let start = |i: usize| if i == 0 { 0 } else { ends[i - 1] as usize };
+                CellData::Strings((first..first + count).map(|i| text[start(i)..ends[i] as usize].to_vec()).collect())
+            }
+            Body::Open(filling) => {
+                let start = column.offset + offset as usize * column.row_bytes;
+                CellData::Numbers(filling.data[start..start + length as usize * column.row_bytes].to_vec())
+            }
+        }
+    }
+
+    fn finish(&self, body: &mut Body) -> Result<Arc<Chunk>> {
+        let filling = match body {
+            Body::Closed(chunk) => return Ok(chunk.clone()),
+            Body::Open(filling) => filling,
+        };
+        let layout = self.form.layout(filling.rows, |index| match filling.strings.get(index) {
+            Some(strings) if self.form.columns[index].dtype == DType::String => strings.region_bytes(),
+            _ => 0,
+        })?;
+        let data = self.pack(filling, &layout);
+        let chunk = Chunk::new(self.key, EpisodeIds::Same(self.episode), filling.steps, layout, data.into())?;
+        let chunk = Arc::new(chunk);
+        *body = Body::Closed(chunk.clone());
+        Ok(chunk)
+    }
+
+    /// The bytes as `layout` has them. A full chunk of numbers lies as it should already.
+    fn pack(&self, filling: &mut Filling, layout: &Layout) -> Vec<u8> {
+        let columns = layout.columns.iter().zip(&self.form.columns).enumerate();
+        if self.form.has_strings {
+            let mut data = vec![0; layout.size_bytes];
+            for (index, (to, from)) in columns {
+                let target = &mut data[to.offset..to.offset + to.size_bytes];
+                match to.dtype {
+                    DType::String => filling.strings[index].write(target),
+                    _ => target.copy_from_slice(&filling.data[from.offset..from.offset + to.size_bytes]),
+                }
+            }
+            return data;
+        }
+        let mut data = std::mem::take(&mut filling.data);
+        if filling.rows < self.form.max_rows {
+            let mut end = 0;
+            for (_, (to, from)) in columns {
+                // Columns only move towards the beginning, so none is overwritten before it has moved.
+                data.copy_within(from.offset..from.offset + to.size_bytes, to.offset);
+                // What lies between two columns must not carry what was there before.
+                data[end..to.offset].fill(0);
+                end = to.offset + to.size_bytes;
+            }
+            data.truncate(layout.size_bytes);
+            data.shrink_to_fit();
+        }
+        data
+    }
+}
+
+impl Drop for WriterChunk {
+    fn drop(&mut self) {
+        self.dropped.lock().push(self.key);
+    }
+}

@@ -1,0 +1,90 @@
+//! An item that a writer has made, on its way to a table.
+
+use super::chunk::WriterChunk;
+use super::selection::Selection;
+use crate::{Error, ItemKey, Result, Signature, Slice, Trajectory, TrajectoryColumn, random_key};
+use std::sync::Arc;
+
+/// An item whose chunks may still be open.
+#[derive(Debug)]
+pub struct WriterItem {
+    /// The table it goes to.
+    pub table: Arc<str>,
+    /// Its name.
+    pub key: ItemKey,
+    /// Its priority.
+    pub priority: f64,
+    /// Its columns.
+    pub columns: Box<[Selection]>,
+}
+
+impl WriterItem {
+    /// An item of cells of `writer`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for no column, or one that cannot be a column (its number is named);
+    /// [`Error::InvalidPriority`] for NaN; [`Error::SignatureMismatch`] where a signature is given.
+    pub fn new(
+        table: Arc<str>,
+        priority: f64,
+        columns: Box<[Selection]>,
+        writer: u64,
+        signature: Option<&Signature>,
+    ) -> Result<Self> {
+        if columns.iter().all(Selection::is_empty) {
+            return Err(Error::invalid("trajectory must not be empty."));
+        }
+        if priority.is_nan() {
+            return Err(Error::InvalidPriority("`priority` must not be nan.".into()));
+        }
+        for (index, column) in columns.iter().enumerate() {
+            column.check(writer).map_err(|error| Error::invalid(format!("Error in column {index}: {error}")))?;
+        }
+        if let Some(signature) = signature {
+            let types: Vec<_> = columns.iter().filter_map(Selection::array_type).collect();
+            signature.check_types(&table, &types)?;
+        }
+        Ok(Self { table, key: random_key(), priority, columns })
+    }
+
+    /// Its chunks; one that several columns use may come several times.
+    pub fn chunks(&self) -> impl Iterator<Item = &Arc<WriterChunk>> {
+        self.columns.iter().flat_map(|column| column.runs.iter().map(|run| &run.chunk))
+    }
+
+    /// The rows, if it is the same rows of all columns of one chunk, in order, with their time axis.
+    pub fn rows(&self) -> Option<(&Arc<WriterChunk>, u32, u32)> {
+        let first = self.columns[0].runs.first()?;
+        let same = |(index, column): (usize, &Selection)| {
+            column.runs.len() == 1 && !column.squeeze && {
+                let run = &column.runs[0];
+                Arc::ptr_eq(&run.chunk, &first.chunk)
+                    && run.index as usize == index
+                    && (run.offset, run.length) == (first.offset, first.length)
+            }
+        };
+        let whole = first.chunk.form.ids.len() == self.columns.len() && self.columns.iter().enumerate().all(same);
+        whole.then_some((&first.chunk, first.offset, first.length))
+    }
+
+    /// What the table keeps. All chunks must be closed.
+    ///
+    /// # Errors
+    /// If one is open and cannot be closed.
+    pub fn trajectory(&self) -> Result<Trajectory> {
+        if let Some((chunk, offset, length)) = self.rows() {
+            return Trajectory::rows(chunk.close()?, offset, length);
+        }
+        let to_column = |column: &Selection| {
+            let to_slice = |run: &super::CellRun| {
+                let chunk = run.chunk.close()?;
+                Ok(Slice { chunk, column: run.index, offset: run.offset, length: run.length })
+            };
+            Ok(TrajectoryColumn {
+                slices: column.runs.iter().map(to_slice).collect::<Result<_>>()?,
+                squeeze: column.squeeze,
+            })
+        };
+        Trajectory::columns(self.columns.iter().map(to_column).collect::<Result<_>>()?)
+    }
+}

@@ -1,0 +1,140 @@
+//! Which cells a column of an item takes.
+
+use super::chunk::{CellData, WriterChunk};
+use super::steps::WriterColumn;
+use crate::{DType, Error, Result, Shape};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Cells of one column that lie one behind the other in one chunk.
+#[derive(Debug, Clone)]
+pub struct CellRun {
+    /// The column they were appended to.
+    pub column: Arc<WriterColumn>,
+    /// Where they are.
+    pub chunk: Arc<WriterChunk>,
+    /// Index of the column in the chunk.
+    pub index: u32,
+    /// Row of the first in the chunk.
+    pub offset: u32,
+    /// How many.
+    pub length: u32,
+}
+
+impl CellRun {
+    /// Whether the writer keeps the cells no longer. The first is the oldest.
+    pub fn expired(&self) -> bool {
+        self.chunk.row_number(self.offset) < self.column.alive_from.load(Relaxed)
+    }
+
+    /// Copies the cells out.
+    pub fn read(&self) -> CellData {
+        self.chunk.read(self.index, self.offset, self.length)
+    }
+
+    /// The cell number `index` of the run.
+    pub fn cell(&self, index: u32) -> Self {
+        Self { offset: self.offset + index, length: 1, ..self.clone() }
+    }
+}
+
+/// The cells of one column of an item, in order.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// Runs of cells; only cells that follow each other in a chunk share a run.
+    pub runs: SmallVec<[CellRun; 2]>,
+    /// Whether the time axis is dropped; there must be one cell then.
+    pub squeeze: bool,
+}
+
+impl Selection {
+    /// Number of cells.
+    pub fn len(&self) -> usize {
+        self.runs.iter().map(|run| run.length as usize).sum()
+    }
+
+    /// Whether there is no cell.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Adds cells at the end.
+    pub fn push(&mut self, run: CellRun) {
+        if let Some(last) = self.runs.last_mut()
+            && Arc::ptr_eq(&last.chunk, &run.chunk)
+            && last.index == run.index
+            && last.offset + last.length == run.offset
+        {
+            last.length += run.length;
+            return;
+        }
+        self.runs.push(run);
+    }
+
+    /// The cell at `index`, which must be there.
+    pub fn cell(&self, mut index: usize) -> CellRun {
+        for run in &self.runs {
+            if index < run.length as usize {
+                return run.cell(index as u32);
+            }
+            index -= run.length as usize;
+        }
+        unreachable!("the caller has looked at the length")
+    }
+
+    /// Element type and shape of a cell; `None` without cells.
+    pub fn cell_type(&self) -> Option<(DType, &Shape)> {
+        self.runs.first().map(|run| (run.column.dtype, &run.column.shape))
+    }
+
+    /// Element type, and shape with the time axis where it is not dropped.
+    pub fn array_type(&self) -> Option<(DType, Vec<usize>)> {
+        let (dtype, shape) = self.cell_type()?;
+        let mut dims = Vec::with_capacity(shape.len() + 1);
+        if !self.squeeze {
+            dims.push(self.len());
+        }
+        dims.extend_from_slice(shape);
+        Some((dtype, dims))
+    }
+
+    /// Checks that the cells can be a column of an item of `writer`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] with the reason.
+    pub fn check(&self, writer: u64) -> Result<()> {
+        let Some((dtype, shape)) = self.cell_type() else {
+            return Err(Error::invalid("the column is empty."));
+        };
+        let mut index = 0;
+        for run in &self.runs {
+            if run.expired() {
+                return Err(Error::invalid("Column contains expired CellRef."));
+            }
+            if run.column.writer != writer {
+                return Err(Error::invalid("Column contains cells of another writer."));
+            }
+            if run.column.dtype != dtype {
+                return Err(Error::invalid(format!(
+                    "Column references tensors with different dtypes: {dtype} (index 0) != {} (index {index}).",
+                    run.column.dtype
+                )));
+            }
+            if run.column.shape != *shape {
+                return Err(Error::invalid(format!(
+                    "Column references tensors with incompatible shapes: {} (index 0) not compatible with {} (index {index}).",
+                    crate::tensor::shape_text(shape),
+                    crate::tensor::shape_text(&run.column.shape)
+                )));
+            }
+            index += run.length;
+        }
+        if self.squeeze && index != 1 {
+            return Err(Error::invalid(format!(
+                "TrajectoryColumn must contain exactly one row when squeeze is set but got {index}."
+            )));
+        }
+        Ok(())
+    }
+}

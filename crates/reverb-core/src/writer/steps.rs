@@ -1,0 +1,533 @@
+//! The steps of one writer: columns, the chunks they are filled into, and the rows that items may still refer to.
+//!
+//! Columns that are appended together share chunks: they are a *group*. A group splits when only some of its columns get
+//! a value; it never grows. Nothing here talks to a server: closed chunks are found through the items that need them.
+
+use super::chunk::{DroppedChunks, Form, Value, WriterChunk};
+use super::selection::{CellRun, Selection};
+use crate::tensor::shape_text;
+use crate::{DType, EpisodeId, Error, Result, Shape, random_key};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Bytes of a full chunk whose length is not given: large enough that a chunk costs little beside its data, small enough
+/// that one item keeps little else alive.
+const AUTO_CHUNK_BYTES: usize = 64 << 10;
+/// Rows of a full chunk whose length is not given.
+const AUTO_CHUNK_ROWS: usize = 64;
+/// Bytes of a full chunk whose length is given, unless one row is more: what is sent must fit into a message.
+const MAX_CHUNK_BYTES: usize = 32 << 20;
+
+/// How a column is kept and cut into chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ColumnOptions {
+    /// Values that stay available to new items.
+    pub num_keep_alive_refs: u32,
+    /// Rows of a chunk. `None`: as many as fit 64 KiB, at most 64, and a chunk that an item waits for is closed early.
+    pub max_chunk_length: Option<u32>,
+}
+
+impl ColumnOptions {
+    /// Checks the numbers.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] that names the number.
+    pub fn check(&self) -> Result<()> {
+        let Self { num_keep_alive_refs, max_chunk_length } = *self;
+        if num_keep_alive_refs == 0 {
+            return Err(Error::invalid("num_keep_alive_refs (0) must be a positive integer"));
+        }
+        match max_chunk_length {
+            Some(length) if length == 0 || length > num_keep_alive_refs => Err(Error::invalid(format!(
+                "max_chunk_length ({length}) must be None or a positive integer <= num_keep_alive_refs \
+                 ({num_keep_alive_refs})"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn rows_of_chunk(&self, row_bytes: usize) -> u32 {
+        let fitting = |bytes: usize| (bytes / row_bytes.max(1)).max(1);
+        match self.max_chunk_length {
+            Some(length) => length.min(fitting(MAX_CHUNK_BYTES).min(u32::MAX as usize) as u32),
+            None => fitting(AUTO_CHUNK_BYTES).min(AUTO_CHUNK_ROWS) as u32,
+        }
+    }
+}
+
+/// What references to a column's values need to know of it.
+#[derive(Debug)]
+pub struct WriterColumn {
+    /// The writer's number of the column.
+    pub id: u32,
+    /// A number of the writer, different for every writer of the process.
+    pub writer: u64,
+    /// Element type.
+    pub dtype: DType,
+    /// Shape of a value.
+    pub shape: Shape,
+    /// The first step, counted since the writer was made, whose value is still kept.
+    pub alive_from: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Column {
+    shared: Arc<WriterColumn>,
+    group: usize,
+    /// Step of the last value.
+    last_row: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Cell {
+    row: u64,
+    offset: u32,
+    chunk: Arc<WriterChunk>,
+}
+
+/// Columns that share chunks.
+#[derive(Debug)]
+struct Group {
+    columns: Vec<u32>,
+    options: ColumnOptions,
+    form: Arc<Form>,
+    open: Option<Arc<WriterChunk>>,
+    /// The values that are kept, oldest first.
+    cells: VecDeque<Cell>,
+}
+
+impl Group {
+    fn find(&self, row: u64) -> Option<&Cell> {
+        let (first, last) = (self.cells.front()?.row, self.cells.back()?.row);
+        if row < first || row > last {
+            return None;
+        }
+        let index = match (last - first + 1) as usize == self.cells.len() {
+            true => (row - first) as usize,
+            // Some steps have no value.
+            false => self.cells.partition_point(|cell| cell.row < row),
+        };
+        self.cells.get(index).filter(|cell| cell.row == row)
+    }
+}
+
+/// The value of one column in a step.
+#[derive(Debug, Clone, Copy)]
+pub struct ColumnValue<'a> {
+    /// The writer's number of the column: columns are numbered from 0 in order of first appearance.
+    pub column: u32,
+    /// The value.
+    pub value: Value<'a>,
+}
+
+/// Why a step was not taken. Nothing of it was.
+#[derive(Debug, Clone)]
+pub enum AppendError {
+    /// The open step has a value of the column already.
+    AlreadySet {
+        /// The column.
+        column: u32,
+    },
+    /// The column has values of another element type.
+    WrongDType {
+        /// The column.
+        column: u32,
+        /// Of the value.
+        got: DType,
+        /// Of the column.
+        expected: DType,
+    },
+    /// The column has values of another shape.
+    WrongShape {
+        /// The column.
+        column: u32,
+        /// Of the value.
+        got: Shape,
+        /// Of the column.
+        expected: Shape,
+    },
+    /// Anything else.
+    Other(Error),
+}
+
+impl From<Error> for AppendError {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl AppendError {
+    /// As an error for people, who know columns by their path in a step and values by their text.
+    pub fn describe(self, path: impl Fn(u32) -> String, value: impl Fn(u32) -> String) -> Error {
+        match self {
+            Self::AlreadySet { column } => Error::invalid(format!(
+                "Field {} has already been set in the active step by previous (partial) append call and thus must be \
+                 omitted or set to None but got: {}",
+                path(column),
+                value(column)
+            )),
+            Self::WrongDType { column, got, expected } => Error::invalid(format!(
+                "Tensor of wrong dtype provided for column {}. Got {got} but expected {expected}.",
+                path(column)
+            )),
+            Self::WrongShape { column, got, expected } => Error::invalid(format!(
+                "Tensor of incompatible shape provided for column {}. Got {} which is incompatible with {}.",
+                path(column),
+                shape_text(&got),
+                shape_text(&expected)
+            )),
+            Self::Other(error) => error,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct StepBuffer {
+    writer: u64,
+    /// Columns by number; `None` for one that had no value yet.
+    columns: Vec<Option<Column>>,
+    groups: Vec<Group>,
+    default_options: ColumnOptions,
+    /// Options of columns that differ from the default.
+    options: Vec<(u32, ColumnOptions)>,
+    episode: EpisodeId,
+    step: i32,
+    /// Steps are numbered on and on; these are the first since the last clear, and the next.
+    first_row: u64,
+    next_row: u64,
+    step_is_open: bool,
+    dropped: DroppedChunks,
+}
+
+impl StepBuffer {
+    /// No steps yet.
+    ///
+    /// # Errors
+    /// See [`ColumnOptions::check`].
+    pub fn new(default_options: ColumnOptions, dropped: DroppedChunks) -> Result<Self> {
+        static NEXT_WRITER: AtomicU64 = AtomicU64::new(1);
+        default_options.check()?;
+        Ok(Self {
+            writer: NEXT_WRITER.fetch_add(1, Relaxed),
+            columns: Vec::new(),
+            groups: Vec::new(),
+            default_options,
+            options: Vec::new(),
+            episode: random_key(),
+            step: 0,
+            first_row: 0,
+            next_row: 0,
+            step_is_open: false,
+            dropped,
+        })
+    }
+
+    /// A number of this writer, different for every writer of the process.
+    pub fn writer(&self) -> u64 {
+        self.writer
+    }
+
+    /// Sets options of column `column`, which need not have values yet.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for bad numbers.
+    pub fn configure(&mut self, column: u32, options: ColumnOptions) -> Result<()> {
+        options.check()?;
+        self.options.retain(|(other, _)| *other != column);
+        self.options.push((column, options));
+        if let Some(known) = self.columns.get(column as usize).and_then(Option::as_ref) {
+            let group = known.group;
+            self.close_open(group)?;
+            let group = self.split(group, |id| id == column)?;
+            self.groups[group].options = options;
+            self.groups[group].form = Arc::new(self.form(&[column], options)?);
+            self.trim(group);
+        }
+        Ok(())
+    }
+
+    fn options_of(&self, column: u32) -> ColumnOptions {
+        let own = self.options.iter().find(|(other, _)| *other == column);
+        own.map_or(self.default_options, |(_, options)| *options)
+    }
+
+    /// Adds values to the open step, or begins a step; it stays open if `partial`. Either all values are taken or none.
+    ///
+    /// # Errors
+    /// A value of another dtype or shape than the column's first, or of a column that the open step has already.
+    pub fn append(&mut self, values: &[ColumnValue<'_>], partial: bool) -> std::result::Result<(), AppendError> {
+        let row = if self.step_is_open { self.next_row - 1 } else { self.next_row };
+        self.check(values, row)?;
+        self.add_columns(values)?;
+        self.split_groups(values)?;
+        self.next_row = row + 1;
+        for group in 0..self.groups.len() {
+            if values.iter().any(|value| value.column == self.groups[group].columns[0]) {
+                self.push(group, row, values)?;
+            }
+        }
+        for value in values {
+            self.column_mut(value.column).last_row = row;
+        }
+        self.step_is_open = partial;
+        if !partial {
+            self.step += 1;
+        }
+        Ok(())
+    }
+
+    fn check(&self, values: &[ColumnValue<'_>], row: u64) -> std::result::Result<(), AppendError> {
+        for &ColumnValue { column, value } in values {
+            let Some(known) = self.columns.get(column as usize).and_then(Option::as_ref) else {
+                // Fails here, before anything changes, if such a column is impossible.
+                Form::new(&[(column, value.dtype, Shape::from_slice(value.shape))], 1, true)?;
+                continue;
+            };
+            let WriterColumn { dtype, shape, .. } = &*known.shared;
+            if self.step_is_open && known.last_row == row {
+                return Err(AppendError::AlreadySet { column });
+            }
+            if *dtype != value.dtype {
+                return Err(AppendError::WrongDType { column, got: value.dtype, expected: *dtype });
+            }
+            if shape[..] != *value.shape {
+                let got = Shape::from_slice(value.shape);
+                return Err(AppendError::WrongShape { column, got, expected: shape.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes columns that get their first value; those with the same options become one group.
+    fn add_columns(&mut self, values: &[ColumnValue<'_>]) -> Result<()> {
+        let is_new = |columns: &[Option<Column>], id: u32| columns.get(id as usize).is_none_or(Option::is_none);
+        if !values.iter().any(|value| is_new(&self.columns, value.column)) {
+            return Ok(());
+        }
+        let mut groups: Vec<(ColumnOptions, Vec<u32>)> = Vec::new();
+        for ColumnValue { column, value } in values {
+            if !is_new(&self.columns, *column) {
+                continue;
+            }
+            let options = self.options_of(*column);
+            match groups.iter_mut().find(|(other, _)| *other == options) {
+                Some((_, columns)) => columns.push(*column),
+                None => groups.push((options, vec![*column])),
+            }
+            let shared = Arc::new(WriterColumn {
+                id: *column,
+                writer: self.writer,
+                dtype: value.dtype,
+                shape: Shape::from_slice(value.shape),
+                alive_from: AtomicU64::new(0),
+            });
+            if self.columns.len() <= *column as usize {
+                self.columns.resize_with(*column as usize + 1, || None);
+            }
+            self.columns[*column as usize] = Some(Column { shared, group: usize::MAX, last_row: u64::MAX });
+        }
+        for (options, columns) in groups {
+            let form = Arc::new(self.form(&columns, options)?);
+            columns.iter().for_each(|&id| self.column_mut(id).group = self.groups.len());
+            self.groups.push(Group { columns, options, form, open: None, cells: VecDeque::new() });
+        }
+        Ok(())
+    }
+
+    fn form(&self, columns: &[u32], options: ColumnOptions) -> Result<Form> {
+        let specs: Vec<_> = columns
+            .iter()
+            .map(|&id| {
+                let WriterColumn { dtype, shape, .. } = &*self.column(id).shared;
+                (id, *dtype, shape.clone())
+            })
+            .collect();
+        // What a row of strings takes is not known; a pointer's worth each is.
+        let row_bytes = |(_, dtype, shape): &(u32, DType, Shape)| {
+            shape.iter().fold(dtype.size().max(8), |bytes, &dim| bytes.saturating_mul(dim))
+        };
+        let row_bytes = specs.iter().map(row_bytes).fold(0, usize::saturating_add);
+        Form::new(&specs, options.rows_of_chunk(row_bytes), options.max_chunk_length.is_none())
+    }
+
+    /// Splits groups of which only some columns have a value.
+    fn split_groups(&mut self, values: &[ColumnValue<'_>]) -> Result<()> {
+        let has = |id: u32| values.iter().any(|value| value.column == id);
+        for group in 0..self.groups.len() {
+            let columns = &self.groups[group].columns;
+            if columns.len() > 1 && columns.len() != values.len() {
+                let present = columns.iter().filter(|&&id| has(id)).count();
+                if present > 0 && present < columns.len() {
+                    self.close_open(group)?;
+                    self.split(group, has)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the columns that `goes` chooses to a group of their own, unless all do. The group's number.
+    fn split(&mut self, group: usize, goes: impl Fn(u32) -> bool) -> Result<usize> {
+        let (leaving, staying): (Vec<u32>, Vec<u32>) = self.groups[group].columns.iter().partition(|&&id| goes(id));
+        if staying.is_empty() {
+            return Ok(group);
+        }
+        let options = self.groups[group].options;
+        self.groups[group].form = Arc::new(self.form(&staying, options)?);
+        self.groups[group].columns = staying;
+        let form = Arc::new(self.form(&leaving, options)?);
+        let cells = self.groups[group].cells.clone();
+        let new = self.groups.len();
+        leaving.iter().for_each(|&id| self.column_mut(id).group = new);
+        self.groups.push(Group { columns: leaving, options, form, open: None, cells });
+        Ok(new)
+    }
+
+    fn close_open(&mut self, group: usize) -> Result<()> {
+        match self.groups[group].open.take() {
+            Some(chunk) => chunk.close().map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn push(&mut self, group: usize, row: u64, values: &[ColumnValue<'_>]) -> Result<()> {
+        let (episode, step, dropped) = (self.episode, self.step, &self.dropped);
+        let Group { columns, form, open, cells, .. } = &mut self.groups[group];
+        let in_order = columns.len() == values.len() && columns.iter().zip(values).all(|(&id, v)| id == v.column);
+        let find = |&id: &u32| values.iter().find(|v| v.column == id).expect("split_groups has seen to it").value;
+        let push = |chunk: &WriterChunk| match in_order {
+            true => chunk.push(row, step, values.iter().map(|v| v.value)),
+            false => chunk.push(row, step, columns.iter().map(find)),
+        };
+        let mut offset = None;
+        if let Some(chunk) = open {
+            offset = push(chunk)?;
+        }
+        let offset = match offset {
+            Some(offset) => offset,
+            // There is none, or it was closed for an item that waited for it.
+            None => {
+                let chunk = open.insert(Arc::new(WriterChunk::open(form.clone(), episode, dropped.clone())));
+                push(chunk)?.expect("a new chunk is open")
+            }
+        };
+        let chunk = open.as_ref().expect("it was just used").clone();
+        if offset + 1 == form.max_rows {
+            *open = None;
+        }
+        cells.push_back(Cell { row, offset, chunk });
+        self.trim(group);
+        Ok(())
+    }
+
+    /// Lets go of values beyond those that are kept.
+    fn trim(&mut self, group: usize) {
+        let Group { cells, options, columns, .. } = &mut self.groups[group];
+        if cells.len() <= options.num_keep_alive_refs as usize {
+            return;
+        }
+        while cells.len() > options.num_keep_alive_refs as usize {
+            cells.pop_front();
+        }
+        let oldest = cells.front().map_or(u64::MAX, |cell| cell.row);
+        for &id in columns.iter() {
+            let column = self.columns[id as usize].as_ref().expect("a group's columns are there");
+            column.shared.alive_from.store(oldest, Relaxed);
+        }
+    }
+
+    /// Ends the episode: chunks do not cross its end. With `clear`, no row can be referred to any more.
+    ///
+    /// # Errors
+    /// If a chunk cannot be closed: its strings pass 4 GiB.
+    pub fn end_episode(&mut self, clear: bool) -> Result<()> {
+        for group in 0..self.groups.len() {
+            self.close_open(group)?;
+        }
+        if clear {
+            self.groups.iter_mut().for_each(|group| group.cells.clear());
+            self.first_row = self.next_row;
+            for column in self.columns.iter().flatten() {
+                column.shared.alive_from.store(self.next_row, Relaxed);
+            }
+        }
+        self.episode = random_key();
+        self.step = 0;
+        self.step_is_open = false;
+        Ok(())
+    }
+
+    /// Closes all open chunks.
+    ///
+    /// # Errors
+    /// As [`StepBuffer::end_episode`].
+    pub fn close_chunks(&mut self) -> Result<()> {
+        (0..self.groups.len()).try_for_each(|group| self.close_open(group))
+    }
+
+    /// Complete steps of the episode.
+    pub fn episode_steps(&self) -> i32 {
+        self.step
+    }
+
+    /// Identifies the step within the writer's life: equal for all parts of one step.
+    pub fn current_row(&self) -> Option<u64> {
+        self.next_row.checked_sub(1)
+    }
+
+    /// Whether the last append was partial.
+    pub fn step_is_open(&self) -> bool {
+        self.step_is_open
+    }
+
+    /// Steps since the last clear, an open one included.
+    pub fn num_rows(&self) -> u64 {
+        self.next_row - self.first_row
+    }
+
+    /// Element type and shape of a column; `None` while it has no value.
+    pub fn column_type(&self, column: u32) -> Option<&WriterColumn> {
+        self.columns.get(column as usize)?.as_ref().map(|column| &*column.shared)
+    }
+
+    /// The value of a column in row `row` of those since the last clear; `None` if it has none there, or keeps it no more.
+    pub fn cell(&self, column: u32, row: u64) -> Option<CellRun> {
+        let known = self.columns.get(column as usize)?.as_ref()?;
+        let group = &self.groups[known.group];
+        let row = self.first_row + row;
+        // The view goes back as many steps as values are kept, also where steps in between have none.
+        if row + u64::from(group.options.num_keep_alive_refs) < self.next_row {
+            return None;
+        }
+        let cell = group.find(row)?;
+        let index = cell.chunk.index_of(column)?;
+        Some(CellRun { column: known.shared.clone(), chunk: cell.chunk.clone(), index, offset: cell.offset, length: 1 })
+    }
+
+    /// The values of a column in the rows given.
+    ///
+    /// # Errors
+    /// The first row that has none (any more).
+    pub fn select(
+        &self,
+        column: u32,
+        rows: impl Iterator<Item = u64>,
+        squeeze: bool,
+    ) -> std::result::Result<Selection, u64> {
+        let mut selection = Selection { squeeze, ..Selection::default() };
+        for row in rows {
+            selection.push(self.cell(column, row).ok_or(row)?);
+        }
+        Ok(selection)
+    }
+
+    fn column(&self, id: u32) -> &Column {
+        self.columns[id as usize].as_ref().expect("the caller knows the column")
+    }
+
+    fn column_mut(&mut self, id: u32) -> &mut Column {
+        self.columns[id as usize].as_mut().expect("the caller knows the column")
+    }
+}

@@ -1,0 +1,318 @@
+//! What a trajectory is made of: cells, columns of cells, and the view of a writer's rows that they are taken from.
+
+use super::TrajectoryWriter;
+use crate::dtype::to_numpy;
+use crate::errors::PyReverbResult;
+use numpy::PyArrayDescr;
+use parking_lot::MutexGuard;
+use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyList, PySlice, PyTuple};
+use reverb_core::writer::{CellData, CellRun, Selection, StepBuffer};
+use reverb_core::{DType, Error};
+
+/// One value of one column.
+#[pyclass(frozen, module = "reverb.trajectory_writer", name = "CellRef")]
+pub struct CellRef(CellRun);
+
+#[pymethods]
+impl CellRef {
+    #[getter]
+    fn expired(&self) -> bool {
+        self.0.expired()
+    }
+
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyReverbResult<Bound<'py, PyList>> {
+        self.check()?;
+        Ok(PyList::new(py, self.0.column.shape.iter())?)
+    }
+
+    #[getter]
+    fn dtype<'py>(&self, py: Python<'py>) -> PyReverbResult<Bound<'py, PyArrayDescr>> {
+        self.check()?;
+        Ok(to_numpy(py, self.0.column.dtype)?.clone())
+    }
+
+    fn numpy<'py>(&self, py: Python<'py>) -> PyReverbResult<Bound<'py, PyAny>> {
+        self.check()?;
+        Ok(to_array(py, self.0.column.dtype, &self.0.column.shape, vec![self.0.read()])?)
+    }
+
+    fn __repr__(&self) -> String {
+        let column = &self.0.column;
+        let state = if self.0.expired() { ", expired" } else { "" };
+        format!("CellRef(dtype={}, shape={:?}{state})", column.dtype, &column.shape[..])
+    }
+}
+
+impl CellRef {
+    fn check(&self) -> PyResult<()> {
+        if self.0.expired() {
+            return Err(PyRuntimeError::new_err("Cannot access data from expired WeakCellRef"));
+        }
+        Ok(())
+    }
+}
+
+/// A column of an item: references to values, in order.
+#[pyclass(frozen, module = "reverb.trajectory_writer", name = "TrajectoryColumn")]
+pub struct TrajectoryColumn(pub Selection);
+
+#[pymethods]
+impl TrajectoryColumn {
+    #[new]
+    #[pyo3(signature = (data_references, *, squeeze = false, path = None))]
+    fn new(data_references: &Bound<'_, PyAny>, squeeze: bool, path: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let mut selection = Selection { squeeze, ..Selection::default() };
+        let mut count = 0;
+        let mut has_none = false;
+        for reference in data_references.try_iter()? {
+            let reference = reference?;
+            count += 1;
+            if reference.is_none() {
+                has_none = true;
+                continue;
+            }
+            let cell = reference.cast::<CellRef>().map_err(|_| {
+                PyTypeError::new_err(format!("expected references to data, got {}", reference.get_type()))
+            })?;
+            selection.push(cell.get().0.clone());
+        }
+        if has_none {
+            let path = path.map_or("None".to_owned(), |path| path.repr().map_or_else(|_| "?".into(), |r| r.to_string()));
+            return Err(missing(&path, &data_references.repr()?.to_string()));
+        }
+        if squeeze && count != 1 {
+            return Err(PyValueError::new_err(format!(
+                "Columns must contain exactly one data reference when squeeze set, got {count}"
+            )));
+        }
+        Ok(Self(selection))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let cells = (0..self.0.len()).map(|index| CellRef(self.0.cell(index)));
+        PyList::new(py, cells.map(|cell| Py::new(py, cell)).collect::<PyResult<Vec<_>>>()?)?.call_method0("__iter__")
+    }
+
+    fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let (rows, squeeze) = Rows::of(key, self.0.len() as u64, "TrajectoryColumn")?;
+        let mut selection = Selection { squeeze, ..Selection::default() };
+        rows.for_each(|row| {
+            selection.push(self.0.cell(row as usize));
+            Ok(())
+        })?;
+        Ok(Self(selection))
+    }
+
+    #[getter]
+    fn is_squeezed(&self) -> bool {
+        self.0.squeeze
+    }
+
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let (_, shape) = self.0.array_type().ok_or_else(|| PyIndexError::new_err("an empty column has no shape"))?;
+        PyTuple::new(py, shape)
+    }
+
+    #[getter]
+    fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArrayDescr>> {
+        let (dtype, _) = self.0.cell_type().ok_or_else(|| PyIndexError::new_err("an empty column has no dtype"))?;
+        Ok(to_numpy(py, dtype)?.clone())
+    }
+
+    fn numpy<'py>(&self, py: Python<'py>) -> PyReverbResult<Bound<'py, PyAny>> {
+        let Some((dtype, shape)) = self.0.array_type() else {
+            return Err(PyValueError::new_err("need at least one array to stack").into());
+        };
+        if self.0.runs.iter().any(CellRun::expired) {
+            return Err(PyRuntimeError::new_err(
+                "Cannot convert TrajectoryColumn with expired data references to numpy array.",
+            )
+            .into());
+        }
+        let first = self.0.cell_type();
+        if self.0.runs.iter().any(|run| Some((run.column.dtype, &run.column.shape)) != first) {
+            return Err(Error::invalid("the column's values differ in dtype or shape").into());
+        }
+        Ok(to_array(py, dtype, &shape, self.0.runs.iter().map(CellRun::read).collect())?)
+    }
+
+    fn __repr__(&self) -> String {
+        let (dtype, shape) = self.0.array_type().map_or(("?", vec![]), |(dtype, shape)| (dtype.name(), shape));
+        format!("TrajectoryColumn(dtype={dtype}, shape={shape:?}, is_squeezed={})", self.0.squeeze)
+    }
+}
+
+/// The live view of one column of a writer.
+#[pyclass(frozen, module = "reverb.trajectory_writer", name = "_ColumnHistory")]
+pub struct ColumnHistory {
+    writer: Py<TrajectoryWriter>,
+    column: u32,
+    path: Py<PyTuple>,
+}
+
+#[pymethods]
+impl ColumnHistory {
+    #[new]
+    fn new(writer: Py<TrajectoryWriter>, column: u32, path: Py<PyTuple>) -> Self {
+        Self { writer, column, path }
+    }
+
+    fn __len__(&self) -> usize {
+        self.steps().num_rows() as usize
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.references(py)?.call_method0("__iter__")
+    }
+
+    fn __getitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<TrajectoryColumn> {
+        // An index may be an object of Python code, which must not run under the lock.
+        let num_rows = self.steps().num_rows();
+        let (rows, squeeze) = Rows::of(key, num_rows, "_ColumnHistory")?;
+        let steps = self.steps();
+        let mut selection = Selection { squeeze, ..Selection::default() };
+        let mut missing_row = false;
+        rows.for_each(|row| {
+            match steps.cell(self.column, row) {
+                Some(cell) => selection.push(cell),
+                None => missing_row = true,
+            }
+            Ok(())
+        })?;
+        if missing_row {
+            let mut found = Vec::new();
+            rows.for_each(|row| {
+                found.push(if steps.cell(self.column, row).is_some() { "CellRef" } else { "None" });
+                Ok(())
+            })?;
+            drop(steps);
+            let path = self.path.bind(py).add(PyTuple::new(py, [key])?)?.repr()?.to_string();
+            return Err(missing(&path, &format!("[{}]", found.join(", "))));
+        }
+        Ok(TrajectoryColumn(selection))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let path = self.path.bind(py).repr()?;
+        let references = self.references(py)?.repr()?;
+        Ok(format!("reverb.trajectory_writer._ColumnHistory(path={path}, refs={references})"))
+    }
+}
+
+impl ColumnHistory {
+    fn steps(&self) -> MutexGuard<'_, StepBuffer> {
+        self.writer.get().steps.lock()
+    }
+
+    fn references<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let cells: Vec<Option<CellRun>> = {
+            let steps = self.steps();
+            (0..steps.num_rows()).map(|row| steps.cell(self.column, row)).collect()
+        };
+        let cells: PyResult<Vec<_>> =
+            cells.into_iter().map(|cell| cell.map(|cell| Py::new(py, CellRef(cell))).transpose()).collect();
+        PyList::new(py, cells?)
+    }
+}
+
+fn missing(path: &str, references: &str) -> PyErr {
+    PyValueError::new_err(format!(
+        "TrajectoryColumns cannot contain any None data references: TrajectoryColumn at path {path} got {references}."
+    ))
+}
+
+/// The rows that an index chooses, by the rules of lists.
+enum Rows {
+    Range { start: i64, step: i64, count: usize },
+    List(Vec<u64>),
+}
+
+impl Rows {
+    /// And whether the time axis is dropped. `what` is indexed, and named in errors.
+    fn of(key: &Bound<'_, PyAny>, len: u64, what: &str) -> PyResult<(Self, bool)> {
+        if let Ok(slice) = key.cast::<PySlice>() {
+            let indices = slice.indices(len as isize)?;
+            let (start, step) = (indices.start as i64, indices.step as i64);
+            return Ok((Self::Range { start, step, count: indices.slicelength }, false));
+        }
+        if let Ok(list) = key.cast::<PyList>() {
+            let rows = list.iter().map(|index| row(&index, len, what)).collect::<PyResult<_>>()?;
+            return Ok((Self::List(rows), false));
+        }
+        let row = row(key, len, what)?;
+        Ok((Self::Range { start: row as i64, step: 1, count: 1 }, true))
+    }
+
+    fn for_each(&self, mut visit: impl FnMut(u64) -> PyResult<()>) -> PyResult<()> {
+        match self {
+            Self::Range { start, step, count } => {
+                (0..*count as i64).try_for_each(|index| visit((start + index * step) as u64))
+            }
+            Self::List(rows) => rows.iter().try_for_each(|&row| visit(row)),
+        }
+    }
+}
+
+/// A row by its index, counted from the end if negative.
+fn row(key: &Bound<'_, PyAny>, len: u64, what: &str) -> PyResult<u64> {
+    // NumPy's arrays of one element have an index too, and are not meant.
+    let is_index = key.hasattr("__index__")? && !key.hasattr("__array_priority__").is_ok_and(|a| a && !is_scalar(key));
+    if !is_index {
+        return Err(PyTypeError::new_err(format!(
+            "{what} indices must be integers, slices or lists of integers, not {}",
+            key.get_type()
+        )));
+    }
+    let index: i64 = key.call_method0("__index__")?.extract()?;
+    let row = if index < 0 { index + len as i64 } else { index };
+    if row < 0 || row >= len as i64 {
+        return Err(PyIndexError::new_err(format!("list index out of range: {index} of {len} rows")));
+    }
+    Ok(row as u64)
+}
+
+fn is_scalar(key: &Bound<'_, PyAny>) -> bool {
+    key.getattr("ndim").and_then(|ndim| ndim.extract::<usize>()).is_ok_and(|ndim| ndim == 0)
+}
+
+/// An array of its own memory.
+fn to_array<'py>(
+    py: Python<'py>,
+    dtype: DType,
+    shape: &[usize],
+    data: Vec<CellData>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let numpy = py.import("numpy")?;
+    let shape = PyTuple::new(py, shape)?;
+    if dtype == DType::String {
+        let strings = data.into_iter().flat_map(|data| match data {
+            CellData::Strings(strings) => strings,
+            CellData::Numbers(_) => Vec::new(),
+        });
+        let array = numpy.call_method1("empty", (shape, "object"))?;
+        let flat = array.getattr("flat")?;
+        for (index, string) in strings.enumerate() {
+            flat.set_item(index, PyBytes::new(py, &string))?;
+        }
+        return Ok(array);
+    }
+    let mut bytes = Vec::new();
+    for data in data {
+        if let CellData::Numbers(numbers) = data {
+            bytes.extend_from_slice(&numbers);
+        }
+    }
+    if bytes.is_empty() {
+        return numpy.call_method1("empty", (shape, to_numpy(py, dtype)?));
+    }
+    let array = numpy.call_method1("frombuffer", (PyByteArray::new(py, &bytes), to_numpy(py, dtype)?))?;
+    array.call_method1("reshape", (shape,))
+}

@@ -1,0 +1,209 @@
+//! `reverb._rust.TrajectoryWriter`, and the columns it makes items of.
+
+mod column;
+mod steps_in;
+
+pub use column::{CellRef, ColumnHistory, TrajectoryColumn};
+
+use crate::client::Client;
+use crate::errors::PyReverbResult;
+use crate::nest::flatten;
+use crate::runtime::{deadline, runtime, wait};
+use parking_lot::Mutex;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+use reverb_core::writer::{ColumnOptions, DroppedChunks, Selection, StepBuffer, WriterItem};
+use reverb_core::{DType, Error, Signature, TensorSpec};
+use reverb_transport::client::warn;
+use reverb_transport::client::writer::{Session, SessionOptions};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use steps_in::Structure;
+
+/// A spec of a flat signature: name, number of the dtype, and dimensions with -1 where unknown.
+type FlatSpec = (String, u32, Option<Vec<i64>>);
+
+/// What is known of the tables: for each its signature, if it has one.
+type Signatures = HashMap<String, Option<Signature>>;
+
+/// Appends steps, and makes items of them.
+#[pyclass(frozen, module = "reverb._rust")]
+pub struct TrajectoryWriter {
+    steps: Mutex<StepBuffer>,
+    session: Session,
+    structure: Structure,
+    /// Signatures by table; `None` if items are not checked.
+    signatures: Mutex<Option<Signatures>>,
+    /// Names of tables, shared by the items that go there.
+    tables: Mutex<Vec<Arc<str>>>,
+}
+
+#[pymethods]
+impl TrajectoryWriter {
+    #[new]
+    fn new(
+        client: &Client,
+        structure: Py<PyAny>,
+        options: (u32, Option<u32>),
+        signatures: Option<HashMap<String, Option<Vec<FlatSpec>>>>,
+        limits: (usize, f64),
+    ) -> PyReverbResult<Self> {
+        let dropped = DroppedChunks::default();
+        let signatures = signatures.map(to_signatures).transpose()?;
+        let session = SessionOptions {
+            max_pending_bytes: limits.0,
+            reconnect_timeout: Duration::try_from_secs_f64(limits.1).unwrap_or(Duration::MAX),
+        };
+        Ok(Self {
+            steps: Mutex::new(StepBuffer::new(column_options(options), dropped.clone())?),
+            session: Session::new(client.core().clone(), session, dropped),
+            structure: Structure::new(structure),
+            signatures: Mutex::new(signatures),
+            tables: Mutex::default(),
+        })
+    }
+
+    fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>, partial_step: bool) -> PyReverbResult<()> {
+        self.session.check()?;
+        let step = self.structure.step(data)?;
+        // Names are asked of Python, so the lock is let go of first.
+        let appended = self.steps.lock().append(&step.values(), partial_step);
+        Ok(appended.map_err(|error| step.describe(py, &self.structure, error))?)
+    }
+
+    fn create_item(
+        &self,
+        py: Python<'_>,
+        table: &Bound<'_, PyAny>,
+        priority: f64,
+        trajectory: &Bound<'_, PyAny>,
+    ) -> PyReverbResult<()> {
+        let columns = columns(trajectory)?;
+        let table = self.table(table)?;
+        let writer = self.steps.lock().writer();
+        let item = {
+            let signatures = self.signatures.lock();
+            let signature = match &*signatures {
+                None => None,
+                Some(signatures) => find_signature(signatures, &table)?,
+            };
+            WriterItem::new(table, priority, columns, writer, signature)?
+        };
+        self.push(py, item)
+    }
+
+    fn set_signatures(&self, signatures: HashMap<String, Option<Vec<FlatSpec>>>) -> PyReverbResult<()> {
+        *self.signatures.lock() = Some(to_signatures(signatures)?);
+        Ok(())
+    }
+
+    fn configure(&self, column: u32, options: (u32, Option<u32>)) -> PyReverbResult<()> {
+        Ok(self.steps.lock().configure(column, column_options(options))?)
+    }
+
+    fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>) -> PyReverbResult<()> {
+        wait(py, self.session.flush(but_last, deadline(timeout)?, warn))
+    }
+
+    fn end_episode(&self, clear_buffers: bool) -> PyReverbResult<()> {
+        self.steps.lock().end_episode(clear_buffers)?;
+        self.session.pump();
+        Ok(())
+    }
+
+    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<String>> {
+        let patience = Duration::try_from_secs_f64(patience).unwrap_or_default();
+        wait(py, async { Ok(self.session.close(patience).await) })
+    }
+
+    #[getter]
+    fn episode_steps(&self) -> i32 {
+        self.steps.lock().episode_steps()
+    }
+
+    #[getter]
+    fn step_is_open(&self) -> bool {
+        self.steps.lock().step_is_open()
+    }
+
+    #[getter]
+    fn num_pending_items(&self) -> usize {
+        self.session.num_pending()
+    }
+}
+
+impl TrajectoryWriter {
+    fn table(&self, table: &Bound<'_, PyAny>) -> PyReverbResult<Arc<str>> {
+        let mut tables = self.tables.lock();
+        let mut find = |name: &str| match tables.iter().find(|known| &***known == name) {
+            Some(known) => known.clone(),
+            None => {
+                tables.push(name.into());
+                tables[tables.len() - 1].clone()
+            }
+        };
+        if let Ok(name) = table.cast::<PyString>() {
+            return Ok(find(&name.to_cow()?));
+        }
+        match table.cast::<PyBytes>() {
+            Ok(name) => Ok(find(&String::from_utf8_lossy(name.as_bytes()))),
+            Err(_) => Err(PyTypeError::new_err(format!("table: expected a str, got {}", table.get_type())).into()),
+        }
+    }
+
+    fn push(&self, py: Python<'_>, item: WriterItem) -> PyReverbResult<()> {
+        let runtime = runtime()?;
+        let is_full = py.detach(|| self.session.push(runtime.1.handle(), item))?;
+        if is_full {
+            wait(py, self.session.room(warn))?;
+        }
+        Ok(())
+    }
+}
+
+/// The columns of a trajectory, in flattening order.
+fn columns(trajectory: &Bound<'_, PyAny>) -> PyReverbResult<Box<[Selection]>> {
+    let mut leaves = Vec::with_capacity(8);
+    let flat = flatten(trajectory, &mut leaves);
+    let refuse = || {
+        let got = trajectory.repr().map_or_else(|_| "?".into(), |repr| repr.to_string());
+        PyTypeError::new_err(format!("All leaves of `trajectory` must be `TrajectoryColumn` but got {got}"))
+    };
+    flat.map_err(|_| refuse())?;
+    let selection = |leaf: Bound<'_, PyAny>| match leaf.cast::<TrajectoryColumn>() {
+        Ok(column) => Ok(column.get().0.clone()),
+        Err(_) => Err(refuse().into()),
+    };
+    leaves.into_iter().map(selection).collect()
+}
+
+fn column_options((num_keep_alive_refs, max_chunk_length): (u32, Option<u32>)) -> ColumnOptions {
+    ColumnOptions { num_keep_alive_refs, max_chunk_length }
+}
+
+fn spec((name, dtype, dims): FlatSpec) -> Result<TensorSpec, Error> {
+    let dim = |dim: i64| usize::try_from(dim).ok();
+    let shape = dims.map(|dims| dims.into_iter().map(dim).collect());
+    Ok(TensorSpec { name, dtype: DType::from_number(dtype)?, shape })
+}
+
+fn to_signatures(tables: HashMap<String, Option<Vec<FlatSpec>>>) -> Result<Signatures, Error> {
+    let signature = |specs: Vec<FlatSpec>| {
+        let specs = specs.into_iter().map(spec).collect::<Result<_, _>>()?;
+        Ok(Signature { structure: Vec::new().into(), specs })
+    };
+    tables.into_iter().map(|(table, specs)| Ok((table, specs.map(signature).transpose()?))).collect()
+}
+
+fn find_signature<'a>(signatures: &'a Signatures, table: &str) -> Result<Option<&'a Signature>, Error> {
+    match signatures.get(table) {
+        Some(signature) => Ok(signature.as_ref()),
+        None => {
+            let mut known: Vec<_> = signatures.keys().map(String::as_str).collect();
+            known.sort_unstable();
+            Err(Error::TableNotFound { table: table.into(), known: known.join(", ") })
+        }
+    }
+}

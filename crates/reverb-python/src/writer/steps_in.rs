@@ -1,0 +1,103 @@
+//! A step from Python: which of a writer's columns its leaves belong to, and their values.
+
+use crate::array_in::{Leaf, leaf};
+use crate::errors::{PyReverbError, PyReverbResult};
+use crate::nest::flatten_with_form;
+use parking_lot::Mutex;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use reverb_core::Error;
+use reverb_core::writer::{AppendError, ColumnValue};
+use std::sync::Arc;
+
+/// Forms of steps that are remembered; a program has few.
+const KEPT_FORMS: usize = 16;
+
+/// The structure of a writer's steps, kept in Python: it knows how a new form of step joins those before.
+pub struct Structure {
+    /// `columns_of(step)`: numbers of the columns that its leaves belong to; `path(column)`: of a column, as text.
+    object: Py<PyAny>,
+    forms: Mutex<Vec<(u64, Arc<[u32]>)>>,
+}
+
+/// A step whose leaves were converted.
+pub struct Step<'py> {
+    columns: Arc<[u32]>,
+    objects: Vec<Bound<'py, PyAny>>,
+    /// With the index of the leaf; leaves that are `None` are left out.
+    leaves: Vec<(usize, Leaf<'py>)>,
+}
+
+impl Structure {
+    pub fn new(object: Py<PyAny>) -> Self {
+        Self { object, forms: Mutex::default() }
+    }
+
+    /// Flattens a step and converts its leaves.
+    pub fn step<'py>(&self, data: &Bound<'py, PyAny>) -> PyReverbResult<Step<'py>> {
+        let mut objects = Vec::with_capacity(8);
+        let form = flatten_with_form(data, &mut objects)?;
+        let columns = self.columns(data, form)?;
+        if columns.len() != objects.len() {
+            return Err(PyTypeError::new_err("the leaves of the step changed while it was read").into());
+        }
+        let mut leaves = Vec::with_capacity(objects.len());
+        for (index, object) in objects.iter().enumerate() {
+            if object.is_none() {
+                continue;
+            }
+            let leaf = leaf(object.clone()).map_err(|error| match error {
+                PyReverbError::Python(error) if error.is_instance_of::<PyTypeError>(data.py()) => {
+                    let path = self.path(data.py(), columns[index]);
+                    let named = PyTypeError::new_err(format!("column {path}: {}", error.value(data.py())));
+                    named.set_cause(data.py(), error.cause(data.py()));
+                    named.into()
+                }
+                other => other,
+            })?;
+            leaves.push((index, leaf));
+        }
+        Ok(Step { columns, objects, leaves })
+    }
+
+    fn columns(&self, data: &Bound<'_, PyAny>, form: Option<u64>) -> PyResult<Arc<[u32]>> {
+        if let Some(form) = form {
+            let forms = self.forms.lock();
+            if let Some((_, columns)) = forms.iter().find(|(known, _)| *known == form) {
+                return Ok(columns.clone());
+            }
+        }
+        let columns: Vec<u32> = self.object.bind(data.py()).call_method1("columns_of", (data,))?.extract()?;
+        let columns: Arc<[u32]> = columns.into();
+        if let Some(form) = form {
+            let mut forms = self.forms.lock();
+            if forms.len() == KEPT_FORMS {
+                forms.remove(0);
+            }
+            forms.push((form, columns.clone()));
+        }
+        Ok(columns)
+    }
+
+    /// The path of a column, as text.
+    pub fn path(&self, py: Python<'_>, column: u32) -> String {
+        let path = self.object.bind(py).call_method1("path", (column,)).and_then(|path| path.extract::<String>());
+        path.unwrap_or_else(|_| format!("number {column}"))
+    }
+}
+
+impl Step<'_> {
+    /// The values, for [`reverb_core::writer::StepBuffer::append`].
+    pub fn values(&self) -> Vec<ColumnValue<'_>> {
+        self.leaves.iter().map(|(index, leaf)| ColumnValue { column: self.columns[*index], value: leaf.value() }).collect()
+    }
+
+    /// An error of this step, with the names that people know.
+    pub fn describe(&self, py: Python<'_>, structure: &Structure, error: AppendError) -> Error {
+        let value = |column| {
+            let index = self.columns.iter().position(|&other| other == column);
+            index.map_or_else(String::new, |index| self.objects[index].to_string())
+        };
+        error.describe(|column| structure.path(py, column), value)
+    }
+}

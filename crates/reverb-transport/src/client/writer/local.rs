@@ -1,0 +1,105 @@
+//! The road to tables of the same process: items are inserted on the caller's own thread.
+
+use super::Shared;
+use crate::replay::Replay;
+use crate::write_queue::{Done, WriteQueue};
+use reverb_core::{Error, NewItem, Result};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// The tables, and the items that wait for them.
+#[derive(Debug)]
+pub struct Local {
+    replay: Arc<Replay>,
+    queue: WriteQueue,
+}
+
+impl Local {
+    pub fn new(replay: Arc<Replay>) -> Self {
+        Self { replay, queue: WriteQueue::default() }
+    }
+
+    /// Whether the server was stopped.
+    pub fn is_closed(&self) -> bool {
+        self.replay.is_closed()
+    }
+
+    /// What the first waiting item waits for.
+    pub fn explain(&self) -> Option<String> {
+        self.queue.explain()
+    }
+
+    /// Inserts items from the front of the outbox while their chunks are closed.
+    pub fn pump(&mut self, shared: &Shared) {
+        let mut done = Done::new();
+        let waiting_before = self.queue.len();
+        loop {
+            let sent = {
+                let mut state = shared.state.lock();
+                if state.closed || !state.outbox.front().is_some_and(is_ready) {
+                    break;
+                }
+                state.outbox.send_front(|sequence, item| (sequence, item.table.clone(), new_item(item)))
+            };
+            let Some((sequence, table, item)) = sent else { break };
+            let item = item.and_then(|item| {
+                let size = item.trajectory.chunks().iter().map(|chunk| chunk.size_bytes() as u64).max();
+                self.replay.check_size(size.unwrap_or(0))?;
+                Ok((self.replay.table(&table)?, item))
+            });
+            match item {
+                Ok((table, item)) => self.queue.push(sequence, table, item, &mut done),
+                Err(error) => done.push((sequence, Err(error))),
+            }
+        }
+        if self.queue.len() > waiting_before {
+            // The task polls what waits; it has not seen these yet.
+            shared.wake.notify_one();
+        }
+        settle(shared, done);
+    }
+
+    /// Goes on where tables allow it; the task is woken when they do.
+    pub fn poll(&mut self, shared: &Shared, context: &mut Context<'_>) {
+        let mut done = Done::new();
+        while let Poll::Ready(()) = self.queue.poll(context, &mut done) {}
+        settle(shared, done);
+    }
+
+    /// Takes back what waits: the server was stopped.
+    pub async fn withdraw(self, shared: &Shared) {
+        let mut done = Done::new();
+        self.queue.withdraw(&mut done).await;
+        settle(shared, done);
+    }
+}
+
+/// Notes what became of items.
+pub fn settle(shared: &Shared, done: Done) {
+    if done.is_empty() {
+        return;
+    }
+    let mut finished = Vec::with_capacity(done.len());
+    {
+        let mut state = shared.state.lock();
+        for (sequence, result) in done {
+            finished.push(match result {
+                Ok(()) => state.outbox.confirm(sequence),
+                // The server was stopped. The item stays, and goes to the next one.
+                Err(Error::Cancelled(_)) => None,
+                Err(error) => state.outbox.refuse(sequence, error),
+            });
+        }
+        state.reason.clear();
+    }
+    shared.tell();
+}
+
+/// Whether all chunks of an item are closed.
+pub fn is_ready(item: &reverb_core::writer::WriterItem) -> bool {
+    item.chunks().all(|chunk| chunk.closed().is_some())
+}
+
+fn new_item(item: &reverb_core::writer::WriterItem) -> Result<NewItem> {
+    Ok(NewItem { key: item.key, priority: item.priority, times_sampled: 0, trajectory: item.trajectory()? })
+}

@@ -1,0 +1,200 @@
+//! The items of a writer that are not confirmed yet.
+
+use reverb_core::Error;
+use reverb_core::writer::{WriterChunk, WriterItem};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+/// What an item counts besides the data of its chunks.
+const ITEM_BYTES: usize = 256;
+
+/// An item and its number.
+#[derive(Debug)]
+pub struct Pending {
+    /// Items are numbered from 1 in the order in which they were made.
+    pub sequence: u64,
+    /// The item.
+    pub item: WriterItem,
+}
+
+/// Items in order: those that were not handed to the server yet, and those that it has not confirmed.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    unsent: VecDeque<Pending>,
+    in_flight: BTreeMap<u64, WriterItem>,
+    last_sequence: u64,
+    /// Chunks of both, with how many items refer to each and what it was counted as.
+    chunks: HashMap<u64, (u32, usize)>,
+    bytes: usize,
+    confirmed: u64,
+    /// Errors of items that the server refused, and that the caller has not been told of.
+    refused: VecDeque<Error>,
+}
+
+impl Outbox {
+    /// Adds an item at the end.
+    pub fn push(&mut self, item: WriterItem) {
+        self.last_sequence += 1;
+        self.bytes += ITEM_BYTES;
+        let mut last = None;
+        for chunk in item.chunks() {
+            // Columns of one item mostly share their chunks.
+            if last.replace(chunk.key) == Some(chunk.key) {
+                continue;
+            }
+            let entry = self.chunks.entry(chunk.key).or_insert_with(|| {
+                // An open chunk is counted as it is; see `recount`.
+                let size = chunk.size_bytes();
+                self.bytes += size;
+                (0, size)
+            });
+            entry.0 += 1;
+        }
+        self.unsent.push_back(Pending { sequence: self.last_sequence, item });
+    }
+
+    /// Bytes of the items and their chunks.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Corrects what the chunks of an item count, now that they are closed.
+    fn recount(&mut self, item: &WriterItem) {
+        let mut last = None;
+        for chunk in item.chunks() {
+            if last.replace(chunk.key) != Some(chunk.key)
+                && let Some((_, counted)) = self.chunks.get_mut(&chunk.key)
+            {
+                let size = chunk.size_bytes();
+                self.bytes = self.bytes - *counted + size;
+                *counted = size;
+            }
+        }
+    }
+
+    fn release(&mut self, item: &WriterItem) {
+        self.bytes -= ITEM_BYTES;
+        let mut last = None;
+        for chunk in item.chunks() {
+            if last.replace(chunk.key) == Some(chunk.key) {
+                continue;
+            }
+            if let Some((uses, counted)) = self.chunks.get_mut(&chunk.key) {
+                *uses -= 1;
+                if *uses == 0 {
+                    self.bytes -= *counted;
+                    self.chunks.remove(&chunk.key);
+                }
+            }
+        }
+    }
+
+    /// The first item that was not handed over.
+    pub fn front(&self) -> Option<&WriterItem> {
+        self.unsent.front().map(|pending| &pending.item)
+    }
+
+    /// Hands the first item over: `use_it` gets its number and itself.
+    pub fn send_front<T>(&mut self, use_it: impl FnOnce(u64, &WriterItem) -> T) -> Option<T> {
+        let Pending { sequence, item } = self.unsent.pop_front()?;
+        self.recount(&item);
+        let used = use_it(sequence, &item);
+        self.in_flight.insert(sequence, item);
+        Some(used)
+    }
+
+    /// Number of the first item that was not handed over.
+    pub fn next_sequence(&self) -> u64 {
+        self.unsent.front().map_or(self.last_sequence + 1, |pending| pending.sequence)
+    }
+
+    /// What became of all items up to this one is known.
+    pub fn settled_through(&self) -> u64 {
+        self.in_flight.keys().next().copied().unwrap_or_else(|| self.next_sequence()) - 1
+    }
+
+    /// Puts all that is not confirmed back, in order: the road was lost.
+    pub fn return_all(&mut self) {
+        for (sequence, item) in std::mem::take(&mut self.in_flight).into_iter().rev() {
+            self.unsent.push_front(Pending { sequence, item });
+        }
+    }
+
+    /// Notes that an item is in its table. Its chunks, for the caller to drop without a lock.
+    pub fn confirm(&mut self, sequence: u64) -> Option<WriterItem> {
+        let item = self.in_flight.remove(&sequence)?;
+        self.release(&item);
+        self.confirmed += 1;
+        Some(item)
+    }
+
+    /// Notes that the server will not take an item.
+    pub fn refuse(&mut self, sequence: u64, error: Error) -> Option<WriterItem> {
+        let item = self.in_flight.remove(&sequence)?;
+        self.release(&item);
+        self.refused.push_back(error);
+        Some(item)
+    }
+
+    /// The first error that the caller was not told of.
+    pub fn take_refusal(&mut self) -> Option<Error> {
+        self.refused.pop_front()
+    }
+
+    /// Whether there is an error that the caller was not told of.
+    pub fn has_refusal(&self) -> bool {
+        !self.refused.is_empty()
+    }
+
+    /// Items that are not confirmed.
+    pub fn len(&self) -> usize {
+        self.unsent.len() + self.in_flight.len()
+    }
+
+    /// Items that were not handed over, and items that were and are not confirmed.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.unsent.len(), self.in_flight.len())
+    }
+
+    /// Items confirmed so far.
+    pub fn confirmed(&self) -> u64 {
+        self.confirmed
+    }
+
+    /// The open or closed chunks of the items not handed over, all but the last `but_last` items.
+    pub fn unsent_chunks(&self, but_last: usize) -> Vec<Arc<WriterChunk>> {
+        let count = self.unsent.len().saturating_sub(but_last);
+        let mut chunks: Vec<Arc<WriterChunk>> = Vec::new();
+        for pending in self.unsent.iter().take(count) {
+            for chunk in pending.item.chunks() {
+                if chunks.last().is_none_or(|last| !Arc::ptr_eq(last, chunk)) {
+                    chunks.push(chunk.clone());
+                }
+            }
+        }
+        chunks
+    }
+
+    /// Drops all items. They are returned, for the caller to name and to drop without a lock.
+    pub fn take_all(&mut self) -> Vec<WriterItem> {
+        self.bytes = 0;
+        self.chunks.clear();
+        let sent = std::mem::take(&mut self.in_flight).into_values();
+        sent.chain(std::mem::take(&mut self.unsent).into_iter().map(|pending| pending.item)).collect()
+    }
+}
+
+/// Names items that were not confirmed: how many for each table.
+pub fn name_items<'a>(items: impl Iterator<Item = &'a WriterItem>) -> String {
+    let mut tables: BTreeMap<&str, usize> = BTreeMap::new();
+    items.for_each(|item| *tables.entry(&item.table).or_default() += 1);
+    let tables: Vec<_> = tables.iter().map(|(table, count)| format!("{count} for table `{table}`")).collect();
+    tables.join(", ")
+}
+
+impl Outbox {
+    /// Names what is not confirmed.
+    pub fn describe(&self) -> String {
+        name_items(self.in_flight.values().chain(self.unsent.iter().map(|pending| &pending.item)))
+    }
+}
