@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from reverb import reverb_types as reverb_types
     from reverb import server as server
     from reverb import trajectory_writer as trajectory_writer
+    from reverb import writer as writer
     from reverb.client import Client as Client
     from reverb.errors import DeadlineExceededError as DeadlineExceededError
     from reverb.errors import ReverbError as ReverbError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from reverb.tensor_spec import TensorSpec as TensorSpec
     from reverb.trajectory_writer import TrajectoryColumn as TrajectoryColumn
     from reverb.trajectory_writer import TrajectoryWriter as TrajectoryWriter
+    from reverb.writer import Writer as Writer
 
 # Where each name lives: `module` for a module, `module:name` for what is in one.
 _NAMES = {
@@ -43,6 +45,7 @@ _NAMES = {
     "TensorSpec": "tensor_spec:TensorSpec",
     "TrajectoryColumn": "trajectory_writer:TrajectoryColumn",
     "TrajectoryWriter": "trajectory_writer:TrajectoryWriter",
+    "Writer": "writer:Writer",
     "cc": "cc",
     "client": "client",
     "errors": "errors",
@@ -55,6 +58,7 @@ _NAMES = {
     "selectors": "item_selectors",
     "server": "server",
     "trajectory_writer": "trajectory_writer",
+    "writer": "writer",
 }
 
 __all__ = list(_NAMES)

@@ -11,11 +11,12 @@ from reverb import _checks, _items, nests, pybind, signatures
 from reverb.errors import DeadlineExceededError
 from reverb.replay_sample import ReplaySample, SampleInfo
 from reverb.reverb_types import TableInfo
+from reverb.writer import Writer
 
 if TYPE_CHECKING:
     from reverb.trajectory_writer import TrajectoryWriter
 
-__all__ = ["Client"]
+__all__ = ["Client", "Writer"]
 
 # How many items `sample` draws beyond the one it returns, from tables that do not count samples.
 _AHEAD = 63
@@ -225,6 +226,53 @@ class Client:
         if values.shape != keys.shape:
             values = np.ascontiguousarray(_broadcast(values, keys.shape))
         self._client.update_priorities(table, keys, values, _checks.as_timeout(timeout))
+
+    def writer(
+        self,
+        max_sequence_length: int,
+        delta_encoded: bool = False,
+        chunk_length: int | None = None,
+        max_in_flight_items: int | None = 25,
+        *,
+        max_pending_bytes: int = 64 << 20,
+        reconnect_timeout: float = 300.0,
+    ) -> "Writer":
+        """A writer whose items are the last steps, whole.
+
+        Args:
+          max_sequence_length: Steps of the longest item.
+          delta_encoded: Whether integers travel and are kept as differences between steps.
+          chunk_length: Steps in a chunk, at most `max_sequence_length`; None: that, and at most 10.
+          max_in_flight_items: Items that may be unconfirmed before the writer waits; None: 1 000 000.
+          max_pending_bytes: The writer also waits while unconfirmed items and their data take more bytes than this.
+          reconnect_timeout: Seconds that a lost server is looked for before unconfirmed items are given up.
+
+        Raises:
+          ValueError: A number is out of range.
+          TypeError: A number is no integer.
+          UnavailableError: The server cannot be reached.
+        """
+        max_length = _checks.as_int("max_sequence_length", max_sequence_length)
+        if max_length < 1:
+            raise ValueError(f"max_sequence_length ({max_sequence_length}) must be a positive integer")
+        length = min(10, max_length) if chunk_length is None else _checks.as_int("chunk_length", chunk_length)
+        if not 1 <= length <= max_length:
+            raise ValueError(
+                f"chunk_length ({chunk_length}) must be a positive integer le to max_sequence_length ({max_length})"
+            )
+        in_flight = 1_000_000 if max_in_flight_items is None else max_in_flight_items
+        if _checks.as_int("max_in_flight_items", in_flight) < 1:
+            raise ValueError(f"max_in_flight_items ({max_in_flight_items}) must be a positive integer")
+        return Writer(
+            self._client,
+            max_length,
+            length,
+            in_flight,
+            delta_encoded=bool(delta_encoded),
+            signatures=self._signatures,
+            max_pending_bytes=_checks.as_count("max_pending_bytes", max_pending_bytes),
+            reconnect_timeout=_checks.as_timeout(reconnect_timeout) or 0.0,
+        )
 
     def trajectory_writer(
         self,

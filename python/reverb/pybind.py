@@ -3,6 +3,7 @@
 from reverb._rust import (
     CellRef,
     Client,
+    RowWriter,
     Server,
     Table,
     TrajectoryColumn,
@@ -16,6 +17,7 @@ __all__ = [
     "CellRef",
     "Client",
     "ColumnHistory",
+    "RowWriter",
     "Server",
     "Table",
     "TrajectoryColumn",

@@ -2,7 +2,7 @@
 
 use crate::tensor::shape_text;
 use crate::trajectory::ColumnView;
-use crate::{Column, Error, Result, TensorSpec, Trajectory};
+use crate::{Column, DType, Error, Result, Shape, TensorSpec, Trajectory};
 use bytes::Bytes;
 
 /// A table's signature: the specs of the flat columns, and the nest they come from as opaque bytes.
@@ -27,9 +27,18 @@ impl Signature {
     /// # Errors
     /// [`Error::SignatureMismatch`] with the text that the reference's row-wise writer gives.
     pub fn check_rows(&self, table: &str, columns: &[Column], num_rows: usize) -> Result<()> {
+        let columns: Vec<_> = columns.iter().map(|column| (column.dtype, &column.shape)).collect();
+        self.check_row_types(table, &columns, num_rows)
+    }
+
+    /// As [`Signature::check_rows`], for columns of these dtypes and row shapes.
+    ///
+    /// # Errors
+    /// As [`Signature::check_rows`].
+    pub fn check_row_types(&self, table: &str, columns: &[(DType, &Shape)], num_rows: usize) -> Result<()> {
         let data_text = || {
-            let specs = columns.iter().enumerate().map(|(i, column)| {
-                format!("{i}: Tensor<name: '', dtype: {}, shape: {}>", column.dtype, shape_text(&column.shape))
+            let specs = columns.iter().enumerate().map(|(i, (dtype, shape))| {
+                format!("{i}: Tensor<name: '', dtype: {dtype}, shape: {}>", shape_text(shape))
             });
             specs.collect::<Vec<_>>().join(", ")
         };
@@ -44,21 +53,21 @@ impl Signature {
                 data_text()
             )));
         }
-        for (index, (spec, column)) in self.specs.iter().zip(columns).enumerate() {
-            let row = column.shape.iter().copied();
+        for (index, (spec, (dtype, row_shape))) in self.specs.iter().zip(columns).enumerate() {
+            let row = row_shape.iter().copied();
             let with_time = || {
                 let mut shape = vec![num_rows];
-                shape.extend_from_slice(&column.shape);
+                shape.extend_from_slice(row_shape);
                 shape.into_iter()
             };
-            if spec.dtype != column.dtype || !(spec.accepts_shape(row) || spec.accepts_shape(with_time())) {
+            if spec.dtype != *dtype || !(spec.accepts_shape(row) || spec.accepts_shape(with_time())) {
                 return Err(Error::SignatureMismatch(format!(
                     "Unable to CreateItem in table '{table}' because Append was called with a tensor signature inconsistent \
                      with the table signature. At timestep offset 0, flattened index {index}, saw a tensor of dtype {}, shape \
                      {}, but expected tensor '{}' of dtype {} and shape compatible with {}.  (Flattened) table signature: {}, \
                      data signature: {}.",
-                    column.dtype,
-                    shape_text(&column.shape),
+                    dtype,
+                    shape_text(row_shape),
                     spec.name,
                     spec.dtype,
                     spec.shape_text(),
@@ -83,7 +92,7 @@ impl Signature {
     ///
     /// # Errors
     /// As [`Signature::check_trajectory`].
-    pub fn check_types(&self, table: &str, got: &[(crate::DType, Vec<usize>)]) -> Result<()> {
+    pub fn check_types(&self, table: &str, got: &[(DType, Vec<usize>)]) -> Result<()> {
         let got_text = || {
             let specs = got.iter().enumerate().map(|(i, (dtype, shape))| {
                 format!("{i}: Tensor<name: '{i}', dtype: {dtype}, shape: {}>", shape_text(shape))
@@ -125,7 +134,7 @@ impl Signature {
     }
 }
 
-fn column_type(trajectory: &Trajectory, index: usize) -> (crate::DType, Vec<usize>) {
+fn column_type(trajectory: &Trajectory, index: usize) -> (DType, Vec<usize>) {
     let (column, length, squeeze) = match trajectory.column(index) {
         ColumnView::One { chunk, column, length, squeeze, .. } => {
             (&chunk.columns()[column as usize], length as usize, squeeze)

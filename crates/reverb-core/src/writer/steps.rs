@@ -467,6 +467,16 @@ impl StepBuffer {
         (0..self.groups.len()).try_for_each(|group| self.close_open(group))
     }
 
+    /// Whether a chunk is open that has rows.
+    pub fn has_open_rows(&self) -> bool {
+        self.groups.iter().any(|group| group.open.as_ref().is_some_and(|chunk| chunk.closed().is_none()))
+    }
+
+    /// Names the episode.
+    pub fn episode_id(&self) -> EpisodeId {
+        self.episode
+    }
+
     /// Complete steps of the episode.
     pub fn episode_steps(&self) -> i32 {
         self.step

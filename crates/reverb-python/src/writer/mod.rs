@@ -1,29 +1,32 @@
-//! `reverb._rust.TrajectoryWriter`, and the columns it makes items of.
+//! The writers: `reverb._rust.TrajectoryWriter` here, the others in their files.
 
 mod column;
+mod post;
+mod row_writer;
 mod steps_in;
 
 pub use column::{CellRef, ColumnHistory, TrajectoryColumn};
+pub use row_writer::RowWriter;
 
 use crate::client::Client;
 use crate::errors::PyReverbResult;
 use crate::nest::flatten;
-use crate::runtime::{deadline, runtime, wait};
+use crate::runtime::{deadline, wait};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
 use reverb_core::writer::{ColumnOptions, DroppedChunks, Selection, StepBuffer, WriterItem};
 use reverb_core::{DType, Error, Signature, TensorSpec};
 use reverb_transport::client::warn;
-use reverb_transport::client::writer::{Session, SessionOptions};
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::time::Duration;
+use post::Post;
 use steps_in::Structure;
 
 /// A spec of a flat signature: name, number of the dtype, and dimensions with -1 where unknown.
 type FlatSpec = (String, u32, Option<Vec<i64>>);
+
+/// Signatures as Python gives them.
+type FlatSignatures = HashMap<String, Option<Vec<FlatSpec>>>;
 
 /// What is known of the tables: for each its signature, if it has one.
 type Signatures = HashMap<String, Option<Signature>>;
@@ -32,12 +35,10 @@ type Signatures = HashMap<String, Option<Signature>>;
 #[pyclass(frozen, module = "reverb._rust")]
 pub struct TrajectoryWriter {
     steps: Mutex<StepBuffer>,
-    session: Session,
+    post: Post,
     structure: Structure,
     /// Signatures by table; `None` if items are not checked.
     signatures: Mutex<Option<Signatures>>,
-    /// Names of tables, shared by the items that go there.
-    tables: Mutex<Vec<Arc<str>>>,
 }
 
 #[pymethods]
@@ -47,26 +48,21 @@ impl TrajectoryWriter {
         client: &Client,
         structure: Py<PyAny>,
         options: (u32, Option<u32>),
-        signatures: Option<HashMap<String, Option<Vec<FlatSpec>>>>,
+        signatures: Option<FlatSignatures>,
         limits: (usize, f64),
     ) -> PyReverbResult<Self> {
         let dropped = DroppedChunks::default();
         let signatures = signatures.map(to_signatures).transpose()?;
-        let session = SessionOptions {
-            max_pending_bytes: limits.0,
-            reconnect_timeout: Duration::try_from_secs_f64(limits.1).unwrap_or(Duration::MAX),
-        };
         Ok(Self {
             steps: Mutex::new(StepBuffer::new(column_options(options), dropped.clone())?),
-            session: Session::new(client.core().clone(), session, dropped),
+            post: Post::new(client, limits, dropped),
             structure: Structure::new(structure),
             signatures: Mutex::new(signatures),
-            tables: Mutex::default(),
         })
     }
 
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>, partial_step: bool) -> PyReverbResult<()> {
-        self.session.check()?;
+        self.post.session.check()?;
         let step = self.structure.step(data)?;
         // Names are asked of Python, so the lock is let go of first.
         let appended = self.steps.lock().append(&step.values(), partial_step);
@@ -81,7 +77,7 @@ impl TrajectoryWriter {
         trajectory: &Bound<'_, PyAny>,
     ) -> PyReverbResult<()> {
         let columns = columns(trajectory)?;
-        let table = self.table(table)?;
+        let table = self.post.table(table)?;
         let writer = self.steps.lock().writer();
         let item = {
             let signatures = self.signatures.lock();
@@ -91,10 +87,10 @@ impl TrajectoryWriter {
             };
             WriterItem::new(table, priority, columns, writer, signature)?
         };
-        self.push(py, item)
+        self.post.push(py, item)
     }
 
-    fn set_signatures(&self, signatures: HashMap<String, Option<Vec<FlatSpec>>>) -> PyReverbResult<()> {
+    fn set_signatures(&self, signatures: FlatSignatures) -> PyReverbResult<()> {
         *self.signatures.lock() = Some(to_signatures(signatures)?);
         Ok(())
     }
@@ -104,18 +100,17 @@ impl TrajectoryWriter {
     }
 
     fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>) -> PyReverbResult<()> {
-        wait(py, self.session.flush(but_last, deadline(timeout)?, warn))
+        wait(py, self.post.session.flush(but_last, deadline(timeout)?, warn))
     }
 
     fn end_episode(&self, clear_buffers: bool) -> PyReverbResult<()> {
         self.steps.lock().end_episode(clear_buffers)?;
-        self.session.pump();
+        self.post.session.pump();
         Ok(())
     }
 
     fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<String>> {
-        let patience = Duration::try_from_secs_f64(patience).unwrap_or_default();
-        wait(py, async { Ok(self.session.close(patience).await) })
+        self.post.close(py, patience)
     }
 
     #[getter]
@@ -130,36 +125,7 @@ impl TrajectoryWriter {
 
     #[getter]
     fn num_pending_items(&self) -> usize {
-        self.session.num_pending()
-    }
-}
-
-impl TrajectoryWriter {
-    fn table(&self, table: &Bound<'_, PyAny>) -> PyReverbResult<Arc<str>> {
-        let mut tables = self.tables.lock();
-        let mut find = |name: &str| match tables.iter().find(|known| &***known == name) {
-            Some(known) => known.clone(),
-            None => {
-                tables.push(name.into());
-                tables[tables.len() - 1].clone()
-            }
-        };
-        if let Ok(name) = table.cast::<PyString>() {
-            return Ok(find(&name.to_cow()?));
-        }
-        match table.cast::<PyBytes>() {
-            Ok(name) => Ok(find(&String::from_utf8_lossy(name.as_bytes()))),
-            Err(_) => Err(PyTypeError::new_err(format!("table: expected a str, got {}", table.get_type())).into()),
-        }
-    }
-
-    fn push(&self, py: Python<'_>, item: WriterItem) -> PyReverbResult<()> {
-        let runtime = runtime()?;
-        let is_full = py.detach(|| self.session.push(runtime.1.handle(), item))?;
-        if is_full {
-            wait(py, self.session.room(warn))?;
-        }
-        Ok(())
+        self.post.session.num_pending()
     }
 }
 
@@ -189,7 +155,7 @@ fn spec((name, dtype, dims): FlatSpec) -> Result<TensorSpec, Error> {
     Ok(TensorSpec { name, dtype: DType::from_number(dtype)?, shape })
 }
 
-fn to_signatures(tables: HashMap<String, Option<Vec<FlatSpec>>>) -> Result<Signatures, Error> {
+fn to_signatures(tables: FlatSignatures) -> Result<Signatures, Error> {
     let signature = |specs: Vec<FlatSpec>| {
         let specs = specs.into_iter().map(spec).collect::<Result<_, _>>()?;
         Ok(Signature { structure: Vec::new().into(), specs })

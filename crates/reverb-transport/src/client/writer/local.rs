@@ -1,8 +1,10 @@
 //! The road to tables of the same process: items are inserted on the caller's own thread.
 
 use super::Shared;
+use super::outbox::is_ready;
 use crate::replay::Replay;
 use crate::write_queue::{Done, WriteQueue};
+use reverb_core::writer::WriterItem;
 use reverb_core::{Error, NewItem, Result};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -95,11 +97,6 @@ pub fn settle(shared: &Shared, done: Done) {
     shared.tell();
 }
 
-/// Whether all chunks of an item are closed.
-pub fn is_ready(item: &reverb_core::writer::WriterItem) -> bool {
-    item.chunks().all(|chunk| chunk.closed().is_some())
-}
-
-fn new_item(item: &reverb_core::writer::WriterItem) -> Result<NewItem> {
+fn new_item(item: &WriterItem) -> Result<NewItem> {
     Ok(NewItem { key: item.key, priority: item.priority, times_sampled: 0, trajectory: item.trajectory()? })
 }

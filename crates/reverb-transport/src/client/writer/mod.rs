@@ -67,6 +67,8 @@ struct State {
     /// Why nothing can be sent any more.
     failed: Option<Error>,
     closed: bool,
+    /// Whether the server is being looked for.
+    is_lost: bool,
     /// What the first item waits for, as far as is known.
     reason: String,
     has_worker: bool,
@@ -150,6 +152,20 @@ impl Session {
     pub async fn room(&self, notice: impl Fn(&str)) -> Result<()> {
         let limit = self.shared.options.max_pending_bytes;
         self.wait(None, notice, |outbox| outbox.bytes() <= limit || outbox.len() == 0).await
+    }
+
+    /// Whether more than `limit` items that could be sent are unconfirmed.
+    pub fn has_more_in_flight(&self, limit: usize) -> bool {
+        let state = self.shared.state.lock();
+        has_more_in_flight(&state.outbox, limit)
+    }
+
+    /// Waits until that is not so.
+    ///
+    /// # Errors
+    /// As [`Session::check`].
+    pub async fn wait_in_flight(&self, limit: usize, notice: impl Fn(&str)) -> Result<()> {
+        self.wait(None, notice, |outbox| !has_more_in_flight(outbox, limit)).await
     }
 
     /// Closes the chunks of all items but the last `but_last`, and waits until no more than those are unconfirmed.
@@ -237,6 +253,12 @@ impl Session {
         Some(words.join("; "))
     }
 
+    /// Whether the server is there, as far as is known.
+    pub fn has_server(&self) -> bool {
+        let state = self.shared.state.lock();
+        state.failed.is_none() && !state.is_lost
+    }
+
     /// Items that are not confirmed.
     pub fn num_pending(&self) -> usize {
         self.shared.state.lock().outbox.len()
@@ -246,6 +268,12 @@ impl Session {
     pub fn num_confirmed(&self) -> u64 {
         self.shared.state.lock().outbox.confirmed()
     }
+}
+
+/// Items that wait for an open chunk are not in flight, whatever their number.
+fn has_more_in_flight(outbox: &Outbox, limit: usize) -> bool {
+    let (_, sent) = outbox.counts();
+    sent > limit || outbox.num_ready(limit + 1 - sent) > limit - sent
 }
 
 impl Drop for Session {

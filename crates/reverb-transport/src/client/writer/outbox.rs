@@ -17,6 +17,11 @@ pub struct Pending {
     pub item: WriterItem,
 }
 
+/// Whether all chunks of an item are closed.
+pub fn is_ready(item: &WriterItem) -> bool {
+    item.chunks().all(|chunk| chunk.closed().is_some())
+}
+
 /// Items in order: those that were not handed to the server yet, and those that it has not confirmed.
 #[derive(Debug, Default)]
 pub struct Outbox {
@@ -92,6 +97,11 @@ impl Outbox {
     /// The first item that was not handed over.
     pub fn front(&self) -> Option<&WriterItem> {
         self.unsent.front().map(|pending| &pending.item)
+    }
+
+    /// Items at the front that were not handed over and have no open chunk; no more than `at_most` are counted.
+    pub fn num_ready(&self, at_most: usize) -> usize {
+        self.unsent.iter().take(at_most).take_while(|pending| is_ready(&pending.item)).count()
     }
 
     /// Hands the first item over: `use_it` gets its number and itself.

@@ -1,7 +1,8 @@
 //! The road over a network: one stream a writer.
 
 use super::Shared;
-use super::local::{is_ready, settle};
+use super::local::settle;
+use super::outbox::is_ready;
 use super::worker::{Linger, is_over};
 use crate::convert::{chunk_to_wire, write_item_to_wire};
 use crate::proto::replay::{WriteFailure, WriteRequest, WriteResponse};
@@ -34,6 +35,7 @@ pub async fn run(shared: &Shared, lost_at: &mut Option<Instant>) -> Result<()> {
     // The server answers the call at once, but reads nothing before the first message.
     let mut responses = opening.await?;
     *lost_at = None;
+    shared.state.lock().is_lost = false;
     let mut linger = Linger::default();
     loop {
         if is_over(shared) {

@@ -1,6 +1,7 @@
 //! The task of a writer: finds the server, and keeps items moving.
 
-use super::local::{Local, is_ready};
+use super::local::Local;
+use super::outbox::is_ready;
 use super::{Shared, remote};
 use reverb_core::{Error, fork};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub async fn run(shared: Arc<Shared>) {
             Some(replay) => {
                 shared.local.lock().get_or_insert_with(|| Local::new(replay));
                 lost_at = None;
+                shared.state.lock().is_lost = false;
                 run_local(&shared).await;
                 Error::Unavailable("the server of this process was stopped".into())
             }
@@ -39,7 +41,12 @@ pub async fn run(shared: Arc<Shared>) {
             fail(&shared, &lost, now - since);
             return;
         }
-        shared.state.lock().reason = format!("The server is not there: {lost}");
+        {
+            let mut state = shared.state.lock();
+            state.reason = format!("The server is not there: {lost}");
+            state.is_lost = true;
+        }
+        shared.tell();
         if now - started > GOOD_ROAD {
             pause = PAUSES.0;
         }
