@@ -15,18 +15,21 @@ class Structure:
     Attributes:
       num_columns: How many columns have appeared; they are numbered from 0.
       version: Changes when the structure does.
-      on_new_column: Called with the number and the path of a column that has just appeared.
+      options: What columns are to be configured with when they appear, by path.
     """
 
     def __init__(self) -> None:
         self.num_columns = 0
         self.version = 0
-        self.on_new_column: Callable[[int, Path], None] = lambda column, path: None
+        self.options: dict[Path, tuple[int, int | None]] = {}
         self._root: _Node | None = None
         self._paths: list[Path] = []
 
-    def columns_of(self, step: Any) -> list[int]:
+    def columns_of(self, step: Any) -> tuple[list[int], list[tuple[int, tuple[int, int | None]]]]:
         """The columns that the leaves of a step belong to, in flattening order. New leaves become new columns.
+
+        Returns:
+          The columns; and those of the new ones that are to be configured, with their options.
 
         Raises:
           ValueError: The step has a value where others have a structure, or the other way round, or other kinds of
@@ -36,9 +39,9 @@ class Structure:
         columns: list[int] = []
         first_new = self.num_columns
         self._root = self._commit(root, columns)
-        for column in range(first_new, self.num_columns):
-            self.on_new_column(column, self._paths[column])
-        return columns
+        new = range(first_new, self.num_columns)
+        options = [(column, self.options[self._paths[column]]) for column in new if self._paths[column] in self.options]
+        return columns, options
 
     def path(self, column: int) -> str:
         """The path of a column, as text."""

@@ -11,13 +11,11 @@
 """
 
 import datetime
-import logging
-import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from reverb import _checks, _structure, pybind
+from reverb import _checks, _endings, _structure, pybind
 from reverb.errors import DeadlineExceededError, ReverbError, TableNotFoundError
 
 if TYPE_CHECKING:
@@ -27,11 +25,6 @@ TrajectoryColumn = pybind.TrajectoryColumn
 _ColumnHistory = pybind.ColumnHistory
 
 __all__ = ["TrajectoryColumn", "TrajectoryWriter"]
-
-_logger = logging.getLogger("reverb")
-
-# How long `close` and the end of the interpreter wait for what is not confirmed yet.
-_CLOSE_SECONDS = 5.0
 
 
 class TrajectoryWriter:
@@ -68,12 +61,10 @@ class TrajectoryWriter:
         self._history: Any = None
         self._history_version = -1
         self._views: dict[int, _ColumnHistory] = {}
-        self._configured: dict[tuple[Any, ...], tuple[int, int | None]] = {}
-        self._structure.on_new_column = self._configure_new
         self._append = self._writer.append
         self._create_item = self._writer.create_item
         self._closed = False
-        self._finalizer = weakref.finalize(self, _close, self._writer)
+        self._finalizer = _endings.when_deleted(self, self._writer)
 
     def __enter__(self) -> "TrajectoryWriter":
         return self
@@ -180,14 +171,9 @@ class TrajectoryWriter:
         _check_keep_alive(num_keep_alive_refs)
         check_chunk_length(max_chunk_length, num_keep_alive_refs)
         options = (num_keep_alive_refs, max_chunk_length)
-        self._configured[path] = options
+        self._structure.options[path] = options
         column = self._structure.column_at(path)
         if column is not None:
-            self._writer.configure(column, options)
-
-    def _configure_new(self, column: int, path: tuple[Any, ...]) -> None:
-        options = self._configured.get(path)
-        if options is not None:
             self._writer.configure(column, options)
 
     def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None:
@@ -244,12 +230,6 @@ class TrajectoryWriter:
         if not self._closed:
             self._closed = True
             self._finalizer()
-
-
-def _close(writer: "pybind.TrajectoryWriter") -> None:
-    lost = writer.close(_CLOSE_SECONDS)
-    if lost is not None:
-        _logger.warning("A writer was closed: %s", lost)
 
 
 def as_seconds(timeout_ms: int | None) -> float | None:

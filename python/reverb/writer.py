@@ -1,23 +1,16 @@
 """The row-wise writer: appends whole steps, and makes items of the last of them."""
 
-import logging
-import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from reverb import _checks, pybind
+from reverb import _checks, _endings, pybind
 from reverb.errors import CancelledError, TableNotFoundError, UnavailableError
 
 if TYPE_CHECKING:
     from reverb.signatures import FlatSpec
 
 __all__ = ["Writer"]
-
-_logger = logging.getLogger("reverb")
-
-# How long a writer that was deleted or left open at the end of the interpreter waits for confirmations.
-_DELETE_SECONDS = 5.0
 
 
 class Writer:
@@ -47,7 +40,9 @@ class Writer:
         self._writer = pybind.RowWriter(
             client, self._lengths, max_in_flight_items, signatures(), (max_pending_bytes, reconnect_timeout)
         )
-        self._finalizer = weakref.finalize(self, _delete, self._writer)
+        self._finalizer = _endings.when_deleted(
+            self, self._writer, complaint="Writer-object deleted without calling .close explicitly."
+        )
 
     def __enter__(self) -> "Writer":
         if self._closed:
@@ -159,21 +154,12 @@ class Writer:
             if retry_on_unavailable:
                 raise
         finally:
-            _log_lost(self._writer.close(0.0))
+            _endings.forget(self._writer)
+            _endings.log_lost(self._writer.close(0.0))
 
     def _check_open(self, method: str) -> None:
         if self._closed:
             raise CancelledError(f"Calling method {method} after Close has been called")
-
-
-def _delete(writer: "pybind.RowWriter") -> None:
-    _logger.warning("Writer-object deleted without calling .close explicitly.")
-    _log_lost(writer.close(_DELETE_SECONDS))
-
-
-def _log_lost(lost: str | None) -> None:
-    if lost is not None:
-        _logger.warning("A writer was closed: %s", lost)
 
 
 def _steps(sequence: Any) -> list[Any]:

@@ -357,7 +357,7 @@ impl StepBuffer {
         let has = |id: u32| values.iter().any(|value| value.column == id);
         for group in 0..self.groups.len() {
             let columns = &self.groups[group].columns;
-            if columns.len() > 1 && columns.len() != values.len() {
+            if columns.len() > 1 && !is_same(columns, values) {
                 let present = columns.iter().filter(|&&id| has(id)).count();
                 if present > 0 && present < columns.len() {
                     self.close_open(group)?;
@@ -395,7 +395,7 @@ impl StepBuffer {
     fn push(&mut self, group: usize, row: u64, values: &[ColumnValue<'_>]) -> Result<()> {
         let (episode, step, dropped) = (self.episode, self.step, &self.dropped);
         let Group { columns, form, open, cells, .. } = &mut self.groups[group];
-        let in_order = columns.len() == values.len() && columns.iter().zip(values).all(|(&id, v)| id == v.column);
+        let in_order = is_same(columns, values);
         let find = |&id: &u32| values.iter().find(|v| v.column == id).expect("split_groups has seen to it").value;
         let push = |chunk: &WriterChunk| match in_order {
             true => chunk.push(row, step, values.iter().map(|v| v.value)),
@@ -540,4 +540,9 @@ impl StepBuffer {
     fn column_mut(&mut self, id: u32) -> &mut Column {
         self.columns[id as usize].as_mut().expect("the caller knows the column")
     }
+}
+
+/// Whether the values are those of the columns, in order: the common case.
+fn is_same(columns: &[u32], values: &[ColumnValue<'_>]) -> bool {
+    columns.len() == values.len() && columns.iter().zip(values).all(|(&id, value)| id == value.column)
 }

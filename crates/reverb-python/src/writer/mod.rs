@@ -63,7 +63,7 @@ impl TrajectoryWriter {
 
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>, partial_step: bool) -> PyReverbResult<()> {
         self.post.session.check()?;
-        let step = self.structure.step(data)?;
+        let step = self.structure.step(data, &self.steps)?;
         // Names are asked of Python, so the lock is let go of first.
         let appended = self.steps.lock().append(&step.values(), partial_step);
         Ok(appended.map_err(|error| step.describe(py, &self.structure, error))?)

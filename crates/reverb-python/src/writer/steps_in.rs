@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use reverb_core::Error;
-use reverb_core::writer::{AppendError, ColumnValue};
+use reverb_core::writer::{AppendError, ColumnValue, StepBuffer};
 use std::sync::Arc;
 
 /// Forms of steps that are remembered; a program has few.
@@ -15,7 +15,7 @@ const KEPT_FORMS: usize = 16;
 
 /// The structure of a writer's steps, kept in Python: it knows how a new form of step joins those before.
 pub struct Structure {
-    /// `columns_of(step)`: numbers of the columns that its leaves belong to; `path(column)`: of a column, as text.
+    /// `columns_of(step)`: the columns that its leaves belong to, and options of new ones; `path(column)`: of a column, as text.
     object: Py<PyAny>,
     forms: Mutex<Vec<(u64, Arc<[u32]>)>>,
 }
@@ -33,11 +33,11 @@ impl Structure {
         Self { object, forms: Mutex::default() }
     }
 
-    /// Flattens a step and converts its leaves.
-    pub fn step<'py>(&self, data: &Bound<'py, PyAny>) -> PyReverbResult<Step<'py>> {
+    /// Flattens a step and converts its leaves. New columns are configured in `steps`.
+    pub fn step<'py>(&self, data: &Bound<'py, PyAny>, steps: &Mutex<StepBuffer>) -> PyReverbResult<Step<'py>> {
         let mut objects = Vec::with_capacity(8);
         let form = flatten_with_form(data, &mut objects)?;
-        let columns = self.columns(data, form)?;
+        let columns = self.columns(data, form, steps)?;
         if columns.len() != objects.len() {
             return Err(PyTypeError::new_err("the leaves of the step changed while it was read").into());
         }
@@ -60,15 +60,24 @@ impl Structure {
         Ok(Step { columns, objects, leaves })
     }
 
-    fn columns(&self, data: &Bound<'_, PyAny>, form: Option<u64>) -> PyResult<Arc<[u32]>> {
+    fn columns(
+        &self,
+        data: &Bound<'_, PyAny>,
+        form: Option<u64>,
+        steps: &Mutex<StepBuffer>,
+    ) -> PyReverbResult<Arc<[u32]>> {
         if let Some(form) = form {
             let forms = self.forms.lock();
             if let Some((_, columns)) = forms.iter().find(|(known, _)| *known == form) {
                 return Ok(columns.clone());
             }
         }
-        let columns: Vec<u32> = self.object.bind(data.py()).call_method1("columns_of", (data,))?.extract()?;
+        let found = self.object.bind(data.py()).call_method1("columns_of", (data,))?;
+        let (columns, new): (Vec<u32>, Vec<(u32, (u32, Option<u32>))>) = found.extract()?;
         let columns: Arc<[u32]> = columns.into();
+        for (column, options) in new {
+            steps.lock().configure(column, super::column_options(options))?;
+        }
         if let Some(form) = form {
             let mut forms = self.forms.lock();
             if forms.len() == KEPT_FORMS {

@@ -18,8 +18,8 @@ use tonic::{Status, Streaming};
 /// Items of one stream that wait, and bytes of chunks while any does; past either the stream is not read.
 const MAX_WAITING_ITEMS: usize = 1024;
 const MAX_WAITING_BYTES: usize = 64 << 20;
-/// A wait this long is reported.
-const LONG_WAIT: Duration = Duration::from_secs(10);
+/// The writer is told why its items wait, so that it can say so if its caller asks: after this time, once a wait.
+const LONG_WAIT: Duration = Duration::from_millis(100);
 
 type Answers = mpsc::Sender<std::result::Result<WriteResponse, Status>>;
 
@@ -112,9 +112,8 @@ impl Pump {
                     },
                     () = std::future::poll_fn(|context| queue.poll(context, &mut done)), if queue.len() > 0 => {}
                     () = sleep_until(notice_at), if queue.len() > 0 => {
-                        notice_at = Instant::now() + LONG_WAIT * 360;
+                        notice_at = Instant::now() + LONG_WAIT * 36_000;
                         let notice = queue.explain().unwrap_or_default();
-                        tracing::info!("{notice}");
                         // If the channel is full the client is busy with answers.
                         let _full = answers.try_send(Ok(WriteResponse { notice, ..WriteResponse::default() }));
                     }
