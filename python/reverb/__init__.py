@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from reverb import replay_sample as replay_sample
     from reverb import reverb_types as reverb_types
     from reverb import server as server
+    from reverb import structured_writer as structured
+    from reverb import structured_writer as structured_writer
     from reverb import trajectory_writer as trajectory_writer
     from reverb import writer as writer
     from reverb.client import Client as Client
@@ -57,6 +59,8 @@ _NAMES = {
     "reverb_types": "reverb_types",
     "selectors": "item_selectors",
     "server": "server",
+    "structured": "structured_writer",
+    "structured_writer": "structured_writer",
     "trajectory_writer": "trajectory_writer",
     "writer": "writer",
 }

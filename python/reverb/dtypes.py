@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["STRING", "as_dtype", "dtype_from_number", "number_of"]
+__all__ = ["STRING", "as_dtype", "dtype_from_number", "name_of", "number_of"]
 
 STRING = 7
 
@@ -83,6 +83,17 @@ def number_of(dtype: np.dtype[Any]) -> int:
     if number is None:
         raise TypeError(f"Elements of dtype {dtype} cannot be stored.")
     return number
+
+
+def name_of(number: int) -> str:
+    """The name of the type that has a number in TensorFlow's `DataType`, as TensorFlow prints it.
+
+    Raises:
+      KeyError: None is known.
+    """
+    if number == STRING:
+        return "string"
+    return _QUANTISED[number][0] if number in _QUANTISED else _NAMES[number]
 
 
 @functools.cache

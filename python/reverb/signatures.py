@@ -4,13 +4,13 @@ import functools
 import importlib
 import sys
 from collections import namedtuple
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from reverb import _protos, _tensor_proto, dtypes
 from reverb.tensor_spec import BoundedTensorSpec, TensorSpec, spec_from_leaf
 
-__all__ = ["FlatSpec", "decode", "encode", "flat_specs", "parse"]
+__all__ = ["FlatSpec", "decode", "encode", "encode_nest", "flat_specs", "make_spec", "parse"]
 
 # Name, number of the dtype, and dimensions: -1 where unknown, None where the rank is unknown.
 FlatSpec = tuple[str, int, list[int] | None]
@@ -33,7 +33,7 @@ def encode(signature: Any) -> bytes | None:
     if not _is_given(signature):
         return None
     message = _protos.message_class("tensorflow.StructuredValue")()
-    _encode_node(signature, message)
+    encode_nest(signature, message, _encode_leaf)
     return bytes(message.SerializeToString(deterministic=True))
 
 
@@ -41,28 +41,42 @@ def _is_given(signature: Any) -> bool:
     return bool(signature) if isinstance(signature, (tuple, list, Mapping)) else signature is not None
 
 
-def _encode_node(node: Any, message: Any) -> None:
+def encode_nest(node: Any, message: Any, encode_leaf: Callable[[Any, Any], None]) -> None:
+    """Writes a nest into a `tensorflow.StructuredValue`.
+
+    Args:
+      node: Mappings, named tuples, tuples and lists; anything else is a leaf.
+      message: The empty message.
+      encode_leaf: Called with each leaf and the empty message for it, in the order of the columns.
+
+    Raises:
+      TypeError: A key of a mapping is not a str.
+    """
     if isinstance(node, Mapping):
         message.dict_value.SetInParent()
         for key in _sorted_keys(node):
-            _encode_node(node[key], message.dict_value.fields[key])
+            encode_nest(node[key], message.dict_value.fields[key], encode_leaf)
     elif isinstance(node, tuple) and hasattr(node, "_fields"):
         message.named_tuple_value.name = type(node).__name__
         for field, value in zip(node._fields, node, strict=True):
-            _encode_node(value, message.named_tuple_value.values.add(key=field).value)
+            encode_nest(value, message.named_tuple_value.values.add(key=field).value, encode_leaf)
     elif isinstance(node, (tuple, list)):
         values = message.tuple_value if isinstance(node, tuple) else message.list_value
         values.SetInParent()
         for value in node:
-            _encode_node(value, values.values.add())
+            encode_nest(value, values.values.add(), encode_leaf)
     else:
-        _encode_spec(spec_from_leaf(node), message)
+        encode_leaf(node, message)
+
+
+def _encode_leaf(leaf: Any, message: Any) -> None:
+    _encode_spec(spec_from_leaf(leaf), message)
 
 
 def _sorted_keys(node: Mapping[Any, Any]) -> list[str]:
     for key in node:
         if not isinstance(key, str):
-            raise TypeError(f"The keys of a signature must be str, got {key!r} ({type(key).__name__}).")
+            raise TypeError(f"The keys of a nest must be str, got {key!r} ({type(key).__name__}).")
     return sorted(node)
 
 
@@ -121,16 +135,26 @@ def decode(message: Any) -> Any:
 
 
 def _decode_spec(message: Any, *, bounded: bool) -> Any:
-    shape = _dims(message)
-    name = message.name or None
     bounds = [_tensor_proto.decode(bound) for bound in (message.minimum, message.maximum)] if bounded else []
+    return make_spec(_dims(message), message.dtype, message.name or None, *bounds)
+
+
+def make_spec(dims: list[int | None] | None, number: int, name: str | None, *bounds: Any) -> Any:
+    """A spec of TensorFlow's if the program has imported TensorFlow, else one of ours.
+
+    Args:
+      dims: Sizes, None where unknown; or None if not even the rank is known.
+      number: TensorFlow's number of the dtype.
+      name: The leaf's own name.
+      *bounds: Minimum and maximum of a bounded spec; nothing for a plain one.
+    """
     tensorflow: Any = sys.modules.get("tensorflow")
     cls: Any
     if hasattr(tensorflow, "TensorSpec") and hasattr(tensorflow, "dtypes"):
-        cls = _tensorflow_bounded_spec() if bounded else tensorflow.TensorSpec
-        return cls(shape, tensorflow.dtypes.as_dtype(message.dtype), *bounds, name=name)
-    cls = BoundedTensorSpec if bounded else TensorSpec
-    return cls(shape, dtypes.dtype_from_number(message.dtype), *bounds, name=name)
+        cls = _tensorflow_bounded_spec() if bounds else tensorflow.TensorSpec
+        return cls(dims, tensorflow.dtypes.as_dtype(number), *bounds, name=name)
+    cls = BoundedTensorSpec if bounds else TensorSpec
+    return cls(dims, dtypes.dtype_from_number(number), *bounds, name=name)
 
 
 def _dims(message: Any) -> list[int | None] | None:

@@ -11,6 +11,7 @@ pub mod fork;
 pub mod gather;
 mod importance;
 mod key;
+pub mod pattern;
 mod prefetch;
 mod rate_limiter;
 pub mod selector;

@@ -9,6 +9,7 @@ mod compaction;
 mod convert;
 mod decoded_size;
 mod housekeeping;
+pub mod pattern_from_wire;
 pub mod proto;
 mod registry;
 mod replay;

@@ -1,0 +1,159 @@
+"""When a pattern is applied: expressions such as `Condition.step_index() % 4 == 0`, made into messages."""
+
+import operator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from reverb.cc import patterns_pb2
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+__all__ = ["Condition", "ConditionBuilder", "ConditionProto", "as_int32"]
+
+if TYPE_CHECKING:
+    ConditionProto: TypeAlias = Any
+else:
+    ConditionProto = patterns_pb2.Condition
+
+_INT32 = range(-(2**31), 2**31)
+
+
+def as_int32(what: str, value: object) -> int:
+    """An integer of Python or numpy that fits the messages' 32 bits.
+
+    Raises:
+      TypeError: Not an integer.
+      ValueError: It does not fit.
+    """
+    try:
+        number = operator.index(bool(value) if isinstance(value, np.bool_) else value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{what} must be an int, got {value!r} ({type(value).__name__}).") from None
+    if number not in _INT32:
+        raise ValueError(f"{what} must fit into 32 bits, got {number}.")
+    return number
+
+
+class ConditionBuilder:
+    """The left side of a condition. Comparing it with an int makes the condition.
+
+    `==`, `!=`, `>`, `>=`, `<` and `<=` compare the value itself; `% m`, followed by `==` or `!=`, its remainder.
+
+    Args:
+      left: The field that names the left side, and its value.
+      mod: What the value is divided by, None for the value itself.
+    """
+
+    __slots__ = ("_left", "_mod")
+
+    # Else a numpy integer on the left would compare itself with an array of one builder.
+    __array_ufunc__ = None
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, left: tuple[str, Any], mod: int | None = None) -> None:
+        self._left = left
+        self._mod = mod
+
+    def __mod__(self, mod: object) -> "ConditionBuilder":
+        if self._mod is not None:
+            raise TypeError(f"A condition takes one `%`, got a second one in `{self!r} % {mod!r}`.")
+        number = as_int32("The right side of `%`", mod)
+        if number < 1:
+            raise ValueError(f"The right side of `%` must be at least 1, got {number}.")
+        return ConditionBuilder(self._left, number)
+
+    def __eq__(self, value: object) -> Any:
+        return self._equal("==", value, inverse=False)
+
+    def __ne__(self, value: object) -> Any:
+        return self._equal("!=", value, inverse=True)
+
+    def __ge__(self, value: object) -> Any:
+        return self._at_least(">=", value, 0, inverse=False)
+
+    def __gt__(self, value: object) -> Any:
+        return self._at_least(">", value, 1, inverse=False)
+
+    def __lt__(self, value: object) -> Any:
+        return self._at_least("<", value, 0, inverse=True)
+
+    def __le__(self, value: object) -> Any:
+        return self._at_least("<=", value, 1, inverse=True)
+
+    def _equal(self, sign: str, value: object, *, inverse: bool) -> Any:
+        number = as_int32(f"The right side of `{self!r} {sign}`", value)
+        if self._mod is None:
+            return self._finish(inverse, eq=number)
+        if number < 0:
+            raise ValueError(f"The right side of `{self!r} {sign}` must be at least 0, got {number}.")
+        return self._finish(inverse, mod_eq=patterns_pb2.Condition.ModuloEq(mod=self._mod, eq=number))
+
+    def _at_least(self, sign: str, value: object, more: int, *, inverse: bool) -> Any:
+        if self._mod is not None:
+            raise TypeError(f"After `%` a condition takes `==` or `!=`, got `{self!r} {sign} {value!r}`.")
+        number = as_int32(f"The right side of `{self!r} {sign}`", value)
+        # There is only `>=` in the messages.
+        return self._finish(inverse, ge=as_int32(f"The right side of `{self!r} {sign}`, plus 1,", number + more))
+
+    def _finish(self, inverse: bool, **comparison: Any) -> Any:
+        name, value = self._left
+        message = patterns_pb2.Condition(**{name: value}, **comparison)
+        if inverse:
+            message.inverse = True
+        return message
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"`{self!r}` is no condition yet: compare it with an int.")
+
+    def __repr__(self) -> str:
+        name, value = self._left
+        left = f"data[{value}]" if name == "flat_source_index" else name
+        return left if self._mod is None else f"{left} % {self._mod}"
+
+
+class Condition:
+    """What a config's conditions are made of. All conditions of a config must hold."""
+
+    @staticmethod
+    def step_index() -> ConditionBuilder:
+        """The index of the newest step in its episode, from 0."""
+        return ConditionBuilder(("step_index", True))
+
+    @staticmethod
+    def steps_since_applied() -> ConditionBuilder:
+        """Steps since the config last made an item, or since the writer began; the newest included."""
+        return ConditionBuilder(("steps_since_applied", True))
+
+    @staticmethod
+    def is_end_episode() -> Any:
+        """A whole condition: the episode is being ended."""
+        return patterns_pb2.Condition(is_end_episode=True, eq=1)
+
+    @staticmethod
+    def data(step_structure: Any) -> Any:
+        """The value of a leaf in the newest step. It must hold one integer or bool; if it is absent, nothing holds.
+
+        Args:
+          step_structure: A nest like a step; its leaves do not matter.
+
+        Returns:
+          The same nest with a builder for each leaf.
+        """
+        import tree
+
+        count = len(tree.flatten(step_structure))
+        builders = [ConditionBuilder(("flat_source_index", index)) for index in range(count)]
+        return tree.unflatten_as(step_structure, builders)
+
+
+def _refuse_truth(self: Any) -> NoReturn:
+    raise TypeError(
+        "A condition is neither true nor false before a writer asks it. Instead of `0 <= x < 5`, `and`, `or` "
+        "and `not`, give a config several conditions; all must hold."
+    )
+
+
+# Else `0 <= x < 5` would silently be `x < 5`: Python reads it as `0 <= x and x < 5`, and messages count as true.
+setattr(patterns_pb2.Condition, "__bool__", _refuse_truth)  # noqa: B010  A type checker sees no class there.

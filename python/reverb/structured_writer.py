@@ -1,0 +1,240 @@
+"""Patterns: which items to make of a stream of steps, said once instead of at every step.
+
+A pattern is a nest of references to columns of the newest steps, -1 being the newest:
+
+    config = create_config(
+        pattern_from_transform(step, lambda x: {"obs": x["obs"][-3:-1], "action": x["action"][-2]}),
+        table="replay",
+        conditions=[Condition.step_index() >= 2],
+    )
+
+Configs are protobuf messages, the same bytes as those of dm-reverb.
+"""
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from reverb import _pattern_signature, nests, signatures
+from reverb._conditions import Condition, ConditionBuilder, ConditionProto, as_int32
+from reverb.cc import patterns_pb2
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+__all__ = [
+    "Condition",
+    "ConditionProto",
+    "Config",
+    "ConfigList",
+    "Pattern",
+    "PatternNode",
+    "PatternTransform",
+    "ReferenceNode",
+    "ReferenceStep",
+    "constant_priority_fn",
+    "create_config",
+    "create_reference_step",
+    "infer_signature",
+    "pattern_from_transform",
+    "td_error",
+    "unpack_pattern",
+]
+
+# Type checkers know nothing of messages that are made when the program runs.
+if TYPE_CHECKING:
+    Config: TypeAlias = Any
+    PatternNode: TypeAlias = Any
+    Priority: TypeAlias = Any
+else:
+    Config = patterns_pb2.StructuredWriterConfig
+    PatternNode = patterns_pb2.PatternNode
+    Priority = patterns_pb2.Priority
+
+# A nest of pattern nodes.
+Pattern = Sequence[Any] | Mapping[str, Any] | PatternNode
+# A nest of reference nodes: what a step looks like to those who write patterns.
+ReferenceStep = Any
+PatternTransform = Callable[[ReferenceStep], Pattern]
+ConfigList = Sequence[Config]
+
+infer_signature = _pattern_signature.infer_signature
+
+
+class ReferenceNode:
+    """A column of the step. `node[-1]` is its newest row, `node[-3:]` its newest three.
+
+    Args:
+      index: Which leaf of the flattened step it is.
+    """
+
+    __slots__ = ("_index",)
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def __getitem__(self, key: int | slice) -> PatternNode:
+        """A reference to rows, counted back from the newest, which is -1.
+
+        Args:
+          key: An int, for one row without time axis (`[:-2]` means `[-2]`); or a slice that begins with a negative
+            number. Ranges are checked when a writer is made.
+
+        Raises:
+          ValueError: The key is neither an int nor a slice, or passes 32 bits.
+          TypeError: A part of the slice is not an int.
+        """
+        node = patterns_pb2.PatternNode(flat_source_index=self._index)
+        if isinstance(key, slice):
+            for name in ("start", "stop", "step"):
+                value = getattr(key, name)
+                if value is not None:
+                    setattr(node, name, as_int32(f"The {name} of a slice", value))
+            return node
+        try:
+            position = operator.index(key)
+        except TypeError:
+            raise ValueError(f"Key must be int or slice by got {key} (type {type(key)}).") from None
+        node.stop = as_int32("The key of a node", position)
+        return node
+
+    # Python would else try keys 0, 1, 2, ... for ever, since each of them makes a node.
+    __iter__ = None
+
+    def __repr__(self) -> str:
+        return f"ReferenceNode({self._index})"
+
+
+def create_reference_step(step_structure: Any) -> ReferenceStep:
+    """A step to write patterns with.
+
+    Args:
+      step_structure: A nest like the steps that will be appended; its leaves do not matter.
+
+    Returns:
+      The same nest with a node for each leaf.
+    """
+    import tree
+
+    count = len(tree.flatten(step_structure))
+    return tree.unflatten_as(step_structure, [ReferenceNode(index) for index in range(count)])
+
+
+def pattern_from_transform(step_structure: Any, transform: PatternTransform) -> Pattern:
+    """The pattern that a function makes of a reference step.
+
+    Args:
+      step_structure: As of `create_reference_step`.
+      transform: From a reference step to a pattern.
+    """
+    return transform(create_reference_step(step_structure))
+
+
+def create_config(
+    pattern: Pattern,
+    table: str,
+    conditions: Sequence[ConditionProto] = (),
+    priority: "Priority | None" = None,
+) -> Config:
+    """A pattern, the table for its items, and when they are made.
+
+    Args:
+      pattern: A nest of pattern nodes.
+      table: Name of the table.
+      conditions: All must hold. That the buffers reach back far enough is a condition that writers add.
+      priority: Made by `constant_priority_fn` or `td_error`; None is the constant 1.
+
+    Returns:
+      A new message. The arguments are copied.
+
+    Raises:
+      TypeError: A leaf of the pattern, a condition or the priority is something else, such as a node without an
+        index or a condition without a comparison; or a key of a mapping is not a str.
+    """
+    if not isinstance(table, str):
+        raise TypeError(f"`table` must be a str, got {table!r} ({type(table).__name__}).")
+    if priority is None:
+        priority = constant_priority_fn(1.0)
+    if not isinstance(priority, patterns_pb2.Priority):
+        raise TypeError(f"`priority` must be a Priority message, got {priority!r} ({type(priority).__name__}).")
+    config = patterns_pb2.StructuredWriterConfig(table=table, priority=priority)
+
+    def encode_leaf(leaf: Any, message: Any) -> None:
+        config.flat.append(_checked_node(leaf))
+        message.none_value.SetInParent()
+
+    signatures.encode_nest(pattern, config.pattern_structure, encode_leaf)
+    config.conditions.extend(_checked_condition(*place) for place in enumerate(conditions or ()))
+    return config
+
+
+def _checked_node(leaf: Any) -> Any:
+    if isinstance(leaf, patterns_pb2.PatternNode):
+        return leaf
+    hint = " Say which rows, such as `[-1]`." if isinstance(leaf, ReferenceNode) else ""
+    raise TypeError(f"The leaves of a pattern must be pattern nodes, got {leaf!r} ({type(leaf).__name__}).{hint}")
+
+
+def _checked_condition(index: int, condition: Any) -> Any:
+    if isinstance(condition, patterns_pb2.Condition):
+        return condition
+    if isinstance(condition, ConditionBuilder):
+        hint = " Compare it with an int, as in `Condition.step_index() >= 3`."
+    elif isinstance(condition, bool):
+        hint = " `Condition.is_end_episode()` is whole without a comparison."
+    else:
+        hint = ""
+    kind = type(condition).__name__
+    raise TypeError(f"`conditions[{index}]` must be a Condition message, got {condition!r} ({kind}).{hint}")
+
+
+def unpack_pattern(config: Config) -> Pattern:
+    """The pattern of a config, the reverse of `create_config`.
+
+    Args:
+      config: A config; without `pattern_structure` its nodes are a list.
+
+    Raises:
+      ValueError: The structure has another number of leaves than the config has nodes.
+    """
+    if not config.HasField("pattern_structure"):
+        return list(config.flat)
+    structure = signatures.decode(config.pattern_structure)
+    return nests.compile_packer(structure)(list(config.flat))
+
+
+def constant_priority_fn(value: float) -> Priority:
+    """The same priority for all items of a config."""
+    priority = patterns_pb2.Priority()
+    priority.constant_fn.value = value
+    return priority
+
+
+def td_error(
+    max_priority_weight: float,
+    step_structure: Any,
+    get_field_from_step_fn: Callable[[Any], Any],
+) -> Priority:
+    """The priority w * max |d| + (1 - w) * mean |d| of an item, d being a column with the TD errors of its steps.
+
+    Kapturowski et al. 2019, "Recurrent Experience Replay in Distributed Reinforcement Learning", §2.3.
+
+    Args:
+      max_priority_weight: w.
+      step_structure: As of `create_reference_step`.
+      get_field_from_step_fn: Picks the column of TD errors out of a nest like the step. The errors are scalars of
+        float32, float64, int32 or int64, and a column of the item must be made of them.
+
+    Raises:
+      TypeError: The function gave something else than a leaf of the step.
+    """
+    import tree
+
+    count = len(tree.flatten(step_structure))
+    index = get_field_from_step_fn(tree.unflatten_as(step_structure, list(range(count))))
+    if not isinstance(index, int) or not 0 <= index < count:
+        raise TypeError(f"`get_field_from_step_fn` must return a leaf of the step, got {index!r}.")
+    priority = patterns_pb2.Priority()
+    priority.td_error.max_priority_weight = max_priority_weight
+    priority.td_error.flat_source_index = index
+    return priority
