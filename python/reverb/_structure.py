@@ -4,7 +4,7 @@ import collections
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["Structure"]
+__all__ = ["FixedStructure", "Structure"]
 
 Path = tuple[Any, ...]
 
@@ -85,6 +85,43 @@ class Structure:
                 node.children[key] = entered
                 self.version += 1
         return node
+
+
+class FixedStructure:
+    """The structure of steps that all have that of the first. Leaf number i is column i; None is a leaf."""
+
+    def __init__(self) -> None:
+        self._paths: list[Path] | None = None
+
+    def columns_of(self, step: Any) -> tuple[list[int], list[Any]]:
+        """The columns that the leaves of a step belong to, in flattening order, and no options.
+
+        Raises:
+          ValueError: The step has another structure than the first.
+        """
+        paths = list(_paths(step, ()))
+        if self._paths is None:
+            self._paths = paths
+        elif len(paths) != len(self._paths):
+            raise ValueError(
+                f"Flattened data has an unexpected length, got {len(paths)} but wanted {len(self._paths)}."
+            )
+        elif paths != self._paths:
+            got, wanted = next((pair for pair in zip(paths, self._paths, strict=True) if pair[0] != pair[1]))
+            raise ValueError(f"The step has another structure than the first: got a leaf {got}, expected {wanted}.")
+        return list(range(len(paths))), []
+
+    def path(self, column: int) -> str:
+        """The column, as errors name it."""
+        return f"{column} (path={(self._paths or [])[column]})"
+
+
+def _paths(value: Any, path: Path) -> Iterator[Path]:
+    if not _is_container(value):
+        yield path
+        return
+    for key, child in _items(value):
+        yield from _paths(child, (*path, key))
 
 
 class _Leaf:

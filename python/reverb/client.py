@@ -1,7 +1,7 @@
 """The client: how programs write to and read from a server's tables."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, SupportsFloat, cast
 
 import numpy as np
@@ -14,6 +14,8 @@ from reverb.reverb_types import TableInfo
 from reverb.writer import Writer
 
 if TYPE_CHECKING:
+    from reverb import structured_writer
+    from reverb.structured_writer import StructuredWriter
     from reverb.trajectory_writer import TrajectoryWriter
 
 __all__ = ["Client", "Writer"]
@@ -308,6 +310,35 @@ class Client:
             self._client,
             num_keep_alive_refs,
             signatures=self._signatures if validate_items else None,
+            max_chunk_length=max_chunk_length,
+            max_pending_bytes=_checks.as_count("max_pending_bytes", max_pending_bytes),
+            reconnect_timeout=_checks.as_timeout(reconnect_timeout) or 0.0,
+        )
+
+    def structured_writer(
+        self,
+        configs: "Sequence[structured_writer.Config]",
+        *,
+        max_chunk_length: int | None = None,
+        max_pending_bytes: int = 64 << 20,
+        reconnect_timeout: float = 300.0,
+    ) -> "StructuredWriter":
+        """A writer that makes items by patterns; see `reverb.structured_writer`. Contacts nobody.
+
+        Args:
+          configs: What items to make; at least one.
+          max_chunk_length: Steps in a chunk; None: as in `trajectory_writer`.
+          max_pending_bytes: As in `trajectory_writer`.
+          reconnect_timeout: As in `trajectory_writer`.
+
+        Raises:
+          ValueError: There is no config, or one is not valid; says which and why.
+        """
+        from reverb.structured_writer import StructuredWriter
+
+        return StructuredWriter(
+            self._client,
+            configs,
             max_chunk_length=max_chunk_length,
             max_pending_bytes=_checks.as_count("max_pending_bytes", max_pending_bytes),
             reconnect_timeout=_checks.as_timeout(reconnect_timeout) or 0.0,

@@ -3,6 +3,7 @@
 from reverb._rust import (
     CellRef,
     Client,
+    PatternWriter,
     RowWriter,
     Server,
     Table,
@@ -17,6 +18,7 @@ __all__ = [
     "CellRef",
     "Client",
     "ColumnHistory",
+    "PatternWriter",
     "RowWriter",
     "Server",
     "Table",

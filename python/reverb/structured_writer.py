@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from reverb import _pattern_signature, nests, signatures
 from reverb._conditions import Condition, ConditionBuilder, ConditionProto, as_int32
+from reverb._pattern_writer import StructuredWriter
 from reverb.cc import patterns_pb2
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ __all__ = [
     "PatternTransform",
     "ReferenceNode",
     "ReferenceStep",
+    "StructuredWriter",
     "constant_priority_fn",
     "create_config",
     "create_reference_step",

@@ -199,10 +199,7 @@ class TrajectoryWriter:
         try:
             self._writer.flush(but_last, seconds)
         except DeadlineExceededError as error:
-            timeout = datetime.timedelta(milliseconds=timeout_ms or 0)
-            raise DeadlineExceededError(
-                f"{what} call did not complete within provided timeout of {timeout}: {error}"
-            ) from None
+            raise deadline_error(what, timeout_ms, error) from None
 
     def end_episode(self, clear_buffers: bool = True, timeout_ms: int | None = None) -> None:
         """Ends the episode: flushes, closes an open step, and counts steps from 0 again.
@@ -215,12 +212,11 @@ class TrajectoryWriter:
           DeadlineExceededError: Not all items were confirmed in time. They stay queued, and the episode has ended.
           ValueError: As `flush`.
         """
+        as_seconds(timeout_ms)
         try:
             self._flush("End episode", 0, timeout_ms)
-        except DeadlineExceededError:
+        finally:
             self._writer.end_episode(clear_buffers)
-            raise
-        self._writer.end_episode(clear_buffers)
 
     def close(self) -> None:
         """Ends the writer. Waits up to 5 seconds for what is unconfirmed; what remains is given up and named in the log.
@@ -230,6 +226,12 @@ class TrajectoryWriter:
         if not self._closed:
             self._closed = True
             self._finalizer()
+
+
+def deadline_error(what: str, timeout_ms: int | None, error: DeadlineExceededError) -> DeadlineExceededError:
+    """The error of a call that did not end in time, worded as the reference words it, and with the reason."""
+    timeout = datetime.timedelta(milliseconds=timeout_ms or 0)
+    return DeadlineExceededError(f"{what} call did not complete within provided timeout of {timeout}: {error}")
 
 
 def as_seconds(timeout_ms: int | None) -> float | None:

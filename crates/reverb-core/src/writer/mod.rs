@@ -6,6 +6,7 @@
 
 mod chunk;
 mod item;
+mod patterned;
 mod selection;
 mod steps;
 

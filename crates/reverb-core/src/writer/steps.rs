@@ -5,6 +5,7 @@
 
 use super::chunk::{DroppedChunks, Form, Value, WriterChunk};
 use super::selection::{CellRun, Selection};
+use crate::pattern::StepId;
 use crate::tensor::shape_text;
 use crate::{DType, EpisodeId, Error, Result, Shape, random_key};
 use std::collections::VecDeque;
@@ -198,6 +199,7 @@ pub struct StepBuffer {
     first_row: u64,
     next_row: u64,
     step_is_open: bool,
+    newest: Option<StepId>,
     dropped: DroppedChunks,
 }
 
@@ -220,6 +222,7 @@ impl StepBuffer {
             first_row: 0,
             next_row: 0,
             step_is_open: false,
+            newest: None,
             dropped,
         })
     }
@@ -272,6 +275,7 @@ impl StepBuffer {
             self.column_mut(value.column).last_row = row;
         }
         self.step_is_open = partial;
+        self.newest = Some(StepId { episode: self.episode, index: self.step as u64 });
         if !partial {
             self.step += 1;
         }
@@ -449,6 +453,7 @@ impl StepBuffer {
         if clear {
             self.groups.iter_mut().for_each(|group| group.cells.clear());
             self.first_row = self.next_row;
+            self.newest = None;
             for column in self.columns.iter().flatten() {
                 column.shared.alive_from.store(self.next_row, Relaxed);
             }
@@ -482,9 +487,9 @@ impl StepBuffer {
         self.step
     }
 
-    /// Identifies the step within the writer's life: equal for all parts of one step.
-    pub fn current_row(&self) -> Option<u64> {
-        self.next_row.checked_sub(1)
+    /// The step of the newest row since the last clear. It stays the same when an episode ends.
+    pub fn newest_step(&self) -> Option<StepId> {
+        self.newest
     }
 
     /// Whether the last append was partial.
@@ -497,13 +502,19 @@ impl StepBuffer {
         self.next_row - self.first_row
     }
 
-    /// Element type and shape of a column; `None` while it has no value.
-    pub fn column_type(&self, column: u32) -> Option<&WriterColumn> {
-        self.columns.get(column as usize)?.as_ref().map(|column| &*column.shared)
-    }
-
     /// The value of a column in row `row` of those since the last clear; `None` if it has none there, or keeps it no more.
     pub fn cell(&self, column: u32, row: u64) -> Option<CellRun> {
+        let (known, cell) = self.find(column, row)?;
+        let index = cell.chunk.index_of(column)?;
+        Some(CellRun { column: known.shared.clone(), chunk: cell.chunk.clone(), index, offset: cell.offset, length: 1 })
+    }
+
+    /// Whether [`StepBuffer::cell`] has a value.
+    pub fn has_cell(&self, column: u32, row: u64) -> bool {
+        self.find(column, row).is_some()
+    }
+
+    fn find(&self, column: u32, row: u64) -> Option<(&Column, &Cell)> {
         let known = self.columns.get(column as usize)?.as_ref()?;
         let group = &self.groups[known.group];
         let row = self.first_row + row;
@@ -511,9 +522,7 @@ impl StepBuffer {
         if row + u64::from(group.options.num_keep_alive_refs) < self.next_row {
             return None;
         }
-        let cell = group.find(row)?;
-        let index = cell.chunk.index_of(column)?;
-        Some(CellRun { column: known.shared.clone(), chunk: cell.chunk.clone(), index, offset: cell.offset, length: 1 })
+        Some((known, group.find(row)?))
     }
 
     /// The values of a column in the rows given.

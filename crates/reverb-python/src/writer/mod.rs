@@ -1,11 +1,13 @@
 //! The writers: `reverb._rust.TrajectoryWriter` here, the others in their files.
 
 mod column;
+mod pattern_writer;
 mod post;
 mod row_writer;
 mod steps_in;
 
 pub use column::{CellRef, ColumnHistory, TrajectoryColumn};
+pub use pattern_writer::PatternWriter;
 pub use row_writer::RowWriter;
 
 use crate::client::Client;

@@ -40,7 +40,8 @@ impl Post {
         }
     }
 
-    fn intern(&self, name: &str) -> Arc<str> {
+    /// A name that items share.
+    pub fn intern(&self, name: &str) -> Arc<str> {
         let mut tables = self.tables.lock();
         if let Some(known) = tables.iter().find(|known| &***known == name) {
             return known.clone();

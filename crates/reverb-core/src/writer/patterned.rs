@@ -1,0 +1,65 @@
+//! Items that patterns make of a writer's steps.
+
+use super::{StepBuffer, WriterItem};
+use crate::pattern::{Cell, Evaluator, Pass, Selection as Ages, StepId, Steps};
+use crate::writer::{CellData, Selection};
+use crate::{Error, Result};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Patterns name columns by their place in a flattened step, which is the writer's number of the column.
+impl Steps for StepBuffer {
+    fn newest(&self) -> Option<StepId> {
+        self.newest_step()
+    }
+
+    fn num_rows(&self) -> u64 {
+        StepBuffer::num_rows(self)
+    }
+
+    fn has(&self, source: usize, age: u32) -> bool {
+        self.row(age).is_some_and(|row| self.has_cell(source as u32, row))
+    }
+
+    fn cell(&self, source: usize, age: u32) -> Option<Cell<'_>> {
+        let run = StepBuffer::cell(self, source as u32, self.row(age)?)?;
+        let bytes = match run.read() {
+            CellData::Numbers(bytes) => Cow::Owned(bytes),
+            CellData::Strings(_) => Cow::Borrowed(&[][..]),
+        };
+        Some(Cell { dtype: run.column.dtype, elements: run.column.shape.iter().product(), bytes })
+    }
+}
+
+impl StepBuffer {
+    fn row(&self, age: u32) -> Option<u64> {
+        StepBuffer::num_rows(self).checked_sub(u64::from(age))
+    }
+
+    fn select_ages(&self, ages: &Ages) -> Result<Selection> {
+        let rows = ages.ages().map(|age| StepBuffer::num_rows(self) - u64::from(age));
+        self.select(ages.source as u32, rows, ages.squeeze)
+            .map_err(|row| Error::Internal(format!("row {row} of column {} was there, and is not", ages.source)))
+    }
+
+    /// Makes the items that are due now: after an append, or, with `end_of_episode`, before an episode ends. `table` is
+    /// asked for the shared name of a table.
+    ///
+    /// # Errors
+    /// If a condition or a TD error reads a column that it cannot work with, or a priority is NaN. The items before it are in
+    /// `items`; the patterns behind it are not asked.
+    pub fn make_items(
+        &self,
+        evaluator: &mut Evaluator,
+        end_of_episode: bool,
+        mut table: impl FnMut(&str) -> Arc<str>,
+        items: &mut Vec<WriterItem>,
+    ) -> Result<()> {
+        let mut pass = Pass::new(end_of_episode);
+        while let Some(due) = evaluator.next_item(&mut pass, self)? {
+            let columns = due.pattern.columns().iter().map(|ages| self.select_ages(ages)).collect::<Result<_>>()?;
+            items.push(WriterItem::new(table(due.pattern.table()), due.priority, columns, self.writer(), None)?);
+        }
+        Ok(())
+    }
+}

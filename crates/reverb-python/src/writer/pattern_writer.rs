@@ -1,0 +1,113 @@
+//! `reverb._rust.PatternWriter`: items made by patterns.
+
+use super::post::Post;
+use super::steps_in::Structure;
+use crate::client::Client;
+use crate::errors::PyReverbResult;
+use crate::runtime::{deadline, wait};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use reverb_core::Error;
+use reverb_core::pattern::Evaluator;
+use reverb_core::writer::{ColumnOptions, DroppedChunks, StepBuffer, WriterItem};
+use reverb_transport::client::warn;
+use reverb_transport::pattern_from_wire::evaluator_from_bytes;
+
+/// Appends steps; patterns say which items to make of them.
+#[pyclass(frozen, module = "reverb._rust")]
+pub struct PatternWriter {
+    steps: Mutex<StepBuffer>,
+    evaluator: Mutex<Evaluator>,
+    post: Post,
+    structure: Structure,
+}
+
+#[pymethods]
+impl PatternWriter {
+    #[new]
+    fn new(
+        client: &Client,
+        structure: Py<PyAny>,
+        configs: Vec<Vec<u8>>,
+        max_chunk_length: Option<u32>,
+        limits: (usize, f64),
+    ) -> PyReverbResult<Self> {
+        let evaluator = evaluator_from_bytes(&configs)?;
+        let dropped = DroppedChunks::default();
+        let keep = evaluator.max_age().max(1);
+        let options = ColumnOptions { num_keep_alive_refs: keep, max_chunk_length };
+        Ok(Self {
+            steps: Mutex::new(StepBuffer::new(options, dropped.clone())?),
+            evaluator: Mutex::new(evaluator),
+            post: Post::new(client, limits, dropped),
+            structure: Structure::new(structure),
+        })
+    }
+
+    fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>, partial_step: bool) -> PyReverbResult<()> {
+        self.post.session.check()?;
+        let step = self.structure.step(data, &self.steps)?;
+        let mut items = Vec::new();
+        let (appended, made) = {
+            let (mut steps, mut evaluator) = (self.steps.lock(), self.evaluator.lock());
+            let used = evaluator.sources();
+            let values: Vec<_> =
+                step.values().into_iter().filter(|value| used.contains_key(&(value.column as usize))).collect();
+            match steps.append(&values, partial_step) {
+                Ok(()) => (Ok(()), self.make(&steps, &mut evaluator, false, &mut items)),
+                Err(error) => (Err(error), Ok(())),
+            }
+        };
+        appended.map_err(|error| step.describe(py, &self.structure, error))?;
+        self.push_all(py, items)?;
+        Ok(made?)
+    }
+
+    fn make_last_items(&self, py: Python<'_>) -> PyReverbResult<()> {
+        self.post.session.check()?;
+        let mut items = Vec::new();
+        let made = self.make(&self.steps.lock(), &mut self.evaluator.lock(), true, &mut items);
+        self.push_all(py, items)?;
+        Ok(made?)
+    }
+
+    fn end_episode(&self, clear_buffers: bool) -> PyReverbResult<()> {
+        self.steps.lock().end_episode(clear_buffers)?;
+        self.post.session.pump();
+        Ok(())
+    }
+
+    fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>) -> PyReverbResult<()> {
+        wait(py, self.post.session.flush(but_last, deadline(timeout)?, warn))
+    }
+
+    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<String>> {
+        self.post.close(py, patience)
+    }
+
+    #[getter]
+    fn step_is_open(&self) -> bool {
+        self.steps.lock().step_is_open()
+    }
+
+    #[getter]
+    fn num_pending_items(&self) -> usize {
+        self.post.session.num_pending()
+    }
+}
+
+impl PatternWriter {
+    fn make(
+        &self,
+        steps: &StepBuffer,
+        evaluator: &mut Evaluator,
+        end_of_episode: bool,
+        items: &mut Vec<WriterItem>,
+    ) -> Result<(), Error> {
+        steps.make_items(evaluator, end_of_episode, |table| self.post.intern(table), items)
+    }
+
+    fn push_all(&self, py: Python<'_>, items: Vec<WriterItem>) -> PyReverbResult<()> {
+        items.into_iter().try_for_each(|item| self.post.push(py, item))
+    }
+}
