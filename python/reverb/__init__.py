@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from reverb import batched_writer as batched_writer
     from reverb import cc as cc
     from reverb import client as client
     from reverb import errors as errors
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from reverb import structured_writer as structured_writer
     from reverb import trajectory_writer as trajectory_writer
     from reverb import writer as writer
+    from reverb.batched_writer import BatchedWriter as BatchedWriter
     from reverb.client import Client as Client
     from reverb.errors import DeadlineExceededError as DeadlineExceededError
     from reverb.errors import ReverbError as ReverbError
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 # Where each name lives: `module` for a module, `module:name` for what is in one.
 _NAMES = {
     "BoundedTensorSpec": "tensor_spec:BoundedTensorSpec",
+    "BatchedWriter": "batched_writer:BatchedWriter",
     "Client": "client:Client",
     "DeadlineExceededError": "errors:DeadlineExceededError",
     "Ragged": "replay_sample:Ragged",
@@ -48,6 +51,7 @@ _NAMES = {
     "TrajectoryColumn": "trajectory_writer:TrajectoryColumn",
     "TrajectoryWriter": "trajectory_writer:TrajectoryWriter",
     "Writer": "writer:Writer",
+    "batched_writer": "batched_writer",
     "cc": "cc",
     "client": "client",
     "errors": "errors",

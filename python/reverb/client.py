@@ -15,6 +15,7 @@ from reverb.writer import Writer
 
 if TYPE_CHECKING:
     from reverb import structured_writer
+    from reverb.batched_writer import BatchedWriter
     from reverb.structured_writer import StructuredWriter
     from reverb.trajectory_writer import TrajectoryWriter
 
@@ -339,6 +340,46 @@ class Client:
         return StructuredWriter(
             self._client,
             configs,
+            max_chunk_length=max_chunk_length,
+            max_pending_bytes=_checks.as_count("max_pending_bytes", max_pending_bytes),
+            reconnect_timeout=_checks.as_timeout(reconnect_timeout) or 0.0,
+        )
+
+    def batched_writer(
+        self,
+        num_envs: int,
+        num_keep_alive_refs: int = 1,
+        *,
+        configs: "Sequence[structured_writer.Config]" = (),
+        max_chunk_length: int | None = None,
+        max_pending_bytes: int = 64 << 20,
+        reconnect_timeout: float = 300.0,
+    ) -> "BatchedWriter":
+        """A writer for a vector of environments; see `reverb.batched_writer`. Contacts nobody.
+
+        Args:
+          num_envs: How many environments.
+          num_keep_alive_refs: Steps of each environment that items may refer to.
+          configs: Patterns, asked for each environment by itself; without them items are made by `create_items`.
+          max_chunk_length: As in `trajectory_writer`.
+          max_pending_bytes: As in `trajectory_writer`, for all environments together.
+          reconnect_timeout: As in `trajectory_writer`.
+
+        Raises:
+          ValueError: A number is out of range, or a config is not valid.
+          TypeError: A number is no integer.
+        """
+        from reverb.batched_writer import BatchedWriter
+        from reverb.trajectory_writer import check_chunk_length
+
+        keep = _checks.as_count("num_keep_alive_refs", num_keep_alive_refs)
+        if not configs:
+            check_chunk_length(max_chunk_length, keep)
+        return BatchedWriter(
+            self._client,
+            _checks.as_count("num_envs", num_envs),
+            keep,
+            configs=configs,
             max_chunk_length=max_chunk_length,
             max_pending_bytes=_checks.as_count("max_pending_bytes", max_pending_bytes),
             reconnect_timeout=_checks.as_timeout(reconnect_timeout) or 0.0,

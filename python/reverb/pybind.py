@@ -1,6 +1,7 @@
 """The extension's classes. The only module that imports `_rust`; named as the reference names it."""
 
 from reverb._rust import (
+    BatchedWriter,
     CellRef,
     Client,
     PatternWriter,
@@ -15,6 +16,7 @@ from reverb._rust import (
 from reverb._rust import _ColumnHistory as ColumnHistory
 
 __all__ = [
+    "BatchedWriter",
     "CellRef",
     "Client",
     "ColumnHistory",

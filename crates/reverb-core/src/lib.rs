@@ -32,6 +32,6 @@ pub use rate_limiter::{RateLimiter, RateLimiterConfig};
 pub use selector::SelectorKind;
 pub use signature::Signature;
 pub use table::{Drawn, ItemView, NewItem, Table, TableConfig, TableInfo, TableSnapshot};
-pub use tensor::{DType, Shape, TensorSpec};
+pub use tensor::{DType, Shape, TensorSpec, shape_text};
 pub use trajectory::{Slice, Trajectory, TrajectoryColumn};
 pub use usage::{TableUsage, is_sparse};

@@ -44,6 +44,47 @@ impl Leaf<'_> {
     }
 }
 
+/// The rows of a value along its first axis.
+pub struct LeafRows<'a> {
+    value: Value<'a>,
+    /// Strings: each row's region.
+    strings: Vec<Vec<u8>>,
+}
+
+impl<'a> LeafRows<'a> {
+    /// `None` if the value has no first axis, or not `count` rows.
+    pub fn new(leaf: &'a Leaf<'_>, count: usize) -> PyReverbResult<Option<Self>> {
+        let value = leaf.value();
+        if value.shape.first() != Some(&count) {
+            return Ok(None);
+        }
+        let mut strings = Vec::new();
+        if value.dtype == DType::String {
+            let elements: usize = value.shape[1..].iter().product();
+            let (ends, text) = value.bytes.split_at((count * elements + 1) * 4);
+            let end = |i: usize| u32::from_le_bytes([ends[4 * i], ends[4 * i + 1], ends[4 * i + 2], ends[4 * i + 3]]);
+            let string = |i: usize| &text[end(i) as usize..end(i + 1) as usize];
+            for row in 0..count {
+                strings.push(encode_strings((row * elements..(row + 1) * elements).map(string))?);
+            }
+        }
+        Ok(Some(Self { value, strings }))
+    }
+
+    /// The value of a row.
+    pub fn row(&self, row: usize) -> Value<'_> {
+        let Value { dtype, shape, bytes } = self.value;
+        let bytes = match self.strings.get(row) {
+            Some(region) => region,
+            None => {
+                let size = bytes.len() / shape[0];
+                &bytes[row * size..(row + 1) * size]
+            }
+        };
+        Value { dtype, shape: &shape[1..], bytes }
+    }
+}
+
 enum Source<'py> {
     /// Memory of an array in C order, which the array keeps alive.
     Array(Bound<'py, PyUntypedArray>),

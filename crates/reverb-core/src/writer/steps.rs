@@ -261,8 +261,8 @@ impl StepBuffer {
     /// # Errors
     /// A value of another dtype or shape than the column's first, or of a column that the open step has already.
     pub fn append(&mut self, values: &[ColumnValue<'_>], partial: bool) -> std::result::Result<(), AppendError> {
-        let row = if self.step_is_open { self.next_row - 1 } else { self.next_row };
-        self.check(values, row)?;
+        let row = self.row_to_fill();
+        self.check(values)?;
         self.add_columns(values)?;
         self.split_groups(values)?;
         self.next_row = row + 1;
@@ -282,7 +282,16 @@ impl StepBuffer {
         Ok(())
     }
 
-    fn check(&self, values: &[ColumnValue<'_>], row: u64) -> std::result::Result<(), AppendError> {
+    fn row_to_fill(&self) -> u64 {
+        if self.step_is_open { self.next_row - 1 } else { self.next_row }
+    }
+
+    /// Whether [`StepBuffer::append`] would take the values.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check(&self, values: &[ColumnValue<'_>]) -> std::result::Result<(), AppendError> {
+        let row = self.row_to_fill();
         for &ColumnValue { column, value } in values {
             let Some(known) = self.columns.get(column as usize).and_then(Option::as_ref) else {
                 // Fails here, before anything changes, if such a column is impossible.

@@ -1,11 +1,13 @@
 //! The writers: `reverb._rust.TrajectoryWriter` here, the others in their files.
 
+mod batched_writer;
 mod column;
 mod pattern_writer;
 mod post;
 mod row_writer;
 mod steps_in;
 
+pub use batched_writer::BatchedWriter;
 pub use column::{CellRef, ColumnHistory, TrajectoryColumn};
 pub use pattern_writer::PatternWriter;
 pub use row_writer::RowWriter;
@@ -89,7 +91,7 @@ impl TrajectoryWriter {
             };
             WriterItem::new(table, priority, columns, writer, signature)?
         };
-        self.post.push(py, item)
+        self.post.push(py, [item])
     }
 
     fn set_signatures(&self, signatures: FlatSignatures) -> PyReverbResult<()> {

@@ -59,7 +59,9 @@ impl PatternWriter {
             }
         };
         appended.map_err(|error| step.describe(py, &self.structure, error))?;
-        self.push_all(py, items)?;
+        if !items.is_empty() {
+            self.post.push(py, items)?;
+        }
         Ok(made?)
     }
 
@@ -67,7 +69,9 @@ impl PatternWriter {
         self.post.session.check()?;
         let mut items = Vec::new();
         let made = self.make(&self.steps.lock(), &mut self.evaluator.lock(), true, &mut items);
-        self.push_all(py, items)?;
+        if !items.is_empty() {
+            self.post.push(py, items)?;
+        }
         Ok(made?)
     }
 
@@ -105,9 +109,5 @@ impl PatternWriter {
         items: &mut Vec<WriterItem>,
     ) -> Result<(), Error> {
         steps.make_items(evaluator, end_of_episode, |table| self.post.intern(table), items)
-    }
-
-    fn push_all(&self, py: Python<'_>, items: Vec<WriterItem>) -> PyReverbResult<()> {
-        items.into_iter().try_for_each(|item| self.post.push(py, item))
     }
 }

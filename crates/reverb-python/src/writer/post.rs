@@ -50,10 +50,10 @@ impl Post {
         tables[tables.len() - 1].clone()
     }
 
-    /// Queues an item, and waits while too much is unconfirmed.
-    pub fn push(&self, py: Python<'_>, item: WriterItem) -> PyReverbResult<()> {
+    /// Queues items, and waits while too much is unconfirmed.
+    pub fn push(&self, py: Python<'_>, items: impl IntoIterator<Item = WriterItem> + Send) -> PyReverbResult<()> {
         let runtime = runtime()?;
-        let is_full = py.detach(|| self.session.push(runtime.1.handle(), item))?;
+        let is_full = py.detach(|| self.session.push(runtime.1.handle(), items))?;
         if is_full {
             wait(py, self.session.room(warn))?;
         }

@@ -102,7 +102,7 @@ impl RowWriter {
             }
             WriterItem::new(table, priority, columns, writer, None)?
         };
-        self.post.push(py, item)?;
+        self.post.push(py, [item])?;
         self.wait_in_flight(py)
     }
 

@@ -1,6 +1,6 @@
 //! A step from Python: which of a writer's columns its leaves belong to, and their values.
 
-use crate::array_in::{Leaf, leaf};
+use crate::array_in::{Leaf, LeafRows, leaf};
 use crate::errors::{PyReverbError, PyReverbResult};
 use crate::nest::flatten_with_form;
 use parking_lot::Mutex;
@@ -99,6 +99,23 @@ impl Step<'_> {
     /// The values, for [`reverb_core::writer::StepBuffer::append`].
     pub fn values(&self) -> Vec<ColumnValue<'_>> {
         self.leaves.iter().map(|(index, leaf)| ColumnValue { column: self.columns[*index], value: leaf.value() }).collect()
+    }
+
+    /// The values of `count` environments, stacked along the first axis: for each leaf its column and rows.
+    pub fn rows(&self, py: Python<'_>, count: usize, structure: &Structure) -> PyReverbResult<Vec<(u32, LeafRows<'_>)>> {
+        let mut all = Vec::with_capacity(self.leaves.len());
+        for (index, leaf) in &self.leaves {
+            let column = self.columns[*index];
+            let rows = LeafRows::new(leaf, count)?.ok_or_else(|| {
+                let got = reverb_core::shape_text(leaf.value().shape);
+                Error::invalid(format!(
+                    "column {}: expected an array of shape [{count}, ...], a row for each environment, got shape {got}",
+                    structure.path(py, column)
+                ))
+            })?;
+            all.push((column, rows));
+        }
+        Ok(all)
     }
 
     /// An error of this step, with the names that people know.

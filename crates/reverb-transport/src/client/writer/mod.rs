@@ -91,17 +91,17 @@ impl Session {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Queues an item, and hands it to a table of this process at once if that is possible. True if the caller should
-    /// wait for [`Session::room`].
+    /// Queues items, and hands them to tables of this process at once if that is possible. True if the caller should wait for
+    /// [`Session::room`].
     ///
     /// # Errors
-    /// As [`Session::check`].
-    pub fn push(&self, runtime: &Handle, item: WriterItem) -> Result<bool> {
+    /// As [`Session::check`]; no item was queued then.
+    pub fn push(&self, runtime: &Handle, items: impl IntoIterator<Item = WriterItem>) -> Result<bool> {
         self.check()?;
         let shared = &self.shared;
         let has_worker = {
             let mut state = shared.state.lock();
-            state.outbox.push(item);
+            items.into_iter().for_each(|item| state.outbox.push(item));
             std::mem::replace(&mut state.has_worker, true)
         };
         if !has_worker {
@@ -110,9 +110,7 @@ impl Session {
             }
             runtime.spawn(worker::run(shared.clone()));
         }
-        if !shared.pump_local() {
-            shared.wake.notify_one();
-        }
+        self.pump();
         Ok(shared.state.lock().outbox.bytes() > shared.options.max_pending_bytes)
     }
 

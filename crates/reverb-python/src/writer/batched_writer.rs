@@ -1,0 +1,216 @@
+//! `reverb._rust.BatchedWriter`: the steps of many environments at once.
+
+use super::post::Post;
+use super::steps_in::Structure;
+use crate::array_in::LeafRows;
+use crate::client::Client;
+use crate::errors::PyReverbResult;
+use crate::runtime::{deadline, wait};
+use numpy::{PyArray1, PyReadonlyArray1};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use reverb_core::Error;
+use reverb_core::pattern::Evaluator;
+use reverb_core::writer::{AppendError, ColumnOptions, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
+use reverb_transport::client::warn;
+use reverb_transport::pattern_from_wire::evaluator_from_bytes;
+use std::sync::Arc;
+
+/// Rows of a column as Python names them: column, start, stop, step, and whether the time axis is dropped.
+type RowsOf = (u32, Option<i64>, Option<i64>, i64, bool);
+
+/// Appends a step of every environment in one call.
+#[pyclass(frozen, module = "reverb._rust")]
+pub struct BatchedWriter {
+    num_envs: usize,
+    envs: Mutex<Vec<Env>>,
+    /// Columns of the first environment, for the names of columns and their options; the others are like it.
+    options: Mutex<StepBuffer>,
+    post: Post,
+    structure: Structure,
+}
+
+struct Env {
+    steps: StepBuffer,
+    evaluator: Option<Evaluator>,
+}
+
+#[pymethods]
+impl BatchedWriter {
+    #[new]
+    fn new(
+        client: &Client,
+        structure: Py<PyAny>,
+        num_envs: usize,
+        options: (u32, Option<u32>),
+        configs: Vec<Vec<u8>>,
+        limits: (usize, f64),
+    ) -> PyReverbResult<Self> {
+        let dropped = DroppedChunks::default();
+        let evaluator = || match configs.is_empty() {
+            true => Ok(None),
+            false => evaluator_from_bytes(&configs).map(Some),
+        };
+        let keep = options.0.max(evaluator()?.map_or(1, |evaluator| evaluator.max_age()));
+        let options = ColumnOptions { num_keep_alive_refs: keep, max_chunk_length: options.1 };
+        let env = |_| Ok(Env { steps: StepBuffer::new(options, dropped.clone())?, evaluator: evaluator()? });
+        Ok(Self {
+            num_envs,
+            envs: Mutex::new((0..num_envs).map(env).collect::<Result<_, Error>>()?),
+            options: Mutex::new(StepBuffer::new(options, dropped.clone())?),
+            post: Post::new(client, limits, dropped),
+            structure: Structure::new(structure),
+        })
+    }
+
+    /// Appends the rows of the environments in `mask`, then ends the episodes of those in `ends`.
+    fn append(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        mask: Option<PyReadonlyArray1<'_, bool>>,
+        ends: Option<PyReadonlyArray1<'_, bool>>,
+    ) -> PyReverbResult<()> {
+        self.post.session.check()?;
+        let step = self.structure.step(data, &self.options)?;
+        let rows = step.rows(py, self.num_envs, &self.structure)?;
+        let is_in = |mask: &Option<PyReadonlyArray1<'_, bool>>, env: usize, default| {
+            mask.as_ref().map_or(default, |mask| mask.as_array()[env])
+        };
+        let present: Vec<bool> = (0..self.num_envs).map(|env| is_in(&mask, env, true)).collect();
+        let ends: Vec<bool> = (0..self.num_envs).map(|env| is_in(&ends, env, false)).collect();
+        let mut items = Vec::new();
+        // The lock is taken without the GIL, so that nobody waits for both.
+        let result = py.detach(|| self.append_rows(&mut self.envs.lock(), &rows, &present, &ends, &mut items));
+        if !items.is_empty() {
+            self.post.push(py, items)?;
+        } else if ends.contains(&true) {
+            self.post.session.pump();
+        }
+        Ok(result.map_err(|error| step.describe(py, &self.structure, error))?)
+    }
+
+    /// Makes one item of every environment in `mask` that has all its rows. Which ones that were.
+    fn create_items<'py>(
+        &self,
+        py: Python<'py>,
+        table: &Bound<'_, PyAny>,
+        priorities: PyReadonlyArray1<'_, f64>,
+        columns: Vec<RowsOf>,
+        mask: Option<PyReadonlyArray1<'_, bool>>,
+    ) -> PyReverbResult<Bound<'py, PyArray1<bool>>> {
+        let table = self.post.table(table)?;
+        let priorities = priorities.as_array();
+        let mut made = Vec::new();
+        let mut items = Vec::new();
+        {
+            let envs = self.envs.lock();
+            for (index, env) in envs.iter().enumerate() {
+                let wanted = mask.as_ref().is_none_or(|mask| mask.as_array()[index]);
+                let priority = priorities[if priorities.len() == 1 { 0 } else { index }];
+                let item = if wanted { env.item(&table, priority, &columns)? } else { None };
+                made.push(item.is_some());
+                items.extend(item);
+            }
+        }
+        if !items.is_empty() {
+            self.post.push(py, items)?;
+        }
+        Ok(PyArray1::from_vec(py, made))
+    }
+
+    fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>) -> PyReverbResult<()> {
+        wait(py, self.post.session.flush(but_last, deadline(timeout)?, warn))
+    }
+
+    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<String>> {
+        self.post.close(py, patience)
+    }
+
+    fn episode_steps<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        PyArray1::from_iter(py, self.envs.lock().iter().map(|env| i64::from(env.steps.episode_steps())))
+    }
+
+    #[getter]
+    fn num_pending_items(&self) -> usize {
+        self.post.session.num_pending()
+    }
+}
+
+impl BatchedWriter {
+    fn append_rows(
+        &self,
+        envs: &mut [Env],
+        rows: &[(u32, LeafRows<'_>)],
+        present: &[bool],
+        ends: &[bool],
+        items: &mut Vec<WriterItem>,
+    ) -> Result<(), AppendError> {
+        let values = |env: usize, evaluator: &Option<Evaluator>, into: &mut Vec<_>| {
+            into.clear();
+            // With patterns, columns that none of them uses are dropped.
+            let is_used = |column: u32| {
+                evaluator.as_ref().is_none_or(|evaluator| evaluator.sources().contains_key(&(column as usize)))
+            };
+            let used = rows.iter().filter(|(column, _)| is_used(*column));
+            into.extend(used.map(|(column, rows)| ColumnValue { column: *column, value: rows.row(env) }));
+        };
+        let mut step = Vec::with_capacity(rows.len());
+        // All or nothing: no environment takes its row if another cannot.
+        for (index, env) in envs.iter().enumerate().filter(|(index, _)| present[*index]) {
+            values(index, &env.evaluator, &mut step);
+            env.steps.check(&step)?;
+        }
+        for (index, env) in envs.iter_mut().enumerate() {
+            if present[index] {
+                values(index, &env.evaluator, &mut step);
+                env.steps.append(&step, false)?;
+                env.make_items(false, &self.post, items)?;
+            }
+            if ends[index] {
+                env.make_items(true, &self.post, items)?;
+                env.steps.end_episode(true)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Env {
+    fn make_items(&mut self, end: bool, post: &Post, items: &mut Vec<WriterItem>) -> Result<(), Error> {
+        match &mut self.evaluator {
+            Some(evaluator) => self.steps.make_items(evaluator, end, |table| post.intern(table), items),
+            None => Ok(()),
+        }
+    }
+
+    /// An item of the newest rows; `None` if a row that is named is not there.
+    fn item(&self, table: &Arc<str>, priority: f64, columns: &[RowsOf]) -> Result<Option<WriterItem>, Error> {
+        let mut selections = Vec::with_capacity(columns.len());
+        for &(column, start, stop, step, squeeze) in columns {
+            let Some(rows) = rows_of(start, stop, step, self.steps.num_rows() as i64) else { return Ok(None) };
+            match self.steps.select(column, rows, squeeze) {
+                Ok(selection) if !selection.is_empty() => selections.push(selection),
+                _ => return Ok(None),
+            }
+        }
+        let columns: Box<[Selection]> = selections.into();
+        WriterItem::new(table.clone(), priority, columns, self.steps.writer(), None).map(Some)
+    }
+}
+
+/// The rows of a slice. Unlike a list's, bounds that are given must lie inside: a window is whole, or there is none.
+fn rows_of(start: Option<i64>, stop: Option<i64>, step: i64, len: i64) -> Option<impl Iterator<Item = u64>> {
+    let place = |index: i64| if index < 0 { index + len } else { index };
+    let first = place(start.unwrap_or(if step > 0 { 0 } else { -1 }));
+    let end = match stop {
+        Some(stop) => place(stop),
+        None if step > 0 => len,
+        None => -1,
+    };
+    if first < 0 || first > len || end < -1 || end > len || stop.is_some() && end < 0 {
+        return None;
+    }
+    let count = if step > 0 { (end - first + step - 1).div_euclid(step) } else { (first - end - step - 1).div_euclid(-step) };
+    Some((0..count.max(0)).map(move |index| (first + index * step) as u64))
+}
