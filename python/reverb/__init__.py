@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from reverb import adders as adders
     from reverb import batched_writer as batched_writer
     from reverb import cc as cc
     from reverb import client as client
@@ -51,6 +52,7 @@ _NAMES = {
     "TrajectoryColumn": "trajectory_writer:TrajectoryColumn",
     "TrajectoryWriter": "trajectory_writer:TrajectoryWriter",
     "Writer": "writer:Writer",
+    "adders": "adders",
     "batched_writer": "batched_writer",
     "cc": "cc",
     "client": "client",
