@@ -47,9 +47,11 @@ impl WriterItem {
         Ok(Self { table, key: random_key(), priority, columns })
     }
 
-    /// Its chunks; one that several columns use may come several times.
+    /// Its chunks; one that several columns use may come several times, but not twice in a row.
     pub fn chunks(&self) -> impl Iterator<Item = &Arc<WriterChunk>> {
-        self.columns.iter().flat_map(|column| column.runs.iter().map(|run| &run.chunk))
+        let mut last = std::ptr::null();
+        let runs = self.columns.iter().flat_map(|column| column.runs.iter());
+        runs.map(|run| &run.chunk).filter(move |chunk| std::mem::replace(&mut last, Arc::as_ptr(chunk)) != Arc::as_ptr(chunk))
     }
 
     /// The rows, if it is the same rows of all columns of one chunk, in order, with their time axis.

@@ -99,10 +99,11 @@ impl Session {
     pub fn push(&self, runtime: &Handle, items: impl IntoIterator<Item = WriterItem>) -> Result<bool> {
         self.check()?;
         let shared = &self.shared;
-        let has_worker = {
+        let (has_worker, was_idle) = {
             let mut state = shared.state.lock();
+            let was_idle = state.outbox.front().is_none();
             items.into_iter().for_each(|item| state.outbox.push(item));
-            std::mem::replace(&mut state.has_worker, true)
+            (std::mem::replace(&mut state.has_worker, true), was_idle)
         };
         if !has_worker {
             if let Some(replay) = shared.client.same_process() {
@@ -110,8 +111,16 @@ impl Session {
             }
             runtime.spawn(worker::run(shared.clone()));
         }
-        self.pump();
-        Ok(shared.state.lock().outbox.bytes() > shared.options.max_pending_bytes)
+        let (has_ready, is_full) = {
+            let state = shared.state.lock();
+            let has_ready = state.outbox.front().is_some_and(outbox::is_ready);
+            (has_ready, state.outbox.bytes() > shared.options.max_pending_bytes)
+        };
+        // While the first item waits for its chunk there is nothing to do for the task, but to see that it does not wait long.
+        if was_idle || has_ready {
+            self.pump();
+        }
+        Ok(is_full && shared.state.lock().outbox.bytes() > shared.options.max_pending_bytes)
     }
 
     /// Hands over what can go now, after chunks were closed.

@@ -41,12 +41,7 @@ impl Outbox {
     pub fn push(&mut self, item: WriterItem) {
         self.last_sequence += 1;
         self.bytes += ITEM_BYTES;
-        let mut last = None;
         for chunk in item.chunks() {
-            // Columns of one item mostly share their chunks.
-            if last.replace(chunk.key) == Some(chunk.key) {
-                continue;
-            }
             let entry = self.chunks.entry(chunk.key).or_insert_with(|| {
                 // An open chunk is counted as it is; see `recount`.
                 let size = chunk.size_bytes();
@@ -65,11 +60,8 @@ impl Outbox {
 
     /// Corrects what the chunks of an item count, now that they are closed.
     fn recount(&mut self, item: &WriterItem) {
-        let mut last = None;
         for chunk in item.chunks() {
-            if last.replace(chunk.key) != Some(chunk.key)
-                && let Some((_, counted)) = self.chunks.get_mut(&chunk.key)
-            {
+            if let Some((_, counted)) = self.chunks.get_mut(&chunk.key) {
                 let size = chunk.size_bytes();
                 self.bytes = self.bytes - *counted + size;
                 *counted = size;
@@ -79,11 +71,7 @@ impl Outbox {
 
     fn release(&mut self, item: &WriterItem) {
         self.bytes -= ITEM_BYTES;
-        let mut last = None;
         for chunk in item.chunks() {
-            if last.replace(chunk.key) == Some(chunk.key) {
-                continue;
-            }
             if let Some((uses, counted)) = self.chunks.get_mut(&chunk.key) {
                 *uses -= 1;
                 if *uses == 0 {
