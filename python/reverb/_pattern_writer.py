@@ -57,8 +57,8 @@ class StructuredWriter:
 
         Raises:
           ValueError: The step has another structure than the first, or a value another dtype or shape than its column;
-            nothing was appended. Or a condition or a TD error cannot work with its column, or a priority is NaN: the step
-            stays, the items of that config and those behind it are not made. Also an item that the server refused.
+            nothing was appended. Or a condition or a TD error cannot work with its column, or a priority is NaN: the
+            step stays, the items of that config and those behind it are not made. Also an item that the server refused.
           TypeError: A leaf cannot be stored.
           UnavailableError: The server could not be reached for `reconnect_timeout`.
         """
@@ -112,7 +112,7 @@ class StructuredWriter:
             self._writer.end_episode(clear_buffers)
 
     def close(self) -> None:
-        """Ends the writer. Waits up to 5 seconds for what is unconfirmed; what remains is given up and named in the log.
+        """Ends the writer. Waits up to 5 seconds; what is unconfirmed then is given up and named in the log.
 
         A second call does nothing.
         """

@@ -1,14 +1,34 @@
 """The Rust extension. Reached only through `reverb.pybind`; its errors are the classes of `reverb.errors`."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, SupportsIndex, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reverb.replay_sample import Ragged
 
-__all__ = ["Client", "Server", "Table", "descriptor_set", "importance_weights"]
+__all__ = [
+    "BatchedWriter",
+    "CellRef",
+    "Client",
+    "PatternWriter",
+    "RowWriter",
+    "Server",
+    "Table",
+    "TrajectoryColumn",
+    "TrajectoryWriter",
+    "_ColumnHistory",
+    "descriptor_set",
+    "importance_weights",
+]
+
+_FlatSpec = tuple[str, int, Sequence[int] | None]
+_Signatures = Mapping[str, Sequence[_FlatSpec] | None]
+# Values kept of a column, and rows of a chunk; None: as many as are good.
+_ColumnOptions = tuple[int, int | None]
+# Bytes of unconfirmed items past which the caller waits, and seconds that a lost server is looked for.
+_Limits = tuple[int, float]
 
 def descriptor_set() -> bytes:
     """A serialized `google.protobuf.FileDescriptorSet` of all messages, each file after those that it imports."""
@@ -133,3 +153,175 @@ class Client:
     def reset(self, table: str, timeout: float | None) -> None: ...
     def server_info(self, timeout: float | None) -> list[bytes]:
         """A serialized `deepmind.reverb.TableInfo` for each table."""
+
+@final
+class CellRef:
+    """One value of one column, which its writer may still keep."""
+
+    @property
+    def expired(self) -> bool:
+        """Whether the writer keeps the value no longer; then only this can be asked."""
+
+    @property
+    def shape(self) -> list[int]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    def numpy(self) -> NDArray[Any]:
+        """The value, an array of its own.
+
+        Raises:
+          RuntimeError: It has expired.
+        """
+
+@final
+class TrajectoryColumn:
+    """A column of an item: references to values, in order. Made by indexing a writer's history, or from references.
+
+    Indexing it follows the rules of tuples: an int gives a column without time axis, a slice or a list one with it.
+    """
+
+    def __new__(
+        cls, data_references: Iterable[CellRef | None], *, squeeze: bool = False, path: object = None
+    ) -> TrajectoryColumn:
+        """A column of these values.
+
+        Args:
+          data_references: Of columns with the same dtype and shape.
+          squeeze: Whether the time axis is dropped; there must be one reference then.
+          path: Named in errors.
+
+        Raises:
+          ValueError: A reference is None, or `squeeze` is set with another number than one.
+          TypeError: Something else than a reference.
+        """
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[CellRef]: ...
+    def __getitem__(self, key: SupportsIndex | slice | list[int], /) -> TrajectoryColumn: ...
+    @property
+    def is_squeezed(self) -> bool: ...
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of a value, with the time axis in front unless it is dropped. IndexError for an empty column."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    def numpy(self) -> NDArray[Any]:
+        """The values, stacked unless the time axis is dropped.
+
+        Raises:
+          RuntimeError: A value has expired.
+          ValueError: There is none.
+        """
+
+@final
+class _ColumnHistory:
+    """The live view of one column of a trajectory writer."""
+
+    def __new__(cls, writer: TrajectoryWriter, column: int, path: tuple[Any, ...]) -> _ColumnHistory: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[CellRef | None]: ...
+    def __getitem__(self, key: SupportsIndex | slice | list[int], /) -> TrajectoryColumn: ...
+
+@final
+class TrajectoryWriter:
+    """Behind `reverb.TrajectoryWriter`."""
+
+    def __new__(
+        cls, client: Client, structure: object, options: _ColumnOptions, signatures: _Signatures | None, limits: _Limits
+    ) -> TrajectoryWriter:
+        """`structure`: a `reverb._structure.Structure`. `signatures` None: items are not checked."""
+
+    def append(self, data: object, partial_step: bool) -> None: ...
+    def create_item(self, table: str, priority: float, trajectory: object) -> None: ...
+    def set_signatures(self, signatures: _Signatures) -> None: ...
+    def configure(self, column: int, options: _ColumnOptions) -> None: ...
+    def flush(self, but_last: int, timeout: float | None) -> None: ...
+    def end_episode(self, clear_buffers: bool) -> None:
+        """Without a flush."""
+
+    def close(self, patience: float) -> str | None:
+        """What was given up after `patience` seconds, in words; None: nothing."""
+
+    @property
+    def episode_steps(self) -> int: ...
+    @property
+    def step_is_open(self) -> bool: ...
+    @property
+    def num_pending_items(self) -> int: ...
+
+@final
+class PatternWriter:
+    """Behind `reverb.structured_writer.StructuredWriter`."""
+
+    def __new__(
+        cls,
+        client: Client,
+        structure: object,
+        configs: Sequence[bytes],
+        max_chunk_length: int | None,
+        limits: _Limits,
+    ) -> PatternWriter:
+        """`configs`: serialized `deepmind.reverb.StructuredWriterConfig`s."""
+
+    def append(self, data: object, partial_step: bool) -> None: ...
+    def make_last_items(self) -> None:
+        """Makes the items that are due where an episode ends."""
+
+    def flush(self, but_last: int, timeout: float | None) -> None: ...
+    def end_episode(self, clear_buffers: bool) -> None: ...
+    def close(self, patience: float) -> str | None: ...
+    @property
+    def step_is_open(self) -> bool: ...
+    @property
+    def num_pending_items(self) -> int: ...
+
+@final
+class RowWriter:
+    """Behind `reverb.Writer`."""
+
+    def __new__(
+        cls, client: Client, lengths: tuple[int, int], max_in_flight: int, signatures: _Signatures, limits: _Limits
+    ) -> RowWriter:
+        """`lengths`: of the longest item, and of a chunk."""
+
+    def append(self, data: object) -> None: ...
+    def create_item(self, table: str, num_timesteps: int, priority: float) -> None: ...
+    def set_signatures(self, signatures: _Signatures) -> None: ...
+    def flush(self, timeout: float | None) -> None: ...
+    def close(self, patience: float) -> str | None: ...
+    @property
+    def has_server(self) -> bool: ...
+    @property
+    def episode_id(self) -> int: ...
+    @property
+    def num_steps(self) -> int: ...
+    @property
+    def num_pending_items(self) -> int: ...
+
+@final
+class BatchedWriter:
+    """Behind `reverb.BatchedWriter`."""
+
+    def __new__(
+        cls,
+        client: Client,
+        structure: object,
+        num_envs: int,
+        options: _ColumnOptions,
+        configs: Sequence[bytes],
+        limits: _Limits,
+    ) -> BatchedWriter: ...
+    def append(self, data: object, mask: NDArray[np.bool_] | None, ends: NDArray[np.bool_] | None) -> None: ...
+    def create_items(
+        self,
+        table: str,
+        priorities: NDArray[np.float64],
+        columns: Sequence[tuple[int, int | None, int | None, int, bool]],
+        mask: NDArray[np.bool_] | None,
+    ) -> NDArray[np.bool_]: ...
+    def flush(self, but_last: int, timeout: float | None) -> None: ...
+    def close(self, patience: float) -> str | None: ...
+    def episode_steps(self) -> NDArray[np.int64]: ...
+    @property
+    def num_pending_items(self) -> int: ...

@@ -107,7 +107,7 @@ class FixedStructure:
                 f"Flattened data has an unexpected length, got {len(paths)} but wanted {len(self._paths)}."
             )
         elif paths != self._paths:
-            got, wanted = next((pair for pair in zip(paths, self._paths, strict=True) if pair[0] != pair[1]))
+            got, wanted = next(pair for pair in zip(paths, self._paths, strict=True) if pair[0] != pair[1])
             raise ValueError(f"The step has another structure than the first: got a leaf {got}, expected {wanted}.")
         return list(range(len(paths))), []
 
@@ -152,9 +152,8 @@ class _Container:
         children = {name: self.children[name].build(make) for name in names if name in self.children}
         if issubclass(self.kind, collections.defaultdict):
             return self.kind(self.factory, children)
-        if issubclass(self.kind, Mapping):
-            return self.kind(children)
-        return self.kind(**children)
+        make_whole: Callable[..., Any] = self.kind
+        return make_whole(children) if issubclass(self.kind, Mapping) else make_whole(**children)
 
 
 _Node = _Leaf | _Container
@@ -188,9 +187,7 @@ def _plan(node: "_Node | None", value: Any, path: Path) -> _Planned:
         # It was never more than None.
         node = None
     if isinstance(node, _Container) and node.is_sequence != _is_sequence(value):
-        raise ValueError(
-            f"Field {path}: steps before have a {node.kind.__name__} here, got a {type(value).__name__}."
-        )
+        raise ValueError(f"Field {path}: steps before have a {node.kind.__name__} here, got a {type(value).__name__}.")
     planned = _Planned(node, value, path, is_container=True)
     known: dict[Any, _Node] = node.children if isinstance(node, _Container) else {}
     for key, child in _items(value):

@@ -70,7 +70,8 @@ class _WithWriter:
         self._writer.end_episode()
 
     def _each(self, flags: ArrayLike) -> NDArray[np.bool_]:
-        return np.broadcast_to(np.asarray(flags, bool), (self._num_envs or 1,)).copy()
+        each: NDArray[np.bool_] = np.broadcast_to(np.asarray(flags, np.bool_), (self._num_envs or 1,)).copy()
+        return each
 
 
 class NStepReturns:
@@ -127,10 +128,10 @@ class NStepTransitionAdder(_WithWriter):
     """Transitions over n steps, one for each step, as n-step Q-learning, Rainbow and Ape-X learn from.
 
     (Hessel et al. 2018, "Rainbow: Combining improvements in deep reinforcement learning"; Horgan et al. 2018,
-    "Distributed prioritized experience replay".) An item is a dict of `observation`, `action`, `reward` (the n-step return),
-    `discount` (what the value of `next_observation` is to be multiplied by; see NStepReturns), `next_observation`, and
-    `extras` if there are any, none of them with a time axis. At the end of an episode the last n - 1 steps give
-    transitions over fewer steps.
+    "Distributed prioritized experience replay".) An item is a dict of `observation`, `action`, `reward` (the n-step
+    return), `discount` (what the value of `next_observation` is to be multiplied by; see NStepReturns),
+    `next_observation`, and `extras` if there are any, none of them with a time axis. At the end of an episode the last
+    n - 1 steps give transitions over fewer steps.
 
     Args:
       client: Of the server.
@@ -180,7 +181,8 @@ class NStepTransitionAdder(_WithWriter):
           observation: What the agent saw; a nest. With `num_envs` all arrays begin with an axis of that length.
           action: What it did.
           reward: What it got.
-          next_observation: What it saw then; at the end of an episode the last observation, not the next episode's first.
+          next_observation: What it saw then; at the end of an episode the last observation, not the next episode's
+            first.
           terminated: Whether the episode ended there, so that nothing comes after.
           truncated: Whether it was cut off there.
           extras: Anything else of the step at which a transition begins.
@@ -282,8 +284,8 @@ class SequenceAdder(_WithWriter):
       table: Where items go.
       length: Steps of a window.
       period: Steps between the beginnings of two windows.
-      end: What becomes of a window inside which the episode ends: `truncate` makes it shorter, `pad` fills it up with steps
-        of zeros, `drop` leaves it out.
+      end: What becomes of a window inside which the episode ends: `truncate` makes it shorter, `pad` fills it up with
+        steps of zeros, `drop` leaves it out.
       priority: Of new items.
       num_envs: Environments of a vector; None: one environment.
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reverb import _checks, _endings, _structure, pybind
+from reverb import _endings, _structure, pybind
 from reverb.errors import DeadlineExceededError, ReverbError
 from reverb.trajectory_writer import as_seconds, deadline_error
 
@@ -48,7 +48,9 @@ class BatchedHistory:
 
     def __getitem__(self, key: int | slice) -> BatchedColumn:
         if isinstance(key, slice):
-            start, stop, step = (None if bound is None else operator.index(bound) for bound in (key.start, key.stop, key.step))
+            start, stop, step = (
+                None if bound is None else operator.index(bound) for bound in (key.start, key.stop, key.step)
+            )
             if step == 0:
                 raise ValueError("slice step cannot be zero")
             return BatchedColumn(self._column, start, stop, 1 if step is None else step, squeeze=False)
@@ -158,7 +160,8 @@ class BatchedWriter:
 
         Raises:
           TypeError: A leaf is no BatchedColumn.
-          ValueError: There is no column, `priorities` has another shape, or one is NaN. Also an item that the server refused.
+          ValueError: There is no column, `priorities` has another shape, or one is NaN. Also an item that the server
+            refused.
           UnavailableError: The server could not be reached for `reconnect_timeout`.
         """
         columns = [*_columns(trajectory)]
@@ -168,7 +171,9 @@ class BatchedWriter:
             raise TypeError(f"All leaves of `trajectory` must be `BatchedColumn` but got {trajectory!r}")
         values = np.atleast_1d(np.asarray(priorities, np.float64))
         if values.shape not in ((1,), (self._num_envs,)):
-            raise ValueError(f"priorities must be one number or have shape [{self._num_envs}], got {list(values.shape)}.")
+            raise ValueError(
+                f"priorities must be one number or have shape [{self._num_envs}], got {list(values.shape)}."
+            )
         return self._writer.create_items(table, np.ascontiguousarray(values), columns, self._as_mask("mask", mask))
 
     def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None:
@@ -191,7 +196,7 @@ class BatchedWriter:
             raise deadline_error("Flush", timeout_ms, error) from None
 
     def close(self) -> None:
-        """Ends the writer. Waits up to 5 seconds for what is unconfirmed; what remains is given up and named in the log.
+        """Ends the writer. Waits up to 5 seconds; what is unconfirmed then is given up and named in the log.
 
         A second call does nothing.
         """

@@ -14,7 +14,6 @@ from reverb.reverb_types import TableInfo
 from reverb.writer import Writer
 
 if TYPE_CHECKING:
-    from reverb import structured_writer
     from reverb.batched_writer import BatchedWriter
     from reverb.structured_writer import StructuredWriter
     from reverb.trajectory_writer import TrajectoryWriter
@@ -292,8 +291,8 @@ class Client:
           num_keep_alive_refs: Values of each column that items may refer to.
           validate_items: Whether items are checked against the signature of their table when they are made; the server
             checks them in any case. Asks the server for the signatures, and waits for it.
-          max_chunk_length: Steps in a chunk. None: as many as fit 64 KiB, at most 64; an item then waits no more than some
-            milliseconds for its chunk to fill.
+          max_chunk_length: Steps in a chunk. None: as many as fit 64 KiB, at most 64; an item then waits no more than
+            some milliseconds for its chunk to fill.
           max_pending_bytes: `create_item` waits while unconfirmed items and their data take more bytes than this.
           reconnect_timeout: Seconds that a lost server is looked for before unconfirmed items are given up.
 
@@ -318,7 +317,7 @@ class Client:
 
     def structured_writer(
         self,
-        configs: "Sequence[structured_writer.Config]",
+        configs: Sequence[Any],
         *,
         max_chunk_length: int | None = None,
         max_pending_bytes: int = 64 << 20,
@@ -327,7 +326,7 @@ class Client:
         """A writer that makes items by patterns; see `reverb.structured_writer`. Contacts nobody.
 
         Args:
-          configs: What items to make; at least one.
+          configs: `reverb.structured.Config`s: what items to make; at least one.
           max_chunk_length: Steps in a chunk; None: as in `trajectory_writer`.
           max_pending_bytes: As in `trajectory_writer`.
           reconnect_timeout: As in `trajectory_writer`.
@@ -350,7 +349,7 @@ class Client:
         num_envs: int,
         num_keep_alive_refs: int = 1,
         *,
-        configs: "Sequence[structured_writer.Config]" = (),
+        configs: Sequence[Any] = (),
         max_chunk_length: int | None = None,
         max_pending_bytes: int = 64 << 20,
         reconnect_timeout: float = 300.0,

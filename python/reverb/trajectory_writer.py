@@ -1,13 +1,13 @@
 """The trajectory writer: appends steps, and makes items of any of the values it still keeps.
 
-    with client.trajectory_writer(num_keep_alive_refs=3) as writer:
-      for step in episode:
-        writer.append({"observation": ..., "action": ...})
-        if writer.episode_steps >= 3:
-          writer.create_item("replay", 1.0, {
-            "observation": writer.history["observation"][-3:],
-            "action": writer.history["action"][-1],
-          })
+with client.trajectory_writer(num_keep_alive_refs=3) as writer:
+  for step in episode:
+    writer.append({"observation": ..., "action": ...})
+    if writer.episode_steps >= 3:
+      writer.create_item("replay", 1.0, {
+        "observation": writer.history["observation"][-3:],
+        "action": writer.history["action"][-1],
+      })
 """
 
 import datetime
@@ -80,14 +80,15 @@ class TrajectoryWriter:
         """Appends a step, or a part of one. Either all of it is taken or nothing.
 
         Args:
-          data: A nest of arrays, or of what numpy makes arrays of. Leaves that are None have no value in this step. Later
-            steps may have more or fewer leaves than the first. A column keeps the dtype and shape of its first value.
+          data: A nest of arrays, or of what numpy makes arrays of. Leaves that are None have no value in this step.
+            Later steps may have more or fewer leaves than the first. A column keeps the dtype and shape of its first
+            value.
           partial_step: Whether the step stays open, so that the next append adds other columns to it.
 
         Raises:
-          ValueError: A value has another dtype or shape than its column, the open step has a value of its column already,
-            or the structure of the step contradicts those before. Also an item made before that the server refused; see
-            `create_item`.
+          ValueError: A value has another dtype or shape than its column, the open step has a value of its column
+            already, or the structure of the step contradicts those before. Also an item made before that the server
+            refused; see `create_item`.
           TypeError: A leaf cannot be stored.
           UnavailableError: The server could not be reached for `reconnect_timeout`.
         """
@@ -138,9 +139,10 @@ class TrajectoryWriter:
 
         Raises:
           TypeError: A leaf is no TrajectoryColumn.
-          ValueError: There is no column, a column is empty or refers to values that are kept no longer or belong to another
-            writer, its values differ in dtype or shape, `priority` is NaN, or the item does not fit the table's signature.
-            Also the reason why the server refused an item made before; that item is gone, the writer goes on.
+          ValueError: There is no column, a column is empty or refers to values that are kept no longer or belong to
+            another writer, its values differ in dtype or shape, `priority` is NaN, or the item does not fit the
+            table's signature. Also the reason why the server refused an item made before; that item is gone, the
+            writer goes on.
           TableNotFoundError: There is no such table.
           UnavailableError: The server could not be reached for `reconnect_timeout`.
         """
@@ -157,8 +159,8 @@ class TrajectoryWriter:
         """Sets how one column is kept and cut into chunks.
 
         Args:
-          path: Of the column, as dm-tree names it: `("a", 0)`; `()` if a step is one bare leaf. The column need not have
-            appeared yet.
+          path: Of the column, as dm-tree names it: `("a", 0)`; `()` if a step is one bare leaf. The column need not
+            have appeared yet.
           num_keep_alive_refs: Values that items may refer to, at least 1.
           max_chunk_length: Steps in a chunk, at most `num_keep_alive_refs`; None: the writer chooses.
 
@@ -219,7 +221,7 @@ class TrajectoryWriter:
             self._writer.end_episode(clear_buffers)
 
     def close(self) -> None:
-        """Ends the writer. Waits up to 5 seconds for what is unconfirmed; what remains is given up and named in the log.
+        """Ends the writer. Waits up to 5 seconds; what is unconfirmed then is given up and named in the log.
 
         A second call does nothing. The history can still be read.
         """

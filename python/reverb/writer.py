@@ -136,8 +136,8 @@ class Writer:
         """Flushes and ends the writer.
 
         Args:
-          retry_on_unavailable: Whether a server that is gone is looked for. Without it, unconfirmed items are given up at
-            once then, and named in the log.
+          retry_on_unavailable: Whether a server that is gone is looked for. Without it, unconfirmed items are given up
+            at once then, and named in the log.
 
         Raises:
           ValueError: It was closed before; or the server refused an item.

@@ -103,9 +103,7 @@ def windows(num_steps, length, period, end):
 @pytest.mark.parametrize(("length", "period"), [(4, 4), (4, 2), (4, 1), (3, 5), (1, 1)])
 @pytest.mark.parametrize("num_envs", [None, 2])
 def test_windows_follow_their_definition(client, end, length, period, num_envs):
-    with adders.SequenceAdder(
-        client, "table", length=length, period=period, end=end, num_envs=num_envs
-    ) as adder:
+    with adders.SequenceAdder(client, "table", length=length, period=period, end=end, num_envs=num_envs) as adder:
         expected = []
         for num_steps in (1, 3, 4, 5, 9, 12):
             for i in range(num_steps):
@@ -123,7 +121,7 @@ def test_windows_of_environments_that_end_at_different_times(client):
         steps = np.zeros(2, np.int64)
         for _ in range(8):
             ends = steps + 1 == [2, 4]
-            adder.add({"x": steps + [10, 20]}, last=ends)
+            adder.add({"x": steps + np.array([10, 20])}, last=ends)
             steps = np.where(ends, 0, steps + 1)
     got = sorted(item[0] for item in take_all(client))
     assert got == sorted([[10, 11, 0]] * 4 + [[20, 21, 22], [23, 0, 0]] * 2)

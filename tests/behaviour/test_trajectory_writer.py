@@ -38,7 +38,12 @@ def test_an_item_of_many_kinds_of_columns_arrives_as_it_was_asked_for(client):
     writer.create_item(
         "table",
         1.5,
-        {"s": history["obs"][:], "a": history["act"][-3:], "last_r": history["rew"][-1], "ends": history["obs"][[0, -1]]},
+        {
+            "s": history["obs"][:],
+            "a": history["act"][-3:],
+            "last_r": history["rew"][-1],
+            "ends": history["obs"][[0, -1]],
+        },
     )
     writer.flush()
     [sample] = draw(client)
@@ -50,7 +55,9 @@ def test_an_item_of_many_kinds_of_columns_arrives_as_it_was_asked_for(client):
 
 @pytest.mark.parametrize("length", [None, 1, 2, 4])
 @pytest.mark.parametrize(
-    "index", [slice(None, None, 2), [0, 3], [2, 0], [0, 0], [0, 1, 3], slice(None, None, -1), slice(1, None), -2], ids=str
+    "index",
+    [slice(None, None, 2), [0, 3], [2, 0], [0, 0], [0, 1, 3], slice(None, None, -1), slice(1, None), -2],
+    ids=str,
 )
 def test_rows_that_come_out_are_the_rows_asked_for(client, length, index):
     writer = client.trajectory_writer(4, max_chunk_length=length)
@@ -160,7 +167,9 @@ class TestStructure:
 
         compare(writer.history, expected)
 
-    @pytest.mark.parametrize(("first", "second"), [({"a": 1}, {"a": {"b": 1}}), ({"a": {"b": 1}}, {"a": 1}), ([1], {"a": 1})])
+    @pytest.mark.parametrize(
+        ("first", "second"), [({"a": 1}, {"a": {"b": 1}}), ({"a": {"b": 1}}, {"a": 1}), ([1], {"a": 1})]
+    )
     def test_a_step_of_another_structure_is_refused_with_its_path(self, client, first, second):
         writer = client.trajectory_writer(5)
         writer.append(first)
@@ -193,15 +202,16 @@ class TestAppend:
     def test_errors_name_the_column(self, client):
         writer = client.trajectory_writer(3)
         writer.append({"nest": {"sub": np.zeros(2)}})
-        with pytest.raises(ValueError) as error:
+        with pytest.raises(errors.ReverbError) as error:
             writer.append({"nest": {"sub": np.zeros(2, np.int64)}})
         assert str(error.value) == (
             "Tensor of wrong dtype provided for column ('nest', 'sub'). Got int64 but expected double."
         )
-        with pytest.raises(ValueError) as error:
+        with pytest.raises(errors.ReverbError) as error:
             writer.append({"nest": {"sub": np.zeros((1, 2))}})
         assert str(error.value) == (
-            "Tensor of incompatible shape provided for column ('nest', 'sub'). Got [1,2] which is incompatible with [2]."
+            "Tensor of incompatible shape provided for column ('nest', 'sub'). "
+            "Got [1,2] which is incompatible with [2]."
         )
         with pytest.raises(TypeError, match=r"\('nest', 'sub'\)"):
             writer.append({"nest": {"sub": object()}})
@@ -220,7 +230,7 @@ class TestAppend:
     def test_a_column_is_set_once_a_step(self, client):
         writer = client.trajectory_writer(3)
         writer.append({"a": 1}, partial_step=True)
-        with pytest.raises(ValueError) as error:
+        with pytest.raises(errors.ReverbError) as error:
             writer.append({"a": 2, "b": 3})
         assert str(error.value) == (
             "Field ('a',) has already been set in the active step by previous (partial) append call and thus must be "
@@ -266,7 +276,13 @@ class TestHistory:
         write_steps(writer, 5)
         view = writer.history["x"]
         assert (len(view), rows(view)) == (5, [None, None, 2, 3, 4])
-        for index, expected in ((slice(-3, None), [2, 3, 4]), (slice(2, 4), [2, 3]), (-2, [3]), (3, [3]), (slice(0, 0), [])):
+        for index, expected in (
+            (slice(-3, None), [2, 3, 4]),
+            (slice(2, 4), [2, 3]),
+            (-2, [3]),
+            (3, [3]),
+            (slice(0, 0), []),
+        ):
             assert rows(view[index]) == expected
         for index in (slice(None), 0, slice(1, 3), slice(None, None, 2), slice(None, -1), [4, 1]):
             with pytest.raises(ValueError, match="TrajectoryColumns cannot contain any None data references"):
@@ -276,7 +292,7 @@ class TestHistory:
         writer = client.trajectory_writer(3)
         writer.append({"x": 1, "y": 1})
         writer.append({"x": 2})
-        with pytest.raises(ValueError) as error:
+        with pytest.raises(errors.ReverbError) as error:
             writer.history["y"][-1]
         assert str(error.value) == (
             "TrajectoryColumns cannot contain any None data references: TrajectoryColumn at path ('y', -1) got [None]."
@@ -292,7 +308,7 @@ class TestHistory:
         assert [cell.expired for cell in column] == [True]
         with pytest.raises(RuntimeError, match="expired"):
             column.numpy()
-        with pytest.raises(ValueError) as error:
+        with pytest.raises(errors.ReverbError) as error:
             writer.create_item("table", 1.0, {"x": column})
         assert str(error.value) == "Error in column 0: Column contains expired CellRef."
 
@@ -359,7 +375,9 @@ class TestColumn:
         with pytest.raises(IndexError):
             _ = empty.shape
 
-    @pytest.mark.parametrize("value", ["text", b"a\0b", np.array(["x", "yz"], object), np.zeros((0, 3)), np.bool_(True)], ids=str)
+    @pytest.mark.parametrize(
+        "value", ["text", b"a\0b", np.array(["x", "yz"], object), np.zeros((0, 3)), np.bool_(True)], ids=str
+    )
     def test_numpy_gives_what_was_appended_before_and_after_the_chunk_is_full(self, client, value):
         writer = client.trajectory_writer(2, max_chunk_length=2)
         writer.append(value)
@@ -410,7 +428,7 @@ class TestCreateItem:
         writer = client.trajectory_writer(3)
         writer.append({"a": np.zeros(2, np.float32), "w": np.zeros(3), "b": 1})
         h = writer.history
-        with pytest.raises(ValueError) as error:
+        with pytest.raises(errors.ReverbError) as error:
             writer.create_item("table", 1.0, {"a": h["w"][-1], "b": h["b"][-1]})
         assert str(error.value).startswith(
             "Unable to create item in table 'table' since the provided trajectory is inconsistent with the table "
@@ -603,10 +621,14 @@ class TestClose:
         write_steps(writer, 1, 1)
 
     def test_with_flushes_after_an_error_of_the_body(self, client):
-        with pytest.raises(KeyError), client.trajectory_writer(3) as writer:
-            write_steps(writer, 1)
-            writer.create_item("table", 1.0, writer.history["x"][-1:])
-            raise KeyError("body")
+        def body():
+            with client.trajectory_writer(3) as writer:
+                write_steps(writer, 1)
+                writer.create_item("table", 1.0, writer.history["x"][-1:])
+                raise KeyError("body")
+
+        with pytest.raises(KeyError):
+            body()
         assert info_of(client).current_size == 1
 
 

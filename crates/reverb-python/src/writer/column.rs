@@ -2,7 +2,7 @@
 
 use super::TrajectoryWriter;
 use crate::dtype::to_numpy;
-use crate::errors::PyReverbResult;
+use crate::errors::{PyReverbError, PyReverbResult};
 use numpy::PyArrayDescr;
 use parking_lot::MutexGuard;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
@@ -224,9 +224,8 @@ impl ColumnHistory {
 }
 
 fn missing(path: &str, references: &str) -> PyErr {
-    PyValueError::new_err(format!(
-        "TrajectoryColumns cannot contain any None data references: TrajectoryColumn at path {path} got {references}."
-    ))
+    let text = "TrajectoryColumns cannot contain any None data references: TrajectoryColumn at path";
+    PyReverbError::from(Error::invalid(format!("{text} {path} got {references}."))).into()
 }
 
 /// The rows that an index chooses, by the rules of lists.
