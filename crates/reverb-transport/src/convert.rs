@@ -6,8 +6,8 @@ use crate::replay::{InsertGroup, Replay};
 use crate::table_handle::TableStatus;
 use bytes::Bytes;
 use prost::Message;
-use reverb_core::writer::{CellRun, Selection, WriterItem};
 use reverb_core::gather::{BatchColumn, BatchLayout, Gatherer};
+use reverb_core::writer::{CellRun, Selection, WriterItem};
 use reverb_core::{
     Chunk, DType, Drawn, EpisodeIds, Error, Layout, NewItem, RateLimiterConfig, Result, SelectorKind, Shape, Slice,
     StepRange, Trajectory, TrajectoryColumn,

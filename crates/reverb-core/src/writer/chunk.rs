@@ -163,8 +163,7 @@ impl WriterChunk {
     /// An open chunk without rows.
     pub fn open(form: Arc<Form>, episode: EpisodeId, dropped: DroppedChunks) -> Self {
         let strings = if form.has_strings { form.columns.iter().map(|_| Strings::default()).collect() } else { vec![] };
-        let filling =
-            Filling { data: vec![0; form.size_bytes], strings, rows: 0, steps: StepRange::default() };
+        let filling = Filling { data: vec![0; form.size_bytes], strings, rows: 0, steps: StepRange::default() };
         let state = Mutex::new(State { rows: Vec::new(), body: Body::Open(filling) });
         Self { key: random_key(), form, episode, state, dropped }
     }
@@ -189,7 +188,11 @@ impl WriterChunk {
         }
         filling.steps = match row {
             0 => StepRange { first: step, last: step, sparse: false },
-            _ => StepRange { last: step, sparse: filling.steps.sparse || step != filling.steps.last + 1, ..filling.steps },
+            _ => StepRange {
+                last: step,
+                sparse: filling.steps.sparse || step != filling.steps.last + 1,
+                ..filling.steps
+            },
         };
         filling.rows += 1;
         rows.push(number);
@@ -281,10 +284,10 @@ impl WriterChunk {
 
     /// The bytes as `layout` has them. A full chunk of numbers lies as it should already.
     fn pack(&self, filling: &mut Filling, layout: &Layout) -> Vec<u8> {
-        let columns = layout.columns.iter().zip(&self.form.columns).enumerate();
+        let columns = layout.columns.iter().zip(&self.form.columns);
         if self.form.has_strings {
             let mut data = vec![0; layout.size_bytes];
-            for (index, (to, from)) in columns {
+            for (index, (to, from)) in columns.enumerate() {
                 let target = &mut data[to.offset..to.offset + to.size_bytes];
                 match to.dtype {
                     DType::String => filling.strings[index].write(target),
@@ -296,7 +299,7 @@ impl WriterChunk {
         let mut data = std::mem::take(&mut filling.data);
         if filling.rows < self.form.max_rows {
             let mut end = 0;
-            for (_, (to, from)) in columns {
+            for (to, from) in columns {
                 // Columns only move towards the beginning, so none is overwritten before it has moved.
                 data.copy_within(from.offset..from.offset + to.size_bytes, to.offset);
                 // What lies between two columns must not carry what was there before.

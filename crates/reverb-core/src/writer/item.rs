@@ -51,7 +51,8 @@ impl WriterItem {
     pub fn chunks(&self) -> impl Iterator<Item = &Arc<WriterChunk>> {
         let mut last = std::ptr::null();
         let runs = self.columns.iter().flat_map(|column| column.runs.iter());
-        runs.map(|run| &run.chunk).filter(move |chunk| std::mem::replace(&mut last, Arc::as_ptr(chunk)) != Arc::as_ptr(chunk))
+        runs.map(|run| &run.chunk)
+            .filter(move |chunk| std::mem::replace(&mut last, Arc::as_ptr(chunk)) != Arc::as_ptr(chunk))
     }
 
     /// The rows, if it is the same rows of all columns of one chunk, in order, with their time axis.

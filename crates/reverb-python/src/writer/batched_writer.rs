@@ -211,6 +211,7 @@ fn rows_of(start: Option<i64>, stop: Option<i64>, step: i64, len: i64) -> Option
     if first < 0 || first > len || end < -1 || end > len || stop.is_some() && end < 0 {
         return None;
     }
-    let count = if step > 0 { (end - first + step - 1).div_euclid(step) } else { (first - end - step - 1).div_euclid(-step) };
+    let count =
+        if step > 0 { (end - first + step - 1).div_euclid(step) } else { (first - end - step - 1).div_euclid(-step) };
     Some((0..count.max(0)).map(move |index| (first + index * step) as u64))
 }

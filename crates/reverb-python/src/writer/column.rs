@@ -80,7 +80,8 @@ impl TrajectoryColumn {
             selection.push(cell.get().0.clone());
         }
         if has_none {
-            let path = path.map_or("None".to_owned(), |path| path.repr().map_or_else(|_| "?".into(), |r| r.to_string()));
+            let path =
+                path.map_or("None".to_owned(), |path| path.repr().map_or_else(|_| "?".into(), |r| r.to_string()));
             return Err(missing(&path, &data_references.repr()?.to_string()));
         }
         if squeeze && count != 1 {
@@ -283,12 +284,7 @@ fn is_scalar(key: &Bound<'_, PyAny>) -> bool {
 }
 
 /// An array of its own memory.
-fn to_array<'py>(
-    py: Python<'py>,
-    dtype: DType,
-    shape: &[usize],
-    data: Vec<CellData>,
-) -> PyResult<Bound<'py, PyAny>> {
+fn to_array<'py>(py: Python<'py>, dtype: DType, shape: &[usize], data: Vec<CellData>) -> PyResult<Bound<'py, PyAny>> {
     let numpy = py.import("numpy")?;
     let shape = PyTuple::new(py, shape)?;
     if dtype == DType::String {

@@ -17,13 +17,13 @@ use crate::errors::PyReverbResult;
 use crate::nest::flatten;
 use crate::runtime::{deadline, wait};
 use parking_lot::Mutex;
+use post::Post;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use reverb_core::writer::{ColumnOptions, DroppedChunks, Selection, StepBuffer, WriterItem};
 use reverb_core::{DType, Error, Signature, TensorSpec};
 use reverb_transport::client::warn;
 use std::collections::HashMap;
-use post::Post;
 use steps_in::Structure;
 
 /// A spec of a flat signature: name, number of the dtype, and dimensions with -1 where unknown.

@@ -1,5 +1,6 @@
 //! `reverb._rust.RowWriter`: the reference's older writer, whose items are the last steps, whole.
 
+use super::Signatures;
 use super::post::Post;
 use crate::array_in::{Leaf, leaf};
 use crate::client::Client;
@@ -9,10 +10,9 @@ use crate::runtime::{deadline, wait};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use reverb_core::writer::{AppendError, ColumnOptions, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
 use reverb_core::Error;
+use reverb_core::writer::{AppendError, ColumnOptions, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
 use reverb_transport::client::warn;
-use super::Signatures;
 
 /// Appends rows, and makes items of the last of them.
 #[pyclass(frozen, module = "reverb._rust")]

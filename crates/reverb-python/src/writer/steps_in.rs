@@ -13,6 +13,9 @@ use std::sync::Arc;
 /// Forms of steps that are remembered; a program has few.
 const KEPT_FORMS: usize = 16;
 
+/// A column that has just appeared, and its options: values kept, and rows of a chunk.
+type NewColumn = (u32, (u32, Option<u32>));
+
 /// The structure of a writer's steps, kept in Python: it knows how a new form of step joins those before.
 pub struct Structure {
     /// `columns_of(step)`: the columns that its leaves belong to, and options of new ones; `path(column)`: of a column, as text.
@@ -73,7 +76,7 @@ impl Structure {
             }
         }
         let found = self.object.bind(data.py()).call_method1("columns_of", (data,))?;
-        let (columns, new): (Vec<u32>, Vec<(u32, (u32, Option<u32>))>) = found.extract()?;
+        let (columns, new): (Vec<u32>, Vec<NewColumn>) = found.extract()?;
         let columns: Arc<[u32]> = columns.into();
         for (column, options) in new {
             steps.lock().configure(column, super::column_options(options))?;
@@ -98,11 +101,19 @@ impl Structure {
 impl Step<'_> {
     /// The values, for [`reverb_core::writer::StepBuffer::append`].
     pub fn values(&self) -> Vec<ColumnValue<'_>> {
-        self.leaves.iter().map(|(index, leaf)| ColumnValue { column: self.columns[*index], value: leaf.value() }).collect()
+        self.leaves
+            .iter()
+            .map(|(index, leaf)| ColumnValue { column: self.columns[*index], value: leaf.value() })
+            .collect()
     }
 
     /// The values of `count` environments, stacked along the first axis: for each leaf its column and rows.
-    pub fn rows(&self, py: Python<'_>, count: usize, structure: &Structure) -> PyReverbResult<Vec<(u32, LeafRows<'_>)>> {
+    pub fn rows(
+        &self,
+        py: Python<'_>,
+        count: usize,
+        structure: &Structure,
+    ) -> PyReverbResult<Vec<(u32, LeafRows<'_>)>> {
         let mut all = Vec::with_capacity(self.leaves.len());
         for (index, leaf) in &self.leaves {
             let column = self.columns[*index];

@@ -162,7 +162,8 @@ impl Pump {
                 continue;
             }
             let table = item.table.clone();
-            let item = self.replay.table(&table).and_then(|table| Ok((table, write_item_from_wire(item, &self.chunks)?)));
+            let item =
+                self.replay.table(&table).and_then(|table| Ok((table, write_item_from_wire(item, &self.chunks)?)));
             match item {
                 Ok((table, item)) => self.queue.push(sequence, table, item, done),
                 Err(error) => done.push((sequence, Err(error))),

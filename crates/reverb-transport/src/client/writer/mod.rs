@@ -248,7 +248,11 @@ impl Session {
         drop(self.shared.local.lock().take());
         let mut words = Vec::new();
         if !lost.is_empty() {
-            words.push(format!("{} items were not confirmed and are given up ({})", lost.len(), name_items(lost.iter())));
+            words.push(format!(
+                "{} items were not confirmed and are given up ({})",
+                lost.len(),
+                name_items(lost.iter())
+            ));
         }
         words.extend(refused.iter().map(ToString::to_string));
         if words.is_empty() {
@@ -293,7 +297,11 @@ impl Drop for Session {
                 state.outbox.take_all()
             };
             if !lost.is_empty() {
-                tracing::warn!("a writer was dropped with {} items unconfirmed ({})", lost.len(), name_items(lost.iter()));
+                tracing::warn!(
+                    "a writer was dropped with {} items unconfirmed ({})",
+                    lost.len(),
+                    name_items(lost.iter())
+                );
             }
             self.shared.wake.notify_one();
         }

@@ -31,7 +31,8 @@ pub async fn run(shared: &Shared, lost_at: &mut Option<Instant>) -> Result<()> {
     // Room for one message beside the one under way: past that, items wait in the outbox.
     let (messages, stream) = mpsc::channel(1);
     let opening = connection.open_write(ReceiverStream::new(stream));
-    let mut sender = Sender { messages, streamed: HashSet::new(), first: true, max_chunk: connection.max_message_size() };
+    let mut sender =
+        Sender { messages, streamed: HashSet::new(), first: true, max_chunk: connection.max_message_size() };
     // The server answers the call at once, but reads nothing before the first message.
     let mut responses = opening.await?;
     *lost_at = None;
@@ -80,9 +81,11 @@ fn receive(
     let sent = shared.state.lock().outbox.counts().1 as u64;
     done.extend((first..last.min(first.saturating_add(sent))).map(|sequence| (sequence, Ok(()))));
     done.extend(confirmed.into_iter().map(|sequence| (sequence, Ok(()))));
-    done.extend(failures.into_iter().map(|WriteFailure { sequence, failure }| {
-        (sequence, Err(from_failure(failure.unwrap_or_default())))
-    }));
+    done.extend(
+        failures
+            .into_iter()
+            .map(|WriteFailure { sequence, failure }| (sequence, Err(from_failure(failure.unwrap_or_default())))),
+    );
     settle(shared, done);
     Ok(())
 }
