@@ -127,6 +127,35 @@ def test_every_call_after_the_server_stopped_fails(serve):
             one.result(patience_s=40)
 
 
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
+def test_call_of_a_server_that_this_process_stopped_does_not_look_for_another(call):
+    with reverb.Server(tables=[make_table()]) as server:
+        client = server.localhost_client()
+        client.server_info()
+    for _ in range(2):
+        # The search for a server that may still come takes ten seconds.
+        with pytest.raises(errors.UnavailableError, match="was stopped"):
+            Background(call, client).result(patience_s=5)
+
+
+@pytest.mark.parametrize("where", ["this process", "another process"])
+def test_client_finds_the_server_that_took_the_place_of_a_stopped_one(where):
+    with reverb.Server(tables=[make_table()]) as server:
+        client = server.localhost_client()
+        client.server_info()
+    with pytest.raises(errors.UnavailableError):
+        client.server_info()
+    if where == "this process":
+        with reverb.Server(tables=[make_table()], port=server.port) as again:
+            insert_values(again.localhost_client(), [7])
+            assert draw_values(client) == [7]
+            assert client.road == "same_process"
+    else:
+        with program(SERVER_PROGRAM, server.port) as again:
+            again.line()
+            assert draw_values(client) == [7]
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -127,6 +127,14 @@ impl Client {
         }
     }
 
+    /// Whether the client was last used with a server of this process that was stopped.
+    fn was_stopped_here(&self) -> bool {
+        self.current.load().as_ref().is_some_and(|current| {
+            current.generation == fork::generation()
+                && matches!(&current.road, Road::SameProcess(replay) if replay.is_closed())
+        })
+    }
+
     async fn connection(&self, deadline: Option<Instant>) -> Result<Arc<Connection>> {
         if let Some(current) = &*self.current.load()
             && current.generation == fork::generation()
@@ -135,7 +143,10 @@ impl Client {
         {
             return Ok(connection.clone());
         }
-        let connection = Arc::new(Connection::open(&self.address, deadline).await?);
+        let connection = Arc::new(match self.was_stopped_here() {
+            true => Connection::open_after_stop(&self.address, deadline).await?,
+            false => Connection::open(&self.address, deadline).await?,
+        });
         self.keep(Road::Network(connection.clone()));
         Ok(connection)
     }

@@ -64,6 +64,7 @@ pub struct TableHandle(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     name: String,
+    max_bytes: Option<u64>,
     counts_samples: bool,
     signature_token: u64,
     undelivered: AtomicU64,
@@ -78,6 +79,7 @@ impl TableHandle {
         let config = table.config();
         Self(Arc::new(Shared {
             name: config.name.clone(),
+            max_bytes: config.max_bytes,
             signature_token: config.signature.as_ref().map_or(0, |signature| signature.token()),
             counts_samples: config.max_times_sampled > 0 || config.rate_limiter.counts_samples(),
             undelivered: AtomicU64::new(0),
@@ -100,6 +102,11 @@ impl TableHandle {
     /// The table's name.
     pub fn name(&self) -> &str {
         &self.0.name
+    }
+
+    /// Bytes of data that the table's items may keep alive; `None` for no limit.
+    pub fn max_bytes(&self) -> Option<u64> {
+        self.0.max_bytes
     }
 
     /// A number that changes with the table's signature; 0 without one. Clients keep what they made of it by this.
