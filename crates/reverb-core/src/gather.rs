@@ -258,8 +258,8 @@ impl Gatherer {
 fn copy_rows<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize) {
     let (targets, _) = target.as_chunks_mut::<BYTES>();
     for (target, item) in targets.iter_mut().zip(rows) {
-        if let Ok(bytes) = <[u8; BYTES]>::try_from(item.bytes(column)) {
-            *target = bytes.map(MaybeUninit::new);
+        if let Some(bytes) = item.bytes(column).first_chunk::<BYTES>() {
+            copy(target, bytes);
         }
     }
 }
@@ -282,6 +282,7 @@ impl<'a> Rows<'a> {
     }
 }
 
+#[inline(always)]
 fn copy(target: &mut [MaybeUninit<u8>], bytes: &[u8]) {
     debug_assert_eq!(target.len(), bytes.len());
     // SAFETY: both are `bytes.len()` long, and a place to write into cannot overlap a chunk.

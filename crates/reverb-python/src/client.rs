@@ -3,12 +3,13 @@
 use crate::array_in::{Layouts, batch_chunk, step_chunk};
 use crate::array_out::{Sampled, to_python};
 use crate::errors::PyReverbResult;
+use crate::lane::{Lane, flush};
 use crate::runtime::{deadline, wait};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyMapping, PyString};
-use reverb_core::{Chunk, Error};
+use reverb_core::{Chunk, Error, Result};
 use reverb_transport::client::{BatchRequest, Client as CoreClient, RowInsert, begin_insert, gather, info_bytes, warn};
 use reverb_transport::{Call, DrawRequest, wait_for_inserts};
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use std::sync::Arc;
 pub struct Client {
     address: String,
     client: CoreClient,
+    /// Dropped after the client, whose connection it closes.
+    lane: Lane,
     layouts: Layouts,
 }
 
@@ -25,7 +28,7 @@ pub struct Client {
 impl Client {
     #[new]
     fn new(address: String) -> Self {
-        Self { client: CoreClient::new(&address), address, layouts: Layouts::default() }
+        Self { client: CoreClient::new(&address), lane: Lane::default(), address, layouts: Layouts::default() }
     }
 
     #[getter]
@@ -84,7 +87,16 @@ impl Client {
         let deadline = deadline(timeout)?;
         // In the same process, a draw that need not wait is done on this thread.
         let batch = match self.client.same_process() {
-            None => wait(py, self.client.sample(&request, deadline))?,
+            None => {
+                let sample = async {
+                    let batch = self.client.sample(&request, deadline).await?;
+                    if !batch.receipt_may_wait {
+                        flush().await;
+                    }
+                    Ok(batch)
+                };
+                self.lane.wait(py, sample)?
+            }
             Some(replay) => {
                 let table = replay.table(&request.table)?;
                 let call = py.detach(|| match table.sample(draw) {
@@ -136,16 +148,24 @@ impl Client {
     }
 
     fn reset(&self, py: Python<'_>, table: &str, timeout: Option<f64>) -> PyReverbResult<()> {
-        wait(py, self.client.reset(table, deadline(timeout)?))
+        self.wait(py, self.client.reset(table, deadline(timeout)?))
     }
 
     fn server_info<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Vec<Bound<'py, PyBytes>>> {
-        let tables = wait(py, self.client.info(deadline(timeout)?))?;
+        let tables = self.wait(py, self.client.info(deadline(timeout)?))?;
         Ok(tables.iter().map(|table| PyBytes::new(py, &info_bytes(table))).collect())
     }
 }
 
 impl Client {
+    /// Waits for a call on whichever road it goes.
+    fn wait<T: Send>(&self, py: Python<'_>, call: impl Future<Output = Result<T>> + Send) -> PyReverbResult<T> {
+        match self.client.same_process() {
+            Some(_) => wait(py, call),
+            None => self.lane.wait(py, call),
+        }
+    }
+
     fn insert_rows(
         &self,
         py: Python<'_>,
@@ -157,7 +177,7 @@ impl Client {
         let deadline = deadline(timeout)?;
         // In the same process, an insert that need not wait is done on this thread.
         let Some(replay) = self.client.same_process() else {
-            return wait(py, self.client.insert(insert, deadline));
+            return self.lane.wait(py, self.client.insert(insert, deadline));
         };
         let calls = py.detach(|| begin_insert(&replay, &insert))?;
         if calls.iter().all(|call| matches!(call, Call::Done(Ok(())))) {
@@ -176,7 +196,7 @@ impl Client {
     ) -> PyReverbResult<()> {
         match self.client.same_process() {
             Some(replay) => Ok(py.detach(|| replay.table(table)?.mutate(updates, deletes))?),
-            None => wait(py, self.client.mutate(table, updates, deletes, deadline(timeout)?)),
+            None => self.lane.wait(py, self.client.mutate(table, updates, deletes, deadline(timeout)?)),
         }
     }
 }

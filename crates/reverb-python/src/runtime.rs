@@ -1,4 +1,4 @@
-//! The runtime, and the one door through which Python waits.
+//! The runtime of servers, and the one door through which Python waits.
 
 use crate::errors::PyReverbResult;
 use arc_swap::ArcSwapOption;
@@ -43,13 +43,21 @@ pub fn runtime() -> Result<Arc<(u32, Runtime)>> {
     runtime()
 }
 
-/// Waits for `work` without the GIL, and hears Ctrl-C. Work that is interrupted is dropped, which withdraws it.
+/// Waits for what this process itself will do. What must come over a network is waited for in a [`crate::lane::Lane`].
 pub fn wait<T: Send>(py: Python<'_>, work: impl Future<Output = Result<T>> + Send) -> PyReverbResult<T> {
-    let runtime = runtime()?;
+    wait_on(py, &runtime()?.1, work)
+}
+
+/// Waits for `work` without the GIL, and hears Ctrl-C. Work that is interrupted is dropped, which withdraws it.
+pub fn wait_on<T: Send>(
+    py: Python<'_>,
+    runtime: &Runtime,
+    work: impl Future<Output = Result<T>> + Send,
+) -> PyReverbResult<T> {
     let mut work = std::pin::pin!(work);
     loop {
         let turn = py.detach(|| {
-            runtime.1.block_on(async {
+            runtime.block_on(async {
                 tokio::select! {
                     biased;
                     result = work.as_mut() => Some(result),

@@ -3,7 +3,7 @@
 use crate::proto::replay::{self, ItemBatch};
 use crate::proto::{schema, tensorflow};
 use crate::replay::{InsertGroup, Replay};
-use crate::table_handle::TableStatus;
+use crate::table_handle::{TableHandle, TableStatus};
 use bytes::Bytes;
 use prost::Message;
 use reverb_core::gather::{BatchColumn, BatchLayout, Gatherer};
@@ -166,7 +166,7 @@ fn trajectories_from_wire(batch: &ItemBatch, chunks: &HashMap<u64, Arc<Chunk>>) 
 }
 
 /// The beginning of a batch as a message.
-pub fn batch_to_wire(gatherer: &Gatherer, signature_token: u64) -> replay::Batch {
+pub fn batch_to_wire(gatherer: &Gatherer, table: &TableHandle) -> replay::Batch {
     let items = gatherer.items();
     let columns = gatherer.layout().columns.iter().map(|column| replay::BatchColumn {
         dtype: column.dtype as u32,
@@ -182,7 +182,8 @@ pub fn batch_to_wire(gatherer: &Gatherer, signature_token: u64) -> replay::Batch
         priorities: items.iter().map(|item| item.priority).collect(),
         times_sampled: items.iter().map(|item| item.times_sampled).collect(),
         columns: columns.collect(),
-        signature_token,
+        signature_token: table.signature_token(),
+        receipt_may_wait: !table.counts_samples(),
     }
 }
 

@@ -59,6 +59,8 @@ pub struct Batch {
     pub buffer: Buffer,
     /// See [`TableHandle::signature_token`].
     pub signature_token: u64,
+    /// Whether it is early enough to tell the server with the next call that the batch has come.
+    pub receipt_may_wait: bool,
 }
 
 /// How a client reaches its server.
@@ -255,7 +257,13 @@ pub fn gather(table: &TableHandle, drawn: Vec<Drawn>, request: &BatchRequest) ->
     let mut gatherer = table.stack(drawn, request.draw.at_least, request.squeeze_time)?;
     let info = BatchInfo::of(gatherer.items());
     let buffer = gatherer.gather();
-    Ok(Batch { info, layout: gatherer.layout().clone(), buffer, signature_token: table.signature_token() })
+    Ok(Batch {
+        info,
+        layout: gatherer.layout().clone(),
+        buffer,
+        signature_token: table.signature_token(),
+        receipt_may_wait: true,
+    })
 }
 
 /// Says why a call still waits.

@@ -114,6 +114,11 @@ impl TableHandle {
         self.0.signature_token
     }
 
+    /// Whether a draw may take something from others: room that the limiter gives, or the last time an item is drawn.
+    pub fn counts_samples(&self) -> bool {
+        self.0.counts_samples
+    }
+
     /// Inserts items one after another as the rate limiter allows. The items have passed [`TableHandle::check`].
     pub fn insert(&self, items: Vec<NewItem>) -> Call<()> {
         let total = items.len();
