@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 
 /// How often a waiting call looks for Ctrl-C.
 const SIGNAL_PERIOD: Duration = Duration::from_millis(100);
-/// Threads of the runtime at most: it moves data, and leaves the processors to the learner.
+/// Threads of the runtime at most.
 const MAX_THREADS: usize = 8;
 
 static RUNTIME: ArcSwapOption<(u32, Runtime)> = ArcSwapOption::const_empty();
@@ -23,7 +23,10 @@ pub fn runtime() -> Result<Arc<(u32, Runtime)>> {
     {
         return Ok(current.clone());
     }
-    let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, MAX_THREADS);
+    // It only moves data, and leaves the processors to the programs that make and use them. With a thread for each
+    // processor, one that takes a request up also wakes another to look for more, where that one takes the processor of
+    // the client: on two processors a short call took half as long again.
+    let threads = (std::thread::available_parallelism().map_or(1, usize::from) / 2).clamp(1, MAX_THREADS);
     let made = Builder::new_multi_thread()
         .worker_threads(threads)
         .max_blocking_threads(16)
