@@ -257,6 +257,17 @@ impl Gatherer {
 /// Copies rows of a size known to the compiler.
 fn copy_rows<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize) {
     let (targets, _) = target.as_chunks_mut::<BYTES>();
+    // Mostly all chunks have one layout; it need not be looked at for each then.
+    if let Some(first) = rows.first()
+        && rows.iter().all(|item| std::ptr::eq(item.columns, first.columns))
+    {
+        let Column { offset, row_bytes, .. } = first.columns[column];
+        for (target, item) in targets.iter_mut().zip(rows) {
+            let start = offset + item.first * row_bytes;
+            copy(target, &item.data[start..start + BYTES]);
+        }
+        return;
+    }
     for (target, item) in targets.iter_mut().zip(rows) {
         if let Some(bytes) = item.bytes(column).first_chunk::<BYTES>() {
             copy(target, bytes);
