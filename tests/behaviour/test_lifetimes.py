@@ -247,6 +247,43 @@ def test_client_finds_a_server_that_came_back():
         assert is_gone(client)
 
 
+def test_call_after_a_restart_between_calls_does_not_fail():
+    port = free_port()
+    client = reverb.Client(f"ipv4:127.0.0.1:{port}")
+    for _ in range(3):
+        with program(SERVER_PROGRAM, port) as server:
+            server.line()
+            assert draw_values(client) == [7]
+
+
+def test_samples_of_a_client_that_was_dropped_stay_counted(serve_far):
+    client = serve_far(make_table(sampler="uniform"))
+    insert_values(client, range(10))
+    reader = serve_far.connect()
+    for _ in range(3):
+        reader.sample_batch("table", 5)
+    del reader
+    assert not comes_true(lambda: num_samples(client) != 15, patience_s=0.5)
+
+
+def test_samples_of_an_idle_client_stay_counted_when_it_is_killed(serve_far):
+    client = serve_far(make_table(sampler="uniform"))
+    insert_values(client, range(10))
+    with program(
+        """
+        import sys, time, reverb
+        client = reverb.Client(sys.argv[1])
+        client.sample_batch("table", 5)
+        time.sleep(1)
+        print("idle", flush=True)
+        sys.stdin.read()
+        """,
+        serve_far.address,
+    ) as reader:
+        assert reader.line() == "idle"
+    assert not comes_true(lambda: num_samples(client) != 5, patience_s=0.5)
+
+
 def test_client_prefers_the_unix_socket_of_a_server_on_its_host():
     with program(SERVER_PROGRAM) as server:
         port, unix_path = server.line().split()
