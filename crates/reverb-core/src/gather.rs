@@ -150,7 +150,11 @@ impl Gatherer {
         // Taken out while they are read, for the place in the buffer changes meanwhile.
         let items = std::mem::take(&mut self.items);
         // Found once for all columns: from an item to its bytes it is three steps through memory that is rarely near.
-        let rows: Vec<Rows<'_>> = if self.uniform { items.iter().filter_map(rows_of).collect() } else { Vec::new() };
+        let mut rows: Vec<Rows<'_>> = Vec::new();
+        if self.uniform {
+            rows.reserve_exact(items.len());
+            rows.extend(items.iter().filter_map(rows_of));
+        }
         self.fill_from(target, &items, &rows);
         drop(rows);
         self.items = items;
