@@ -14,6 +14,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 
 # The learner leaves the other core to the actors. Read when JAX is imported.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -34,6 +35,9 @@ import server  # noqa: E402
 
 QUICK_UPDATES = 3_000
 SOLVED_RETURN = 400.0
+# How long actors may take to see that they shall end, and how long a process may take to end.
+ACTORS_GRACE_S = 0.5
+PATIENCE_S = 30.0
 
 
 class PeerError(RuntimeError):
@@ -47,10 +51,11 @@ class Processes:
         self._config = config
         self._context = multiprocessing.get_context("spawn")
         self._children: list[multiprocessing.process.BaseProcess] = []
-        # Ctrl-C reaches every process of a terminal. Children ignore it from birth: the parent stops the
-        # server, and the actors end when they find it gone. The same happens if the parent is killed.
+        # Ctrl-C reaches every process of a terminal. Children ignore it from birth: the parent tells them to
+        # end. If it is killed, the server ends, and the actors when they find it gone.
         self._handler = signal.getsignal(signal.SIGINT)
         self._control, self._server_end = self._context.Pipe()
+        self._ending = self._context.Event()
 
     def _start(self, name: str, target, args: tuple) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -70,7 +75,7 @@ class Processes:
         except EOFError:
             raise PeerError("the server did not start") from None
         for index in range(self._config.num_actors):
-            self._start(f"actor {index}", actor.run, (index, address, self._config))
+            self._start(f"actor {index}", actor.run, (index, address, self._config, self._ending))
         return address
 
     def check(self) -> None:
@@ -80,10 +85,18 @@ class Processes:
             raise PeerError(", ".join(f"{child.name} ended with status {child.exitcode}" for child in ended))
 
     def stop(self) -> None:
-        """Stops the server, waits for the actors to notice, and ends by force whoever does not."""
+        """Ends the actors, then the server, and by force whoever does not end.
+
+        An actor that finds the server gone looks for it for ten seconds. So those that play get the time to see that
+        they shall end; those that wait in a call are woken by the end of the server.
+        """
+        self._ending.set()
+        grace_ends = time.monotonic() + ACTORS_GRACE_S
+        for child in self._children[1:]:
+            child.join(timeout=max(0.0, grace_ends - time.monotonic()))
         self._control.close()
         for child in reversed(self._children):
-            child.join(timeout=10)
+            child.join(timeout=PATIENCE_S)
             if child.is_alive():
                 print(f"{child.name} did not end by itself", file=sys.stderr)
                 child.kill()

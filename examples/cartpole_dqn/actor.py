@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import time
+from multiprocessing.synchronize import Event
 
 import gymnasium
 import numpy as np
@@ -55,15 +57,17 @@ def initial_priorities(layers: network.Layers, rows: dict[str, np.ndarray]) -> n
     return np.abs(rows["reward"] + rows["discount"] * following - taken) + 1e-3
 
 
-def play(client: reverb.Client, index: int, config: cfg.Config) -> None:
-    """Plays for as long as there is a server."""
+def play(client: reverb.Client, index: int, config: cfg.Config, ending: Event) -> None:
+    """Plays until `ending` is set."""
     rng = np.random.default_rng([config.seed, index])
     env = gymnasium.make("CartPole-v1")
     n_step = NStep(config.num_steps, config.discount, config.reward_scale)
     rows: list[dict] = []
     observation, _ = env.reset(seed=int(rng.integers(2**31)))
     episode_return, layers = 0.0, []
-    for step in range(2**62):
+    for step in itertools.count():
+        if ending.is_set():
+            return
         if step % config.pull_every_steps == 0:
             newest = client.sample_batch(cfg.PARAMETERS, 1, squeeze_time=True).data["values"][0]
             layers = network.split(newest, config.layer_sizes)
@@ -93,9 +97,9 @@ def play(client: reverb.Client, index: int, config: cfg.Config) -> None:
             episode_return = 0.0
 
 
-def run(index: int, address: str, config: cfg.Config) -> None:
-    """Plays until the server has gone: that is how a run ends."""
+def run(index: int, address: str, config: cfg.Config, ending: Event) -> None:
+    """Plays until it is told to end, or finds the server gone."""
     try:
-        play(reverb.Client(address), index, config)
+        play(reverb.Client(address), index, config, ending)
     except (reverb.errors.UnavailableError, reverb.errors.CancelledError):
         pass

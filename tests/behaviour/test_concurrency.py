@@ -52,6 +52,21 @@ def test_threads_may_share_a_client(serve):
     assert sorted(drawn) == list(range(4 * count))
 
 
+def test_threads_that_wait_on_one_client_go_on_when_others_end(serve):
+    other = serve(reverb.Table.queue("queue", max_size=100))
+    client = serve.connect()
+    given_up = [Background(client.sample_batch, "queue", 1, timeout=0.05 * (1 + number)) for number in range(4)]
+    waiting = [Background(client.sample_batch, "queue", 1) for _ in range(4)]
+    for one in given_up:
+        with pytest.raises(reverb.errors.DeadlineExceededError):
+            one.result()
+    assert all(one.is_running for one in waiting)
+    for value in range(4):
+        insert_values(other, [value], table="queue")
+    values = [int(one.result().data[0][0, 0]) for one in waiting]
+    assert sorted(values) == [0, 1, 2, 3]
+
+
 def test_queue_keeps_the_order_of_each_writer(serve):
     client = serve(reverb.Table.queue("table", max_size=7))
 

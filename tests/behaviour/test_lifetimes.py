@@ -127,6 +127,35 @@ def test_every_call_after_the_server_stopped_fails(serve):
             one.result(patience_s=40)
 
 
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
+def test_call_of_a_server_that_this_process_stopped_does_not_look_for_another(call):
+    with reverb.Server(tables=[make_table()]) as server:
+        client = server.localhost_client()
+        client.server_info()
+    for _ in range(2):
+        # The search for a server that may still come takes ten seconds.
+        with pytest.raises(errors.UnavailableError, match="was stopped"):
+            Background(call, client).result(patience_s=5)
+
+
+@pytest.mark.parametrize("where", ["this process", "another process"])
+def test_client_finds_the_server_that_took_the_place_of_a_stopped_one(where):
+    with reverb.Server(tables=[make_table()]) as server:
+        client = server.localhost_client()
+        client.server_info()
+    with pytest.raises(errors.UnavailableError):
+        client.server_info()
+    if where == "this process":
+        with reverb.Server(tables=[make_table()], port=server.port) as again:
+            insert_values(again.localhost_client(), [7])
+            assert draw_values(client) == [7]
+            assert client.road == "same_process"
+    else:
+        with program(SERVER_PROGRAM, server.port) as again:
+            again.line()
+            assert draw_values(client) == [7]
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -216,6 +245,43 @@ def test_client_finds_a_server_that_came_back():
             eventually(lambda: not is_gone(client))
             assert draw_values(client) == [7]
         assert is_gone(client)
+
+
+def test_call_after_a_restart_between_calls_does_not_fail():
+    port = free_port()
+    client = reverb.Client(f"ipv4:127.0.0.1:{port}")
+    for _ in range(3):
+        with program(SERVER_PROGRAM, port) as server:
+            server.line()
+            assert draw_values(client) == [7]
+
+
+def test_samples_of_a_client_that_was_dropped_stay_counted(serve_far):
+    client = serve_far(make_table(sampler="uniform"))
+    insert_values(client, range(10))
+    reader = serve_far.connect()
+    for _ in range(3):
+        reader.sample_batch("table", 5)
+    del reader
+    assert not comes_true(lambda: num_samples(client) != 15, patience_s=0.5)
+
+
+def test_samples_of_an_idle_client_stay_counted_when_it_is_killed(serve_far):
+    client = serve_far(make_table(sampler="uniform"))
+    insert_values(client, range(10))
+    with program(
+        """
+        import sys, time, reverb
+        client = reverb.Client(sys.argv[1])
+        client.sample_batch("table", 5)
+        time.sleep(1)
+        print("idle", flush=True)
+        sys.stdin.read()
+        """,
+        serve_far.address,
+    ) as reader:
+        assert reader.line() == "idle"
+    assert not comes_true(lambda: num_samples(client) != 5, patience_s=0.5)
 
 
 def test_client_prefers_the_unix_socket_of_a_server_on_its_host():

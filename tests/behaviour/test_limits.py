@@ -69,6 +69,28 @@ def test_max_bytes_holds_for_batches_too(serve):
     assert draw_values_of_rows(client, size) == list(range(50 - size, 50))
 
 
+def test_batch_above_max_bytes_leaves_what_single_inserts_would(serve):
+    tables = [make_table(name, max_bytes=10_000, max_times_sampled=1) for name in ("single", "batch")]
+    client = serve(*tables)
+    rows = {"number": np.arange(50), "data": np.random.default_rng(0).random((50, 125)), "text": np.array(["a"] * 50)}
+    for index in range(50):
+        client.insert_batch({name: column[index : index + 1] for name, column in rows.items()}, {"single": 1.0})
+    client.insert_batch(rows, {"batch": np.arange(50.0)})
+    size = info_of(client, "single").current_size
+    assert size == info_of(client, "batch").current_size
+    single, batch = (client.sample_batch(name, size, squeeze_time=True) for name in ("single", "batch"))
+    for left, right in zip(single.data, batch.data, strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert batch.info.priority.tolist() == list(range(50 - size, 50))
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "prioritized", "min_heap"])
+def test_batch_above_max_bytes_goes_in_whatever_the_remover_is(serve, sampler):
+    client = serve(make_table(remover=sampler, max_bytes=10_000))
+    client.insert_batch(np.ones((100, 125)), {"table": 1.0})
+    assert info_of(client).current_size == 10
+
+
 def test_large_item_drives_out_many_small_ones(serve):
     client = serve(make_table(max_bytes=10_000))
     for value in range(8):

@@ -150,7 +150,11 @@ impl Gatherer {
         // Taken out while they are read, for the place in the buffer changes meanwhile.
         let items = std::mem::take(&mut self.items);
         // Found once for all columns: from an item to its bytes it is three steps through memory that is rarely near.
-        let rows: Vec<Rows<'_>> = if self.uniform { items.iter().filter_map(rows_of).collect() } else { Vec::new() };
+        let mut rows: Vec<Rows<'_>> = Vec::new();
+        if self.uniform {
+            rows.reserve_exact(items.len());
+            rows.extend(items.iter().filter_map(rows_of));
+        }
         self.fill_from(target, &items, &rows);
         drop(rows);
         self.items = items;
@@ -257,9 +261,20 @@ impl Gatherer {
 /// Copies rows of a size known to the compiler.
 fn copy_rows<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize) {
     let (targets, _) = target.as_chunks_mut::<BYTES>();
+    // Mostly all chunks have one layout; it need not be looked at for each then.
+    if let Some(first) = rows.first()
+        && rows.iter().all(|item| std::ptr::eq(item.columns, first.columns))
+    {
+        let Column { offset, row_bytes, .. } = first.columns[column];
+        for (target, item) in targets.iter_mut().zip(rows) {
+            let start = offset + item.first * row_bytes;
+            copy(target, &item.data[start..start + BYTES]);
+        }
+        return;
+    }
     for (target, item) in targets.iter_mut().zip(rows) {
-        if let Ok(bytes) = <[u8; BYTES]>::try_from(item.bytes(column)) {
-            *target = bytes.map(MaybeUninit::new);
+        if let Some(bytes) = item.bytes(column).first_chunk::<BYTES>() {
+            copy(target, bytes);
         }
     }
 }
@@ -282,6 +297,7 @@ impl<'a> Rows<'a> {
     }
 }
 
+#[inline(always)]
 fn copy(target: &mut [MaybeUninit<u8>], bytes: &[u8]) {
     debug_assert_eq!(target.len(), bytes.len());
     // SAFETY: both are `bytes.len()` long, and a place to write into cannot overlap a chunk.

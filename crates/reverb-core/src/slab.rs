@@ -158,6 +158,7 @@ impl Slab {
         (self.hasher.hash_one(key) >> 32) as u32
     }
 
+    #[inline]
     fn slot_mut(&mut self, slot: u32) -> &mut Option<Item> {
         let number = slot as usize / PAGE_SLOTS;
         let page = &mut self.pages[number];

@@ -3,12 +3,13 @@
 use crate::array_in::{Layouts, batch_chunk, step_chunk};
 use crate::array_out::{Sampled, to_python};
 use crate::errors::PyReverbResult;
+use crate::lane::{Lane, flush};
 use crate::runtime::{deadline, wait};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyMapping, PyString};
-use reverb_core::{Chunk, Error};
+use reverb_core::{Chunk, Error, Result};
 use reverb_transport::client::{BatchRequest, Client as CoreClient, RowInsert, begin_insert, gather, info_bytes, warn};
 use reverb_transport::{Call, DrawRequest, wait_for_inserts};
 use std::sync::Arc;
@@ -17,7 +18,11 @@ use std::sync::Arc;
 #[pyclass(frozen, module = "reverb._rust")]
 pub struct Client {
     address: String,
-    client: Arc<CoreClient>,
+    client: CoreClient,
+    /// Dropped after the client, whose connection it closes.
+    lane: Lane,
+    /// For what goes on while no call waits: its connection lives on the runtime of the process.
+    background: Arc<CoreClient>,
     layouts: Layouts,
 }
 
@@ -25,7 +30,13 @@ pub struct Client {
 impl Client {
     #[new]
     fn new(address: String) -> Self {
-        Self { client: Arc::new(CoreClient::new(&address)), address, layouts: Layouts::default() }
+        Self {
+            client: CoreClient::new(&address),
+            lane: Lane::default(),
+            background: Arc::new(CoreClient::new(&address)),
+            address,
+            layouts: Layouts::default(),
+        }
     }
 
     #[getter]
@@ -84,7 +95,16 @@ impl Client {
         let deadline = deadline(timeout)?;
         // In the same process, a draw that need not wait is done on this thread.
         let batch = match self.client.same_process() {
-            None => wait(py, self.client.sample(&request, deadline))?,
+            None => {
+                let sample = async {
+                    let batch = self.client.sample(&request, deadline).await?;
+                    if !batch.receipt_may_wait {
+                        flush().await;
+                    }
+                    Ok(batch)
+                };
+                self.lane.wait(py, sample)?
+            }
             Some(replay) => {
                 let table = replay.table(&request.table)?;
                 let call = py.detach(|| match table.sample(draw) {
@@ -136,19 +156,27 @@ impl Client {
     }
 
     fn reset(&self, py: Python<'_>, table: &str, timeout: Option<f64>) -> PyReverbResult<()> {
-        wait(py, self.client.reset(table, deadline(timeout)?))
+        self.wait(py, self.client.reset(table, deadline(timeout)?))
     }
 
     fn server_info<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Vec<Bound<'py, PyBytes>>> {
-        let tables = wait(py, self.client.info(deadline(timeout)?))?;
+        let tables = self.wait(py, self.client.info(deadline(timeout)?))?;
         Ok(tables.iter().map(|table| PyBytes::new(py, &info_bytes(table))).collect())
     }
 }
 
 impl Client {
-    /// The client itself, for writers.
-    pub fn core(&self) -> &Arc<CoreClient> {
-        &self.client
+    /// For what goes on while no call waits.
+    pub fn background(&self) -> &Arc<CoreClient> {
+        &self.background
+    }
+
+    /// Waits for a call on whichever road it goes.
+    fn wait<T: Send>(&self, py: Python<'_>, call: impl Future<Output = Result<T>> + Send) -> PyReverbResult<T> {
+        match self.client.same_process() {
+            Some(_) => wait(py, call),
+            None => self.lane.wait(py, call),
+        }
     }
 
     fn insert_rows(
@@ -162,7 +190,7 @@ impl Client {
         let deadline = deadline(timeout)?;
         // In the same process, an insert that need not wait is done on this thread.
         let Some(replay) = self.client.same_process() else {
-            return wait(py, self.client.insert(insert, deadline));
+            return self.lane.wait(py, self.client.insert(insert, deadline));
         };
         let calls = py.detach(|| begin_insert(&replay, &insert))?;
         if calls.iter().all(|call| matches!(call, Call::Done(Ok(())))) {
@@ -181,7 +209,7 @@ impl Client {
     ) -> PyReverbResult<()> {
         match self.client.same_process() {
             Some(replay) => Ok(py.detach(|| replay.table(table)?.mutate(updates, deletes))?),
-            None => wait(py, self.client.mutate(table, updates, deletes, deadline(timeout)?)),
+            None => self.lane.wait(py, self.client.mutate(table, updates, deletes, deadline(timeout)?)),
         }
     }
 }

@@ -5,6 +5,7 @@ mod array_out;
 mod client;
 mod dtype;
 mod errors;
+mod lane;
 mod log;
 mod nest;
 mod runtime;

@@ -1,4 +1,4 @@
-//! The runtime, and the one door through which Python waits.
+//! The runtime of servers, and the one door through which Python waits.
 
 use crate::errors::PyReverbResult;
 use arc_swap::ArcSwapOption;
@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 
 /// How often a waiting call looks for Ctrl-C.
 const SIGNAL_PERIOD: Duration = Duration::from_millis(100);
-/// Threads of the runtime at most: it moves data, and leaves the processors to the learner.
+/// Threads of the runtime at most.
 const MAX_THREADS: usize = 8;
 
 static RUNTIME: ArcSwapOption<(u32, Runtime)> = ArcSwapOption::const_empty();
@@ -23,7 +23,10 @@ pub fn runtime() -> Result<Arc<(u32, Runtime)>> {
     {
         return Ok(current.clone());
     }
-    let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, MAX_THREADS);
+    // It only moves data, and leaves the processors to the programs that make and use them. With a thread for each
+    // processor, one that takes a request up also wakes another to look for more, where that one takes the processor of
+    // the client: on two processors a short call took half as long again.
+    let threads = (std::thread::available_parallelism().map_or(1, usize::from) / 2).clamp(1, MAX_THREADS);
     let made = Builder::new_multi_thread()
         .worker_threads(threads)
         .max_blocking_threads(16)
@@ -43,13 +46,21 @@ pub fn runtime() -> Result<Arc<(u32, Runtime)>> {
     runtime()
 }
 
-/// Waits for `work` without the GIL, and hears Ctrl-C. Work that is interrupted is dropped, which withdraws it.
+/// Waits for what this process itself will do. What must come over a network is waited for in a [`crate::lane::Lane`].
 pub fn wait<T: Send>(py: Python<'_>, work: impl Future<Output = Result<T>> + Send) -> PyReverbResult<T> {
-    let runtime = runtime()?;
+    wait_on(py, &runtime()?.1, work)
+}
+
+/// Waits for `work` without the GIL, and hears Ctrl-C. Work that is interrupted is dropped, which withdraws it.
+pub fn wait_on<T: Send>(
+    py: Python<'_>,
+    runtime: &Runtime,
+    work: impl Future<Output = Result<T>> + Send,
+) -> PyReverbResult<T> {
     let mut work = std::pin::pin!(work);
     loop {
         let turn = py.detach(|| {
-            runtime.1.block_on(async {
+            runtime.block_on(async {
                 tokio::select! {
                     biased;
                     result = work.as_mut() => Some(result),

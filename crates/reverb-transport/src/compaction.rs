@@ -70,7 +70,7 @@ fn used_rows(items: &[(ItemKey, Trajectory)]) -> Vec<(Arc<Chunk>, Vec<u32>)> {
 }
 
 /// A chunk of these rows of another. Rows that followed each other still do.
-fn keep_rows(chunk: &Chunk, rows: &[u32]) -> Result<Chunk> {
+pub fn keep_rows(chunk: &Chunk, rows: &[u32]) -> Result<Chunk> {
     let regions: Vec<Vec<u8>> =
         (0..chunk.columns().len()).map(|column| keep_region(chunk, column, rows)).collect::<Result<_>>()?;
     let columns =

@@ -3,7 +3,7 @@
 use crate::proto::replay::{self, ItemBatch};
 use crate::proto::{schema, tensorflow};
 use crate::replay::{InsertGroup, Replay};
-use crate::table_handle::TableStatus;
+use crate::table_handle::{TableHandle, TableStatus};
 use bytes::Bytes;
 use prost::Message;
 use reverb_core::gather::{BatchColumn, BatchLayout, Gatherer};
@@ -220,7 +220,7 @@ pub fn write_item_to_wire(item: &WriterItem) -> replay::WriteItem {
 }
 
 /// The beginning of a batch as a message.
-pub fn batch_to_wire(gatherer: &Gatherer, signature_token: u64) -> replay::Batch {
+pub fn batch_to_wire(gatherer: &Gatherer, table: &TableHandle) -> replay::Batch {
     let items = gatherer.items();
     let columns = gatherer.layout().columns.iter().map(|column| replay::BatchColumn {
         dtype: column.dtype as u32,
@@ -230,13 +230,26 @@ pub fn batch_to_wire(gatherer: &Gatherer, signature_token: u64) -> replay::Batch
         string_bytes: if column.dtype == DType::String { column.size_bytes as u64 } else { 0 },
     });
     replay::Batch {
-        keys: items.iter().map(|item| item.key).collect(),
-        probabilities: items.iter().map(|item| item.probability).collect(),
-        table_sizes: items.iter().map(|item| item.table_size as i64).collect(),
-        priorities: items.iter().map(|item| item.priority).collect(),
-        times_sampled: items.iter().map(|item| item.times_sampled).collect(),
+        keys: to_bytes(items, |item| item.key.to_le_bytes()),
+        probabilities: to_bytes(items, |item| item.probability.to_le_bytes()),
+        table_sizes: to_bytes(items, |item| item.table_size.to_le_bytes()),
+        priorities: to_bytes(items, |item| item.priority.to_le_bytes()),
+        times_sampled: to_bytes(items, |item| item.times_sampled.to_le_bytes()),
         columns: columns.collect(),
-        signature_token,
+        signature_token: table.signature_token(),
+        receipt_may_wait: !table.counts_samples(),
+    }
+}
+
+fn to_bytes<const N: usize>(items: &[Drawn], number: impl Fn(&Drawn) -> [u8; N]) -> Bytes {
+    let numbers: Vec<[u8; N]> = items.iter().map(number).collect();
+    numbers.into_flattened().into()
+}
+
+fn from_bytes<const N: usize, T>(bytes: &[u8], number: impl Fn([u8; N]) -> T) -> Result<Vec<T>> {
+    match bytes.as_chunks() {
+        (numbers, []) => Ok(numbers.iter().map(|&bytes| number(bytes)).collect()),
+        _ => Err(Error::DataLoss(format!("numbers of {N} bytes each cannot take {} bytes", bytes.len()))),
     }
 }
 
@@ -273,9 +286,15 @@ impl BatchInfo {
 /// # Errors
 /// [`Error::DataLoss`] if the parts do not fit together.
 pub fn batch_from_wire(batch: replay::Batch) -> Result<(BatchInfo, BatchLayout, u64)> {
-    let count = batch.keys.len();
-    let lengths =
-        [batch.probabilities.len(), batch.table_sizes.len(), batch.priorities.len(), batch.times_sampled.len()];
+    let info = BatchInfo {
+        keys: from_bytes(&batch.keys, u64::from_le_bytes)?,
+        probabilities: from_bytes(&batch.probabilities, f64::from_le_bytes)?,
+        table_sizes: from_bytes(&batch.table_sizes, i64::from_le_bytes)?,
+        priorities: from_bytes(&batch.priorities, f64::from_le_bytes)?,
+        times_sampled: from_bytes(&batch.times_sampled, i32::from_le_bytes)?,
+    };
+    let count = info.keys.len();
+    let lengths = [info.probabilities.len(), info.table_sizes.len(), info.priorities.len(), info.times_sampled.len()];
     if lengths.iter().any(|&length| length != count) {
         return Err(Error::DataLoss(format!("a batch of {count} keys has {lengths:?} other values")));
     }
@@ -298,13 +317,6 @@ pub fn batch_from_wire(batch: replay::Batch) -> Result<(BatchInfo, BatchLayout, 
         Ok(BatchColumn { dtype, shape: shape.to_vec(), row_lengths, squeezed: column.squeezed, offset: 0, size_bytes })
     };
     let columns = batch.columns.into_iter().map(to_column).collect::<Result<_>>()?;
-    let info = BatchInfo {
-        keys: batch.keys,
-        probabilities: batch.probabilities,
-        table_sizes: batch.table_sizes,
-        priorities: batch.priorities,
-        times_sampled: batch.times_sampled,
-    };
     Ok((info, BatchLayout::new(columns)?, batch.signature_token))
 }
 
@@ -395,4 +407,30 @@ fn check_string_count(shape: &[usize], rows: u32, string_bytes: usize) -> Result
 
 fn to_usize(number: u64) -> Result<usize> {
     usize::try_from(number).map_err(|_| Error::invalid(format!("{number} does not fit this machine's address space")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(keys: &'static [u8], times_sampled: &'static [u8]) -> replay::Batch {
+        let numbers = || Bytes::from_static(&[0; 16]);
+        replay::Batch {
+            keys: Bytes::from_static(keys),
+            probabilities: numbers(),
+            table_sizes: numbers(),
+            priorities: numbers(),
+            times_sampled: Bytes::from_static(times_sampled),
+            ..replay::Batch::default()
+        }
+    }
+
+    #[test]
+    fn numbers_of_a_batch_that_do_not_fit_together_are_data_loss() {
+        assert_eq!(batch_from_wire(header(&[7; 16], &[1; 8])).unwrap().0.times_sampled, [0x0101_0101; 2]);
+        for (keys, times_sampled) in [(&[7; 15][..], &[1; 8][..]), (&[7; 16], &[1; 7]), (&[7; 8], &[1; 8])] {
+            let result = batch_from_wire(header(keys, times_sampled));
+            assert!(matches!(result, Err(Error::DataLoss(_))), "{result:?}");
+        }
+    }
 }

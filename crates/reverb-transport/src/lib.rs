@@ -7,6 +7,7 @@ pub mod client;
 mod codec;
 mod compaction;
 mod convert;
+mod cut;
 mod decoded_size;
 mod housekeeping;
 pub mod pattern_from_wire;

@@ -1,5 +1,6 @@
 //! The replay service itself, without a network: named tables, and what may be asked of them.
 
+use crate::cut::cut_to_fit;
 use crate::table_handle::{Call, TableHandle, TableStatus};
 use crate::write_ledger::Ledgers;
 use parking_lot::Mutex;
@@ -90,7 +91,8 @@ impl Replay {
     ///
     /// # Errors
     /// [`Error::InvalidRow`] for an item of a group of more than one, else the error of the item itself.
-    pub fn insert(&self, groups: Vec<InsertGroup>) -> Result<Vec<Call<()>>> {
+    pub fn insert(&self, mut groups: Vec<InsertGroup>) -> Result<Vec<Call<()>>> {
+        cut_to_fit(&mut groups)?;
         for group in &groups {
             group.table.check_all(&group.items).map_err(|(row, error)| name_row(row, group.items.len(), error))?;
         }

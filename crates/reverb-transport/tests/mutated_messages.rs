@@ -36,13 +36,14 @@ fn mutated(valid: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
 fn response() -> SampleResponse {
     let column = BatchColumn { dtype: 9, shape: vec![2], row_lengths: vec![1, 1], squeezed: true, string_bytes: 0 };
     let batch = Batch {
-        keys: vec![1, 2],
-        probabilities: vec![0.5; 2],
-        table_sizes: vec![2; 2],
-        priorities: vec![1.0; 2],
-        times_sampled: vec![1; 2],
+        keys: vec![1; 16].into(),
+        probabilities: vec![2; 16].into(),
+        table_sizes: vec![3; 16].into(),
+        priorities: vec![4; 16].into(),
+        times_sampled: vec![5; 8].into(),
         columns: vec![column],
         signature_token: 1,
+        receipt_may_wait: true,
     };
     let payload = Payload::Bytes(vec![7; 16].into());
     SampleResponse { request_id: 1, kind: Some(Kind::Batch(batch)), payload }
@@ -123,7 +124,7 @@ fn a_sample_response_decodes_to_what_was_encoded() {
     let bytes = response().encode_to_vec();
     let decoded = SampleResponse::decode(&*bytes).unwrap();
     assert_eq!(decoded.encode_to_vec(), bytes);
-    assert!(matches!(decoded.kind, Some(Kind::Batch(batch)) if batch.keys == [1, 2]));
+    assert!(matches!(decoded.kind, Some(Kind::Batch(batch)) if batch.keys == [1; 16][..]));
 }
 
 #[test]

@@ -26,7 +26,7 @@ impl Post {
             max_pending_bytes: limits.0,
             reconnect_timeout: Duration::try_from_secs_f64(limits.1).unwrap_or(Duration::MAX),
         };
-        Self { session: Session::new(client.core().clone(), options, dropped), tables: Mutex::default() }
+        Self { session: Session::new(client.background().clone(), options, dropped), tables: Mutex::default() }
     }
 
     /// The name of a table, a str or bytes.

@@ -82,6 +82,22 @@ impl Connection {
         }
     }
 
+    /// As [`Connection::open`], where the server was one of this process and was stopped. Another process may listen at
+    /// its address by now, so it is tried, but not for long: nobody is known to be about to start one.
+    pub async fn open_after_stop(address: &Address, deadline: Option<Instant>) -> Result<Self> {
+        let attempt = Self::attempt(address.text(), address.endpoint()?);
+        let now = Instant::now();
+        let limit = deadline.unwrap_or(now + ATTEMPT_TIME).clamp(now + FIRST_PAUSE, now + ATTEMPT_TIME);
+        match tokio::time::timeout_at(limit.into(), attempt).await {
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(error @ Error::Unimplemented(_))) => Err(error),
+            _ => Err(Error::Unavailable(format!(
+                "the server at {} was stopped by this process, and there is no other",
+                address.text()
+            ))),
+        }
+    }
+
     async fn attempt(peer: &str, endpoint: Endpoint<'_>) -> Result<Self> {
         match endpoint {
             Endpoint::Unix(path) => Self::dial(peer, format!("unix:{path}"), "unix").await,

@@ -60,6 +60,8 @@ pub struct Batch {
     pub buffer: Buffer,
     /// See [`TableHandle::signature_token`].
     pub signature_token: u64,
+    /// Whether it is early enough to tell the server with the next call that the batch has come.
+    pub receipt_may_wait: bool,
 }
 
 /// How a client reaches its server.
@@ -128,6 +130,14 @@ impl Client {
         }
     }
 
+    /// Whether the client was last used with a server of this process that was stopped.
+    fn was_stopped_here(&self) -> bool {
+        self.current.load().as_ref().is_some_and(|current| {
+            current.generation == fork::generation()
+                && matches!(&current.road, Road::SameProcess(replay) if replay.is_closed())
+        })
+    }
+
     async fn connection(&self, deadline: Option<Instant>) -> Result<Arc<Connection>> {
         if let Some(current) = &*self.current.load()
             && current.generation == fork::generation()
@@ -136,7 +146,10 @@ impl Client {
         {
             return Ok(connection.clone());
         }
-        let connection = Arc::new(Connection::open(&self.address, deadline).await?);
+        let connection = Arc::new(match self.was_stopped_here() {
+            true => Connection::open_after_stop(&self.address, deadline).await?,
+            false => Connection::open(&self.address, deadline).await?,
+        });
         self.keep(Road::Network(connection.clone()));
         Ok(connection)
     }
@@ -245,7 +258,13 @@ pub fn gather(table: &TableHandle, drawn: Vec<Drawn>, request: &BatchRequest) ->
     let mut gatherer = table.stack(drawn, request.draw.at_least, request.squeeze_time)?;
     let info = BatchInfo::of(gatherer.items());
     let buffer = gatherer.gather();
-    Ok(Batch { info, layout: gatherer.layout().clone(), buffer, signature_token: table.signature_token() })
+    Ok(Batch {
+        info,
+        layout: gatherer.layout().clone(),
+        buffer,
+        signature_token: table.signature_token(),
+        receipt_may_wait: true,
+    })
 }
 
 /// Says why a call still waits.

@@ -113,10 +113,11 @@ struct Incoming {
 
 impl Incoming {
     fn new(header: replay::Batch) -> Result<Self> {
+        let receipt_may_wait = header.receipt_may_wait;
         let (info, layout, signature_token) = batch_from_wire(header)?;
         let too_large = || Error::ResourceExhausted(format!("no memory for a batch of {} bytes", layout.size_bytes));
         let buffer = Buffer::try_new(layout.size_bytes).ok_or_else(too_large)?;
-        Ok(Self { batch: Batch { info, layout, buffer, signature_token }, filled: 0 })
+        Ok(Self { batch: Batch { info, layout, buffer, signature_token, receipt_may_wait }, filled: 0 })
     }
 
     fn add(&mut self, bytes: &[u8]) -> Result<()> {

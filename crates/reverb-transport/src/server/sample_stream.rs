@@ -233,7 +233,7 @@ impl Pump {
         let samples = gatherer.items().len();
         table.count_undelivered(samples);
         self.undelivered += samples;
-        let header = batch_to_wire(&gatherer, table.signature_token());
+        let header = batch_to_wire(&gatherer, &table);
         let mut remaining = gatherer.remaining();
         let gatherer = Arc::new(Mutex::new(gatherer));
         self.leases.insert(request_id, Lease { table, gatherer: gatherer.clone(), samples, received: false });

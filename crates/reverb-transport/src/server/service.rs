@@ -40,6 +40,14 @@ impl Router {
     pub fn new(replay: Arc<Replay>, unix_path: Option<PathBuf>) -> Self {
         Self { replay, unix_path }
     }
+
+    /// The service, unless it was stopped: connections end a little later.
+    fn open(&self) -> Result<&Replay, Error> {
+        match self.replay.is_closed() {
+            true => Err(Error::Cancelled("the server was stopped".into())),
+            false => Ok(&self.replay),
+        }
+    }
 }
 
 /// Serves until the service is closed and its last streams have ended.
@@ -94,7 +102,7 @@ impl ReplayService for Router {
     async fn mutate(&self, request: Request<MutateRequest>) -> Result<Response<MutateResponse>, Status> {
         let MutateRequest { table, update_keys, priorities, delete_keys } = request.into_inner();
         let mutate = || {
-            let table = self.replay.table(&table)?;
+            let table = self.open()?.table(&table)?;
             if update_keys.len() != priorities.len() {
                 return Err(Error::invalid(format!(
                     "expected as many priorities as keys, got {} keys and {} priorities",
@@ -110,12 +118,16 @@ impl ReplayService for Router {
     }
 
     async fn reset(&self, request: Request<ResetRequest>) -> Result<Response<ResetResponse>, Status> {
-        self.replay.table(&request.into_inner().table).map_err(|error| to_status(&error))?.reset();
+        let reset = || -> Result<(), Error> {
+            self.open()?.table(&request.into_inner().table)?.reset();
+            Ok(())
+        };
+        reset().map_err(|error| to_status(&error))?;
         Ok(Response::new(ResetResponse {}))
     }
 
     async fn info(&self, _: Request<InfoRequest>) -> Result<Response<InfoResponse>, Status> {
-        let tables = self.replay.status().iter().map(status_to_wire).collect();
+        let tables = self.open().map_err(|error| to_status(&error))?.status().iter().map(status_to_wire).collect();
         Ok(Response::new(InfoResponse { server_id: self.replay.id().to_vec().into(), tables }))
     }
 }

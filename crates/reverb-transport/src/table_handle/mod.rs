@@ -64,6 +64,7 @@ pub struct TableHandle(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     name: String,
+    max_bytes: Option<u64>,
     counts_samples: bool,
     signature_token: u64,
     undelivered: AtomicU64,
@@ -78,6 +79,7 @@ impl TableHandle {
         let config = table.config();
         Self(Arc::new(Shared {
             name: config.name.clone(),
+            max_bytes: config.max_bytes,
             signature_token: config.signature.as_ref().map_or(0, |signature| signature.token()),
             counts_samples: config.max_times_sampled > 0 || config.rate_limiter.counts_samples(),
             undelivered: AtomicU64::new(0),
@@ -102,9 +104,19 @@ impl TableHandle {
         &self.0.name
     }
 
+    /// Bytes of data that the table's items may keep alive; `None` for no limit.
+    pub fn max_bytes(&self) -> Option<u64> {
+        self.0.max_bytes
+    }
+
     /// A number that changes with the table's signature; 0 without one. Clients keep what they made of it by this.
     pub fn signature_token(&self) -> u64 {
         self.0.signature_token
+    }
+
+    /// Whether a draw may take something from others: room that the limiter gives, or the last time an item is drawn.
+    pub fn counts_samples(&self) -> bool {
+        self.0.counts_samples
     }
 
     /// Inserts items one after another as the rate limiter allows. The items have passed [`TableHandle::check`].
