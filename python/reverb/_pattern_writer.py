@@ -107,9 +107,9 @@ class StructuredWriter:
             self._writer.make_last_items()
             self._writer.flush(0, seconds)
         except DeadlineExceededError as error:
-            raise deadline_error("End episode", timeout_ms, error) from None
-        finally:
             self._writer.end_episode(clear_buffers)
+            raise deadline_error("End episode", timeout_ms, error) from None
+        self._writer.end_episode(clear_buffers)
 
     def close(self) -> None:
         """Ends the writer. Waits up to 5 seconds; what is unconfirmed then is given up and named in the log.

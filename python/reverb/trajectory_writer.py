@@ -217,8 +217,10 @@ class TrajectoryWriter:
         as_seconds(timeout_ms)
         try:
             self._flush("End episode", 0, timeout_ms)
-        finally:
+        except DeadlineExceededError:
             self._writer.end_episode(clear_buffers)
+            raise
+        self._writer.end_episode(clear_buffers)
 
     def close(self) -> None:
         """Ends the writer. Waits up to 5 seconds; what is unconfirmed then is given up and named in the log.

@@ -17,7 +17,7 @@ use crate::table_handle::{Call, DrawRequest, TableHandle};
 use arc_swap::ArcSwapOption;
 use connection::Connection;
 use reverb_core::gather::BatchLayout;
-use reverb_core::{Buffer, Chunk, Drawn, NewItem, Result, Trajectory, fork, random_keys};
+use reverb_core::{Buffer, Chunk, Drawn, Error, NewItem, Result, Trajectory, fork, random_keys};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -217,9 +217,18 @@ impl Client {
     /// # Errors
     /// If the server is not there.
     pub async fn info(&self, deadline: Option<Instant>) -> Result<Vec<TableStatus>> {
-        match self.same_process() {
-            Some(replay) => Ok(replay.status().iter().map(status_to_wire).collect()),
-            None => self.connection(deadline).await?.info(deadline).await,
+        if let Some(replay) = self.same_process() {
+            return Ok(replay.status().iter().map(status_to_wire).collect());
+        }
+        let connection = self.connection(deadline).await?;
+        match connection.info(deadline).await {
+            // The server of an older connection may have been stopped, and another be there in its place.
+            Err(Error::Cancelled(_) | Error::Unavailable(_)) if !deadline.is_some_and(|end| Instant::now() >= end) => {
+                let connection = Arc::new(Connection::open(&self.address, deadline).await?);
+                self.keep(Road::Network(connection.clone()));
+                connection.info(deadline).await
+            }
+            result => result,
         }
     }
 }
