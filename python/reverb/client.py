@@ -172,8 +172,9 @@ class Client:
           TableNotFoundError: The table does not exist.
           DeadlineExceededError: No item came in time.
         """
-        size = _checks.as_count("batch_size", batch_size)
-        seconds = _checks.as_timeout(timeout)
+        # Checks are called only where they are needed: a small batch takes some microseconds in all.
+        size = batch_size if type(batch_size) is int and batch_size > 0 else _checks.as_count("batch_size", batch_size)
+        seconds = None if timeout is None else _checks.as_timeout(timeout)
         infos, columns, token, _ = self._client.sample(table, size, size, 0, seconds, squeeze_time)
         known = self._packers.get(table)
         pack = known[1] if known is not None and known[0] == token else self._packer(table, token)

@@ -1,10 +1,14 @@
 //! From drawn items to one batch: every column in one contiguous block, all columns in one buffer.
 
+mod rows;
+
 use crate::buffer::ALIGN;
 use crate::chunk::encode_strings;
 use crate::tensor::shape_text;
 use crate::trajectory::ColumnView;
 use crate::{Buffer, Chunk, Column, DType, Drawn, Error, Result, Trajectory};
+pub(crate) use rows::Rows;
+use rows::{Form, copy};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
@@ -77,16 +81,8 @@ pub struct Gatherer {
     position: usize,
     /// The region of the string column at hand, made when its first piece is asked for.
     strings: Vec<u8>,
-    /// Whether all items are rows of one chunk each, as many in every item.
-    uniform: bool,
-}
-
-/// The rows of an item that lie in one chunk, ready to be copied.
-struct Rows<'a> {
-    data: &'a [u8],
-    columns: &'a [Column],
-    first: usize,
-    length: usize,
+    /// What the items have in common.
+    form: Form,
 }
 
 /// Why items cannot be stacked: the first item that differs from those before, and in what.
@@ -106,13 +102,14 @@ impl Gatherer {
     /// # Errors
     /// A [`Mismatch`] that returns the items, if they differ in their columns' number, dtype or row shape.
     pub fn new(items: Vec<Drawn>, squeeze_time: bool) -> std::result::Result<Self, Box<Mismatch>> {
-        let uniform = is_uniform(&items);
-        let planned = match first_mismatch(&items) {
+        let form = Form::of(&items);
+        let mismatch = if form == Form::Alike { None } else { first_mismatch(&items) };
+        let planned = match mismatch {
             Some((index, reason)) => Err((index, reason)),
-            None => plan(&items, uniform, squeeze_time).map_err(|error| (0, error.to_string())),
+            None => plan(&items, form, squeeze_time).map_err(|error| (0, error.to_string())),
         };
         match planned {
-            Ok(layout) => Ok(Self { items, layout, column: 0, done: 0, position: 0, strings: Vec::new(), uniform }),
+            Ok(layout) => Ok(Self { items, layout, column: 0, done: 0, position: 0, strings: Vec::new(), form }),
             Err((index, reason)) => Err(Box::new(Mismatch { items, index, reason })),
         }
     }
@@ -125,6 +122,11 @@ impl Gatherer {
     /// The items.
     pub fn items(&self) -> &[Drawn] {
         &self.items
+    }
+
+    /// The columns, of a batch that is done.
+    pub fn into_layout(self) -> BatchLayout {
+        self.layout
     }
 
     /// Gives the items back, to be returned to their table if they were not delivered.
@@ -151,9 +153,9 @@ impl Gatherer {
         let items = std::mem::take(&mut self.items);
         // Found once for all columns: from an item to its bytes it is three steps through memory that is rarely near.
         let mut rows: Vec<Rows<'_>> = Vec::new();
-        if self.uniform {
+        if self.form != Form::Any {
             rows.reserve_exact(items.len());
-            rows.extend(items.iter().filter_map(rows_of));
+            rows.extend(items.iter().filter_map(|item| Rows::of(&item.trajectory)));
         }
         self.fill_from(target, &items, &rows);
         drop(rows);
@@ -200,19 +202,8 @@ impl Gatherer {
     }
 
     fn whole_column(&self, mut target: &mut [MaybeUninit<u8>], items: &[Drawn], rows: &[Rows<'_>]) {
-        if let Some(first) = rows.first() {
-            let bytes = first.length * first.columns[self.column].row_bytes;
-            // Calling a copy of a few bytes costs more than the copy, so their sizes are made known to the compiler.
-            macro_rules! copy_by_size {
-                ($($size:literal)*) => {
-                    match bytes {
-                        $($size => copy_rows::<$size>(target, rows, self.column),)*
-                        _ => copy_any_rows(target, rows, self.column),
-                    }
-                };
-            }
-            copy_by_size!(1 4 8 12 16 24 32 40 48 56 64 72 80 88 96 104 112 120 128);
-            return;
+        if !rows.is_empty() {
+            return rows::copy_column(target, rows, self.column, self.form == Form::Alike);
         }
         for item in items {
             for_each_segment(&item.trajectory, self.column, |bytes| {
@@ -258,65 +249,33 @@ impl Gatherer {
     }
 }
 
-/// Copies rows of a size known to the compiler.
-fn copy_rows<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize) {
-    let (targets, _) = target.as_chunks_mut::<BYTES>();
-    // Mostly all chunks have one layout; it need not be looked at for each then.
-    if let Some(first) = rows.first()
-        && rows.iter().all(|item| std::ptr::eq(item.columns, first.columns))
-    {
-        let Column { offset, row_bytes, .. } = first.columns[column];
-        for (target, item) in targets.iter_mut().zip(rows) {
-            let start = offset + item.first * row_bytes;
-            copy(target, &item.data[start..start + BYTES]);
-        }
-        return;
-    }
-    for (target, item) in targets.iter_mut().zip(rows) {
-        if let Some(bytes) = item.bytes(column).first_chunk::<BYTES>() {
-            copy(target, bytes);
-        }
-    }
-}
-
-fn copy_any_rows(mut target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize) {
-    for item in rows {
-        let bytes = item.bytes(column);
-        let (head, rest) = std::mem::take(&mut target).split_at_mut(bytes.len());
-        copy(head, bytes);
-        target = rest;
-    }
-}
-
-impl<'a> Rows<'a> {
-    #[inline]
-    fn bytes(&self, column: usize) -> &'a [u8] {
-        let column = &self.columns[column];
-        let start = column.offset + self.first * column.row_bytes;
-        &self.data[start..start + self.length * column.row_bytes]
-    }
-}
-
-#[inline(always)]
-fn copy(target: &mut [MaybeUninit<u8>], bytes: &[u8]) {
-    debug_assert_eq!(target.len(), bytes.len());
-    // SAFETY: both are `bytes.len()` long, and a place to write into cannot overlap a chunk.
-    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.as_mut_ptr().cast(), bytes.len()) }
-}
-
-/// Whether all items are rows of one chunk, and as many.
-fn is_uniform(items: &[Drawn]) -> bool {
-    let length_of = |item: &Drawn| match &item.trajectory {
-        Trajectory::Rows { length, .. } => Some(*length),
-        Trajectory::Columns(_) => None,
+/// The batch of rows that are all alike, and not of strings. `None` if there are none.
+pub(crate) fn copy_alike(rows: &[Rows<'_>], squeeze_time: bool) -> Option<(BatchLayout, Buffer)> {
+    let first = rows.first()?;
+    let to_column = |column: &Column| {
+        let time = (first.length, !(squeeze_time && first.length == 1));
+        let shape = batch_shape(rows.len(), time, column);
+        BatchColumn { dtype: column.dtype, shape, row_lengths: None, squeezed: false, offset: 0, size_bytes: 0 }
     };
-    let first = items.first().and_then(length_of);
-    first.is_some() && items.iter().all(|item| length_of(item) == first)
+    let layout = BatchLayout::new(first.columns().iter().map(to_column).collect()).ok()?;
+    let mut buffer = Buffer::new(layout.size_bytes);
+    let target = buffer.as_uninit_mut();
+    let mut end = 0;
+    for (index, column) in layout.columns.iter().enumerate() {
+        target[end..column.offset].fill(MaybeUninit::new(0));
+        end = column.offset + column.size_bytes;
+        rows::copy_column(&mut target[column.offset..end], rows, index, true);
+    }
+    Some((layout, buffer))
 }
 
-fn rows_of(item: &Drawn) -> Option<Rows<'_>> {
-    let Trajectory::Rows { chunk, offset, length } = &item.trajectory else { return None };
-    Some(Rows { data: chunk.data(), columns: chunk.columns(), first: *offset as usize, length: *length as usize })
+/// `[batch, time, *row]`, or without the time axis.
+fn batch_shape(batch: usize, (time, has_time): (usize, bool), column: &Column) -> Vec<usize> {
+    let mut shape = Vec::with_capacity(column.shape.len() + 2);
+    shape.push(batch);
+    shape.extend(has_time.then_some(time));
+    shape.extend_from_slice(&column.shape);
+    shape
 }
 
 /// Calls `visit` with the bytes of each slice of a column of numbers.
@@ -405,32 +364,25 @@ fn mismatch(first: &Trajectory, item: &Trajectory) -> Option<String> {
     })
 }
 
-fn plan(items: &[Drawn], uniform: bool, squeeze_time: bool) -> Result<BatchLayout> {
+fn plan(items: &[Drawn], form: Form, squeeze_time: bool) -> Result<BatchLayout> {
     let Some(first) = items.first() else { return Ok(BatchLayout::default()) };
     let columns =
-        (0..first.trajectory.num_columns()).map(|index| plan_column(items, index, uniform, squeeze_time)).collect();
+        (0..first.trajectory.num_columns()).map(|index| plan_column(items, index, form, squeeze_time)).collect();
     BatchLayout::new(columns)
 }
 
-fn plan_column(items: &[Drawn], index: usize, uniform: bool, squeeze_time: bool) -> BatchColumn {
+fn plan_column(items: &[Drawn], index: usize, form: Form, squeeze_time: bool) -> BatchColumn {
     let (column, length, squeezed) = column_of(&items[0].trajectory, index);
     let rows = |item: &Drawn| match &item.trajectory {
         Trajectory::Rows { length, .. } => *length as usize,
         trajectory => column_of(trajectory, index).1,
     };
-    let ragged = !uniform && items.iter().any(|item| rows(item) != length);
+    let ragged = form == Form::Any && items.iter().any(|item| rows(item) != length);
     let row_lengths = ragged.then(|| items.iter().map(|item| rows(item) as u32).collect::<Vec<_>>());
-    let mut shape = Vec::with_capacity(column.shape.len() + 2);
-    match &row_lengths {
-        Some(lengths) => shape.push(lengths.iter().map(|&n| n as usize).sum()),
-        None => {
-            shape.push(items.len());
-            if !(squeezed || squeeze_time && length == 1) {
-                shape.push(length);
-            }
-        }
-    }
-    shape.extend_from_slice(&column.shape);
+    let shape = match &row_lengths {
+        Some(lengths) => batch_shape(lengths.iter().map(|&n| n as usize).sum(), (0, false), column),
+        None => batch_shape(items.len(), (length, !(squeezed || squeeze_time && length == 1)), column),
+    };
     let size_bytes = if column.dtype == DType::String {
         let text = |item: &Drawn| strings_of(&item.trajectory, index).iter().map(|s| 4 + s.len()).sum::<usize>();
         4 + items.iter().map(text).sum::<usize>()

@@ -4,6 +4,7 @@
 //! once and never changes; an item is a [`Trajectory`] over chunks; a [`Table`] keeps items, says
 //! whether one may go in or out now, and draws them; [`gather`] copies what was drawn into a batch.
 
+mod batch_info;
 mod buffer;
 mod chunk;
 mod error;
@@ -23,6 +24,7 @@ mod trajectory;
 mod usage;
 pub mod writer;
 
+pub use batch_info::BatchInfo;
 pub use buffer::Buffer;
 pub use chunk::{Chunk, Column, EpisodeIds, Layout, StepRange, encode_strings};
 pub use error::{Error, Result};
@@ -31,7 +33,7 @@ pub use key::{ChunkKey, EpisodeId, ItemKey, random_key, random_keys};
 pub use rate_limiter::{RateLimiter, RateLimiterConfig};
 pub use selector::SelectorKind;
 pub use signature::Signature;
-pub use table::{Drawn, ItemView, NewItem, Table, TableConfig, TableInfo, TableSnapshot};
+pub use table::{CopiedBatch, Drawn, ItemView, NewItem, Table, TableConfig, TableInfo, TableSnapshot};
 pub use tensor::{DType, Shape, TensorSpec, shape_text};
 pub use trajectory::{Slice, Trajectory, TrajectoryColumn};
 pub use usage::{TableUsage, is_sparse};

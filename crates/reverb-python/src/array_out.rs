@@ -6,53 +6,58 @@ use numpy::{PyArray1, PyArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 use reverb_core::gather::BatchColumn;
-use reverb_core::{Buffer, DType};
-use reverb_transport::client::{Batch, BatchInfo};
+use reverb_core::{BatchInfo, Buffer, DType};
+use reverb_transport::client::Batch;
 
-/// Owns the memory of a batch; the base object of its arrays. The buffer returns to its pool with the last of them.
+/// Owns the columns of a batch; the base object of their arrays. The buffer returns to its pool with the last of them.
 #[pyclass(frozen)]
 struct BatchMemory(Buffer);
 
-type Info<'py> = (
-    Bound<'py, PyArray1<u64>>,
-    Bound<'py, PyArray1<f64>>,
-    Bound<'py, PyArray1<i64>>,
-    Bound<'py, PyArray1<f64>>,
-    Bound<'py, PyArray1<i32>>,
-);
+/// Likewise for the infos: apart from the columns, since who keeps keys need not keep data.
+#[pyclass(frozen)]
+struct InfoMemory(BatchInfo);
+
+/// Key, probability, table size, priority, times sampled.
+type Infos<'py> = [Bound<'py, PyAny>; 5];
 
 /// What `_rust.Client.sample` returns: infos, columns, signature token, which columns are squeezed.
-pub type Sampled<'py> = (Info<'py>, Bound<'py, PyList>, u64, Vec<bool>);
+pub type Sampled<'py> = (Bound<'py, PyTuple>, Bound<'py, PyList>, u64, Vec<bool>);
 
-/// Hands a batch to Python without copying its columns.
+/// Hands a batch to Python without copying it.
 pub fn to_python(py: Python<'_>, batch: Batch) -> PyResult<Sampled<'_>> {
     let Batch { info, layout, buffer, signature_token, .. } = batch;
-    let memory = Bound::new(py, BatchMemory(buffer))?;
-    let columns = PyList::empty(py);
-    for column in &layout.columns {
-        columns.append(to_array(&memory, column)?)?;
-    }
     let squeezed = layout.columns.iter().map(|column| column.squeezed).collect();
-    Ok((infos(py, &info), columns, signature_token, squeezed))
+    let memory = Bound::new(py, BatchMemory(buffer))?;
+    let columns = layout.columns.into_iter().map(|column| to_array(&memory, column)).collect::<PyResult<Vec<_>>>()?;
+    let infos = PyTuple::new(py, infos(py, info)?)?;
+    Ok((infos, PyList::new(py, columns)?, signature_token, squeezed))
 }
 
-fn infos<'py>(py: Python<'py>, info: &BatchInfo) -> Info<'py> {
-    (
-        PyArray1::from_slice(py, &info.keys),
-        PyArray1::from_slice(py, &info.probabilities),
-        PyArray1::from_slice(py, &info.table_sizes),
-        PyArray1::from_slice(py, &info.priorities),
-        PyArray1::from_slice(py, &info.times_sampled),
-    )
+fn infos(py: Python<'_>, info: BatchInfo) -> PyResult<Infos<'_>> {
+    let memory = Bound::new(py, InfoMemory(info))?;
+    let info = &memory.get().0;
+    // SAFETY: the memory owns the infos, `info.len()` of each, and nobody else writes to them.
+    let view = |dtype, data| unsafe { view(memory.as_any(), data, dtype, &mut [info.len()]) };
+    Ok([
+        view(DType::UInt64, info.keys().as_ptr().cast())?,
+        view(DType::Float64, info.probabilities().as_ptr().cast())?,
+        view(DType::Int64, info.table_sizes().as_ptr().cast())?,
+        view(DType::Float64, info.priorities().as_ptr().cast())?,
+        view(DType::Int32, info.times_sampled().as_ptr().cast())?,
+    ])
 }
 
-fn to_array<'py>(memory: &Bound<'py, BatchMemory>, column: &BatchColumn) -> PyResult<Bound<'py, PyAny>> {
+fn to_array<'py>(memory: &Bound<'py, BatchMemory>, mut column: BatchColumn) -> PyResult<Bound<'py, PyAny>> {
     let py = memory.py();
     let values = match column.dtype {
-        DType::String => strings(memory, column)?,
-        _ => view(memory, column)?,
+        DType::String => strings(memory, &column)?,
+        // SAFETY: the column lies inside the buffer, which `memory` owns and nobody else writes to.
+        dtype => unsafe {
+            let data = memory.get().0.as_ptr().add(column.offset);
+            view(memory.as_any(), data, dtype, &mut column.shape)?
+        },
     };
     match &column.row_lengths {
         None => Ok(values),
@@ -63,30 +68,35 @@ fn to_array<'py>(memory: &Bound<'py, BatchMemory>, column: &BatchColumn) -> PyRe
     }
 }
 
-/// An array over the column's bytes in the buffer.
-fn view<'py>(memory: &Bound<'py, BatchMemory>, column: &BatchColumn) -> PyResult<Bound<'py, PyAny>> {
-    let py = memory.py();
-    let descriptor = to_numpy(py, column.dtype)?.clone().into_ptr();
-    let mut dims: Vec<isize> = column.shape.iter().map(|&dim| dim as isize).collect();
-    // SAFETY: the column lies inside the buffer, which `memory` owns and nobody else writes to; the descriptor's reference
-    // is given away, as the call demands; `dims` outlives the call.
+/// An array over memory that `base` owns.
+///
+/// # Safety
+/// `data` points to an array of this type and shape, which lives as long as `base` and which nobody else writes to.
+unsafe fn view<'py>(
+    base: &Bound<'py, PyAny>,
+    data: *const u8,
+    dtype: DType,
+    shape: &mut [usize],
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = base.py();
+    let descriptor = to_numpy(py, dtype)?.clone().into_ptr();
+    // SAFETY: the caller answers for `data`; the descriptor's reference is given away, as the call demands; sizes of
+    // arrays in memory are the same as `isize`.
     unsafe {
-        let data = memory.get().0.as_ptr().add(column.offset).cast_mut();
         let array = PY_ARRAY_API.PyArray_NewFromDescr(
             py,
             get_type_object(py, NpyTypes::PyArray_Type),
             descriptor.cast(),
-            dims.len() as i32,
-            dims.as_mut_ptr(),
+            shape.len() as i32,
+            shape.as_mut_ptr().cast(),
             std::ptr::null_mut(),
-            data.cast(),
+            data.cast_mut().cast(),
             NPY_ARRAY_CARRAY,
             std::ptr::null_mut(),
         );
         let array = Bound::from_owned_ptr_or_err(py, array)?;
         // The array takes the reference to its base, also when the call fails.
-        let base = memory.clone().into_any().into_ptr();
-        if PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_ptr().cast(), base) != 0 {
+        if PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_ptr().cast(), base.clone().into_ptr()) != 0 {
             return Err(PyErr::fetch(py));
         }
         Ok(array)

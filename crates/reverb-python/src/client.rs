@@ -10,7 +10,9 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyMapping, PyString};
 use reverb_core::{Chunk, Error, Result};
-use reverb_transport::client::{BatchRequest, Client as CoreClient, RowInsert, begin_insert, gather, info_bytes, warn};
+use reverb_transport::client::{
+    BatchRequest, Client as CoreClient, RowInsert, begin_insert, gather, info_bytes, sample_copied, warn,
+};
 use reverb_transport::{Call, DrawRequest, wait_for_inserts};
 use std::sync::Arc;
 
@@ -107,9 +109,12 @@ impl Client {
             }
             Some(replay) => {
                 let table = replay.table(&request.table)?;
-                let call = py.detach(|| match table.sample(draw) {
-                    Call::Done(drawn) => Ok(drawn.and_then(|drawn| gather(table, drawn, &request))),
-                    Call::Waiting(waiting) => Err(waiting),
+                let call = py.detach(|| match sample_copied(table, &request) {
+                    Some(batch) => Ok(Ok(batch)),
+                    None => match table.sample(draw) {
+                        Call::Done(drawn) => Ok(drawn.and_then(|drawn| gather(table, drawn, &request))),
+                        Call::Waiting(waiting) => Err(waiting),
+                    },
                 });
                 match call {
                     Ok(batch) => batch?,

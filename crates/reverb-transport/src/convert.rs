@@ -9,8 +9,8 @@ use prost::Message;
 use reverb_core::gather::{BatchColumn, BatchLayout, Gatherer};
 use reverb_core::writer::{CellRun, Selection, WriterItem};
 use reverb_core::{
-    Chunk, DType, Drawn, EpisodeIds, Error, Layout, NewItem, RateLimiterConfig, Result, SelectorKind, Shape, Slice,
-    StepRange, Trajectory, TrajectoryColumn,
+    BatchInfo, Chunk, DType, Drawn, EpisodeIds, Error, Layout, NewItem, RateLimiterConfig, Result, SelectorKind, Shape,
+    Slice, StepRange, Trajectory, TrajectoryColumn,
 };
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -246,58 +246,14 @@ fn to_bytes<const N: usize>(items: &[Drawn], number: impl Fn(&Drawn) -> [u8; N])
     numbers.into_flattened().into()
 }
 
-fn from_bytes<const N: usize, T>(bytes: &[u8], number: impl Fn([u8; N]) -> T) -> Result<Vec<T>> {
-    match bytes.as_chunks() {
-        (numbers, []) => Ok(numbers.iter().map(|&bytes| number(bytes)).collect()),
-        _ => Err(Error::DataLoss(format!("numbers of {N} bytes each cannot take {} bytes", bytes.len()))),
-    }
-}
-
-/// What is known of each sample of a batch, column by column.
-#[derive(Debug, Default, Clone, PartialEq)]
-pub struct BatchInfo {
-    /// Item keys.
-    pub keys: Vec<u64>,
-    /// Probability each draw had.
-    pub probabilities: Vec<f64>,
-    /// Items in the table at each draw.
-    pub table_sizes: Vec<i64>,
-    /// Priorities.
-    pub priorities: Vec<f64>,
-    /// How often each item was sampled, this time included.
-    pub times_sampled: Vec<i32>,
-}
-
-impl BatchInfo {
-    /// Of drawn items.
-    pub fn of(items: &[Drawn]) -> Self {
-        Self {
-            keys: items.iter().map(|item| item.key).collect(),
-            probabilities: items.iter().map(|item| item.probability).collect(),
-            table_sizes: items.iter().map(|item| item.table_size as i64).collect(),
-            priorities: items.iter().map(|item| item.priority).collect(),
-            times_sampled: items.iter().map(|item| item.times_sampled).collect(),
-        }
-    }
-}
-
 /// What a batch that arrives consists of.
 ///
 /// # Errors
 /// [`Error::DataLoss`] if the parts do not fit together.
 pub fn batch_from_wire(batch: replay::Batch) -> Result<(BatchInfo, BatchLayout, u64)> {
-    let info = BatchInfo {
-        keys: from_bytes(&batch.keys, u64::from_le_bytes)?,
-        probabilities: from_bytes(&batch.probabilities, f64::from_le_bytes)?,
-        table_sizes: from_bytes(&batch.table_sizes, i64::from_le_bytes)?,
-        priorities: from_bytes(&batch.priorities, f64::from_le_bytes)?,
-        times_sampled: from_bytes(&batch.times_sampled, i32::from_le_bytes)?,
-    };
-    let count = info.keys.len();
-    let lengths = [info.probabilities.len(), info.table_sizes.len(), info.priorities.len(), info.times_sampled.len()];
-    if lengths.iter().any(|&length| length != count) {
-        return Err(Error::DataLoss(format!("a batch of {count} keys has {lengths:?} other values")));
-    }
+    let infos: [&[u8]; 4] = [&batch.keys, &batch.probabilities, &batch.table_sizes, &batch.priorities];
+    let info = BatchInfo::from_le_bytes(infos, &batch.times_sampled)?;
+    let count = info.len();
     let to_column = |column: replay::BatchColumn| {
         let shape = shape_from_wire(&column.shape)?;
         let dtype = DType::from_number(column.dtype)?;
@@ -427,7 +383,7 @@ mod tests {
 
     #[test]
     fn numbers_of_a_batch_that_do_not_fit_together_are_data_loss() {
-        assert_eq!(batch_from_wire(header(&[7; 16], &[1; 8])).unwrap().0.times_sampled, [0x0101_0101; 2]);
+        assert_eq!(batch_from_wire(header(&[7; 16], &[1; 8])).unwrap().0.times_sampled(), [0x0101_0101; 2]);
         for (keys, times_sampled) in [(&[7; 15][..], &[1; 8][..]), (&[7; 16], &[1; 7]), (&[7; 8], &[1; 8])] {
             let result = batch_from_wire(header(keys, times_sampled));
             assert!(matches!(result, Err(Error::DataLoss(_))), "{result:?}");

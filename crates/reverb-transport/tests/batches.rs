@@ -72,7 +72,7 @@ async fn items_of_several_rows_keep_their_time_axis() {
         let batch = client.sample(&draw("queue", 2), soon()).await.unwrap();
         assert_eq!(batch.layout.columns[0].shape, [2, 3]);
         assert_eq!(int64s(&batch, 0), [1, 2, 3, 4, 5, 6]);
-        assert_eq!(batch.info.priorities, [1.0, 2.0]);
+        assert_eq!(batch.info.priorities(), [1.0, 2.0]);
     }
 }
 
@@ -145,5 +145,5 @@ async fn trajectories_of_slices_of_several_chunks_arrive_put_together() {
     let floats: Vec<f32> =
         bytes(&batch, 1).chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
     assert_eq!(floats, [2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5]);
-    assert_eq!(batch.info.keys, [7, 8]);
+    assert_eq!(batch.info.keys(), [7, 8]);
 }

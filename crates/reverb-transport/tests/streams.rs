@@ -40,7 +40,7 @@ async fn what_is_inserted_is_sampled_on_both_roads() {
         let batch = client.sample(&draw("queue", 3), soon()).await.unwrap();
         assert_eq!(int64s(&batch, 0), [5, 6, 7]);
         assert_eq!(batch.layout.columns[0].shape, [3]);
-        assert_eq!(batch.info.times_sampled, [1, 1, 1]);
+        assert_eq!(batch.info.times_sampled(), [1, 1, 1]);
         at_rest(&table, 0).await;
     }
 }

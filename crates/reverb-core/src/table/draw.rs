@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 /// Draws made ahead of the memory they need.
-const BLOCK: usize = 32;
+pub(super) const BLOCK: usize = 32;
 
 /// An item that was drawn, as it was at that moment.
 #[derive(Debug, Clone)]
@@ -110,16 +110,22 @@ impl Table {
         unsafe { drawn.set_len(before + count) };
     }
 
-    /// Counts a draw, and writes what it gives to `target`.
+    /// Counts a draw of the item in a slot, and returns the item as it is then.
     #[inline(always)]
-    fn count_draw(&mut self, slot: u32, probability: f64, rate_limited: bool, target: &mut MaybeUninit<Drawn>) {
-        let table_size = self.slab.len() as u64;
+    pub(super) fn count_sample(&mut self, slot: u32) -> &Item {
         self.limiter.samples += 1;
         let item = self.slab.get_mut(slot);
         self.num_unique_samples += u64::from(item.times_sampled == 0);
         item.times_sampled = item.times_sampled.saturating_add(1);
-        let (times_sampled, epoch) = (item.times_sampled, self.epoch);
-        let Item { key, priority, inserted_at, .. } = *item;
+        item
+    }
+
+    /// Counts a draw, and writes what it gives to `target`.
+    #[inline(always)]
+    fn count_draw(&mut self, slot: u32, probability: f64, rate_limited: bool, target: &mut MaybeUninit<Drawn>) {
+        let (table_size, epoch) = (self.slab.len() as u64, self.epoch);
+        let item = self.count_sample(slot);
+        let Item { key, priority, inserted_at, times_sampled, .. } = *item;
         let mut write = |trajectory| {
             target.write(Drawn {
                 key,

@@ -6,11 +6,13 @@
 mod change;
 mod compaction;
 mod config;
+mod copied;
 mod draw;
 mod info;
 mod snapshot;
 
 pub use config::{NewItem, TableConfig};
+pub use copied::CopiedBatch;
 pub use draw::Drawn;
 pub use info::{ItemView, TableInfo};
 pub use snapshot::TableSnapshot;

@@ -8,7 +8,6 @@ pub mod writer;
 
 pub use address::Address;
 
-pub use crate::convert::BatchInfo;
 use crate::convert::status_to_wire;
 use crate::proto::replay::TableStatus;
 use crate::registry;
@@ -17,7 +16,9 @@ use crate::table_handle::{Call, DrawRequest, TableHandle};
 use arc_swap::ArcSwapOption;
 use connection::Connection;
 use reverb_core::gather::BatchLayout;
-use reverb_core::{Buffer, Chunk, Drawn, Error, NewItem, Result, Trajectory, fork, random_keys};
+use reverb_core::{
+    BatchInfo, Buffer, Chunk, CopiedBatch, Drawn, Error, NewItem, Result, Trajectory, fork, random_keys,
+};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -259,6 +260,13 @@ pub fn begin_insert(replay: &Replay, insert: &RowInsert) -> Result<Vec<Call<()>>
     replay.insert(insert.tables.iter().map(to_group).collect::<Result<_>>()?)
 }
 
+/// Draws a small batch and copies it in one go, if it can be had at once; see [`TableHandle::sample_copied`].
+pub fn sample_copied(table: &TableHandle, request: &BatchRequest) -> Option<Batch> {
+    let batch = table.sample_copied(request.draw, request.squeeze_time)?;
+    let CopiedBatch { info, layout, buffer } = batch;
+    Some(Batch { info, layout, buffer, signature_token: table.signature_token(), receipt_may_wait: true })
+}
+
 /// Copies drawn items into a batch.
 ///
 /// # Errors
@@ -269,7 +277,7 @@ pub fn gather(table: &TableHandle, drawn: Vec<Drawn>, request: &BatchRequest) ->
     let buffer = gatherer.gather();
     Ok(Batch {
         info,
-        layout: gatherer.layout().clone(),
+        layout: gatherer.into_layout(),
         buffer,
         signature_token: table.signature_token(),
         receipt_may_wait: true,

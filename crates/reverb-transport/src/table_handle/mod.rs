@@ -14,7 +14,7 @@ pub use waiting::{Reply, Waiting};
 use parking_lot::{Mutex, MutexGuard};
 use queue::{InsertWork, OPERATIONS_A_TURN, Request, SampleWork, State, Turn, Work};
 use reverb_core::gather::{BatchColumn, Gatherer, Mismatch};
-use reverb_core::{DType, Drawn, Error, NewItem, Result, Table, Trajectory};
+use reverb_core::{CopiedBatch, DType, Drawn, Error, NewItem, Result, Table, Trajectory};
 use status::WaitClock;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -141,6 +141,20 @@ impl TableHandle {
         }
         let wanted = at_most.saturating_add(if self.0.counts_samples { 0 } else { ahead }).min(MAX_DRAWN);
         self.submit(SampleWork { at_least, wanted, drawn: Vec::with_capacity(wanted.min(4096)) })
+    }
+
+    /// Draws a small batch and copies it in one go, if nobody waits at the table; see [`Table::sample_copied`]. `None` if
+    /// that cannot be done; then nothing was drawn.
+    pub fn sample_copied(&self, request: DrawRequest, squeeze_time: bool) -> Option<CopiedBatch> {
+        if request != DrawRequest::exactly(request.at_most) {
+            return None;
+        }
+        let mut state = self.0.state.lock();
+        // A draw takes its turn, and whoever waits for it must be told.
+        if state.closed || !state.samples.is_empty() || !state.inserts.is_empty() {
+            return None;
+        }
+        state.table.sample_copied(request.at_most, squeeze_time)
     }
 
     fn submit<W: Work>(&self, work: W) -> Call<W::Reply> {

@@ -1,0 +1,160 @@
+//! Rows that lie all over memory, copied one after another.
+
+use crate::prefetch::prefetch;
+use crate::{Column, DType, Drawn, Trajectory};
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+/// How many items before its copy a row is asked for.
+const AHEAD: usize = 12;
+const CACHE_LINE: usize = 64;
+
+/// What items have in common, which makes it easy to put them together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Each is as many rows of one chunk, and the chunks share a layout. Then they can be stacked.
+    Alike,
+    /// Each is as many rows of one chunk.
+    Uniform,
+    /// Nothing.
+    Any,
+}
+
+impl Form {
+    pub(super) fn of(items: &[Drawn]) -> Self {
+        let Some(Trajectory::Rows { chunk: first, length: expected, .. }) = items.first().map(|item| &item.trajectory)
+        else {
+            return Self::Any;
+        };
+        let mut alike = true;
+        for item in items {
+            match &item.trajectory {
+                Trajectory::Rows { chunk, length, .. } if length == expected => {
+                    alike &= Arc::ptr_eq(chunk.layout(), first.layout());
+                }
+                _ => return Self::Any,
+            }
+        }
+        if alike { Self::Alike } else { Self::Uniform }
+    }
+}
+
+/// The rows of an item that lie in one chunk, ready to be copied.
+pub(crate) struct Rows<'a> {
+    data: &'a [u8],
+    columns: &'a [Column],
+    first: usize,
+    pub(super) length: usize,
+}
+
+impl<'a> Rows<'a> {
+    /// Of an item that is rows of one chunk.
+    #[inline]
+    pub(crate) fn of(trajectory: &'a Trajectory) -> Option<Self> {
+        let Trajectory::Rows { chunk, offset, length } = trajectory else { return None };
+        Some(Self { data: chunk.data(), columns: chunk.columns(), first: *offset as usize, length: *length as usize })
+    }
+
+    pub(super) fn columns(&self) -> &'a [Column] {
+        self.columns
+    }
+
+    /// Whether both are as many rows of chunks of one layout.
+    #[inline]
+    pub(crate) fn is_alike(&self, other: &Self) -> bool {
+        std::ptr::eq(self.columns, other.columns) && self.length == other.length
+    }
+
+    /// Bytes of all columns, if all are of numbers.
+    pub(crate) fn size_bytes(&self) -> Option<usize> {
+        let is_number = |column: &Column| column.dtype != DType::String;
+        let size = || self.columns.iter().map(|column| column.row_bytes * self.length).sum();
+        self.columns.iter().all(is_number).then(size)
+    }
+
+    #[inline]
+    fn bytes(&self, column: usize) -> &'a [u8] {
+        let column = &self.columns[column];
+        let start = column.offset + self.first * column.row_bytes;
+        &self.data[start..start + self.length * column.row_bytes]
+    }
+}
+
+/// Copies a column of numbers of items that are all [`Form::Alike`], or at least [`Form::Uniform`].
+pub(super) fn copy_column(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize, alike: bool) {
+    let Some(first) = rows.first() else { return };
+    let bytes = first.length * first.columns[column].row_bytes;
+    // Calling a copy of a few bytes costs more than the copy, so their sizes are made known to the compiler.
+    macro_rules! copy_by_size {
+        ($($size:literal)*) => {
+            match bytes {
+                $($size if alike => copy_alike::<$size>(target, rows, column),)*
+                $($size => copy_uniform::<$size>(target, rows, column),)*
+                _ => copy_any_size(target, rows, column),
+            }
+        };
+    }
+    copy_by_size!(1 4 8 12 16 24 32 40 48 56 64 72 80 88 96 104 112 120 128);
+}
+
+/// Copies rows of chunks of one layout, with the widest moves that the processor is sure to have.
+fn copy_alike<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx")]
+        fn with_avx<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize) {
+            copy_ahead::<BYTES>(target, rows, column);
+        }
+        if is_x86_feature_detected!("avx") {
+            // SAFETY: the processor has what the function is compiled for.
+            return unsafe { with_avx::<BYTES>(target, rows, column) };
+        }
+    }
+    copy_ahead::<BYTES>(target, rows, column);
+}
+
+/// The layout is looked at once, so it is known where the rows of later items lie: they are asked for ahead.
+#[inline(always)]
+fn copy_ahead<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize) {
+    let Some(first) = rows.first() else { return };
+    let Column { offset, row_bytes, .. } = first.columns[column];
+    let (targets, _) = target.as_chunks_mut::<BYTES>();
+    for (index, (target, item)) in targets.iter_mut().zip(rows).enumerate() {
+        if let Some(later) = rows.get(index + AHEAD) {
+            let row = later.data.as_ptr().wrapping_add(offset + later.first * row_bytes);
+            (0..BYTES).step_by(CACHE_LINE).for_each(|byte| prefetch(row.wrapping_add(byte)));
+            // All but the smallest rows begin anywhere in a line, so they may end in one more.
+            if BYTES > 8 {
+                prefetch(row.wrapping_add(BYTES - 1));
+            }
+        }
+        let start = offset + item.first * row_bytes;
+        copy(target, &item.data[start..start + BYTES]);
+    }
+}
+
+fn copy_uniform<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize) {
+    let (targets, _) = target.as_chunks_mut::<BYTES>();
+    for (target, item) in targets.iter_mut().zip(rows) {
+        if let Some(bytes) = item.bytes(column).first_chunk::<BYTES>() {
+            copy(target, bytes);
+        }
+    }
+}
+
+fn copy_any_size(mut target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize) {
+    for item in rows {
+        let bytes = item.bytes(column);
+        let (head, rest) = std::mem::take(&mut target).split_at_mut(bytes.len());
+        copy(head, bytes);
+        target = rest;
+    }
+}
+
+/// Copies bytes to a place of as many.
+#[inline(always)]
+pub(super) fn copy(target: &mut [MaybeUninit<u8>], bytes: &[u8]) {
+    debug_assert_eq!(target.len(), bytes.len());
+    // SAFETY: both are `bytes.len()` long, and a place to write into cannot overlap a chunk.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.as_mut_ptr().cast(), bytes.len()) }
+}
