@@ -12,6 +12,7 @@ import timing
 import reverb
 from reverb import rate_limiters, selectors
 from reverb.tensor_spec import TensorSpec
+from sides import writing
 
 state = {}
 
@@ -105,6 +106,8 @@ def load(address, work, payload, seconds, threads=1, table=None):
         if work == "insert_batch":
             rows = payloads.rows_of(payload, 64)
             return lambda: client.insert_batch(rows, {"in": 1.0})
+        if work in writing.CALLS:
+            return writing.CALLS[work](client, payloads.steps_of(payload, 10), "in")
         if work == "sample":
             count = items_per_call(work, payload)
             return lambda: [None for _ in client.sample(table or "out", count, emit_timesteps=False)]
@@ -114,6 +117,8 @@ def load(address, work, payload, seconds, threads=1, table=None):
 
 
 def items_per_call(work, payload):
+    if work in writing.CALLS:
+        return writing.ITEMS
     return {"insert": 1, "insert_batch": 64, "sample": 100, "sample_batch": payloads.batch_size(payload)}[work]
 
 

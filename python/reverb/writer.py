@@ -115,6 +115,8 @@ class Writer:
         if count < 1:
             raise ValueError(f"num_timesteps ({num_timesteps}) must be a positive integer")
         self._check_open("CreateItem")
+        if count > self._writer.num_steps:
+            raise ValueError("Argument `num_timesteps` is larger than number of buffered timesteps.")
         try:
             self._writer.create_item(table, count, priority)
         except TableNotFoundError:

@@ -176,10 +176,7 @@ impl Rows {
     /// All columns of the last rows.
     fn last(&self, num_rows: u64) -> Result<Box<[Selection]>, Error> {
         let all = self.steps.num_rows();
-        if num_rows > all {
-            return Err(Error::invalid("Argument `num_timesteps` is larger than number of buffered timesteps."));
-        }
-        let first = all - num_rows;
+        let first = all.saturating_sub(num_rows);
         let Some(form) = self.forms.last() else { return Ok(Box::default()) };
         if form.first_row > first {
             return Err(Error::invalid(format!(
