@@ -7,7 +7,7 @@ use numpy::PyArrayDescr;
 use parking_lot::MutexGuard;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyList, PySlice, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyInt, PyList, PySlice, PyTuple};
 use reverb_core::writer::{CellData, CellRun, Selection, StepBuffer};
 use reverb_core::{DType, Error};
 
@@ -263,20 +263,28 @@ impl Rows {
 
 /// A row by its index, counted from the end if negative.
 fn row(key: &Bound<'_, PyAny>, len: u64, what: &str) -> PyResult<u64> {
-    // NumPy's arrays of one element have an index too, and are not meant.
-    let is_index = key.hasattr("__index__")? && !key.hasattr("__array_priority__").is_ok_and(|a| a && !is_scalar(key));
-    if !is_index {
-        return Err(PyTypeError::new_err(format!(
-            "{what} indices must be integers, slices or lists of integers, not {}",
-            key.get_type()
-        )));
-    }
-    let index: i64 = key.call_method0("__index__")?.extract()?;
+    let index: i64 = match key.cast_exact::<PyInt>() {
+        Ok(index) => index.extract()?,
+        Err(_) => other_index(key, what)?,
+    };
     let row = if index < 0 { index + len as i64 } else { index };
     if row < 0 || row >= len as i64 {
         return Err(PyIndexError::new_err(format!("list index out of range: {index} of {len} rows")));
     }
     Ok(row as u64)
+}
+
+/// An index that is no plain int, such as one of NumPy's.
+fn other_index(key: &Bound<'_, PyAny>, what: &str) -> PyResult<i64> {
+    // NumPy's arrays of one element have an index too, and are not meant.
+    let is_array = key.hasattr("__array_priority__")? && !is_scalar(key);
+    if is_array || !key.hasattr("__index__")? {
+        return Err(PyTypeError::new_err(format!(
+            "{what} indices must be integers, slices or lists of integers, not {}",
+            key.get_type()
+        )));
+    }
+    key.call_method0("__index__")?.extract()
 }
 
 fn is_scalar(key: &Bound<'_, PyAny>) -> bool {
