@@ -10,6 +10,7 @@ mod convert;
 mod decoded_size;
 mod housekeeping;
 pub mod proto;
+pub mod reference_chunk;
 mod registry;
 mod replay;
 mod sample_response;
