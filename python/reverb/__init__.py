@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from reverb import cc as cc
     from reverb import client as client
     from reverb import errors as errors
+    from reverb import platform as platform
     from reverb import item_selectors as item_selectors
     from reverb import item_selectors as selectors
     from reverb import pybind as pybind
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from reverb import reverb_types as reverb_types
     from reverb import server as server
     from reverb.client import Client as Client
+    from reverb.platform.default import checkpointers as checkpointers
     from reverb.errors import DeadlineExceededError as DeadlineExceededError
     from reverb.errors import ReverbError as ReverbError
     from reverb.prioritized import importance_weights as importance_weights
@@ -39,10 +41,12 @@ _NAMES = {
     "Table": "server:Table",
     "TensorSpec": "tensor_spec:TensorSpec",
     "cc": "cc",
+    "checkpointers": "platform.default.checkpointers",
     "client": "client",
     "errors": "errors",
     "importance_weights": "prioritized:importance_weights",
     "item_selectors": "item_selectors",
+    "platform": "platform",
     "pybind": "pybind",
     "rate_limiters": "rate_limiters",
     "replay_sample": "replay_sample",

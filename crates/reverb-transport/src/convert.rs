@@ -167,20 +167,25 @@ fn trajectories_from_wire(batch: &ItemBatch, chunks: &HashMap<u64, Arc<Chunk>>) 
 
 /// The beginning of a batch as a message.
 pub fn batch_to_wire(gatherer: &Gatherer, signature_token: u64) -> replay::Batch {
-    let items = gatherer.items();
-    let columns = gatherer.layout().columns.iter().map(|column| replay::BatchColumn {
+    batch_info_to_wire(&BatchInfo::of(gatherer.items()), gatherer.layout(), signature_token)
+}
+
+/// As [`batch_to_wire`], of a batch that was gathered.
+pub fn batch_info_to_wire(info: &BatchInfo, layout: &BatchLayout, signature_token: u64) -> replay::Batch {
+    let columns = layout.columns.iter().map(|column| replay::BatchColumn {
         dtype: column.dtype as u32,
         shape: column.shape.iter().map(|&dim| dim as u64).collect(),
         row_lengths: column.row_lengths.clone().unwrap_or_default(),
         squeezed: column.squeezed,
         string_bytes: if column.dtype == DType::String { column.size_bytes as u64 } else { 0 },
     });
+    let BatchInfo { keys, probabilities, table_sizes, priorities, times_sampled } = info.clone();
     replay::Batch {
-        keys: items.iter().map(|item| item.key).collect(),
-        probabilities: items.iter().map(|item| item.probability).collect(),
-        table_sizes: items.iter().map(|item| item.table_size as i64).collect(),
-        priorities: items.iter().map(|item| item.priority).collect(),
-        times_sampled: items.iter().map(|item| item.times_sampled).collect(),
+        keys,
+        probabilities,
+        table_sizes,
+        priorities,
+        times_sampled,
         columns: columns.collect(),
         signature_token,
     }
@@ -294,7 +299,8 @@ pub fn table_info(status: &TableStatus) -> schema::TableInfo {
     }
 }
 
-fn selector_options(kind: &SelectorKind) -> schema::KeyDistributionOptions {
+/// A selector as the reference describes it.
+pub fn selector_options(kind: &SelectorKind) -> schema::KeyDistributionOptions {
     use schema::key_distribution_options::{Distribution, Heap, Prioritized};
     let distribution = match *kind {
         SelectorKind::Fifo => Distribution::Fifo(true),

@@ -3,12 +3,14 @@
 //! [`Replay`] is the service itself, without a network: the same-process road uses it directly, and [`server`] offers it
 //! over gRPC. [`client`] picks the shortest road to a server by itself.
 
+pub mod checkpoint;
 pub mod client;
 mod codec;
 mod compaction;
 mod convert;
 mod decoded_size;
 mod housekeeping;
+mod peek;
 pub mod proto;
 pub mod reference_chunk;
 mod registry;
@@ -19,5 +21,6 @@ mod status;
 mod table_handle;
 
 pub use convert::table_info;
+pub use peek::Peeked;
 pub use replay::{InsertGroup, Replay, wait_for_inserts};
 pub use table_handle::{Call, DrawRequest, TableHandle, TableStatus, Waiting};
