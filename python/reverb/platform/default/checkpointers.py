@@ -127,7 +127,7 @@ class TempDirCheckpointer(DefaultCheckpointer):
     """Keeps checkpoints in a new temporary folder, which goes when the server stops if nothing was saved in it."""
 
     def __init__(self) -> None:
-        super().__init__(tempfile.mkdtemp(prefix="reverb-"))
+        super().__init__(tempfile.mkdtemp(prefix="reverb-checkpoints-"))
 
     _is_temporary = True
 
