@@ -131,13 +131,15 @@ struct Loader<'a> {
     path: &'a Path,
     limit_bytes: u64,
     sidecar: Option<Sidecar>,
+    /// Whether a file was a zlib stream: then one without any byte was cut off.
+    is_compressed: bool,
     targets: Vec<Target>,
     chunks: Chunks,
 }
 
 impl<'a> Loader<'a> {
     fn new(disk: &'a dyn Disk, path: &'a Path, limit_bytes: u64, sidecar: Option<Sidecar>) -> Self {
-        Self { disk, path, limit_bytes, sidecar, targets: Vec::new(), chunks: Chunks::default() }
+        Self { disk, path, limit_bytes, sidecar, is_compressed: false, targets: Vec::new(), chunks: Chunks::default() }
     }
 
     /// Calls `visit` with each record of a file, then checks the file's hash.
@@ -147,6 +149,10 @@ impl<'a> Loader<'a> {
         let limit = self.limit_bytes.saturating_add(self.limit_bytes / 64).saturating_add(RECORD_SLACK);
         let read = || {
             let mut records = RecordReader::new(file, usize::try_from(limit).unwrap_or(usize::MAX))?;
+            self.is_compressed |= records.is_compressed();
+            if self.is_compressed && !records.is_compressed() {
+                return Err(Error::DataLoss("the zlib stream is missing".into()));
+            }
             let mut record = Vec::new();
             while records.next(&mut record)? {
                 visit(self, &record)?;

@@ -139,6 +139,11 @@ impl<R: Read> RecordReader<R> {
         Ok(Self { source, limit_bytes, number: 0, finished: false })
     }
 
+    /// Whether the file is a zlib stream.
+    pub fn is_compressed(&self) -> bool {
+        matches!(self.source, Source::Zlib(_))
+    }
+
     /// Puts the next record into `payload`; false at the end of the file.
     ///
     /// # Errors
