@@ -12,6 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "reverb/cc/patterns.proto",
         "reverb/cc/checkpointing/checkpoint.proto",
         "reverb/cc/reverb_service.proto",
+        "reverb/server_executable/reverb_config.proto",
     ];
     let descriptors = protox::compile(files, [&root])?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);

@@ -108,9 +108,7 @@ class Checkpointer:
 class CheckpointReader:
     """The items of a checkpoint, in memory."""
 
-    def __new__(
-        cls, path: str | os.PathLike[str], tables: Sequence[str] | None, limit_bytes: int
-    ) -> CheckpointReader:
+    def __new__(cls, path: str | os.PathLike[str], tables: Sequence[str] | None, limit_bytes: int) -> CheckpointReader:
         """See `reverb.checkpointers.open`."""
 
     @property
@@ -148,7 +146,6 @@ class Server:
 
     @property
     def restored_from(self) -> str | None: ...
-
     @property
     def port(self) -> int: ...
     @property

@@ -86,7 +86,7 @@ fn table_message(items: Vec<PrioritizedItem>) -> PriorityTableCheckpoint {
             max_diff: 5.0,
             ..RateLimiterCheckpoint::default()
         }),
-        sampler: Some(fifo.clone()),
+        sampler: Some(fifo),
         remover: Some(fifo),
         max_size: 2,
         ..PriorityTableCheckpoint::default()
