@@ -7,18 +7,18 @@ if TYPE_CHECKING:
     from reverb import cc as cc
     from reverb import client as client
     from reverb import errors as errors
-    from reverb import platform as platform
     from reverb import item_selectors as item_selectors
     from reverb import item_selectors as selectors
+    from reverb import platform as platform
     from reverb import pybind as pybind
     from reverb import rate_limiters as rate_limiters
     from reverb import replay_sample as replay_sample
     from reverb import reverb_types as reverb_types
     from reverb import server as server
     from reverb.client import Client as Client
-    from reverb.platform.default import checkpointers as checkpointers
     from reverb.errors import DeadlineExceededError as DeadlineExceededError
     from reverb.errors import ReverbError as ReverbError
+    from reverb.platform.default import checkpointers as checkpointers
     from reverb.prioritized import importance_weights as importance_weights
     from reverb.replay_sample import Ragged as Ragged
     from reverb.replay_sample import ReplaySample as ReplaySample

@@ -20,8 +20,8 @@ _LIMIT_BYTES = 256 * 1024 * 1024
 class CheckpointTable:
     """The items of one table, in the order in which they were inserted.
 
-    Iterating yields items one by one, each a ReplaySample whose arrays are `[time, ...]`, or `[...]` for columns without
-    a time axis. `info.probability` is 1: nothing is drawn.
+    Iterating yields items one by one, each a ReplaySample whose arrays are `[time, ...]`, or `[...]` for columns
+    without a time axis. `info.probability` is 1: nothing is drawn.
     """
 
     def __init__(self, reader: pybind.CheckpointReader, info: TableInfo) -> None:

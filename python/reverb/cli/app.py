@@ -1,7 +1,7 @@
 """The commands and their options."""
 
 import sys
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -27,24 +27,22 @@ Timeout = Annotated[float, typer.Option(help="Seconds to wait for the server.")]
 @app.command()
 def serve(
     config: Annotated[
-        Optional[str],
+        str | None,
         typer.Argument(
             envvar="REVERB_CONFIG", help="A file: TOML if its name ends so, else a textproto.", metavar="FILE"
         ),
     ] = None,
-    port: Annotated[Optional[int], typer.Option(envvar="REVERB_PORT", help="Instead of the file's.")] = None,
-    host: Annotated[
-        Optional[str], typer.Option(envvar="REVERB_HOST", help="Where to listen; this machine only.")
-    ] = None,
+    port: Annotated[int | None, typer.Option(envvar="REVERB_PORT", help="Instead of the file's.")] = None,
+    host: Annotated[str | None, typer.Option(envvar="REVERB_HOST", help="Where to listen; this machine only.")] = None,
     allow_insecure: Annotated[
         bool, typer.Option(envvar="REVERB_ALLOW_INSECURE", help="Listen beyond this machine, without a password.")
     ] = False,
     checkpoint_path: Annotated[
-        Optional[str], typer.Option(envvar="REVERB_CHECKPOINT_PATH", help="Keep checkpoints here; load the newest.")
+        str | None, typer.Option(envvar="REVERB_CHECKPOINT_PATH", help="Keep checkpoints here; load the newest.")
     ] = None,
-    interval: Annotated[Optional[float], typer.Option(help="Seconds between checkpoints.")] = None,
-    save_on_stop: Annotated[Optional[bool], typer.Option(help="Save once more on Ctrl-C or SIGTERM.")] = None,
-    keep: Annotated[Optional[int], typer.Option(help="Good checkpoints that stay.")] = None,
+    interval: Annotated[float | None, typer.Option(help="Seconds between checkpoints.")] = None,
+    save_on_stop: Annotated[bool | None, typer.Option(help="Save once more on Ctrl-C or SIGTERM.")] = None,
+    keep: Annotated[int | None, typer.Option(help="Good checkpoints that stay.")] = None,
 ) -> None:
     """Serve tables until Ctrl-C.
 

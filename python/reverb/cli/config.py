@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from reverb import item_selectors, rate_limiters
@@ -11,7 +11,7 @@ from reverb.server import Table
 
 __all__ = ["ServerConfig", "read"]
 
-_SELECTORS = {
+_SELECTORS: dict[str, Callable[[], item_selectors.Selector]] = {
     "fifo": item_selectors.Fifo,
     "lifo": item_selectors.Lifo,
     "uniform": item_selectors.Uniform,

@@ -38,10 +38,6 @@ For more (checkpoints, TOML files) see `reverb serve --help`.
 """
 
 
-class _Terminated(Exception):
-    pass
-
-
 def main(unused_argv: Sequence[str] | None = None, *, config: str | None = None) -> None:
     """Serves until Ctrl-C or SIGTERM.
 
@@ -86,8 +82,6 @@ def app_run_main() -> NoReturn:
         main()
     except KeyboardInterrupt:
         sys.exit(130)
-    except _Terminated:
-        sys.exit(143)
     except (ValueError, NotImplementedError, TypeError, RuntimeError, OSError) as error:
         print(f"reverb_server: {error}", file=sys.stderr)
         sys.exit(1)
@@ -95,7 +89,8 @@ def app_run_main() -> NoReturn:
 
 
 def _terminate(number: int, frame: object) -> NoReturn:
-    raise _Terminated
+    # An exception, so that the server is stopped on the way out.
+    sys.exit(143)
 
 
 def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
