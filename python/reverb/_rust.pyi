@@ -29,7 +29,7 @@ _Infos: TypeAlias = tuple[
 ]
 # What `Client.sample` returns.
 _Sampled: TypeAlias = tuple[_Infos, list[NDArray[Any] | Ragged], int, list[bool]]
-# Whether this package wrote a checkpoint; of each table a serialized `deepmind.reverb.TableInfo` and its number of items.
+# Whether this package wrote a checkpoint; of each table a serialized `deepmind.reverb.TableInfo`, and its items.
 _Summary: TypeAlias = tuple[bool, list[tuple[bytes, int | None]]]
 
 def descriptor_set() -> bytes:

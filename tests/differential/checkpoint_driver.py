@@ -2,9 +2,9 @@
 
     python checkpoint_driver.py < jobs.json > results.json
 
-A job has `tables` (as in driver.py), `root`, and either `fill`, a list of ops by which the tables are filled, or `from`,
-a checkpoint that is loaded. Either way the tables are then saved under `root`, and drawn from until all is known. The
-result has the path of the checkpoint, the tables' infos as they were saved, and what was drawn.
+A job has `tables` (as in driver.py), `root`, and either `fill`, a list of ops by which the tables are filled, or
+`from`, a checkpoint that is loaded. Either way the tables are then saved under `root`, and drawn from until all is
+known. The result has the path of the checkpoint, the tables' infos as they were saved, and what was drawn.
 """
 
 import json

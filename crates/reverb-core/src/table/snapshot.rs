@@ -35,6 +35,16 @@ impl TableSnapshot {
         sorted.sort_by_key(|&(inserted_at, _)| inserted_at);
         sorted.into_iter().map(|(_, item)| ItemView::from(item))
     }
+
+    /// The same, and lets go of each item once it was taken: what has left the table meanwhile is then freed as one goes
+    /// along, instead of at the end.
+    pub fn into_items(self) -> impl ExactSizeIterator<Item = ItemView> {
+        let mut items: Vec<_> = self.pages.iter().flat_map(|page| page.items()).map(ItemView::from).collect();
+        // The pages go, so that changes of the table need not copy them any more.
+        drop(self.pages);
+        items.sort_by_key(|item| item.inserted_at);
+        items.into_iter()
+    }
 }
 
 impl Table {

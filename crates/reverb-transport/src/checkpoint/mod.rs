@@ -29,7 +29,7 @@ use crate::table_handle::{TableHandle, snapshot_all};
 use disk::{Disk, RealDisk, storage_error};
 use lock::FolderLock;
 use parking_lot::Mutex;
-use reverb_core::{Error, Result};
+use reverb_core::{Error, Result, TableSnapshot};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -149,9 +149,7 @@ impl Checkpointer {
         let name = folder::new_name(&folder::checkpoints(disk, root)?, OffsetDateTime::now_utc())?;
         let path = root.join(&name);
         let saving = folder::saving_path(root, &name);
-        let snapshots = snapshot_all(tables);
-        let saved = self.write(&saving, &path, &snapshots);
-        drop(snapshots);
+        let saved = self.write(&saving, &path, snapshot_all(tables));
         if let Err(error) = saved {
             if let Err(left) = folder::remove_files(disk, &saving) {
                 tracing::warn!("a checkpoint that could not be saved is left over: {left}");
@@ -177,7 +175,7 @@ impl Checkpointer {
         Ok(())
     }
 
-    fn write(&self, saving: &Path, path: &Path, snapshots: &[reverb_core::TableSnapshot]) -> Result<()> {
+    fn write(&self, saving: &Path, path: &Path, snapshots: Vec<TableSnapshot>) -> Result<()> {
         let disk = &*self.disk;
         let sidecar = save::write_checkpoint(disk, saving, snapshots, self.options.compression)?;
         // Read before it takes its place: until then it can be thrown away like any failed attempt.

@@ -18,16 +18,17 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// [`reverb_core::Error::Storage`], naming the file.
-pub fn write_checkpoint(disk: &dyn Disk, path: &Path, snapshots: &[TableSnapshot], level: u32) -> Result<Sidecar> {
+pub fn write_checkpoint(disk: &dyn Disk, path: &Path, snapshots: Vec<TableSnapshot>, level: u32) -> Result<Sidecar> {
     disk.create_dir_all(path).map_err(|error| storage_error("cannot make", path, &error))?;
     let mut sidecar = Sidecar::new();
-    write_tables(disk, path, snapshots, level, &mut sidecar)?;
+    write_tables(disk, path, &snapshots, level, &mut sidecar)?;
     let mut content = ContentWriter::new(disk, path, level)?;
     let total = sidecar.tables.iter().map(|table| table.items).sum();
     let mut progress = Progress::new("saving", path, total);
     for snapshot in snapshots {
-        for item in snapshot.items() {
-            content.write_item(&item, &snapshot.config.name)?;
+        let table = snapshot.config.name.clone();
+        for item in snapshot.into_items() {
+            content.write_item(&item, &table)?;
             progress.advance();
         }
     }
@@ -166,7 +167,7 @@ struct ChunkNames {
 impl ChunkNames {
     /// The key of a chunk, and whether the chunk is new.
     fn name(&mut self, chunk: &Arc<Chunk>) -> (u64, bool) {
-        // The snapshots keep all chunks alive, so no two have the same address.
+        // All of them were alive when the snapshots were taken, so no two have the same address.
         let address = Arc::as_ptr(chunk) as usize;
         let known = *self.by_key.entry(chunk.key).or_insert(0);
         if known == 0 {
