@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from reverb import errors as errors
     from reverb import item_selectors as item_selectors
     from reverb import item_selectors as selectors
+    from reverb import platform as platform
     from reverb import pybind as pybind
     from reverb import rate_limiters as rate_limiters
     from reverb import replay_sample as replay_sample
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from reverb.client import Client as Client
     from reverb.errors import DeadlineExceededError as DeadlineExceededError
     from reverb.errors import ReverbError as ReverbError
+    from reverb.platform.default import checkpointers as checkpointers
     from reverb.prioritized import importance_weights as importance_weights
     from reverb.replay_sample import Ragged as Ragged
     from reverb.replay_sample import ReplaySample as ReplaySample
@@ -55,10 +57,12 @@ _NAMES = {
     "adders": "adders",
     "batched_writer": "batched_writer",
     "cc": "cc",
+    "checkpointers": "platform.default.checkpointers",
     "client": "client",
     "errors": "errors",
     "importance_weights": "prioritized:importance_weights",
     "item_selectors": "item_selectors",
+    "platform": "platform",
     "pybind": "pybind",
     "rate_limiters": "rate_limiters",
     "replay_sample": "replay_sample",

@@ -1,7 +1,9 @@
 """The Rust extension. Reached only through `reverb.pybind`; its errors are the classes of `reverb.errors`."""
 
+import os
+import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, SupportsIndex, final
+from typing import Any, SupportsIndex, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +13,8 @@ from reverb.replay_sample import Ragged
 __all__ = [
     "BatchedWriter",
     "CellRef",
+    "CheckpointReader",
+    "Checkpointer",
     "Client",
     "PatternWriter",
     "RowWriter",
@@ -19,6 +23,9 @@ __all__ = [
     "TrajectoryColumn",
     "TrajectoryWriter",
     "_ColumnHistory",
+    "checkpoint_list",
+    "checkpoint_summary",
+    "checkpoint_verify",
     "descriptor_set",
     "importance_weights",
 ]
@@ -29,6 +36,14 @@ _Signatures = Mapping[str, Sequence[_FlatSpec] | None]
 _ColumnOptions = tuple[int, int | None]
 # Bytes of unconfirmed items past which the caller waits, and seconds that a lost server is looked for.
 _Limits = tuple[int, float]
+# Key, probability, table size, priority and times sampled of each sample.
+_Infos: TypeAlias = tuple[
+    NDArray[np.uint64], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int32]
+]
+# What `Client.sample` returns.
+_Sampled: TypeAlias = tuple[_Infos, list[NDArray[Any] | Ragged], int, list[bool]]
+# Whether this package wrote a checkpoint; of each table a serialized `deepmind.reverb.TableInfo`, and its items.
+_Summary: TypeAlias = tuple[bool, list[tuple[bytes, int | None]]]
 
 def descriptor_set() -> bytes:
     """A serialized `google.protobuf.FileDescriptorSet` of all messages, each file after those that it imports."""
@@ -83,12 +98,67 @@ class Table:
         """Fails all who wait and all who come."""
 
 @final
+class Checkpointer:
+    """Where and how a server keeps checkpoints. Does nothing before a server is made with it."""
+
+    def __new__(
+        cls,
+        root: str | os.PathLike[str],
+        group: str,
+        fallback: str | os.PathLike[str] | None,
+        keep: int,
+        compression: int,
+        interval: float | None,
+        save_on_stop: bool,
+        is_temporary: bool,
+        load_path: str | os.PathLike[str] | None,
+        tables: Sequence[tuple[str, str]] | None,
+        keep_definitions: bool,
+    ) -> Checkpointer:
+        """See `reverb.checkpointers.DefaultCheckpointer`; `is_temporary`: the folder goes if nothing was saved."""
+
+@final
+class CheckpointReader:
+    """The items of a checkpoint, in memory."""
+
+    def __new__(cls, path: str | os.PathLike[str], tables: Sequence[str] | None, limit_bytes: int) -> CheckpointReader:
+        """See `reverb.checkpointers.open`."""
+
+    @property
+    def path(self) -> pathlib.Path: ...
+    def infos(self) -> list[bytes]:
+        """A serialized `deepmind.reverb.TableInfo` for each table."""
+
+    def batch(
+        self, table: str, first: int, count: int, squeeze_time: bool
+    ) -> tuple[_Sampled, NDArray[np.uint64]] | None:
+        """Items from the `first` on, and when they were inserted (ns since 1970); None behind the last."""
+
+def checkpoint_list(root: str | os.PathLike[str]) -> list[pathlib.Path]:
+    """The checkpoints in a folder, newest first."""
+
+def checkpoint_summary(path: str | os.PathLike[str]) -> _Summary:
+    """The definitions of a checkpoint's tables; the number of items is None where only all of them would tell."""
+
+def checkpoint_verify(path: str | os.PathLike[str], limit_bytes: int) -> _Summary:
+    """Reads a checkpoint whole and checks it."""
+
+@final
 class Server:
     """Tables behind a port."""
 
-    def __new__(cls, tables: Sequence[Table], host: str | None, port: int | None, max_message_size: int) -> Server:
-        """Binds and starts. `host` None: loopback; `port` None or 0: a free one."""
+    def __new__(
+        cls,
+        tables: Sequence[Table],
+        host: str | None,
+        port: int | None,
+        max_message_size: int,
+        checkpointer: Checkpointer | None,
+    ) -> Server:
+        """Loads the checkpoint, binds and starts. `host` None: loopback; `port` None or 0: a free one."""
 
+    @property
+    def restored_from(self) -> str | None: ...
     @property
     def port(self) -> int: ...
     @property
@@ -116,18 +186,7 @@ class Client:
     def insert_batch(self, data: object, priorities: Mapping[str, Any], timeout: float | None) -> None: ...
     def sample(
         self, table: str, at_least: int, at_most: int, ahead: int, timeout: float | None, squeeze_time: bool
-    ) -> tuple[
-        tuple[
-            NDArray[np.uint64],
-            NDArray[np.float64],
-            NDArray[np.int64],
-            NDArray[np.float64],
-            NDArray[np.int32],
-        ],
-        list[NDArray[Any] | Ragged],
-        int,
-        list[bool],
-    ]:
+    ) -> _Sampled:
         """Draws items.
 
         Args:
@@ -153,6 +212,15 @@ class Client:
     def reset(self, table: str, timeout: float | None) -> None: ...
     def server_info(self, timeout: float | None) -> list[bytes]:
         """A serialized `deepmind.reverb.TableInfo` for each table."""
+
+    def table_statuses(self, timeout: float | None) -> list[bytes]:
+        """A serialized `reverb.replay.v1.TableStatus` for each table."""
+
+    def checkpoint(self, timeout: float | None) -> str:
+        """Saves all tables; the path on the server's machine."""
+
+    def peek(self, table: str, count: int, newest: bool, timeout: float | None) -> list[tuple[_Sampled, int]]:
+        """Items as batches of one, and when they were inserted (ns since 1970). They are neither drawn nor counted."""
 
 @final
 class CellRef:

@@ -402,6 +402,22 @@ class Client:
         """
         self._client.reset(table, _checks.as_timeout(timeout))
 
+    def checkpoint(self, *, timeout: float | None = None) -> str:
+        """Saves all tables of the server, as they are at one moment. Inserts and samples go on meanwhile.
+
+        Args:
+          timeout: Seconds; None: until the checkpoint is on the server's disk. A save that nobody waits for any more
+            goes on.
+
+        Returns:
+          The folder of the checkpoint, an absolute path on the server's machine.
+
+        Raises:
+          StorageError: The server could not write it: what was saved before is still there.
+          DeadlineExceededError: It was not saved in time.
+        """
+        return self._client.checkpoint(_checks.as_timeout(timeout))
+
     def server_info(self, timeout: float | None = None) -> dict[str, TableInfo]:
         """Describes all tables of the server. Waits until the server can be reached.
 

@@ -3,6 +3,8 @@
 from reverb._rust import (
     BatchedWriter,
     CellRef,
+    Checkpointer,
+    CheckpointReader,
     Client,
     PatternWriter,
     RowWriter,
@@ -10,6 +12,9 @@ from reverb._rust import (
     Table,
     TrajectoryColumn,
     TrajectoryWriter,
+    checkpoint_list,
+    checkpoint_summary,
+    checkpoint_verify,
     descriptor_set,
     importance_weights,
 )
@@ -18,6 +23,8 @@ from reverb._rust import _ColumnHistory as ColumnHistory
 __all__ = [
     "BatchedWriter",
     "CellRef",
+    "CheckpointReader",
+    "Checkpointer",
     "Client",
     "ColumnHistory",
     "PatternWriter",
@@ -26,6 +33,9 @@ __all__ = [
     "Table",
     "TrajectoryColumn",
     "TrajectoryWriter",
+    "checkpoint_list",
+    "checkpoint_summary",
+    "checkpoint_verify",
     "descriptor_set",
     "importance_weights",
 ]

@@ -10,7 +10,9 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyMapping, PyString};
 use reverb_core::{Chunk, Error, Result};
-use reverb_transport::client::{BatchRequest, Client as CoreClient, RowInsert, begin_insert, gather, info_bytes, warn};
+use reverb_transport::client::{
+    BatchRequest, Client as CoreClient, RowInsert, begin_insert, gather, info_bytes, status_bytes, warn,
+};
 use reverb_transport::{Call, DrawRequest, wait_for_inserts};
 use std::sync::Arc;
 
@@ -157,6 +159,27 @@ impl Client {
 
     fn reset(&self, py: Python<'_>, table: &str, timeout: Option<f64>) -> PyReverbResult<()> {
         self.wait(py, self.client.reset(table, deadline(timeout)?))
+    }
+
+    fn checkpoint(&self, py: Python<'_>, timeout: Option<f64>) -> PyReverbResult<String> {
+        self.wait(py, self.client.checkpoint(deadline(timeout)?))
+    }
+
+    fn peek<'py>(
+        &self,
+        py: Python<'py>,
+        table: &str,
+        count: u32,
+        newest: bool,
+        timeout: Option<f64>,
+    ) -> PyReverbResult<Vec<(Sampled<'py>, u64)>> {
+        let items = self.wait(py, self.client.peek(table, count, newest, deadline(timeout)?))?;
+        items.into_iter().map(|item| Ok((to_python(py, item.batch)?, item.inserted_at))).collect()
+    }
+
+    fn table_statuses<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Vec<Bound<'py, PyBytes>>> {
+        let tables = self.wait(py, self.client.info(deadline(timeout)?))?;
+        Ok(tables.iter().map(|table| PyBytes::new(py, &status_bytes(table))).collect())
     }
 
     fn server_info<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Vec<Bound<'py, PyBytes>>> {

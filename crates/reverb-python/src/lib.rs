@@ -2,6 +2,7 @@
 
 mod array_in;
 mod array_out;
+mod checkpoint;
 mod client;
 mod dtype;
 mod errors;
@@ -42,6 +43,11 @@ fn _rust(module: &Bound<'_, PyModule>) -> PyResult<()> {
     log::install();
     module.add_function(wrap_pyfunction!(descriptor_set, module)?)?;
     module.add_function(wrap_pyfunction!(importance_weights, module)?)?;
+    module.add_function(wrap_pyfunction!(checkpoint::checkpoint_list, module)?)?;
+    module.add_function(wrap_pyfunction!(checkpoint::checkpoint_summary, module)?)?;
+    module.add_function(wrap_pyfunction!(checkpoint::checkpoint_verify, module)?)?;
+    module.add_class::<checkpoint::Checkpointer>()?;
+    module.add_class::<checkpoint::CheckpointReader>()?;
     module.add_class::<table::Table>()?;
     module.add_class::<server::Server>()?;
     module.add_class::<client::Client>()?;

@@ -1,5 +1,6 @@
 //! Core types as messages, and messages, once checked, as core types: the only place that knows both.
 
+use crate::client::Batch;
 use crate::proto::replay::{self, ItemBatch};
 use crate::proto::{schema, tensorflow};
 use crate::replay::{InsertGroup, Replay};
@@ -222,27 +223,46 @@ pub fn write_item_to_wire(item: &WriterItem) -> replay::WriteItem {
 /// The beginning of a batch as a message.
 pub fn batch_to_wire(gatherer: &Gatherer, table: &TableHandle) -> replay::Batch {
     let items = gatherer.items();
-    let columns = gatherer.layout().columns.iter().map(|column| replay::BatchColumn {
-        dtype: column.dtype as u32,
-        shape: column.shape.iter().map(|&dim| dim as u64).collect(),
-        row_lengths: column.row_lengths.clone().unwrap_or_default(),
-        squeezed: column.squeezed,
-        string_bytes: if column.dtype == DType::String { column.size_bytes as u64 } else { 0 },
-    });
     replay::Batch {
         keys: to_bytes(items, |item| item.key.to_le_bytes()),
         probabilities: to_bytes(items, |item| item.probability.to_le_bytes()),
         table_sizes: to_bytes(items, |item| item.table_size.to_le_bytes()),
         priorities: to_bytes(items, |item| item.priority.to_le_bytes()),
         times_sampled: to_bytes(items, |item| item.times_sampled.to_le_bytes()),
-        columns: columns.collect(),
+        columns: columns_to_wire(gatherer.layout()),
         signature_token: table.signature_token(),
         receipt_may_wait: !table.counts_samples(),
     }
 }
 
-fn to_bytes<const N: usize>(items: &[Drawn], number: impl Fn(&Drawn) -> [u8; N]) -> Bytes {
-    let numbers: Vec<[u8; N]> = items.iter().map(number).collect();
+/// The beginning of a batch that was gathered, as a message.
+pub fn gathered_to_wire(batch: &Batch) -> replay::Batch {
+    let BatchInfo { keys, probabilities, table_sizes, priorities, times_sampled } = &batch.info;
+    replay::Batch {
+        keys: to_bytes(keys, |key| key.to_le_bytes()),
+        probabilities: to_bytes(probabilities, |probability| probability.to_le_bytes()),
+        table_sizes: to_bytes(table_sizes, |size| size.to_le_bytes()),
+        priorities: to_bytes(priorities, |priority| priority.to_le_bytes()),
+        times_sampled: to_bytes(times_sampled, |times| times.to_le_bytes()),
+        columns: columns_to_wire(&batch.layout),
+        signature_token: batch.signature_token,
+        receipt_may_wait: true,
+    }
+}
+
+fn columns_to_wire(layout: &BatchLayout) -> Vec<replay::BatchColumn> {
+    let to_column = |column: &BatchColumn| replay::BatchColumn {
+        dtype: column.dtype as u32,
+        shape: column.shape.iter().map(|&dim| dim as u64).collect(),
+        row_lengths: column.row_lengths.clone().unwrap_or_default(),
+        squeezed: column.squeezed,
+        string_bytes: if column.dtype == DType::String { column.size_bytes as u64 } else { 0 },
+    };
+    layout.columns.iter().map(to_column).collect()
+}
+
+fn to_bytes<T, const N: usize>(numbers: &[T], to_le_bytes: impl Fn(&T) -> [u8; N]) -> Bytes {
+    let numbers: Vec<[u8; N]> = numbers.iter().map(to_le_bytes).collect();
     numbers.into_flattened().into()
 }
 
@@ -360,7 +380,8 @@ pub fn table_info(status: &TableStatus) -> schema::TableInfo {
     }
 }
 
-fn selector_options(kind: &SelectorKind) -> schema::KeyDistributionOptions {
+/// A selector as the reference describes it.
+pub fn selector_options(kind: &SelectorKind) -> schema::KeyDistributionOptions {
     use schema::key_distribution_options::{Distribution, Heap, Prioritized};
     let distribution = match *kind {
         SelectorKind::Fifo => Distribution::Fifo(true),

@@ -174,10 +174,6 @@ impl Table {
         item
     }
 
-    fn has_room(&self) -> bool {
-        (self.slab.len() as u64) < self.max_items()
-    }
-
     /// Items the table may hold: one less than there are slots, since a new item comes in before another goes.
     fn max_items(&self) -> u64 {
         self.config.max_size.min(MAX_SLOTS - 1)

@@ -5,10 +5,11 @@ use super::insert_link::InsertLink;
 use super::sample_link::SampleLink;
 use super::{Batch, BatchRequest, RowInsert};
 use crate::convert::chunk_to_wire;
+use crate::peek::{self, Peeked};
 use crate::proto::replay::replay_client::ReplayClient;
 use crate::proto::replay::{
-    Draw, HelloRequest, HelloResponse, InfoRequest, InsertRequest, ItemBatch, MutateRequest, ResetRequest, TableStatus,
-    WriteRequest, WriteResponse,
+    CheckpointRequest, Draw, HelloRequest, HelloResponse, InfoRequest, InsertRequest, ItemBatch, MutateRequest,
+    PeekRequest, ResetRequest, TableStatus, WriteRequest, WriteResponse,
 };
 use crate::replay::check_size;
 use crate::status::from_status;
@@ -235,6 +236,18 @@ impl Connection {
         let mut service = self.service.clone();
         let response = self.unary(deadline, service.info(Request::new(InfoRequest {}))).await?;
         Ok(response.into_inner().tables)
+    }
+
+    /// Waits for the save to end.
+    pub async fn checkpoint(&self, deadline: Option<Instant>) -> Result<String> {
+        let mut service = self.service.clone();
+        let response = self.unary(deadline, service.checkpoint(Request::new(CheckpointRequest {}))).await?;
+        Ok(response.into_inner().path)
+    }
+
+    pub async fn peek(&self, request: PeekRequest, deadline: Option<Instant>) -> Result<Vec<Peeked>> {
+        let mut service = self.service.clone();
+        peek::from_wire(self.unary(deadline, service.peek(request)).await?.into_inner())
     }
 
     async fn unary<T>(

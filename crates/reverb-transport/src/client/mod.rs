@@ -10,7 +10,8 @@ pub use address::Address;
 
 pub use crate::convert::BatchInfo;
 use crate::convert::status_to_wire;
-use crate::proto::replay::TableStatus;
+use crate::peek::{self, Peeked};
+use crate::proto::replay::{PeekRequest, TableStatus};
 use crate::registry;
 use crate::replay::{InsertGroup, Replay, wait_for_inserts};
 use crate::table_handle::{Call, DrawRequest, TableHandle};
@@ -231,6 +232,40 @@ impl Client {
             result => result,
         }
     }
+
+    /// Saves all tables of the server; the path of the checkpoint on the server's machine.
+    ///
+    /// # Errors
+    /// If the server cannot save, or is not there.
+    pub async fn checkpoint(&self, deadline: Option<Instant>) -> Result<String> {
+        match self.same_process() {
+            Some(replay) => {
+                let saving = replay.checkpoint();
+                let saved = match deadline {
+                    None => saving.await,
+                    Some(deadline) => tokio::time::timeout_at(deadline.into(), saving).await.unwrap_or_else(|_| {
+                        Err(Error::DeadlineExceeded("the checkpoint was not saved in time; the save goes on".into()))
+                    }),
+                };
+                saved.map(|path| path.to_string_lossy().into_owned())
+            }
+            None => self.connection(deadline).await?.checkpoint(deadline).await,
+        }
+    }
+
+    /// Some items of a table, which are neither drawn nor counted: the oldest first, or the newest first.
+    ///
+    /// # Errors
+    /// If there is no such table.
+    pub async fn peek(&self, table: &str, count: u32, newest: bool, deadline: Option<Instant>) -> Result<Vec<Peeked>> {
+        match self.same_process() {
+            Some(replay) => peek::peek(replay.table(table)?, count as usize, newest),
+            None => {
+                let request = PeekRequest { table: table.into(), count, newest };
+                self.connection(deadline).await?.peek(request, deadline).await
+            }
+        }
+    }
 }
 
 /// Begins an insert into a service of this process.
@@ -284,4 +319,9 @@ pub fn warn(notice: &str) {
 /// A table's description as the reference serialises it.
 pub fn info_bytes(status: &TableStatus) -> Vec<u8> {
     status.info.as_ref().map(prost::Message::encode_to_vec).unwrap_or_default()
+}
+
+/// All that a server says of a table, as it travels.
+pub fn status_bytes(status: &TableStatus) -> Vec<u8> {
+    prost::Message::encode_to_vec(status)
 }
