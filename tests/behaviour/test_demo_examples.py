@@ -5,7 +5,7 @@ import pytest
 from behaviour_support import Background, draw, info_of, make_table
 
 import reverb
-from reverb import errors, rate_limiters, selectors
+from reverb import _protos, errors, rate_limiters, selectors
 
 ALPHA = 0.8
 RNG = np.random.default_rng(0)
@@ -195,5 +195,7 @@ def test_atari_like_stacks_store_each_frame_once(serve):
     assert batch.data[1].shape == (1, 4, 84, 84)
     assert batch.data[1][0, :, 0, 0].tolist() == [0, 1, 2, 3]
     # The bytes of all chunks that the items refer to.
-    assert client._client.table_bytes("table") <= 1.1 * frames * 84 * 84
+    status_class = _protos.message_class("reverb.replay.v1.TableStatus")
+    [status] = client._client.table_statuses(None)
+    assert status_class.FromString(status).size_bytes <= 1.1 * frames * 84 * 84
     assert draw(client)[0].data[0].shape == ()

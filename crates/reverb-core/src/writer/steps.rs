@@ -3,59 +3,15 @@
 //! Columns that are appended together share chunks: they are a *group*. A group splits when only some of its columns get
 //! a value; it never grows. Nothing here talks to a server: closed chunks are found through the items that need them.
 
+use super::append_error::AppendError;
 use super::chunk::{DroppedChunks, Form, Value, WriterChunk};
+use super::options::ColumnOptions;
 use super::selection::{CellRun, Selection};
 use crate::pattern::StepId;
-use crate::tensor::shape_text;
-use crate::{DType, EpisodeId, Error, Result, Shape, random_key};
+use crate::{DType, EpisodeId, Result, Shape, random_key};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// Bytes of a full chunk whose length is not given: large enough that a chunk costs little beside its data, small enough
-/// that one item keeps little else alive.
-const AUTO_CHUNK_BYTES: usize = 64 << 10;
-/// Rows of a full chunk whose length is not given.
-const AUTO_CHUNK_ROWS: usize = 64;
-/// Bytes of a full chunk whose length is given, unless one row is more: what is sent must fit into a message.
-const MAX_CHUNK_BYTES: usize = 32 << 20;
-
-/// How a column is kept and cut into chunks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ColumnOptions {
-    /// Values that stay available to new items.
-    pub num_keep_alive_refs: u32,
-    /// Rows of a chunk. `None`: as many as fit 64 KiB, at most 64, and a chunk that an item waits for is closed early.
-    pub max_chunk_length: Option<u32>,
-}
-
-impl ColumnOptions {
-    /// Checks the numbers.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] that names the number.
-    pub fn check(&self) -> Result<()> {
-        let Self { num_keep_alive_refs, max_chunk_length } = *self;
-        if num_keep_alive_refs == 0 {
-            return Err(Error::invalid("num_keep_alive_refs (0) must be a positive integer"));
-        }
-        match max_chunk_length {
-            Some(length) if length == 0 || length > num_keep_alive_refs => Err(Error::invalid(format!(
-                "max_chunk_length ({length}) must be None or a positive integer <= num_keep_alive_refs \
-                 ({num_keep_alive_refs})"
-            ))),
-            _ => Ok(()),
-        }
-    }
-
-    fn rows_of_chunk(&self, row_bytes: usize) -> u32 {
-        let fitting = |bytes: usize| (bytes / row_bytes.max(1)).max(1);
-        match self.max_chunk_length {
-            Some(length) => length.min(fitting(MAX_CHUNK_BYTES).min(u32::MAX as usize) as u32),
-            None => fitting(AUTO_CHUNK_BYTES).min(AUTO_CHUNK_ROWS) as u32,
-        }
-    }
-}
 
 /// What references to a column's values need to know of it.
 #[derive(Debug)]
@@ -120,67 +76,6 @@ pub struct ColumnValue<'a> {
     pub column: u32,
     /// The value.
     pub value: Value<'a>,
-}
-
-/// Why a step was not taken. Nothing of it was.
-#[derive(Debug, Clone)]
-pub enum AppendError {
-    /// The open step has a value of the column already.
-    AlreadySet {
-        /// The column.
-        column: u32,
-    },
-    /// The column has values of another element type.
-    WrongDType {
-        /// The column.
-        column: u32,
-        /// Of the value.
-        got: DType,
-        /// Of the column.
-        expected: DType,
-    },
-    /// The column has values of another shape.
-    WrongShape {
-        /// The column.
-        column: u32,
-        /// Of the value.
-        got: Shape,
-        /// Of the column.
-        expected: Shape,
-    },
-    /// Anything else.
-    Other(Error),
-}
-
-impl From<Error> for AppendError {
-    fn from(error: Error) -> Self {
-        Self::Other(error)
-    }
-}
-
-impl AppendError {
-    /// As an error for people, who know columns by their path in a step and values by their text.
-    pub fn describe(self, path: impl Fn(u32) -> String, value: impl Fn(u32) -> String) -> Error {
-        match self {
-            Self::AlreadySet { column } => Error::invalid(format!(
-                "Field {} has already been set in the active step by previous (partial) append call and thus must be \
-                 omitted or set to None but got: {}",
-                path(column),
-                value(column)
-            )),
-            Self::WrongDType { column, got, expected } => Error::invalid(format!(
-                "Tensor of wrong dtype provided for column {}. Got {got} but expected {expected}.",
-                path(column)
-            )),
-            Self::WrongShape { column, got, expected } => Error::invalid(format!(
-                "Tensor of incompatible shape provided for column {}. Got {} which is incompatible with {}.",
-                path(column),
-                shape_text(&got),
-                shape_text(&expected)
-            )),
-            Self::Other(error) => error,
-        }
-    }
 }
 
 /// See the module.
