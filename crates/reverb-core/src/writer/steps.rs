@@ -156,8 +156,17 @@ impl StepBuffer {
     /// # Errors
     /// A value of another dtype or shape than the column's first, or of a column that the open step has already.
     pub fn append(&mut self, values: &[ColumnValue<'_>], partial: bool) -> std::result::Result<(), AppendError> {
-        let row = self.row_to_fill();
         self.check(values)?;
+        self.append_checked(values, partial)?;
+        Ok(())
+    }
+
+    /// As [`StepBuffer::append`], of values that [`StepBuffer::check`] would take.
+    ///
+    /// # Errors
+    /// If a chunk cannot be closed: its strings pass 4 GiB.
+    pub fn append_checked(&mut self, values: &[ColumnValue<'_>], partial: bool) -> Result<()> {
+        let row = self.row_to_fill();
         self.add_columns(values)?;
         self.split_groups(values)?;
         self.next_row = row + 1;
