@@ -6,6 +6,8 @@
 
 mod buffer;
 mod chunk;
+mod compression;
+mod compressor;
 mod error;
 pub mod fork;
 pub mod gather;
@@ -14,6 +16,7 @@ mod key;
 pub mod pattern;
 mod prefetch;
 mod rate_limiter;
+mod repack;
 pub mod selector;
 mod signature;
 mod slab;
@@ -24,11 +27,14 @@ mod usage;
 pub mod writer;
 
 pub use buffer::Buffer;
-pub use chunk::{Chunk, Column, EpisodeIds, Layout, StepRange, encode_strings};
+pub use chunk::{Chunk, ChunkView, Column, EpisodeIds, Layout, StepRange, encode_strings};
+pub use compression::{Codec, Encoding};
+pub use compressor::{AutoCodec, Compression, Compressor};
 pub use error::{Error, Result};
 pub use importance::importance_weights;
 pub use key::{ChunkKey, EpisodeId, ItemKey, random_key, random_keys};
 pub use rate_limiter::{RateLimiter, RateLimiterConfig};
+pub use repack::{MovedRows, UsedRows, keep_rows};
 pub use selector::SelectorKind;
 pub use signature::Signature;
 pub use table::{Drawn, ItemView, NewItem, Table, TableConfig, TableInfo, TableSnapshot};

@@ -10,8 +10,8 @@ use prost::Message;
 use reverb_core::gather::{BatchColumn, BatchLayout, Gatherer};
 use reverb_core::writer::{CellRun, Selection, WriterItem};
 use reverb_core::{
-    Chunk, DType, Drawn, EpisodeIds, Error, Layout, NewItem, RateLimiterConfig, Result, SelectorKind, Shape, Slice,
-    StepRange, Trajectory, TrajectoryColumn,
+    Chunk, Codec, DType, Drawn, Encoding, EpisodeIds, Error, Layout, NewItem, RateLimiterConfig, Result, SelectorKind,
+    Shape, Slice, StepRange, Trajectory, TrajectoryColumn,
 };
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -27,13 +27,13 @@ const MAX_RANK: usize = 64;
 /// Remembers the layout of the last chunk: chunks on a stream mostly have the same form, and then share it.
 #[derive(Debug, Default)]
 pub struct LayoutCache {
-    last: Option<(Vec<replay::ColumnSpec>, u32, Arc<Layout>)>,
+    last: Option<(Vec<replay::ColumnSpec>, u32, i32, Arc<Layout>)>,
 }
 
 impl LayoutCache {
-    fn layout(&mut self, columns: Vec<replay::ColumnSpec>, rows: u32) -> Result<Arc<Layout>> {
-        if let Some((last_columns, last_rows, layout)) = &self.last
-            && *last_rows == rows
+    fn layout(&mut self, columns: Vec<replay::ColumnSpec>, rows: u32, codec: i32) -> Result<Arc<Layout>> {
+        if let Some((last_columns, last_rows, last_codec, layout)) = &self.last
+            && (*last_rows, *last_codec) == (rows, codec)
             && *last_columns == columns
         {
             return Ok(layout.clone());
@@ -46,19 +46,42 @@ impl LayoutCache {
             }
             Ok((dtype, shape, string_bytes))
         });
-        let layout = Arc::new(Layout::new(rows as usize, specs.collect::<Result<Vec<_>>>()?)?);
-        self.last = Some((columns, rows, layout.clone()));
+        let mut layout = Layout::new(rows as usize, specs.collect::<Result<Vec<_>>>()?)?;
+        let delta: Box<[bool]> = columns.iter().map(|column| column.delta).collect();
+        match codec_from_wire(codec)? {
+            Some(codec) => layout = layout.encoded(Encoding { codec, delta })?,
+            None if delta.contains(&true) => return Err(Error::invalid("a column of differences needs a codec")),
+            None => {}
+        }
+        let layout = Arc::new(layout);
+        self.last = Some((columns, rows, codec, layout.clone()));
         Ok(layout)
+    }
+}
+
+fn codec_from_wire(number: i32) -> Result<Option<Codec>> {
+    match replay::Codec::try_from(number) {
+        Ok(replay::Codec::None) => Ok(None),
+        Ok(replay::Codec::Lz4) => Ok(Some(Codec::Lz4)),
+        Ok(replay::Codec::Zstd) => Ok(Some(Codec::Zstd)),
+        Err(_) => Err(Error::invalid(format!("no codec has the number {number}"))),
     }
 }
 
 /// A chunk as a message.
 pub fn chunk_to_wire(chunk: &Chunk) -> replay::Chunk {
-    let columns = chunk.columns().iter().map(|column| replay::ColumnSpec {
+    let delta = |index: usize| chunk.encoding().is_some_and(|encoding| encoding.delta[index]);
+    let columns = chunk.columns().iter().enumerate().map(|(index, column)| replay::ColumnSpec {
         dtype: column.dtype as u32,
         shape: column.shape.iter().map(|&dim| dim as u64).collect(),
         string_bytes: if column.dtype == DType::String { column.size_bytes as u64 } else { 0 },
+        delta: delta(index),
     });
+    let codec = match chunk.encoding().map(|encoding| encoding.codec) {
+        None => replay::Codec::None,
+        Some(Codec::Lz4) => replay::Codec::Lz4,
+        Some(Codec::Zstd) => replay::Codec::Zstd,
+    };
     let (episode_id, episode_per_row) = match chunk.episodes {
         EpisodeIds::Same(id) => (id, false),
         EpisodeIds::PerRow(id) => (id, true),
@@ -73,11 +96,24 @@ pub fn chunk_to_wire(chunk: &Chunk) -> replay::Chunk {
         rows: chunk.rows(),
         columns: columns.collect(),
         data: chunk.data().clone(),
+        codec: codec.into(),
     }
 }
 
-fn chunk_from_wire(chunk: replay::Chunk, layouts: &mut LayoutCache) -> Result<Chunk> {
-    let layout = layouts.layout(chunk.columns, chunk.rows)?;
+/// A chunk of a request. If it is encoded, `check_growth` is asked first whether so many more bytes are allowed.
+fn chunk_from_wire(
+    chunk: replay::Chunk,
+    layouts: &mut LayoutCache,
+    check_growth: &mut impl FnMut(u64) -> Result<()>,
+) -> Result<Chunk> {
+    let named = |error: Error| match error {
+        Error::InvalidArgument(text) => Error::invalid(format!("chunk {}: {text}", chunk.key)),
+        error => error,
+    };
+    let layout = layouts.layout(chunk.columns, chunk.rows, chunk.codec).map_err(named)?;
+    if layout.encoding().is_some() {
+        check_growth((layout.size_bytes as u64).saturating_sub(chunk.data.len() as u64))?;
+    }
     let data = if chunk.data.len() < COPY_BELOW_BYTES { Bytes::copy_from_slice(&chunk.data) } else { chunk.data };
     let episodes = match chunk.episode_per_row {
         false => EpisodeIds::Same(chunk.episode_id),
@@ -87,15 +123,17 @@ fn chunk_from_wire(chunk: replay::Chunk, layouts: &mut LayoutCache) -> Result<Ch
     Chunk::new(chunk.key, episodes, steps, layout, data)
 }
 
-/// Adds the chunks of a message to those that are known. Bytes of those that were new.
+/// Adds the chunks of a message to those that are known. Bytes of those that were new. `check_growth` is asked whether
+/// encoded ones may take so many more bytes once decoded.
 pub fn chunks_from_wire(
     chunks: Vec<replay::Chunk>,
     layouts: &mut LayoutCache,
     known: &mut HashMap<u64, Arc<Chunk>>,
+    check_growth: &mut impl FnMut(u64) -> Result<()>,
 ) -> Result<usize> {
     let mut bytes = 0;
     for chunk in chunks {
-        let chunk = Arc::new(chunk_from_wire(chunk, layouts)?);
+        let chunk = Arc::new(chunk_from_wire(chunk, layouts, check_growth)?);
         if let Entry::Vacant(place) = known.entry(chunk.key) {
             bytes += chunk.size_bytes();
             place.insert(chunk);
@@ -110,9 +148,14 @@ pub fn groups_from_wire(
     request: replay::InsertRequest,
     layouts: &mut LayoutCache,
 ) -> Result<Vec<InsertGroup>> {
-    replay.check_size(request.chunks.iter().map(|chunk| chunk.data.len() as u64).sum())?;
+    let mut total_bytes = request.chunks.iter().map(|chunk| chunk.data.len() as u64).sum();
+    replay.check_size(total_bytes)?;
+    let mut check_growth = |bytes| {
+        total_bytes += bytes;
+        replay.check_size(total_bytes)
+    };
     let mut chunks = HashMap::with_capacity(request.chunks.len());
-    chunks_from_wire(request.chunks, layouts, &mut chunks)?;
+    chunks_from_wire(request.chunks, layouts, &mut chunks, &mut check_growth)?;
     let to_group = |batch: ItemBatch| {
         let table = replay.table(&batch.table)?.clone();
         let items = items_from_wire(batch, &chunks)?;

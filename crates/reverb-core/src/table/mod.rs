@@ -188,6 +188,6 @@ fn referenced_bytes(trajectory: &Trajectory) -> u64 {
         Trajectory::Rows { chunk, length, .. } => {
             chunk.size_bytes() as u64 * u64::from(*length) / u64::from(chunk.rows())
         }
-        Trajectory::Columns(_) => trajectory.size_bytes(),
+        Trajectory::Columns(_) => trajectory.held_bytes(),
     }
 }

@@ -9,9 +9,9 @@ use crate::runtime::{deadline, wait};
 use numpy::{PyArray1, PyReadonlyArray1};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use reverb_core::{DType, Error, Shape};
 use reverb_core::pattern::Evaluator;
 use reverb_core::writer::{AppendError, ColumnOptions, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
+use reverb_core::{DType, Error, Shape};
 use reverb_transport::client::warn;
 use reverb_transport::pattern_from_wire::evaluator_from_bytes;
 use std::sync::Arc;
@@ -52,7 +52,8 @@ impl Forms {
             known.0 == value.column && known.1 == value.value.dtype && known.2[..] == *value.value.shape
         };
         if self.last.len() != values.len() || !self.last.iter().zip(values).all(is_same) {
-            let form = |value: &ColumnValue<'_>| (value.column, value.value.dtype, Shape::from_slice(value.value.shape));
+            let form =
+                |value: &ColumnValue<'_>| (value.column, value.value.dtype, Shape::from_slice(value.value.shape));
             self.last = values.iter().map(form).collect();
             self.number += 1;
         }

@@ -182,7 +182,7 @@ impl Connection {
     }
 
     pub async fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Result<()> {
-        check_size(insert.chunk.size_bytes() as u64, self.hello.max_message_size)?;
+        check_size(insert.chunk.decoded_bytes() as u64, self.hello.max_message_size)?;
         let items = insert.num_items();
         let batch = |(table, priorities): (String, Vec<f64>)| ItemBatch {
             table,

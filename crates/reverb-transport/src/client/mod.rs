@@ -273,7 +273,7 @@ impl Client {
 /// # Errors
 /// If an item is not acceptable; then nothing was inserted.
 pub fn begin_insert(replay: &Replay, insert: &RowInsert) -> Result<Vec<Call<()>>> {
-    replay.check_size(insert.chunk.size_bytes() as u64)?;
+    replay.check_size(insert.chunk.decoded_bytes() as u64)?;
     // Checked once: the rows of all items lie in the chunk.
     Trajectory::rows(insert.chunk.clone(), 0, insert.num_items() * insert.rows_per_item)?;
     let to_group = |(table, priorities): &(String, Vec<f64>)| {
