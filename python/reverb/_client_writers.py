@@ -37,7 +37,7 @@ class ClientWriters:
 
         Args:
           max_sequence_length: Steps of the longest item.
-          delta_encoded: Whether integers travel and are kept as differences between steps.
+          delta_encoded: Whether chunks are compressed, integers as differences between steps, where that pays.
           chunk_length: Steps in a chunk, at most `max_sequence_length`; None: that, and at most 10.
           max_in_flight_items: Items that may be unconfirmed before the writer waits; None: 1 000 000.
           max_pending_bytes: The writer also waits while unconfirmed items and their data take more bytes than this.
@@ -76,6 +76,8 @@ class ClientWriters:
         *,
         validate_items: bool = True,
         max_chunk_length: int | None = None,
+        compression: str = "none",
+        delta_encoded: bool = False,
         max_pending_bytes: int = 64 << 20,
         reconnect_timeout: float = 300.0,
     ) -> "TrajectoryWriter":
@@ -87,6 +89,10 @@ class ClientWriters:
             checks them in any case. Asks the server for the signatures, and waits for it.
           max_chunk_length: Steps in a chunk. None: as many as fit 64 KiB, at most 64; an item then waits no more than
             some milliseconds for its chunk to fill.
+          compression: Of chunks on their way and in the server: `none`, `lz4`, `zstd`, or `auto`, which tries what
+            pays on some chunks and keeps to it for a while. A batch decodes each chunk that it takes rows of once.
+          delta_encoded: Whether integers are stored as differences between steps before they are compressed, as pays
+            for frames; `auto` finds that out by itself.
           max_pending_bytes: `create_item` waits while unconfirmed items and their data take more bytes than this.
           reconnect_timeout: Seconds that a lost server is looked for before unconfirmed items are given up.
 
@@ -105,6 +111,7 @@ class ClientWriters:
             num_keep_alive_refs,
             signatures=self._signatures if validate_items else None,
             max_chunk_length=max_chunk_length,
+            compression=(compression, bool(delta_encoded)),
             max_pending_bytes=_checks.as_count("max_pending_bytes", max_pending_bytes),
             reconnect_timeout=_checks.as_timeout(reconnect_timeout) or 0.0,
         )
@@ -114,6 +121,8 @@ class ClientWriters:
         configs: Sequence[Any],
         *,
         max_chunk_length: int | None = None,
+        compression: str = "none",
+        delta_encoded: bool = False,
         max_pending_bytes: int = 64 << 20,
         reconnect_timeout: float = 300.0,
     ) -> "StructuredWriter":
@@ -122,6 +131,8 @@ class ClientWriters:
         Args:
           configs: `reverb.structured.Config`s: what items to make; at least one.
           max_chunk_length: Steps in a chunk; None: as in `trajectory_writer`.
+          compression: As in `trajectory_writer`.
+          delta_encoded: As in `trajectory_writer`.
           max_pending_bytes: As in `trajectory_writer`.
           reconnect_timeout: As in `trajectory_writer`.
 
@@ -134,6 +145,7 @@ class ClientWriters:
             self._client,
             configs,
             max_chunk_length=max_chunk_length,
+            compression=(compression, bool(delta_encoded)),
             max_pending_bytes=_checks.as_count("max_pending_bytes", max_pending_bytes),
             reconnect_timeout=_checks.as_timeout(reconnect_timeout) or 0.0,
         )
@@ -145,6 +157,8 @@ class ClientWriters:
         *,
         configs: Sequence[Any] = (),
         max_chunk_length: int | None = None,
+        compression: str = "none",
+        delta_encoded: bool = False,
         max_pending_bytes: int = 64 << 20,
         reconnect_timeout: float = 300.0,
     ) -> "BatchedWriter":
@@ -155,6 +169,8 @@ class ClientWriters:
           num_keep_alive_refs: Steps of each environment that items may refer to.
           configs: Patterns, asked for each environment by itself; without them items are made by `create_items`.
           max_chunk_length: As in `trajectory_writer`.
+          compression: As in `trajectory_writer`.
+          delta_encoded: As in `trajectory_writer`.
           max_pending_bytes: As in `trajectory_writer`, for all environments together.
           reconnect_timeout: As in `trajectory_writer`.
 
@@ -174,6 +190,7 @@ class ClientWriters:
             keep,
             configs=configs,
             max_chunk_length=max_chunk_length,
+            compression=(compression, bool(delta_encoded)),
             max_pending_bytes=_checks.as_count("max_pending_bytes", max_pending_bytes),
             reconnect_timeout=_checks.as_timeout(reconnect_timeout) or 0.0,
         )

@@ -36,6 +36,8 @@ _Signatures = Mapping[str, Sequence[_FlatSpec] | None]
 _ColumnOptions = tuple[int, int | None]
 # Bytes of unconfirmed items past which the caller waits, and seconds that a lost server is looked for.
 _Limits = tuple[int, float]
+# A codec (`none`, `lz4`, `zstd`, `auto`), and whether integers are stored as differences.
+_Compression = tuple[str, bool]
 # Key, probability, table size, priority and times sampled of each sample.
 _Infos: TypeAlias = tuple[
     NDArray[np.uint64], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int32]
@@ -296,7 +298,13 @@ class TrajectoryWriter:
     """Behind `reverb.TrajectoryWriter`."""
 
     def __new__(
-        cls, client: Client, structure: object, options: _ColumnOptions, signatures: _Signatures | None, limits: _Limits
+        cls,
+        client: Client,
+        structure: object,
+        options: _ColumnOptions,
+        signatures: _Signatures | None,
+        compression: _Compression,
+        limits: _Limits,
     ) -> TrajectoryWriter:
         """`structure`: a `reverb._structure.Structure`. `signatures` None: items are not checked."""
 
@@ -328,6 +336,7 @@ class PatternWriter:
         structure: object,
         configs: Sequence[bytes],
         max_chunk_length: int | None,
+        compression: _Compression,
         limits: _Limits,
     ) -> PatternWriter:
         """`configs`: serialized `deepmind.reverb.StructuredWriterConfig`s."""
@@ -349,7 +358,13 @@ class RowWriter:
     """Behind `reverb.Writer`."""
 
     def __new__(
-        cls, client: Client, lengths: tuple[int, int], max_in_flight: int, signatures: _Signatures, limits: _Limits
+        cls,
+        client: Client,
+        lengths: tuple[int, int],
+        max_in_flight: int,
+        signatures: _Signatures,
+        compression: _Compression,
+        limits: _Limits,
     ) -> RowWriter:
         """`lengths`: of the longest item, and of a chunk."""
 
@@ -378,6 +393,7 @@ class BatchedWriter:
         num_envs: int,
         options: _ColumnOptions,
         configs: Sequence[bytes],
+        compression: _Compression,
         limits: _Limits,
     ) -> BatchedWriter: ...
     def append(self, data: object, mask: NDArray[np.bool_] | None, ends: NDArray[np.bool_] | None) -> None: ...

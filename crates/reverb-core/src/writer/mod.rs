@@ -13,7 +13,7 @@ mod selection;
 mod steps;
 
 pub use append_error::AppendError;
-pub use chunk::{CellData, DroppedChunks, Form, Value, WriterChunk};
+pub use chunk::{CellData, ChunkCompression, DroppedChunks, Form, Value, WriterChunk};
 pub use item::WriterItem;
 pub use options::ColumnOptions;
 pub use selection::{CellRun, Selection};

@@ -4,7 +4,7 @@
 //! a value; it never grows. Nothing here talks to a server: closed chunks are found through the items that need them.
 
 use super::append_error::AppendError;
-use super::chunk::{DroppedChunks, Form, Value, WriterChunk};
+use super::chunk::{ChunkCompression, DroppedChunks, Form, Value, WriterChunk};
 use super::options::ColumnOptions;
 use super::selection::{CellRun, Selection};
 use crate::pattern::StepId;
@@ -86,6 +86,7 @@ pub struct StepBuffer {
     columns: Vec<Option<Column>>,
     groups: Vec<Group>,
     default_options: ColumnOptions,
+    compression: ChunkCompression,
     /// Options of columns that differ from the default.
     options: Vec<(u32, ColumnOptions)>,
     episode: EpisodeId,
@@ -103,7 +104,7 @@ impl StepBuffer {
     ///
     /// # Errors
     /// See [`ColumnOptions::check`].
-    pub fn new(default_options: ColumnOptions, dropped: DroppedChunks) -> Result<Self> {
+    pub fn new(default_options: ColumnOptions, compression: ChunkCompression, dropped: DroppedChunks) -> Result<Self> {
         static NEXT_WRITER: AtomicU64 = AtomicU64::new(1);
         default_options.check()?;
         Ok(Self {
@@ -111,6 +112,7 @@ impl StepBuffer {
             columns: Vec::new(),
             groups: Vec::new(),
             default_options,
+            compression,
             options: Vec::new(),
             episode: random_key(),
             step: 0,
@@ -199,7 +201,12 @@ impl StepBuffer {
         for &ColumnValue { column, value } in values {
             let Some(known) = self.columns.get(column as usize).and_then(Option::as_ref) else {
                 // Fails here, before anything changes, if such a column is impossible.
-                Form::new(&[(column, value.dtype, Shape::from_slice(value.shape))], 1, true)?;
+                Form::new(
+                    &[(column, value.dtype, Shape::from_slice(value.shape))],
+                    1,
+                    true,
+                    ChunkCompression::default(),
+                )?;
                 continue;
             };
             let WriterColumn { dtype, shape, .. } = &*known.shared;
@@ -266,7 +273,8 @@ impl StepBuffer {
             shape.iter().fold(dtype.size().max(8), |bytes, &dim| bytes.saturating_mul(dim))
         };
         let row_bytes = specs.iter().map(row_bytes).fold(0, usize::saturating_add);
-        Form::new(&specs, options.rows_of_chunk(row_bytes), options.max_chunk_length.is_none())
+        let closes_early = options.max_chunk_length.is_none();
+        Form::new(&specs, options.rows_of_chunk(row_bytes), closes_early, self.compression)
     }
 
     /// Splits groups of which only some columns have a value.

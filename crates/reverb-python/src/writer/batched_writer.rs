@@ -1,6 +1,6 @@
 //! `reverb._rust.BatchedWriter`: the steps of many environments at once.
 
-use super::post::Post;
+use super::post::{self, CompressionOptions, Limits, Post};
 use super::steps_in::Structure;
 use crate::array_in::LeafRows;
 use crate::client::Client;
@@ -70,8 +70,10 @@ impl BatchedWriter {
         num_envs: usize,
         options: (u32, Option<u32>),
         configs: Vec<Vec<u8>>,
-        limits: (usize, f64),
+        compression: CompressionOptions,
+        limits: Limits,
     ) -> PyReverbResult<Self> {
+        let compression = post::compression(compression)?;
         let dropped = DroppedChunks::default();
         let evaluator = || match configs.is_empty() {
             true => Ok(None),
@@ -79,12 +81,14 @@ impl BatchedWriter {
         };
         let keep = options.0.max(evaluator()?.map_or(1, |evaluator| evaluator.max_age()));
         let options = ColumnOptions { num_keep_alive_refs: keep, max_chunk_length: options.1 };
-        let env = |_| Ok(Env { steps: StepBuffer::new(options, dropped.clone())?, evaluator: evaluator()?, form: 0 });
+        let env = |_| {
+            Ok(Env { steps: StepBuffer::new(options, compression, dropped.clone())?, evaluator: evaluator()?, form: 0 })
+        };
         Ok(Self {
             num_envs,
             forms: Mutex::default(),
             envs: Mutex::new((0..num_envs).map(env).collect::<Result<_, Error>>()?),
-            options: Mutex::new(StepBuffer::new(options, dropped.clone())?),
+            options: Mutex::new(StepBuffer::new(options, compression, dropped.clone())?),
             post: Post::new(client, limits, dropped),
             structure: Structure::new(structure),
         })

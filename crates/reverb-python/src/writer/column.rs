@@ -36,7 +36,7 @@ impl CellRef {
 
     fn numpy<'py>(&self, py: Python<'py>) -> PyReverbResult<Bound<'py, PyAny>> {
         self.check()?;
-        Ok(to_array(py, self.0.column.dtype, &self.0.column.shape, vec![self.0.read()])?)
+        Ok(to_array(py, self.0.column.dtype, &self.0.column.shape, vec![self.0.read()?])?)
     }
 
     fn __repr__(&self) -> String {
@@ -142,7 +142,8 @@ impl TrajectoryColumn {
         if self.0.runs.iter().any(|run| Some((run.column.dtype, &run.column.shape)) != first) {
             return Err(Error::invalid("the column's values differ in dtype or shape").into());
         }
-        Ok(to_array(py, dtype, &shape, self.0.runs.iter().map(CellRun::read).collect())?)
+        let cells = self.0.runs.iter().map(CellRun::read).collect::<Result<_, Error>>()?;
+        Ok(to_array(py, dtype, &shape, cells)?)
     }
 
     fn __repr__(&self) -> String {

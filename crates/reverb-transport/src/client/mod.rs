@@ -224,7 +224,7 @@ impl Client {
         let connection = self.connection(deadline).await?;
         match connection.info(deadline).await {
             // The server of an older connection may have been stopped, and another be there in its place.
-            Err(Error::Cancelled(_) | Error::Unavailable(_)) if !deadline.is_some_and(|end| Instant::now() >= end) => {
+            Err(Error::Cancelled(_) | Error::Unavailable(_)) if deadline.is_none_or(|end| Instant::now() < end) => {
                 let connection = Arc::new(Connection::open(&self.address, deadline).await?);
                 self.keep(Road::Network(connection.clone()));
                 connection.info(deadline).await
