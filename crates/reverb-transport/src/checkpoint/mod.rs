@@ -14,6 +14,8 @@ mod lock;
 mod progress;
 mod reader;
 mod record;
+mod record_file;
+mod record_stream;
 mod restore;
 mod save;
 mod sidecar;
