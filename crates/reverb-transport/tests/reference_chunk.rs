@@ -38,7 +38,7 @@ fn golden_rows(vector: &Value, tensor: &Value) -> Option<Vec<u8>> {
         let dtype = DType::from_number(tensor["dtype_number"].as_u64().unwrap() as u32).unwrap();
         let values = tensor["logical_values_flat"].as_array()?;
         let bytes = |value: &Value| {
-            let number = value.as_i64().map_or_else(|| value.as_u64().unwrap() as i64, |number| number);
+            let number = value.as_i64().unwrap_or_else(|| value.as_u64().unwrap() as i64);
             number.to_le_bytes()[..dtype.size()].to_vec()
         };
         return Some(values.iter().flat_map(bytes).collect());

@@ -17,6 +17,7 @@ const WAITING_PIECES: usize = 2;
 const SYNC_BYTES: usize = 128 << 20;
 
 type File = Tallied<Box<dyn OutFile>>;
+type Writing = JoinHandle<io::Result<FileSum>>;
 
 /// Encoding goes on while the thread compresses, hashes and writes.
 pub struct RecordFile {
@@ -24,7 +25,7 @@ pub struct RecordFile {
     path: PathBuf,
     piece: Vec<u8>,
     /// Both are there until the file is finished or has failed.
-    writing: Option<(SyncSender<Vec<u8>>, JoinHandle<io::Result<FileSum>>)>,
+    writing: Option<(SyncSender<Vec<u8>>, Writing)>,
 }
 
 impl RecordFile {
