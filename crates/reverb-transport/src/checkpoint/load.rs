@@ -17,6 +17,9 @@ use std::sync::Arc;
 /// What a record has besides the data of a chunk, and what Snappy adds to data that it cannot compress.
 const RECORD_SLACK: u64 = 1 << 20;
 
+/// Chunks for which room is made before they have come.
+const MAX_RESERVED: u64 = 1 << 22;
+
 /// Chooses the tables to be made, and what of: `None` passes over a table and its items.
 pub type Choose<'a> = &'a mut dyn FnMut(&TableRecord) -> Result<Option<TableConfig>>;
 
@@ -197,6 +200,9 @@ impl<'a> Loader<'a> {
     fn read_chunks(&mut self) -> Result<()> {
         let mut decoder = ChunkDecoder::new(self.limit_bytes);
         let mut runs = Runs::new(self.sidecar.as_ref().map(|sidecar| sidecar.episode_runs.clone()).unwrap_or_default());
+        // As many as were written; but what the file beside says is no reason to allocate without bound.
+        let announced = self.sidecar.as_ref().map_or(0, |sidecar| sidecar.chunks);
+        self.chunks.reserve(announced.min(MAX_RESERVED) as usize);
         let mut progress = Progress::new("loading chunks of", self.path, 0);
         let mut count = 0;
         self.for_each_record(CHUNKS, |loader, record| {
