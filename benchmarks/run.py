@@ -16,10 +16,17 @@ import sys
 import time
 
 import machine
-from areas import imports, memory, network, scale, survey
+from areas import checkpoints, imports, memory, network, scale, survey
 from workers import Sides
 
-AREAS = {"survey": survey, "network": network, "memory": memory, "scale": scale, "imports": imports}
+AREAS = {
+    "survey": survey,
+    "network": network,
+    "memory": memory,
+    "scale": scale,
+    "imports": imports,
+    "checkpoints": checkpoints,
+}
 
 
 def main():

@@ -8,6 +8,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import numpy as np
 import payloads
 import timing
+from checkpointing import checkpoint_load, checkpoint_make, checkpoint_save  # noqa: F401 - called by name
 
 import reverb
 from reverb import rate_limiters, selectors

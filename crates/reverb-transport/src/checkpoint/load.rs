@@ -4,7 +4,8 @@ use super::disk::{Disk, storage_error};
 use super::folder::{CHUNKS, DONE, ITEMS, TABLES, files_of};
 use super::item::{Chunks, ItemMessage};
 use super::progress::Progress;
-use super::record::{RecordReader, Tallied};
+use super::record::{Tallied, Tally};
+use super::record_stream::for_each_record;
 use super::sidecar::{MAX_BYTES, Runs, SIDECAR, Sidecar};
 use super::table::{Counts, TableRecord, decode_table};
 use crate::reference_chunk::ChunkDecoder;
@@ -15,6 +16,9 @@ use std::sync::Arc;
 
 /// What a record has besides the data of a chunk, and what Snappy adds to data that it cannot compress.
 const RECORD_SLACK: u64 = 1 << 20;
+
+/// Chunks for which room is made before they have come.
+const MAX_RESERVED: u64 = 1 << 22;
 
 /// Chooses the tables to be made, and what of: `None` passes over a table and its items.
 pub type Choose<'a> = &'a mut dyn FnMut(&TableRecord) -> Result<Option<TableConfig>>;
@@ -92,11 +96,11 @@ pub fn check_file(disk: &dyn Disk, folder: &Path, name: &str, sidecar: &Sidecar)
             Err(error) => return Err(storage_error("cannot read", &path, &error)),
         }
     }
-    check_sum(file, name, sidecar)
+    check_sum(&file.into_parts().1, name, sidecar)
 }
 
-fn check_sum<T>(file: Tallied<T>, name: &str, sidecar: &Sidecar) -> Result<()> {
-    let (size, blake3) = file.into_parts().1.result();
+fn check_sum(tally: &Tally, name: &str, sidecar: &Sidecar) -> Result<()> {
+    let (size, blake3) = tally.result();
     match sidecar.files.get(name) {
         Some(sum) if (sum.size, &sum.blake3) == (size, &blake3) => Ok(()),
         Some(sum) if sum.size != size => {
@@ -145,20 +149,16 @@ impl<'a> Loader<'a> {
     /// Calls `visit` with each record of a file, then checks the file's hash.
     fn for_each_record(&mut self, name: &str, mut visit: impl FnMut(&mut Self, &[u8]) -> Result<()>) -> Result<()> {
         let path = self.path.join(name);
-        let file = Tallied::new(open(self.disk, &path)?);
+        let file = open(self.disk, &path)?;
         let limit = self.limit_bytes.saturating_add(self.limit_bytes / 64).saturating_add(RECORD_SLACK);
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let read = || {
-            let mut records = RecordReader::new(file, usize::try_from(limit).unwrap_or(usize::MAX))?;
-            self.is_compressed |= records.is_compressed();
-            if self.is_compressed && !records.is_compressed() {
+            let finished = for_each_record(file, limit, |record| visit(self, record))?;
+            if self.is_compressed && !finished.is_compressed {
                 return Err(Error::DataLoss("the zlib stream is missing".into()));
             }
-            let mut record = Vec::new();
-            while records.next(&mut record)? {
-                visit(self, &record)?;
-            }
-            let file = records.into_file()?;
-            self.sidecar.as_ref().map_or(Ok(()), |sidecar| check_sum(file, name, sidecar))
+            self.is_compressed |= finished.is_compressed;
+            self.sidecar.as_ref().map_or(Ok(()), |sidecar| check_sum(&finished.tally, name, sidecar))
         };
         read().map_err(|error| match error {
             Error::DataLoss(reason) if reason.contains(name) => Error::DataLoss(reason),
@@ -200,6 +200,9 @@ impl<'a> Loader<'a> {
     fn read_chunks(&mut self) -> Result<()> {
         let mut decoder = ChunkDecoder::new(self.limit_bytes);
         let mut runs = Runs::new(self.sidecar.as_ref().map(|sidecar| sidecar.episode_runs.clone()).unwrap_or_default());
+        // As many as were written; but what the file beside says is no reason to allocate without bound.
+        let announced = self.sidecar.as_ref().map_or(0, |sidecar| sidecar.chunks);
+        self.chunks.reserve(announced.min(MAX_RESERVED) as usize);
         let mut progress = Progress::new("loading chunks of", self.path, 0);
         let mut count = 0;
         self.for_each_record(CHUNKS, |loader, record| {

@@ -14,6 +14,8 @@ mod lock;
 mod progress;
 mod reader;
 mod record;
+mod record_file;
+mod record_stream;
 mod restore;
 mod save;
 mod sidecar;
@@ -75,6 +77,8 @@ struct State {
     is_root_synced: bool,
     /// Names of checkpoints that this process has read whole.
     verified: HashSet<String>,
+    /// Names of those that it has found damaged, and said so.
+    damaged: HashSet<String>,
 }
 
 impl Checkpointer {
@@ -99,7 +103,7 @@ impl Checkpointer {
             }
             Ok(lock) => Ok(lock),
         };
-        let state = State { lock, is_root_synced: false, verified: HashSet::new() };
+        let state = State { lock, is_root_synced: false, verified: HashSet::new(), damaged: HashSet::new() };
         Ok(Self { options, disk, state: Mutex::new(state) })
     }
 
@@ -195,7 +199,7 @@ impl Checkpointer {
         let (disk, root) = (&*self.disk, &self.options.root);
         let mut good = 0;
         for entry in folder::checkpoints(disk, root)? {
-            if !entry.is_ours || entry.time.is_none() {
+            if !entry.is_ours || entry.time.is_none() || state.damaged.contains(&entry.name) {
                 continue;
             }
             if !state.verified.contains(&entry.name) {
@@ -203,6 +207,7 @@ impl Checkpointer {
                     Ok(()) => drop(state.verified.insert(entry.name.clone())),
                     Err(error) => {
                         tracing::warn!("checkpoint {} is damaged, and kept: {error}", entry.name);
+                        state.damaged.insert(entry.name);
                         continue;
                     }
                 }

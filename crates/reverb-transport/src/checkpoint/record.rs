@@ -47,6 +47,11 @@ impl<T> Tallied<T> {
         Self { inner, tally: Tally::default() }
     }
 
+    /// The reader or writer.
+    pub fn get_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+
     /// The reader or writer, and the tally.
     pub fn into_parts(self) -> (T, Tally) {
         (self.inner, self.tally)
@@ -87,17 +92,34 @@ impl<W: Write> RecordWriter<W> {
 
     /// Appends a record.
     pub fn write(&mut self, payload: &[u8]) -> io::Result<()> {
-        let length = (payload.len() as u64).to_le_bytes();
-        self.out.write_all(&length)?;
-        self.out.write_all(&masked_crc(&length).to_le_bytes())?;
-        self.out.write_all(payload)?;
-        self.out.write_all(&masked_crc(payload).to_le_bytes())
+        let mut record = Vec::with_capacity(payload.len() + HEADER_BYTES + 4);
+        put_record(&mut record, payload);
+        self.write_framed(&record)
+    }
+
+    /// Appends records that [`put_record`] has made.
+    pub fn write_framed(&mut self, records: &[u8]) -> io::Result<()> {
+        self.out.write_all(records)
+    }
+
+    /// The target, to be synced on the way. What was written last may not have come to it yet.
+    pub fn target_mut(&mut self) -> &mut W {
+        self.out.get_mut().get_mut()
     }
 
     /// Ends the stream and returns the target.
     pub fn finish(self) -> io::Result<W> {
         self.out.into_inner().map_err(io::IntoInnerError::into_error)?.finish()
     }
+}
+
+/// Appends a record, framed, to `out`.
+pub fn put_record(out: &mut Vec<u8>, payload: &[u8]) {
+    let length = (payload.len() as u64).to_le_bytes();
+    out.extend_from_slice(&length);
+    out.extend_from_slice(&masked_crc(&length).to_le_bytes());
+    out.extend_from_slice(payload);
+    out.extend_from_slice(&masked_crc(payload).to_le_bytes());
 }
 
 /// Reads records.
@@ -150,6 +172,11 @@ impl<R: Read> RecordReader<R> {
     /// [`Error::DataLoss`] for what is damaged or ends too early, with the number of the record; [`Error::MessageTooLarge`].
     pub fn next(&mut self, payload: &mut Vec<u8>) -> Result<bool> {
         payload.clear();
+        self.append(payload)
+    }
+
+    /// As [`RecordReader::next`], behind what `payload` has already.
+    pub fn append(&mut self, payload: &mut Vec<u8>) -> Result<bool> {
         if self.finished {
             return Ok(false);
         }
@@ -174,12 +201,14 @@ impl<R: Read> RecordReader<R> {
                 limit_bytes: self.limit_bytes as u64,
             }
         })?;
+        let start = payload.len();
         self.read_payload(payload, length)?;
+        let record = &payload[start..];
         let mut crc = [0; 4];
-        if payload.len() < length || read_up_to(&mut self.source, &mut crc)? < 4 {
+        if record.len() < length || read_up_to(&mut self.source, &mut crc)? < 4 {
             return Err(at("is cut off"));
         }
-        if u32::from_le_bytes(crc) != masked_crc(payload) {
+        if u32::from_le_bytes(crc) != masked_crc(record) {
             return Err(at("does not have the checksum that was written"));
         }
         self.number += 1;
@@ -187,10 +216,15 @@ impl<R: Read> RecordReader<R> {
     }
 
     fn read_payload(&mut self, payload: &mut Vec<u8>, length: usize) -> Result<()> {
-        while payload.len() < length {
-            let step = (length - payload.len()).min(payload.len().max(FIRST_STEP));
+        let first = payload.len();
+        while payload.len() - first < length {
+            let arrived = payload.len() - first;
+            let step = (length - arrived).min(arrived.max(FIRST_STEP));
             let start = payload.len();
-            payload.reserve_exact(step);
+            if length > FIRST_STEP {
+                // Not twice as much as there is, which a large record would pay for.
+                payload.reserve_exact(step);
+            }
             payload.resize(start + step, 0);
             let got = read_up_to(&mut self.source, &mut payload[start..])?;
             payload.truncate(start + got);

@@ -1,17 +1,16 @@
 //! Writes a checkpoint: the state of all tables at one moment, in the reference's files and one of our own.
 
-use super::disk::{Disk, OutFile, storage_error};
+use super::disk::{Disk, storage_error};
 use super::folder::{CHUNKS, DONE, ITEMS, TABLES};
 use super::item::ItemEncoder;
 use super::progress::Progress;
-use super::record::{RecordWriter, Tallied};
-use super::sidecar::{FileSum, Runs, SIDECAR, Sidecar, TableExtra};
+use super::record_file::RecordFile;
+use super::sidecar::{Runs, SIDECAR, Sidecar, TableExtra};
 use super::table::encode_table;
 use crate::reference_chunk::ChunkEncoder;
 use reverb_core::{Chunk, EpisodeIds, ItemView, Result, TableSnapshot, random_key};
 use std::collections::HashMap;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Writes all files of a checkpoint to the new folder `path`, and returns when they are on the disk.
@@ -62,39 +61,12 @@ fn write_tables(
     tables.finish(sidecar)
 }
 
+/// A file of a few bytes, or none.
 fn write_small(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {
     let error = |error| storage_error("cannot write", path, &error);
     let mut file = disk.create(path).map_err(error)?;
     file.write_all(bytes).map_err(error)?;
     file.sync().map_err(error)
-}
-
-/// A file of records, on its way to the disk.
-struct RecordFile {
-    name: &'static str,
-    path: PathBuf,
-    writer: RecordWriter<Tallied<Box<dyn OutFile>>>,
-}
-
-impl RecordFile {
-    fn create(disk: &dyn Disk, folder: &Path, name: &'static str, level: u32) -> Result<Self> {
-        let path = folder.join(name);
-        let file = disk.create(&path).map_err(|error| storage_error("cannot make", &path, &error))?;
-        Ok(Self { name, path, writer: RecordWriter::new(Tallied::new(file), level) })
-    }
-
-    fn write(&mut self, record: &[u8]) -> Result<()> {
-        self.writer.write(record).map_err(|error| storage_error("cannot write", &self.path, &error))
-    }
-
-    fn finish(self, sidecar: &mut Sidecar) -> Result<()> {
-        let error = |error| storage_error("cannot write", &self.path, &error);
-        let (mut file, tally) = self.writer.finish().map_err(error)?.into_parts();
-        file.sync().map_err(error)?;
-        let (size, blake3) = tally.result();
-        sidecar.files.insert(self.name.into(), FileSum { size, blake3 });
-        Ok(())
-    }
 }
 
 /// Writes items, and the chunks that they refer to as they are met.

@@ -32,6 +32,12 @@ pub struct Sidecar {
     pub episode_runs: Vec<u64>,
 }
 
+/// The one field that every version has.
+#[derive(Debug, Deserialize)]
+struct Format {
+    format: u32,
+}
+
 /// Size and hash of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSum {
@@ -88,13 +94,12 @@ impl Sidecar {
         if bytes[line.len()..] != *expected.as_bytes() {
             return Err(damaged("it does not have the hash that was written"));
         }
-        let value: serde_json::Value = serde_json::from_slice(line).map_err(|error| damaged(&error.to_string()))?;
-        match value["format"].as_u64() {
-            Some(format) if format > u64::from(FORMAT) => Err(Error::Unimplemented(format!(
+        let invalid = |error: serde_json::Error| damaged(&error.to_string());
+        match serde_json::from_slice(line).map_err(invalid)? {
+            Format { format } if format > FORMAT => Err(Error::Unimplemented(format!(
                 "{SIDECAR} has format {format}; this version reads {FORMAT}. A newer version of this package wrote it."
             ))),
-            Some(_) => serde_json::from_value(value).map_err(|error| damaged(&error.to_string())),
-            None => Err(damaged("it names no format")),
+            Format { .. } => serde_json::from_slice(line).map_err(invalid),
         }
     }
 

@@ -20,11 +20,13 @@ pub enum Value<'a> {
 
 impl<'a> Value<'a> {
     /// The number of a varint field.
+    #[inline]
     pub fn varint(self) -> Result<u64> {
         if let Self::Varint(number) = self { Ok(number) } else { Err(malformed("a number was expected")) }
     }
 
     /// The bytes of a length-delimited field.
+    #[inline]
     pub fn bytes(self) -> Result<&'a [u8]> {
         if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(malformed("bytes were expected")) }
     }
@@ -52,6 +54,7 @@ pub fn fields(message: &[u8]) -> Fields<'_> {
 impl<'a> Iterator for Fields<'a> {
     type Item = Result<(u32, Value<'a>)>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {
             return None;
@@ -65,6 +68,7 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
+    #[inline]
     fn read(&mut self) -> Result<(u32, Value<'a>)> {
         let key = varint(&mut self.0)?;
         let number =
@@ -83,6 +87,7 @@ impl<'a> Fields<'a> {
         Ok((number, value))
     }
 
+    #[inline]
     fn take(&mut self, length: usize) -> Result<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(length).ok_or_else(|| malformed("it ends within a field"))?;
         self.0 = rest;
@@ -95,7 +100,19 @@ impl<'a> Fields<'a> {
 }
 
 /// Takes a varint off the front.
+#[inline]
 pub fn varint(bytes: &mut &[u8]) -> Result<u64> {
+    // Tags, lengths and most numbers are one byte.
+    match bytes.split_first() {
+        Some((&byte, rest)) if byte < 0x80 => {
+            *bytes = rest;
+            Ok(u64::from(byte))
+        }
+        _ => long_varint(bytes),
+    }
+}
+
+fn long_varint(bytes: &mut &[u8]) -> Result<u64> {
     let mut number = 0_u64;
     for shift in 0..10 {
         let (&byte, rest) = bytes.split_first().ok_or_else(|| malformed("it ends within a number"))?;
