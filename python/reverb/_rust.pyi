@@ -1,14 +1,22 @@
 """The Rust extension. Reached only through `reverb.pybind`; its errors are the classes of `reverb.errors`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reverb.replay_sample import Ragged
 
-__all__ = ["Client", "Server", "Table", "descriptor_set", "importance_weights"]
+__all__ = ["Client", "Draw", "Server", "Table", "descriptor_set", "importance_weights"]
+
+# What `Client.sample` returns.
+Sampled: TypeAlias = tuple[
+    tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int32]],
+    list[NDArray[Any] | Ragged],
+    int,
+    list[bool],
+]
 
 def descriptor_set() -> bytes:
     """A serialized `google.protobuf.FileDescriptorSet` of all messages, each file after those that it imports."""
@@ -59,6 +67,9 @@ class Table:
     def info(self) -> bytes:
         """A serialized `deepmind.reverb.TableInfo`."""
 
+    def undelivered_samples(self) -> int:
+        """Samples that were drawn and are not received yet."""
+
     def close(self) -> None:
         """Fails all who wait and all who come."""
 
@@ -80,6 +91,22 @@ class Server:
         """True once the server has stopped, False when `timeout` seconds have passed."""
 
 @final
+class Draw:
+    """A draw under way. Its samples count as undelivered until `received`; dropped before that, they go back."""
+
+    def result(self, timeout: float | None) -> Sampled | None:
+        """What `Client.sample` returns, once; None if it is not here after `timeout` seconds."""
+
+    def received(self) -> None:
+        """The samples are the caller's. Before `result` it gives them back."""
+
+    def give_back(self) -> None:
+        """On return they are back in a table of this process; a server was told to take them back."""
+
+    def times(self) -> tuple[float, float]:
+        """Seconds that the draw waited for its table, and that it took in all; zeros before `result`."""
+
+@final
 class Client:
     """A way to a server, the shortest there is. Timeouts are seconds of the whole call; None: no limit."""
 
@@ -96,18 +123,7 @@ class Client:
     def insert_batch(self, data: object, priorities: Mapping[str, Any], timeout: float | None) -> None: ...
     def sample(
         self, table: str, at_least: int, at_most: int, ahead: int, timeout: float | None, squeeze_time: bool
-    ) -> tuple[
-        tuple[
-            NDArray[np.uint64],
-            NDArray[np.float64],
-            NDArray[np.int64],
-            NDArray[np.float64],
-            NDArray[np.int32],
-        ],
-        list[NDArray[Any] | Ragged],
-        int,
-        list[bool],
-    ]:
+    ) -> Sampled:
         """Draws items.
 
         Args:
@@ -124,6 +140,11 @@ class Client:
           have no time axis.
         """
 
+    def begin_sample(
+        self, table: str, at_least: int, at_most: int, timeout: float | None, squeeze_time: bool
+    ) -> Draw:
+        """Begins to draw items as `sample` does; waits at most for a connection."""
+
     def mutate_priorities(
         self, table: str, updates: Sequence[tuple[int, float]], deletes: Sequence[int], timeout: float | None
     ) -> None: ...
@@ -131,5 +152,5 @@ class Client:
         self, table: str, keys: NDArray[np.uint64], priorities: NDArray[np.float64], timeout: float | None
     ) -> None: ...
     def reset(self, table: str, timeout: float | None) -> None: ...
-    def server_info(self, timeout: float | None) -> list[bytes]:
-        """A serialized `deepmind.reverb.TableInfo` for each table."""
+    def server_info(self, timeout: float | None) -> list[tuple[bytes, int]]:
+        """For each table a serialized `deepmind.reverb.TableInfo`, and how many of its samples are undelivered."""

@@ -28,7 +28,7 @@ pub type Sampled<'py> = (Info<'py>, Bound<'py, PyList>, u64, Vec<bool>);
 
 /// Hands a batch to Python without copying its columns.
 pub fn to_python(py: Python<'_>, batch: Batch) -> PyResult<Sampled<'_>> {
-    let Batch { info, layout, buffer, signature_token } = batch;
+    let Batch { info, layout, buffer, signature_token, .. } = batch;
     let memory = Bound::new(py, BatchMemory(buffer))?;
     let columns = PyList::empty(py);
     for column in &layout.columns {

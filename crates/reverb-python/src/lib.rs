@@ -3,6 +3,7 @@
 mod array_in;
 mod array_out;
 mod client;
+mod draw;
 mod dtype;
 mod errors;
 mod log;
@@ -42,5 +43,6 @@ fn _rust(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(importance_weights, module)?)?;
     module.add_class::<table::Table>()?;
     module.add_class::<server::Server>()?;
+    module.add_class::<draw::Draw>()?;
     module.add_class::<client::Client>()
 }

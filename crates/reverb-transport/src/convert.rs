@@ -13,6 +13,7 @@ use reverb_core::{
 };
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Chunks up to this size get an allocation of their own, so that none keeps the whole message alive.
 const COPY_BELOW_BYTES: usize = 64 * 1024;
@@ -166,7 +167,7 @@ fn trajectories_from_wire(batch: &ItemBatch, chunks: &HashMap<u64, Arc<Chunk>>) 
 }
 
 /// The beginning of a batch as a message.
-pub fn batch_to_wire(gatherer: &Gatherer, signature_token: u64) -> replay::Batch {
+pub fn batch_to_wire(gatherer: &Gatherer, signature_token: u64, waited: Duration) -> replay::Batch {
     let items = gatherer.items();
     let columns = gatherer.layout().columns.iter().map(|column| replay::BatchColumn {
         dtype: column.dtype as u32,
@@ -183,6 +184,7 @@ pub fn batch_to_wire(gatherer: &Gatherer, signature_token: u64) -> replay::Batch
         times_sampled: items.iter().map(|item| item.times_sampled).collect(),
         columns: columns.collect(),
         signature_token,
+        waited_us: u64::try_from(waited.as_micros()).unwrap_or(u64::MAX),
     }
 }
 

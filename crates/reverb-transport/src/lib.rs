@@ -9,6 +9,7 @@ mod compaction;
 mod convert;
 mod decoded_size;
 mod housekeeping;
+mod lease;
 pub mod proto;
 mod registry;
 mod replay;

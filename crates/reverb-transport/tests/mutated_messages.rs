@@ -43,6 +43,7 @@ fn response() -> SampleResponse {
         times_sampled: vec![1; 2],
         columns: vec![column],
         signature_token: 1,
+        waited_us: 5,
     };
     let payload = Payload::Bytes(vec![7; 16].into());
     SampleResponse { request_id: 1, kind: Some(Kind::Batch(batch)), payload }
