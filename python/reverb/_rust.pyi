@@ -97,6 +97,9 @@ class Draw:
     def result(self, timeout: float | None) -> Sampled | None:
         """What `Client.sample` returns, once; None if it is not here after `timeout` seconds."""
 
+    def is_ready(self) -> bool:
+        """Whether `result` would not wait."""
+
     def received(self) -> None:
         """The samples are the caller's. Before `result` it gives them back."""
 

@@ -48,6 +48,10 @@ impl Draw {
         }
     }
 
+    fn is_ready(&self) -> bool {
+        self.pending.lock().as_ref().is_some_and(PendingDraw::is_ready)
+    }
+
     fn received(&self) {
         if let Some(mut pending) = self.pending.lock().take() {
             pending.received();

@@ -69,13 +69,12 @@ class Options:
 
     def __post_init__(self) -> None:
         _checks.as_count("batch_size", self.batch_size)
-        if self.prefetch != 0:
-            _checks.as_count("prefetch", self.prefetch)
+        _check_not_negative("prefetch", self.prefetch)
         _checks.as_timeout(self.timeout)
         if self.on_timeout not in ("raise", "stop"):
             raise ValueError(f"`on_timeout` must be 'raise' or 'stop', got {self.on_timeout!r}.")
         if self.num_batches is not None:
-            _checks.as_count("num_batches", self.num_batches)
+            _check_not_negative("num_batches", self.num_batches)
         if self.beta is not None and not callable(self.beta):
             _check_beta(self.beta)
         if self.fields is not None and (isinstance(self.fields, str) or not self.fields):
@@ -98,6 +97,11 @@ class Options:
     def beta_of(self, batch: int) -> float | None:
         """The exponent for batch number `batch`; None where there are to be no weights."""
         return float(self.beta(batch)) if callable(self.beta) else self.beta
+
+
+def _check_not_negative(name: str, value: int) -> None:
+    if value != 0:
+        _checks.as_count(name, value)
 
 
 def _check_beta(beta: object) -> None:

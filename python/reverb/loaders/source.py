@@ -127,6 +127,12 @@ class BatchSource:
                         return None
                     self._begin_ahead(1)
 
+    def is_ready(self) -> bool:
+        """Whether `next` would not wait."""
+        with self._lock:
+            self._begin_ahead(self.options.prefetch)
+            return bool(self._requests) and all(draw.is_ready() for _, _, draw in self._requests[0].parts)
+
     def deliver(self, fetched: Fetched) -> Batch:
         """The learner takes a batch."""
         fetched.received()

@@ -78,6 +78,15 @@ impl PendingDraw {
         Ok(Self::new(road, begun))
     }
 
+    /// Whether [`PendingDraw::result`] would not wait.
+    pub fn is_ready(&self) -> bool {
+        match &*self.road {
+            Draw::Task(task) => task.is_finished(),
+            Draw::Remote(call) => call.is_ready(),
+            Draw::Here(_) | Draw::Taken(_) | Draw::Over => true,
+        }
+    }
+
     /// The batch, if it is here already. It can be had once.
     pub fn try_result(&mut self) -> Option<Result<Batch>> {
         let Draw::Here(result) = &mut *self.road else { return None };

@@ -98,6 +98,11 @@ impl DrawCall {
         (&mut self.receiver).await.unwrap_or_else(|_| Err(Error::Internal("a call was forgotten".into())))
     }
 
+    /// Whether the batch is here.
+    pub fn is_ready(&self) -> bool {
+        !self.receiver.is_empty()
+    }
+
     /// The samples are the caller's now.
     pub fn received(mut self) {
         self.last = sample_request::Kind::Received(true);
