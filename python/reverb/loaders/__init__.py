@@ -26,7 +26,10 @@ _NAMES = {
     "TorchLoader": "torch_loader",
 }
 
-__all__ = list(_NAMES)
+# `import *` must not need the frameworks.
+_HEAVY = ("jax_loader", "tensorflow_loader", "torch_loader")
+
+__all__ = [name for name, module in _NAMES.items() if module not in _HEAVY]
 
 
 def __getattr__(name: str) -> Any:
