@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from reverb import errors as errors
     from reverb import item_selectors as item_selectors
     from reverb import item_selectors as selectors
+    from reverb import loaders as loaders
     from reverb import pybind as pybind
     from reverb import rate_limiters as rate_limiters
     from reverb import replay_sample as replay_sample
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from reverb.server import Table as Table
     from reverb.tensor_spec import BoundedTensorSpec as BoundedTensorSpec
     from reverb.tensor_spec import TensorSpec as TensorSpec
+    from reverb.timestep_dataset import TimestepDataset as TimestepDataset
+    from reverb.trajectory_dataset import TrajectoryDataset as TrajectoryDataset
 
 # Where each name lives: `module` for a module, `module:name` for what is in one.
 _NAMES = {
@@ -38,11 +41,14 @@ _NAMES = {
     "Server": "server:Server",
     "Table": "server:Table",
     "TensorSpec": "tensor_spec:TensorSpec",
+    "TimestepDataset": "timestep_dataset:TimestepDataset",
+    "TrajectoryDataset": "trajectory_dataset:TrajectoryDataset",
     "cc": "cc",
     "client": "client",
     "errors": "errors",
     "importance_weights": "prioritized:importance_weights",
     "item_selectors": "item_selectors",
+    "loaders": "loaders",
     "pybind": "pybind",
     "rate_limiters": "rate_limiters",
     "replay_sample": "replay_sample",
@@ -51,7 +57,10 @@ _NAMES = {
     "server": "server",
 }
 
-__all__ = list(_NAMES)
+# These need TensorFlow, which `import *` must not.
+_OF_TENSORFLOW = ("TimestepDataset", "TrajectoryDataset")
+
+__all__ = [name for name in _NAMES if name not in _OF_TENSORFLOW]
 
 
 def __getattr__(name: str) -> Any:
