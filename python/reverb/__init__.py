@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from reverb.server import Table as Table
     from reverb.tensor_spec import BoundedTensorSpec as BoundedTensorSpec
     from reverb.tensor_spec import TensorSpec as TensorSpec
+    from reverb.tf_client import TFClient as TFClient
     from reverb.timestep_dataset import TimestepDataset as TimestepDataset
     from reverb.trajectory_dataset import TrajectoryDataset as TrajectoryDataset
 
@@ -39,6 +40,7 @@ _NAMES = {
     "ReverbError": "errors:ReverbError",
     "SampleInfo": "replay_sample:SampleInfo",
     "Server": "server:Server",
+    "TFClient": "tf_client:TFClient",
     "Table": "server:Table",
     "TensorSpec": "tensor_spec:TensorSpec",
     "TimestepDataset": "timestep_dataset:TimestepDataset",
@@ -58,7 +60,7 @@ _NAMES = {
 }
 
 # These need TensorFlow, which `import *` must not.
-_OF_TENSORFLOW = ("TimestepDataset", "TrajectoryDataset")
+_OF_TENSORFLOW = ("TFClient", "TimestepDataset", "TrajectoryDataset")
 
 __all__ = [name for name in _NAMES if name not in _OF_TENSORFLOW]
 

@@ -143,9 +143,7 @@ class Client:
           have no time axis.
         """
 
-    def begin_sample(
-        self, table: str, at_least: int, at_most: int, timeout: float | None, squeeze_time: bool
-    ) -> Draw:
+    def begin_sample(self, table: str, at_least: int, at_most: int, timeout: float | None, squeeze_time: bool) -> Draw:
         """Begins to draw items as `sample` does; waits at most for a connection."""
 
     def mutate_priorities(

@@ -4,7 +4,9 @@ TensorFlow fetches whole batches from a stream (see `tf_streams`) and cuts them 
 item would be forty times as slow.
 """
 
+import atexit
 import functools
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -190,7 +192,12 @@ class _Functions:
             output_shapes=[spec.shape for spec in self._fetched],
         )
         batches = tf.data.experimental.from_variant(variant, tuple(self._fetched))
-        return batches.flat_map(self._cut) if any(self._sliced) else batches.unbatch()
+        cut = batches.flat_map(self._cut) if any(self._sliced) else batches.unbatch()
+        # A prefetch that TensorFlow puts behind whole pipelines by itself would always be waiting, and so reach the
+        # limiter's timeout while the learner is not waiting at all.
+        options = tf.data.Options()
+        options.experimental_optimization.inject_prefetch = False
+        return cut.with_options(options)
 
     def _fetched_specs(self) -> list[Any]:
         specs = [tf.TensorSpec([None], dtype) for dtype in _INFO_DTYPES]
@@ -265,6 +272,21 @@ def _no_rows(shape: Any) -> list[int]:
 def _close_stream(number: Any) -> np.int64:
     tf_streams.close(int(number))
     return np.int64(0)
+
+
+@atexit.register
+def _end_iterators() -> None:
+    """Ends what still iterates while Python can be called: an iterator that is deleted later calls into an interpreter
+    that has gone, and waits for ever."""
+    if not tf_streams.is_any_open():
+        return
+    tf_streams.end_all()
+    for candidate in gc.get_objects():
+        if isinstance(candidate, tf.data.Iterator):
+            # Its resource goes with its attributes; what iterates in TensorFlow's threads is stopped by that.
+            vars(candidate).clear()
+    del candidate
+    tf_streams.wait_until_closed()
 
 
 _functions: Callable[..., _Functions] = functools.lru_cache(maxsize=None)(_Functions)

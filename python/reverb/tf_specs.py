@@ -81,9 +81,7 @@ def check_batch(
     Raises:
       InvalidArgumentError: As of `check_request`.
     """
-    found = [
-        _column_spec(column, flag, of_steps) for column, flag in zip(columns, squeezed, strict=True)
-    ]
+    found = [_column_spec(column, flag, of_steps) for column, flag in zip(columns, squeezed, strict=True)]
     if len(found) != len(specs):
         raise InvalidArgumentError(
             f"Inconsistent number of tensors received from table '{table}'.  Specification has {len(specs)} tensors, "

@@ -24,7 +24,18 @@ if TYPE_CHECKING:
     from reverb._rust import Sampled
     from reverb.pybind import Draw
 
-__all__ = ["Shape", "Stream", "StreamOptions", "client_of", "close", "fetch", "open_stream"]
+__all__ = [
+    "Shape",
+    "Stream",
+    "StreamOptions",
+    "client_of",
+    "close",
+    "end_all",
+    "fetch",
+    "is_any_open",
+    "open_stream",
+    "wait_until_closed",
+]
 
 _WAIT_S = 0.1
 # How long a server is looked for.
@@ -197,3 +208,21 @@ def close(number: int) -> None:
     stream = _streams.pop(number, None)
     if stream is not None:
         stream.close()
+
+
+def is_any_open() -> bool:
+    """Whether any stream is open."""
+    return bool(_streams)
+
+
+def end_all() -> None:
+    """Lets all streams be at their end; those who wait hear it."""
+    for stream in list(_streams.values()):
+        stream.close()
+
+
+def wait_until_closed() -> None:
+    """Waits until the iterators of all streams are gone, for two seconds at most."""
+    limit = time.monotonic() + 2.0
+    while _streams and time.monotonic() < limit:
+        time.sleep(0.01)

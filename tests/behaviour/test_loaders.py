@@ -135,9 +135,7 @@ def test_parts_of_the_data_can_be_chosen(serve):
 
 
 def test_weights_follow_a_beta_that_changes(serve):
-    client = serve(
-        make_table(sampler="prioritized")
-    )
+    client = serve(make_table(sampler="prioritized"))
     client.insert_batch({"a": np.arange(2.0)}, {"table": [1.0, 3.0]})
     with NumpyLoader(client, "table", batch_size=64, beta=LinearBeta(0.0, 1.0, num_batches=2)) as loader:
         for beta in (0.0, 0.5, 1.0, 1.0):

@@ -33,7 +33,10 @@ def test_batches_are_tensors_and_infos_numpy_arrays(serve):
     client.insert_batch({"a": np.ones((3, 2), np.float32), "b": np.arange(3)}, {"table": 1.0})
     with TorchLoader(client, "table", batch_size=4, beta=0.5, pad_to=2) as loader:
         batch = next(iter(loader))
-    assert [(leaf.dtype, tuple(leaf.shape)) for leaf in batch.data] == [(torch.float32, (4, 2, 2)), (torch.int64, (4, 2))]
+    assert [(leaf.dtype, tuple(leaf.shape)) for leaf in batch.data] == [
+        (torch.float32, (4, 2, 2)),
+        (torch.int64, (4, 2)),
+    ]
     assert batch.weights.dtype == torch.float32
     assert batch.mask[0].dtype == torch.bool
     assert batch.info.key.dtype == np.uint64
@@ -55,9 +58,14 @@ def test_every_dtype_but_strings_arrives_as_it_is(serve, dtype):
 
 
 def test_strings_are_refused_with_the_name_of_the_column(serve):
-    client = serve(make_table(signature={"text": reverb.TensorSpec([1], str), "number": reverb.TensorSpec([1], np.int64)}))
+    client = serve(
+        make_table(signature={"text": reverb.TensorSpec([1], str), "number": reverb.TensorSpec([1], np.int64)})
+    )
     client.insert({"text": "a", "number": 1}, {"table": 1.0})
-    with TorchLoader(client, "table", batch_size=1) as loader, pytest.raises(TypeError, match="column text has strings"):
+    with (
+        TorchLoader(client, "table", batch_size=1) as loader,
+        pytest.raises(TypeError, match="column text has strings"),
+    ):
         next(iter(loader))
     with TorchLoader(client, "table", batch_size=1, fields=["number"]) as loader:
         assert list(next(iter(loader)).data) == ["number"]

@@ -99,9 +99,7 @@ class Assembly:
         return None if beta is None else importance_weights(info, beta)
 
     def _column(self, parts: list[Part], selections: list[Selection], place: int, squeezed: bool) -> Column:
-        columns = [
-            part.sampled[1][selection.columns[place]] for part, selection in zip(parts, selections, strict=True)
-        ]
+        columns = [part.sampled[1][selection.columns[place]] for part, selection in zip(parts, selections, strict=True)]
         return join_columns(columns, squeezed, selections[0].names[place])
 
     def _pad(

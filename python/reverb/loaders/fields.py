@@ -68,7 +68,9 @@ def _part(structure: Any, path: tuple[Any, ...]) -> Any:
         keys = _keys(node)
         if key not in keys:
             where = "/".join(map(str, path[:depth])) or "the data"
-            raise ValueError(f"`fields` names {key!r} in {where}, which has: {', '.join(map(repr, keys)) or 'no parts'}.")
+            raise ValueError(
+                f"`fields` names {key!r} in {where}, which has: {', '.join(map(repr, keys)) or 'no parts'}."
+            )
         node = getattr(node, key) if hasattr(node, "_fields") else node[key]
     return node
 
