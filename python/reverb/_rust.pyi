@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from reverb.replay_sample import Ragged
 
-__all__ = ["Client", "Draw", "Server", "Table", "descriptor_set", "importance_weights"]
+__all__ = ["Client", "Draw", "Frames", "Server", "Table", "descriptor_set", "importance_weights"]
 
 # What `Client.sample` returns.
 Sampled: TypeAlias = tuple[
@@ -108,6 +108,46 @@ class Draw:
 
     def times(self) -> tuple[float, float]:
         """Seconds that the draw waited for its table, and that it took in all; zeros before `result`."""
+
+@final
+class Frames:
+    """Frames of a buffer: `segments` rings of `length` rows each. Frame `id` of a segment is that of the `id`-th add."""
+
+    def __new__(
+        cls,
+        columns: Sequence[tuple[int, Sequence[int]]],
+        segments: int,
+        length: int,
+        priority_exponent: float | None,
+        seed: int | None,
+    ) -> Frames:
+        """`columns`: numbers of dtypes and shapes of rows. With an exponent frames are drawn by priority."""
+
+    @property
+    def added(self) -> int:
+        """The id of the next frames."""
+
+    @property
+    def oldest(self) -> int:
+        """The oldest id that is there."""
+
+    def clear(self) -> None: ...
+    def add(self, data: object, priorities: Sequence[float]) -> int:
+        """Adds rows `[n * segments, ...]`, all segments in turn, with one priority each or one for all; the first id."""
+
+    def sample(
+        self, count: int, steps: int, prefix: Sequence[int]
+    ) -> tuple[list[NDArray[Any]], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Draws sequences: columns `[*prefix, ...]`, the segments and ids at which they begin, and their probabilities."""
+
+    def gather(
+        self, segments: NDArray[np.int64], ids: NDArray[np.int64], steps: int, prefix: Sequence[int]
+    ) -> list[NDArray[Any]]:
+        """Sequences of `steps` frames: columns `[*prefix, ...]`."""
+
+    def update_priorities(
+        self, segments: NDArray[np.int64], ids: NDArray[np.int64], priorities: NDArray[np.float64]
+    ) -> None: ...
 
 @final
 class Client:

@@ -8,6 +8,7 @@ mod buffer;
 mod chunk;
 mod error;
 pub mod fork;
+pub mod frames;
 pub mod gather;
 mod importance;
 mod key;

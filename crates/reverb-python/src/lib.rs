@@ -6,6 +6,7 @@ mod client;
 mod draw;
 mod dtype;
 mod errors;
+mod frames;
 mod log;
 mod nest;
 mod runtime;
@@ -44,5 +45,6 @@ fn _rust(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<table::Table>()?;
     module.add_class::<server::Server>()?;
     module.add_class::<draw::Draw>()?;
+    module.add_class::<frames::Frames>()?;
     module.add_class::<client::Client>()
 }
