@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from reverb import cc as cc
+    from reverb import buffers as buffers
     from reverb import client as client
     from reverb import errors as errors
     from reverb import item_selectors as item_selectors
@@ -45,6 +46,7 @@ _NAMES = {
     "TensorSpec": "tensor_spec:TensorSpec",
     "TimestepDataset": "timestep_dataset:TimestepDataset",
     "TrajectoryDataset": "trajectory_dataset:TrajectoryDataset",
+    "buffers": "buffers",
     "cc": "cc",
     "client": "client",
     "errors": "errors",

@@ -131,7 +131,9 @@ class Frames:
     def oldest(self) -> int:
         """The oldest id that is there."""
 
-    def clear(self) -> None: ...
+    def clear(self, next_id: int) -> None:
+        """Forgets all frames; the next ones have the id `next_id`."""
+
     def add(self, data: object, priorities: Sequence[float]) -> int:
         """Adds rows `[n * segments, ...]`, all segments in turn, with one priority each or one for all; the first id."""
 

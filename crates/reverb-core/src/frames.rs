@@ -40,11 +40,13 @@ pub struct Frames {
     block: Arc<Layout>,
     /// Rows of a block are a power of two: the logarithm.
     shift: u32,
-    /// Made when their first row is written.
+    /// Made when their first row is written; empty before.
     blocks: Vec<Box<[u8]>>,
     segments: u64,
     length: u64,
     added: u64,
+    /// The first id since the last clear.
+    base: u64,
     priorities: Option<(SelectorKind, Prioritized)>,
     rng: SmallRng,
 }
@@ -81,10 +83,11 @@ impl Frames {
         Ok(Self {
             block: Arc::new(Layout::new(block_rows, columns.into_iter().map(|(dtype, shape)| (dtype, shape, 0)))?),
             shift: block_rows.trailing_zeros(),
-            blocks: vec![Box::default(); (rows as usize).div_ceil(block_rows)],
+            blocks: Vec::new(),
             segments,
             length,
             added: 0,
+            base: 0,
             priorities,
             rng: seed.map_or_else(SmallRng::from_os_rng, SmallRng::seed_from_u64),
         })
@@ -97,12 +100,13 @@ impl Frames {
 
     /// The oldest id that is still there.
     pub fn oldest(&self) -> u64 {
-        self.added.saturating_sub(self.length)
+        self.added.saturating_sub(self.length).max(self.base)
     }
 
-    /// Forgets all frames. Memory stays.
-    pub fn clear(&mut self) {
-        self.added = 0;
+    /// Forgets all frames. The next ones have the id `next_id`. Memory stays.
+    pub fn clear(&mut self, next_id: u64) {
+        self.added = next_id;
+        self.base = next_id;
         if let Some((_, selector)) = &mut self.priorities {
             selector.clear();
         }
@@ -165,6 +169,9 @@ impl Frames {
 
     fn write(&mut self, target: u64, chunk: &Chunk, row: u32, count: u32) {
         let (block, first) = ((target >> self.shift) as usize, (target & (self.block_rows() - 1)) as usize);
+        if self.blocks.len() <= block {
+            self.blocks.resize_with(block + 1, Box::default);
+        }
         if self.blocks[block].is_empty() {
             self.blocks[block] = vec![0; self.block.size_bytes].into();
         }
@@ -179,7 +186,7 @@ impl Frames {
     fn set_priority(&mut self, slot: u64, id: u64, priorities: &[f64], row: usize) {
         let Some((_, selector)) = &mut self.priorities else { return };
         let priority = priorities[if priorities.len() == 1 { 0 } else { row }];
-        if id >= self.length {
+        if id - self.base >= self.length {
             selector.update(slot as u32, priority);
         } else {
             selector.insert(slot as u32, priority);
@@ -321,10 +328,12 @@ impl Frames {
         let (targets, _) = target.as_chunks_mut::<BYTES>();
         for (index, (target, &(block, row, _))) in targets.iter_mut().zip(runs).enumerate() {
             self.prefetch(offset, BYTES, runs, index + AHEAD);
-            let block = &self.blocks[block as usize];
             let start = offset + row as usize * BYTES;
-            match block.get(start..start + BYTES).and_then(|bytes| <[u8; BYTES]>::try_from(bytes).ok()) {
-                Some(bytes) => *target = bytes.map(MaybeUninit::new),
+            match self.bytes(block, start, BYTES) {
+                // SAFETY: both have `BYTES` bytes, and a new buffer cannot overlap a block.
+                Some(bytes) => unsafe {
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.as_mut_ptr().cast(), BYTES);
+                },
                 None => target.fill(MaybeUninit::new(0)),
             }
         }
@@ -341,7 +350,7 @@ impl Frames {
             self.prefetch(offset, row_bytes, runs, index + AHEAD);
             let (head, rest) = target.split_at_mut(count as usize * row_bytes);
             let start = offset + row as usize * row_bytes;
-            match self.blocks[block as usize].get(start..start + head.len()) {
+            match self.bytes(block, start, head.len()) {
                 // SAFETY: both are as long, and a new buffer cannot overlap a block.
                 Some(bytes) => unsafe {
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), head.as_mut_ptr().cast(), bytes.len());
@@ -353,10 +362,17 @@ impl Frames {
         }
     }
 
+    /// Bytes of a block; `None` if it was never written.
+    #[inline]
+    fn bytes(&self, block: u32, start: usize, len: usize) -> Option<&[u8]> {
+        self.blocks.get(block as usize)?.get(start..start + len)
+    }
+
     #[inline]
     fn prefetch(&self, offset: usize, row_bytes: usize, runs: &[(u32, u32, u32)], index: usize) {
-        if let Some(&(block, row, _)) = runs.get(index) {
-            let block = &self.blocks[block as usize];
+        if let Some(&(block, row, _)) = runs.get(index)
+            && let Some(block) = self.blocks.get(block as usize)
+        {
             prefetch(block.as_ptr().wrapping_add(offset + row as usize * row_bytes));
         }
     }

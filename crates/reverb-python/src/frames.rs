@@ -47,8 +47,8 @@ impl Frames {
         self.frames.lock().oldest()
     }
 
-    fn clear(&self) {
-        self.frames.lock().clear();
+    fn clear(&self, next_id: u64) {
+        self.frames.lock().clear(next_id);
     }
 
     fn add(&self, py: Python<'_>, data: &Bound<'_, PyAny>, priorities: Vec<f64>) -> PyReverbResult<u64> {

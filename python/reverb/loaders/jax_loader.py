@@ -16,7 +16,7 @@ from reverb.loaders.loader import Loader
 from reverb.loaders.source import Fetched
 from reverb.replay_sample import Ragged
 
-__all__ = ["JaxLoader"]
+__all__ = ["JaxLoader", "to_arrays", "to_jax"]
 
 
 class JaxLoader(Loader):
@@ -101,6 +101,11 @@ def to_jax(batch: Batch, device: Any = None) -> Batch:
     host = (map_leaves(_fit, batch.data), batch.weights, batch.mask)
     data, weights, mask = jax.device_put(host, device)
     return Batch(batch.info, data, weights, mask, batch.table)
+
+
+def to_arrays(nest: Any, device: Any = None) -> Any:
+    """A nest of arrays on a device; errors as of `to_jax`."""
+    return jax.device_put(map_leaves(_fit, nest), device)
 
 
 def _fit(array: Any, name: str) -> Any:

@@ -11,7 +11,7 @@ from reverb.loaders.dtype_rules import narrow, refuse
 from reverb.loaders.leaves import map_leaves
 from reverb.replay_sample import Ragged
 
-__all__ = ["to_torch"]
+__all__ = ["to_tensors", "to_torch"]
 
 # What ml_dtypes adds to NumPy: the bits go over as an integer type of the same size.
 _BY_BITS = {"bfloat16": np.int16, "float8_e5m2": np.uint8, "float8_e4m3fn": np.uint8}
@@ -36,6 +36,13 @@ def to_torch(batch: Batch, tensordict: bool = False) -> Batch:
     weights = None if batch.weights is None else torch.from_numpy(batch.weights)
     mask = None if batch.mask is None else map_leaves(_leaf, batch.mask)
     return Batch(batch.info, data, weights, mask, batch.table)
+
+
+def to_tensors(nest: Any, device: Any = None) -> Any:
+    """A nest of tensors that share the arrays' memory, or are on a device."""
+    if device is None:
+        return map_leaves(_leaf, nest)
+    return map_leaves(lambda array, name: _leaf(array, name).to(device), nest)
 
 
 def _leaf(array: Any, name: str) -> Any:
