@@ -170,9 +170,9 @@ class _Functions:
         self._empty = [np.empty(_no_rows(spec.shape), spec.dtype.as_numpy_dtype) for spec in self._fetched]
         text, number = tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64)
         with tf.init_scope():
-            self._init = tf.function(self._open).get_concrete_function(text, text, tf.TensorSpec([3], tf.int64))
-            self._next = tf.function(self._fetch).get_concrete_function(number)
-            self._finalize = tf.function(self._close).get_concrete_function(number)
+            self._init = tf.function(self._open, autograph=False).get_concrete_function(text, text, tf.TensorSpec([3], tf.int64))
+            self._next = tf.function(self._fetch, autograph=False).get_concrete_function(number)
+            self._finalize = tf.function(self._close, autograph=False).get_concrete_function(number)
 
     def dataset(self, address: Any, table: Any, numbers: list[int]) -> Any:
         """A dataset of items or steps; flat tuples are packed by whoever knows the structure."""
@@ -192,7 +192,7 @@ class _Functions:
             output_shapes=[spec.shape for spec in self._fetched],
         )
         batches = tf.data.experimental.from_variant(variant, tuple(self._fetched))
-        cut = batches.flat_map(self._cut) if any(self._sliced) else batches.unbatch()
+        cut = batches.flat_map(tf.autograph.experimental.do_not_convert(self._cut)) if any(self._sliced) else batches.unbatch()
         # A prefetch that TensorFlow puts behind whole pipelines by itself would always be waiting, and so reach the
         # limiter's timeout while the learner is not waiting at all.
         options = tf.data.Options()
@@ -217,6 +217,7 @@ class _Functions:
         """The items of a batch, which `tf_shapes.slices` has made."""
         even, uneven = arrays[: 5 + len(self._dtypes)], arrays[5 + len(self._dtypes) :]
 
+        @tf.autograph.experimental.do_not_convert
         def item(index: Any) -> tuple[Any, ...]:
             parts, rest = [field[index] for field in uneven[:5]], iter(uneven[5:])
             for shape, sliced in zip(self._shapes, self._sliced, strict=True):

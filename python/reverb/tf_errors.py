@@ -84,7 +84,7 @@ def _eagerly(function: Callable[..., list[Any]], dtypes: tuple[Any, ...]) -> Any
         results = call(function, list(inputs), list(dtypes))
         return results if dtypes else None
 
-    return tf.function(graph, reduce_retracing=True)
+    return tf.function(graph, autograph=False, reduce_retracing=True)
 
 
 def _keep(error: Exception) -> int:
