@@ -4,8 +4,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from reverb import cc as cc
     from reverb import buffers as buffers
+    from reverb import cc as cc
     from reverb import client as client
     from reverb import errors as errors
     from reverb import item_selectors as item_selectors

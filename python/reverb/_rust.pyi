@@ -111,7 +111,7 @@ class Draw:
 
 @final
 class Frames:
-    """Frames of a buffer: `segments` rings of `length` rows each. Frame `id` of a segment is that of the `id`-th add."""
+    """Frames of a buffer: `segments` rings of `length` rows each. The frames of one add have the same id."""
 
     def __new__(
         cls,
@@ -135,12 +135,12 @@ class Frames:
         """Forgets all frames; the next ones have the id `next_id`."""
 
     def add(self, data: object, priorities: Sequence[float]) -> int:
-        """Adds rows `[n * segments, ...]`, all segments in turn, with one priority each or one for all; the first id."""
+        """Adds rows `[n * segments, ...]`, all segments in turn, with a priority each or one for all; the first id."""
 
     def sample(
         self, count: int, steps: int, prefix: Sequence[int]
     ) -> tuple[list[NDArray[Any]], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        """Draws sequences: columns `[*prefix, ...]`, the segments and ids at which they begin, and their probabilities."""
+        """Draws sequences: columns `[*prefix, ...]`, segments and ids at which they begin, and probabilities."""
 
     def gather(
         self, segments: NDArray[np.int64], ids: NDArray[np.int64], steps: int, prefix: Sequence[int]

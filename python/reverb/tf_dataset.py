@@ -1,4 +1,4 @@
-"""The `tf.data.Dataset`s of this package. Built with TensorFlow's public operations only; nothing is compiled against it.
+"""The `tf.data.Dataset`s of this package, made of TensorFlow's public operations; nothing is compiled against it.
 
 TensorFlow fetches whole batches from a stream (see `tf_streams`) and cuts them up itself: a call into Python for every
 item would be forty times as slow.
@@ -170,7 +170,9 @@ class _Functions:
         self._empty = [np.empty(_no_rows(spec.shape), spec.dtype.as_numpy_dtype) for spec in self._fetched]
         text, number = tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64)
         with tf.init_scope():
-            self._init = tf.function(self._open, autograph=False).get_concrete_function(text, text, tf.TensorSpec([3], tf.int64))
+            self._init = tf.function(self._open, autograph=False).get_concrete_function(
+                text, text, tf.TensorSpec([3], tf.int64)
+            )
             self._next = tf.function(self._fetch, autograph=False).get_concrete_function(number)
             self._finalize = tf.function(self._close, autograph=False).get_concrete_function(number)
 
@@ -192,7 +194,11 @@ class _Functions:
             output_shapes=[spec.shape for spec in self._fetched],
         )
         batches = tf.data.experimental.from_variant(variant, tuple(self._fetched))
-        cut = batches.flat_map(tf.autograph.experimental.do_not_convert(self._cut)) if any(self._sliced) else batches.unbatch()
+        cut = (
+            batches.flat_map(tf.autograph.experimental.do_not_convert(self._cut))
+            if any(self._sliced)
+            else batches.unbatch()
+        )
         # A prefetch that TensorFlow puts behind whole pipelines by itself would always be waiting, and so reach the
         # limiter's timeout while the learner is not waiting at all.
         options = tf.data.Options()
@@ -217,7 +223,7 @@ class _Functions:
         """The items of a batch, which `tf_shapes.slices` has made."""
         even, uneven = arrays[: 5 + len(self._dtypes)], arrays[5 + len(self._dtypes) :]
 
-        @tf.autograph.experimental.do_not_convert
+        @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
         def item(index: Any) -> tuple[Any, ...]:
             parts, rest = [field[index] for field in uneven[:5]], iter(uneven[5:])
             for shape, sliced in zip(self._shapes, self._sliced, strict=True):
@@ -246,7 +252,7 @@ class _Functions:
     def _close(self, number: Any) -> Any:
         return tf.numpy_function(_close_stream, [number], tf.int64)
 
-    def _open_stream(self, address: bytes, table: bytes, numbers: Any) -> np.int64:
+    def _open_stream(self, address: bytes, table: bytes, numbers: Any) -> Any:
         options = tf_streams.StreamOptions(*numbers.tolist())
         shape = self._shape_function()
         stream = tf_streams.Stream(address.decode(), table.decode(), options, self._specs, shape, self._of_steps)
@@ -270,15 +276,17 @@ def _no_rows(shape: Any) -> list[int]:
     return [0] if shape.rank is None else [dim or 0 for dim in shape]
 
 
-def _close_stream(number: Any) -> np.int64:
+def _close_stream(number: Any) -> Any:
     tf_streams.close(int(number))
     return np.int64(0)
 
 
 @atexit.register
 def _end_iterators() -> None:
-    """Ends what still iterates while Python can be called: an iterator that is deleted later calls into an interpreter
-    that has gone, and waits for ever."""
+    """Ends what still iterates while Python can be called.
+
+    An iterator that is deleted later calls into an interpreter that has gone, and waits for ever.
+    """
     if not tf_streams.is_any_open():
         return
     tf_streams.end_all()

@@ -1,9 +1,9 @@
 """Calls from TensorFlow's graphs into Python, whose errors come out as the right `tf.errors` classes.
 
-TensorFlow turns most Python exceptions into UnknownError. So a call does not raise, but returns the number of its error,
-and an operation of our own fails with it. That operation is registered at run time through TensorFlow's C API, which its
-shared library exports: nothing is compiled against TensorFlow. Where the library cannot be found, errors are raised in
-Python after all, and come out as TensorFlow makes them.
+TensorFlow turns most Python exceptions into UnknownError. So a call does not raise, but returns the number of its
+error, and an operation of our own fails with it. That operation is registered at run time through TensorFlow's C API,
+which its shared library exports: nothing is compiled against TensorFlow. Where the library cannot be found, errors are
+raised in Python after all, and come out as TensorFlow makes them.
 """
 
 import ctypes

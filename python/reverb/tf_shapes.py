@@ -49,8 +49,10 @@ def _cutter(column: NDArray[Any] | Ragged) -> Any:
 
 
 def slices(sampled: "Sampled", sliced: list[bool]) -> list[Arrays]:
-    """Two halves, of which one is empty: `items` where all have the same lengths; else infos, and for each column its
-    values and, if it is `sliced`, where each item's begin and end in them.
+    """Two halves, of which one is empty.
+
+    The first is as of `items`, where all have the same lengths. The second is the infos, and for each column its values
+    and, if it is `sliced`, where each item's begin and end in them.
 
     Args:
       sampled: A batch.
@@ -60,12 +62,13 @@ def slices(sampled: "Sampled", sliced: list[bool]) -> list[Arrays]:
       InvalidArgumentError: A column that is not sliced has items of different lengths.
     """
     infos, columns, _, _ = sampled
-    if not any(isinstance(column, Ragged) for column in columns):
+    dense = [column for column in columns if not isinstance(column, Ragged)]
+    if len(dense) == len(columns):
         nothing: Arrays = [field[:0] for field in infos]
-        for column, flag in zip(columns, sliced, strict=True):
-            values = column[:0]
+        for even_column, flag in zip(dense, sliced, strict=True):
+            values = even_column[:0]
             nothing += [values.reshape(0, *values.shape[2:]), np.zeros(1, np.int64)] if flag else [values]
-        return [[*infos, *columns, *nothing]]  # type: ignore[list-item]
+        return [[*infos, *dense, *nothing]]
     even: Arrays = [field[:0] for field in infos]
     uneven: Arrays = list(infos)
     for index, (column, flag) in enumerate(zip(columns, sliced, strict=True)):

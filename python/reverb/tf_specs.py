@@ -117,7 +117,7 @@ def _pair_text(dtype: int, dims: tuple[int | None, ...] | None) -> str:
 
 
 def _dtype_text(dtype: int) -> str:
-    name = dtypes.dtype_from_number(dtype).name
+    name: str = dtypes.dtype_from_number(dtype).name
     return _TF_NAMES.get(name, name)
 
 

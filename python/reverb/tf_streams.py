@@ -1,8 +1,9 @@
 """What stands behind a running iterator of a TensorFlow dataset: a stream of whole batches. Imports no TensorFlow.
 
 TensorFlow knows a stream by its number: functions that a graph holds are never freed, so they must hold nothing else.
-A fetch gives what has come, and waits a tenth of a second at most: TensorFlow cannot interrupt it, and an iterator could
-not be deleted meanwhile. A fetch that found nothing gives a batch of no items, which disappears when it is cut up.
+A fetch gives what has come, and waits a tenth of a second at most: TensorFlow cannot interrupt it, and an iterator
+could not be deleted meanwhile. A fetch that found nothing gives a batch of no items, which disappears when it is cut
+up.
 """
 
 import itertools
@@ -13,7 +14,6 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from reverb.client import Client

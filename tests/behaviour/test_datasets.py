@@ -129,8 +129,8 @@ def test_a_request_that_cannot_fit_the_signature_is_refused_with_both(serve):
 
 def test_data_that_do_not_fit_the_request_are_refused(serve):
     insert_numbers(serve(make_table()), 5)
+    shapes = {"a": tf.TensorShape([1]), "b": tf.TensorShape([1, 3])}
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"index 1 .*\(float, \[1,3\]\).*\(float, \[1,2\]\)"):
-        shapes = {"a": tf.TensorShape([1]), "b": tf.TensorShape([1, 3])}
         next(iter(reverb.TrajectoryDataset(serve.address, "table", NUMBERS, shapes, 1)))
 
 
@@ -187,7 +187,6 @@ def test_a_restarted_server_is_found_again(serve_far):
         reverb.Client(f"ipv4:127.0.0.1:{port}").insert({"a": 77, "b": np.ones(2, np.float32)}, {"table": 1.0})
         eventually(lambda: int(next(iterator).data["a"][0]) == 77)
     finally:
-        del iterator
         server.stop()
 
 

@@ -40,8 +40,17 @@ def test_a_queue_comes_out_whole_and_what_is_staged_goes_back(serve):
 
 @pytest.mark.parametrize(
     ("stored", "expected"),
-    [("bool", "bool"), ("uint8", "uint8"), ("int64", "int32"), ("uint64", "uint32"), ("float64", "float32")]
-    + [("complex128", "complex64"), ("bfloat16", "bfloat16"), ("float8_e5m2", "float8_e5m2"), ("float16", "float16")],
+    [
+        ("bool", "bool"),
+        ("uint8", "uint8"),
+        ("int64", "int32"),
+        ("uint64", "uint32"),
+        ("float16", "float16"),
+        ("float64", "float32"),
+        ("complex128", "complex64"),
+        ("bfloat16", "bfloat16"),
+        ("float8_e5m2", "float8_e5m2"),
+    ],
 )
 def test_dtypes_follow_the_table_of_rules(serve, stored, expected):
     client = serve(make_table())

@@ -339,13 +339,7 @@ impl Frames {
         }
     }
 
-    fn copy_runs(
-        &self,
-        offset: usize,
-        row_bytes: usize,
-        runs: &[(u32, u32, u32)],
-        mut target: &mut [MaybeUninit<u8>],
-    ) {
+    fn copy_runs(&self, offset: usize, row_bytes: usize, runs: &[(u32, u32, u32)], mut target: &mut [MaybeUninit<u8>]) {
         for (index, &(block, row, count)) in runs.iter().enumerate() {
             self.prefetch(offset, row_bytes, runs, index + AHEAD);
             let (head, rest) = target.split_at_mut(count as usize * row_bytes);

@@ -58,13 +58,7 @@ impl Frames {
         }
     }
 
-    fn sample<'py>(
-        &self,
-        py: Python<'py>,
-        count: usize,
-        steps: u64,
-        prefix: Vec<usize>,
-    ) -> PyReverbResult<Drawn<'py>> {
+    fn sample<'py>(&self, py: Python<'py>, count: usize, steps: u64, prefix: Vec<usize>) -> PyReverbResult<Drawn<'py>> {
         let (frames, probabilities, layout, buffer) = py.detach(|| {
             let mut held = self.frames.lock();
             let (frames, probabilities) = held.draw(count, steps)?;

@@ -1,12 +1,13 @@
 """A buffer of whole episodes."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reverb import _checks
-from reverb.buffers.frame_nest import FrameNest
+from reverb.buffers.frame_nest import FrameNest, flatten_as
 from reverb.buffers.outputs import converter
 from reverb.buffers.transitions import Output
 
@@ -65,6 +66,37 @@ class EpisodeStore:
         self._episodes.clear()
         self.completed.clear()
 
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All episodes, as arrays by name."""
+        ids = self.ids()
+        state = {
+            "next_id": np.array(self.next_id),
+            "ids": np.array(ids, np.int64),
+            "completed": np.array(sorted(self.completed), np.int64),
+        }
+        for id_ in ids:
+            leaves = self.frames(id_, 0, self.length(id_)) if self.length(id_) else []
+            state.update({f"episode_{id_}_{index}": leaf for index, leaf in enumerate(leaves)})
+        return state
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Takes the episodes of `state`; what was there is gone.
+
+        Raises:
+          ValueError: They are those of another buffer.
+        """
+        self.clear()
+        ids = state["ids"].tolist()
+        if len(ids) > self.capacity:
+            raise ValueError(f"the state has {len(ids)} episodes, the buffer has room for {self.capacity}")
+        for id_ in ids:
+            self._episodes[id_] = FrameNest(self.spec, 1, _LONGEST)
+            names = [f"episode_{id_}_{index}" for index in range(len(self.template.dtypes))]
+            if names[0] in state:
+                self.append(id_, [state[name] for name in names])
+        self.next_id = int(state["next_id"])
+        self.completed = set(state["completed"].tolist())
+
 
 class EpisodicBuffer:
     """Whole episodes, for users of NumPy, PyTorch and JAX. The oldest make room.
@@ -115,8 +147,6 @@ class EpisodicBuffer:
         Raises:
           ValueError: Another structure or shape.
         """
-        from reverb.buffers.frame_nest import flatten_as
-
         return self._store.append(episode, [np.asarray(leaf) for leaf in flatten_as(self._store.spec, data)])
 
     def sample_episode(self) -> tuple[Any, int]:

@@ -1,6 +1,7 @@
 """Whole episodes, for TensorFlow: the interface of TF-Agents' class of the same name, on our engine."""
 
 import collections
+import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from reverb.buffers.episodic import EpisodeStore
 from reverb.buffers.frame_nest import flatten_as
-from reverb.buffers.replay_buffer import ReplayBuffer, dtypes_of, run
+from reverb.buffers.replay_buffer import ReplayBuffer, SavedState, dtypes_of, run
 
 __all__ = ["BufferInfo", "EpisodicReplayBuffer", "StatefulEpisodicReplayBuffer"]
 
@@ -62,6 +63,21 @@ class EpisodicReplayBuffer(ReplayBuffer):
         self._drop_remainder = dataset_drop_remainder
         self._window_shift = dataset_window_shift
         self._lock = threading.RLock()
+        self._state = SavedState(self._store.state, self._store.restore)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes all episodes to a file."""
+        with self._lock:
+            self._state.save(path)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Reads what `save` wrote; what was there is gone.
+
+        Raises:
+          ValueError: It is that of another buffer.
+        """
+        with self._lock:
+            self._state.load(path)
 
     def create_episode_ids(self, num_episodes: int | None = None) -> Any:
         """Ids of episodes that have not begun: int64 `[num_episodes]`, or a scalar.
@@ -73,7 +89,7 @@ class EpisodicReplayBuffer(ReplayBuffer):
             raise ValueError(f"num_episodes ({num_episodes}) is above the capacity ({self.capacity})")
         return tf.constant(-1, tf.int64) if num_episodes is None else tf.fill([num_episodes], tf.constant(-1, tf.int64))
 
-    def add_batch(self, items: Any, episode_ids: Any) -> Any:
+    def add_batch(self, items: Any, episode_ids: Any) -> Any:  # type: ignore[override]
         """Adds a frame to each of some episodes.
 
         Args:
@@ -182,12 +198,14 @@ class EpisodicReplayBuffer(ReplayBuffer):
                 parts.append(self._store.frames(ids[place], first, num_steps))
         return [*(np.stack(leaf) for leaf in zip(*parts, strict=True)), np.array(ids, np.int64)[chosen]]
 
-    def _as_dataset(self, sample_batch_size: Any, num_steps: Any, sequence_preprocess_fn: Any, num_parallel_calls: Any) -> Any:
+    def _as_dataset(
+        self, sample_batch_size: Any, num_steps: Any, sequence_preprocess_fn: Any, num_parallel_calls: Any
+    ) -> Any:
         if sample_batch_size is not None and num_steps is None:
             raise ValueError("sample_batch_size needs num_steps: whole episodes differ in length")
         draws = tf.data.Dataset.range(tf.int64.max)
 
-        @tf.autograph.experimental.do_not_convert
+        @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
         def draw(_: Any) -> Any:
             if num_steps is None:
                 items, info = self._get_next(None, None, True)
@@ -257,9 +275,7 @@ class EpisodicReplayBuffer(ReplayBuffer):
             with self._lock:
                 episodes = [self._store.frames(id_, 0, self._store.length(id_)) for id_ in self._ids()]
             if not episodes:
-                return [
-                    np.empty((0, *s), d.as_numpy_dtype) for s, d in zip(self._shapes, self._dtypes, strict=True)
-                ]
+                return [np.empty((0, *s), d.as_numpy_dtype) for s, d in zip(self._shapes, self._dtypes, strict=True)]
             return [np.concatenate(leaf)[None] for leaf in zip(*episodes, strict=True)]
 
         return self._pack(run(gather, [], self._dtypes))
@@ -293,7 +309,9 @@ class StatefulEpisodicReplayBuffer(ReplayBuffer):
 
     def _add_batch(self, items: Any) -> Any:
         if self._episode_ids.shape.rank == 0:
-            ids = self._buffer.add_batch(tf.nest.map_structure(lambda leaf: leaf[None], items), self.episode_ids[None])[0]
+            ids = self._buffer.add_batch(tf.nest.map_structure(lambda leaf: leaf[None], items), self.episode_ids[None])[
+                0
+            ]
         else:
             ids = self._buffer.add_batch(items, self.episode_ids)
         ids.set_shape(self._episode_ids.shape)

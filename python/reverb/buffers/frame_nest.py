@@ -43,12 +43,10 @@ class FrameNest:
         self.shapes = [_known_shape(leaf) for leaf in leaves]
         self.dtypes = [dtypes.as_dtype(leaf.dtype) for leaf in leaves]
         for dtype in self.dtypes:
-            if dtype == object:
+            if dtype.kind == "O":
                 raise TypeError("frames cannot hold strings: encode them as numbers, or use a Table.")
         self.pack = nests.compile_packer(_with_markers(data_spec))
-        columns = [
-            (dtypes.number_of(dtype), shape) for dtype, shape in zip(self.dtypes, self.shapes, strict=True)
-        ]
+        columns = [(dtypes.number_of(dtype), shape) for dtype, shape in zip(self.dtypes, self.shapes, strict=True)]
         self.frames = pybind.Frames(columns, segments, length, priority_exponent, seed)
 
     @property
@@ -70,7 +68,9 @@ class FrameNest:
         for leaf, dtype, shape in zip(leaves, self.dtypes, self.shapes, strict=True):
             array = np.asarray(leaf, dtype)
             if array.shape[1:] != shape or not array.ndim:
-                raise InvalidArgumentError(f"expected frames [n, {', '.join(map(str, shape))}], got shape {array.shape}")
+                raise InvalidArgumentError(
+                    f"expected frames [n, {', '.join(map(str, shape))}], got shape {array.shape}"
+                )
             arrays.append(array)
         return self.frames.add(arrays, list(priorities))
 
@@ -106,7 +106,6 @@ class FrameNest:
         self.frames.clear(next_id - count)
         # Frames of all segments in turn.
         self.add_leaves([leaf.swapaxes(0, 1).reshape(-1, *leaf.shape[2:]) for leaf in leaves])
-
 
 
 def is_spec(node: Any) -> bool:

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -130,7 +130,7 @@ class PyUniformReplayBuffer:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes all frames to a file in NumPy's `.npz` format."""
         with self._lock, open(path, "wb") as file:
-            np.savez(file, **self._frames.state())
+            np.savez(file, **cast(Any, self._frames.state()))
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Reads what `save` wrote; what was there is gone.

@@ -1,5 +1,7 @@
-"""The interface of TF-Agents' replay buffers: a base class whose public methods call private ones that are defined by
-subclasses, and what those that stand on TensorFlow share."""
+"""The interface of TF-Agents' replay buffers, and what those that stand on TensorFlow share.
+
+Public methods call private ones of the same name, which subclasses define.
+"""
 
 import os
 from collections.abc import Callable
@@ -110,7 +112,9 @@ class ReplayBuffer(tf.Module):  # type: ignore[misc]
     def _get_next(self, sample_batch_size: int | None, num_steps: int | None, time_stacked: bool) -> Any:
         raise NotImplementedError
 
-    def _as_dataset(self, sample_batch_size: Any, num_steps: Any, sequence_preprocess_fn: Any, num_parallel_calls: Any) -> Any:
+    def _as_dataset(
+        self, sample_batch_size: Any, num_steps: Any, sequence_preprocess_fn: Any, num_parallel_calls: Any
+    ) -> Any:
         raise NotImplementedError
 
     def _single_deterministic_pass_dataset(
@@ -171,8 +175,11 @@ class _Untracked:
 
 
 def run(function: Callable[..., list[Any]], inputs: list[Any], dtypes: list[Any]) -> list[Any]:
-    """Calls a function of NumPy arrays, eagerly at once, in graphs as an operation. ValueErrors come out as
-    `tf.errors.InvalidArgumentError`."""
+    """Calls a function of NumPy arrays, eagerly at once, in graphs as an operation.
+
+    Raises:
+      tf.errors.InvalidArgumentError: The function raised ValueError.
+    """
     if not tf.executing_eagerly():
         return tf_errors.call(function, inputs, dtypes)
     try:

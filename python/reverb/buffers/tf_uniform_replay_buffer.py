@@ -21,8 +21,8 @@ BufferInfo = collections.namedtuple("BufferInfo", ["ids", "probabilities"])
 class TFUniformReplayBuffer(ReplayBuffer):
     """A ring of `max_length` frames for each member of a batch.
 
-    Frames lie in the engine's memory, not in TensorFlow variables; `tf.train.Checkpoint(buffer=buffer)` saves them, and so
-    do `save` and `load`. Sequences may run over ends of episodes, never from the newest frame to the oldest.
+    Frames lie in the engine's memory, not in TensorFlow variables; `tf.train.Checkpoint(buffer=buffer)` saves them, and
+    so do `save` and `load`. Sequences may run over ends of episodes, never from the newest frame to the oldest.
 
     Args:
       data_spec: A nest of `tf.TensorSpec`s of a frame.
@@ -120,7 +120,7 @@ class TFUniformReplayBuffer(ReplayBuffer):
             return tuple(map(self._frames.pack, parts)), BufferInfo(tuple(tf.unstack(ids, axis=axis)), probabilities)
         return self._frames.pack(columns), BufferInfo(ids, probabilities)
 
-    def as_dataset(
+    def as_dataset(  # type: ignore[override]
         self,
         sample_batch_size: int | None = None,
         num_steps: int | None = None,
@@ -137,10 +137,12 @@ class TFUniformReplayBuffer(ReplayBuffer):
             sample_batch_size, num_steps, num_parallel_calls, single_deterministic_pass=single_deterministic_pass
         )
 
-    def _as_dataset(self, sample_batch_size: Any, num_steps: Any, sequence_preprocess_fn: Any, num_parallel_calls: Any) -> Any:
+    def _as_dataset(
+        self, sample_batch_size: Any, num_steps: Any, sequence_preprocess_fn: Any, num_parallel_calls: Any
+    ) -> Any:
         draws = tf.data.Dataset.range(tf.int64.max)
 
-        @tf.autograph.experimental.do_not_convert
+        @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
         def draw(_: Any) -> Any:
             return self._get_next(sample_batch_size, num_steps, True)
 
@@ -151,7 +153,9 @@ class TFUniformReplayBuffer(ReplayBuffer):
     ) -> Any:
         if self._drop_remainder:
             if sample_batch_size is not None and sample_batch_size > self._batch_size:
-                raise ValueError(f"sample_batch_size ({sample_batch_size}) is above the batch size ({self._batch_size})")
+                raise ValueError(
+                    f"sample_batch_size ({sample_batch_size}) is above the batch size ({self._batch_size})"
+                )
             if num_steps is not None and num_steps > self._max_length:
                 raise ValueError(f"num_steps ({num_steps}) is above max_length ({self._max_length})")
         prefix = [None] * ((sample_batch_size is not None) + (num_steps is not None))

@@ -1,7 +1,7 @@
 """Buffers of frames for users of NumPy, PyTorch and JAX."""
 
 import os
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -124,7 +124,7 @@ class UniformBuffer:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes all frames to a file in NumPy's `.npz` format. Priorities are not written."""
         with open(path, "wb") as file:
-            np.savez(file, **self._nest.state())
+            np.savez(file, **cast(Any, self._nest.state()))
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Reads what `save` wrote; what was there is gone.

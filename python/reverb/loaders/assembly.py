@@ -111,7 +111,8 @@ class Assembly:
         if self._lengths and length > self._lengths[-1]:
             name = next(names[place] for place in timed if int(rows_of(columns[place]).max()) == longest)
             raise ValueError(f"column {name}: an item has {longest} rows, `pad_to` allows {self._lengths[-1]}.")
-        padded, masks = list(columns), [None] * len(columns)  # type: ignore[var-annotated]
+        padded = list(columns)
+        masks: list[NDArray[np.bool_] | None] = [None] * len(columns)
         for place in timed:
             padded[place], masks[place] = pad_column(columns[place], length)
         return padded, masks

@@ -32,9 +32,10 @@ __all__ = ["narrow", "refuse"]
 
 def refuse(name: str, dtype: np.dtype[Any], framework: str) -> NoReturn:
     """Raises the TypeError for a dtype that a framework does not have."""
-    what = "strings" if dtype == object else f"elements of dtype {dtype}"
+    what = "strings" if dtype.kind == "O" else f"elements of dtype {dtype}"
     raise TypeError(
-        f"column {name} has {what}, which {framework} has no arrays for. Leave it out with `fields`, or use NumpyLoader."
+        f"column {name} has {what}, which {framework} has no arrays for. Leave it out with `fields`, or "
+        "use NumpyLoader."
     )
 
 
@@ -47,7 +48,7 @@ def narrow(array: NDArray[Any], dtype: Any, name: str, framework: str) -> NDArra
     limits = np.iinfo(dtype)
     if array.size and (array.max() > limits.max or array.min() < limits.min):
         raise OverflowError(
-            f"column {name} has {array.dtype} values outside of {np.dtype(dtype)}, to which {framework} would cut them. "
-            "Leave it out with `fields`, or use NumpyLoader."
+            f"column {name} has {array.dtype} values outside of {np.dtype(dtype)}, to which {framework} would cut "
+            "them. Leave it out with `fields`, or use NumpyLoader."
         )
     return array.astype(dtype)

@@ -47,9 +47,9 @@ def select(structure: Any, fields: Sequence[Any] | None) -> Selection:
 
 
 def _chosen(structure: Any, fields: Sequence[Any]) -> Any:
-    if isinstance(structure, (list, tuple)) and not hasattr(structure, "_fields"):
-        if all(isinstance(field, int) for field in fields):
-            return [_part(structure, (field,)) for field in fields]
+    is_list = isinstance(structure, (list, tuple)) and not hasattr(structure, "_fields")
+    if is_list and all(isinstance(field, int) for field in fields):
+        return [_part(structure, (field,)) for field in fields]
     chosen: dict[Any, Any] = {}
     for field in fields:
         path = field if isinstance(field, tuple) else (field,)

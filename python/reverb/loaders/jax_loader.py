@@ -22,8 +22,9 @@ __all__ = ["JaxLoader", "to_arrays", "to_jax"]
 class JaxLoader(Loader):
     """Batches as arrays of JAX, put on their devices while the learner still has the batch before.
 
-    `batch.info` and `batch.table` stay NumPy: JAX's 32-bit default would cut the keys. 64-bit columns are cut as JAX does
-    where no value changes but by rounding; integers that do not fit are an error (see `reverb.loaders.dtype_rules`).
+    `batch.info` and `batch.table` stay NumPy: JAX's 32-bit default would cut the keys. 64-bit columns are cut as JAX
+    does where no value changes but by rounding; integers that do not fit are an error (see
+    `reverb.loaders.dtype_rules`).
 
     Args:
       client: A Client, or the address of a server.
@@ -115,7 +116,7 @@ def _fit(array: Any, name: str) -> Any:
 
 
 def _same(array: NDArray[Any], name: str) -> NDArray[Any]:
-    if array.dtype == object:
+    if array.dtype.kind == "O":
         refuse(name, array.dtype, "JAX")
     return array
 

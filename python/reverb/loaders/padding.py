@@ -44,4 +44,4 @@ def pad_column(column: Column, length: int) -> tuple[NDArray[Any], NDArray[np.bo
 
 
 def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    return np.full(shape, b"", dtype) if dtype == object else np.zeros(shape, dtype)
+    return np.full(shape, b"", dtype) if dtype.kind == "O" else np.zeros(shape, dtype)

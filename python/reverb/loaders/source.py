@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -69,8 +69,9 @@ class _Request:
 class BatchSource:
     """Batches of one table or of a mixture, as NumPy arrays.
 
-    Loaders stand on it. `next` gives a batch whose samples are undelivered until `deliver` takes it; what is undelivered
-    when the source is closed goes back, last drawn first. A server that went away is looked for as a Client does.
+    Loaders stand on it. `next` gives a batch whose samples are undelivered until `deliver` takes it; what is
+    undelivered when the source is closed goes back, last drawn first. A server that went away is looked for as a
+    Client does.
 
     Args:
       client: A Client, or the address of a server.
@@ -195,7 +196,8 @@ class BatchSource:
         if not size or (size < self.options.batch_size and self.options.drop_remainder):
             for part in reversed(parts):
                 part.draw.give_back()
-            return self._end()
+            self._check_end()
+            return None
         # The next one is on its way while this one is put together.
         self._begin_ahead(self.options.prefetch)
         batch = self._assembly.batch(parts, self.clock.stats.batches + len(self._fetched))
@@ -204,7 +206,8 @@ class BatchSource:
         self._fetched.append(fetched)
         return fetched
 
-    def _end(self) -> None:
+    def _check_end(self) -> None:
+        """Raises, unless the data may end here."""
         if self._closed or self.options.on_timeout == "stop":
             return
         tables = ", ".join(f"`{table}`" for table in self.tables)

@@ -13,11 +13,10 @@ __all__ = ["TensorFlowLoader"]
 
 
 class TensorFlowLoader(Loader):
-    """Batches as eager tensors, in the tables' dtypes; strings are `tf.string`, columns of items of different lengths
-    `tf.RaggedTensor`.
+    """Batches as eager tensors, in the tables' dtypes.
 
-    `batch.info` and `batch.table` stay NumPy, as with all loaders. For a `tf.data.Dataset` of single items see
-    `reverb.TrajectoryDataset`.
+    Strings are `tf.string`, columns of items of different lengths `tf.RaggedTensor`. `batch.info` and `batch.table`
+    stay NumPy, as with all loaders. For a `tf.data.Dataset` of single items see `reverb.TrajectoryDataset`.
     """
 
     def __next__(self) -> Batch:
@@ -46,6 +45,6 @@ def _tensor(array: Any, name: str) -> Any:
         return None
     if isinstance(array, Ragged):
         return tf.RaggedTensor.from_row_lengths(_tensor(array.values, name), array.row_lengths, validate=False)
-    if array.dtype == object:
+    if array.dtype.kind == "O":
         return tf.convert_to_tensor(array, tf.string)
     return tf.convert_to_tensor(array)

@@ -13,10 +13,10 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from reverb.client import Client
 from reverb.loaders.batch import Batch
+from reverb.loaders.leaves import map_leaves
 from reverb.loaders.options import Options
 from reverb.loaders.source import BatchSource, Fetched
 from reverb.loaders.stats import LoaderStats
-from reverb.loaders.leaves import map_leaves
 from reverb.loaders.torch_arrays import to_torch
 
 __all__ = ["TorchLoader"]
@@ -25,17 +25,17 @@ __all__ = ["TorchLoader"]
 _DATA_LOADER_PREFETCH = 2
 
 
-class TorchLoader(IterableDataset[Batch]):
+class TorchLoader(IterableDataset):  # type: ignore[misc]
     """Batches as tensors. Iterate it as it is, or give it to a DataLoader with `batch_size=None`.
 
         for batch in reverb.loaders.TorchLoader("localhost:8000", "replay", batch_size=256, device="cuda"):
             ...
 
-    `batch.info` stays NumPy: keys have 64 bits, and go back to the server. Each `iter` draws anew, with prefetching of its
-    own. Under DataLoader every worker has a client of its own and draws whole batches; with `num_batches` they share it
-    out. A worker counts a batch as received only when the DataLoader has asked it for `prefetch_factor` more, so that
-    batches in the DataLoader's queues are not lost, but go back, if it is stopped or killed; the last ones taken may
-    then go back too, although they were seen.
+    `batch.info` stays NumPy: keys have 64 bits, and go back to the server. Each `iter` draws anew, with prefetching
+    of its own. Under DataLoader every worker has a client of its own and draws whole batches; with `num_batches` they
+    share it out. A worker counts a batch as received only when the DataLoader has asked it for `prefetch_factor`
+    more, so that batches in the DataLoader's queues are not lost, but go back, if it is stopped or killed; the last
+    ones taken may then go back too, although they were seen.
 
     Args:
       client: The address of a server, or a Client, of which the address is taken to other processes.

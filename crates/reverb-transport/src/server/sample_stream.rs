@@ -111,7 +111,9 @@ impl Pump {
             Some(sample_request::Kind::Draw(draw)) => match self.begin(request_id, draw) {
                 Ok(()) => Ok(()),
                 Err(Begun::Failed(error)) => self.fail(request_id, &error).await,
-                Err(Begun::Drawn(table, draw, drawn)) => self.send(request_id, table, &draw, drawn, Duration::ZERO).await,
+                Err(Begun::Drawn(table, draw, drawn)) => {
+                    self.send(request_id, table, &draw, drawn, Duration::ZERO).await
+                }
             },
             Some(sample_request::Kind::Received(_)) => {
                 if let Some(lease) = self.end_lease(request_id) {
