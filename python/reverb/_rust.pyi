@@ -11,7 +11,7 @@ from reverb.replay_sample import Ragged
 __all__ = ["Client", "Draw", "Frames", "Server", "Table", "descriptor_set", "importance_weights"]
 
 # What `Client.sample` returns.
-Sampled: TypeAlias = tuple[
+_Sampled: TypeAlias = tuple[
     tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int32]],
     list[NDArray[Any] | Ragged],
     int,
@@ -94,7 +94,7 @@ class Server:
 class Draw:
     """A draw under way. Its samples count as undelivered until `received`; dropped before that, they go back."""
 
-    def result(self, timeout: float | None) -> Sampled | None:
+    def result(self, timeout: float | None) -> _Sampled | None:
         """What `Client.sample` returns, once; None if it is not here after `timeout` seconds."""
 
     def is_ready(self) -> bool:
@@ -168,7 +168,7 @@ class Client:
     def insert_batch(self, data: object, priorities: Mapping[str, Any], timeout: float | None) -> None: ...
     def sample(
         self, table: str, at_least: int, at_most: int, ahead: int, timeout: float | None, squeeze_time: bool
-    ) -> Sampled:
+    ) -> _Sampled:
         """Draws items.
 
         Args:

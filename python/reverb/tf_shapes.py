@@ -9,7 +9,7 @@ from reverb.errors import InvalidArgumentError
 from reverb.replay_sample import Ragged
 
 if TYPE_CHECKING:
-    from reverb._rust import Sampled
+    from reverb.pybind import Sampled
 
 __all__ = ["Arrays", "items", "slices", "steps"]
 

@@ -21,8 +21,7 @@ from reverb.errors import CancelledError, DeadlineExceededError, UnavailableErro
 from reverb.tf_specs import LeafSpec, check_batch, check_request, of_signature
 
 if TYPE_CHECKING:
-    from reverb._rust import Sampled
-    from reverb.pybind import Draw
+    from reverb.pybind import Draw, Sampled
 
 __all__ = [
     "Shape",

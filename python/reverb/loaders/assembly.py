@@ -15,8 +15,7 @@ from reverb.prioritized import importance_weights
 from reverb.replay_sample import Ragged, SampleInfo
 
 if TYPE_CHECKING:
-    from reverb._rust import Sampled
-    from reverb.pybind import Draw
+    from reverb.pybind import Draw, Sampled
 
 __all__ = ["Assembly", "Part"]
 
