@@ -163,6 +163,8 @@ def test_what_waits_in_the_queues_of_a_stopped_data_loader_goes_back(serve):
     loader = TorchLoader(client, "table", batch_size=5, prefetch=2)
     batches = iter(DataLoader(loader, batch_size=None, num_workers=2, multiprocessing_context="fork"))
     seen = [number for _ in range(4) for number in numbers_of(next(batches))]
+    # Of each worker: two batches in the queues, and two drawn ahead.
+    eventually(lambda: info_of(client).undelivered_samples == 40)
     del batches
     eventually(lambda: info_of(client).undelivered_samples == 0)
     left = client.sample_batch("table", 100, timeout=0).data[0][:, 0].tolist()

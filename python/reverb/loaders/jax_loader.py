@@ -112,7 +112,7 @@ def to_arrays(nest: Any, device: Any = None) -> Any:
 def _fit(array: Any, name: str) -> Any:
     if isinstance(array, Ragged):
         return Ragged(_fit(array.values, name), _fit(array.row_lengths, name))
-    return _FITTERS.get(array.dtype.name, _same)(array, name)
+    return _FITTERS.get(array.dtype, _same)(array, name)
 
 
 def _same(array: NDArray[Any], name: str) -> NDArray[Any]:
@@ -135,9 +135,9 @@ def _rounded(dtype: Any) -> Callable[[NDArray[Any], str], NDArray[Any]]:
     return fit
 
 
-_FITTERS: dict[str, Callable[[NDArray[Any], str], NDArray[Any]]] = {
-    "int64": _integer(np.int32),
-    "uint64": _integer(np.uint32),
-    "float64": _rounded(np.float32),
-    "complex128": _rounded(np.complex64),
+_FITTERS: dict[np.dtype[Any], Callable[[NDArray[Any], str], NDArray[Any]]] = {
+    np.dtype(np.int64): _integer(np.int32),
+    np.dtype(np.uint64): _integer(np.uint32),
+    np.dtype(np.float64): _rounded(np.float32),
+    np.dtype(np.complex128): _rounded(np.complex64),
 }

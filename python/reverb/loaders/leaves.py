@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from reverb.replay_sample import Ragged
 
 __all__ = ["map_leaves"]
@@ -19,6 +21,8 @@ def map_leaves(change: Callable[[Any, str], Any], nest: Any, path: tuple[str, ..
     Returns:
       A nest of new containers.
     """
+    if type(nest) is np.ndarray:
+        return change(nest, "/".join(path) or "data")
     if isinstance(nest, dict):
         parts = [(key, map_leaves(change, value, (*path, str(key)))) for key, value in nest.items()]
         return dict(parts) if type(nest) is dict else type(nest)(parts)

@@ -45,8 +45,14 @@ def to_tensors(nest: Any, device: Any = None) -> Any:
     return map_leaves(lambda array, name: _leaf(array, name).to(device), nest)
 
 
+# The dtypes that torch takes as they are, as they were met: looking at a dtype's name costs more than the tensor.
+_plain: set[np.dtype[Any]] = set()
+
+
 def _leaf(array: Any, name: str) -> Any:
     """One leaf. A `Ragged` stays one, of tensors; None stays None."""
+    if type(array) is np.ndarray and array.dtype in _plain:
+        return torch.from_numpy(array)
     if array is None:
         return None
     if isinstance(array, Ragged):
@@ -64,7 +70,9 @@ def _tensor(array: NDArray[Any], name: str) -> torch.Tensor:
     if kind in _UNSIGNED and not hasattr(torch, kind):
         array = narrow(array, _UNSIGNED[kind], name, "this PyTorch")
     try:
-        return torch.from_numpy(array)
+        tensor = torch.from_numpy(array)
+        _plain.add(array.dtype)
+        return tensor
     except TypeError:
         refuse(name, array.dtype, "PyTorch")
 
