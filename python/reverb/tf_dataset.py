@@ -4,9 +4,7 @@ TensorFlow fetches whole batches from a stream (see `tf_streams`) and cuts them 
 item would be forty times as slow.
 """
 
-import atexit
 import functools
-import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +13,7 @@ import tensorflow as tf
 import tree
 
 from reverb import dtypes as dtype_numbers
-from reverb import tf_errors, tf_shapes, tf_streams
+from reverb import tf_errors, tf_exit, tf_shapes, tf_streams
 from reverb.replay_sample import ReplaySample, SampleInfo
 from reverb.tf_specs import LeafSpec
 
@@ -281,21 +279,6 @@ def _close_stream(number: Any) -> Any:
     return np.int64(0)
 
 
-@atexit.register
-def _end_iterators() -> None:
-    """Ends what still iterates while Python can be called.
-
-    An iterator that is deleted later calls into an interpreter that has gone, and waits for ever.
-    """
-    if not tf_streams.is_any_open():
-        return
-    tf_streams.end_all()
-    for candidate in gc.get_objects():
-        if isinstance(candidate, tf.data.Iterator):
-            # Its resource goes with its attributes; what iterates in TensorFlow's threads is stopped by that.
-            vars(candidate).clear()
-    del candidate
-    tf_streams.wait_until_closed()
-
+tf_exit.at_exit(tf_streams.end_all, tf_streams.wait_until_closed)
 
 _functions: Callable[..., _Functions] = functools.lru_cache(maxsize=None)(_Functions)

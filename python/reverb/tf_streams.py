@@ -31,7 +31,6 @@ __all__ = [
     "close",
     "end_all",
     "fetch",
-    "is_any_open",
     "open_stream",
     "wait_until_closed",
 ]
@@ -207,11 +206,6 @@ def close(number: int) -> None:
     stream = _streams.pop(number, None)
     if stream is not None:
         stream.close()
-
-
-def is_any_open() -> bool:
-    """Whether any stream is open."""
-    return bool(_streams)
 
 
 def end_all() -> None:

@@ -1,6 +1,7 @@
 """Buffers of TF-Agents' interface: what the example script does not show."""
 
 import pytest
+from behaviour_support import run_program
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
@@ -126,3 +127,20 @@ def test_frames_need_a_way_to_tell_the_ends_of_episodes():
     buffer = EpisodicReplayBuffer(NUMBER)
     with pytest.raises(TypeError, match="begin_episode_fn"):
         buffer.add_batch(tf.constant([1], tf.int64), buffer.create_episode_ids(1))
+
+
+EXITING = """
+    import tensorflow as tf
+    from reverb.buffers.tf_uniform_replay_buffer import TFUniformReplayBuffer
+    buffer = TFUniformReplayBuffer(tf.TensorSpec([1000], tf.float32, "x"), 1)
+    buffer.add_batch(tf.zeros([1, 1000]))
+    iterator = iter(buffer.as_dataset(32, 1, num_parallel_calls=2).prefetch(3))
+    for _ in range(50):
+        next(iterator)
+"""
+
+
+@pytest.mark.timeout(180)
+def test_a_program_ends_while_its_iterators_are_at_work():
+    for _ in range(3):
+        run_program(EXITING)

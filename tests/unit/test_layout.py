@@ -51,6 +51,7 @@ def test_no_module_imports_a_framework_at_its_top():
         "tf_client.py",
         "tf_dataset.py",
         "tf_errors.py",
+        "tf_exit.py",
         "timestep_dataset.py",
         "trajectory_dataset.py",
     )

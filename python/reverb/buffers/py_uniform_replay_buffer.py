@@ -105,6 +105,9 @@ class PyUniformReplayBuffer:
             )
         import tensorflow as tf
 
+        from reverb import tf_exit
+
+        tf_exit.at_exit()
         prefix = [size for size in (sample_batch_size, num_steps) if size is not None]
         spec = _map_spec(lambda leaf: tf.TensorSpec([*prefix, *leaf.shape], leaf.dtype), self._data_spec)
 

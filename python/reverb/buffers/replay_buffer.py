@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from reverb import tf_errors
+from reverb import tf_errors, tf_exit
 from reverb.buffers.frame_nest import is_spec, spec_leaves
 
 __all__ = ["ReplayBuffer", "dtypes_of", "has_lists", "run"]
@@ -172,6 +172,9 @@ class _Untracked:
 
     def __init__(self, value: Any) -> None:
         self.value = value
+
+
+tf_exit.at_exit()
 
 
 def run(function: Callable[..., list[Any]], inputs: list[Any], dtypes: list[Any]) -> list[Any]:
