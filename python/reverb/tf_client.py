@@ -117,12 +117,19 @@ class TFClient:
         """
         with tf.name_scope(name or f"{self._name}_update_priorities"):
             table = tf.reshape(tf.convert_to_tensor(table, tf.string), [])
-            keys = tf.convert_to_tensor(keys, tf.uint64)
+            keys = tf.convert_to_tensor(_exact(keys), tf.uint64)
             priorities = tf.convert_to_tensor(priorities, tf.float64)
             return tf_errors.call(_update_priorities, [self._address(), table, keys, priorities], [])
 
     def _address(self) -> Any:
         return tf.constant(self._server_address)
+
+
+def _exact(keys: Any) -> Any:
+    """Lists of ints as arrays: newer TensorFlow takes them through floats in graphs, which cuts keys."""
+    if isinstance(keys, (list, tuple)) and all(isinstance(key, (int, np.integer)) for key in keys):
+        return np.array(keys, np.uint64)
+    return keys
 
 
 class _Pairs(Mapping[str, float]):

@@ -54,11 +54,7 @@ def test_priorities_are_updated_in_a_graph(serve, tf_client, run):
     client = serve.connect()
     client.insert_batch([np.arange(2)], {"table": 1.0})
     key = contents(client)[1]
-    run(
-        lambda: tf_client.update_priorities(
-            "table", tf.constant([key, 5], tf.uint64), tf.constant([9.0, 1.0], tf.float64)
-        )
-    )
+    run(lambda: tf_client.update_priorities("table", [key, 5], tf.constant([9.0, 1.0], tf.float64)))
     assert {s.info.priority for s in client.sample("table", 100, emit_timesteps=False)} == {1.0, 9.0}
 
 
