@@ -16,6 +16,8 @@ __all__ = [
     "CheckpointReader",
     "Checkpointer",
     "Client",
+    "Draw",
+    "Frames",
     "PatternWriter",
     "RowWriter",
     "Server",
@@ -96,6 +98,9 @@ class Table:
     def info(self) -> bytes:
         """A serialized `deepmind.reverb.TableInfo`."""
 
+    def undelivered_samples(self) -> int:
+        """Samples that were drawn and are not received yet."""
+
     def close(self) -> None:
         """Fails all who wait and all who come."""
 
@@ -172,6 +177,67 @@ class Server:
         """True once the server has stopped, False when `timeout` seconds have passed."""
 
 @final
+class Draw:
+    """A draw under way. Its samples count as undelivered until `received`; dropped before that, they go back."""
+
+    def result(self, timeout: float | None) -> _Sampled | None:
+        """What `Client.sample` returns, once; None if it is not here after `timeout` seconds."""
+
+    def is_ready(self) -> bool:
+        """Whether `result` would not wait."""
+
+    def received(self) -> None:
+        """The samples are the caller's. Before `result` it gives them back."""
+
+    def give_back(self) -> None:
+        """On return they are back in a table of this process; a server was told to take them back."""
+
+    def times(self) -> tuple[float, float]:
+        """Seconds that the draw waited for its table, and that it took in all; zeros before `result`."""
+
+@final
+class Frames:
+    """Frames of a buffer: `segments` rings of `length` rows each. The frames of one add have the same id."""
+
+    def __new__(
+        cls,
+        columns: Sequence[tuple[int, Sequence[int]]],
+        segments: int,
+        length: int,
+        priority_exponent: float | None,
+        seed: int | None,
+    ) -> Frames:
+        """`columns`: numbers of dtypes and shapes of rows. With an exponent frames are drawn by priority."""
+
+    @property
+    def added(self) -> int:
+        """The id of the next frames."""
+
+    @property
+    def oldest(self) -> int:
+        """The oldest id that is there."""
+
+    def clear(self, next_id: int) -> None:
+        """Forgets all frames; the next ones have the id `next_id`."""
+
+    def add(self, data: object, priorities: Sequence[float]) -> int:
+        """Adds rows `[n * segments, ...]`, all segments in turn, with a priority each or one for all; the first id."""
+
+    def sample(
+        self, count: int, steps: int, prefix: Sequence[int]
+    ) -> tuple[list[NDArray[Any]], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Draws sequences: columns `[*prefix, ...]`, segments and ids at which they begin, and probabilities."""
+
+    def gather(
+        self, segments: NDArray[np.int64], ids: NDArray[np.int64], steps: int, prefix: Sequence[int]
+    ) -> list[NDArray[Any]]:
+        """Sequences of `steps` frames: columns `[*prefix, ...]`."""
+
+    def update_priorities(
+        self, segments: NDArray[np.int64], ids: NDArray[np.int64], priorities: NDArray[np.float64]
+    ) -> None: ...
+
+@final
 class Client:
     """A way to a server, the shortest there is. Timeouts are seconds of the whole call; None: no limit."""
 
@@ -205,6 +271,9 @@ class Client:
           have no time axis.
         """
 
+    def begin_sample(self, table: str, at_least: int, at_most: int, timeout: float | None, squeeze_time: bool) -> Draw:
+        """Begins to draw items as `sample` does; waits at most for a connection."""
+
     def mutate_priorities(
         self, table: str, updates: Sequence[tuple[int, float]], deletes: Sequence[int], timeout: float | None
     ) -> None: ...
@@ -212,8 +281,8 @@ class Client:
         self, table: str, keys: NDArray[np.uint64], priorities: NDArray[np.float64], timeout: float | None
     ) -> None: ...
     def reset(self, table: str, timeout: float | None) -> None: ...
-    def server_info(self, timeout: float | None) -> list[bytes]:
-        """A serialized `deepmind.reverb.TableInfo` for each table."""
+    def server_info(self, timeout: float | None) -> list[tuple[bytes, int]]:
+        """For each table a serialized `deepmind.reverb.TableInfo`, and how many of its samples are undelivered."""
 
     def table_statuses(self, timeout: float | None) -> list[bytes]:
         """A serialized `reverb.replay.v1.TableStatus` for each table."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import starmap
 from typing import Any, SupportsFloat, cast
 
 import numpy as np
@@ -274,7 +275,7 @@ class Client(_client_writers.ClientWriters):
             ) from None
 
     def _table_infos(self, timeout: float | None) -> dict[str, TableInfo]:
-        infos = map(TableInfo.from_serialized_proto, self._client.server_info(timeout))
+        infos = starmap(TableInfo.from_serialized_proto, self._client.server_info(timeout))
         return {info.name: info for info in infos}
 
     def _check_table_exists(self, table: str, timeout: float | None) -> None:

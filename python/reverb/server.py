@@ -201,7 +201,7 @@ class Table:
     @property
     def info(self) -> TableInfo:
         """The table's options and how it stands now, whether a server runs it or not."""
-        return TableInfo.from_serialized_proto(self.internal_table.info())
+        return TableInfo.from_serialized_proto(self.internal_table.info(), self.internal_table.undelivered_samples())
 
     def can_sample(self, num_samples: int) -> bool:
         """Whether the limiter would let so many samples go at once.

@@ -10,6 +10,7 @@ mod compression;
 mod compressor;
 mod error;
 pub mod fork;
+pub mod frames;
 pub mod gather;
 mod importance;
 mod key;

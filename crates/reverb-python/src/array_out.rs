@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList};
-use reverb_core::gather::BatchColumn;
+use reverb_core::gather::{BatchColumn, BatchLayout};
 use reverb_core::{Buffer, DType};
 use reverb_transport::client::{Batch, BatchInfo};
 
@@ -29,13 +29,19 @@ pub type Sampled<'py> = (Info<'py>, Bound<'py, PyList>, u64, Vec<bool>);
 /// Hands a batch to Python without copying its columns.
 pub fn to_python(py: Python<'_>, batch: Batch) -> PyResult<Sampled<'_>> {
     let Batch { info, layout, buffer, signature_token, .. } = batch;
+    let columns = columns_to_python(py, &layout, buffer)?;
+    let squeezed = layout.columns.iter().map(|column| column.squeezed).collect();
+    Ok((infos(py, &info), columns, signature_token, squeezed))
+}
+
+/// The columns of a batch as arrays that share its buffer.
+pub fn columns_to_python<'py>(py: Python<'py>, layout: &BatchLayout, buffer: Buffer) -> PyResult<Bound<'py, PyList>> {
     let memory = Bound::new(py, BatchMemory(buffer))?;
     let columns = PyList::empty(py);
     for column in &layout.columns {
         columns.append(to_array(&memory, column)?)?;
     }
-    let squeezed = layout.columns.iter().map(|column| column.squeezed).collect();
-    Ok((infos(py, &info), columns, signature_token, squeezed))
+    Ok(columns)
 }
 
 fn infos<'py>(py: Python<'py>, info: &BatchInfo) -> Info<'py> {

@@ -16,6 +16,7 @@ use reverb_core::{
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Chunks up to this size get an allocation of their own, so that none keeps the whole message alive.
 const COPY_BELOW_BYTES: usize = 64 * 1024;
@@ -264,7 +265,7 @@ pub fn write_item_to_wire(item: &WriterItem) -> replay::WriteItem {
 }
 
 /// The beginning of a batch as a message.
-pub fn batch_to_wire(gatherer: &Gatherer, table: &TableHandle) -> replay::Batch {
+pub fn batch_to_wire(gatherer: &Gatherer, table: &TableHandle, waited: Duration) -> replay::Batch {
     let items = gatherer.items();
     replay::Batch {
         keys: to_bytes(items, |item| item.key.to_le_bytes()),
@@ -275,6 +276,7 @@ pub fn batch_to_wire(gatherer: &Gatherer, table: &TableHandle) -> replay::Batch 
         columns: columns_to_wire(gatherer.layout()),
         signature_token: table.signature_token(),
         receipt_may_wait: !table.counts_samples(),
+        waited_us: u64::try_from(waited.as_micros()).unwrap_or(u64::MAX),
     }
 }
 
@@ -290,6 +292,7 @@ pub fn gathered_to_wire(batch: &Batch) -> replay::Batch {
         columns: columns_to_wire(&batch.layout),
         signature_token: batch.signature_token,
         receipt_may_wait: true,
+        waited_us: 0,
     }
 }
 

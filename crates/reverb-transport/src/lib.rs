@@ -11,6 +11,7 @@ mod convert;
 mod cut;
 mod decoded_size;
 mod housekeeping;
+mod lease;
 pub mod pattern_from_wire;
 mod peek;
 pub mod proto;

@@ -7,6 +7,7 @@ use crate::proto::replay::{PeekRequest, PeekResponse, peek_response};
 use crate::table_handle::TableHandle;
 use reverb_core::gather::BatchLayout;
 use reverb_core::{Buffer, Error, ItemView, Result, Table};
+use std::time::{Duration, Instant};
 
 /// Items shown at most, and bytes of data after which no more are.
 const MAX_ITEMS: usize = 1000;
@@ -72,7 +73,15 @@ pub fn from_wire(response: PeekResponse) -> Result<Vec<Peeked>> {
         let (info, layout, signature_token) = batch_from_wire(batch)?;
         let buffer = to_buffer(&item.payload, &layout)?;
         Ok(Peeked {
-            batch: Batch { info, layout, buffer, signature_token, receipt_may_wait: true },
+            batch: Batch {
+                info,
+                layout,
+                buffer,
+                signature_token,
+                receipt_may_wait: true,
+                waited: Duration::ZERO,
+                arrived: Instant::now(),
+            },
             inserted_at: item.inserted_at,
         })
     };

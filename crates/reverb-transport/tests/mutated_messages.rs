@@ -46,6 +46,7 @@ fn response() -> SampleResponse {
         columns: vec![column],
         signature_token: 1,
         receipt_may_wait: true,
+        waited_us: 5,
     };
     let payload = Payload::Bytes(vec![7; 16].into());
     SampleResponse { request_id: 1, kind: Some(Kind::Batch(batch)), payload }

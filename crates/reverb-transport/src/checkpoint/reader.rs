@@ -9,6 +9,7 @@ use crate::table_handle::{TableStatus, WaitTimes};
 use reverb_core::gather::Gatherer;
 use reverb_core::{Drawn, Error, ItemView, Result, TableInfo};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// A table of a checkpoint, as people want to see it.
 #[derive(Debug)]
@@ -215,5 +216,13 @@ pub fn to_batch(items: &[ItemView], table_size: u64, squeeze_time: bool, signatu
     let mut gatherer = gatherer.map_err(|reason| Error::invalid(format!("items do not fit into a batch: {reason}")))?;
     let info = BatchInfo::of(gatherer.items());
     let buffer = gatherer.gather();
-    Ok(Batch { info, layout: gatherer.layout().clone(), buffer, signature_token, receipt_may_wait: true })
+    Ok(Batch {
+        info,
+        layout: gatherer.layout().clone(),
+        buffer,
+        signature_token,
+        receipt_may_wait: true,
+        waited: Duration::ZERO,
+        arrived: Instant::now(),
+    })
 }

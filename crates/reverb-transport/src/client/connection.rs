@@ -2,7 +2,7 @@
 
 use super::address::{Address, Endpoint};
 use super::insert_link::InsertLink;
-use super::sample_link::SampleLink;
+use super::sample_link::{DrawCall, SampleLink};
 use super::{Batch, BatchRequest, RowInsert};
 use crate::convert::chunk_to_wire;
 use crate::peek::{self, Peeked};
@@ -203,15 +203,11 @@ impl Connection {
     }
 
     pub async fn sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
-        let draw = Draw {
-            table: request.table.clone(),
-            at_least: request.draw.at_least as u64,
-            at_most: request.draw.at_most as u64,
-            ahead: request.draw.ahead as u64,
-            timeout_ms: timeout_ms(deadline),
-            squeeze_time: request.squeeze_time,
-        };
-        self.within(deadline, self.samples.call(draw)).await
+        self.within(deadline, self.samples.call(draw(request, deadline))).await
+    }
+
+    pub fn begin_sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<DrawCall> {
+        self.samples.begin(draw(request, deadline))
     }
 
     pub async fn mutate(
@@ -270,6 +266,17 @@ impl Connection {
 
     fn no_answer(&self) -> Error {
         Error::DeadlineExceeded(format!("the server at {} did not answer in time", self.peer))
+    }
+}
+
+fn draw(request: &BatchRequest, deadline: Option<Instant>) -> Draw {
+    Draw {
+        table: request.table.clone(),
+        at_least: request.draw.at_least as u64,
+        at_most: request.draw.at_most as u64,
+        ahead: request.draw.ahead as u64,
+        timeout_ms: timeout_ms(deadline),
+        squeeze_time: request.squeeze_time,
     }
 }
 

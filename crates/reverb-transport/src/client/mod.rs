@@ -3,13 +3,16 @@
 mod address;
 mod connection;
 mod insert_link;
+mod pending_draw;
 mod sample_link;
 pub mod writer;
 
 pub use address::Address;
+pub use pending_draw::PendingDraw;
 
 pub use crate::convert::BatchInfo;
 use crate::convert::status_to_wire;
+use crate::lease::Lease;
 use crate::peek::{self, Peeked};
 use crate::proto::replay::{PeekRequest, TableStatus};
 use crate::registry;
@@ -17,10 +20,11 @@ use crate::replay::{InsertGroup, Replay, wait_for_inserts};
 use crate::table_handle::{Call, DrawRequest, TableHandle};
 use arc_swap::ArcSwapOption;
 use connection::Connection;
-use reverb_core::gather::BatchLayout;
+use parking_lot::Mutex;
+use reverb_core::gather::{BatchLayout, Gatherer};
 use reverb_core::{Buffer, Chunk, Drawn, Error, NewItem, Result, Trajectory, fork, random_keys};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// One chunk, each run of whose rows becomes an item in every table named.
 #[derive(Debug)]
@@ -63,6 +67,10 @@ pub struct Batch {
     pub signature_token: u64,
     /// Whether it is early enough to tell the server with the next call that the batch has come.
     pub receipt_may_wait: bool,
+    /// How long the draw waited for the table.
+    pub waited: Duration,
+    /// When the last byte was here.
+    pub arrived: Instant,
 }
 
 /// How a client reaches its server.
@@ -180,6 +188,17 @@ impl Client {
             Call::Waiting(waiting) => waiting.result(deadline, warn).await?,
         };
         gather(table, drawn, request)
+    }
+
+    /// Begins to draw a batch: this waits for a connection at most. Called in the context of a runtime.
+    ///
+    /// # Errors
+    /// If there is no such table in this process; [`reverb_core::Error::Unavailable`] if the server is not there.
+    pub async fn begin_sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<PendingDraw> {
+        match self.same_process() {
+            Some(replay) => PendingDraw::local(&replay, request, deadline),
+            None => self.connection(deadline).await?.begin_sample(request, deadline).map(PendingDraw::remote),
+        }
     }
 
     /// Deletes items, then sets priorities. Unknown keys are ignored.
@@ -300,15 +319,20 @@ pub fn begin_insert(replay: &Replay, insert: &RowInsert) -> Result<Vec<Call<()>>
 /// If they do not fit together; they have gone back to the table then.
 pub fn gather(table: &TableHandle, drawn: Vec<Drawn>, request: &BatchRequest) -> Result<Batch> {
     let mut gatherer = table.stack(drawn, request.draw.at_least, request.squeeze_time)?;
+    Ok(fill(table, &mut gatherer, Duration::ZERO))
+}
+
+/// As [`gather`], but the samples go back to the table unless the lease is told that they were received.
+fn gather_leased(table: TableHandle, mut gatherer: Gatherer, begun: Instant) -> (Batch, Lease) {
+    let batch = fill(&table, &mut gatherer, begun.elapsed());
+    (batch, Lease::new(table, Arc::new(Mutex::new(gatherer))))
+}
+
+fn fill(table: &TableHandle, gatherer: &mut Gatherer, waited: Duration) -> Batch {
     let info = BatchInfo::of(gatherer.items());
     let buffer = gatherer.gather();
-    Ok(Batch {
-        info,
-        layout: gatherer.layout().clone(),
-        buffer,
-        signature_token: table.signature_token(),
-        receipt_may_wait: true,
-    })
+    let (layout, signature_token) = (gatherer.layout().clone(), table.signature_token());
+    Batch { info, layout, buffer, signature_token, receipt_may_wait: true, waited, arrived: Instant::now() }
 }
 
 /// Says why a call still waits.
