@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from reverb import item_selectors as item_selectors
     from reverb import item_selectors as selectors
     from reverb import loaders as loaders
+    from reverb import pattern_dataset as pattern_dataset
     from reverb import platform as platform
     from reverb import pybind as pybind
     from reverb import rate_limiters as rate_limiters
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from reverb.errors import DeadlineExceededError as DeadlineExceededError
     from reverb.errors import ReverbError as ReverbError
     from reverb.platform.default import checkpointers as checkpointers
+    from reverb.pattern_dataset import PatternDataset as PatternDataset
     from reverb.prioritized import importance_weights as importance_weights
     from reverb.replay_sample import Ragged as Ragged
     from reverb.replay_sample import ReplaySample as ReplaySample
@@ -49,6 +51,7 @@ _NAMES = {
     "BatchedWriter": "batched_writer:BatchedWriter",
     "Client": "client:Client",
     "DeadlineExceededError": "errors:DeadlineExceededError",
+    "PatternDataset": "pattern_dataset:PatternDataset",
     "Ragged": "replay_sample:Ragged",
     "ReplaySample": "replay_sample:ReplaySample",
     "ReverbError": "errors:ReverbError",
@@ -71,6 +74,7 @@ _NAMES = {
     "errors": "errors",
     "importance_weights": "prioritized:importance_weights",
     "item_selectors": "item_selectors",
+    "pattern_dataset": "pattern_dataset",
     "platform": "platform",
     "loaders": "loaders",
     "pybind": "pybind",
@@ -86,7 +90,7 @@ _NAMES = {
 }
 
 # These need TensorFlow, which `import *` must not.
-_OF_TENSORFLOW = ("TFClient", "TimestepDataset", "TrajectoryDataset")
+_OF_TENSORFLOW = ("PatternDataset", "TFClient", "pattern_dataset", "TimestepDataset", "TrajectoryDataset")
 
 __all__ = [name for name in _NAMES if name not in _OF_TENSORFLOW]
 

@@ -18,6 +18,7 @@ __all__ = [
     "Client",
     "Draw",
     "Frames",
+    "PatternReader",
     "PatternWriter",
     "RowWriter",
     "Server",
@@ -394,6 +395,17 @@ class TrajectoryWriter:
     def step_is_open(self) -> bool: ...
     @property
     def num_pending_items(self) -> int: ...
+
+@final
+class PatternReader:
+    """Behind `reverb.PatternDataset`."""
+
+    def __new__(cls, structure: object, configs: Sequence[bytes]) -> PatternReader: ...
+    def append(self, data: object) -> list[list[NDArray[Any]]]:
+        """The items that are due after this step, each a list of its columns."""
+
+    def end_episode(self, clear_buffers: bool) -> list[list[NDArray[Any]]]:
+        """The items that are due where an episode ends."""
 
 @final
 class PatternWriter:

@@ -57,6 +57,7 @@ fn _rust(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<client::Client>()?;
     module.add_class::<writer::TrajectoryWriter>()?;
     module.add_class::<writer::BatchedWriter>()?;
+    module.add_class::<writer::PatternReader>()?;
     module.add_class::<writer::PatternWriter>()?;
     module.add_class::<writer::RowWriter>()?;
     module.add_class::<writer::ColumnHistory>()?;

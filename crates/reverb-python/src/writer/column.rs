@@ -129,21 +129,7 @@ impl TrajectoryColumn {
     }
 
     fn numpy<'py>(&self, py: Python<'py>) -> PyReverbResult<Bound<'py, PyAny>> {
-        let Some((dtype, shape)) = self.0.array_type() else {
-            return Err(PyValueError::new_err("need at least one array to stack").into());
-        };
-        if self.0.runs.iter().any(CellRun::expired) {
-            return Err(PyRuntimeError::new_err(
-                "Cannot convert TrajectoryColumn with expired data references to numpy array.",
-            )
-            .into());
-        }
-        let first = self.0.cell_type();
-        if self.0.runs.iter().any(|run| Some((run.column.dtype, &run.column.shape)) != first) {
-            return Err(Error::invalid("the column's values differ in dtype or shape").into());
-        }
-        let cells = self.0.runs.iter().map(CellRun::read).collect::<Result<_, Error>>()?;
-        Ok(to_array(py, dtype, &shape, cells)?)
+        selection_to_array(py, &self.0)
     }
 
     fn __repr__(&self) -> String {
@@ -290,6 +276,25 @@ fn other_index(key: &Bound<'_, PyAny>, what: &str) -> PyResult<i64> {
 
 fn is_scalar(key: &Bound<'_, PyAny>) -> bool {
     key.getattr("ndim").and_then(|ndim| ndim.extract::<usize>()).is_ok_and(|ndim| ndim == 0)
+}
+
+/// The values of a column as an array of its own memory.
+pub fn selection_to_array<'py>(py: Python<'py>, selection: &Selection) -> PyReverbResult<Bound<'py, PyAny>> {
+    let Some((dtype, shape)) = selection.array_type() else {
+        return Err(PyValueError::new_err("need at least one array to stack").into());
+    };
+    if selection.runs.iter().any(CellRun::expired) {
+        return Err(PyRuntimeError::new_err(
+            "Cannot convert TrajectoryColumn with expired data references to numpy array.",
+        )
+        .into());
+    }
+    let first = selection.cell_type();
+    if selection.runs.iter().any(|run| Some((run.column.dtype, &run.column.shape)) != first) {
+        return Err(Error::invalid("the column's values differ in dtype or shape").into());
+    }
+    let cells = selection.runs.iter().map(CellRun::read).collect::<Result<_, Error>>()?;
+    Ok(to_array(py, dtype, &shape, cells)?)
 }
 
 /// An array of its own memory.

@@ -2,6 +2,7 @@
 
 mod batched_writer;
 mod column;
+mod pattern_reader;
 mod pattern_writer;
 mod post;
 mod row_writer;
@@ -9,6 +10,7 @@ mod steps_in;
 
 pub use batched_writer::BatchedWriter;
 pub use column::{CellRef, ColumnHistory, TrajectoryColumn};
+pub use pattern_reader::PatternReader;
 pub use pattern_writer::PatternWriter;
 pub use row_writer::RowWriter;
 
