@@ -211,6 +211,32 @@ def test_stats_say_where_the_time_went(serve):
     assert stats.network_s < stats.limiter_s
 
 
+def test_an_unknown_table_is_an_error_each_time(serve):
+    client = serve(make_table())
+    loader = NumpyLoader(client, "nowhere", batch_size=4)
+    for _ in range(2):
+        with pytest.raises(reverb.errors.TableNotFoundError, match="nowhere"):
+            next(loader)
+
+
+def test_stats_can_be_asked_while_another_thread_waits(serve):
+    client = serve(queue_table())
+    loader = NumpyLoader(client, "table", batch_size=4)
+    waiting = Background(lambda: numbers(next(loader)))
+    eventually(lambda: loader.stats().undelivered == 8)
+    insert_numbers(client, 4)
+    assert waiting.result() == [0, 1, 2, 3]
+    loader.close()
+
+
+def test_a_server_that_is_gone_for_good_is_an_error(serve_far):
+    serve_far(make_table())
+    loader = NumpyLoader(serve_far.address, "table", batch_size=4, timeout=0.3)
+    serve_far.server.stop()
+    with pytest.raises((reverb.errors.UnavailableError, reverb.DeadlineExceededError)):
+        next(loader)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_leaves_what_the_parent_has_drawn_to_the_parent(serve):

@@ -123,6 +123,7 @@ def test_an_error_of_the_next_batch_does_not_cost_this_one(serve):
         assert numbers_of(next(batches)) == [1]
         with pytest.raises(TypeError, match="strings"):
             next(batches)
+    eventually(lambda: info_of(client).current_size == 1)
 
 
 def test_tensordict_output(serve):

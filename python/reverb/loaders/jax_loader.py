@@ -77,7 +77,11 @@ class JaxLoader(Loader):
         fetched = self._source.next()
         if fetched is None:
             return False
-        self._staged.append((fetched, to_jax(fetched.batch, self._device)))
+        try:
+            self._staged.append((fetched, to_jax(fetched.batch, self._device)))
+        except Exception:
+            self._source.refuse(fetched)
+            raise
         self._source.clock.converted()
         return True
 

@@ -26,6 +26,9 @@ __all__ = ["BatchSource", "Fetched"]
 
 # How often a wait looks whether the loader was closed meanwhile.
 _PERIOD_S = 0.2
+# How long a server that went away is looked for, and how often.
+_PATIENCE_S = 10.0
+_PAUSE_S = 0.05
 
 
 class Fetched:
@@ -99,11 +102,11 @@ class BatchSource:
 
     def stats(self) -> LoaderStats:
         """What was given so far, where the time went, and how much is undelivered now."""
-        with self._lock:
-            undelivered = sum(request.samples for request in self._requests)
-            stats = LoaderStats(**vars(self.clock.stats))
-            stats.undelivered = undelivered + sum(fetched.samples for fetched in self._fetched)
-            return stats
+        # Without the lock, which a thread that waits for a batch holds: this is asked when things wait.
+        requested = sum(request.samples for request in tuple(self._requests))
+        stats = LoaderStats(**vars(self.clock.stats))
+        stats.undelivered = requested + sum(fetched.samples for fetched in tuple(self._fetched))
+        return stats
 
     def next(self) -> Fetched | None:
         """The next batch, undelivered; None at the end of the data.
@@ -117,16 +120,20 @@ class BatchSource:
             self._forget_parent()
             self.clock.asked()
             limit = None if self.options.timeout is None else time.monotonic() + self.options.timeout
+            give_up = None
             while True:
                 try:
                     return self._next(limit)
                 except (CancelledError, UnavailableError):
-                    # The server has gone with all that was asked of it. To begin a draw waits until it is there again,
-                    # or fails.
+                    # The server has gone with all that was asked of it, maybe to come again.
                     self._give_up()
-                    if self._closed:
-                        return None
-                    self._begin_ahead(1)
+                    now = time.monotonic()
+                    give_up = now + _PATIENCE_S if give_up is None else give_up
+                    if now > min(give_up, give_up if limit is None else limit):
+                        raise
+                if self._closed:
+                    return None
+                time.sleep(_PAUSE_S)
 
     def is_ready(self) -> bool:
         """Whether `next` would not wait."""
@@ -142,6 +149,13 @@ class BatchSource:
                 self._fetched.remove(fetched)
             self.clock.given(fetched.samples)
         return fetched.batch
+
+    def refuse(self, fetched: Fetched) -> None:
+        """The learner cannot have a batch: it goes back."""
+        fetched.give_back()
+        with self._lock:
+            if fetched in self._fetched:
+                self._fetched.remove(fetched)
 
     def update_priorities(self, batch: Batch, priorities: ArrayLike, *, timeout: float | None = None) -> None:
         """Sets new priorities of a batch's items, in the tables from which they came.
@@ -187,7 +201,12 @@ class BatchSource:
         self._begin_ahead(max(1, self.options.prefetch))
         if not self._requests:
             return None
-        parts = self._wait(self._requests[0], limit)
+        try:
+            parts = self._wait(self._requests[0], limit)
+        except Exception:
+            self._requests.popleft().give_back()
+            self._begun -= 1
+            raise
         if parts is not None:
             self._requests.popleft()
         else:

@@ -23,7 +23,11 @@ class TensorFlowLoader(Loader):
         fetched = self._source.next()
         if fetched is None:
             raise StopIteration
-        batch = to_tensorflow(fetched.batch)
+        try:
+            batch = to_tensorflow(fetched.batch)
+        except Exception:
+            self._source.refuse(fetched)
+            raise
         self._source.clock.converted()
         self._source.deliver(fetched)
         return batch

@@ -189,7 +189,18 @@ class TorchBatches(Iterator[Batch]):
         fetched = self.source.next()
         if fetched is None:
             return False
-        batch = to_torch(fetched.batch, self._tensordict)
+        try:
+            batch, copied = self._copied(fetched.batch)
+        except Exception:
+            self.source.refuse(fetched)
+            raise
+        self._staged.append((fetched, batch, copied))
+        self.source.clock.converted()
+        return True
+
+    def _copied(self, arrays: Batch) -> tuple[Batch, Any]:
+        """Tensors on their way to the device, and the event that they are there."""
+        batch = to_torch(arrays, self._tensordict)
         copied = None
         if self._pin:
             batch = _map(batch, lambda tensor: tensor.pin_memory())
@@ -199,9 +210,7 @@ class TorchBatches(Iterator[Batch]):
                 copied = self._stream.record_event()
         elif self._device is not None:
             batch = _map(batch, lambda tensor: tensor.to(self._device))
-        self._staged.append((fetched, batch, copied))
-        self.source.clock.converted()
-        return True
+        return batch, copied
 
     def close(self) -> None:
         """Gives back what was drawn ahead."""
