@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from reverb.client import Client as Client
     from reverb.errors import DeadlineExceededError as DeadlineExceededError
     from reverb.errors import ReverbError as ReverbError
-    from reverb.platform.default import checkpointers as checkpointers
     from reverb.pattern_dataset import PatternDataset as PatternDataset
+    from reverb.platform.default import checkpointers as checkpointers
     from reverb.prioritized import importance_weights as importance_weights
     from reverb.replay_sample import Ragged as Ragged
     from reverb.replay_sample import ReplaySample as ReplaySample

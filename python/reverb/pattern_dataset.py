@@ -16,8 +16,8 @@ class PatternDataset(tf.data.Dataset):  # type: ignore[misc]
 
     Args:
       input_dataset: A dataset of steps.
-      configs: What items to make, as for `Client.structured_writer`; all of one table and structure. Tables and priorities
-        mean nothing here.
+      configs: What items to make, as for `Client.structured_writer`; all of one table and structure. Tables and
+        priorities mean nothing here.
       respect_episode_boundaries: Whether items never span episodes.
       is_end_of_episode: From a step to a scalar bool: whether the episode ends with it. Traced like a map function.
 
@@ -77,10 +77,8 @@ def pattern_dataset_with_info(
 
 
 def _one(elements: tuple[Any, ...], spec: Any) -> Any:
-    """An element, as a dataset has it: map functions get the parts of tuples one by one."""
-    if not isinstance(spec, tuple):
-        return elements[0]
-    return type(spec)(*elements) if hasattr(spec, "_fields") else elements
+    """An element, as a dataset has it: map functions get the parts of plain tuples one by one."""
+    return elements if type(spec) is tuple else elements[0]
 
 
 def _check_end(spec: Any) -> None:

@@ -85,7 +85,7 @@ def test_bad_arguments_are_refused_at_once():
         reverb.PatternDataset(steps(), [good], True, lambda step: step["a"])
     with pytest.raises(ValueError, match="At least one config"):
         reverb.PatternDataset(steps(), [], True, lambda step: False)
+    bad = config(lambda x: {"x": x["a"][-1]})
+    bad.table = ""
     with pytest.raises(ValueError, match="table"):
-        bad = config(lambda x: {"x": x["a"][-1]})
-        bad.table = ""
         reverb.PatternDataset(steps(), [bad], True, lambda step: False)
