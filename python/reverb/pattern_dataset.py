@@ -34,7 +34,7 @@ class PatternDataset(tf.data.Dataset):  # type: ignore[misc]
         is_end_of_episode: Callable[[Any], Any],
     ) -> "PatternDataset":
         """The dataset."""
-        signature = structured_writer.infer_signature(configs, input_dataset.element_spec)
+        signature = _without_lists(structured_writer.infer_signature(configs, input_dataset.element_spec))
         spec = tf.nest.map_structure(lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), signature)
         serialized = [config.SerializeToString() for config in configs]
         # Checked now, and not when iteration begins.
@@ -42,7 +42,7 @@ class PatternDataset(tf.data.Dataset):  # type: ignore[misc]
         whole = input_dataset.element_spec
         steps = input_dataset.map(lambda *step: (_one(step, whole), is_end_of_episode(_one(step, whole))))
         _check_end(steps.element_spec[1])
-        pack = nests.compile_packer(structured_writer.unpack_pattern(configs[0]))
+        pack = nests.compile_packer(_without_lists(structured_writer.unpack_pattern(configs[0])))
 
         def items() -> Iterator[Any]:
             reader = pybind.PatternReader(_structure.FixedStructure(), serialized)
@@ -79,6 +79,15 @@ def pattern_dataset_with_info(
 def _one(elements: tuple[Any, ...], spec: Any) -> Any:
     """An element, as a dataset has it: map functions get the parts of plain tuples one by one."""
     return elements if type(spec) is tuple else elements[0]
+
+
+def _without_lists(nest: Any) -> Any:
+    """A nest with tuples for lists, which are arrays to a dataset."""
+    if isinstance(nest, dict):
+        return {key: _without_lists(child) for key, child in nest.items()}
+    if isinstance(nest, tuple) and hasattr(nest, "_fields"):
+        return type(nest)(*map(_without_lists, nest))
+    return tuple(map(_without_lists, nest)) if isinstance(nest, (list, tuple)) else nest
 
 
 def _check_end(spec: Any) -> None:
