@@ -344,6 +344,14 @@ def test_temporary_folder_goes_if_nothing_was_saved(start):
         assert os.path.exists(checkpointer.path) == saves
 
 
+def test_server_that_cannot_start_leaves_no_temporary_folder(start):
+    server, _ = start(make_table())
+    checkpointer = checkpointers.TempDirCheckpointer()
+    with pytest.raises(errors.UnavailableError):
+        start(make_table(), port=server.port, checkpointer=checkpointer)
+    assert not os.path.exists(checkpointer.path)
+
+
 def test_names_are_where_the_reference_has_them():
     library = reverb.platform.checkpointers_lib
     for name in ("CheckpointerBase", "DefaultCheckpointer", "TempDirCheckpointer"):

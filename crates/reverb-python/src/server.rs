@@ -25,6 +25,13 @@ pub struct Server {
     restored_from: Option<String>,
 }
 
+/// A server that cannot start leaves its folder to others, and no temporary one.
+fn let_go(replay: &Replay) {
+    if let Some(checkpointer) = replay.checkpointer() {
+        checkpointer.close();
+    }
+}
+
 /// Loads on a thread of its own, so that Ctrl-C is heard.
 async fn restore(checkpointer: Arc<CoreCheckpointer>, replay: Arc<Replay>) -> Result<Option<String>, Error> {
     let load = move || checkpointer.restore(replay.tables(), replay.max_message_size());
@@ -51,11 +58,12 @@ impl Server {
         let mut restored_from = None;
         if let Some(checkpointer) = checkpointer {
             let keeper = Arc::new(CoreCheckpointer::open(checkpointer.options.clone())?);
-            restored_from = wait(py, restore(keeper.clone(), replay.clone()))?;
-            replay.set_checkpointer(keeper);
+            replay.set_checkpointer(keeper.clone());
+            restored_from = wait(py, restore(keeper, replay.clone())).inspect_err(|_| let_go(&replay))?;
         }
         let runtime = runtime()?;
-        let server = py.detach(|| CoreServer::start(runtime.1.handle(), replay.clone(), &options))?;
+        let server = py.detach(|| CoreServer::start(runtime.1.handle(), replay.clone(), &options));
+        let server = server.inspect_err(|_| let_go(&replay))?;
         Ok(Self {
             replay,
             port: server.port(),

@@ -5,7 +5,7 @@ use super::folder::{CHUNKS, DONE, ITEMS, TABLES, files_of};
 use super::item::{Chunks, ItemMessage};
 use super::progress::Progress;
 use super::record::{Tallied, Tally};
-use super::record_stream::for_each_record;
+use super::record_stream::{Finished, for_each_decoded, for_each_record};
 use super::sidecar::{MAX_BYTES, Runs, SIDECAR, Sidecar};
 use super::table::{Counts, TableRecord, decode_table};
 use crate::reference_chunk::ChunkDecoder;
@@ -146,26 +146,34 @@ impl<'a> Loader<'a> {
         Self { disk, path, limit_bytes, sidecar, is_compressed: false, targets: Vec::new(), chunks: Chunks::default() }
     }
 
-    /// Calls `visit` with each record of a file, then checks the file's hash.
-    fn for_each_record(&mut self, name: &str, mut visit: impl FnMut(&mut Self, &[u8]) -> Result<()>) -> Result<()> {
+    /// Reads a file with `read`, then checks its hash.
+    fn read_file(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&mut Self, Box<dyn Read + Send>, usize) -> Result<Finished>,
+    ) -> Result<()> {
         let path = self.path.join(name);
         let file = open(self.disk, &path)?;
         let limit = self.limit_bytes.saturating_add(self.limit_bytes / 64).saturating_add(RECORD_SLACK);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let read = || {
-            let finished = for_each_record(file, limit, |record| visit(self, record))?;
+        let finished = read(self, file, limit).and_then(|finished| {
             if self.is_compressed && !finished.is_compressed {
                 return Err(Error::DataLoss("the zlib stream is missing".into()));
             }
             self.is_compressed |= finished.is_compressed;
             self.sidecar.as_ref().map_or(Ok(()), |sidecar| check_sum(&finished.tally, name, sidecar))
-        };
-        read().map_err(|error| match error {
+        });
+        finished.map_err(|error| match error {
             Error::DataLoss(reason) if reason.contains(name) => Error::DataLoss(reason),
             Error::DataLoss(reason) => Error::DataLoss(format!("{name}: {reason}")),
             Error::Storage(reason) => Error::Storage(format!("cannot read {}: {reason}", path.display())),
             error => error,
         })
+    }
+
+    /// Calls `visit` with each record of a file, then checks the file's hash.
+    fn for_each_record(&mut self, name: &str, mut visit: impl FnMut(&mut Self, &[u8]) -> Result<()>) -> Result<()> {
+        self.read_file(name, |loader, file, limit| for_each_record(file, limit, |record| visit(loader, record)))
     }
 
     fn read_tables(&mut self, choose: Choose<'_>) -> Result<()> {
@@ -205,14 +213,18 @@ impl<'a> Loader<'a> {
         self.chunks.reserve(announced.min(MAX_RESERVED) as usize);
         let mut progress = Progress::new("loading chunks of", self.path, 0);
         let mut count = 0;
-        self.for_each_record(CHUNKS, |loader, record| {
+        let decode = |record: &[u8]| {
             let per_row = runs.advance();
             let episodes = |id| if per_row { EpisodeIds::PerRow(id) } else { EpisodeIds::Same(id) };
-            let chunk = decoder.decode(record, episodes)?;
-            loader.chunks.entry(chunk.key).or_insert_with(|| Arc::new(chunk));
-            count += 1;
-            progress.advance();
-            Ok(())
+            decoder.decode(record, episodes).map(Arc::new)
+        };
+        self.read_file(CHUNKS, |loader, file, limit| {
+            for_each_decoded(file, limit, decode, |chunk| {
+                loader.chunks.entry(chunk.key).or_insert(chunk);
+                count += 1;
+                progress.advance();
+                Ok(())
+            })
         })?;
         match &self.sidecar {
             Some(sidecar) if sidecar.chunks != count => {

@@ -9,7 +9,8 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const LOCK: &str = ".reverb-lock";
+/// The file that is locked.
+pub const LOCK: &str = ".reverb-lock";
 
 /// Folders that this process holds. The system's lock is one of processes: it would let a second server of this one in.
 static HELD: Mutex<Vec<(u32, PathBuf)>> = Mutex::new(Vec::new());

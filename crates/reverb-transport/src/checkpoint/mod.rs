@@ -71,8 +71,8 @@ pub struct Checkpointer {
 
 #[derive(Debug)]
 struct State {
-    /// `Err` says why nothing can be saved. A temporary folder needs no lock.
-    lock: Result<Option<FolderLock>>,
+    /// `Err` says why nothing can be saved.
+    lock: Result<FolderLock>,
     /// Whether the folder itself is on the disk for sure.
     is_root_synced: bool,
     /// Names of checkpoints that this process has read whole.
@@ -107,15 +107,12 @@ impl Checkpointer {
         Ok(Self { options, disk, state: Mutex::new(state) })
     }
 
-    fn prepare(disk: &dyn Disk, options: &CheckpointOptions) -> Result<Option<FolderLock>> {
-        if options.is_temporary {
-            return Ok(None);
-        }
+    fn prepare(disk: &dyn Disk, options: &CheckpointOptions) -> Result<FolderLock> {
         let root = &options.root;
         disk.create_dir_all(root).map_err(|error| storage_error("cannot make", root, &error))?;
         let lock = FolderLock::take(root)?;
         folder::remove_leftovers(disk, root)?;
-        Ok(Some(lock))
+        Ok(lock)
     }
 
     /// The options.
@@ -225,11 +222,19 @@ impl Checkpointer {
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.lock = Err(Error::Cancelled("the server was stopped; it saves no more checkpoints".into()));
-        if self.options.is_temporary {
-            // Only if it is empty.
-            let _kept = std::fs::remove_dir(&self.options.root);
+        let root = &self.options.root;
+        if self.options.is_temporary
+            && folder::files_of(&*self.disk, root).is_ok_and(|files| files.is_some_and(is_unused))
+        {
+            let _gone = self.disk.remove_file(&root.join(lock::LOCK));
+            let _gone = self.disk.remove_dir(root);
         }
     }
+}
+
+/// Whether nothing was ever saved in a folder of these names.
+fn is_unused(names: Vec<String>) -> bool {
+    names.iter().all(|name| name == lock::LOCK)
 }
 
 /// Compares all files of a checkpoint of ours with their hashes.

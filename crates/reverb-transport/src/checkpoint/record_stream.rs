@@ -19,6 +19,13 @@ struct Batch {
     ends: Vec<usize>,
 }
 
+impl Batch {
+    fn records(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
+    }
+}
+
 /// What was read of a file.
 #[derive(Debug)]
 pub struct Finished {
@@ -37,36 +44,80 @@ pub fn for_each_record(
     limit_bytes: usize,
     mut visit: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<Finished> {
+    read_ahead(file, limit_bytes, |batches, done| {
+        for batch in batches {
+            batch.records().try_for_each(&mut visit)?;
+            drop(batch);
+            // If the thread has ended, the next batch is the last.
+            let _ended = done.send(());
+        }
+        Ok(())
+    })
+}
+
+/// Calls `visit` with what `decode` makes of each record. That has a thread of its own, too.
+///
+/// # Errors
+/// Those of [`RecordReader`], of `decode` and of `visit`.
+pub fn for_each_decoded<T: Send>(
+    file: Box<dyn Read + Send>,
+    limit_bytes: usize,
+    mut decode: impl FnMut(&[u8]) -> Result<T> + Send,
+    mut visit: impl FnMut(T) -> Result<()>,
+) -> Result<Finished> {
+    read_ahead(file, limit_bytes, |batches, done| {
+        let (sender, decoded) = sync_channel::<Vec<T>>(WAITING_BATCHES);
+        std::thread::scope(|scope| {
+            let decode_all = move || {
+                for batch in batches {
+                    let mut values = Vec::with_capacity(batch.ends.len());
+                    let result = batch.records().try_for_each(|record| decode(record).map(|value| values.push(value)));
+                    drop(batch);
+                    // What came before the damage is visited first, as if there were no thread.
+                    let is_wanted = sender.send(values).is_ok();
+                    result?;
+                    if !is_wanted {
+                        break;
+                    }
+                    let _ended = done.send(());
+                }
+                Ok(())
+            };
+            let decoder = std::thread::Builder::new().name("reverb-decode".into()).spawn_scoped(scope, decode_all);
+            let decoder = decoder.map_err(|error| no_thread(&error))?;
+            let visited = decoded.iter().flatten().try_for_each(&mut visit);
+            // The thread ends when nobody takes its values.
+            drop(decoded);
+            visited.and(decoder.join().map_err(|_| panicked("decodes"))?)
+        })
+    })
+}
+
+/// Reads on a thread of its own while `visit_all` takes batches, each of which it acknowledges.
+fn read_ahead(
+    file: Box<dyn Read + Send>,
+    limit_bytes: usize,
+    visit_all: impl FnOnce(Receiver<Batch>, SyncSender<()>) -> Result<()>,
+) -> Result<Finished> {
     let (sender, batches) = sync_channel(WAITING_BATCHES);
     let (done, acknowledged) = sync_channel(WAITING_BATCHES + 1);
     std::thread::scope(|scope| {
         let reader = std::thread::Builder::new().name("reverb-load".into());
         let reader = reader.spawn_scoped(scope, move || read_all(file, limit_bytes, &sender, &acknowledged));
-        let reader = reader.map_err(|error| Error::Internal(format!("no thread can be made: {error}")))?;
-        let visited = visit_all(&batches, &done, &mut visit);
-        // The thread ends when nobody takes its batches.
-        drop((batches, done));
-        let read = reader.join().map_err(|_| Error::Internal("the thread that reads has panicked".into()))?;
+        let reader = reader.map_err(|error| no_thread(&error))?;
+        // It drops both ends, so that the thread ends when nobody takes its batches.
+        let visited = visit_all(batches, done);
+        let read = reader.join().map_err(|_| panicked("reads"))?;
         visited.and(read)
     })
 }
 
-fn visit_all(
-    batches: &Receiver<Batch>,
-    done: &SyncSender<()>,
-    visit: &mut impl FnMut(&[u8]) -> Result<()>,
-) -> Result<()> {
-    for batch in batches {
-        let mut start = 0;
-        for &end in &batch.ends {
-            visit(&batch.bytes[start..end])?;
-            start = end;
-        }
-        drop(batch);
-        // If the thread has ended, the next batch is the last.
-        let _ended = done.send(());
-    }
-    Ok(())
+fn no_thread(error: &std::io::Error) -> Error {
+    Error::Internal(format!("no thread can be made: {error}"))
+}
+
+fn panicked(what: &str) -> Error {
+    Error::Internal(format!("the thread that {what} has panicked"))
 }
 
 fn read_all(

@@ -46,7 +46,8 @@ class DefaultCheckpointer(CheckpointerBase):
 
     `client.checkpoint()` saves. Inserts and samples go on meanwhile; what is saved is the state of all tables at one
     moment. When the new checkpoint is on the disk and was read again, older ones beyond `keep` are removed. Only
-    checkpoints that this package wrote, and that are good, count or are removed; other files are never touched.
+    checkpoints that this package wrote, and that are good, count or are removed; other files are never touched. Each
+    save, and how far one or a load has come after each ten seconds, is logged to `reverb` as info.
 
     Nothing is checked or made before a server is.
 
