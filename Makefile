@@ -13,8 +13,8 @@ SOURCES := pyproject.toml Cargo.toml Cargo.lock \
 PYTHON_CODE := $(wildcard python tests examples benchmarks)
 # The binding is an extension module: it links only inside an interpreter, where pytest tests it.
 CARGO_TESTED := --workspace --exclude reverb-python
-ELSEWHERE := reference tensorflow torch
-IN_MAIN_VENV := not reference and not tensorflow and not torch
+ELSEWHERE := reference tensorflow torch jax
+IN_MAIN_VENV := not reference and not tensorflow and not torch and not jax
 
 comma := ,
 
@@ -41,7 +41,7 @@ define venv
 	@$(1)/bin/python -m pip install $(PIP_FLAGS) --upgrade pip
 endef
 
-$(VENV)/.made .venv-torch/.made:
+$(VENV)/.made .venv-torch/.made .venv-jax/.made:
 	$(call venv,$(@D),$(PYTHON))
 	@touch $@
 
@@ -75,6 +75,9 @@ $(VENV)/.demo: examples/requirements.txt $(VENV)/.installed
 
 .venv-torch/.installed: .venv-torch/.made dist/.built
 	$(call install,test$(comma)torch)
+
+.venv-jax/.installed: .venv-jax/.made dist/.built
+	$(call install,test$(comma)jax)
 
 .venv-tensorflow/.installed: .venv-tensorflow/.made dist/.built
 	$(call install,test,'tensorflow~=2.15.0')
@@ -125,6 +128,9 @@ test-tensorflow:
 test-torch:
 	$(call marked,torch,.venv-torch,$(PYTHON),.venv-torch/bin/pytest)
 
+test-jax:
+	$(call marked,jax,.venv-jax,$(PYTHON),.venv-jax/bin/pytest)
+
 # --- Checks ----------------------------------------------------------------------------------------------------
 
 check: check-format check-clippy check-crates check-python ## Formatting, lints, types, stubs, licences: what CI asks
@@ -159,5 +165,5 @@ wheel: dist/.built ## Build the wheel into dist/
 	@ls dist/*.whl
 
 clean: ## Remove everything that was built or installed here
-	rm -rf .venv .venv-reference .venv-tensorflow .venv-torch .venv-cpprb target dist demo-output \
+	rm -rf .venv .venv-reference .venv-tensorflow .venv-torch .venv-jax .venv-cpprb target dist demo-output \
 		.pytest_cache .mypy_cache .ruff_cache

@@ -15,6 +15,12 @@ PAYLOADS = {
         "next_obs": ((15,), "float64"),
         "done": ((), "float64"),
     },
+    "image": {
+        "obs": ((32, 32, 3), "uint8"),
+        "act": ((), "int32"),
+        "rew": ((), "float32"),
+        "discount": ((), "float32"),
+    },
 }
 
 

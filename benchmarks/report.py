@@ -50,6 +50,7 @@ def sections(record, path, plot):
         ("memory", memory),
         ("scale", scale),
         ("imports", imports),
+        ("checkpoints", checkpoints),
     ):
         results = [result for result in record["results"] if result["area"] == area]
         if results:
@@ -132,6 +133,37 @@ def scale(results):
 def imports(results):
     rows = [[NAMES[result["side"]], result["work"], f"{short(1e3 * result['median_s'])} ms"] for result in results]
     return "### `import reverb` after `import numpy`\n\n" + table_of(["", "", "median"], rows)
+
+
+def checkpoints(results):
+    header = [
+        "data",
+        "work",
+        "side",
+        "seconds",
+        "processor seconds",
+        "peak / rest",
+        "longest call, ms",
+        "dm-reverb / ours",
+    ]
+    found = {(result["payload"], result["work"], result["side"]): result for result in results}
+    rows = []
+    for (payload, work, side), result in found.items():
+        other = found.get((payload, work, "reference"))
+        times = f"{other['seconds'] / result['seconds']:.1f} ×" if other and side == "ours" else ""
+        rows.append(
+            [
+                f"{result['mib']:.0f} MiB in {payload}",
+                work,
+                NAMES[side],
+                f"{result['seconds']:.1f}",
+                f"{result['cpu_seconds']:.1f}",
+                f"{result['peak_to_rest']:.2f}",
+                f"{result['worst_call_ms']:.1f}" if "worst_call_ms" in result else "",
+                times,
+            ]
+        )
+    return "### Checkpoints\n\n" + table_of(header, rows)
 
 
 def sides_in(results):

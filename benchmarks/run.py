@@ -16,15 +16,26 @@ import sys
 import time
 
 import machine
-from areas import imports, memory, network, scale, survey
+from areas import buffers, checkpoints, imports, loaders, memory, network, scale, survey
 from workers import Sides
 
-AREAS = {"survey": survey, "network": network, "memory": memory, "scale": scale, "imports": imports}
+AREAS = {
+    "survey": survey,
+    "network": network,
+    "memory": memory,
+    "scale": scale,
+    "imports": imports,
+    "checkpoints": checkpoints,
+    "loaders": loaders,
+    "buffers": buffers,
+}
 
 
 def main():
     options = parse()
-    sides = Sides({"ours": options.ours, "reference": options.reference, "cpprb": options.cpprb})
+    sides = Sides(
+        {"ours": options.ours, "reference": options.reference, "cpprb": options.cpprb, "flashbax": options.flashbax}
+    )
     for side, reason in sides.missing.items():
         print(f"without {side}: {reason}", file=sys.stderr)
     record = {
@@ -56,6 +67,7 @@ def parse():
     parser.add_argument("--ours", default=sys.executable, help="an interpreter that has this package")
     parser.add_argument("--reference", help="one that has dm-reverb 0.14")
     parser.add_argument("--cpprb", help="one that has cpprb 11")
+    parser.add_argument("--flashbax", help="one that has flashbax, and JAX for CPUs")
     parser.add_argument("--out", type=pathlib.Path, default=here / "results")
     parser.add_argument("--name", help="of the record; `full` or `quick` unless given")
     parser.add_argument("--quick", action="store_true", help="fewer cells and shorter: shows that all runs")

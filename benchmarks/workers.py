@@ -6,8 +6,8 @@ import subprocess
 import tempfile
 
 WORKER = pathlib.Path(__file__).with_name("worker.py")
-PACKAGES = {"ours": "reverb", "reference": "reverb", "cpprb": "cpprb"}
-DISTRIBUTIONS = {"ours": "reverb-replay", "reference": "dm-reverb", "cpprb": "cpprb"}
+PACKAGES = {"ours": "reverb", "reference": "reverb", "cpprb": "cpprb", "flashbax": "flashbax"}
+DISTRIBUTIONS = {"ours": "reverb-replay", "reference": "dm-reverb", "cpprb": "cpprb", "flashbax": "flashbax"}
 PROBE = """
 import importlib.metadata as metadata, json, platform, sys
 import {package}

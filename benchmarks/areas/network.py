@@ -9,14 +9,18 @@ import timing
 
 CLIENTS = (1, 4)
 ROADS = ("same_process", "unix", "tcp")
-WORKS = ("insert", "insert_batch", "sample", "sample_batch")
+WORKS = ("insert", "insert_batch", "trajectory_writer", "writer", "sample", "sample_batch")
+# What both sides can do, with the items of a call.
+REFERENCE_WORKS = {"insert": 1, "trajectory_writer": 200, "writer": 200, "sample": 100}
 # Samples in flight a worker, workers, batches prefetched: of a dozen tried, each was the best for some payload.
 SETTINGS = ((100, 2, 2), (1000, 1, 2), (256, 4, 2))
 LARGE_SETTINGS = ((8, 1, 1), (64, 1, 2))
 
 
 def run(sides, quick):
-    names = ("0.4 kB", "400 kB", "transition") if quick else tuple(payloads.PAYLOADS)
+    names = (
+        ("0.4 kB", "400 kB", "transition") if quick else tuple(name for name in payloads.PAYLOADS if name != "image")
+    )
     rounds, seconds = (2, 0.1) if quick else (5, 0.4)
     present = sides.here("ours", "reference")
     servers = {side: sides.worker(side) for side in present}
@@ -54,7 +58,7 @@ def our_cells(server, loads, addresses, payload, seconds):
             "work": work,
             "road": road,
             "clients": clients,
-            "items_per_call": {"insert": 1, "insert_batch": 64, "sample": 100}.get(work, payloads.batch_size(payload)),
+            "items_per_call": {**REFERENCE_WORKS, "insert_batch": 64}.get(work, payloads.batch_size(payload)),
             "measure": lambda road=road, work=work, clients=clients: measure(road, work, clients),
         }
         for work in WORKS
@@ -78,10 +82,10 @@ def reference_cells(server, loads, addresses, payload, seconds):
             "work": work,
             "road": "tcp",
             "clients": clients,
-            "items_per_call": 1 if work == "insert" else 100,
+            "items_per_call": REFERENCE_WORKS[work],
             "measure": lambda work=work, clients=clients: measure(work, clients),
         }
-        for work in ("insert", "sample")
+        for work in REFERENCE_WORKS
         for clients in CLIENTS
     ]
     cells += [

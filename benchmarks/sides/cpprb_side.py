@@ -34,3 +34,26 @@ def survey_sample(count, seconds, prioritized):
     if prioritized:  # Gives weights and indices with the batch.
         return timing.measure(lambda: buffer.sample(count, beta=0.4), seconds, count, warm_up=10)
     return timing.measure(lambda: buffer.sample(count), seconds, count, warm_up=10)
+
+
+def buffer_setup(payload, capacity, exponent):
+    columns = {
+        name: {"shape": shape or 1, "dtype": dtype} for name, (shape, dtype) in payloads.PAYLOADS[payload].items()
+    }
+    if exponent is None:
+        buffer = cpprb.ReplayBuffer(capacity, columns)
+    else:
+        buffer = cpprb.PrioritizedReplayBuffer(capacity, columns, alpha=exponent)
+    rows = payloads.rows_of(payload, 1000)
+    for _ in range(0, capacity, 1000):
+        buffer.add(**rows)
+    state["buffer"], state["payload"], state["prioritized"] = buffer, payload, exponent is not None
+
+
+def buffer_add(count, seconds):
+    buffer, rows = state["buffer"], payloads.rows_of(state["payload"], count)
+    return timing.measure(lambda: buffer.add(**rows), seconds, count, warm_up=10)
+
+
+def buffer_sample(count, seconds):
+    return survey_sample(count, seconds, state["prioritized"])

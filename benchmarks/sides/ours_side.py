@@ -8,10 +8,13 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import numpy as np
 import payloads
 import timing
+from checkpointing import checkpoint_load, checkpoint_make, checkpoint_save  # noqa: F401 - called by name
 
 import reverb
 from reverb import rate_limiters, selectors
 from reverb.tensor_spec import TensorSpec
+from sides import writing
+from sides.ours_readers import *  # noqa: F403 - a worker looks its calls up here
 
 state = {}
 
@@ -105,6 +108,8 @@ def load(address, work, payload, seconds, threads=1, table=None):
         if work == "insert_batch":
             rows = payloads.rows_of(payload, 64)
             return lambda: client.insert_batch(rows, {"in": 1.0})
+        if work in writing.CALLS:
+            return writing.CALLS[work](client, payloads.steps_of(payload, 10), "in")
         if work == "sample":
             count = items_per_call(work, payload)
             return lambda: [None for _ in client.sample(table or "out", count, emit_timesteps=False)]
@@ -114,6 +119,8 @@ def load(address, work, payload, seconds, threads=1, table=None):
 
 
 def items_per_call(work, payload):
+    if work in writing.CALLS:
+        return writing.ITEMS
     return {"insert": 1, "insert_batch": 64, "sample": 100, "sample_batch": payloads.batch_size(payload)}[work]
 
 

@@ -8,9 +8,11 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import payloads
 import tensorflow as tf
 import timing
+from checkpointing import checkpoint_load, checkpoint_make, checkpoint_save  # noqa: F401 - called by name
 
 import reverb
 from reverb import rate_limiters, selectors
+from sides import writing
 
 state = {}
 
@@ -78,6 +80,8 @@ def load(address, work, payload, seconds):
     if work == "insert":
         step = payloads.steps_of(payload, 1)[0]
         return timing.measure(lambda: client.insert(step, {"in": 1.0}), seconds)
+    if work in writing.CALLS:
+        return timing.measure(writing.CALLS[work](client, payloads.steps_of(payload, 10), "in"), seconds, writing.ITEMS)
     count = 100
     draw = lambda: [None for _ in client.sample("out", count, emit_timesteps=False)]  # noqa: E731
     return timing.measure(draw, seconds, count, warm_up=1)

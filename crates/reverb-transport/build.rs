@@ -18,6 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "reverb/cc/patterns.proto",
         "reverb/cc/checkpointing/checkpoint.proto",
         "reverb/cc/reverb_service.proto",
+        "reverb/server_executable/reverb_config.proto",
     ];
     let descriptors = protox::compile(files, [&root])?;
     let descriptors_of_code = with_numbers_as_bytes(descriptors.clone());

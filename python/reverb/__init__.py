@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from reverb import adders as adders
     from reverb import batched_writer as batched_writer
+    from reverb import buffers as buffers
     from reverb import cc as cc
     from reverb import client as client
     from reverb import errors as errors
     from reverb import item_selectors as item_selectors
     from reverb import item_selectors as selectors
+    from reverb import loaders as loaders
+    from reverb import pattern_dataset as pattern_dataset
+    from reverb import platform as platform
     from reverb import pybind as pybind
     from reverb import rate_limiters as rate_limiters
     from reverb import replay_sample as replay_sample
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
     from reverb.client import Client as Client
     from reverb.errors import DeadlineExceededError as DeadlineExceededError
     from reverb.errors import ReverbError as ReverbError
+    from reverb.pattern_dataset import PatternDataset as PatternDataset
+    from reverb.platform.default import checkpointers as checkpointers
     from reverb.prioritized import importance_weights as importance_weights
     from reverb.replay_sample import Ragged as Ragged
     from reverb.replay_sample import ReplaySample as ReplaySample
@@ -32,6 +38,9 @@ if TYPE_CHECKING:
     from reverb.server import Table as Table
     from reverb.tensor_spec import BoundedTensorSpec as BoundedTensorSpec
     from reverb.tensor_spec import TensorSpec as TensorSpec
+    from reverb.tf_client import TFClient as TFClient
+    from reverb.timestep_dataset import TimestepDataset as TimestepDataset
+    from reverb.trajectory_dataset import TrajectoryDataset as TrajectoryDataset
     from reverb.trajectory_writer import TrajectoryColumn as TrajectoryColumn
     from reverb.trajectory_writer import TrajectoryWriter as TrajectoryWriter
     from reverb.writer import Writer as Writer
@@ -42,11 +51,13 @@ _NAMES = {
     "BatchedWriter": "batched_writer:BatchedWriter",
     "Client": "client:Client",
     "DeadlineExceededError": "errors:DeadlineExceededError",
+    "PatternDataset": "pattern_dataset:PatternDataset",
     "Ragged": "replay_sample:Ragged",
     "ReplaySample": "replay_sample:ReplaySample",
     "ReverbError": "errors:ReverbError",
     "SampleInfo": "replay_sample:SampleInfo",
     "Server": "server:Server",
+    "TFClient": "tf_client:TFClient",
     "Table": "server:Table",
     "TensorSpec": "tensor_spec:TensorSpec",
     "TrajectoryColumn": "trajectory_writer:TrajectoryColumn",
@@ -54,11 +65,18 @@ _NAMES = {
     "Writer": "writer:Writer",
     "adders": "adders",
     "batched_writer": "batched_writer",
+    "TimestepDataset": "timestep_dataset:TimestepDataset",
+    "TrajectoryDataset": "trajectory_dataset:TrajectoryDataset",
+    "buffers": "buffers",
     "cc": "cc",
+    "checkpointers": "platform.default.checkpointers",
     "client": "client",
     "errors": "errors",
     "importance_weights": "prioritized:importance_weights",
     "item_selectors": "item_selectors",
+    "pattern_dataset": "pattern_dataset",
+    "platform": "platform",
+    "loaders": "loaders",
     "pybind": "pybind",
     "rate_limiters": "rate_limiters",
     "replay_sample": "replay_sample",
@@ -71,7 +89,10 @@ _NAMES = {
     "writer": "writer",
 }
 
-__all__ = list(_NAMES)
+# These need TensorFlow, which `import *` must not.
+_OF_TENSORFLOW = ("PatternDataset", "TFClient", "pattern_dataset", "TimestepDataset", "TrajectoryDataset")
+
+__all__ = [name for name in _NAMES if name not in _OF_TENSORFLOW]
 
 
 def __getattr__(name: str) -> Any:

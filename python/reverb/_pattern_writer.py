@@ -24,6 +24,7 @@ class StructuredWriter:
         configs: Sequence[Any],
         *,
         max_chunk_length: int | None,
+        compression: tuple[str, bool],
         max_pending_bytes: int,
         reconnect_timeout: float,
     ) -> None:
@@ -32,6 +33,7 @@ class StructuredWriter:
             _structure.FixedStructure(),
             [config.SerializeToString() for config in configs],
             max_chunk_length,
+            compression,
             (max_pending_bytes, reconnect_timeout),
         )
         self._append = self._writer.append

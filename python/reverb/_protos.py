@@ -19,6 +19,7 @@ _MODULES = {
     "reverb/cc/schema.proto": "reverb.cc.schema_pb2",
     "reverb/cc/patterns.proto": "reverb.cc.patterns_pb2",
     "reverb/cc/checkpointing/checkpoint.proto": "reverb.cc.checkpointing.checkpoint_pb2",
+    "reverb/server_executable/reverb_config.proto": "reverb.server_executable.reverb_config_pb2",
 }
 
 

@@ -1,7 +1,9 @@
 """The Rust extension. Reached only through `reverb.pybind`; its errors are the classes of `reverb.errors`."""
 
+import os
+import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, SupportsIndex, final
+from typing import Any, SupportsIndex, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +13,12 @@ from reverb.replay_sample import Ragged
 __all__ = [
     "BatchedWriter",
     "CellRef",
+    "CheckpointReader",
+    "Checkpointer",
     "Client",
+    "Draw",
+    "Frames",
+    "PatternReader",
     "PatternWriter",
     "RowWriter",
     "Server",
@@ -19,6 +26,9 @@ __all__ = [
     "TrajectoryColumn",
     "TrajectoryWriter",
     "_ColumnHistory",
+    "checkpoint_list",
+    "checkpoint_summary",
+    "checkpoint_verify",
     "descriptor_set",
     "importance_weights",
 ]
@@ -29,6 +39,16 @@ _Signatures = Mapping[str, Sequence[_FlatSpec] | None]
 _ColumnOptions = tuple[int, int | None]
 # Bytes of unconfirmed items past which the caller waits, and seconds that a lost server is looked for.
 _Limits = tuple[int, float]
+# A codec (`none`, `lz4`, `zstd`, `auto`), and whether integers are stored as differences.
+_Compression = tuple[str, bool]
+# Key, probability, table size, priority and times sampled of each sample.
+_Infos: TypeAlias = tuple[
+    NDArray[np.uint64], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int32]
+]
+# What `Client.sample` returns.
+_Sampled: TypeAlias = tuple[_Infos, list[NDArray[Any] | Ragged], int, list[bool]]
+# Whether this package wrote a checkpoint; of each table a serialized `deepmind.reverb.TableInfo`, and its items.
+_Summary: TypeAlias = tuple[bool, list[tuple[bytes, int | None]]]
 
 def descriptor_set() -> bytes:
     """A serialized `google.protobuf.FileDescriptorSet` of all messages, each file after those that it imports."""
@@ -79,16 +99,74 @@ class Table:
     def info(self) -> bytes:
         """A serialized `deepmind.reverb.TableInfo`."""
 
+    def undelivered_samples(self) -> int:
+        """Samples that were drawn and are not received yet."""
+
     def close(self) -> None:
         """Fails all who wait and all who come."""
+
+@final
+class Checkpointer:
+    """Where and how a server keeps checkpoints. Does nothing before a server is made with it."""
+
+    def __new__(
+        cls,
+        root: str | os.PathLike[str],
+        group: str,
+        fallback: str | os.PathLike[str] | None,
+        keep: int,
+        compression: int,
+        interval: float | None,
+        save_on_stop: bool,
+        is_temporary: bool,
+        load_path: str | os.PathLike[str] | None,
+        tables: Sequence[tuple[str, str]] | None,
+        keep_definitions: bool,
+    ) -> Checkpointer:
+        """See `reverb.checkpointers.DefaultCheckpointer`; `is_temporary`: the folder goes if nothing was saved."""
+
+@final
+class CheckpointReader:
+    """The items of a checkpoint, in memory."""
+
+    def __new__(cls, path: str | os.PathLike[str], tables: Sequence[str] | None, limit_bytes: int) -> CheckpointReader:
+        """See `reverb.checkpointers.open`."""
+
+    @property
+    def path(self) -> pathlib.Path: ...
+    def infos(self) -> list[bytes]:
+        """A serialized `deepmind.reverb.TableInfo` for each table."""
+
+    def batch(
+        self, table: str, first: int, count: int, squeeze_time: bool
+    ) -> tuple[_Sampled, NDArray[np.uint64]] | None:
+        """Items from the `first` on, and when they were inserted (ns since 1970); None behind the last."""
+
+def checkpoint_list(root: str | os.PathLike[str]) -> list[pathlib.Path]:
+    """The checkpoints in a folder, newest first."""
+
+def checkpoint_summary(path: str | os.PathLike[str]) -> _Summary:
+    """The definitions of a checkpoint's tables; the number of items is None where only all of them would tell."""
+
+def checkpoint_verify(path: str | os.PathLike[str], limit_bytes: int) -> _Summary:
+    """Reads a checkpoint whole and checks it."""
 
 @final
 class Server:
     """Tables behind a port."""
 
-    def __new__(cls, tables: Sequence[Table], host: str | None, port: int | None, max_message_size: int) -> Server:
-        """Binds and starts. `host` None: loopback; `port` None or 0: a free one."""
+    def __new__(
+        cls,
+        tables: Sequence[Table],
+        host: str | None,
+        port: int | None,
+        max_message_size: int,
+        checkpointer: Checkpointer | None,
+    ) -> Server:
+        """Loads the checkpoint, binds and starts. `host` None: loopback; `port` None or 0: a free one."""
 
+    @property
+    def restored_from(self) -> str | None: ...
     @property
     def port(self) -> int: ...
     @property
@@ -98,6 +176,67 @@ class Server:
     def stop(self) -> None: ...
     def wait(self, timeout: float | None) -> bool:
         """True once the server has stopped, False when `timeout` seconds have passed."""
+
+@final
+class Draw:
+    """A draw under way. Its samples count as undelivered until `received`; dropped before that, they go back."""
+
+    def result(self, timeout: float | None) -> _Sampled | None:
+        """What `Client.sample` returns, once; None if it is not here after `timeout` seconds."""
+
+    def is_ready(self) -> bool:
+        """Whether `result` would not wait."""
+
+    def received(self) -> None:
+        """The samples are the caller's. Before `result` it gives them back."""
+
+    def give_back(self) -> None:
+        """On return they are back in a table of this process; a server was told to take them back."""
+
+    def times(self) -> tuple[float, float]:
+        """Seconds that the draw waited for its table, and that it took in all; zeros before `result`."""
+
+@final
+class Frames:
+    """Frames of a buffer: `segments` rings of `length` rows each. The frames of one add have the same id."""
+
+    def __new__(
+        cls,
+        columns: Sequence[tuple[int, Sequence[int]]],
+        segments: int,
+        length: int,
+        priority_exponent: float | None,
+        seed: int | None,
+    ) -> Frames:
+        """`columns`: numbers of dtypes and shapes of rows. With an exponent frames are drawn by priority."""
+
+    @property
+    def added(self) -> int:
+        """The id of the next frames."""
+
+    @property
+    def oldest(self) -> int:
+        """The oldest id that is there."""
+
+    def clear(self, next_id: int) -> None:
+        """Forgets all frames; the next ones have the id `next_id`."""
+
+    def add(self, data: object, priorities: Sequence[float]) -> int:
+        """Adds rows `[n * segments, ...]`, all segments in turn, with a priority each or one for all; the first id."""
+
+    def sample(
+        self, count: int, steps: int, prefix: Sequence[int]
+    ) -> tuple[list[NDArray[Any]], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Draws sequences: columns `[*prefix, ...]`, segments and ids at which they begin, and probabilities."""
+
+    def gather(
+        self, segments: NDArray[np.int64], ids: NDArray[np.int64], steps: int, prefix: Sequence[int]
+    ) -> list[NDArray[Any]]:
+        """Sequences of `steps` frames: columns `[*prefix, ...]`."""
+
+    def update_priorities(
+        self, segments: NDArray[np.int64], ids: NDArray[np.int64], priorities: NDArray[np.float64]
+    ) -> None: ...
 
 @final
 class Client:
@@ -116,18 +255,7 @@ class Client:
     def insert_batch(self, data: object, priorities: Mapping[str, Any], timeout: float | None) -> None: ...
     def sample(
         self, table: str, at_least: int, at_most: int, ahead: int, timeout: float | None, squeeze_time: bool
-    ) -> tuple[
-        tuple[
-            NDArray[np.uint64],
-            NDArray[np.float64],
-            NDArray[np.int64],
-            NDArray[np.float64],
-            NDArray[np.int32],
-        ],
-        list[NDArray[Any] | Ragged],
-        int,
-        list[bool],
-    ]:
+    ) -> _Sampled:
         """Draws items.
 
         Args:
@@ -144,6 +272,9 @@ class Client:
           have no time axis.
         """
 
+    def begin_sample(self, table: str, at_least: int, at_most: int, timeout: float | None, squeeze_time: bool) -> Draw:
+        """Begins to draw items as `sample` does; waits at most for a connection."""
+
     def mutate_priorities(
         self, table: str, updates: Sequence[tuple[int, float]], deletes: Sequence[int], timeout: float | None
     ) -> None: ...
@@ -151,8 +282,17 @@ class Client:
         self, table: str, keys: NDArray[np.uint64], priorities: NDArray[np.float64], timeout: float | None
     ) -> None: ...
     def reset(self, table: str, timeout: float | None) -> None: ...
-    def server_info(self, timeout: float | None) -> list[bytes]:
-        """A serialized `deepmind.reverb.TableInfo` for each table."""
+    def server_info(self, timeout: float | None) -> list[tuple[bytes, int]]:
+        """For each table a serialized `deepmind.reverb.TableInfo`, and how many of its samples are undelivered."""
+
+    def table_statuses(self, timeout: float | None) -> list[bytes]:
+        """A serialized `reverb.replay.v1.TableStatus` for each table."""
+
+    def checkpoint(self, timeout: float | None) -> str:
+        """Saves all tables; the path on the server's machine."""
+
+    def peek(self, table: str, count: int, newest: bool, timeout: float | None) -> list[tuple[_Sampled, int]]:
+        """Items as batches of one, and when they were inserted (ns since 1970). They are neither drawn nor counted."""
 
 @final
 class CellRef:
@@ -228,7 +368,13 @@ class TrajectoryWriter:
     """Behind `reverb.TrajectoryWriter`."""
 
     def __new__(
-        cls, client: Client, structure: object, options: _ColumnOptions, signatures: _Signatures | None, limits: _Limits
+        cls,
+        client: Client,
+        structure: object,
+        options: _ColumnOptions,
+        signatures: _Signatures | None,
+        compression: _Compression,
+        limits: _Limits,
     ) -> TrajectoryWriter:
         """`structure`: a `reverb._structure.Structure`. `signatures` None: items are not checked."""
 
@@ -251,6 +397,17 @@ class TrajectoryWriter:
     def num_pending_items(self) -> int: ...
 
 @final
+class PatternReader:
+    """Behind `reverb.PatternDataset`."""
+
+    def __new__(cls, structure: object, configs: Sequence[bytes]) -> PatternReader: ...
+    def append(self, data: object) -> list[list[NDArray[Any]]]:
+        """The items that are due after this step, each a list of its columns."""
+
+    def end_episode(self, clear_buffers: bool) -> list[list[NDArray[Any]]]:
+        """The items that are due where an episode ends."""
+
+@final
 class PatternWriter:
     """Behind `reverb.structured_writer.StructuredWriter`."""
 
@@ -260,6 +417,7 @@ class PatternWriter:
         structure: object,
         configs: Sequence[bytes],
         max_chunk_length: int | None,
+        compression: _Compression,
         limits: _Limits,
     ) -> PatternWriter:
         """`configs`: serialized `deepmind.reverb.StructuredWriterConfig`s."""
@@ -281,7 +439,13 @@ class RowWriter:
     """Behind `reverb.Writer`."""
 
     def __new__(
-        cls, client: Client, lengths: tuple[int, int], max_in_flight: int, signatures: _Signatures, limits: _Limits
+        cls,
+        client: Client,
+        lengths: tuple[int, int],
+        max_in_flight: int,
+        signatures: _Signatures,
+        compression: _Compression,
+        limits: _Limits,
     ) -> RowWriter:
         """`lengths`: of the longest item, and of a chunk."""
 
@@ -310,6 +474,7 @@ class BatchedWriter:
         num_envs: int,
         options: _ColumnOptions,
         configs: Sequence[bytes],
+        compression: _Compression,
         limits: _Limits,
     ) -> BatchedWriter: ...
     def append(self, data: object, mask: NDArray[np.bool_] | None, ends: NDArray[np.bool_] | None) -> None: ...

@@ -75,6 +75,7 @@ class BatchedWriter:
         *,
         configs: Sequence[Any],
         max_chunk_length: int | None,
+        compression: tuple[str, bool],
         max_pending_bytes: int,
         reconnect_timeout: float,
     ) -> None:
@@ -87,6 +88,7 @@ class BatchedWriter:
             num_envs,
             (num_keep_alive_refs, max_chunk_length),
             [config.SerializeToString() for config in configs],
+            compression,
             (max_pending_bytes, reconnect_timeout),
         )
         self._has_patterns = bool(configs)

@@ -1,22 +1,18 @@
 """The client: how programs write to and read from a server's tables."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, SupportsFloat, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import starmap
+from typing import Any, SupportsFloat, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reverb import _checks, _items, nests, pybind, signatures
+from reverb import _checks, _client_writers, _items, nests, pybind
 from reverb.errors import DeadlineExceededError
 from reverb.replay_sample import ReplaySample, SampleInfo
 from reverb.reverb_types import TableInfo
 from reverb.writer import Writer
-
-if TYPE_CHECKING:
-    from reverb.batched_writer import BatchedWriter
-    from reverb.structured_writer import StructuredWriter
-    from reverb.trajectory_writer import TrajectoryWriter
 
 __all__ = ["Client", "Writer"]
 
@@ -29,7 +25,7 @@ _LOOK_UP_SECONDS = 10.0
 _new = tuple.__new__
 
 
-class Client:
+class Client(_client_writers.ClientWriters):
     """A way to a server. Making one contacts nobody; a pickled one comes back with the address alone.
 
     Timeouts are seconds of the whole call. With None a call waits as long as it must.
@@ -230,166 +226,6 @@ class Client:
             values = np.ascontiguousarray(_broadcast(values, keys.shape))
         self._client.update_priorities(table, keys, values, _checks.as_timeout(timeout))
 
-    def writer(
-        self,
-        max_sequence_length: int,
-        delta_encoded: bool = False,
-        chunk_length: int | None = None,
-        max_in_flight_items: int | None = 25,
-        *,
-        max_pending_bytes: int = 64 << 20,
-        reconnect_timeout: float = 300.0,
-    ) -> "Writer":
-        """A writer whose items are the last steps, whole.
-
-        Args:
-          max_sequence_length: Steps of the longest item.
-          delta_encoded: Whether integers travel and are kept as differences between steps.
-          chunk_length: Steps in a chunk, at most `max_sequence_length`; None: that, and at most 10.
-          max_in_flight_items: Items that may be unconfirmed before the writer waits; None: 1 000 000.
-          max_pending_bytes: The writer also waits while unconfirmed items and their data take more bytes than this.
-          reconnect_timeout: Seconds that a lost server is looked for before unconfirmed items are given up.
-
-        Raises:
-          ValueError: A number is out of range.
-          TypeError: A number is no integer.
-          UnavailableError: The server cannot be reached.
-        """
-        max_length = _checks.as_int("max_sequence_length", max_sequence_length)
-        if max_length < 1:
-            raise ValueError(f"max_sequence_length ({max_sequence_length}) must be a positive integer")
-        length = min(10, max_length) if chunk_length is None else _checks.as_int("chunk_length", chunk_length)
-        if not 1 <= length <= max_length:
-            raise ValueError(
-                f"chunk_length ({chunk_length}) must be a positive integer le to max_sequence_length ({max_length})"
-            )
-        in_flight = 1_000_000 if max_in_flight_items is None else max_in_flight_items
-        if _checks.as_int("max_in_flight_items", in_flight) < 1:
-            raise ValueError(f"max_in_flight_items ({max_in_flight_items}) must be a positive integer")
-        return Writer(
-            self._client,
-            max_length,
-            length,
-            in_flight,
-            delta_encoded=bool(delta_encoded),
-            signatures=self._signatures,
-            max_pending_bytes=_checks.as_count("max_pending_bytes", max_pending_bytes),
-            reconnect_timeout=_checks.as_timeout(reconnect_timeout) or 0.0,
-        )
-
-    def trajectory_writer(
-        self,
-        num_keep_alive_refs: int,
-        *,
-        validate_items: bool = True,
-        max_chunk_length: int | None = None,
-        max_pending_bytes: int = 64 << 20,
-        reconnect_timeout: float = 300.0,
-    ) -> "TrajectoryWriter":
-        """A writer whose items may refer to any of the last values of each column.
-
-        Args:
-          num_keep_alive_refs: Values of each column that items may refer to.
-          validate_items: Whether items are checked against the signature of their table when they are made; the server
-            checks them in any case. Asks the server for the signatures, and waits for it.
-          max_chunk_length: Steps in a chunk. None: as many as fit 64 KiB, at most 64; an item then waits no more than
-            some milliseconds for its chunk to fill.
-          max_pending_bytes: `create_item` waits while unconfirmed items and their data take more bytes than this.
-          reconnect_timeout: Seconds that a lost server is looked for before unconfirmed items are given up.
-
-        Raises:
-          ValueError: A number is out of range.
-          TypeError: A number is no integer.
-          UnavailableError: The server cannot be reached, and `validate_items` is set.
-        """
-        from reverb.trajectory_writer import TrajectoryWriter, check_chunk_length
-
-        if _checks.as_int("num_keep_alive_refs", num_keep_alive_refs) < 1:
-            raise ValueError(f"num_keep_alive_refs ({num_keep_alive_refs}) must be a positive integer")
-        check_chunk_length(max_chunk_length, num_keep_alive_refs)
-        return TrajectoryWriter(
-            self._client,
-            num_keep_alive_refs,
-            signatures=self._signatures if validate_items else None,
-            max_chunk_length=max_chunk_length,
-            max_pending_bytes=_checks.as_count("max_pending_bytes", max_pending_bytes),
-            reconnect_timeout=_checks.as_timeout(reconnect_timeout) or 0.0,
-        )
-
-    def structured_writer(
-        self,
-        configs: Sequence[Any],
-        *,
-        max_chunk_length: int | None = None,
-        max_pending_bytes: int = 64 << 20,
-        reconnect_timeout: float = 300.0,
-    ) -> "StructuredWriter":
-        """A writer that makes items by patterns; see `reverb.structured_writer`. Contacts nobody.
-
-        Args:
-          configs: `reverb.structured.Config`s: what items to make; at least one.
-          max_chunk_length: Steps in a chunk; None: as in `trajectory_writer`.
-          max_pending_bytes: As in `trajectory_writer`.
-          reconnect_timeout: As in `trajectory_writer`.
-
-        Raises:
-          ValueError: There is no config, or one is not valid; says which and why.
-        """
-        from reverb.structured_writer import StructuredWriter
-
-        return StructuredWriter(
-            self._client,
-            configs,
-            max_chunk_length=max_chunk_length,
-            max_pending_bytes=_checks.as_count("max_pending_bytes", max_pending_bytes),
-            reconnect_timeout=_checks.as_timeout(reconnect_timeout) or 0.0,
-        )
-
-    def batched_writer(
-        self,
-        num_envs: int,
-        num_keep_alive_refs: int = 1,
-        *,
-        configs: Sequence[Any] = (),
-        max_chunk_length: int | None = None,
-        max_pending_bytes: int = 64 << 20,
-        reconnect_timeout: float = 300.0,
-    ) -> "BatchedWriter":
-        """A writer for a vector of environments; see `reverb.batched_writer`. Contacts nobody.
-
-        Args:
-          num_envs: How many environments.
-          num_keep_alive_refs: Steps of each environment that items may refer to.
-          configs: Patterns, asked for each environment by itself; without them items are made by `create_items`.
-          max_chunk_length: As in `trajectory_writer`.
-          max_pending_bytes: As in `trajectory_writer`, for all environments together.
-          reconnect_timeout: As in `trajectory_writer`.
-
-        Raises:
-          ValueError: A number is out of range, or a config is not valid.
-          TypeError: A number is no integer.
-        """
-        from reverb.batched_writer import BatchedWriter
-        from reverb.trajectory_writer import check_chunk_length
-
-        keep = _checks.as_count("num_keep_alive_refs", num_keep_alive_refs)
-        if not configs:
-            check_chunk_length(max_chunk_length, keep)
-        return BatchedWriter(
-            self._client,
-            _checks.as_count("num_envs", num_envs),
-            keep,
-            configs=configs,
-            max_chunk_length=max_chunk_length,
-            max_pending_bytes=_checks.as_count("max_pending_bytes", max_pending_bytes),
-            reconnect_timeout=_checks.as_timeout(reconnect_timeout) or 0.0,
-        )
-
-    def _signatures(self) -> dict[str, list[signatures.FlatSpec] | None]:
-        """The signatures of all tables, flattened."""
-        infos = self._table_infos(None)
-        return {name: signatures.flat_specs(info.signature) for name, info in infos.items()}
-
     def reset(self, table: str, *, timeout: float | None = None) -> None:
         """Removes all items of a table and sets its counters back, those of its limiter too.
 
@@ -402,6 +238,22 @@ class Client:
           DeadlineExceededError: The server did not answer in time.
         """
         self._client.reset(table, _checks.as_timeout(timeout))
+
+    def checkpoint(self, *, timeout: float | None = None) -> str:
+        """Saves all tables of the server, as they are at one moment. Inserts and samples go on meanwhile.
+
+        Args:
+          timeout: Seconds; None: until the checkpoint is on the server's disk. A save that nobody waits for any more
+            goes on.
+
+        Returns:
+          The folder of the checkpoint, an absolute path on the server's machine.
+
+        Raises:
+          StorageError: The server could not write it: what was saved before is still there.
+          DeadlineExceededError: It was not saved in time.
+        """
+        return self._client.checkpoint(_checks.as_timeout(timeout))
 
     def server_info(self, timeout: float | None = None) -> dict[str, TableInfo]:
         """Describes all tables of the server. Waits until the server can be reached.
@@ -424,7 +276,7 @@ class Client:
             ) from None
 
     def _table_infos(self, timeout: float | None) -> dict[str, TableInfo]:
-        infos = map(TableInfo.from_serialized_proto, self._client.server_info(timeout))
+        infos = starmap(TableInfo.from_serialized_proto, self._client.server_info(timeout))
         return {info.name: info for info in infos}
 
     def _check_table_exists(self, table: str, timeout: float | None) -> None:

@@ -13,6 +13,7 @@
         ├── UnavailableError          (RuntimeError)
         ├── ResourceExhaustedError    (IndexError)
         ├── DataLossError             (RuntimeError)
+        ├── StorageError              (RuntimeError)
         ├── UnimplementedError        (NotImplementedError)
         └── InternalError             (RuntimeError)
 
@@ -32,6 +33,7 @@ __all__ = [
     "ResourceExhaustedError",
     "ReverbError",
     "SignatureMismatchError",
+    "StorageError",
     "TableNotFoundError",
     "UnavailableError",
     "UnimplementedError",
@@ -84,6 +86,10 @@ class ResourceExhaustedError(ReverbError, IndexError):
 
 class DataLossError(ReverbError, RuntimeError):
     """Stored or received data is damaged."""
+
+
+class StorageError(ReverbError, RuntimeError):
+    """A file or folder could not be read or written: no room, no permission, a broken disk."""
 
 
 class UnimplementedError(ReverbError, NotImplementedError):

@@ -31,6 +31,8 @@ class TableInfo:
       num_deleted_episodes: Episodes that no item refers to any more.
       num_unique_samples: Items that were sampled at least once since the last reset.
       table_worker_time: A `TableWorkerTime` message: how the table has spent its time, in milliseconds.
+      undelivered_samples: Drawn, and not with the learner yet: on their way, or fetched ahead by a loader. They count
+        as sampled, and go back if the loader is closed. Not part of comparisons.
     """
 
     name: str
@@ -45,10 +47,11 @@ class TableInfo:
     num_deleted_episodes: int
     num_unique_samples: int
     table_worker_time: Any
+    undelivered_samples: int = dataclasses.field(default=0, compare=False)
 
     @classmethod
-    def from_serialized_proto(cls, serialized_proto: bytes) -> "TableInfo":
-        """The info in a serialized `deepmind.reverb.TableInfo`.
+    def from_serialized_proto(cls, serialized_proto: bytes, undelivered_samples: int = 0) -> "TableInfo":
+        """The info in a serialized `deepmind.reverb.TableInfo`, which does not have `undelivered_samples`.
 
         Raises:
           google.protobuf.message.DecodeError: The bytes are no such message.
@@ -71,4 +74,5 @@ class TableInfo:
             num_deleted_episodes=message.num_deleted_episodes,
             num_unique_samples=message.num_unique_samples,
             table_worker_time=message.table_worker_time,
+            undelivered_samples=undelivered_samples,
         )

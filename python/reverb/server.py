@@ -6,13 +6,16 @@ import os
 import weakref
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from reverb import _checks, pybind, rate_limiters, signatures
 from reverb.client import Client
 from reverb.item_selectors import Fifo, Lifo, Selector, selector_from_proto
 from reverb.rate_limiters import RateLimiter
 from reverb.reverb_types import SpecNest, TableInfo
+
+if TYPE_CHECKING:
+    from reverb.platform.default.checkpointers import CheckpointerBase
 
 __all__ = ["Server", "Table", "TableExtensionBase"]
 
@@ -198,7 +201,7 @@ class Table:
     @property
     def info(self) -> TableInfo:
         """The table's options and how it stands now, whether a server runs it or not."""
-        return TableInfo.from_serialized_proto(self.internal_table.info())
+        return TableInfo.from_serialized_proto(self.internal_table.info(), self.internal_table.undelivered_samples())
 
     def can_sample(self, num_samples: int) -> bool:
         """Whether the limiter would let so many samples go at once.
@@ -278,7 +281,7 @@ class Server:
     Args:
       tables: At least one, of different names, none of which another server has had.
       port: Where to listen; None or 0: at a free port.
-      checkpointer: Not taken yet.
+      checkpointer: Where checkpoints are kept; the newest good one there is loaded first. None: a new temporary folder.
       host: The address to listen at. Unless given, the environment's `REVERB_HOST`; if that is not set either,
         loopback, which only programs on this machine can reach.
       allow_insecure: Whether a `host` other than loopback is taken, though everyone who reaches it can then read and
@@ -287,7 +290,10 @@ class Server:
 
     Raises:
       ValueError: There are no tables, names occur twice, a table belongs to a server already, the port is no port, or
-        the host is not loopback and `allow_insecure` is not set.
+        the host is not loopback and `allow_insecure` is not set; another server keeps its checkpoints in the same
+        folder, or the checkpoint has a table that is not among `tables`.
+      SignatureMismatchError: The checkpoint has a table with data of another signature.
+      DataLossError: There are checkpoints, and all are damaged.
       TypeError: An argument has the wrong type.
       UnavailableError: The port is taken, or the address cannot be bound.
     """
@@ -296,7 +302,7 @@ class Server:
         self,
         tables: Iterable[Table] | None = None,
         port: int | None = None,
-        checkpointer: object | None = None,
+        checkpointer: "CheckpointerBase | None" = None,
         *,
         host: str | None = None,
         allow_insecure: bool | None = None,
@@ -306,12 +312,12 @@ class Server:
         self._server: pybind.Server | None = None
         self._pid = os.getpid()
         self._tables = _checked_tables(tables)
-        if checkpointer is not None:
-            raise NotImplementedError("Checkpoints are not supported yet: leave `checkpointer` out.")
         port = _as_port(port)
         host = _checked_host(host, allow_insecure)
         size = _checks.as_count("max_message_size", max_message_size)
-        self._server = pybind.Server([table.internal_table for table in self._tables], host, port, size)
+        self._checkpointer = _default_checkpointer() if checkpointer is None else checkpointer
+        keeper = _internal_checkpointer(self._checkpointer)
+        self._server = pybind.Server([table.internal_table for table in self._tables], host, port, size, keeper)
         self._port = self._server.port
         for table in self._tables:
             table._server = weakref.ref(self)
@@ -331,12 +337,23 @@ class Server:
         """The Unix socket beside the port, which clients on this machine take by themselves; None if there is none."""
         return None if self._server is None else self._server.unix_path
 
+    @property
+    def restored_from(self) -> str | None:
+        """The checkpoint that was loaded when the server was made; None if there was none."""
+        return None if self._server is None else self._server.restored_from
+
     def localhost_client(self) -> Client:
         """A client of this server, for programs on this machine."""
         return Client(f"localhost:{self._port}")
 
     def stop(self) -> None:
-        """Closes the tables for good, fails all who wait, and stops listening. May be called again."""
+        """Closes the tables for good, fails all who wait, and stops listening. May be called again.
+
+        With a checkpointer that has `save_on_stop`, the tables are saved last.
+
+        Raises:
+          StorageError: That save failed. The server has stopped all the same.
+        """
         if self._server is not None:
             self._server.stop()
 
@@ -379,7 +396,26 @@ class Server:
 
     def __repr__(self) -> str:
         tables = ", ".join(map(repr, self._tables))
-        return f"Server(port={self._port}, reverb_service=ReverbServiceAsync(tables=[{tables}], checkpointer=nullptr))"
+        return (
+            f"Server(port={self._port}, reverb_service=ReverbServiceAsync(tables=[{tables}], "
+            f"checkpointer={self._checkpointer}))"
+        )
+
+
+def _default_checkpointer() -> "CheckpointerBase":
+    from reverb.platform.default import checkpointers
+
+    return checkpointers.default_checkpointer()
+
+
+def _internal_checkpointer(checkpointer: "CheckpointerBase") -> pybind.Checkpointer:
+    make = getattr(checkpointer, "internal_checkpointer", None)
+    if make is None:
+        _checks.refuse("checkpointer", "a checkpointer, such as reverb.checkpointers.DefaultCheckpointer", checkpointer)
+    internal = make()
+    if not isinstance(internal, pybind.Checkpointer):
+        _checks.refuse("checkpointer", "one whose internal_checkpointer() is a reverb.pybind.Checkpointer", internal)
+    return internal
 
 
 def _checked_tables(tables: Iterable[Table] | None) -> list[Table]:

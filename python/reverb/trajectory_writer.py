@@ -45,6 +45,7 @@ class TrajectoryWriter:
         *,
         signatures: "Callable[[], dict[str, list[FlatSpec] | None]] | None",
         max_chunk_length: int | None,
+        compression: tuple[str, bool],
         max_pending_bytes: int,
         reconnect_timeout: float,
     ) -> None:
@@ -55,6 +56,7 @@ class TrajectoryWriter:
             self._structure,
             self._options,
             None if signatures is None else signatures(),
+            compression,
             (max_pending_bytes, reconnect_timeout),
         )
         self._signatures = signatures

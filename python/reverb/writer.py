@@ -38,7 +38,13 @@ class Writer:
         self._signatures = signatures
         self._closed = False
         self._writer = pybind.RowWriter(
-            client, self._lengths, max_in_flight_items, signatures(), (max_pending_bytes, reconnect_timeout)
+            client,
+            self._lengths,
+            max_in_flight_items,
+            signatures(),
+            # Whether differences pay is found by trying.
+            ("auto" if delta_encoded else "none", False),
+            (max_pending_bytes, reconnect_timeout),
         )
         self._finalizer = _endings.when_deleted(
             self, self._writer, complaint="Writer-object deleted without calling .close explicitly."
@@ -115,6 +121,8 @@ class Writer:
         if count < 1:
             raise ValueError(f"num_timesteps ({num_timesteps}) must be a positive integer")
         self._check_open("CreateItem")
+        if count > self._writer.num_steps:
+            raise ValueError("Argument `num_timesteps` is larger than number of buffered timesteps.")
         try:
             self._writer.create_item(table, count, priority)
         except TableNotFoundError:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import reverb
-from reverb import errors
+from reverb import _protos, errors
 
 Pair = collections.namedtuple("Pair", ["a", "b"])
 
@@ -74,7 +74,10 @@ def test_any_rows_of_any_columns_are_bit_exact(client, data):
     client.reset("table")
     keep = data.draw(st.integers(1, 12))
     length = data.draw(st.one_of(st.none(), st.integers(1, keep)))
-    writer = client.trajectory_writer(keep, max_chunk_length=length)
+    codec = data.draw(st.sampled_from(["none", "lz4", "zstd", "auto"]))
+    writer = client.trajectory_writer(
+        keep, max_chunk_length=length, compression=codec, delta_encoded=data.draw(st.booleans())
+    )
     random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     kept = collections.defaultdict(list)
     expected = []
@@ -656,3 +659,52 @@ class TestBackPressure:
         writer.append(np.zeros(100_000))
         writer.create_item("table", 1.0, writer.history[-1:])
         eventually(lambda: info_of(client).current_size == 1)
+
+
+class TestCompression:
+    @pytest.mark.parametrize("codec", ["lz4", "zstd", "auto"])
+    @pytest.mark.parametrize("delta", [True, False])
+    def test_chunks_that_compress_take_less_memory_and_read_the_same(self, serve, codec, delta):
+        client = serve(make_table("plain"), make_table("compressed"))
+        frames = np.cumsum(np.ones((200, 64, 64), np.uint8), axis=0, dtype=np.uint8)
+        for table, options in (("plain", {}), ("compressed", {"compression": codec, "delta_encoded": delta})):
+            with client.trajectory_writer(4, **options) as writer:
+                for i, frame in enumerate(frames):
+                    writer.append({"frame": frame, "name": f"frame {i}"})
+                    if i >= 3:
+                        writer.create_item(
+                            table, 1.0, {"f": writer.history["frame"][-4:], "n": writer.history["name"][-1]}
+                        )
+                    if i == 150:
+                        np.testing.assert_array_equal(writer.history["frame"][-4:].numpy(), frames[147:151])
+        plain, compressed = table_bytes(client, "plain"), table_bytes(client, "compressed")
+        assert compressed < plain / 4
+        for first, sample in enumerate(client.sample("compressed", 1, emit_timesteps=False)):
+            np.testing.assert_array_equal(sample.data[0], frames[first : first + 4])
+            assert sample.data[1] == f"frame {first + 3}".encode()
+        batch = client.sample_batch("compressed", 64)
+        for one in batch.data[0]:
+            np.testing.assert_array_equal(one, frames[one[0, 0, 0] - 1 :][:4])
+
+    @pytest.mark.parametrize("codec", ["lz4", "zstd", "auto"])
+    def test_whole_steps_of_compressed_chunks_are_read(self, client, codec):
+        with client.trajectory_writer(1, compression=codec) as writer:
+            for i in range(100):
+                writer.append(np.full(1000, i))
+                writer.create_item("table", 1.0, writer.history[-1:])
+        assert table_bytes(client, "table") < 100 * 1000
+        for _ in range(20):
+            batch = client.sample_batch("table", 32, squeeze_time=True)
+            assert (batch.data[0] == batch.data[0][:, :1]).all()
+            assert batch.data[0].shape == (32, 1000)
+
+    def test_an_unknown_codec_is_refused(self, client):
+        with pytest.raises(ValueError, match="compression must be `none`, `lz4`, `zstd` or `auto`, got `rar`"):
+            client.trajectory_writer(1, compression="rar")
+
+
+def table_bytes(client, table):
+    """Bytes of all chunks that the items of a table refer to."""
+    status_class = _protos.message_class("reverb.replay.v1.TableStatus")
+    statuses = map(status_class.FromString, client._client.table_statuses(None))
+    return next(status.size_bytes for status in statuses if status.info.name == table)

@@ -41,7 +41,7 @@ class Native:
         self.calls.append(("server_info", timeout))
         if self.fails is not None:
             raise self.fails
-        return [self.table.SerializeToString()]
+        return [(self.table.SerializeToString(), 3)]
 
     def __getattr__(self, name):
         return lambda *arguments: self.calls.append((name, *arguments))
@@ -148,7 +148,8 @@ def test_unpacking_an_unknown_table_names_those_that_exist(client):
 
 @pytest.mark.parametrize(("timeout", "limit"), [(None, None), (0, None), (-1, None), (2, 2.0), (0.5, 0.5)])
 def test_server_info_takes_zero_and_below_for_no_limit(client, native, timeout, limit):
-    assert list(client.server_info(timeout)) == ["table"]
+    (info,) = client.server_info(timeout).values()
+    assert (info.name, info.undelivered_samples) == ("table", 3)
     assert native.calls == [("server_info", limit)]
 
 

@@ -17,6 +17,7 @@ BUILT_INS = {
     "UnavailableError": (RuntimeError,),
     "ResourceExhaustedError": (IndexError,),
     "DataLossError": (RuntimeError,),
+    "StorageError": (RuntimeError,),
     "UnimplementedError": (NotImplementedError,),
     "InternalError": (RuntimeError,),
 }

@@ -62,6 +62,15 @@ impl Buffer {
         self.words.as_ptr().cast()
     }
 
+    /// A copy of the bytes.
+    ///
+    /// # Safety
+    /// All of them were written since [`Buffer::new`]; a gathered batch is, gaps between columns included.
+    pub unsafe fn to_vec(&self) -> Vec<u8> {
+        // SAFETY: the bytes are ours; that they were written is the caller's to say.
+        unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len) }.to_vec()
+    }
+
     /// The bytes, to be written.
     pub fn as_uninit_mut(&mut self) -> &mut [MaybeUninit<u8>] {
         // SAFETY: the words are `len` rounded up, and uninitialised bytes have no invalid value.

@@ -1,13 +1,16 @@
 //! Chunks: consecutive steps of one or more columns, in one allocation, never changed once made.
 
+use crate::compression::{self, Codec, Encoding, takes_delta};
 use crate::tensor::{Shape, shape_text};
 use crate::{ChunkKey, DType, EpisodeId, Error, Result};
 use bytes::Bytes;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Where a column's region begins inside a chunk: every region is aligned to this many bytes.
 const REGION_ALIGN: usize = 8;
+/// Whether this process ever had an encoded chunk. Who has none must not pay for looking for one in every batch.
+static ANY_ENCODED: AtomicBool = AtomicBool::new(false);
 /// Dimensions of a row: a batch has two more, and NumPy 1 arrays at most 32.
 const MAX_RANK: usize = 30;
 /// Rows, and a chunk's bytes, are counted in 32 bits.
@@ -33,15 +36,18 @@ pub struct Column {
     pub size_bytes: usize,
 }
 
-/// The columns of a chunk with a given number of rows. Chunks of the same form share one.
+/// The columns of a chunk with a given number of rows, and how its bytes are encoded. Chunks of the same form share one,
+/// so a chunk is no larger for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     /// The columns in order.
     pub columns: Box<[Column]>,
     /// Rows of every column.
     pub rows: u32,
-    /// Bytes of the whole chunk.
+    /// Bytes of the whole chunk, decoded if it is encoded.
     pub size_bytes: usize,
+    /// `None` for bytes as the columns say.
+    encoding: Option<Box<Encoding>>,
 }
 
 impl Layout {
@@ -89,7 +95,29 @@ impl Layout {
             laid_out.push(Column { dtype, shape, elements, row_bytes, offset, size_bytes });
         }
         let rows = u32::try_from(rows).map_err(|_| too_large(&[]))?;
-        Ok(Self { columns: laid_out.into(), rows, size_bytes: end })
+        Ok(Self { columns: laid_out.into(), rows, size_bytes: end, encoding: None })
+    }
+
+    /// The same columns, encoded.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if not every column has a flag for differences, or one has it that cannot.
+    pub fn encoded(&self, encoding: Encoding) -> Result<Self> {
+        let (flags, columns) = (&encoding.delta, &self.columns);
+        if flags.len() != columns.len() {
+            return Err(Error::invalid(format!("{} delta flags for {} columns", flags.len(), columns.len())));
+        }
+        if let Some(index) = columns.iter().zip(flags).position(|(column, &delta)| delta && !takes_delta(column.dtype))
+        {
+            let dtype = columns[index].dtype;
+            return Err(Error::invalid(format!("rows of column {index}, of type {dtype}, cannot be differences")));
+        }
+        Ok(Self { encoding: Some(Box::new(encoding)), ..self.clone() })
+    }
+
+    /// How the bytes are encoded; `None` if they are not.
+    pub fn encoding(&self) -> Option<&Encoding> {
+        self.encoding.as_deref()
     }
 }
 
@@ -131,11 +159,13 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Puts a chunk together from its layout and bytes.
+    /// Puts a chunk together from its layout and bytes. Encoded bytes are decoded once here, so that a chunk which cannot
+    /// be is refused where it comes from; that takes no more memory than the layout says.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the bytes are not as many as the layout says, or the ends of a string column do
-    /// not ascend within its region: after this call every row can be read without a check.
+    /// [`Error::InvalidArgument`] if the bytes are, or decode to, another number than the layout says, or the ends of a
+    /// string column do not ascend within its region: after this call every row can be read without a check. Also if
+    /// encoded bytes are not fewer than they stand for.
     pub fn new(
         key: ChunkKey,
         episodes: EpisodeIds,
@@ -143,23 +173,94 @@ impl Chunk {
         layout: Arc<Layout>,
         data: Bytes,
     ) -> Result<Self> {
-        if data.len() != layout.size_bytes {
-            return Err(Error::invalid(format!(
-                "chunk {key}: expected {} bytes of data, got {}",
-                layout.size_bytes,
-                data.len()
-            )));
-        }
-        for (index, column) in layout.columns.iter().enumerate() {
-            if column.dtype == DType::String {
-                check_strings(
-                    &data[column.offset..column.offset + column.size_bytes],
-                    column.elements * layout.rows as usize,
-                )
-                .map_err(|reason| Error::invalid(format!("chunk {key}, column {index}: {reason}")))?;
+        let (got, expected) = (data.len(), layout.size_bytes);
+        if let Some(encoding) = layout.encoding() {
+            // Nothing is never encoded, so sizes can be divided by.
+            if got >= expected {
+                let codec = encoding.codec.name();
+                let text =
+                    format!("chunk {key}: {got} bytes of {codec} for {expected} bytes of data: send it as it is");
+                return Err(Error::invalid(text));
             }
+        } else if got != expected {
+            return Err(Error::invalid(format!("chunk {key}: expected {expected} bytes of data, got {got}")));
         }
-        Ok(Self { key, episodes, steps, layout, data, owner: AtomicU32::new(0), used_cells: AtomicU64::new(0) })
+        let chunk = Self::unchecked(key, episodes, steps, layout, data);
+        let mut scratch = Vec::new();
+        let view = chunk.view(&mut scratch).map_err(|error| Error::invalid(error.to_string()))?;
+        check_columns(key, view)?;
+        Ok(chunk)
+    }
+
+    fn unchecked(key: ChunkKey, episodes: EpisodeIds, steps: StepRange, layout: Arc<Layout>, data: Bytes) -> Self {
+        if layout.encoding.is_some() {
+            ANY_ENCODED.store(true, Relaxed);
+        }
+        Self { key, episodes, steps, layout, data, owner: AtomicU32::new(0), used_cells: AtomicU64::new(0) }
+    }
+
+    /// The same chunk with its bytes encoded, or as they are if that would save less than a sixteenth, or if they are
+    /// encoded already.
+    ///
+    /// # Arguments
+    /// `delta` says for each column whether to store differences; columns that cannot are passed over, missing ones
+    /// count as false.
+    #[must_use]
+    pub fn compress(&self, codec: Codec, delta: &[bool]) -> Self {
+        self.compress_as(&Arc::new(compression::encoded_layout(&self.layout, codec, delta)))
+    }
+
+    /// [`Chunk::compress`] with a layout that many chunks can share: that of this chunk, encoded.
+    #[must_use]
+    pub(crate) fn compress_as(&self, encoded: &Arc<Layout>) -> Self {
+        debug_assert_eq!(encoded.columns, self.layout.columns);
+        let data = match (encoded.encoding(), self.encoding()) {
+            (Some(encoding), None) => compression::encode(&self.layout, &self.data, encoding),
+            _ => None,
+        };
+        match data {
+            Some(data) => Self::unchecked(self.key, self.episodes, self.steps, encoded.clone(), data.into()),
+            None => Self::unchecked(self.key, self.episodes, self.steps, self.layout.clone(), self.data.clone()),
+        }
+    }
+
+    /// How [`Chunk::data`] is encoded; `None` if it is not.
+    pub fn encoding(&self) -> Option<&Encoding> {
+        self.layout.encoding()
+    }
+
+    /// Whether [`Chunk::data`] has to be decoded before rows can be read.
+    #[inline]
+    pub fn is_encoded(&self) -> bool {
+        self.layout.encoding.is_some()
+    }
+
+    /// The rows, to be read. If they have to be decoded, that is done here and now, into `scratch`: read as much as you
+    /// can through one view.
+    ///
+    /// # Errors
+    /// [`Error::DataLoss`] if the bytes do not decode; those of a chunk that was made do.
+    pub fn view<'a>(&'a self, scratch: &'a mut Vec<u8>) -> Result<ChunkView<'a>> {
+        let Some(encoding) = self.encoding() else { return Ok(self.plain()) };
+        scratch.resize(self.layout.size_bytes, 0);
+        compression::decode(&self.layout, &self.data, encoding, scratch).map_err(|reason| {
+            let (codec, size_bytes) = (encoding.codec.name(), self.layout.size_bytes);
+            Error::DataLoss(format!("chunk {}: its {codec} does not decode to {size_bytes} bytes: {reason}", self.key))
+        })?;
+        Ok(ChunkView { layout: &self.layout, data: scratch })
+    }
+
+    /// Whether any chunk of this process may be encoded.
+    #[inline]
+    pub(crate) fn may_be_encoded() -> bool {
+        // Whoever holds an encoded chunk got it after the flag was set.
+        ANY_ENCODED.load(Relaxed)
+    }
+
+    #[inline]
+    fn plain(&self) -> ChunkView<'_> {
+        debug_assert!(!self.is_encoded(), "an encoded chunk is read through `view`");
+        ChunkView { layout: &self.layout, data: &self.data }
     }
 
     /// The columns.
@@ -167,7 +268,7 @@ impl Chunk {
         &self.layout.columns
     }
 
-    /// How the columns lie in [`Chunk::data`].
+    /// How the columns lie in [`Chunk::data`], or would if it were not encoded.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
@@ -177,12 +278,12 @@ impl Chunk {
         self.layout.rows
     }
 
-    /// All columns' bytes.
+    /// All columns' bytes, encoded as [`Chunk::encoding`] says.
     pub fn data(&self) -> &Bytes {
         &self.data
     }
 
-    /// Bytes of the data.
+    /// Bytes of the data as it is held: encoded, if it is.
     pub fn size_bytes(&self) -> usize {
         self.data.len()
     }
@@ -192,21 +293,52 @@ impl Chunk {
         u64::from(self.rows()) * self.columns().len() as u64
     }
 
-    /// Bytes of rows `[first, first + length)` of a column of numbers. The caller has checked the range.
+    /// Bytes of the rows when they are not encoded.
+    pub fn decoded_bytes(&self) -> usize {
+        self.layout.size_bytes
+    }
+
+    /// [`ChunkView::rows_of`] of a chunk that is not encoded.
+    #[inline]
     pub fn rows_of(&self, column: usize, first: u32, length: u32) -> &[u8] {
+        self.plain().rows_of(column, first, length)
+    }
+
+    /// [`ChunkView::strings_of`] of a chunk that is not encoded.
+    pub fn strings_of(&self, column: usize, first: usize, length: usize) -> impl Iterator<Item = &[u8]> {
+        self.plain().strings_of(column, first, length)
+    }
+}
+
+/// The rows of a chunk, decoded.
+#[derive(Debug, Clone, Copy)]
+pub struct ChunkView<'a> {
+    layout: &'a Layout,
+    data: &'a [u8],
+}
+
+impl<'a> ChunkView<'a> {
+    /// Bytes of rows `[first, first + length)` of a column of numbers. The caller has checked the range.
+    #[inline]
+    pub fn rows_of(self, column: usize, first: u32, length: u32) -> &'a [u8] {
         let column = &self.layout.columns[column];
         let start = column.offset + first as usize * column.row_bytes;
         &self.data[start..start + length as usize * column.row_bytes]
     }
 
     /// Elements `[first, first + length)` of a column of strings. The caller has checked the range.
-    pub fn strings_of(&self, column: usize, first: usize, length: usize) -> impl Iterator<Item = &[u8]> {
+    pub fn strings_of(self, column: usize, first: usize, length: usize) -> impl Iterator<Item = &'a [u8]> {
         let column = &self.layout.columns[column];
         let elements = column.elements * self.layout.rows as usize;
         let region = &self.data[column.offset..column.offset + column.size_bytes];
         let (ends, bytes) = region.split_at((elements + 1) * 4);
         let end = move |i: usize| u32::from_le_bytes(ends[i * 4..i * 4 + 4].try_into().expect("four bytes")) as usize;
         (first..first + length).map(move |i| &bytes[end(i)..end(i + 1)])
+    }
+
+    /// All bytes, as the layout says.
+    pub fn data(self) -> &'a [u8] {
+        self.data
     }
 }
 
@@ -226,6 +358,19 @@ pub fn encode_strings<'a>(strings: impl ExactSizeIterator<Item = &'a [u8]> + Clo
     }
     strings.for_each(|string| region.extend_from_slice(string));
     Ok(region)
+}
+
+/// Checks what readers of rows rely on.
+fn check_columns(key: ChunkKey, view: ChunkView<'_>) -> Result<()> {
+    let ChunkView { layout, data } = view;
+    for (index, column) in layout.columns.iter().enumerate() {
+        if column.dtype == DType::String {
+            let region = &data[column.offset..column.offset + column.size_bytes];
+            check_strings(region, column.elements * layout.rows as usize)
+                .map_err(|reason| Error::invalid(format!("chunk {key}, column {index}: {reason}")))?;
+        }
+    }
+    Ok(())
 }
 
 fn check_strings(region: &[u8], elements: usize) -> std::result::Result<(), String> {

@@ -69,6 +69,9 @@ pub enum Error {
     /// Bytes that do not decode.
     #[error("{0}")]
     DataLoss(String),
+    /// A file or folder could not be read or written.
+    #[error("{0}")]
+    Storage(String),
     /// The server does not have the method or feature.
     #[error("{0}")]
     Unimplemented(String),

@@ -6,7 +6,7 @@ use crate::buffer::ALIGN;
 use crate::chunk::encode_strings;
 use crate::tensor::shape_text;
 use crate::trajectory::ColumnView;
-use crate::{Buffer, Chunk, Column, DType, Drawn, Error, Result, Trajectory};
+use crate::{Buffer, Chunk, Column, DType, Drawn, Error, MovedRows, Result, Trajectory, UsedRows, keep_rows};
 pub(crate) use rows::Rows;
 use rows::{Form, copy};
 use std::mem::MaybeUninit;
@@ -72,6 +72,9 @@ impl BatchLayout {
 #[derive(Debug)]
 pub struct Gatherer {
     items: Vec<Drawn>,
+    /// The items as they are read, where chunks of theirs are encoded: decoded once for the whole batch, and only the
+    /// rows that it needs are kept, so that this is never larger than the batch and one chunk. Empty if none is.
+    decoded: Vec<Drawn>,
     layout: BatchLayout,
     /// The column at hand.
     column: usize,
@@ -106,10 +109,20 @@ impl Gatherer {
         let mismatch = if form == Form::Alike { None } else { first_mismatch(&items) };
         let planned = match mismatch {
             Some((index, reason)) => Err((index, reason)),
-            None => plan(&items, form, squeeze_time).map_err(|error| (0, error.to_string())),
+            None => decode(&items)
+                .and_then(|decoded| {
+                    let (read, form) = match decoded.is_empty() {
+                        true => (&items, form),
+                        false => (&decoded, Form::of(&decoded)),
+                    };
+                    Ok((plan(read, form, squeeze_time)?, decoded, form))
+                })
+                .map_err(|error| (0, error.to_string())),
         };
         match planned {
-            Ok(layout) => Ok(Self { items, layout, column: 0, done: 0, position: 0, strings: Vec::new(), form }),
+            Ok((layout, decoded, form)) => {
+                Ok(Self { items, decoded, layout, column: 0, done: 0, position: 0, strings: Vec::new(), form })
+            }
             Err((index, reason)) => Err(Box::new(Mismatch { items, index, reason })),
         }
     }
@@ -150,16 +163,19 @@ impl Gatherer {
     pub fn fill(&mut self, target: &mut [MaybeUninit<u8>]) {
         debug_assert!(target.len() <= self.remaining());
         // Taken out while they are read, for the place in the buffer changes meanwhile.
-        let items = std::mem::take(&mut self.items);
+        let (items, decoded) = (std::mem::take(&mut self.items), std::mem::take(&mut self.decoded));
+        let read = if decoded.is_empty() { &items } else { &decoded };
         // Found once for all columns: from an item to its bytes it is three steps through memory that is rarely near.
         let mut rows: Vec<Rows<'_>> = Vec::new();
         if self.form != Form::Any {
-            rows.reserve_exact(items.len());
-            rows.extend(items.iter().filter_map(|item| Rows::of(&item.trajectory)));
+            rows.reserve_exact(read.len());
+            rows.extend(read.iter().filter_map(|item| Rows::of(&item.trajectory)));
         }
-        self.fill_from(target, &items, &rows);
+        self.fill_from(target, read, &rows);
         drop(rows);
         self.items = items;
+        // The items may live on until the batch has arrived; their decoded rows need not.
+        self.decoded = if self.remaining() > 0 { decoded } else { Vec::new() };
     }
 
     fn fill_from(&mut self, mut target: &mut [MaybeUninit<u8>], items: &[Drawn], rows: &[Rows<'_>]) {
@@ -246,6 +262,45 @@ impl Gatherer {
         }
         copy(target, &self.strings[self.done..self.done + target.len()]);
         self.done += target.len();
+    }
+}
+
+/// The items with the rows of encoded chunks decoded, each chunk once; empty if no chunk is encoded.
+#[inline]
+fn decode(items: &[Drawn]) -> Result<Vec<Drawn>> {
+    if !Chunk::may_be_encoded() || !items.iter().any(|item| uses_encoded(&item.trajectory)) {
+        return Ok(Vec::new());
+    }
+    decode_encoded(items)
+}
+
+#[cold]
+#[inline(never)]
+fn decode_encoded(items: &[Drawn]) -> Result<Vec<Drawn>> {
+    let mut used = UsedRows::default();
+    items.iter().for_each(|item| used.add(&item.trajectory, Chunk::is_encoded));
+    let (mut moved, mut scratch) = (MovedRows::default(), Vec::new());
+    for (chunk, rows) in used {
+        let copy = keep_rows(&chunk, &rows, &mut scratch)?;
+        moved.insert(chunk, copy, rows);
+    }
+    let read = |item: &Drawn| {
+        let mut item = item.clone();
+        if let Some(trajectory) = moved.rewrite(&item.trajectory) {
+            item.trajectory = trajectory;
+        }
+        item
+    };
+    Ok(items.iter().map(read).collect())
+}
+
+#[inline]
+fn uses_encoded(trajectory: &Trajectory) -> bool {
+    match trajectory {
+        Trajectory::Rows { chunk, .. } => chunk.is_encoded(),
+        Trajectory::Columns(columns) => {
+            columns.iter().flat_map(|column| &column.slices).any(|slice| slice.chunk.is_encoded())
+        }
     }
 }
 

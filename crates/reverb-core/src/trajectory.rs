@@ -143,12 +143,24 @@ impl Trajectory {
         chunks
     }
 
-    /// Bytes of the rows it refers to (a row referred to twice counts twice; strings by their chunk's mean).
+    /// Bytes of the rows it refers to, decoded (a row referred to twice counts twice; strings by their chunk's mean).
     pub fn size_bytes(&self) -> u64 {
-        let slice_bytes = |chunk: &Chunk, column: usize, length: u32| {
-            let column = &chunk.columns()[column];
-            (column.size_bytes as u64 * u64::from(length)).div_ceil(u64::from(chunk.rows()))
-        };
+        self.sum_of_slices(slice_bytes)
+    }
+
+    /// The part of the chunks' own bytes, encoded if they are, that those rows make.
+    pub fn held_bytes(&self) -> u64 {
+        self.sum_of_slices(|chunk, column, length| {
+            let decoded = slice_bytes(chunk, column, length);
+            if !chunk.is_encoded() {
+                return decoded;
+            }
+            // Both sizes are below 2^32, and what is encoded is never empty.
+            (decoded * chunk.size_bytes() as u64).div_ceil(chunk.decoded_bytes() as u64)
+        })
+    }
+
+    fn sum_of_slices(&self, slice_bytes: impl Fn(&Chunk, usize, u32) -> u64) -> u64 {
         match self {
             Self::Rows { chunk, length, .. } => {
                 (0..chunk.columns().len()).map(|c| slice_bytes(chunk, c, *length)).sum()
@@ -160,6 +172,11 @@ impl Trajectory {
                 .sum(),
         }
     }
+}
+
+fn slice_bytes(chunk: &Chunk, column: usize, length: u32) -> u64 {
+    let column = &chunk.columns()[column];
+    (column.size_bytes as u64 * u64::from(length)).div_ceil(u64::from(chunk.rows()))
 }
 
 fn check_rows(chunk: &Chunk, offset: u32, length: u32) -> Result<()> {

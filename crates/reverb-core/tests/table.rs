@@ -176,11 +176,23 @@ fn table_restored_from_a_snapshot_continues_it() {
     let view = |table: &Table| format!("{:?}", table.info());
     assert_eq!(view(&restored), view(&original));
     assert_eq!(keys(&restored), keys(&original));
-    let full = restored.restore_item(item(99, 1.0), 0).unwrap_err().to_string();
-    assert!(full.starts_with("InsertCheckpointItem called on already full Table."), "{full}");
-    restored.mutate(&[], &[3], &mut Vec::new()).unwrap();
     let present = restored.restore_item(item(4, 1.0), 0).unwrap_err().to_string();
     assert!(present.ends_with("already present key: 4"), "{present}");
+    let negative = NewItem { times_sampled: -1, ..item(98, 1.0) };
+    let negative = restored.restore_item(negative, 0).unwrap_err().to_string();
+    assert!(negative.contains("must not be negative, got -1"), "{negative}");
+}
+
+#[test]
+fn table_restored_over_its_size_keeps_all_until_it_is_told_to_shrink() {
+    let mut restored = table(config(Fifo, Fifo, 3));
+    for key in 1..=5 {
+        restored.restore_item(item(key, 1.0), key).unwrap();
+    }
+    assert_eq!(restored.len(), 5);
+    assert_eq!(restored.evict_to_limits(&mut Vec::new()), 2);
+    assert_eq!((1..=5).filter(|&key| restored.contains(key)).collect::<Vec<_>>(), [3, 4, 5]);
+    assert_eq!(restored.evict_to_limits(&mut Vec::new()), 0);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyTuple};
-use reverb_core::gather::BatchColumn;
+use reverb_core::gather::{BatchColumn, BatchLayout};
 use reverb_core::{BatchInfo, Buffer, DType};
 use reverb_transport::client::Batch;
 
@@ -29,10 +29,16 @@ pub type Sampled<'py> = (Bound<'py, PyTuple>, Bound<'py, PyList>, u64, Vec<bool>
 pub fn to_python(py: Python<'_>, batch: Batch) -> PyResult<Sampled<'_>> {
     let Batch { info, layout, buffer, signature_token, .. } = batch;
     let squeezed = layout.columns.iter().map(|column| column.squeezed).collect();
+    let columns = columns_to_python(py, layout, buffer)?;
+    let infos = PyTuple::new(py, infos(py, info)?)?;
+    Ok((infos, columns, signature_token, squeezed))
+}
+
+/// The columns of a batch as arrays that share its buffer.
+pub fn columns_to_python(py: Python<'_>, layout: BatchLayout, buffer: Buffer) -> PyResult<Bound<'_, PyList>> {
     let memory = Bound::new(py, BatchMemory(buffer))?;
     let columns = layout.columns.into_iter().map(|column| to_array(&memory, column)).collect::<PyResult<Vec<_>>>()?;
-    let infos = PyTuple::new(py, infos(py, info)?)?;
-    Ok((infos, PyList::new(py, columns)?, signature_token, squeezed))
+    PyList::new(py, columns)
 }
 
 fn infos(py: Python<'_>, info: BatchInfo) -> PyResult<Infos<'_>> {

@@ -2,16 +2,18 @@
 
 use crate::array_in::{Layouts, batch_chunk, step_chunk};
 use crate::array_out::{Sampled, to_python};
+use crate::draw::Draw;
 use crate::errors::PyReverbResult;
 use crate::lane::{Lane, flush};
-use crate::runtime::{deadline, wait};
+use crate::runtime::{deadline, runtime, wait};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyMapping, PyString};
 use reverb_core::{Chunk, Error, Result};
 use reverb_transport::client::{
-    BatchRequest, Client as CoreClient, RowInsert, begin_insert, gather, info_bytes, sample_copied, warn,
+    BatchRequest, Client as CoreClient, PendingDraw, RowInsert, begin_insert, gather, info_bytes, sample_copied,
+    status_bytes, warn,
 };
 use reverb_transport::{Call, DrawRequest, wait_for_inserts};
 use std::sync::Arc;
@@ -128,6 +130,31 @@ impl Client {
         Ok(to_python(py, batch)?)
     }
 
+    fn begin_sample(
+        &self,
+        py: Python<'_>,
+        table: String,
+        at_least: usize,
+        at_most: usize,
+        timeout: Option<f64>,
+        squeeze_time: bool,
+    ) -> PyReverbResult<Draw> {
+        let request = BatchRequest { table, draw: DrawRequest { at_least, at_most, ahead: 0 }, squeeze_time };
+        let deadline = deadline(timeout)?;
+        let pending = match self.client.same_process() {
+            Some(replay) => {
+                let runtime = runtime()?;
+                py.detach(|| {
+                    let _context = runtime.1.enter();
+                    PendingDraw::local(&replay, &request, deadline)
+                })?
+            }
+            // The deadline is the table's: the server is looked for as long as usual.
+            None => wait(py, self.background.begin_sample(&request, deadline))?,
+        };
+        Ok(Draw::new(pending))
+    }
+
     fn mutate_priorities(
         &self,
         py: Python<'_>,
@@ -164,9 +191,34 @@ impl Client {
         self.wait(py, self.client.reset(table, deadline(timeout)?))
     }
 
-    fn server_info<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Vec<Bound<'py, PyBytes>>> {
+    fn checkpoint(&self, py: Python<'_>, timeout: Option<f64>) -> PyReverbResult<String> {
+        self.wait(py, self.client.checkpoint(deadline(timeout)?))
+    }
+
+    fn peek<'py>(
+        &self,
+        py: Python<'py>,
+        table: &str,
+        count: u32,
+        newest: bool,
+        timeout: Option<f64>,
+    ) -> PyReverbResult<Vec<(Sampled<'py>, u64)>> {
+        let items = self.wait(py, self.client.peek(table, count, newest, deadline(timeout)?))?;
+        items.into_iter().map(|item| Ok((to_python(py, item.batch)?, item.inserted_at))).collect()
+    }
+
+    fn table_statuses<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Vec<Bound<'py, PyBytes>>> {
         let tables = self.wait(py, self.client.info(deadline(timeout)?))?;
-        Ok(tables.iter().map(|table| PyBytes::new(py, &info_bytes(table))).collect())
+        Ok(tables.iter().map(|table| PyBytes::new(py, &status_bytes(table))).collect())
+    }
+
+    fn server_info<'py>(
+        &self,
+        py: Python<'py>,
+        timeout: Option<f64>,
+    ) -> PyReverbResult<Vec<(Bound<'py, PyBytes>, u64)>> {
+        let tables = self.wait(py, self.client.info(deadline(timeout)?))?;
+        Ok(tables.iter().map(|table| (PyBytes::new(py, &info_bytes(table)), table.undelivered_samples)).collect())
     }
 }
 

@@ -55,6 +55,7 @@ fn raise(py: Python<'_>, error: &Error) -> PyErr {
         Error::Unavailable(_) => "UnavailableError",
         Error::DataLoss(_) => "DataLossError",
         Error::Unimplemented(_) => "UnimplementedError",
+        Error::Storage(_) => "StorageError",
         _ => "InternalError",
     };
     let class = py.import("reverb.errors").and_then(|module| module.getattr(name));

@@ -2,9 +2,12 @@
 
 mod array_in;
 mod array_out;
+mod checkpoint;
 mod client;
+mod draw;
 mod dtype;
 mod errors;
+mod frames;
 mod lane;
 mod log;
 mod nest;
@@ -42,11 +45,19 @@ fn _rust(module: &Bound<'_, PyModule>) -> PyResult<()> {
     log::install();
     module.add_function(wrap_pyfunction!(descriptor_set, module)?)?;
     module.add_function(wrap_pyfunction!(importance_weights, module)?)?;
+    module.add_function(wrap_pyfunction!(checkpoint::checkpoint_list, module)?)?;
+    module.add_function(wrap_pyfunction!(checkpoint::checkpoint_summary, module)?)?;
+    module.add_function(wrap_pyfunction!(checkpoint::checkpoint_verify, module)?)?;
+    module.add_class::<checkpoint::Checkpointer>()?;
+    module.add_class::<checkpoint::CheckpointReader>()?;
     module.add_class::<table::Table>()?;
     module.add_class::<server::Server>()?;
+    module.add_class::<draw::Draw>()?;
+    module.add_class::<frames::Frames>()?;
     module.add_class::<client::Client>()?;
     module.add_class::<writer::TrajectoryWriter>()?;
     module.add_class::<writer::BatchedWriter>()?;
+    module.add_class::<writer::PatternReader>()?;
     module.add_class::<writer::PatternWriter>()?;
     module.add_class::<writer::RowWriter>()?;
     module.add_class::<writer::ColumnHistory>()?;

@@ -15,7 +15,10 @@ struct ToPython;
 
 impl Subscriber for ToPython {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::WARN && metadata.target().starts_with("reverb")
+        // Of what is no warning, only how far long saves and loads have come.
+        let is_progress =
+            *metadata.level() == Level::INFO && metadata.target().starts_with("reverb_transport::checkpoint");
+        is_progress || (*metadata.level() <= Level::WARN && metadata.target().starts_with("reverb"))
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -30,7 +33,11 @@ impl Subscriber for ToPython {
     fn event(&self, event: &Event<'_>) {
         let mut message = Message::default();
         event.record(&mut message);
-        let method = if *event.metadata().level() == Level::ERROR { "error" } else { "warning" };
+        let method = match *event.metadata().level() {
+            Level::ERROR => "error",
+            Level::WARN => "warning",
+            _ => "info",
+        };
         // Events are rare, and come from threads that must not wait for the GIL.
         let _none_left = std::thread::Builder::new().name("reverb-log".into()).spawn(move || {
             Python::try_attach(|py| {

@@ -1,5 +1,6 @@
 //! `reverb._rust.Server`.
 
+use crate::checkpoint::Checkpointer;
 use crate::errors::PyReverbResult;
 use crate::runtime::{runtime, wait};
 use crate::table::Table;
@@ -7,6 +8,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::Error;
 use reverb_transport::Replay;
+use reverb_transport::checkpoint::Checkpointer as CoreCheckpointer;
 use reverb_transport::server::{ListenOptions, Server as CoreServer};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -20,6 +22,21 @@ pub struct Server {
     host: IpAddr,
     unix_path: Option<String>,
     server: Mutex<CoreServer>,
+    restored_from: Option<String>,
+}
+
+/// A server that cannot start leaves its folder to others, and no temporary one.
+fn let_go(replay: &Replay) {
+    if let Some(checkpointer) = replay.checkpointer() {
+        checkpointer.close();
+    }
+}
+
+/// Loads on a thread of its own, so that Ctrl-C is heard.
+async fn restore(checkpointer: Arc<CoreCheckpointer>, replay: Arc<Replay>) -> Result<Option<String>, Error> {
+    let load = move || checkpointer.restore(replay.tables(), replay.max_message_size());
+    let loaded = tokio::task::spawn_blocking(load).await.map_err(|error| Error::Internal(error.to_string()))??;
+    Ok(loaded.map(|path| path.to_string_lossy().into_owned()))
 }
 
 #[pymethods]
@@ -31,20 +48,29 @@ impl Server {
         host: Option<&str>,
         port: Option<i64>,
         max_message_size: u64,
+        checkpointer: Option<PyRef<'_, Checkpointer>>,
     ) -> PyReverbResult<Self> {
         let port = port.map(u16::try_from).transpose().map_err(|_| {
             Error::invalid(format!("port must be between 0 and 65535, got {}", port.unwrap_or_default()))
         })?;
         let options = ListenOptions { host: host.map(resolve).transpose()?.flatten(), port };
         let replay = Replay::new(tables.iter().map(|table| table.handle.clone()).collect(), max_message_size)?;
+        let mut restored_from = None;
+        if let Some(checkpointer) = checkpointer {
+            let keeper = Arc::new(CoreCheckpointer::open(checkpointer.options.clone())?);
+            replay.set_checkpointer(keeper.clone());
+            restored_from = wait(py, restore(keeper, replay.clone())).inspect_err(|_| let_go(&replay))?;
+        }
         let runtime = runtime()?;
-        let server = py.detach(|| CoreServer::start(runtime.1.handle(), replay.clone(), &options))?;
+        let server = py.detach(|| CoreServer::start(runtime.1.handle(), replay.clone(), &options));
+        let server = server.inspect_err(|_| let_go(&replay))?;
         Ok(Self {
             replay,
             port: server.port(),
             host: server.host(),
             unix_path: server.unix_path().map(|path| path.to_string_lossy().into_owned()),
             server: Mutex::new(server),
+            restored_from,
         })
     }
 
@@ -63,8 +89,13 @@ impl Server {
         self.unix_path.as_deref()
     }
 
-    fn stop(&self, py: Python<'_>) {
-        py.detach(|| self.server.lock().stop());
+    #[getter]
+    fn restored_from(&self) -> Option<&str> {
+        self.restored_from.as_deref()
+    }
+
+    fn stop(&self, py: Python<'_>) -> PyReverbResult<()> {
+        Ok(py.detach(|| self.server.lock().stop())?)
     }
 
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyReverbResult<bool> {

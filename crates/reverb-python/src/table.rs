@@ -72,6 +72,10 @@ impl Table {
         PyBytes::new(py, &info)
     }
 
+    fn undelivered_samples(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.handle.status().undelivered)
+    }
+
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.handle.close());
     }

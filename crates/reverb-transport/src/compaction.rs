@@ -5,9 +5,7 @@
 //! runs outside the table's lock.
 
 use crate::table_handle::TableHandle;
-use reverb_core::{Chunk, EpisodeIds, ItemKey, Layout, Result, Slice, Trajectory, TrajectoryColumn, random_key};
-use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use reverb_core::{Chunk, ItemKey, MovedRows, Result, Trajectory, UsedRows, is_sparse, keep_rows};
 
 /// Pages looked at under one lock.
 const PAGES_A_TURN: usize = 16;
@@ -15,20 +13,29 @@ const PAGES_A_TURN: usize = 16;
 /// Moves the items of sparsely used chunks into chunks of their own.
 pub fn compact(handle: &TableHandle) {
     let items = sparse_items(handle);
-    let mut moved = HashMap::new();
-    for (chunk, rows) in used_rows(&items) {
-        match keep_rows(&chunk, &rows) {
-            Ok(copy) => {
-                moved.insert(Arc::as_ptr(&chunk), (Arc::new(copy), rows));
-            }
+    let mut used = UsedRows::default();
+    items.iter().for_each(|(_, trajectory)| used.add(trajectory, is_sparse));
+    let (mut moved, mut scratch) = (MovedRows::default(), Vec::new());
+    for (chunk, rows) in used {
+        match smaller_copy(&chunk, &rows, &mut scratch) {
+            Ok(Some(copy)) => moved.insert(chunk, copy, rows),
+            Ok(None) => {}
             Err(error) => tracing::warn!("table `{}`: chunk {} stays as it is: {error}", handle.name(), chunk.key),
         }
     }
     for (key, old) in &items {
-        if let Some(new) = rewrite(old, &moved) {
+        if let Some(new) = moved.rewrite(old) {
             handle.with_table_mut(|table, removed| table.replace_trajectory(*key, old, new, removed));
         }
     }
+}
+
+/// The rows in a chunk that is encoded as the old one was; `None` if it saves nothing, since fewer rows may compress less.
+fn smaller_copy(chunk: &Chunk, rows: &[u32], scratch: &mut Vec<u8>) -> Result<Option<Chunk>> {
+    let copy = keep_rows(chunk, rows, scratch)?;
+    let Some(encoding) = chunk.encoding() else { return Ok(Some(copy)) };
+    let copy = copy.compress(encoding.codec, &encoding.delta);
+    Ok((copy.size_bytes() < chunk.size_bytes()).then_some(copy))
 }
 
 fn sparse_items(handle: &TableHandle) -> Vec<(ItemKey, Trajectory)> {
@@ -42,92 +49,83 @@ fn sparse_items(handle: &TableHandle) -> Vec<(ItemKey, Trajectory)> {
     items
 }
 
-/// A chunk and rows of it.
-type UsedRows = (Arc<Chunk>, BTreeSet<u32>);
-
-/// The sparsely used chunks, each with its rows that items refer to, ascending.
-fn used_rows(items: &[(ItemKey, Trajectory)]) -> Vec<(Arc<Chunk>, Vec<u32>)> {
-    // `None` for a chunk that was dense when it was first looked at: it may become sparse between two items of it, and
-    // must be copied with the rows of all or not at all.
-    let mut used = HashMap::<*const Chunk, Option<UsedRows>>::new();
-    let mut add = |chunk: &Arc<Chunk>, offset: u32, length: u32| {
-        let sparse = || reverb_core::is_sparse(chunk).then(|| (chunk.clone(), BTreeSet::new()));
-        if let Some((_, rows)) = used.entry(Arc::as_ptr(chunk)).or_insert_with(sparse) {
-            rows.extend(offset..offset + length);
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reverb_core::{
+        Codec, DType, EpisodeIds, Layout, NewItem, RateLimiterConfig, SelectorKind, Slice, StepRange, Table,
+        TableConfig, TrajectoryColumn, random_key,
     };
-    for (_, trajectory) in items {
-        match trajectory {
-            Trajectory::Rows { chunk, offset, length } => add(chunk, *offset, *length),
-            Trajectory::Columns(columns) => {
-                for slice in columns.iter().flat_map(|column| &column.slices) {
-                    add(&slice.chunk, slice.offset, slice.length);
-                }
+    use smallvec::smallvec;
+    use std::sync::Arc;
+
+    const ROWS: u32 = 100;
+    const ROW_BYTES: usize = 1000;
+
+    /// Row `i` counts up from `i`, so that all rows differ and shrink.
+    fn row(index: u32) -> Vec<u8> {
+        (0..ROW_BYTES).map(|byte| (index as usize + byte / 10) as u8).collect()
+    }
+
+    fn item(chunk: &Arc<Chunk>, offset: u32, by_slices: bool) -> NewItem {
+        let trajectory = if by_slices {
+            let slice = Slice { chunk: chunk.clone(), column: 0, offset, length: 1 };
+            Trajectory::columns(vec![TrajectoryColumn { slices: smallvec![slice], squeeze: false }]).unwrap()
+        } else {
+            Trajectory::rows(chunk.clone(), offset, 1).unwrap()
+        };
+        NewItem { key: u64::from(offset), priority: 1.0, times_sampled: 0, trajectory }
+    }
+
+    /// A table that has only every tenth row of an encoded chunk.
+    fn sparse_table(delta: bool) -> TableHandle {
+        let rate_limiter = RateLimiterConfig {
+            samples_per_insert: 1.0,
+            min_size_to_sample: 1,
+            min_diff: -f64::MAX,
+            max_diff: f64::MAX,
+        };
+        let config = TableConfig {
+            name: "table".into(),
+            sampler: SelectorKind::Uniform,
+            remover: SelectorKind::Fifo,
+            max_size: 1000,
+            max_times_sampled: 0,
+            rate_limiter,
+            signature: None,
+            max_bytes: None,
+            seed: Some(1),
+        };
+        let layout = Arc::new(Layout::new(ROWS as usize, [(DType::UInt8, smallvec![ROW_BYTES], 0)]).unwrap());
+        let data: Vec<u8> = (0..ROWS).flat_map(row).collect();
+        let chunk = Chunk::new(random_key(), EpisodeIds::Same(1), StepRange::default(), layout, data.into()).unwrap();
+        let chunk = Arc::new(chunk.compress(Codec::Lz4, &[delta]));
+        let handle = TableHandle::new(Table::new(config).unwrap());
+        handle.with_table_mut(|table, removed| {
+            for offset in (0..ROWS).step_by(10) {
+                table.insert(item(&chunk, offset, offset % 20 == 0), 0, removed);
             }
-        }
+        });
+        handle
     }
-    used.into_values().flatten().map(|(chunk, rows)| (chunk, rows.into_iter().collect())).collect()
-}
 
-/// A chunk of these rows of another. Rows that followed each other still do.
-pub fn keep_rows(chunk: &Chunk, rows: &[u32]) -> Result<Chunk> {
-    let regions: Vec<Vec<u8>> =
-        (0..chunk.columns().len()).map(|column| keep_region(chunk, column, rows)).collect::<Result<_>>()?;
-    let columns =
-        chunk.columns().iter().zip(&regions).map(|(column, region)| (column.dtype, column.shape.clone(), region.len()));
-    let layout = Layout::new(rows.len(), columns)?;
-    let mut data = Vec::with_capacity(layout.size_bytes);
-    for (column, region) in layout.columns.iter().zip(&regions) {
-        data.resize(column.offset, 0);
-        data.extend_from_slice(region);
-    }
-    let mut steps = chunk.steps;
-    steps.sparse = true;
-    let episodes = match chunk.episodes {
-        EpisodeIds::Same(episode) => EpisodeIds::Same(episode),
-        // Rows of a batch are episodes of their own, whichever number they have.
-        EpisodeIds::PerRow(_) => EpisodeIds::PerRow(random_key()),
-    };
-    Chunk::new(random_key(), episodes, steps, Arc::new(layout), data.into())
-}
-
-fn keep_region(chunk: &Chunk, column: usize, rows: &[u32]) -> Result<Vec<u8>> {
-    let spec = &chunk.columns()[column];
-    if spec.row_bytes > 0 || spec.size_bytes == 0 {
-        let mut region = Vec::with_capacity(rows.len() * spec.row_bytes);
-        rows.iter().for_each(|&row| region.extend_from_slice(chunk.rows_of(column, row, 1)));
-        return Ok(region);
-    }
-    let strings: Vec<&[u8]> =
-        rows.iter().flat_map(|&row| chunk.strings_of(column, row as usize * spec.elements, spec.elements)).collect();
-    reverb_core::encode_strings(strings.iter().copied())
-}
-
-type Moved = HashMap<*const Chunk, (Arc<Chunk>, Vec<u32>)>;
-
-fn rewrite(old: &Trajectory, moved: &Moved) -> Option<Trajectory> {
-    let place = |chunk: &Arc<Chunk>, offset: u32, length: u32| {
-        let (copy, rows) = moved.get(&Arc::as_ptr(chunk))?;
-        let first = rows.binary_search(&offset).ok()?;
-        // All of the rows were copied, since the last of as many different ascending ones is where it should be.
-        let last = rows.get(first + length as usize - 1)?;
-        (*last == offset + length - 1).then(|| (copy.clone(), first as u32))
-    };
-    match old {
-        Trajectory::Rows { chunk, offset, length } => {
-            let (chunk, offset) = place(chunk, *offset, *length)?;
-            Some(Trajectory::Rows { chunk, offset, length: *length })
-        }
-        Trajectory::Columns(columns) => {
-            let rewrite_slice = |slice: &Slice| match place(&slice.chunk, slice.offset, slice.length) {
-                Some((chunk, offset)) => Slice { chunk, offset, ..slice.clone() },
-                None => slice.clone(),
-            };
-            let columns = columns.iter().map(|column| TrajectoryColumn {
-                slices: column.slices.iter().map(rewrite_slice).collect(),
-                squeeze: column.squeeze,
-            });
-            Some(Trajectory::Columns(columns.collect()))
+    #[test]
+    fn rows_of_an_encoded_chunk_move_to_a_smaller_one() {
+        for delta in [false, true] {
+            let handle = sparse_table(delta);
+            let before = handle.with_table(Table::bytes);
+            compact(&handle);
+            let after = handle.with_table(Table::bytes);
+            assert!(after < before, "{after} of {before}");
+            let snapshot = handle.with_table_mut(|table, _| table.snapshot());
+            assert_eq!(snapshot.items().count(), 10);
+            for item in snapshot.items() {
+                let [chunk] = &item.trajectory.chunks()[..] else { panic!("one chunk") };
+                assert_eq!((chunk.rows(), chunk.is_encoded()), (10, true));
+                let mut scratch = Vec::new();
+                let view = chunk.view(&mut scratch).unwrap();
+                assert!(view.rows_of(0, item.key as u32 / 10, 1) == row(item.key as u32));
+            }
         }
     }
 }

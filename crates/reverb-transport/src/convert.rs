@@ -1,5 +1,6 @@
 //! Core types as messages, and messages, once checked, as core types: the only place that knows both.
 
+use crate::client::Batch;
 use crate::proto::replay::{self, ItemBatch};
 use crate::proto::{schema, tensorflow};
 use crate::replay::{InsertGroup, Replay};
@@ -9,12 +10,13 @@ use prost::Message;
 use reverb_core::gather::{BatchColumn, BatchLayout, Gatherer};
 use reverb_core::writer::{CellRun, Selection, WriterItem};
 use reverb_core::{
-    BatchInfo, Chunk, DType, Drawn, EpisodeIds, Error, Layout, NewItem, RateLimiterConfig, Result, SelectorKind, Shape,
-    Slice, StepRange, Trajectory, TrajectoryColumn,
+    BatchInfo, Chunk, Codec, DType, Encoding, EpisodeIds, Error, Layout, NewItem, RateLimiterConfig, Result,
+    SelectorKind, Shape, Slice, StepRange, Trajectory, TrajectoryColumn,
 };
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Chunks up to this size get an allocation of their own, so that none keeps the whole message alive.
 const COPY_BELOW_BYTES: usize = 64 * 1024;
@@ -26,13 +28,13 @@ const MAX_RANK: usize = 64;
 /// Remembers the layout of the last chunk: chunks on a stream mostly have the same form, and then share it.
 #[derive(Debug, Default)]
 pub struct LayoutCache {
-    last: Option<(Vec<replay::ColumnSpec>, u32, Arc<Layout>)>,
+    last: Option<(Vec<replay::ColumnSpec>, u32, i32, Arc<Layout>)>,
 }
 
 impl LayoutCache {
-    fn layout(&mut self, columns: Vec<replay::ColumnSpec>, rows: u32) -> Result<Arc<Layout>> {
-        if let Some((last_columns, last_rows, layout)) = &self.last
-            && *last_rows == rows
+    fn layout(&mut self, columns: Vec<replay::ColumnSpec>, rows: u32, codec: i32) -> Result<Arc<Layout>> {
+        if let Some((last_columns, last_rows, last_codec, layout)) = &self.last
+            && (*last_rows, *last_codec) == (rows, codec)
             && *last_columns == columns
         {
             return Ok(layout.clone());
@@ -45,19 +47,42 @@ impl LayoutCache {
             }
             Ok((dtype, shape, string_bytes))
         });
-        let layout = Arc::new(Layout::new(rows as usize, specs.collect::<Result<Vec<_>>>()?)?);
-        self.last = Some((columns, rows, layout.clone()));
+        let mut layout = Layout::new(rows as usize, specs.collect::<Result<Vec<_>>>()?)?;
+        let delta: Box<[bool]> = columns.iter().map(|column| column.delta).collect();
+        match codec_from_wire(codec)? {
+            Some(codec) => layout = layout.encoded(Encoding { codec, delta })?,
+            None if delta.contains(&true) => return Err(Error::invalid("a column of differences needs a codec")),
+            None => {}
+        }
+        let layout = Arc::new(layout);
+        self.last = Some((columns, rows, codec, layout.clone()));
         Ok(layout)
+    }
+}
+
+fn codec_from_wire(number: i32) -> Result<Option<Codec>> {
+    match replay::Codec::try_from(number) {
+        Ok(replay::Codec::None) => Ok(None),
+        Ok(replay::Codec::Lz4) => Ok(Some(Codec::Lz4)),
+        Ok(replay::Codec::Zstd) => Ok(Some(Codec::Zstd)),
+        Err(_) => Err(Error::invalid(format!("no codec has the number {number}"))),
     }
 }
 
 /// A chunk as a message.
 pub fn chunk_to_wire(chunk: &Chunk) -> replay::Chunk {
-    let columns = chunk.columns().iter().map(|column| replay::ColumnSpec {
+    let delta = |index: usize| chunk.encoding().is_some_and(|encoding| encoding.delta[index]);
+    let columns = chunk.columns().iter().enumerate().map(|(index, column)| replay::ColumnSpec {
         dtype: column.dtype as u32,
         shape: column.shape.iter().map(|&dim| dim as u64).collect(),
         string_bytes: if column.dtype == DType::String { column.size_bytes as u64 } else { 0 },
+        delta: delta(index),
     });
+    let codec = match chunk.encoding().map(|encoding| encoding.codec) {
+        None => replay::Codec::None,
+        Some(Codec::Lz4) => replay::Codec::Lz4,
+        Some(Codec::Zstd) => replay::Codec::Zstd,
+    };
     let (episode_id, episode_per_row) = match chunk.episodes {
         EpisodeIds::Same(id) => (id, false),
         EpisodeIds::PerRow(id) => (id, true),
@@ -72,11 +97,24 @@ pub fn chunk_to_wire(chunk: &Chunk) -> replay::Chunk {
         rows: chunk.rows(),
         columns: columns.collect(),
         data: chunk.data().clone(),
+        codec: codec.into(),
     }
 }
 
-fn chunk_from_wire(chunk: replay::Chunk, layouts: &mut LayoutCache) -> Result<Chunk> {
-    let layout = layouts.layout(chunk.columns, chunk.rows)?;
+/// A chunk of a request. If it is encoded, `check_growth` is asked first whether so many more bytes are allowed.
+fn chunk_from_wire(
+    chunk: replay::Chunk,
+    layouts: &mut LayoutCache,
+    check_growth: &mut impl FnMut(u64) -> Result<()>,
+) -> Result<Chunk> {
+    let named = |error: Error| match error {
+        Error::InvalidArgument(text) => Error::invalid(format!("chunk {}: {text}", chunk.key)),
+        error => error,
+    };
+    let layout = layouts.layout(chunk.columns, chunk.rows, chunk.codec).map_err(named)?;
+    if layout.encoding().is_some() {
+        check_growth((layout.size_bytes as u64).saturating_sub(chunk.data.len() as u64))?;
+    }
     let data = if chunk.data.len() < COPY_BELOW_BYTES { Bytes::copy_from_slice(&chunk.data) } else { chunk.data };
     let episodes = match chunk.episode_per_row {
         false => EpisodeIds::Same(chunk.episode_id),
@@ -86,15 +124,17 @@ fn chunk_from_wire(chunk: replay::Chunk, layouts: &mut LayoutCache) -> Result<Ch
     Chunk::new(chunk.key, episodes, steps, layout, data)
 }
 
-/// Adds the chunks of a message to those that are known. Bytes of those that were new.
+/// Adds the chunks of a message to those that are known. Bytes of those that were new. `check_growth` is asked whether
+/// encoded ones may take so many more bytes once decoded.
 pub fn chunks_from_wire(
     chunks: Vec<replay::Chunk>,
     layouts: &mut LayoutCache,
     known: &mut HashMap<u64, Arc<Chunk>>,
+    check_growth: &mut impl FnMut(u64) -> Result<()>,
 ) -> Result<usize> {
     let mut bytes = 0;
     for chunk in chunks {
-        let chunk = Arc::new(chunk_from_wire(chunk, layouts)?);
+        let chunk = Arc::new(chunk_from_wire(chunk, layouts, check_growth)?);
         if let Entry::Vacant(place) = known.entry(chunk.key) {
             bytes += chunk.size_bytes();
             place.insert(chunk);
@@ -109,9 +149,14 @@ pub fn groups_from_wire(
     request: replay::InsertRequest,
     layouts: &mut LayoutCache,
 ) -> Result<Vec<InsertGroup>> {
-    replay.check_size(request.chunks.iter().map(|chunk| chunk.data.len() as u64).sum())?;
+    let mut total_bytes = request.chunks.iter().map(|chunk| chunk.data.len() as u64).sum();
+    replay.check_size(total_bytes)?;
+    let mut check_growth = |bytes| {
+        total_bytes += bytes;
+        replay.check_size(total_bytes)
+    };
     let mut chunks = HashMap::with_capacity(request.chunks.len());
-    chunks_from_wire(request.chunks, layouts, &mut chunks)?;
+    chunks_from_wire(request.chunks, layouts, &mut chunks, &mut check_growth)?;
     let to_group = |batch: ItemBatch| {
         let table = replay.table(&batch.table)?.clone();
         let items = items_from_wire(batch, &chunks)?;
@@ -220,29 +265,50 @@ pub fn write_item_to_wire(item: &WriterItem) -> replay::WriteItem {
 }
 
 /// The beginning of a batch as a message.
-pub fn batch_to_wire(gatherer: &Gatherer, table: &TableHandle) -> replay::Batch {
+pub fn batch_to_wire(gatherer: &Gatherer, table: &TableHandle, waited: Duration) -> replay::Batch {
     let items = gatherer.items();
-    let columns = gatherer.layout().columns.iter().map(|column| replay::BatchColumn {
-        dtype: column.dtype as u32,
-        shape: column.shape.iter().map(|&dim| dim as u64).collect(),
-        row_lengths: column.row_lengths.clone().unwrap_or_default(),
-        squeezed: column.squeezed,
-        string_bytes: if column.dtype == DType::String { column.size_bytes as u64 } else { 0 },
-    });
     replay::Batch {
         keys: to_bytes(items, |item| item.key.to_le_bytes()),
         probabilities: to_bytes(items, |item| item.probability.to_le_bytes()),
         table_sizes: to_bytes(items, |item| item.table_size.to_le_bytes()),
         priorities: to_bytes(items, |item| item.priority.to_le_bytes()),
         times_sampled: to_bytes(items, |item| item.times_sampled.to_le_bytes()),
-        columns: columns.collect(),
+        columns: columns_to_wire(gatherer.layout()),
         signature_token: table.signature_token(),
         receipt_may_wait: !table.counts_samples(),
+        waited_us: u64::try_from(waited.as_micros()).unwrap_or(u64::MAX),
     }
 }
 
-fn to_bytes<const N: usize>(items: &[Drawn], number: impl Fn(&Drawn) -> [u8; N]) -> Bytes {
-    let numbers: Vec<[u8; N]> = items.iter().map(number).collect();
+/// The beginning of a batch that was gathered, as a message.
+pub fn gathered_to_wire(batch: &Batch) -> replay::Batch {
+    let info = &batch.info;
+    replay::Batch {
+        keys: to_bytes(info.keys(), |key| key.to_le_bytes()),
+        probabilities: to_bytes(info.probabilities(), |probability| probability.to_le_bytes()),
+        table_sizes: to_bytes(info.table_sizes(), |size| size.to_le_bytes()),
+        priorities: to_bytes(info.priorities(), |priority| priority.to_le_bytes()),
+        times_sampled: to_bytes(info.times_sampled(), |times| times.to_le_bytes()),
+        columns: columns_to_wire(&batch.layout),
+        signature_token: batch.signature_token,
+        receipt_may_wait: true,
+        waited_us: 0,
+    }
+}
+
+fn columns_to_wire(layout: &BatchLayout) -> Vec<replay::BatchColumn> {
+    let to_column = |column: &BatchColumn| replay::BatchColumn {
+        dtype: column.dtype as u32,
+        shape: column.shape.iter().map(|&dim| dim as u64).collect(),
+        row_lengths: column.row_lengths.clone().unwrap_or_default(),
+        squeezed: column.squeezed,
+        string_bytes: if column.dtype == DType::String { column.size_bytes as u64 } else { 0 },
+    };
+    layout.columns.iter().map(to_column).collect()
+}
+
+fn to_bytes<T, const N: usize>(numbers: &[T], to_le_bytes: impl Fn(&T) -> [u8; N]) -> Bytes {
+    let numbers: Vec<[u8; N]> = numbers.iter().map(to_le_bytes).collect();
     numbers.into_flattened().into()
 }
 
@@ -316,7 +382,8 @@ pub fn table_info(status: &TableStatus) -> schema::TableInfo {
     }
 }
 
-fn selector_options(kind: &SelectorKind) -> schema::KeyDistributionOptions {
+/// A selector as the reference describes it.
+pub fn selector_options(kind: &SelectorKind) -> schema::KeyDistributionOptions {
     use schema::key_distribution_options::{Distribution, Heap, Prioritized};
     let distribution = match *kind {
         SelectorKind::Fifo => Distribution::Fifo(true),

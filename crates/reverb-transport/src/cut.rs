@@ -4,9 +4,8 @@
 //! items with its first row, and a larger one could not go in at all. To a table, a batch must be the same as an insert
 //! for each of its rows.
 
-use crate::compaction::keep_rows;
 use crate::replay::InsertGroup;
-use reverb_core::{Chunk, DType, EpisodeIds, Result, Trajectory};
+use reverb_core::{Chunk, DType, EpisodeIds, Result, Trajectory, keep_rows};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -49,6 +48,8 @@ fn row_to_cut(trajectory: &Trajectory, limit: u64) -> Option<(&Arc<Chunk>, u32)>
         Trajectory::Rows { chunk, offset, length: 1 }
             if chunk.size_bytes() as u64 > limit
                 && chunk.rows() > 1
+                // No client of ours encodes batches; such a one goes in whole, or not at all.
+                && chunk.encoding().is_none()
                 && matches!(chunk.episodes, EpisodeIds::PerRow(_)) =>
         {
             Some((chunk, *offset))
@@ -61,6 +62,7 @@ fn row_to_cut(trajectory: &Trajectory, limit: u64) -> Option<(&Arc<Chunk>, u32)>
 fn cut(batch: &Chunk, moved: &mut Moved, limit: u64) -> Result<()> {
     let mut rows = Vec::new();
     let mut size_bytes = 0;
+    let mut scratch = Vec::new();
     let mut places = moved.iter_mut().peekable();
     let mut pending = Vec::new();
     while let Some((&row, place)) = places.next() {
@@ -69,7 +71,7 @@ fn cut(batch: &Chunk, moved: &mut Moved, limit: u64) -> Result<()> {
         size_bytes += row_bytes(batch, row);
         let next_bytes = places.peek().map(|(next, _)| row_bytes(batch, **next));
         if next_bytes.is_none_or(|next| size_bytes + next > limit) {
-            let chunk = Arc::new(keep_rows(batch, &rows)?);
+            let chunk = Arc::new(keep_rows(batch, &rows, &mut scratch)?);
             for (offset, place) in (0..).zip(pending.drain(..)) {
                 *place = Some(Trajectory::Rows { chunk: chunk.clone(), offset, length: 1 });
             }

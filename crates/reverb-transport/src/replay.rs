@@ -1,12 +1,14 @@
 //! The replay service itself, without a network: named tables, and what may be asked of them.
 
+use crate::checkpoint::Checkpointer;
 use crate::cut::cut_to_fit;
 use crate::table_handle::{Call, TableHandle, TableStatus};
 use crate::write_ledger::Ledgers;
 use parking_lot::Mutex;
 use reverb_core::{Error, NewItem, Result, Table};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// Items for one table, in the order in which they are inserted.
@@ -27,6 +29,9 @@ pub struct Replay {
     closed: AtomicBool,
     /// What writers have inserted.
     ledgers: Ledgers,
+    checkpointer: OnceLock<Arc<Checkpointer>>,
+    /// Held during a save, so that those who wait for their turn take no thread.
+    saving: Arc<tokio::sync::Mutex<()>>,
     /// Tells the tasks that serve this server to end.
     stop: Mutex<Option<tokio::sync::watch::Sender<bool>>>,
 }
@@ -49,6 +54,8 @@ impl Replay {
             max_message_size,
             closed: AtomicBool::new(false),
             ledgers: Ledgers::default(),
+            checkpointer: OnceLock::new(),
+            saving: Arc::default(),
             stop: Mutex::new(Some(stop)),
         }))
     }
@@ -102,6 +109,34 @@ impl Replay {
     /// What writers have inserted, by writer.
     pub(crate) fn ledgers(&self) -> &Ledgers {
         &self.ledgers
+    }
+
+    /// Says where checkpoints are kept; counts once.
+    pub fn set_checkpointer(&self, checkpointer: Arc<Checkpointer>) {
+        let _set_before = self.checkpointer.set(checkpointer);
+    }
+
+    /// Where checkpoints are kept.
+    pub fn checkpointer(&self) -> Option<&Arc<Checkpointer>> {
+        self.checkpointer.get()
+    }
+
+    /// Saves all tables and returns the path of the checkpoint. A save that nobody waits for any more goes on.
+    ///
+    /// # Errors
+    /// Those of [`Checkpointer::save`]; [`Error::InvalidArgument`] if the server keeps no checkpoints.
+    pub async fn checkpoint(&self) -> Result<PathBuf> {
+        let checkpointer = self.checkpointer.get().cloned();
+        let checkpointer =
+            checkpointer.ok_or_else(|| Error::invalid("no Checkpointer configured for the replay service."))?;
+        let turn = self.saving.clone().lock_owned().await;
+        let tables = self.tables.clone();
+        let save = tokio::task::spawn_blocking(move || {
+            let saved = checkpointer.save(&tables);
+            drop(turn);
+            saved
+        });
+        save.await.map_err(|error| Error::Internal(format!("the save ended: {error}")))?
     }
 
     /// What all tables are doing.

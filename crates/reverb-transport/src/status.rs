@@ -34,6 +34,7 @@ pub fn to_failure(error: &Error) -> Failure {
         Error::Unavailable(message) => text(Kind::Unavailable, message),
         Error::DataLoss(message) => text(Kind::DataLoss, message),
         Error::Unimplemented(message) => text(Kind::Unimplemented, message),
+        Error::Storage(message) => text(Kind::Storage, message),
         other => text(Kind::Internal, &other.to_string()),
     }
 }
@@ -58,6 +59,7 @@ pub fn from_failure(failure: Failure) -> Error {
         Kind::Unavailable => Error::Unavailable(text),
         Kind::DataLoss => Error::DataLoss(text),
         Kind::Unimplemented => Error::Unimplemented(text),
+        Kind::Storage => Error::Storage(text),
         Kind::Internal => Error::Internal(text),
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::wire::{self, Inserts};
 use common::{SOON, addresses, bytes, chunk_of, draw, int64s, queue, server, strings};
-use reverb_core::{DType, Layout};
+use reverb_core::{Codec, DType, Layout, Table, encode_strings};
 use reverb_transport::client::{Batch, BatchRequest, Client, RowInsert};
 use reverb_transport::proto::replay::{Chunk, Column, ColumnSpec, InsertRequest, ItemBatch, Slice, Trajectory};
 use smallvec::smallvec;
@@ -44,6 +44,33 @@ async fn a_batch_of_many_pieces_arrives_bit_exact() {
         assert_eq!(batch.layout.columns[0].shape, [ROWS, ROW]);
         assert!(bytes(&batch, 0) == first);
         assert_eq!(int64s(&batch, 1), Vec::from_iter(0..ROWS as i64));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_encoded_chunk_is_held_as_it_came_and_its_rows_arrive_bit_exact() {
+    const ROWS: i64 = 500;
+    let server = server(vec![queue("queue", 1000)]);
+    let words: Vec<String> = (0..ROWS).map(|row| "word".repeat(row as usize % 5)).collect();
+    let region = encode_strings(words.iter().map(|word| word.as_bytes())).unwrap();
+    let columns = [(DType::Int64, smallvec![], 0), (DType::String, smallvec![], region.len())];
+    let layout = Layout::new(ROWS as usize, columns).unwrap();
+    let numbers = Vec::from_iter((0..ROWS).map(|row| row * 1_000_003));
+    let mut data: Vec<u8> = numbers.iter().copied().flat_map(i64::to_le_bytes).collect();
+    data.extend(region);
+    let plain = chunk_of(layout, data);
+    for (codec, delta) in [(Codec::Lz4, true), (Codec::Zstd, true), (Codec::Zstd, false)] {
+        let chunk = std::sync::Arc::new(plain.compress(codec, &[delta]));
+        assert!(chunk.is_encoded() && chunk.size_bytes() < plain.size_bytes());
+        for address in [addresses(&server).to_vec(), vec![format!("localhost:{}", server.port())]].concat() {
+            let client = Client::new(&address);
+            let tables = vec![("queue".into(), vec![1.0])];
+            client.insert(RowInsert { chunk: chunk.clone(), rows_per_item: 1, tables }, soon()).await.unwrap();
+            assert_eq!(server.replay().tables()[0].with_table(Table::bytes), chunk.size_bytes() as u64);
+            let batch = client.sample(&draw("queue", ROWS as usize), soon()).await.unwrap();
+            assert_eq!(int64s(&batch, 0), numbers);
+            assert_eq!(texts(&batch, 1), words);
+        }
     }
 }
 
@@ -96,7 +123,7 @@ async fn items_of_different_lengths_arrive_ragged() {
 
 /// A chunk of an int64 column that counts from `first`, and one of float32 pairs.
 fn two_columns(key: u64, first: i64, rows: u32) -> Chunk {
-    let column = |dtype, shape: &[u64]| ColumnSpec { dtype, shape: shape.to_vec(), string_bytes: 0 };
+    let column = |dtype, shape: &[u64]| ColumnSpec { dtype, shape: shape.to_vec(), ..ColumnSpec::default() };
     let mut data: Vec<u8> = (first..first + i64::from(rows)).flat_map(i64::to_le_bytes).collect();
     data.extend((0..2 * rows).flat_map(|i| (first as f32 + i as f32 / 2.0).to_le_bytes()));
     let columns = vec![column(9, &[]), column(1, &[2])];

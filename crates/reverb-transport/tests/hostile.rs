@@ -4,11 +4,13 @@ mod common;
 
 use common::wire::{self, Inserts, Samples, chunk, draw, insert};
 use common::{SOON, assert_serves, eventually, queue, server, uniform};
+use reverb_core::{Codec, DType, Layout};
 use reverb_transport::proto::replay::{
     Chunk, Column, ColumnSpec, Draw, HelloRequest, InsertRequest, ItemBatch, MutateRequest, ResetRequest, Slice,
     Trajectory, failure::Kind, sample_request,
 };
 use reverb_transport::server::Server;
+use smallvec::smallvec;
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::io::AsyncWriteExt;
@@ -36,12 +38,12 @@ async fn assert_unharmed(server: &Server) {
 
 fn strings(rows: u32, shape: &[u64], data: &[u32]) -> Chunk {
     let data: Vec<u8> = data.iter().flat_map(|end| end.to_le_bytes()).collect();
-    let columns = vec![ColumnSpec { dtype: 7, shape: shape.to_vec(), string_bytes: data.len() as u64 }];
+    let columns = vec![ColumnSpec { dtype: 7, shape: shape.to_vec(), string_bytes: data.len() as u64, delta: false }];
     Chunk { key: 1, rows, columns, data: data.into(), ..Chunk::default() }
 }
 
 fn numbers(rows: u32, dtype: u32, shape: &[u64], data: usize) -> Chunk {
-    let columns = vec![ColumnSpec { dtype, shape: shape.to_vec(), string_bytes: 0 }];
+    let columns = vec![ColumnSpec { dtype, shape: shape.to_vec(), ..ColumnSpec::default() }];
     Chunk { key: 1, rows, columns, data: vec![0; data].into(), ..Chunk::default() }
 }
 
@@ -68,11 +70,51 @@ fn bad_chunks() -> Vec<(&'static str, Chunk)> {
         (
             "string region of any size",
             Chunk {
-                columns: vec![ColumnSpec { dtype: 7, shape: vec![], string_bytes: u64::MAX }],
+                columns: vec![ColumnSpec { dtype: 7, string_bytes: u64::MAX, ..ColumnSpec::default() }],
                 ..strings(1, &[], &[0, 0])
             },
         ),
     ]
+}
+
+/// Rows of 1000 bytes that are all 1, compressed.
+fn compressed(rows: u32, codec: Codec) -> Chunk {
+    let layout = Layout::new(rows as usize, [(DType::UInt8, smallvec![1000], 0)]).unwrap();
+    let bytes = vec![1; layout.size_bytes];
+    let data = common::chunk_of(layout, bytes).compress(codec, &[]).data().clone();
+    Chunk { data, codec: codec as i32, ..numbers(rows, 4, &[1000], 0) }
+}
+
+fn bad_compressed_chunks() -> Vec<(&'static str, Chunk)> {
+    let differences = |dtype| vec![ColumnSpec { dtype, shape: vec![1000], string_bytes: 0, delta: true }];
+    let mut bad = vec![
+        ("unknown codec", Chunk { codec: 3, ..compressed(10, Codec::Lz4) }),
+        ("negative codec", Chunk { codec: -1, ..compressed(10, Codec::Lz4) }),
+        ("differences without a codec", Chunk { columns: differences(4), ..numbers(1, 4, &[1000], 1000) }),
+        ("differences of bools", Chunk { columns: differences(10), ..compressed(10, Codec::Zstd) }),
+        ("a codec for the bytes of another", Chunk { codec: 1, ..compressed(10, Codec::Zstd) }),
+        ("a codec for the bytes of another", Chunk { codec: 2, ..compressed(10, Codec::Lz4) }),
+        ("nothing, compressed", Chunk { codec: 1, ..numbers(1, 4, &[0], 0) }),
+        ("nothing, compressed", Chunk { codec: 2, ..numbers(1, 4, &[0], 0) }),
+        // A size in front, which the frame of no codec has.
+        ("a size of 4 GiB", Chunk { codec: 1, ..numbers(1, 4, &[1000], 4) }),
+    ];
+    for codec in [Codec::Lz4, Codec::Zstd] {
+        let good = || compressed(10, codec);
+        let half = good().data.slice(..good().data.len() / 2);
+        bad.extend([
+            ("bytes for more rows than there are", Chunk { rows: 9, ..good() }),
+            ("bytes for fewer rows than there are", Chunk { rows: 11, ..good() }),
+            ("a hundred megabytes for one row", Chunk { rows: 1, ..compressed(100_000, codec) }),
+            ("half of the bytes", Chunk { data: half, ..good() }),
+            ("no bytes", Chunk { data: vec![].into(), ..good() }),
+            ("as many bytes as they stand for", Chunk { data: vec![0; 10_000].into(), ..good() }),
+            ("zeros", Chunk { data: vec![0; 100].into(), ..good() }),
+            ("ones", Chunk { data: vec![255; 100].into(), ..good() }),
+            ("strings that cannot be", Chunk { columns: strings(10, &[], &[0; 2500]).columns, ..good() }),
+        ]);
+    }
+    bad
 }
 
 fn rows(keys: usize, first_row: u32, rows_per_item: u32) -> ItemBatch {
@@ -117,7 +159,8 @@ async fn each_malformed_insert_gets_a_failure_and_the_stream_goes_on() {
     let server = start();
     let mut service = wire::connect(server.port()).await;
     let mut inserts = Inserts::open(&mut service).await;
-    let chunks = bad_chunks().into_iter().map(|(what, bad)| (what, vec![bad], rows(1, 0, 1)));
+    let bad_chunks = bad_chunks().into_iter().chain(bad_compressed_chunks());
+    let chunks = bad_chunks.map(|(what, bad)| (what, vec![bad], rows(1, 0, 1)));
     let batches = bad_batches().into_iter().map(|(what, bad)| (what, vec![chunk(1, 4)], bad));
     // More rows than 32 bits count, of nothing.
     let hollow = [("hollow rows", vec![numbers(u32::MAX, 9, &[0], 0)], rows(5, 0, u32::MAX))];
@@ -157,6 +200,37 @@ async fn an_insert_of_more_data_than_allowed_names_the_option() {
         ..InsertRequest::default()
     });
     assert_eq!(inserts.answer().await.unwrap_err().code(), Code::OutOfRange);
+    assert_unharmed(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_compressed_chunks_decode_to_counts_against_the_limit() {
+    let server = start();
+    let mut service = wire::connect(server.port()).await;
+    let mut inserts = Inserts::open(&mut service).await;
+    let limit = common::MAX_MESSAGE_SIZE;
+    let bytes = |chunks: &[Chunk]| chunks.iter().map(|chunk| u64::from(chunk.rows) * 1000).sum::<u64>();
+    let mut ask = async |id: u64, chunks: Vec<Chunk>| {
+        let chunks = (1..).zip(chunks).map(|(key, chunk)| Chunk { key, ..chunk }).collect();
+        inserts.send(InsertRequest {
+            request_id: id,
+            chunks,
+            batches: vec![rows(1, 0, 1)],
+            ..InsertRequest::default()
+        });
+        inserts.answer().await.unwrap().failure
+    };
+    for codec in [Codec::Lz4, Codec::Zstd] {
+        let half = compressed((limit / 2000) as u32, codec);
+        assert_eq!(ask(1, vec![half.clone(), half.clone()]).await, None);
+        for chunks in [vec![half.clone(), half.clone(), half], vec![compressed(1_000_000, codec)]] {
+            let decoded = bytes(&chunks);
+            let failure = ask(2, chunks).await.unwrap();
+            assert_eq!((failure.kind(), failure.limit), (Kind::MessageTooLarge, limit));
+            // The chunks after the one that passes the limit are not looked at.
+            assert!(failure.value > limit && failure.value <= decoded, "{}", failure.value);
+        }
+    }
     assert_unharmed(&server).await;
 }
 

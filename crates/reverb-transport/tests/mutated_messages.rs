@@ -7,12 +7,14 @@ use common::{queue, server, uniform};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use prost::Message;
+use reverb_core::{Codec, DType, Layout};
 use reverb_transport::TableHandle;
 use reverb_transport::proto::replay::{
     Batch, BatchColumn, Chunk, Column, ColumnSpec, InsertRequest, ItemBatch, SampleRequest, Slice, Trajectory,
     sample_request,
 };
 use reverb_transport::proto::sample::{Kind, Payload, SampleResponse};
+use smallvec::smallvec;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -44,6 +46,7 @@ fn response() -> SampleResponse {
         columns: vec![column],
         signature_token: 1,
         receipt_may_wait: true,
+        waited_us: 5,
     };
     let payload = Payload::Bytes(vec![7; 16].into());
     SampleResponse { request_id: 1, kind: Some(Kind::Batch(batch)), payload }
@@ -56,8 +59,9 @@ fn number() -> impl Strategy<Value = u32> {
 fn spec() -> impl Strategy<Value = ColumnSpec> {
     let dim = prop_oneof![20 => 0_u64..4, 1 => any::<u64>(), 1 => (0_u32..64).prop_map(|shift| 1 << shift)];
     let dtype = prop_oneof![8 => Just(9_u32), 4 => Just(7), 8 => Just(4), 1 => 0_u32..30];
-    (dtype, prop::collection::vec(dim, 0..3), prop_oneof![8 => Just(64_u64), 1 => Just(4), 1 => any::<u64>()])
-        .prop_map(|(dtype, shape, string_bytes)| ColumnSpec { dtype, shape, string_bytes })
+    let string_bytes = prop_oneof![8 => Just(64_u64), 2 => Just(640), 1 => Just(4), 1 => any::<u64>()];
+    (dtype, prop::collection::vec(dim, 0..3), string_bytes, prop::bool::weighted(0.1))
+        .prop_map(|(dtype, shape, string_bytes, delta)| ColumnSpec { dtype, shape, string_bytes, delta })
 }
 
 prop_compose! {
@@ -65,6 +69,8 @@ prop_compose! {
         key in 0_u64..2, rows in prop_oneof![9 => 1_u32..6, 1 => number()], columns in prop::collection::vec(spec(), 0..3),
         // What the columns need, where that can be, so that many chunks are taken.
         fits in prop::bool::weighted(0.95), byte in 0_u8..2, len in 0_usize..64,
+        codec in prop_oneof![8 => Just(0), 5 => Just(1), 5 => Just(2), 1 => any::<i32>()],
+        flip in prop::option::weighted(0.2, any::<(prop::sample::Index, u8)>()),
     ) -> Chunk {
         let needed = columns.iter().try_fold(0_u64, |end, spec| {
             let elements = spec.shape.iter().try_fold(u64::from(rows), |n, &dim| n.checked_mul(dim))?;
@@ -73,8 +79,28 @@ prop_compose! {
         });
         let needed = needed.filter(|&needed| fits && needed < 100_000);
         let data = vec![if columns.iter().any(|spec| spec.dtype == 7) { 0 } else { byte }; needed.map_or(len, |n| n as usize)];
-        Chunk { key, rows, columns, data: data.into(), ..Chunk::default() }
+        let (mut data, codec) = encoded(data, codec);
+        if let Some((at, byte)) = flip && codec != 0 && !data.is_empty() {
+            let at = at.index(data.len());
+            data[at] = byte;
+        }
+        let mut columns = columns;
+        // Differences are refused without a codec, which then is all that is refused.
+        columns.iter_mut().for_each(|column| column.delta &= codec != 0 || !fits);
+        Chunk { key, rows, columns, data: data.into(), codec, ..Chunk::default() }
     }
+}
+
+/// The bytes as a codec makes them, and its number; as they are if they would not shrink.
+fn encoded(data: Vec<u8>, number: i32) -> (Vec<u8>, i32) {
+    let codec = match number {
+        1 => Codec::Lz4,
+        2 => Codec::Zstd,
+        _ => return (data, number),
+    };
+    let layout = Layout::new(1, [(DType::UInt8, smallvec![data.len()], 0)]).unwrap();
+    let chunk = common::chunk_of(layout, data).compress(codec, &[]);
+    (chunk.data().to_vec(), if chunk.is_encoded() { number } else { 0 })
 }
 
 prop_compose! {
@@ -144,7 +170,7 @@ fn any_insert_request_is_answered_and_what_it_left_can_be_sampled() {
     let table = server.replay().tables()[0].clone();
     let talk = runtime.block_on(async {
         let (inserts, samples) = (Inserts::open(&mut service).await, Samples::open(&mut service).await);
-        RefCell::new(Talk { inserts, samples, asked: 0, taken: 0 })
+        RefCell::new(Talk { inserts, samples, asked: 0, taken: 0, compressed: 0 })
     });
     let mut runner =
         TestRunner::new(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() });
@@ -155,8 +181,8 @@ fn any_insert_request_is_answered_and_what_it_left_can_be_sampled() {
         Ok(())
     });
     result.unwrap();
-    let Talk { inserts, samples, taken, .. } = talk.into_inner();
-    assert!(taken > 100, "only {taken} requests were acceptable");
+    let Talk { inserts, samples, taken, compressed, .. } = talk.into_inner();
+    assert!(taken > 100 && compressed > 5, "only {taken} requests were acceptable, {compressed} compressed");
     assert_eq!(PANICS.load(Relaxed), 0);
     drop((inserts, samples, service));
     runtime.block_on(common::assert_serves(&server, "table"));
@@ -168,12 +194,15 @@ struct Talk {
     asked: u64,
     /// Requests that were acceptable.
     taken: u64,
+    /// Of these, those with a compressed chunk.
+    compressed: u64,
 }
 
 impl Talk {
     async fn exchange(&mut self, chunks: Vec<Chunk>, batches: Vec<ItemBatch>, table: &TableHandle) {
         self.asked += 1;
         let request_id = self.asked;
+        let has_compressed = chunks.iter().any(|chunk| chunk.codec != 0);
         self.inserts.send(InsertRequest { request_id, chunks, batches, ..InsertRequest::default() });
         let answer = self.inserts.answer().await.unwrap();
         assert_eq!(answer.request_id, request_id);
@@ -181,6 +210,7 @@ impl Talk {
             return;
         }
         self.taken += 1;
+        self.compressed += u64::from(has_compressed);
         // Drawn only to be gathered; what cannot be stacked, or is too large, is a failure.
         self.samples.draw(request_id, draw("table", 3));
         let response = self.samples.responses.message().await.unwrap().unwrap();

@@ -209,7 +209,7 @@ async fn stopping_the_server_cancels_what_waits_within_a_second() {
         let status = |table: usize| server.replay().tables()[table].status();
         eventually("all wait", || status(0).waiting_samples == 2 && status(1).waiting_inserts == 2).await;
         let begun = Instant::now();
-        tokio::task::block_in_place(|| server.stop());
+        tokio::task::block_in_place(|| server.stop()).unwrap();
         begun
     };
     let [first, second] = <[_; 2]>::try_from(calls).ok().unwrap();
@@ -235,7 +235,7 @@ async fn a_server_that_is_gone_is_unavailable() {
 async fn a_socket_that_a_killed_server_left_does_not_break_the_next_one() {
     let mut first = server(vec![uniform("table")]);
     let (port, path) = (first.port(), first.unix_path().unwrap().to_owned());
-    tokio::task::block_in_place(|| first.stop());
+    tokio::task::block_in_place(|| first.stop()).unwrap();
     // A socket that nobody listens on.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
@@ -253,7 +253,7 @@ async fn a_client_goes_on_with_the_server_that_took_the_place_of_the_first() {
     let mut first = server(vec![uniform("table")]);
     let client = Client::new(&addresses(&first)[0]);
     client.insert(rows("table", &[1]), soon()).await.unwrap();
-    tokio::task::block_in_place(|| first.stop());
+    tokio::task::block_in_place(|| first.stop()).unwrap();
     let replay = Replay::new(vec![uniform("table")], common::MAX_MESSAGE_SIZE).unwrap();
     let options = ListenOptions { port: Some(first.port()), ..ListenOptions::default() };
     let _second = Server::start(&Handle::current(), replay, &options).unwrap();

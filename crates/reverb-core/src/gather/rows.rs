@@ -48,10 +48,14 @@ pub(crate) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Of an item that is rows of one chunk.
+    /// Of an item that is rows of one chunk, which is not encoded.
     #[inline]
     pub(crate) fn of(trajectory: &'a Trajectory) -> Option<Self> {
         let Trajectory::Rows { chunk, offset, length } = trajectory else { return None };
+        // An encoded chunk is read through its view only.
+        if chunk.is_encoded() {
+            return None;
+        }
         Some(Self { data: chunk.data(), columns: chunk.columns(), first: *offset as usize, length: *length as usize })
     }
 

@@ -1,6 +1,6 @@
 //! Draws of items, and how to take one back.
 
-use super::{NewItem, Table};
+use super::{ItemView, NewItem, Table};
 use crate::prefetch::prefetch;
 use crate::selector::Selector;
 use crate::slab::Item;
@@ -33,6 +33,28 @@ pub struct Drawn {
     /// If the draw removed the item: its places in the sampler and in the remover.
     places: Option<(u64, u64)>,
     epoch: u64,
+}
+
+impl Drawn {
+    /// An item that was looked at and not drawn, so that it can be gathered. Giving it back changes nothing.
+    pub fn peeked(item: ItemView, table_size: u64) -> Self {
+        let ItemView { key, priority, times_sampled, inserted_at, trajectory } = item;
+        let (probability, rate_limited, places) = (1.0, false, None);
+        // No table was ever reset so often.
+        let epoch = u64::MAX;
+        Self {
+            key,
+            probability,
+            table_size,
+            priority,
+            times_sampled,
+            rate_limited,
+            inserted_at,
+            trajectory,
+            places,
+            epoch,
+        }
+    }
 }
 
 impl Table {

@@ -176,10 +176,6 @@ impl Table {
         item
     }
 
-    fn has_room(&self) -> bool {
-        (self.slab.len() as u64) < self.max_items()
-    }
-
     /// Items the table may hold: one less than there are slots, since a new item comes in before another goes.
     fn max_items(&self) -> u64 {
         self.config.max_size.min(MAX_SLOTS - 1)
@@ -194,6 +190,6 @@ fn referenced_bytes(trajectory: &Trajectory) -> u64 {
         Trajectory::Rows { chunk, length, .. } => {
             chunk.size_bytes() as u64 * u64::from(*length) / u64::from(chunk.rows())
         }
-        Trajectory::Columns(_) => trajectory.size_bytes(),
+        Trajectory::Columns(_) => trajectory.held_bytes(),
     }
 }

@@ -1,8 +1,12 @@
 //! A chunk that is being filled, step by step, and then never changes.
 
-use crate::{Chunk, ChunkKey, Column, DType, EpisodeId, EpisodeIds, Layout, Result, Shape, StepRange, random_key};
+use crate::{
+    Chunk, ChunkKey, Column, Compression, Compressor, DType, EpisodeId, EpisodeIds, Layout, Result, Shape, StepRange,
+    random_key,
+};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// One value of a step. Its bytes are what a chunk of one row holds of this column: numbers in C order, little-endian;
 /// strings as their ends and then their bytes (see [`Column`]).
@@ -14,6 +18,21 @@ pub struct Value<'a> {
     pub shape: &'a [usize],
     /// The bytes.
     pub bytes: &'a [u8],
+}
+
+/// How a writer's chunks are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ChunkCompression {
+    /// The codec, or how it is found.
+    pub codec: Compression,
+    /// Whether integers are stored as differences between rows.
+    pub delta: bool,
+}
+
+impl ChunkCompression {
+    fn compressor(self, num_columns: usize) -> Option<Compressor> {
+        (self.codec != Compression::None).then(|| Compressor::new(self.codec, &vec![self.delta; num_columns]))
+    }
 }
 
 /// What the chunks of a group of columns look like.
@@ -30,6 +49,8 @@ pub struct Form {
     closes_early: bool,
     /// Bytes of a full chunk, strings aside.
     size_bytes: usize,
+    /// Compresses its chunks; `None` if they are not to be compressed.
+    compressor: Option<Mutex<Compressor>>,
     /// Layouts of chunks made before, so that chunks of one form and length share one.
     layouts: Mutex<Vec<Arc<Layout>>>,
 }
@@ -42,7 +63,12 @@ impl Form {
     ///
     /// # Errors
     /// [`crate::Error::InvalidArgument`] if a full chunk would pass 4 GiB.
-    pub fn new(columns: &[(u32, DType, Shape)], max_rows: u32, closes_early: bool) -> Result<Self> {
+    pub fn new(
+        columns: &[(u32, DType, Shape)],
+        max_rows: u32,
+        closes_early: bool,
+        compression: ChunkCompression,
+    ) -> Result<Self> {
         let specs = columns.iter().map(|(_, dtype, shape)| (*dtype, shape.clone(), 0));
         let layout = Layout::new(max_rows as usize, specs)?;
         Ok(Self {
@@ -51,6 +77,7 @@ impl Form {
             max_rows,
             closes_early,
             size_bytes: layout.size_bytes,
+            compressor: compression.compressor(columns.len()).map(Mutex::new),
             columns: layout.columns,
             layouts: Mutex::default(),
         })
@@ -147,6 +174,8 @@ pub struct WriterChunk {
     pub form: Arc<Form>,
     episode: EpisodeId,
     state: Mutex<State>,
+    /// Whether compressing it was tried, or need not be.
+    is_final: AtomicBool,
     dropped: DroppedChunks,
 }
 
@@ -165,7 +194,8 @@ impl WriterChunk {
         let strings = if form.has_strings { form.columns.iter().map(|_| Strings::default()).collect() } else { vec![] };
         let filling = Filling { data: vec![0; form.size_bytes], strings, rows: 0, steps: StepRange::default() };
         let state = Mutex::new(State { rows: Vec::new(), body: Body::Open(filling) });
-        Self { key: random_key(), form, episode, state, dropped }
+        let is_final = AtomicBool::new(form.compressor.is_none());
+        Self { key: random_key(), form, episode, state, is_final, dropped }
     }
 
     /// Adds a row, the values in the order of the form's columns, and closes the chunk when it is full. `number` is that
@@ -210,6 +240,28 @@ impl WriterChunk {
         self.finish(&mut self.state.lock().body)
     }
 
+    /// Whether it is to be compressed before it is sent, and was not yet.
+    pub fn needs_compression(&self) -> bool {
+        !self.is_final.load(Relaxed)
+    }
+
+    /// Closes it, and compresses it if it is to be and that pays.
+    ///
+    /// # Errors
+    /// As [`WriterChunk::close`].
+    pub fn compress(&self) -> Result<()> {
+        let chunk = self.close()?;
+        if self.is_final.swap(true, Relaxed) {
+            return Ok(());
+        }
+        if let Some(compressor) = &self.form.compressor {
+            let (steps, layout, data) = (chunk.steps, chunk.layout().clone(), chunk.data().clone());
+            let compressed = compressor.lock().compress(Chunk::new(chunk.key, chunk.episodes, steps, layout, data)?);
+            self.state.lock().body = Body::Closed(Arc::new(compressed));
+        }
+        Ok(())
+    }
+
     /// The finished chunk, if it is closed.
     pub fn closed(&self) -> Option<Arc<Chunk>> {
         match &self.state.lock().body {
@@ -246,24 +298,33 @@ impl WriterChunk {
     }
 
     /// Copies rows `[offset, offset + length)` of a column. The rows must be there.
-    pub fn read(&self, index: u32, offset: u32, length: u32) -> CellData {
+    ///
+    /// # Errors
+    /// [`crate::Error::DataLoss`] if a compressed chunk does not decode.
+    pub fn read(&self, index: u32, offset: u32, length: u32) -> Result<CellData> {
         let column = &self.form.columns[index as usize];
         let (first, count) = (offset as usize * column.elements, length as usize * column.elements);
-        match &self.state.lock().body {
-            Body::Closed(chunk) if column.dtype == DType::String => {
-                CellData::Strings(chunk.strings_of(index as usize, first, count).map(<[u8]>::to_vec).collect())
-            }
-            Body::Closed(chunk) => CellData::Numbers(chunk.rows_of(index as usize, offset, length).to_vec()),
+        let chunk = match &self.state.lock().body {
+            Body::Closed(chunk) => chunk.clone(),
             Body::Open(filling) if column.dtype == DType::String => {
                 let Strings { ends, text } = &filling.strings[index as usize];
                 let start = |i: usize| if i == 0 { 0 } else { ends[i - 1] as usize };
-                CellData::Strings((first..first + count).map(|i| text[start(i)..ends[i] as usize].to_vec()).collect())
+                let string = |i: usize| text[start(i)..ends[i] as usize].to_vec();
+                return Ok(CellData::Strings((first..first + count).map(string).collect()));
             }
             Body::Open(filling) => {
                 let start = column.offset + offset as usize * column.row_bytes;
-                CellData::Numbers(filling.data[start..start + length as usize * column.row_bytes].to_vec())
+                return Ok(CellData::Numbers(filling.data[start..start + length as usize * column.row_bytes].to_vec()));
             }
-        }
+        };
+        let mut scratch = Vec::new();
+        let view = chunk.view(&mut scratch)?;
+        Ok(match column.dtype {
+            DType::String => {
+                CellData::Strings(view.strings_of(index as usize, first, count).map(<[u8]>::to_vec).collect())
+            }
+            _ => CellData::Numbers(view.rows_of(index as usize, offset, length).to_vec()),
+        })
     }
 
     fn finish(&self, body: &mut Body) -> Result<Arc<Chunk>> {

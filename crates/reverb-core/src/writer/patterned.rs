@@ -23,7 +23,7 @@ impl Steps for StepBuffer {
 
     fn cell(&self, source: usize, age: u32) -> Option<Cell<'_>> {
         let run = StepBuffer::cell(self, source as u32, self.row(age)?)?;
-        let bytes = match run.read() {
+        let bytes = match run.read().ok()? {
             CellData::Numbers(bytes) => Cow::Owned(bytes),
             CellData::Strings(_) => Cow::Borrowed(&[][..]),
         };

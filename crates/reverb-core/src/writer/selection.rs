@@ -29,7 +29,10 @@ impl CellRun {
     }
 
     /// Copies the cells out.
-    pub fn read(&self) -> CellData {
+    ///
+    /// # Errors
+    /// As [`WriterChunk::read`].
+    pub fn read(&self) -> Result<CellData> {
         self.chunk.read(self.index, self.offset, self.length)
     }
 

@@ -3,59 +3,15 @@
 //! Columns that are appended together share chunks: they are a *group*. A group splits when only some of its columns get
 //! a value; it never grows. Nothing here talks to a server: closed chunks are found through the items that need them.
 
-use super::chunk::{DroppedChunks, Form, Value, WriterChunk};
+use super::append_error::AppendError;
+use super::chunk::{ChunkCompression, DroppedChunks, Form, Value, WriterChunk};
+use super::options::ColumnOptions;
 use super::selection::{CellRun, Selection};
 use crate::pattern::StepId;
-use crate::tensor::shape_text;
-use crate::{DType, EpisodeId, Error, Result, Shape, random_key};
+use crate::{DType, EpisodeId, Result, Shape, random_key};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// Bytes of a full chunk whose length is not given: large enough that a chunk costs little beside its data, small enough
-/// that one item keeps little else alive.
-const AUTO_CHUNK_BYTES: usize = 64 << 10;
-/// Rows of a full chunk whose length is not given.
-const AUTO_CHUNK_ROWS: usize = 64;
-/// Bytes of a full chunk whose length is given, unless one row is more: what is sent must fit into a message.
-const MAX_CHUNK_BYTES: usize = 32 << 20;
-
-/// How a column is kept and cut into chunks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ColumnOptions {
-    /// Values that stay available to new items.
-    pub num_keep_alive_refs: u32,
-    /// Rows of a chunk. `None`: as many as fit 64 KiB, at most 64, and a chunk that an item waits for is closed early.
-    pub max_chunk_length: Option<u32>,
-}
-
-impl ColumnOptions {
-    /// Checks the numbers.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] that names the number.
-    pub fn check(&self) -> Result<()> {
-        let Self { num_keep_alive_refs, max_chunk_length } = *self;
-        if num_keep_alive_refs == 0 {
-            return Err(Error::invalid("num_keep_alive_refs (0) must be a positive integer"));
-        }
-        match max_chunk_length {
-            Some(length) if length == 0 || length > num_keep_alive_refs => Err(Error::invalid(format!(
-                "max_chunk_length ({length}) must be None or a positive integer <= num_keep_alive_refs \
-                 ({num_keep_alive_refs})"
-            ))),
-            _ => Ok(()),
-        }
-    }
-
-    fn rows_of_chunk(&self, row_bytes: usize) -> u32 {
-        let fitting = |bytes: usize| (bytes / row_bytes.max(1)).max(1);
-        match self.max_chunk_length {
-            Some(length) => length.min(fitting(MAX_CHUNK_BYTES).min(u32::MAX as usize) as u32),
-            None => fitting(AUTO_CHUNK_BYTES).min(AUTO_CHUNK_ROWS) as u32,
-        }
-    }
-}
 
 /// What references to a column's values need to know of it.
 #[derive(Debug)]
@@ -122,67 +78,6 @@ pub struct ColumnValue<'a> {
     pub value: Value<'a>,
 }
 
-/// Why a step was not taken. Nothing of it was.
-#[derive(Debug, Clone)]
-pub enum AppendError {
-    /// The open step has a value of the column already.
-    AlreadySet {
-        /// The column.
-        column: u32,
-    },
-    /// The column has values of another element type.
-    WrongDType {
-        /// The column.
-        column: u32,
-        /// Of the value.
-        got: DType,
-        /// Of the column.
-        expected: DType,
-    },
-    /// The column has values of another shape.
-    WrongShape {
-        /// The column.
-        column: u32,
-        /// Of the value.
-        got: Shape,
-        /// Of the column.
-        expected: Shape,
-    },
-    /// Anything else.
-    Other(Error),
-}
-
-impl From<Error> for AppendError {
-    fn from(error: Error) -> Self {
-        Self::Other(error)
-    }
-}
-
-impl AppendError {
-    /// As an error for people, who know columns by their path in a step and values by their text.
-    pub fn describe(self, path: impl Fn(u32) -> String, value: impl Fn(u32) -> String) -> Error {
-        match self {
-            Self::AlreadySet { column } => Error::invalid(format!(
-                "Field {} has already been set in the active step by previous (partial) append call and thus must be \
-                 omitted or set to None but got: {}",
-                path(column),
-                value(column)
-            )),
-            Self::WrongDType { column, got, expected } => Error::invalid(format!(
-                "Tensor of wrong dtype provided for column {}. Got {got} but expected {expected}.",
-                path(column)
-            )),
-            Self::WrongShape { column, got, expected } => Error::invalid(format!(
-                "Tensor of incompatible shape provided for column {}. Got {} which is incompatible with {}.",
-                path(column),
-                shape_text(&got),
-                shape_text(&expected)
-            )),
-            Self::Other(error) => error,
-        }
-    }
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct StepBuffer {
@@ -191,6 +86,7 @@ pub struct StepBuffer {
     columns: Vec<Option<Column>>,
     groups: Vec<Group>,
     default_options: ColumnOptions,
+    compression: ChunkCompression,
     /// Options of columns that differ from the default.
     options: Vec<(u32, ColumnOptions)>,
     episode: EpisodeId,
@@ -208,7 +104,7 @@ impl StepBuffer {
     ///
     /// # Errors
     /// See [`ColumnOptions::check`].
-    pub fn new(default_options: ColumnOptions, dropped: DroppedChunks) -> Result<Self> {
+    pub fn new(default_options: ColumnOptions, compression: ChunkCompression, dropped: DroppedChunks) -> Result<Self> {
         static NEXT_WRITER: AtomicU64 = AtomicU64::new(1);
         default_options.check()?;
         Ok(Self {
@@ -216,6 +112,7 @@ impl StepBuffer {
             columns: Vec::new(),
             groups: Vec::new(),
             default_options,
+            compression,
             options: Vec::new(),
             episode: random_key(),
             step: 0,
@@ -261,8 +158,17 @@ impl StepBuffer {
     /// # Errors
     /// A value of another dtype or shape than the column's first, or of a column that the open step has already.
     pub fn append(&mut self, values: &[ColumnValue<'_>], partial: bool) -> std::result::Result<(), AppendError> {
-        let row = self.row_to_fill();
         self.check(values)?;
+        self.append_checked(values, partial)?;
+        Ok(())
+    }
+
+    /// As [`StepBuffer::append`], of values that [`StepBuffer::check`] would take.
+    ///
+    /// # Errors
+    /// If a chunk cannot be closed: its strings pass 4 GiB.
+    pub fn append_checked(&mut self, values: &[ColumnValue<'_>], partial: bool) -> Result<()> {
+        let row = self.row_to_fill();
         self.add_columns(values)?;
         self.split_groups(values)?;
         self.next_row = row + 1;
@@ -295,7 +201,12 @@ impl StepBuffer {
         for &ColumnValue { column, value } in values {
             let Some(known) = self.columns.get(column as usize).and_then(Option::as_ref) else {
                 // Fails here, before anything changes, if such a column is impossible.
-                Form::new(&[(column, value.dtype, Shape::from_slice(value.shape))], 1, true)?;
+                Form::new(
+                    &[(column, value.dtype, Shape::from_slice(value.shape))],
+                    1,
+                    true,
+                    ChunkCompression::default(),
+                )?;
                 continue;
             };
             let WriterColumn { dtype, shape, .. } = &*known.shared;
@@ -362,7 +273,8 @@ impl StepBuffer {
             shape.iter().fold(dtype.size().max(8), |bytes, &dim| bytes.saturating_mul(dim))
         };
         let row_bytes = specs.iter().map(row_bytes).fold(0, usize::saturating_add);
-        Form::new(&specs, options.rows_of_chunk(row_bytes), options.max_chunk_length.is_none())
+        let closes_early = options.max_chunk_length.is_none();
+        Form::new(&specs, options.rows_of_chunk(row_bytes), closes_early, self.compression)
     }
 
     /// Splits groups of which only some columns have a value.

@@ -1,6 +1,6 @@
 //! `reverb._rust.BatchedWriter`: the steps of many environments at once.
 
-use super::post::Post;
+use super::post::{self, CompressionOptions, Limits, Post};
 use super::steps_in::Structure;
 use crate::array_in::LeafRows;
 use crate::client::Client;
@@ -9,9 +9,9 @@ use crate::runtime::{deadline, wait};
 use numpy::{PyArray1, PyReadonlyArray1};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use reverb_core::Error;
 use reverb_core::pattern::Evaluator;
 use reverb_core::writer::{AppendError, ColumnOptions, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
+use reverb_core::{DType, Error, Shape};
 use reverb_transport::client::warn;
 use reverb_transport::pattern_from_wire::evaluator_from_bytes;
 use std::sync::Arc;
@@ -24,6 +24,7 @@ type RowsOf = (u32, Option<i64>, Option<i64>, i64, bool);
 pub struct BatchedWriter {
     num_envs: usize,
     envs: Mutex<Vec<Env>>,
+    forms: Mutex<Forms>,
     /// Columns of the first environment, for the names of columns and their options; the others are like it.
     options: Mutex<StepBuffer>,
     post: Post,
@@ -33,6 +34,31 @@ pub struct BatchedWriter {
 struct Env {
     steps: StepBuffer,
     evaluator: Option<Evaluator>,
+    /// The form of the last step that it took; see [`Forms`].
+    form: u64,
+}
+
+/// Numbers the forms of steps that differ from the one before: an environment that took a step of a form takes another
+/// without a check.
+#[derive(Default)]
+struct Forms {
+    last: Vec<(u32, DType, Shape)>,
+    number: u64,
+}
+
+impl Forms {
+    fn number(&mut self, values: &[ColumnValue<'_>]) -> u64 {
+        let is_same = |(known, value): (&(u32, DType, Shape), &ColumnValue<'_>)| {
+            known.0 == value.column && known.1 == value.value.dtype && known.2[..] == *value.value.shape
+        };
+        if self.last.len() != values.len() || !self.last.iter().zip(values).all(is_same) {
+            let form =
+                |value: &ColumnValue<'_>| (value.column, value.value.dtype, Shape::from_slice(value.value.shape));
+            self.last = values.iter().map(form).collect();
+            self.number += 1;
+        }
+        self.number
+    }
 }
 
 #[pymethods]
@@ -44,8 +70,10 @@ impl BatchedWriter {
         num_envs: usize,
         options: (u32, Option<u32>),
         configs: Vec<Vec<u8>>,
-        limits: (usize, f64),
+        compression: CompressionOptions,
+        limits: Limits,
     ) -> PyReverbResult<Self> {
+        let compression = post::compression(compression)?;
         let dropped = DroppedChunks::default();
         let evaluator = || match configs.is_empty() {
             true => Ok(None),
@@ -53,11 +81,14 @@ impl BatchedWriter {
         };
         let keep = options.0.max(evaluator()?.map_or(1, |evaluator| evaluator.max_age()));
         let options = ColumnOptions { num_keep_alive_refs: keep, max_chunk_length: options.1 };
-        let env = |_| Ok(Env { steps: StepBuffer::new(options, dropped.clone())?, evaluator: evaluator()? });
+        let env = |_| {
+            Ok(Env { steps: StepBuffer::new(options, compression, dropped.clone())?, evaluator: evaluator()?, form: 0 })
+        };
         Ok(Self {
             num_envs,
+            forms: Mutex::default(),
             envs: Mutex::new((0..num_envs).map(env).collect::<Result<_, Error>>()?),
-            options: Mutex::new(StepBuffer::new(options, dropped.clone())?),
+            options: Mutex::new(StepBuffer::new(options, compression, dropped.clone())?),
             post: Post::new(client, limits, dropped),
             structure: Structure::new(structure),
         })
@@ -146,25 +177,31 @@ impl BatchedWriter {
         ends: &[bool],
         items: &mut Vec<WriterItem>,
     ) -> Result<(), AppendError> {
-        let values = |env: usize, evaluator: &Option<Evaluator>, into: &mut Vec<_>| {
-            into.clear();
-            // With patterns, columns that none of them uses are dropped.
-            let is_used = |column: u32| {
-                evaluator.as_ref().is_none_or(|evaluator| evaluator.sources().contains_key(&(column as usize)))
-            };
-            let used = rows.iter().filter(|(column, _)| is_used(*column));
-            into.extend(used.map(|(column, rows)| ColumnValue { column: *column, value: rows.row(env) }));
+        // With patterns, columns that none of them uses are dropped. All environments have the same.
+        let is_used = |column: u32| {
+            let evaluator = envs.first().and_then(|env| env.evaluator.as_ref());
+            evaluator.is_none_or(|evaluator| evaluator.sources().contains_key(&(column as usize)))
         };
-        let mut step = Vec::with_capacity(rows.len());
+        let used: Vec<_> = rows.iter().filter(|(column, _)| is_used(*column)).collect();
+        let mut step = Vec::with_capacity(used.len());
+        let row = |env: usize, step: &mut Vec<_>| {
+            step.clear();
+            step.extend(used.iter().map(|(column, rows)| ColumnValue { column: *column, value: rows.row(env) }));
+        };
+        row(0, &mut step);
+        let form = self.forms.lock().number(&step);
         // All or nothing: no environment takes its row if another cannot.
-        for (index, env) in envs.iter().enumerate().filter(|(index, _)| present[*index]) {
-            values(index, &env.evaluator, &mut step);
-            env.steps.check(&step)?;
+        for (index, env) in envs.iter().enumerate() {
+            if present[index] && env.form != form {
+                row(index, &mut step);
+                env.steps.check(&step)?;
+            }
         }
         for (index, env) in envs.iter_mut().enumerate() {
             if present[index] {
-                values(index, &env.evaluator, &mut step);
-                env.steps.append(&step, false)?;
+                row(index, &mut step);
+                env.steps.append_checked(&step, false)?;
+                env.form = form;
                 env.make_items(false, &self.post, items)?;
             }
             if ends[index] {

@@ -7,7 +7,7 @@ use numpy::PyArrayDescr;
 use parking_lot::MutexGuard;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyList, PySlice, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyInt, PyList, PySlice, PyTuple};
 use reverb_core::writer::{CellData, CellRun, Selection, StepBuffer};
 use reverb_core::{DType, Error};
 
@@ -36,7 +36,7 @@ impl CellRef {
 
     fn numpy<'py>(&self, py: Python<'py>) -> PyReverbResult<Bound<'py, PyAny>> {
         self.check()?;
-        Ok(to_array(py, self.0.column.dtype, &self.0.column.shape, vec![self.0.read()])?)
+        Ok(to_array(py, self.0.column.dtype, &self.0.column.shape, vec![self.0.read()?])?)
     }
 
     fn __repr__(&self) -> String {
@@ -129,20 +129,7 @@ impl TrajectoryColumn {
     }
 
     fn numpy<'py>(&self, py: Python<'py>) -> PyReverbResult<Bound<'py, PyAny>> {
-        let Some((dtype, shape)) = self.0.array_type() else {
-            return Err(PyValueError::new_err("need at least one array to stack").into());
-        };
-        if self.0.runs.iter().any(CellRun::expired) {
-            return Err(PyRuntimeError::new_err(
-                "Cannot convert TrajectoryColumn with expired data references to numpy array.",
-            )
-            .into());
-        }
-        let first = self.0.cell_type();
-        if self.0.runs.iter().any(|run| Some((run.column.dtype, &run.column.shape)) != first) {
-            return Err(Error::invalid("the column's values differ in dtype or shape").into());
-        }
-        Ok(to_array(py, dtype, &shape, self.0.runs.iter().map(CellRun::read).collect())?)
+        selection_to_array(py, &self.0)
     }
 
     fn __repr__(&self) -> String {
@@ -263,15 +250,10 @@ impl Rows {
 
 /// A row by its index, counted from the end if negative.
 fn row(key: &Bound<'_, PyAny>, len: u64, what: &str) -> PyResult<u64> {
-    // NumPy's arrays of one element have an index too, and are not meant.
-    let is_index = key.hasattr("__index__")? && !key.hasattr("__array_priority__").is_ok_and(|a| a && !is_scalar(key));
-    if !is_index {
-        return Err(PyTypeError::new_err(format!(
-            "{what} indices must be integers, slices or lists of integers, not {}",
-            key.get_type()
-        )));
-    }
-    let index: i64 = key.call_method0("__index__")?.extract()?;
+    let index: i64 = match key.cast_exact::<PyInt>() {
+        Ok(index) => index.extract()?,
+        Err(_) => other_index(key, what)?,
+    };
     let row = if index < 0 { index + len as i64 } else { index };
     if row < 0 || row >= len as i64 {
         return Err(PyIndexError::new_err(format!("list index out of range: {index} of {len} rows")));
@@ -279,8 +261,40 @@ fn row(key: &Bound<'_, PyAny>, len: u64, what: &str) -> PyResult<u64> {
     Ok(row as u64)
 }
 
+/// An index that is no plain int, such as one of NumPy's.
+fn other_index(key: &Bound<'_, PyAny>, what: &str) -> PyResult<i64> {
+    // NumPy's arrays of one element have an index too, and are not meant.
+    let is_array = key.hasattr("__array_priority__")? && !is_scalar(key);
+    if is_array || !key.hasattr("__index__")? {
+        return Err(PyTypeError::new_err(format!(
+            "{what} indices must be integers, slices or lists of integers, not {}",
+            key.get_type()
+        )));
+    }
+    key.call_method0("__index__")?.extract()
+}
+
 fn is_scalar(key: &Bound<'_, PyAny>) -> bool {
     key.getattr("ndim").and_then(|ndim| ndim.extract::<usize>()).is_ok_and(|ndim| ndim == 0)
+}
+
+/// The values of a column as an array of its own memory.
+pub fn selection_to_array<'py>(py: Python<'py>, selection: &Selection) -> PyReverbResult<Bound<'py, PyAny>> {
+    let Some((dtype, shape)) = selection.array_type() else {
+        return Err(PyValueError::new_err("need at least one array to stack").into());
+    };
+    if selection.runs.iter().any(CellRun::expired) {
+        return Err(PyRuntimeError::new_err(
+            "Cannot convert TrajectoryColumn with expired data references to numpy array.",
+        )
+        .into());
+    }
+    let first = selection.cell_type();
+    if selection.runs.iter().any(|run| Some((run.column.dtype, &run.column.shape)) != first) {
+        return Err(Error::invalid("the column's values differ in dtype or shape").into());
+    }
+    let cells = selection.runs.iter().map(CellRun::read).collect::<Result<_, Error>>()?;
+    Ok(to_array(py, dtype, &shape, cells)?)
 }
 
 /// An array of its own memory.

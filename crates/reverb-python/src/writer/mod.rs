@@ -2,6 +2,7 @@
 
 mod batched_writer;
 mod column;
+mod pattern_reader;
 mod pattern_writer;
 mod post;
 mod row_writer;
@@ -9,6 +10,7 @@ mod steps_in;
 
 pub use batched_writer::BatchedWriter;
 pub use column::{CellRef, ColumnHistory, TrajectoryColumn};
+pub use pattern_reader::PatternReader;
 pub use pattern_writer::PatternWriter;
 pub use row_writer::RowWriter;
 
@@ -17,7 +19,7 @@ use crate::errors::PyReverbResult;
 use crate::nest::flatten;
 use crate::runtime::{deadline, wait};
 use parking_lot::Mutex;
-use post::Post;
+use post::{CompressionOptions, Limits, Post};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use reverb_core::writer::{ColumnOptions, DroppedChunks, Selection, StepBuffer, WriterItem};
@@ -53,12 +55,14 @@ impl TrajectoryWriter {
         structure: Py<PyAny>,
         options: (u32, Option<u32>),
         signatures: Option<FlatSignatures>,
-        limits: (usize, f64),
+        compression: CompressionOptions,
+        limits: Limits,
     ) -> PyReverbResult<Self> {
+        let compression = post::compression(compression)?;
         let dropped = DroppedChunks::default();
         let signatures = signatures.map(to_signatures).transpose()?;
         Ok(Self {
-            steps: Mutex::new(StepBuffer::new(column_options(options), dropped.clone())?),
+            steps: Mutex::new(StepBuffer::new(column_options(options), compression, dropped.clone())?),
             post: Post::new(client, limits, dropped),
             structure: Structure::new(structure),
             signatures: Mutex::new(signatures),

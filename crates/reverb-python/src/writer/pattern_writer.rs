@@ -1,6 +1,6 @@
 //! `reverb._rust.PatternWriter`: items made by patterns.
 
-use super::post::Post;
+use super::post::{self, CompressionOptions, Limits, Post};
 use super::steps_in::Structure;
 use crate::client::Client;
 use crate::errors::PyReverbResult;
@@ -30,14 +30,16 @@ impl PatternWriter {
         structure: Py<PyAny>,
         configs: Vec<Vec<u8>>,
         max_chunk_length: Option<u32>,
-        limits: (usize, f64),
+        compression: CompressionOptions,
+        limits: Limits,
     ) -> PyReverbResult<Self> {
+        let compression = post::compression(compression)?;
         let evaluator = evaluator_from_bytes(&configs)?;
         let dropped = DroppedChunks::default();
         let keep = evaluator.max_age().max(1);
         let options = ColumnOptions { num_keep_alive_refs: keep, max_chunk_length };
         Ok(Self {
-            steps: Mutex::new(StepBuffer::new(options, dropped.clone())?),
+            steps: Mutex::new(StepBuffer::new(options, compression, dropped.clone())?),
             evaluator: Mutex::new(evaluator),
             post: Post::new(client, limits, dropped),
             structure: Structure::new(structure),

@@ -7,11 +7,22 @@ use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
-use reverb_core::writer::{DroppedChunks, WriterItem};
+use reverb_core::writer::{ChunkCompression, DroppedChunks, WriterItem};
 use reverb_transport::client::warn;
 use reverb_transport::client::writer::{Session, SessionOptions};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Bytes of unconfirmed items past which the caller waits, and seconds that a lost server is looked for.
+pub type Limits = (usize, f64);
+
+/// A codec by name, and whether integers are stored as differences.
+pub type CompressionOptions = (String, bool);
+
+/// The compression that Python asks for.
+pub fn compression((codec, delta): CompressionOptions) -> PyReverbResult<ChunkCompression> {
+    Ok(ChunkCompression { codec: codec.parse()?, delta })
+}
 
 /// A session, and the names of tables that its items share.
 pub struct Post {
@@ -20,8 +31,7 @@ pub struct Post {
 }
 
 impl Post {
-    /// `limits`: bytes of unconfirmed items, and seconds that a lost server is looked for.
-    pub fn new(client: &Client, limits: (usize, f64), dropped: DroppedChunks) -> Self {
+    pub fn new(client: &Client, limits: Limits, dropped: DroppedChunks) -> Self {
         let options = SessionOptions {
             max_pending_bytes: limits.0,
             reconnect_timeout: Duration::try_from_secs_f64(limits.1).unwrap_or(Duration::MAX),

@@ -1,7 +1,7 @@
 //! `reverb._rust.RowWriter`: the reference's older writer, whose items are the last steps, whole.
 
 use super::Signatures;
-use super::post::Post;
+use super::post::{self, CompressionOptions, Limits, Post};
 use crate::array_in::{Leaf, leaf};
 use crate::client::Client;
 use crate::errors::{PyReverbError, PyReverbResult};
@@ -44,13 +44,18 @@ impl RowWriter {
         lengths: (u32, u32),
         max_in_flight: usize,
         signatures: super::FlatSignatures,
-        limits: (usize, f64),
+        compression: CompressionOptions,
+        limits: Limits,
     ) -> PyReverbResult<Self> {
+        let compression = post::compression(compression)?;
         let dropped = DroppedChunks::default();
         let (max_sequence_length, chunk_length) = lengths;
         let options = ColumnOptions { num_keep_alive_refs: max_sequence_length, max_chunk_length: Some(chunk_length) };
         Ok(Self {
-            rows: Mutex::new(Rows { steps: StepBuffer::new(options, dropped.clone())?, forms: Vec::new() }),
+            rows: Mutex::new(Rows {
+                steps: StepBuffer::new(options, compression, dropped.clone())?,
+                forms: Vec::new(),
+            }),
             post: Post::new(client, limits, dropped),
             signatures: Mutex::new(super::to_signatures(signatures)?),
             max_in_flight,
@@ -176,10 +181,7 @@ impl Rows {
     /// All columns of the last rows.
     fn last(&self, num_rows: u64) -> Result<Box<[Selection]>, Error> {
         let all = self.steps.num_rows();
-        if num_rows > all {
-            return Err(Error::invalid("Argument `num_timesteps` is larger than number of buffered timesteps."));
-        }
-        let first = all - num_rows;
+        let first = all.saturating_sub(num_rows);
         let Some(form) = self.forms.last() else { return Ok(Box::default()) };
         if form.first_row > first {
             return Err(Error::invalid(format!(

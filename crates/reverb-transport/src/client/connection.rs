@@ -2,13 +2,14 @@
 
 use super::address::{Address, Endpoint};
 use super::insert_link::InsertLink;
-use super::sample_link::SampleLink;
+use super::sample_link::{DrawCall, SampleLink};
 use super::{Batch, BatchRequest, RowInsert};
 use crate::convert::chunk_to_wire;
+use crate::peek::{self, Peeked};
 use crate::proto::replay::replay_client::ReplayClient;
 use crate::proto::replay::{
-    Draw, HelloRequest, HelloResponse, InfoRequest, InsertRequest, ItemBatch, MutateRequest, ResetRequest, TableStatus,
-    WriteRequest, WriteResponse,
+    CheckpointRequest, Draw, HelloRequest, HelloResponse, InfoRequest, InsertRequest, ItemBatch, MutateRequest,
+    PeekRequest, ResetRequest, TableStatus, WriteRequest, WriteResponse,
 };
 use crate::replay::check_size;
 use crate::status::from_status;
@@ -181,7 +182,7 @@ impl Connection {
     }
 
     pub async fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Result<()> {
-        check_size(insert.chunk.size_bytes() as u64, self.hello.max_message_size)?;
+        check_size(insert.chunk.decoded_bytes() as u64, self.hello.max_message_size)?;
         let items = insert.num_items();
         let batch = |(table, priorities): (String, Vec<f64>)| ItemBatch {
             table,
@@ -202,15 +203,11 @@ impl Connection {
     }
 
     pub async fn sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
-        let draw = Draw {
-            table: request.table.clone(),
-            at_least: request.draw.at_least as u64,
-            at_most: request.draw.at_most as u64,
-            ahead: request.draw.ahead as u64,
-            timeout_ms: timeout_ms(deadline),
-            squeeze_time: request.squeeze_time,
-        };
-        self.within(deadline, self.samples.call(draw)).await
+        self.within(deadline, self.samples.call(draw(request, deadline))).await
+    }
+
+    pub fn begin_sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<DrawCall> {
+        self.samples.begin(draw(request, deadline))
     }
 
     pub async fn mutate(
@@ -237,6 +234,18 @@ impl Connection {
         Ok(response.into_inner().tables)
     }
 
+    /// Waits for the save to end.
+    pub async fn checkpoint(&self, deadline: Option<Instant>) -> Result<String> {
+        let mut service = self.service.clone();
+        let response = self.unary(deadline, service.checkpoint(Request::new(CheckpointRequest {}))).await?;
+        Ok(response.into_inner().path)
+    }
+
+    pub async fn peek(&self, request: PeekRequest, deadline: Option<Instant>) -> Result<Vec<Peeked>> {
+        let mut service = self.service.clone();
+        peek::from_wire(self.unary(deadline, service.peek(request)).await?.into_inner())
+    }
+
     async fn unary<T>(
         &self,
         deadline: Option<Instant>,
@@ -257,6 +266,17 @@ impl Connection {
 
     fn no_answer(&self) -> Error {
         Error::DeadlineExceeded(format!("the server at {} did not answer in time", self.peer))
+    }
+}
+
+fn draw(request: &BatchRequest, deadline: Option<Instant>) -> Draw {
+    Draw {
+        table: request.table.clone(),
+        at_least: request.draw.at_least as u64,
+        at_most: request.draw.at_most as u64,
+        ahead: request.draw.ahead as u64,
+        timeout_ms: timeout_ms(deadline),
+        squeeze_time: request.squeeze_time,
     }
 }
 

@@ -3,24 +3,29 @@
 mod address;
 mod connection;
 mod insert_link;
+mod pending_draw;
 mod sample_link;
 pub mod writer;
 
 pub use address::Address;
+pub use pending_draw::PendingDraw;
 
 use crate::convert::status_to_wire;
-use crate::proto::replay::TableStatus;
+use crate::lease::Lease;
+use crate::peek::{self, Peeked};
+use crate::proto::replay::{PeekRequest, TableStatus};
 use crate::registry;
 use crate::replay::{InsertGroup, Replay, wait_for_inserts};
 use crate::table_handle::{Call, DrawRequest, TableHandle};
 use arc_swap::ArcSwapOption;
 use connection::Connection;
-use reverb_core::gather::BatchLayout;
+use parking_lot::Mutex;
+use reverb_core::gather::{BatchLayout, Gatherer};
 use reverb_core::{
     BatchInfo, Buffer, Chunk, CopiedBatch, Drawn, Error, NewItem, Result, Trajectory, fork, random_keys,
 };
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// One chunk, each run of whose rows becomes an item in every table named.
 #[derive(Debug)]
@@ -63,6 +68,10 @@ pub struct Batch {
     pub signature_token: u64,
     /// Whether it is early enough to tell the server with the next call that the batch has come.
     pub receipt_may_wait: bool,
+    /// How long the draw waited for the table.
+    pub waited: Duration,
+    /// When the last byte was here.
+    pub arrived: Instant,
 }
 
 /// How a client reaches its server.
@@ -182,6 +191,17 @@ impl Client {
         gather(table, drawn, request)
     }
 
+    /// Begins to draw a batch: this waits for a connection at most. Called in the context of a runtime.
+    ///
+    /// # Errors
+    /// If there is no such table in this process; [`reverb_core::Error::Unavailable`] if the server is not there.
+    pub async fn begin_sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<PendingDraw> {
+        match self.same_process() {
+            Some(replay) => PendingDraw::local(&replay, request, deadline),
+            None => self.connection(deadline).await?.begin_sample(request, deadline).map(PendingDraw::remote),
+        }
+    }
+
     /// Deletes items, then sets priorities. Unknown keys are ignored.
     ///
     /// # Errors
@@ -224,12 +244,46 @@ impl Client {
         let connection = self.connection(deadline).await?;
         match connection.info(deadline).await {
             // The server of an older connection may have been stopped, and another be there in its place.
-            Err(Error::Cancelled(_) | Error::Unavailable(_)) if !deadline.is_some_and(|end| Instant::now() >= end) => {
+            Err(Error::Cancelled(_) | Error::Unavailable(_)) if deadline.is_none_or(|end| Instant::now() < end) => {
                 let connection = Arc::new(Connection::open(&self.address, deadline).await?);
                 self.keep(Road::Network(connection.clone()));
                 connection.info(deadline).await
             }
             result => result,
+        }
+    }
+
+    /// Saves all tables of the server; the path of the checkpoint on the server's machine.
+    ///
+    /// # Errors
+    /// If the server cannot save, or is not there.
+    pub async fn checkpoint(&self, deadline: Option<Instant>) -> Result<String> {
+        match self.same_process() {
+            Some(replay) => {
+                let saving = replay.checkpoint();
+                let saved = match deadline {
+                    None => saving.await,
+                    Some(deadline) => tokio::time::timeout_at(deadline.into(), saving).await.unwrap_or_else(|_| {
+                        Err(Error::DeadlineExceeded("the checkpoint was not saved in time; the save goes on".into()))
+                    }),
+                };
+                saved.map(|path| path.to_string_lossy().into_owned())
+            }
+            None => self.connection(deadline).await?.checkpoint(deadline).await,
+        }
+    }
+
+    /// Some items of a table, which are neither drawn nor counted: the oldest first, or the newest first.
+    ///
+    /// # Errors
+    /// If there is no such table.
+    pub async fn peek(&self, table: &str, count: u32, newest: bool, deadline: Option<Instant>) -> Result<Vec<Peeked>> {
+        match self.same_process() {
+            Some(replay) => peek::peek(replay.table(table)?, count as usize, newest),
+            None => {
+                let request = PeekRequest { table: table.into(), count, newest };
+                self.connection(deadline).await?.peek(request, deadline).await
+            }
         }
     }
 }
@@ -239,7 +293,7 @@ impl Client {
 /// # Errors
 /// If an item is not acceptable; then nothing was inserted.
 pub fn begin_insert(replay: &Replay, insert: &RowInsert) -> Result<Vec<Call<()>>> {
-    replay.check_size(insert.chunk.size_bytes() as u64)?;
+    replay.check_size(insert.chunk.decoded_bytes() as u64)?;
     // Checked once: the rows of all items lie in the chunk.
     Trajectory::rows(insert.chunk.clone(), 0, insert.num_items() * insert.rows_per_item)?;
     let to_group = |(table, priorities): &(String, Vec<f64>)| {
@@ -264,7 +318,8 @@ pub fn begin_insert(replay: &Replay, insert: &RowInsert) -> Result<Vec<Call<()>>
 pub fn sample_copied(table: &TableHandle, request: &BatchRequest) -> Option<Batch> {
     let batch = table.sample_copied(request.draw, request.squeeze_time)?;
     let CopiedBatch { info, layout, buffer } = batch;
-    Some(Batch { info, layout, buffer, signature_token: table.signature_token(), receipt_may_wait: true })
+    let (signature_token, waited, arrived) = (table.signature_token(), Duration::ZERO, Instant::now());
+    Some(Batch { info, layout, buffer, signature_token, receipt_may_wait: true, waited, arrived })
 }
 
 /// Copies drawn items into a batch.
@@ -273,15 +328,20 @@ pub fn sample_copied(table: &TableHandle, request: &BatchRequest) -> Option<Batc
 /// If they do not fit together; they have gone back to the table then.
 pub fn gather(table: &TableHandle, drawn: Vec<Drawn>, request: &BatchRequest) -> Result<Batch> {
     let mut gatherer = table.stack(drawn, request.draw.at_least, request.squeeze_time)?;
+    Ok(fill(table, &mut gatherer, Duration::ZERO))
+}
+
+/// As [`gather`], but the samples go back to the table unless the lease is told that they were received.
+fn gather_leased(table: TableHandle, mut gatherer: Gatherer, begun: Instant) -> (Batch, Lease) {
+    let batch = fill(&table, &mut gatherer, begun.elapsed());
+    (batch, Lease::new(table, Arc::new(Mutex::new(gatherer))))
+}
+
+fn fill(table: &TableHandle, gatherer: &mut Gatherer, waited: Duration) -> Batch {
     let info = BatchInfo::of(gatherer.items());
     let buffer = gatherer.gather();
-    Ok(Batch {
-        info,
-        layout: gatherer.into_layout(),
-        buffer,
-        signature_token: table.signature_token(),
-        receipt_may_wait: true,
-    })
+    let (layout, signature_token) = (gatherer.layout().clone(), table.signature_token());
+    Batch { info, layout, buffer, signature_token, receipt_may_wait: true, waited, arrived: Instant::now() }
 }
 
 /// Says why a call still waits.
@@ -292,4 +352,9 @@ pub fn warn(notice: &str) {
 /// A table's description as the reference serialises it.
 pub fn info_bytes(status: &TableStatus) -> Vec<u8> {
     status.info.as_ref().map(prost::Message::encode_to_vec).unwrap_or_default()
+}
+
+/// All that a server says of a table, as it travels.
+pub fn status_bytes(status: &TableStatus) -> Vec<u8> {
+    prost::Message::encode_to_vec(status)
 }

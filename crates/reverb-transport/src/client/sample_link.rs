@@ -11,6 +11,7 @@ use reverb_core::{Buffer, Error, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::transport::Channel;
@@ -54,6 +55,14 @@ impl SampleLink {
 
     /// Draws a batch and waits for it. Dropped before that, the draw is withdrawn and what was drawn goes back.
     pub async fn call(&self, draw: Draw) -> Result<Batch> {
+        let mut call = self.begin(draw)?;
+        let batch = call.result().await?;
+        call.received();
+        Ok(batch)
+    }
+
+    /// Asks for a batch without waiting for it.
+    pub fn begin(&self, draw: Draw) -> Result<DrawCall> {
         let request_id = self.next_id.fetch_add(1, Relaxed);
         let (sender, receiver) = oneshot::channel();
         {
@@ -63,33 +72,50 @@ impl SampleLink {
             }
             calls.waiting.insert(request_id, sender);
         }
-        let mut call = DrawCall { link: self, request_id, last: sample_request::Kind::Cancel(true) };
+        let (requests, shared) = (self.requests.clone(), self.shared.clone());
+        let last = sample_request::Kind::Cancel(true);
+        let call = DrawCall { requests, shared, request_id, receiver, last };
         // If the reader is gone it has failed this call, so the receiver says why.
         call.send(sample_request::Kind::Draw(draw));
-        let result = receiver.await.unwrap_or_else(|_| Err(Error::Internal("a call was forgotten".into())));
-        if result.is_ok() {
-            call.last = sample_request::Kind::Received(true);
-        }
-        result
+        Ok(call)
     }
 }
 
-/// A draw under way. When it ends the server hears whether the batch was received.
-struct DrawCall<'a> {
-    link: &'a SampleLink,
+/// A draw under way, or a batch that has come and is not received. When it ends the server hears which: what was not
+/// received goes back to its table.
+#[derive(Debug)]
+pub struct DrawCall {
+    requests: mpsc::UnboundedSender<SampleRequest>,
+    shared: Arc<Mutex<Calls>>,
     request_id: u64,
+    receiver: oneshot::Receiver<Result<Batch>>,
     last: sample_request::Kind,
 }
 
-impl DrawCall<'_> {
+impl DrawCall {
+    /// Waits for the batch, which can be had once. May be dropped and called again before that.
+    pub async fn result(&mut self) -> Result<Batch> {
+        (&mut self.receiver).await.unwrap_or_else(|_| Err(Error::Internal("a call was forgotten".into())))
+    }
+
+    /// Whether the batch is here.
+    pub fn is_ready(&self) -> bool {
+        !self.receiver.is_empty()
+    }
+
+    /// The samples are the caller's now.
+    pub fn received(mut self) {
+        self.last = sample_request::Kind::Received(true);
+    }
+
     fn send(&self, kind: sample_request::Kind) {
-        let _gone = self.link.requests.send(SampleRequest { request_id: self.request_id, kind: Some(kind) });
+        let _gone = self.requests.send(SampleRequest { request_id: self.request_id, kind: Some(kind) });
     }
 }
 
-impl Drop for DrawCall<'_> {
+impl Drop for DrawCall {
     fn drop(&mut self) {
-        self.link.shared.lock().waiting.remove(&self.request_id);
+        self.shared.lock().waiting.remove(&self.request_id);
         self.send(self.last.clone());
     }
 }
@@ -113,11 +139,13 @@ struct Incoming {
 
 impl Incoming {
     fn new(header: replay::Batch) -> Result<Self> {
-        let receipt_may_wait = header.receipt_may_wait;
+        let (receipt_may_wait, waited) = (header.receipt_may_wait, Duration::from_micros(header.waited_us));
         let (info, layout, signature_token) = batch_from_wire(header)?;
         let too_large = || Error::ResourceExhausted(format!("no memory for a batch of {} bytes", layout.size_bytes));
         let buffer = Buffer::try_new(layout.size_bytes).ok_or_else(too_large)?;
-        Ok(Self { batch: Batch { info, layout, buffer, signature_token, receipt_may_wait }, filled: 0 })
+        let arrived = Instant::now();
+        let batch = Batch { info, layout, buffer, signature_token, receipt_may_wait, waited, arrived };
+        Ok(Self { batch, filled: 0 })
     }
 
     fn add(&mut self, bytes: &[u8]) -> Result<()> {
@@ -179,5 +207,5 @@ fn take(incoming: &mut HashMap<u64, Incoming>, response: SampleResponse) -> Opti
     if !batch.is_complete() {
         return None;
     }
-    incoming.remove(&request_id).map(|incoming| Ok(incoming.batch))
+    incoming.remove(&request_id).map(|Incoming { batch, .. }| Ok(Batch { arrived: Instant::now(), ..batch }))
 }

@@ -58,6 +58,9 @@ impl Server {
         for table in replay.tables() {
             runtime.spawn(keep_house(table.clone(), replay.clone()));
         }
+        if let Some(interval) = replay.checkpointer().and_then(|checkpointer| checkpointer.options().interval) {
+            runtime.spawn(save_periodically(replay.clone(), interval));
+        }
         let router = Router::new(replay.clone(), unix_path.clone());
         let (connections, freed) = listeners.accept(&replay);
         let task = runtime.spawn(serve(router, connections, replay.clone()));
@@ -85,13 +88,17 @@ impl Server {
         self.unix_path.as_deref()
     }
 
-    /// Wakes all that wait, closes all connections and frees the port. A copy in a forked child does nothing.
-    pub fn stop(&mut self) {
+    /// Wakes all that wait, closes all connections and frees the port, and saves the tables if that is asked for. A copy
+    /// in a forked child does nothing.
+    ///
+    /// # Errors
+    /// If the tables could not be saved; the server has stopped all the same.
+    pub fn stop(&mut self) -> Result<()> {
         if self.generation != fork::generation() {
             std::mem::forget(self.serving.take());
-            return;
+            return Ok(());
         }
-        let Some(serving) = self.serving.take() else { return };
+        let Some(serving) = self.serving.take() else { return Ok(()) };
         registry::unregister(&self.replay);
         self.replay.close();
         if let Some(path) = &self.unix_path {
@@ -103,12 +110,39 @@ impl Server {
             tokio::time::sleep(STOP_TIME).await;
             serving.task.abort();
         });
+        let Some(checkpointer) = self.replay.checkpointer() else { return Ok(()) };
+        let saved = if checkpointer.options().save_on_stop {
+            checkpointer.save(self.replay.tables()).map(drop)
+        } else {
+            Ok(())
+        };
+        checkpointer.close();
+        saved
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.stop();
+        if let Err(error) = self.stop() {
+            tracing::error!("the tables were not saved when the server stopped: {error}");
+        }
+    }
+}
+
+/// Saves the tables again and again until the service is closed. A save that fails is reported, and the next one comes
+/// in its turn.
+async fn save_periodically(replay: Arc<Replay>, interval: Duration) {
+    let mut closed = std::pin::pin!(replay.closed());
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(interval) => {}
+            () = &mut closed => return,
+        }
+        if let Err(error) = replay.checkpoint().await
+            && !replay.is_closed()
+        {
+            tracing::error!("a checkpoint could not be saved: {error}");
+        }
     }
 }
 

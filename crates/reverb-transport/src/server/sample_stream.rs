@@ -1,13 +1,13 @@
 //! A stream of batches: each draw is answered with one, gathered as it goes out.
 
 use crate::convert::batch_to_wire;
+use crate::lease::Lease;
 use crate::proto::replay::{Draw, SampleRequest, sample_request};
 use crate::replay::Replay;
 use crate::sample_response::{Kind, Payload, SampleResponse};
 use crate::status::to_failure;
 use crate::table_handle::{Call, DrawRequest, TableHandle};
 use parking_lot::Mutex;
-use reverb_core::gather::Gatherer;
 use reverb_core::{Drawn, Error, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,35 +41,12 @@ pub fn sample_stream(
     ReceiverStream::new(stream)
 }
 
-/// Samples on their way to the client. Dropped before they were received, they go back to their table.
-struct Lease {
-    table: TableHandle,
-    gatherer: Arc<Mutex<Gatherer>>,
-    samples: usize,
-    received: bool,
-}
-
-impl Lease {
-    fn received(mut self) {
-        self.received = true;
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let items = self.gatherer.lock().items().to_vec();
-        self.table.count_delivered(items.len());
-        if !self.received {
-            self.table.give_back(items);
-        }
-    }
-}
-
 /// A draw that waited, and how it ended.
 struct Waited {
     request_id: u64,
     table: TableHandle,
     draw: Draw,
+    begun: Instant,
     /// Taken when it is sent; left here, the samples go back.
     result: Option<Result<Vec<Drawn>>>,
 }
@@ -134,7 +111,9 @@ impl Pump {
             Some(sample_request::Kind::Draw(draw)) => match self.begin(request_id, draw) {
                 Ok(()) => Ok(()),
                 Err(Begun::Failed(error)) => self.fail(request_id, &error).await,
-                Err(Begun::Drawn(table, draw, drawn)) => self.send(request_id, table, &draw, drawn).await,
+                Err(Begun::Drawn(table, draw, drawn)) => {
+                    self.send(request_id, table, &draw, drawn, Duration::ZERO).await
+                }
             },
             Some(sample_request::Kind::Received(_)) => {
                 if let Some(lease) = self.end_lease(request_id) {
@@ -157,7 +136,7 @@ impl Pump {
 
     fn end_lease(&mut self, request_id: u64) -> Option<Lease> {
         let lease = self.leases.remove(&request_id)?;
-        self.undelivered -= lease.samples;
+        self.undelivered -= lease.samples();
         Some(lease)
     }
 
@@ -186,7 +165,7 @@ impl Pump {
             Call::Done(Err(error)) => Err(Begun::Failed(error)),
             Call::Waiting(waiting) => {
                 let deadline = draw.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-                let answers = self.answers.clone();
+                let (answers, begun) = (self.answers.clone(), Instant::now());
                 let handle = self.waiting.spawn(async move {
                     let notice = |text: &str| {
                         tracing::info!("{text}");
@@ -195,7 +174,7 @@ impl Pump {
                             answers.try_send(Ok(SampleResponse { request_id, kind, payload: Payload::default() }));
                     };
                     let result = waiting.result(deadline, notice).await;
-                    Waited { request_id, table, draw, result: Some(result) }
+                    Waited { request_id, table, draw, begun, result: Some(result) }
                 });
                 self.handles.insert(request_id, handle);
                 Ok(())
@@ -211,7 +190,10 @@ impl Pump {
         }
         let (request_id, table) = (waited.request_id, waited.table.clone());
         match waited.result.take() {
-            Some(Ok(drawn)) => self.send(request_id, table, &waited.draw, drawn).await,
+            Some(Ok(drawn)) => {
+                let time = waited.begun.elapsed();
+                self.send(request_id, table, &waited.draw, drawn, time).await
+            }
             Some(Err(error)) => self.fail(request_id, &error).await,
             None => Ok(()),
         }
@@ -224,19 +206,19 @@ impl Pump {
         table: TableHandle,
         draw: &Draw,
         drawn: Vec<Drawn>,
+        waited: Duration,
     ) -> std::result::Result<(), ()> {
         let at_least = usize::try_from(draw.at_least).unwrap_or(usize::MAX);
         let gatherer = match table.stack(drawn, at_least, draw.squeeze_time) {
             Ok(gatherer) => gatherer,
             Err(error) => return self.fail(request_id, &error).await,
         };
-        let samples = gatherer.items().len();
-        table.count_undelivered(samples);
-        self.undelivered += samples;
-        let header = batch_to_wire(&gatherer, &table);
+        let header = batch_to_wire(&gatherer, &table, waited);
         let mut remaining = gatherer.remaining();
         let gatherer = Arc::new(Mutex::new(gatherer));
-        self.leases.insert(request_id, Lease { table, gatherer: gatherer.clone(), samples, received: false });
+        let lease = Lease::new(table, gatherer.clone());
+        self.undelivered += lease.samples();
+        self.leases.insert(request_id, lease);
         let mut kind = Some(Kind::Batch(header));
         loop {
             let piece = remaining.min(PIECE_BYTES);

@@ -5,10 +5,12 @@ use super::listen::Io;
 use super::sample_stream::sample_stream;
 use super::write_stream::write_stream;
 use crate::convert::status_to_wire;
+use crate::peek;
 use crate::proto::replay::replay_server::{Replay as ReplayService, ReplayServer};
 use crate::proto::replay::{
-    HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest, InsertResponse, MutateRequest,
-    MutateResponse, ResetRequest, ResetResponse, SampleRequest, WriteRequest, WriteResponse,
+    CheckpointRequest, CheckpointResponse, HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest,
+    InsertResponse, MutateRequest, MutateResponse, PeekRequest, PeekResponse, ResetRequest, ResetResponse,
+    SampleRequest, WriteRequest, WriteResponse,
 };
 use crate::replay::Replay;
 use crate::sample_response::SampleResponse;
@@ -124,6 +126,22 @@ impl ReplayService for Router {
         };
         reset().map_err(|error| to_status(&error))?;
         Ok(Response::new(ResetResponse {}))
+    }
+
+    async fn checkpoint(&self, _: Request<CheckpointRequest>) -> Result<Response<CheckpointResponse>, Status> {
+        let path = self.replay.checkpoint().await.map_err(|error| to_status(&error))?;
+        Ok(Response::new(CheckpointResponse { path: path.to_string_lossy().into_owned() }))
+    }
+
+    async fn peek(&self, request: Request<PeekRequest>) -> Result<Response<PeekResponse>, Status> {
+        let request = request.into_inner();
+        let table = self.replay.table(&request.table).map_err(|error| to_status(&error))?.clone();
+        let look = tokio::task::spawn_blocking(move || {
+            let items = peek::peek(&table, request.count as usize, request.newest)?;
+            Ok(peek::to_wire(&items, &request))
+        });
+        let response = look.await.unwrap_or_else(|error| Err(Error::Internal(error.to_string())));
+        response.map(Response::new).map_err(|error| to_status(&error))
     }
 
     async fn info(&self, _: Request<InfoRequest>) -> Result<Response<InfoResponse>, Status> {

@@ -151,7 +151,13 @@ impl Pump {
     /// Takes a message's chunks and items. An error ends the stream: the client is broken.
     fn take(&mut self, request: WriteRequest, done: &mut Done) -> Result<()> {
         self.replay.check_size(request.chunks.iter().map(|chunk| chunk.data.len() as u64).max().unwrap_or(0))?;
-        self.chunk_bytes += chunks_from_wire(request.chunks, &mut self.layouts, &mut self.chunks)?;
+        let replay = &self.replay;
+        let mut total = request.chunks.iter().map(|chunk| chunk.data.len() as u64).sum();
+        let mut check_growth = |bytes| {
+            total += bytes;
+            replay.check_size(total)
+        };
+        self.chunk_bytes += chunks_from_wire(request.chunks, &mut self.layouts, &mut self.chunks, &mut check_growth)?;
         if request.first_sequence.checked_add(request.items.len() as u64).is_none() {
             return Err(Error::invalid(format!("{} is no sequence number", request.first_sequence)));
         }

@@ -14,11 +14,11 @@ pub use waiting::{Reply, Waiting};
 use parking_lot::{Mutex, MutexGuard};
 use queue::{InsertWork, OPERATIONS_A_TURN, Request, SampleWork, State, Turn, Work};
 use reverb_core::gather::{BatchColumn, Gatherer, Mismatch};
-use reverb_core::{CopiedBatch, DType, Drawn, Error, NewItem, Result, Table, Trajectory};
+use reverb_core::{CopiedBatch, DType, Drawn, Error, NewItem, Result, Table, TableConfig, TableSnapshot, Trajectory};
 use status::WaitClock;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, oneshot};
 
@@ -57,6 +57,22 @@ pub enum Call<T: Reply> {
     Waiting(Waiting<T>),
 }
 
+/// The state of several tables at one moment. Holds all their locks, for as long as it takes to copy pointers to pages.
+///
+/// Nothing else holds two of these locks, so their order does not matter.
+pub fn snapshot_all(tables: &[TableHandle]) -> Vec<TableSnapshot> {
+    let states: Vec<_> = tables.iter().map(|table| table.0.state.lock()).collect();
+    states.iter().map(|state| state.table.snapshot()).collect()
+}
+
+fn counts_samples(config: &TableConfig) -> bool {
+    config.max_times_sampled > 0 || config.rate_limiter.counts_samples()
+}
+
+fn signature_token(config: &TableConfig) -> u64 {
+    config.signature.as_ref().map_or(0, |signature| signature.token())
+}
+
 /// A shared reference to a table.
 #[derive(Debug, Clone)]
 pub struct TableHandle(Arc<Shared>);
@@ -64,9 +80,11 @@ pub struct TableHandle(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     name: String,
-    max_bytes: Option<u64>,
-    counts_samples: bool,
-    signature_token: u64,
+    /// Of the configuration, and kept here to be read without the lock. A restored checkpoint changes them.
+    /// No limit is `u64::MAX`.
+    max_bytes: AtomicU64,
+    counts_samples: AtomicBool,
+    signature_token: AtomicU64,
     undelivered: AtomicU64,
     /// Told when chunks should be compacted.
     wasteful: Notify,
@@ -79,9 +97,9 @@ impl TableHandle {
         let config = table.config();
         Self(Arc::new(Shared {
             name: config.name.clone(),
-            max_bytes: config.max_bytes,
-            signature_token: config.signature.as_ref().map_or(0, |signature| signature.token()),
-            counts_samples: config.max_times_sampled > 0 || config.rate_limiter.counts_samples(),
+            max_bytes: AtomicU64::new(config.max_bytes.unwrap_or(u64::MAX)),
+            signature_token: AtomicU64::new(signature_token(config)),
+            counts_samples: AtomicBool::new(counts_samples(config)),
             undelivered: AtomicU64::new(0),
             wasteful: Notify::new(),
             state: Mutex::new(State {
@@ -106,17 +124,17 @@ impl TableHandle {
 
     /// Bytes of data that the table's items may keep alive; `None` for no limit.
     pub fn max_bytes(&self) -> Option<u64> {
-        self.0.max_bytes
+        Some(self.0.max_bytes.load(Relaxed)).filter(|&limit| limit != u64::MAX)
     }
 
     /// A number that changes with the table's signature; 0 without one. Clients keep what they made of it by this.
     pub fn signature_token(&self) -> u64 {
-        self.0.signature_token
+        self.0.signature_token.load(Relaxed)
     }
 
     /// Whether a draw may take something from others: room that the limiter gives, or the last time an item is drawn.
     pub fn counts_samples(&self) -> bool {
-        self.0.counts_samples
+        self.0.counts_samples.load(Relaxed)
     }
 
     /// Inserts items one after another as the rate limiter allows. The items have passed [`TableHandle::check`].
@@ -139,7 +157,7 @@ impl TableHandle {
                 "{at_least} items were asked for in one batch; at most {MAX_DRAWN} are possible"
             ))));
         }
-        let wanted = at_most.saturating_add(if self.0.counts_samples { 0 } else { ahead }).min(MAX_DRAWN);
+        let wanted = at_most.saturating_add(if self.0.counts_samples.load(Relaxed) { 0 } else { ahead }).min(MAX_DRAWN);
         self.submit(SampleWork { at_least, wanted, drawn: Vec::with_capacity(wanted.min(4096)) })
     }
 
@@ -328,6 +346,15 @@ impl TableHandle {
     /// Changes the table under its lock, outside of any request. For compaction and for restoring.
     pub(crate) fn with_table_mut<T>(&self, change: impl FnOnce(&mut Table, &mut Vec<Trajectory>) -> T) -> T {
         self.change(|state, removed| change(&mut state.table, removed))
+    }
+
+    /// Puts a restored table in the place of this one, whose items go. Who waits goes on waiting.
+    pub(crate) fn restore(&self, table: Table) {
+        self.0.max_bytes.store(table.config().max_bytes.unwrap_or(u64::MAX), Relaxed);
+        self.0.counts_samples.store(counts_samples(table.config()), Relaxed);
+        self.0.signature_token.store(signature_token(table.config()), Relaxed);
+        let old = self.change(|state, _| std::mem::replace(&mut state.table, table));
+        drop(old);
     }
 
     /// What the table is doing.

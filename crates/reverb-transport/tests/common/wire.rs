@@ -98,7 +98,7 @@ pub fn draw(table: &str, count: u64) -> Draw {
 /// Rows of an int64 column, numbered from 0.
 pub fn chunk(key: u64, rows: u32) -> Chunk {
     let data: Vec<u8> = (0..i64::from(rows)).flat_map(i64::to_le_bytes).collect();
-    let columns = vec![ColumnSpec { dtype: 9, shape: vec![], string_bytes: 0 }];
+    let columns = vec![ColumnSpec { dtype: 9, ..ColumnSpec::default() }];
     Chunk { key, rows, columns, data: data.into(), episode_per_row: true, ..Chunk::default() }
 }
 

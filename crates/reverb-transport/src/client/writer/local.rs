@@ -38,8 +38,11 @@ impl Local {
         loop {
             let sent = {
                 let mut state = shared.state.lock();
-                if state.closed || !state.outbox.front().is_some_and(is_ready) {
-                    break;
+                let Some(front) = state.outbox.front().filter(|item| !state.closed && is_ready(item)) else { break };
+                if front.chunks().any(|chunk| chunk.needs_compression()) {
+                    drop(state);
+                    shared.compress();
+                    continue;
                 }
                 state.outbox.send_front(|sequence, item| (sequence, item.table.clone(), new_item(item)))
             };

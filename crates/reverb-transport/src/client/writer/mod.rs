@@ -328,6 +328,20 @@ impl Shared {
         true
     }
 
+    /// Compresses the chunks of the first items, without a lock.
+    fn compress(&self) {
+        loop {
+            let chunks = self.state.lock().outbox.uncompressed();
+            if chunks.is_empty() {
+                return;
+            }
+            for chunk in chunks {
+                // What cannot be closed is reported when its item is sent.
+                let _reported_later = chunk.compress();
+            }
+        }
+    }
+
     /// The service of this process, if the same-process road can be used.
     fn same_process(&self) -> Option<Arc<Replay>> {
         self.client.same_process()

@@ -8,6 +8,9 @@ use std::sync::Arc;
 /// What an item counts besides the data of its chunks.
 const ITEM_BYTES: usize = 256;
 
+/// Items whose chunks are compressed at a time.
+const COMPRESSED_AHEAD: usize = 64;
+
 /// An item and its number.
 #[derive(Debug)]
 pub struct Pending {
@@ -90,6 +93,18 @@ impl Outbox {
     /// Items at the front that were not handed over and have no open chunk; no more than `at_most` are counted.
     pub fn num_ready(&self, at_most: usize) -> usize {
         self.unsent.iter().take(at_most).take_while(|pending| is_ready(&pending.item)).count()
+    }
+
+    /// Chunks of the first items that are to be compressed before they go out.
+    pub fn uncompressed(&self) -> Vec<Arc<WriterChunk>> {
+        let ready = self.unsent.iter().take(COMPRESSED_AHEAD).take_while(|pending| is_ready(&pending.item));
+        let mut chunks: Vec<Arc<WriterChunk>> = Vec::new();
+        for chunk in ready.flat_map(|pending| pending.item.chunks()) {
+            if chunk.needs_compression() && !chunks.iter().any(|other| Arc::ptr_eq(other, chunk)) {
+                chunks.push(chunk.clone());
+            }
+        }
+        chunks
     }
 
     /// Hands the first item over: `use_it` gets its number and itself.

@@ -101,6 +101,7 @@ struct Sender {
 impl Sender {
     /// The items that are ready, with the chunks that the server does not have.
     fn message(&mut self, shared: &Shared) -> Result<WriteRequest> {
+        shared.compress();
         let mut request = WriteRequest::default();
         if std::mem::take(&mut self.first) {
             request.writer_id = shared.writer_id;
@@ -115,6 +116,10 @@ impl Sender {
             request.first_sequence = state.outbox.next_sequence();
             while request.items.len() < MESSAGE_ITEMS && bytes < MESSAGE_BYTES && refused.is_empty() {
                 let Some(item) = state.outbox.front().filter(|item| is_ready(item)) else { break };
+                if item.chunks().any(|chunk| chunk.needs_compression()) {
+                    // More were made ready meanwhile; they come with the next message.
+                    break;
+                }
                 match self.add_chunks(item, &mut request, &mut bytes) {
                     // The rest of its chunks, and the item itself, come with the next message.
                     Ok(false) => break,
@@ -137,7 +142,7 @@ impl Sender {
                 return Ok(false);
             }
             let chunk = chunk.close()?;
-            crate::replay::check_size(chunk.size_bytes() as u64, self.max_chunk)?;
+            crate::replay::check_size(chunk.decoded_bytes() as u64, self.max_chunk)?;
             *bytes += chunk.size_bytes();
             self.streamed.insert(chunk.key);
             request.chunks.push(chunk_to_wire(&chunk));

@@ -1,0 +1,81 @@
+"""Saving and loading, as both sides do it. Imported by the sides, each with its own `reverb`."""
+
+import os
+import threading
+import time
+
+import numpy as np
+
+import reverb
+from reverb import rate_limiters, selectors
+
+_state = {}
+
+
+def _serve(root, count, source=None):
+    table = reverb.Table("table", selectors.Uniform(), selectors.Fifo(), count, rate_limiters.MinSize(1))
+    keeper = reverb.checkpointers.DefaultCheckpointer(root, fallback_checkpoint_path=source)
+    server = _state["server"] = reverb.Server(tables=[table], checkpointer=keeper)
+    _state["client"] = server.localhost_client()
+    found = _state["client"].server_info()["table"].current_size
+    assert found in (0, count), f"{found} of {count} items were loaded"
+
+
+def checkpoint_make(root, size, count):
+    """A checkpoint of items of `size` random bytes, each a chunk of its own; its path."""
+    _serve(root, count)
+    # So much that nothing comes again within what a compressor looks back.
+    pool = np.random.default_rng(0).integers(0, 256, 64 << 20, np.uint8)
+    for index in range(count):
+        start = index * size % (len(pool) - size)
+        _state["client"].insert([pool[start : start + size]], {"table": 1.0})
+    return _state["client"].checkpoint()
+
+
+def checkpoint_load(root, count, source=None):
+    """Starts a server from a checkpoint; seconds, and mebibytes once loaded and at the worst."""
+    start, cpu = time.perf_counter(), time.process_time()
+    _serve(root, count, source)
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu
+    rest, peak = _memory()
+    return {"seconds": seconds, "cpu_seconds": cpu_seconds, "rest_mib": rest, "peak_mib": peak}
+
+
+def checkpoint_save(size, has_traffic):
+    """Saves; with traffic also the longest insert and sample meanwhile, in milliseconds."""
+    worst, stop = [0.0], threading.Event()
+    traffic = threading.Thread(target=_insert_and_sample, args=(size, worst, stop))
+    if has_traffic:
+        traffic.start()
+        time.sleep(0.5)
+        worst[0] = 0.0
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    rest, _ = _memory()
+    start, cpu = time.perf_counter(), time.process_time()
+    path = _state["client"].checkpoint()
+    result = {"seconds": time.perf_counter() - start, "cpu_seconds": time.process_time() - cpu, "rest_mib": rest}
+    stop.set()
+    if has_traffic:
+        traffic.join()
+        result["worst_call_ms"] = 1e3 * worst[0]
+    result["peak_mib"] = _memory()[1]
+    result["disk_mib"] = sum(entry.stat().st_size for entry in os.scandir(path)) / 2**20
+    return result
+
+
+def _insert_and_sample(size, worst, stop):
+    row, client = np.random.default_rng(1).integers(0, 256, size, np.uint8), _state["client"]
+    while not stop.is_set():
+        start = time.perf_counter()
+        client.insert([row], {"table": 1.0})
+        list(client.sample("table", 1))
+        worst[0] = max(worst[0], time.perf_counter() - start)
+        time.sleep(0.01)
+
+
+def _memory():
+    """Mebibytes in memory now, and at the worst since the last reset."""
+    with open("/proc/self/status") as file:
+        lines = dict(line.split(":", 1) for line in file)
+    return tuple(int(lines[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))

@@ -1,0 +1,380 @@
+//! Frames for buffers of one process: rows of blocks that are laid out as chunks are, written in place and gathered by
+//! ranges of rows.
+//!
+//! Frames lie in *segments*, one for each environment of a batch. A segment is a ring of `length` rows. The frames of one
+//! `add` have the same *id*, which counts adds; frame `id` of a segment lies in its row `id % length`.
+
+use crate::gather::{BatchColumn, BatchLayout};
+use crate::prefetch::prefetch;
+use crate::selector::{Prioritized, Selector, check_priority};
+use crate::{Buffer, Chunk, DType, Error, Layout, Result, SelectorKind, Shape};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+/// Blocks have about so many bytes: memory comes as frames do, and large allocations are few.
+const BLOCK_BYTES: usize = 1 << 20;
+/// Rows of all segments: selectors count slots in 32 bits.
+const MAX_ROWS: u64 = u32::MAX as u64;
+/// Draws by priority that may hit frames without enough successors, for each one wanted.
+const MAX_TRIES: usize = 10_000;
+/// So many rows ahead of the copy are asked for.
+const AHEAD: usize = 8;
+
+/// The first frame of a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameId {
+    /// Its segment.
+    pub segment: u32,
+    /// Its number in the segment.
+    pub id: u64,
+}
+
+/// What a draw gives: where sequences begin, and the probability that each had.
+pub type FrameDraw = (Vec<FrameId>, Vec<f64>);
+
+/// The frames of a buffer. A plain struct: whoever shares one puts a lock around it.
+#[derive(Debug)]
+pub struct Frames {
+    block: Arc<Layout>,
+    /// Rows of a block are a power of two: the logarithm.
+    shift: u32,
+    /// Made when their first row is written; empty before.
+    blocks: Vec<Box<[u8]>>,
+    segments: u64,
+    length: u64,
+    added: u64,
+    /// The first id since the last clear.
+    base: u64,
+    priorities: Option<(SelectorKind, Prioritized)>,
+    rng: SmallRng,
+}
+
+impl Frames {
+    /// Room for `segments` rings of `length` frames, drawn by priority if there is an exponent.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for no room, too much of it, or columns of strings.
+    pub fn new(
+        columns: Vec<(DType, Shape)>,
+        segments: u64,
+        length: u64,
+        priority_exponent: Option<f64>,
+        seed: Option<u64>,
+    ) -> Result<Self> {
+        let rows = segments.checked_mul(length).filter(|&rows| (1..=MAX_ROWS).contains(&rows)).ok_or_else(|| {
+            Error::invalid(format!("{segments} segments of {length} frames: expected 1 to {MAX_ROWS} in all"))
+        })?;
+        if columns.is_empty() || columns.iter().any(|(dtype, _)| *dtype == DType::String) {
+            return Err(Error::invalid("frames need at least one column, and cannot have columns of strings"));
+        }
+        let row_bytes = Layout::new(1, columns.iter().map(|(dtype, shape)| (*dtype, shape.clone(), 0)))?.size_bytes;
+        let fitting = (BLOCK_BYTES / row_bytes.max(1)).clamp(1, 1 << 16).next_power_of_two();
+        let block_rows = fitting.min((rows as usize).next_power_of_two());
+        let priorities = match priority_exponent {
+            None => None,
+            Some(exponent) => {
+                let kind = SelectorKind::Prioritized { priority_exponent: exponent };
+                kind.validate()?;
+                Some((kind, Prioritized::new(exponent)))
+            }
+        };
+        Ok(Self {
+            block: Arc::new(Layout::new(block_rows, columns.into_iter().map(|(dtype, shape)| (dtype, shape, 0)))?),
+            shift: block_rows.trailing_zeros(),
+            blocks: Vec::new(),
+            segments,
+            length,
+            added: 0,
+            base: 0,
+            priorities,
+            rng: seed.map_or_else(SmallRng::from_os_rng, SmallRng::seed_from_u64),
+        })
+    }
+
+    /// How often frames were added since the last clear: the id of the next ones.
+    pub fn added(&self) -> u64 {
+        self.added
+    }
+
+    /// The oldest id that is still there.
+    pub fn oldest(&self) -> u64 {
+        self.added.saturating_sub(self.length).max(self.base)
+    }
+
+    /// Forgets all frames. The next ones have the id `next_id`. Memory stays.
+    pub fn clear(&mut self, next_id: u64) {
+        self.added = next_id;
+        self.base = next_id;
+        if let Some((_, selector)) = &mut self.priorities {
+            selector.clear();
+        }
+    }
+
+    /// Adds the rows of a chunk: one for each segment, then the next for each segment, and so on. They overwrite the oldest.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the rows are no multiple of the segments, or other than frames are;
+    /// [`Error::InvalidPriority`]. Nothing was added then.
+    pub fn add(&mut self, chunk: &Chunk, priorities: &[f64]) -> Result<u64> {
+        let rows = u64::from(chunk.rows());
+        if !rows.is_multiple_of(self.segments) {
+            return Err(Error::invalid(format!("expected a multiple of {} rows, got {rows}", self.segments)));
+        }
+        self.check_columns(chunk)?;
+        if let Some((kind, _)) = &self.priorities {
+            if priorities.len() != 1 && priorities.len() as u64 != rows {
+                return Err(Error::invalid(format!("expected 1 or {rows} priorities, got {}", priorities.len())));
+            }
+            priorities.iter().try_for_each(|&priority| check_priority(kind, priority).map(drop))?;
+        }
+        let first = self.added;
+        let mut row = 0;
+        while row < rows {
+            // With one segment, rows that follow each other do so in the ring too, up to its seam.
+            let (segment, id) = (row % self.segments, first + row / self.segments);
+            let target = segment * self.length + id % self.length;
+            let room = self.length - id % self.length;
+            let run = if self.segments == 1 { (rows - row).min(room) } else { 1 };
+            let run = run.min(self.block_rows() - target % self.block_rows());
+            self.write(target, chunk, row as u32, run as u32);
+            for offset in 0..run {
+                self.set_priority(target + offset, id + offset, priorities, (row + offset) as usize);
+            }
+            row += run;
+        }
+        self.added += rows / self.segments;
+        Ok(first)
+    }
+
+    fn check_columns(&self, chunk: &Chunk) -> Result<()> {
+        let (expected, got) = (&self.block.columns, chunk.columns());
+        let fits = expected.len() == got.len()
+            && expected.iter().zip(got).all(|(a, b)| a.dtype == b.dtype && a.shape == b.shape);
+        if fits {
+            return Ok(());
+        }
+        let text = |columns: &[crate::Column]| {
+            let all: Vec<_> =
+                columns.iter().map(|c| format!("{}{}", c.dtype, crate::tensor::shape_text(&c.shape))).collect();
+            all.join(", ")
+        };
+        Err(Error::invalid(format!("expected frames of {}, got {}", text(expected), text(got))))
+    }
+
+    fn block_rows(&self) -> u64 {
+        1 << self.shift
+    }
+
+    fn write(&mut self, target: u64, chunk: &Chunk, row: u32, count: u32) {
+        let (block, first) = ((target >> self.shift) as usize, (target & (self.block_rows() - 1)) as usize);
+        if self.blocks.len() <= block {
+            self.blocks.resize_with(block + 1, Box::default);
+        }
+        if self.blocks[block].is_empty() {
+            self.blocks[block] = vec![0; self.block.size_bytes].into();
+        }
+        let data = &mut self.blocks[block];
+        for (index, column) in self.block.columns.iter().enumerate() {
+            let bytes = chunk.rows_of(index, row, count);
+            let start = column.offset + first * column.row_bytes;
+            data[start..start + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    fn set_priority(&mut self, slot: u64, id: u64, priorities: &[f64], row: usize) {
+        let Some((_, selector)) = &mut self.priorities else { return };
+        let priority = priorities[if priorities.len() == 1 { 0 } else { row }];
+        if id - self.base >= self.length {
+            selector.update(slot as u32, priority);
+        } else {
+            selector.insert(slot as u32, priority);
+        }
+    }
+
+    /// Changes the priorities of frames; those that were overwritten are passed over.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPriority`], and [`Error::InvalidArgument`] where frames are not drawn by priority or there is no
+    /// such segment. Nothing has changed then.
+    pub fn update_priorities(&mut self, frames: &[FrameId], priorities: &[f64]) -> Result<()> {
+        let (oldest, added, length, segments) = (self.oldest(), self.added, self.length, self.segments);
+        let Some((kind, selector)) = &mut self.priorities else {
+            return Err(Error::invalid("this buffer does not draw by priority"));
+        };
+        for (frame, &priority) in frames.iter().zip(priorities) {
+            check_priority(kind, priority)?;
+            check_segment(frame.segment, segments)?;
+        }
+        for (frame, &priority) in frames.iter().zip(priorities) {
+            if (oldest..added).contains(&frame.id) {
+                let row = u64::from(frame.segment) * length + frame.id % length;
+                selector.update(row as u32, priority);
+            }
+        }
+        Ok(())
+    }
+
+    /// Draws `count` sequences of `steps` frames, each within one segment and never over the newest frame.
+    ///
+    /// Uniformly, or by the priority of the first frame: those with too few successors are drawn again, and the
+    /// probabilities are those of single frames.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there are fewer than `steps` frames.
+    pub fn draw(&mut self, count: usize, steps: u64) -> Result<FrameDraw> {
+        let starts = (self.added - self.oldest() + 1).saturating_sub(steps.max(1));
+        if starts == 0 {
+            return Err(Error::invalid(format!(
+                "the buffer is empty, or has fewer than {steps} frames in a row: {} were added",
+                self.added
+            )));
+        }
+        let (oldest, added, length, segments) = (self.oldest(), self.added, self.length, self.segments);
+        let Some((_, selector)) = &mut self.priorities else {
+            let rng = &mut self.rng;
+            let frame = |_| FrameId {
+                segment: if segments == 1 { 0 } else { rng.random_range(0..segments as u32) },
+                id: oldest + rng.random_range(0..starts),
+            };
+            let frames = (0..count).map(frame).collect();
+            return Ok((frames, vec![1.0 / (starts as f64 * segments as f64); count]));
+        };
+        let (mut frames, mut probabilities) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut tries = 0;
+        while frames.len() < count {
+            let (slot, probability) = selector.sample(&mut self.rng);
+            let (segment, place) = (u64::from(slot) / length, u64::from(slot) % length);
+            let id = oldest + (place + length - oldest % length) % length;
+            if id + steps.max(1) <= added {
+                frames.push(FrameId { segment: segment as u32, id });
+                probabilities.push(probability);
+            } else if tries == MAX_TRIES * count {
+                return Err(Error::invalid(format!("no frame with a priority above 0 has {steps} frames in a row")));
+            }
+            tries += 1;
+        }
+        Ok((frames, probabilities))
+    }
+
+    /// Copies sequences into one batch.
+    ///
+    /// # Arguments
+    /// * `frames`: Where sequences begin. Their ids are taken modulo the length, whatever is there.
+    /// * `steps`: Frames of each.
+    /// * `prefix`: The first dimensions of the arrays, whose product is the number of frames.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a segment that is not there, or a batch that is too large.
+    pub fn gather(&self, frames: &[FrameId], steps: u64, prefix: &[usize]) -> Result<(BatchLayout, Buffer)> {
+        frames.iter().try_for_each(|frame| check_segment(frame.segment, self.segments))?;
+        let total = frames.len() as u64 * steps;
+        if prefix.iter().map(|&dim| dim as u64).product::<u64>() != total || steps > self.length {
+            return Err(Error::invalid(format!("{total} frames do not fill an array of shape {prefix:?}")));
+        }
+        let columns = self.block.columns.iter().map(|column| BatchColumn {
+            dtype: column.dtype,
+            shape: prefix.iter().copied().chain(column.shape.iter().copied()).collect(),
+            row_lengths: None,
+            squeezed: false,
+            offset: 0,
+            size_bytes: 0,
+        });
+        let layout = BatchLayout::new(columns.collect())?;
+        let mut buffer = Buffer::new(layout.size_bytes);
+        let target = buffer.as_uninit_mut();
+        let runs = self.runs(frames, steps);
+        for (index, column) in layout.columns.iter().enumerate() {
+            self.copy_column(index, &runs, &mut target[column.offset..column.offset + column.size_bytes]);
+        }
+        Ok((layout, buffer))
+    }
+
+    /// Ranges of rows that lie in one block: block, first row there, count.
+    fn runs(&self, frames: &[FrameId], steps: u64) -> Vec<(u32, u32, u32)> {
+        let mut runs = Vec::with_capacity(frames.len());
+        let mask = self.block_rows() - 1;
+        for frame in frames {
+            let base = u64::from(frame.segment) * self.length;
+            let (mut place, mut left) = (frame.id % self.length, steps);
+            while left > 0 {
+                let row = base + place;
+                let count = left.min(self.length - place).min(self.block_rows() - (row & mask));
+                runs.push(((row >> self.shift) as u32, (row & mask) as u32, count as u32));
+                place = (place + count) % self.length;
+                left -= count;
+            }
+        }
+        runs
+    }
+
+    fn copy_column(&self, index: usize, runs: &[(u32, u32, u32)], target: &mut [MaybeUninit<u8>]) {
+        let column = &self.block.columns[index];
+        let row_bytes = column.row_bytes;
+        // Calling a copy of a few bytes costs more than the copy, so their sizes are made known to the compiler.
+        macro_rules! copy_by_size {
+            ($($size:literal)*) => {
+                match row_bytes {
+                    $($size if runs.len() * $size == target.len() => self.copy_rows::<$size>(column.offset, runs, target),)*
+                    _ => self.copy_runs(column.offset, row_bytes, runs, target),
+                }
+            };
+        }
+        copy_by_size!(1 2 4 8 12 16 20 24 32 40 48 56 60 64 120);
+    }
+
+    fn copy_rows<const BYTES: usize>(&self, offset: usize, runs: &[(u32, u32, u32)], target: &mut [MaybeUninit<u8>]) {
+        let (targets, _) = target.as_chunks_mut::<BYTES>();
+        for (index, (target, &(block, row, _))) in targets.iter_mut().zip(runs).enumerate() {
+            self.prefetch(offset, BYTES, runs, index + AHEAD);
+            let start = offset + row as usize * BYTES;
+            match self.bytes(block, start, BYTES) {
+                // SAFETY: both have `BYTES` bytes, and a new buffer cannot overlap a block.
+                Some(bytes) => unsafe {
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.as_mut_ptr().cast(), BYTES);
+                },
+                None => target.fill(MaybeUninit::new(0)),
+            }
+        }
+    }
+
+    fn copy_runs(&self, offset: usize, row_bytes: usize, runs: &[(u32, u32, u32)], mut target: &mut [MaybeUninit<u8>]) {
+        for (index, &(block, row, count)) in runs.iter().enumerate() {
+            self.prefetch(offset, row_bytes, runs, index + AHEAD);
+            let (head, rest) = target.split_at_mut(count as usize * row_bytes);
+            let start = offset + row as usize * row_bytes;
+            match self.bytes(block, start, head.len()) {
+                // SAFETY: both are as long, and a new buffer cannot overlap a block.
+                Some(bytes) => unsafe {
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), head.as_mut_ptr().cast(), bytes.len());
+                },
+                // A block that was never written reads as zeros.
+                None => head.fill(MaybeUninit::new(0)),
+            }
+            target = rest;
+        }
+    }
+
+    /// Bytes of a block; `None` if it was never written.
+    #[inline]
+    fn bytes(&self, block: u32, start: usize, len: usize) -> Option<&[u8]> {
+        self.blocks.get(block as usize)?.get(start..start + len)
+    }
+
+    #[inline]
+    fn prefetch(&self, offset: usize, row_bytes: usize, runs: &[(u32, u32, u32)], index: usize) {
+        if let Some(&(block, row, _)) = runs.get(index)
+            && let Some(block) = self.blocks.get(block as usize)
+        {
+            prefetch(block.as_ptr().wrapping_add(offset + row as usize * row_bytes));
+        }
+    }
+}
+
+fn check_segment(segment: u32, segments: u64) -> Result<()> {
+    if u64::from(segment) < segments {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("there is no segment {segment}; the buffer has {segments}")))
+}

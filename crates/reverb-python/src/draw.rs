@@ -1,0 +1,81 @@
+//! `reverb._rust.Draw`.
+
+use crate::array_out::{Sampled, to_python};
+use crate::errors::PyReverbResult;
+use crate::runtime::{runtime, wait};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use reverb_core::{Error, Result};
+use reverb_transport::client::{Batch, PendingDraw};
+use std::time::Duration;
+
+/// A draw under way. Its samples count as undelivered until `received`, and go back to their table if that never comes.
+#[pyclass(frozen, module = "reverb._rust")]
+pub struct Draw {
+    pending: Mutex<Option<PendingDraw>>,
+    /// Seconds that the draw waited for its table, and that it took in all; known with the batch.
+    times: Mutex<(f64, f64)>,
+}
+
+impl Draw {
+    pub fn new(pending: PendingDraw) -> Self {
+        Self { pending: Mutex::new(Some(pending)), times: Mutex::new((0.0, 0.0)) }
+    }
+
+    fn take(&self) -> Result<PendingDraw> {
+        let over = || Error::Cancelled("the draw is over, or another thread waits for it".into());
+        self.pending.lock().take().ok_or_else(over)
+    }
+}
+
+#[pymethods]
+impl Draw {
+    /// The batch, or None if it is not here after `timeout` seconds.
+    fn result<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Option<Sampled<'py>>> {
+        let mut pending = self.take()?;
+        let result = match pending.try_result() {
+            Some(result) => Some(result.map_err(Into::into)),
+            None => wait(py, wait_for(&mut pending, timeout)).transpose(),
+        };
+        if let Some(Ok(batch)) = &result {
+            let total = batch.arrived.saturating_duration_since(pending.begun);
+            *self.times.lock() = (batch.waited.min(total).as_secs_f64(), total.as_secs_f64());
+        }
+        *self.pending.lock() = Some(pending);
+        match result.transpose()? {
+            Some(batch) => Ok(Some(to_python(py, batch)?)),
+            None => Ok(None),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.pending.lock().as_ref().is_some_and(PendingDraw::is_ready)
+    }
+
+    fn received(&self) {
+        if let Some(mut pending) = self.pending.lock().take() {
+            pending.received();
+        }
+    }
+
+    fn give_back(&self, py: Python<'_>) -> PyReverbResult<()> {
+        let Some(pending) = self.pending.lock().take() else { return Ok(()) };
+        let runtime = runtime()?;
+        py.detach(|| runtime.1.block_on(pending.give_back()));
+        Ok(())
+    }
+
+    fn times(&self) -> (f64, f64) {
+        *self.times.lock()
+    }
+}
+
+async fn wait_for(pending: &mut PendingDraw, timeout: Option<f64>) -> Result<Option<Batch>> {
+    let Some(limit) = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) else {
+        return pending.result().await.map(Some);
+    };
+    match tokio::time::timeout(limit, pending.result()).await {
+        Ok(result) => result.map(Some),
+        Err(_) => Ok(None),
+    }
+}

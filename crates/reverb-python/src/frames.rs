@@ -1,0 +1,116 @@
+//! `reverb._rust.Frames`.
+
+use crate::array_in::{Layouts, batch_chunk};
+use crate::array_out::columns_to_python;
+use crate::errors::PyReverbResult;
+use numpy::{PyArray1, PyReadonlyArray1};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use reverb_core::frames::{FrameId, Frames as CoreFrames};
+use reverb_core::{DType, Error, Shape};
+
+type Ints<'py> = Bound<'py, PyArray1<i64>>;
+/// Columns, segments, ids, probabilities.
+type Drawn<'py> = (Bound<'py, PyList>, Ints<'py>, Ints<'py>, Bound<'py, PyArray1<f64>>);
+
+/// The frames of a buffer of one process.
+#[pyclass(frozen, module = "reverb._rust")]
+pub struct Frames {
+    frames: Mutex<CoreFrames>,
+    layouts: Layouts,
+}
+
+#[pymethods]
+impl Frames {
+    #[new]
+    fn new(
+        columns: Vec<(u32, Vec<usize>)>,
+        segments: u64,
+        length: u64,
+        priority_exponent: Option<f64>,
+        seed: Option<u64>,
+    ) -> PyReverbResult<Self> {
+        let column = |(dtype, shape): (u32, Vec<usize>)| Ok((DType::from_number(dtype)?, Shape::from_vec(shape)));
+        let columns = columns.into_iter().map(column).collect::<Result<_, Error>>()?;
+        let frames = CoreFrames::new(columns, segments, length, priority_exponent, seed)?;
+        Ok(Self { frames: Mutex::new(frames), layouts: Layouts::default() })
+    }
+
+    #[getter]
+    fn added(&self) -> u64 {
+        self.frames.lock().added()
+    }
+
+    #[getter]
+    fn oldest(&self) -> u64 {
+        self.frames.lock().oldest()
+    }
+
+    fn clear(&self, next_id: u64) {
+        self.frames.lock().clear(next_id);
+    }
+
+    fn add(&self, py: Python<'_>, data: &Bound<'_, PyAny>, priorities: Vec<f64>) -> PyReverbResult<u64> {
+        match batch_chunk(data, &self.layouts)? {
+            Some(chunk) => Ok(py.detach(|| self.frames.lock().add(&chunk, &priorities))?),
+            None => Ok(self.added()),
+        }
+    }
+
+    fn sample<'py>(&self, py: Python<'py>, count: usize, steps: u64, prefix: Vec<usize>) -> PyReverbResult<Drawn<'py>> {
+        let (frames, probabilities, layout, buffer) = py.detach(|| {
+            let mut held = self.frames.lock();
+            let (frames, probabilities) = held.draw(count, steps)?;
+            let (layout, buffer) = held.gather(&frames, steps, &prefix)?;
+            Ok::<_, Error>((frames, probabilities, layout, buffer))
+        })?;
+        let segments = PyArray1::from_iter(py, frames.iter().map(|frame| i64::from(frame.segment)));
+        let ids = PyArray1::from_iter(py, frames.iter().map(|frame| frame.id as i64));
+        Ok((columns_to_python(py, layout, buffer)?, segments, ids, PyArray1::from_vec(py, probabilities)))
+    }
+
+    fn gather<'py>(
+        &self,
+        py: Python<'py>,
+        segments: PyReadonlyArray1<'py, i64>,
+        ids: PyReadonlyArray1<'py, i64>,
+        steps: u64,
+        prefix: Vec<usize>,
+    ) -> PyReverbResult<Bound<'py, PyList>> {
+        let frames = frame_ids(&segments, &ids)?;
+        let (layout, buffer) = py.detach(|| self.frames.lock().gather(&frames, steps, &prefix))?;
+        Ok(columns_to_python(py, layout, buffer)?)
+    }
+
+    fn update_priorities(
+        &self,
+        py: Python<'_>,
+        segments: PyReadonlyArray1<'_, i64>,
+        ids: PyReadonlyArray1<'_, i64>,
+        priorities: PyReadonlyArray1<'_, f64>,
+    ) -> PyReverbResult<()> {
+        let frames = frame_ids(&segments, &ids)?;
+        let priorities = priorities.as_array().to_vec();
+        if priorities.len() != frames.len() {
+            let (got, expected) = (priorities.len(), frames.len());
+            return Err(Error::invalid(format!("expected {expected} priorities, got {got}")).into());
+        }
+        Ok(py.detach(|| self.frames.lock().update_priorities(&frames, &priorities))?)
+    }
+}
+
+fn frame_ids(segments: &PyReadonlyArray1<'_, i64>, ids: &PyReadonlyArray1<'_, i64>) -> PyReverbResult<Vec<FrameId>> {
+    let (segments, ids) = (segments.as_array(), ids.as_array());
+    if segments.len() != ids.len() {
+        return Err(Error::invalid(format!("{} segments, but {} ids", segments.len(), ids.len())).into());
+    }
+    let frame = |(&segment, &id): (&i64, &i64)| {
+        let negative = || Error::invalid(format!("there is no frame {id} of segment {segment}"));
+        Ok(FrameId {
+            segment: u32::try_from(segment).map_err(|_| negative())?,
+            id: u64::try_from(id).map_err(|_| negative())?,
+        })
+    };
+    Ok(segments.iter().zip(ids).map(frame).collect::<Result<_, Error>>()?)
+}

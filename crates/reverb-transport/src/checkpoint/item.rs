@@ -1,0 +1,293 @@
+//! Items as `PrioritizedItem` messages, and back.
+
+use crate::reference_chunk::wire::{Value, fields, put_bytes, put_double, put_int32, put_length, put_number, varint};
+use reverb_core::{Chunk, Error, ItemView, NewItem, Result, Slice, Trajectory, TrajectoryColumn};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Slices of an item: each takes two bytes in a message, and some thirty in memory.
+const MAX_SLICES: usize = 1 << 22;
+/// Bytes that an item may refer to.
+const MAX_ITEM_BYTES: u64 = u32::MAX as u64;
+const NANOS: u64 = 1_000_000_000;
+
+/// Chunks by key.
+pub type Chunks = HashMap<u64, Arc<Chunk>, foldhash::fast::RandomState>;
+
+/// Encodes items. Keeps the memory that a message needs.
+#[derive(Debug, Default)]
+pub struct ItemEncoder {
+    trajectory: Vec<u8>,
+    column: Vec<u8>,
+    slice: Vec<u8>,
+}
+
+impl ItemEncoder {
+    /// Appends the message of an item; `name` gives the key under which a chunk is saved.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if a row's number does not fit the message's 31 bits.
+    pub fn encode(
+        &mut self,
+        item: &ItemView,
+        table: &str,
+        mut name: impl FnMut(&Arc<Chunk>) -> u64,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        self.trajectory.clear();
+        match &item.trajectory {
+            Trajectory::Rows { chunk, offset, length } => {
+                let key = name(chunk);
+                for index in 0..chunk.columns().len() {
+                    self.column.clear();
+                    self.put_slice(key, *offset, *length, index as u32)?;
+                    put_bytes(&mut self.trajectory, 1, &self.column);
+                }
+            }
+            Trajectory::Columns(columns) => {
+                for column in columns.iter() {
+                    self.column.clear();
+                    for slice in &column.slices {
+                        self.put_slice(name(&slice.chunk), slice.offset, slice.length, slice.column)?;
+                    }
+                    put_number(&mut self.column, 2, u64::from(column.squeeze));
+                    put_bytes(&mut self.trajectory, 1, &self.column);
+                }
+            }
+        }
+        put_number(out, 1, item.key);
+        put_bytes(out, 2, table.as_bytes());
+        put_double(out, 5, item.priority);
+        put_int32(out, 6, item.times_sampled);
+        self.slice.clear();
+        put_number(&mut self.slice, 1, item.inserted_at / NANOS);
+        put_number(&mut self.slice, 2, item.inserted_at % NANOS);
+        put_bytes(out, 7, &self.slice);
+        put_length(out, 8, self.trajectory.len());
+        out.extend_from_slice(&self.trajectory);
+        Ok(())
+    }
+
+    fn put_slice(&mut self, key: u64, offset: u32, length: u32, column: u32) -> Result<()> {
+        if offset.saturating_add(length) > i32::MAX as u32 {
+            return Err(Error::invalid(format!("rows {offset} and on of chunk {key} cannot be named in a checkpoint")));
+        }
+        self.slice.clear();
+        put_number(&mut self.slice, 1, key);
+        put_number(&mut self.slice, 2, u64::from(offset));
+        put_number(&mut self.slice, 3, u64::from(length));
+        put_number(&mut self.slice, 4, u64::from(column));
+        put_bytes(&mut self.column, 1, &self.slice);
+        Ok(())
+    }
+}
+
+/// An item that was read, and whose chunks were not looked up yet.
+#[derive(Debug)]
+pub struct ItemMessage<'a> {
+    key: u64,
+    /// Name of its table.
+    pub table: &'a str,
+    priority: f64,
+    times_sampled: i32,
+    inserted_at: u64,
+    trajectory: Option<&'a [u8]>,
+    old_keys: Vec<u64>,
+    old_range: Option<&'a [u8]>,
+}
+
+impl<'a> ItemMessage<'a> {
+    /// Reads a serialised `PrioritizedItem`.
+    ///
+    /// # Errors
+    /// [`Error::DataLoss`].
+    pub fn read(message: &'a [u8]) -> Result<Self> {
+        let mut item = Self {
+            key: 0,
+            table: "",
+            priority: 0.0,
+            times_sampled: 0,
+            inserted_at: 0,
+            trajectory: None,
+            old_keys: Vec::new(),
+            old_range: None,
+        };
+        for field in fields(message) {
+            match field? {
+                (1, value) => item.key = value.varint()?,
+                (2, value) => {
+                    let name = str::from_utf8(value.bytes()?);
+                    item.table = name.map_err(|_| Error::DataLoss("an item's table has no name in UTF-8".into()))?;
+                }
+                (3, Value::Bytes(mut packed)) => {
+                    while !packed.is_empty() {
+                        item.push_old_key(varint(&mut packed)?)?;
+                    }
+                }
+                (3, value) => item.push_old_key(value.varint()?)?,
+                (4, value) => item.old_range = Some(value.bytes()?),
+                (5, value) => item.priority = value.double()?,
+                (6, value) => item.times_sampled = value.int32()?,
+                (7, value) => item.inserted_at = read_timestamp(value.bytes()?)?,
+                (8, value) => item.trajectory = Some(value.bytes()?),
+                _ => {}
+            }
+        }
+        Ok(item)
+    }
+
+    fn push_old_key(&mut self, key: u64) -> Result<()> {
+        if self.old_keys.len() == MAX_SLICES {
+            return Err(Error::DataLoss(format!("item {} has more than {MAX_SLICES} chunks", self.key)));
+        }
+        self.old_keys.push(key);
+        Ok(())
+    }
+
+    /// The item over its chunks, and when it was inserted, in nanoseconds since the epoch.
+    ///
+    /// # Errors
+    /// [`Error::DataLoss`] if a chunk is missing, or the slices do not fit them.
+    pub fn resolve(&self, chunks: &Chunks) -> Result<(NewItem, u64)> {
+        let trajectory = self.trajectory(chunks).map_err(|error| match error {
+            Error::DataLoss(reason) | Error::InvalidArgument(reason) => {
+                Error::DataLoss(format!("item {} of table `{}`: {reason}", self.key, self.table))
+            }
+            error => error,
+        })?;
+        let Self { key, priority, times_sampled, .. } = *self;
+        Ok((NewItem { key, priority, times_sampled, trajectory }, self.inserted_at))
+    }
+
+    fn trajectory(&self, chunks: &Chunks) -> Result<Trajectory> {
+        let trajectory = match (self.trajectory, self.old_range) {
+            (Some(trajectory), None) if self.old_keys.is_empty() => read_trajectory(trajectory, chunks)?,
+            (None, range) if !self.old_keys.is_empty() => self.old_trajectory(range.unwrap_or_default(), chunks)?,
+            (None, _) => return Err(Error::DataLoss("it has no trajectory".into())),
+            _ => return Err(Error::DataLoss("it has both `flat_trajectory` and the fields before it".into())),
+        };
+        let size_bytes = trajectory.size_bytes();
+        if size_bytes > MAX_ITEM_BYTES {
+            return Err(Error::DataLoss(format!("it refers to {size_bytes} bytes; at most {MAX_ITEM_BYTES} can be")));
+        }
+        Ok(trajectory)
+    }
+
+    /// All columns of all chunks, from `offset` in the first one on, `length` rows.
+    fn old_trajectory(&self, range: &[u8], chunks: &Chunks) -> Result<Trajectory> {
+        let (mut offset, mut left) = (0, 0);
+        for field in fields(range) {
+            match field? {
+                (1, value) => offset = as_row(value.varint()?)?,
+                (2, value) => left = as_row(value.varint()?)?,
+                _ => {}
+            }
+        }
+        let mut rows = Vec::new();
+        for &key in &self.old_keys {
+            let chunk = find(chunks, key)?;
+            let length = chunk.rows().saturating_sub(offset).min(left);
+            if length > 0 {
+                rows.push((chunk, offset, length));
+            }
+            left -= length;
+            offset = 0;
+        }
+        if left > 0 {
+            return Err(Error::DataLoss(format!("its chunks have {left} rows less than it")));
+        }
+        let num_columns = rows.first().map_or(0, |(chunk, ..)| chunk.columns().len());
+        let column = |column: usize| TrajectoryColumn {
+            slices: rows
+                .iter()
+                .map(|&(chunk, offset, length)| Slice { chunk: chunk.clone(), column: column as u32, offset, length })
+                .collect(),
+            squeeze: false,
+        };
+        simplify((0..num_columns).map(column).collect())
+    }
+}
+
+fn read_timestamp(message: &[u8]) -> Result<u64> {
+    let (mut seconds, mut nanos) = (0, 0);
+    for field in fields(message) {
+        match field? {
+            (1, value) => seconds = value.varint()?,
+            (2, value) => nanos = value.varint()?,
+            _ => {}
+        }
+    }
+    let time = seconds.checked_mul(NANOS).filter(|_| nanos < NANOS).and_then(|time| time.checked_add(nanos));
+    time.ok_or_else(|| Error::DataLoss(format!("an item's time is {seconds} s and {nanos} ns")))
+}
+
+fn read_trajectory(message: &[u8], chunks: &Chunks) -> Result<Trajectory> {
+    let mut columns = Vec::new();
+    let mut left = MAX_SLICES;
+    for field in fields(message) {
+        if let (1, column) = field? {
+            columns.push(read_column(column.bytes()?, chunks, &mut left)?);
+        }
+    }
+    simplify(columns)
+}
+
+fn read_column(message: &[u8], chunks: &Chunks, left: &mut usize) -> Result<TrajectoryColumn> {
+    let mut slices = SmallVec::new();
+    let mut squeeze = false;
+    let mut take = || {
+        *left = left.checked_sub(1).ok_or_else(|| Error::DataLoss(format!("it has more than {MAX_SLICES} slices")))?;
+        Ok::<_, Error>(())
+    };
+    take()?;
+    for field in fields(message) {
+        match field? {
+            (1, slice) => {
+                take()?;
+                slices.push(read_slice(slice.bytes()?, chunks)?);
+            }
+            (2, value) => squeeze = value.varint()? != 0,
+            _ => {}
+        }
+    }
+    Ok(TrajectoryColumn { slices, squeeze })
+}
+
+fn read_slice(message: &[u8], chunks: &Chunks) -> Result<Slice> {
+    let (mut key, mut offset, mut length, mut column) = (0, 0, 0, 0);
+    for field in fields(message) {
+        match field? {
+            (1, value) => key = value.varint()?,
+            (2, value) => offset = as_row(value.varint()?)?,
+            (3, value) => length = as_row(value.varint()?)?,
+            (4, value) => column = as_row(value.varint()?)?,
+            _ => {}
+        }
+    }
+    Ok(Slice { chunk: find(chunks, key)?.clone(), column, offset, length })
+}
+
+fn as_row(number: u64) -> Result<u32> {
+    u32::try_from(number).map_err(|_| Error::DataLoss(format!("{number} is no number of a row or column")))
+}
+
+fn find(chunks: &Chunks, key: u64) -> Result<&Arc<Chunk>> {
+    chunks.get(&key).ok_or_else(|| Error::DataLoss(format!("chunk {key} is missing")))
+}
+
+/// Columns as a trajectory; the same rows of all columns of one chunk take their short form.
+fn simplify(columns: Vec<TrajectoryColumn>) -> Result<Trajectory> {
+    if let Some([Slice { chunk, offset, length, .. }]) = columns.first().map(|column| &column.slices[..])
+        && chunk.columns().len() == columns.len()
+        && columns.iter().enumerate().all(|(index, column)| {
+            !column.squeeze
+                && matches!(&column.slices[..], [slice] if slice.column as usize == index
+                    && Arc::ptr_eq(&slice.chunk, chunk)
+                    && (slice.offset, slice.length) == (*offset, *length))
+        })
+    {
+        return Trajectory::rows(chunk.clone(), *offset, *length);
+    }
+    Trajectory::columns(columns)
+}

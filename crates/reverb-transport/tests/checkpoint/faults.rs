@@ -1,0 +1,184 @@
+//! A disk of which any one operation fails.
+
+use crate::LIMIT;
+use crate::world::{contents, fill, handle, options, temp_dir};
+use reverb_core::{Error, SelectorKind};
+use reverb_transport::checkpoint::Checkpointer;
+use reverb_transport::checkpoint::disk::{Disk, OutFile, RealDisk};
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+
+/// Counts operations down, and fails the one at which none is left.
+#[derive(Debug)]
+struct Faults {
+    left: AtomicI64,
+    error: i32,
+    /// Whether all operations fail from then on, as if the process had ended.
+    stays: bool,
+    has_failed: AtomicBool,
+}
+
+impl Faults {
+    fn new(left: i64, error: i32, stays: bool) -> Arc<Self> {
+        Arc::new(Self { left: AtomicI64::new(left), error, stays, has_failed: AtomicBool::new(false) })
+    }
+
+    fn step(&self) -> io::Result<()> {
+        let left = self.left.fetch_sub(1, Relaxed);
+        if left == 0 || (left < 0 && self.stays) {
+            self.has_failed.store(true, Relaxed);
+            return Err(io::Error::from_raw_os_error(self.error));
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct FaultyDisk(Arc<Faults>);
+
+struct Faulty<T>(T, Arc<Faults>);
+
+impl Write for Faulty<Box<dyn OutFile>> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.1.step()?;
+        // Files may take less than they are given.
+        self.0.write(&bytes[..bytes.len().min(1000)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl OutFile for Faulty<Box<dyn OutFile>> {
+    fn sync(&mut self) -> io::Result<()> {
+        self.1.step()?;
+        self.0.sync()
+    }
+}
+
+impl Read for Faulty<Box<dyn Read + Send>> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.1.step()?;
+        let most = buffer.len().min(1000);
+        self.0.read(&mut buffer[..most])
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.0.step().and_then(|()| RealDisk.create_dir_all(path))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn OutFile>> {
+        self.0.step()?;
+        Ok(Box::new(Faulty(RealDisk.create(path)?, self.0.clone())))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn Read + Send>> {
+        self.0.step()?;
+        Ok(Box::new(Faulty(RealDisk.open(path)?, self.0.clone())))
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        self.0.step().and_then(|()| RealDisk.list(path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.step().and_then(|()| RealDisk.rename(from, to))
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.0.step().and_then(|()| RealDisk.remove_file(path))
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.0.step().and_then(|()| RealDisk.remove_dir(path))
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.0.step().and_then(|()| RealDisk.sync_dir(path))
+    }
+}
+
+/// Saves over an older checkpoint with a disk that fails at its `left`th operation. Returns whether it came to that.
+fn save_with_fault(left: i64, error: i32, stays: bool) -> bool {
+    let root = temp_dir();
+    let table = handle("a", SelectorKind::Fifo, 1000);
+    fill(&table, 0..100);
+    let tables = std::slice::from_ref(&table);
+    Checkpointer::open(options(&root)).unwrap().save(tables).unwrap();
+    let older = contents(&table);
+    fill(&table, 100..200);
+    let newer = contents(&table);
+
+    let faults = Faults::new(left, error, stays);
+    let saver = Checkpointer::with_disk(options(&root), Arc::new(FaultyDisk(faults.clone())));
+    let saved = saver.and_then(|saver| saver.save(tables));
+    let at = format!("operation {left}, error {error}: {saved:?}");
+
+    // Whoever comes next finds the one that was confirmed, whole.
+    let restored = handle("a", SelectorKind::Fifo, 1000);
+    let loader = Checkpointer::open(options(&root)).unwrap();
+    let path = loader.restore(std::slice::from_ref(&restored), LIMIT).expect(&at).expect(&at);
+    let found = contents(&restored);
+    match &saved {
+        Ok(saved) => assert_eq!((&path, &found), (saved, &newer), "{at}"),
+        Err(Error::Storage(_)) => assert!(found == older || found == newer, "{at}"),
+        Err(error) => panic!("{at}: {error:?}"),
+    }
+    // And nothing that was begun is left.
+    let names: Vec<_> = std::fs::read_dir(&*root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(names.iter().all(|name| !name.to_string_lossy().starts_with(".saving")), "{at}: {names:?}");
+    let next = loader.save(tables).expect(&at);
+    assert_eq!(reverb_transport::checkpoint::list(&root).unwrap(), [next], "{at}");
+    faults.has_failed.load(Relaxed)
+}
+
+#[test]
+fn an_error_at_any_operation_of_a_save_loses_nothing_that_was_saved() {
+    for (error, stays) in [(libc::EIO, false), (libc::ENOSPC, false), (libc::EIO, true)] {
+        let operations = (0..).take_while(|&left| save_with_fault(left, error, stays)).count();
+        assert!(operations > 40, "{operations}");
+    }
+}
+
+#[test]
+fn an_error_at_any_operation_of_a_load_is_raised_or_changes_nothing() {
+    let root = temp_dir();
+    let table = handle("a", SelectorKind::Fifo, 1000);
+    fill(&table, 0..100);
+    let path = Checkpointer::open(options(&root)).unwrap().save(std::slice::from_ref(&table)).unwrap();
+    let mut operations = 0;
+    loop {
+        let faults = Faults::new(operations, libc::EIO, false);
+        let restored = handle("a", SelectorKind::Fifo, 1000);
+        let before = contents(&restored);
+        let loader = Checkpointer::with_disk(options(&root), Arc::new(FaultyDisk(faults.clone()))).unwrap();
+        match loader.restore(std::slice::from_ref(&restored), LIMIT) {
+            Ok(loaded) => {
+                assert_eq!((loaded, contents(&restored)), (Some(path.clone()), contents(&table)), "{operations}");
+            }
+            Err(Error::Storage(_)) => assert_eq!(contents(&restored), before, "{operations}"),
+            Err(error) => panic!("operation {operations}: {error:?}"),
+        }
+        if !faults.has_failed.load(Relaxed) {
+            break;
+        }
+        operations += 1;
+    }
+    assert!(operations > 20, "{operations}");
+}
+
+#[test]
+fn a_full_disk_is_named() {
+    let root = temp_dir();
+    let table = handle("a", SelectorKind::Fifo, 10);
+    let faults = Faults::new(12, libc::ENOSPC, true);
+    let saver = Checkpointer::with_disk(options(&root), Arc::new(FaultyDisk(faults))).unwrap();
+    let error = saver.save(std::slice::from_ref(&table)).unwrap_err();
+    assert!(matches!(&error, Error::Storage(text) if text.contains("the disk is full")), "{error}");
+}

@@ -1,0 +1,168 @@
+//! What a file announces must not be allocated: bombs take at most twice the limit of a message.
+
+use prost::Message;
+use reverb_core::EpisodeIds;
+use reverb_transport::checkpoint::{RecordWriter, verify};
+use reverb_transport::proto::schema::key_distribution_options::Distribution;
+use reverb_transport::proto::schema::{KeyDistributionOptions, PriorityTableCheckpoint, RateLimiterCheckpoint};
+use reverb_transport::reference_chunk::ChunkDecoder;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+const LIMIT: usize = 16 << 20;
+
+/// The system's allocator, and a count.
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+/// One measurement at a time.
+static MEASURING: Mutex<()> = Mutex::new(());
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// SAFETY: all is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        PEAK.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
+        // SAFETY: as the caller says.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as the caller says.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+/// Bytes that `work` held at the worst.
+fn peak_of(work: impl FnOnce()) -> usize {
+    let before = NOW.load(Relaxed);
+    PEAK.store(before, Relaxed);
+    work();
+    PEAK.load(Relaxed) - before
+}
+
+fn field(number: u32, content: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    prost::encoding::encode_varint(u64::from(number << 3 | 2), &mut out);
+    prost::encoding::encode_varint(content.len() as u64, &mut out);
+    out.extend_from_slice(content);
+    out
+}
+
+fn varint_field(number: u32, value: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    prost::encoding::encode_varint(u64::from(number << 3), &mut out);
+    prost::encoding::encode_varint(value, &mut out);
+    out
+}
+
+fn tensor(dtype: u64, dims: &[u64], content: &[u8]) -> Vec<u8> {
+    let shape = dims.iter().flat_map(|&size| field(2, &varint_field(1, size))).collect::<Vec<_>>();
+    [varint_field(1, dtype), field(2, &shape), field(4, content)].concat()
+}
+
+fn chunk(tensors: &[Vec<u8>]) -> Vec<u8> {
+    let data = tensors.iter().flat_map(|tensor| field(1, tensor)).collect::<Vec<_>>();
+    [varint_field(1, 7), field(5, &data)].concat()
+}
+
+fn snappy_header(size: u64) -> Vec<u8> {
+    let mut content = Vec::new();
+    prost::encoding::encode_varint(size, &mut content);
+    content.extend([0xfe, 0, 0]);
+    content
+}
+
+#[test]
+fn chunks_that_announce_much_allocate_little() {
+    let _alone = MEASURING.lock().unwrap();
+    let small = LIMIT as u64 / 2;
+    let bombs = [
+        ("snappy beyond the limit", chunk(&[tensor(4, &[1, 1 << 40], &snappy_header(1 << 32))])),
+        ("snappy within the limit", chunk(&[tensor(4, &[1, small], &snappy_header(small))])),
+        ("empty tensors", chunk(&vec![Vec::new(); 4 << 20])),
+        ("tensors of no element", chunk(&vec![tensor(4, &[1, 0], &[0]); 1 << 20])),
+        ("strings without content", chunk(&[tensor(7, &[1 << 40], &[])])),
+        ("one string for all", chunk(&[[tensor(7, &[1 << 40], &[]), field(8, b"x")].concat()])),
+        ("dimensions", chunk(&[tensor(4, &vec![1; 1 << 20], &[1, 0, 0])])),
+        (
+            "a real bomb",
+            chunk(&[tensor(
+                4,
+                &[1, small],
+                &snap::raw::Encoder::new().compress_vec(&vec![0; small as usize]).unwrap(),
+            )]),
+        ),
+    ];
+    for (name, bomb) in &bombs {
+        let peak = peak_of(|| {
+            let _refused = ChunkDecoder::new(LIMIT as u64).decode(bomb, EpisodeIds::Same);
+        });
+        assert!(peak <= 2 * LIMIT, "{name}: {peak} bytes");
+    }
+}
+
+fn table() -> Vec<u8> {
+    let fifo = KeyDistributionOptions { distribution: Some(Distribution::Fifo(true)), is_deterministic: true };
+    let limiter = RateLimiterCheckpoint { samples_per_insert: 1.0, min_size_to_sample: 1, ..Default::default() };
+    PriorityTableCheckpoint {
+        table_name: "a".into(),
+        rate_limiter: Some(limiter),
+        sampler: Some(fifo),
+        remover: Some(fifo),
+        max_size: 10,
+        ..Default::default()
+    }
+    .encode_to_vec()
+}
+
+fn write(folder: &Path, name: &str, records: &[Vec<u8>]) {
+    let mut writer = RecordWriter::new(Vec::new(), 9);
+    records.iter().for_each(|record| writer.write(record).unwrap());
+    std::fs::write(folder.join(name), writer.finish().unwrap()).unwrap();
+}
+
+#[test]
+fn checkpoints_that_inflate_allocate_little() {
+    let _alone = MEASURING.lock().unwrap();
+    let folder = std::env::temp_dir().join(format!("reverb-test-memory-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("DONE"), "").unwrap();
+    let good_chunk = chunk(&[tensor(4, &[1, 1], &[1, 0, 5])]);
+    let item = |parts: &[Vec<u8>]| [vec![field(2, b"a")], parts.to_vec()].concat().concat();
+    let trajectory = |columns: Vec<u8>| item(&[field(8, &columns)]);
+    let many = LIMIT / 4;
+    // What a few kilobytes of zlib become. Slices are limited by their number, to what suits the default limit.
+    let bombs = [
+        ("a record beyond the limit", LIMIT, [vec![vec![0; 2 * LIMIT]], vec![table()], vec![]]),
+        ("a record of the limit", LIMIT, [vec![vec![0; LIMIT]], vec![table()], vec![]]),
+        ("many small records", LIMIT, [vec![vec![8, 7]; many], vec![table()], vec![]]),
+        ("a table of empty items", LIMIT, [vec![], vec![[table(), field(2, &[]).repeat(many)].concat()], vec![]]),
+        ("a long signature", LIMIT, [vec![], vec![[table(), field(9, &vec![0; LIMIT / 2])].concat()], vec![]]),
+        (
+            "empty columns",
+            256 << 20,
+            [vec![good_chunk.clone()], vec![table()], vec![trajectory(field(1, &[]).repeat(16 << 20))]],
+        ),
+        ("chunk keys", 256 << 20, [vec![good_chunk], vec![table()], vec![item(&[field(3, &vec![7; 32 << 20])])]]),
+    ];
+    for (name, limit, [chunks, tables, items]) in bombs {
+        write(&folder, "chunks.tfrecord", &chunks);
+        write(&folder, "tables.tfrecord", &tables);
+        write(&folder, "items.tfrecord", &items);
+        drop((chunks, tables, items));
+        let peak = peak_of(|| {
+            let refused = verify(&folder, limit as u64);
+            assert!(refused.is_err(), "{name}");
+        });
+        // The threads' own buffers come on top.
+        assert!(peak <= 2 * limit + (8 << 20), "{name}: {peak} bytes");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}

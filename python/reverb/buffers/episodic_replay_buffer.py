@@ -1,0 +1,352 @@
+"""Whole episodes, for TensorFlow: the interface of TF-Agents' class of the same name, on our engine."""
+
+import collections
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from reverb.buffers.episodic import EpisodeStore
+from reverb.buffers.frame_nest import flatten_as
+from reverb.buffers.replay_buffer import ReplayBuffer, SavedState, dtypes_of, run
+
+__all__ = ["BufferInfo", "EpisodicReplayBuffer", "StatefulEpisodicReplayBuffer"]
+
+BufferInfo = collections.namedtuple("BufferInfo", ["ids"])
+
+
+class EpisodicReplayBuffer(ReplayBuffer):
+    """Episodes of any length, of which the oldest make room.
+
+    Ids count episodes from 0 on; -1 stands for an episode that has not begun.
+
+    Args:
+      data_spec: A nest of `tf.TensorSpec`s of a frame.
+      capacity: Episodes.
+      completed_only: Whether only completed episodes are read.
+      buffer_size: Accepted for the interface, and without effect: draws see all episodes.
+      name_prefix: Likewise.
+      device: Likewise.
+      seed: Of the draws; None: from the operating system.
+      begin_episode_fn: From frames to whether each begins an episode; None: their `is_first()`.
+      end_episode_fn: From frames to whether each completes one; None: their `is_last()`.
+      dataset_drop_remainder: Whether one pass leaves out windows that are not full.
+      dataset_window_shift: From one window of a pass to the next; None: its length.
+    """
+
+    def __init__(
+        self,
+        data_spec: Any,
+        capacity: int = 1000,
+        completed_only: bool = False,
+        buffer_size: int = 8,
+        name_prefix: str = "EpisodicReplayBuffer",
+        device: str = "cpu:*",
+        seed: int | None = None,
+        begin_episode_fn: Callable[[Any], Any] | None = None,
+        end_episode_fn: Callable[[Any], Any] | None = None,
+        dataset_drop_remainder: bool = False,
+        dataset_window_shift: int | None = None,
+    ) -> None:
+        super().__init__(data_spec, int(capacity))
+        self._store = EpisodeStore(data_spec, int(capacity))
+        self._shapes, self._pack = self._store.template.shapes, self._store.template.pack
+        self._dtypes = dtypes_of(data_spec)
+        self._completed_only = completed_only
+        self._random = np.random.default_rng(seed)
+        self._begins = begin_episode_fn or _method("is_first")
+        self._ends = end_episode_fn or _method("is_last")
+        self._drop_remainder = dataset_drop_remainder
+        self._window_shift = dataset_window_shift
+        self._lock = threading.RLock()
+        self._state = SavedState(self._store.state, self._store.restore)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes all episodes to a file."""
+        with self._lock:
+            self._state.save(path)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Reads what `save` wrote; what was there is gone.
+
+        Raises:
+          ValueError: It is that of another buffer.
+        """
+        with self._lock:
+            self._state.load(path)
+
+    def create_episode_ids(self, num_episodes: int | None = None) -> Any:
+        """Ids of episodes that have not begun: int64 `[num_episodes]`, or a scalar.
+
+        Raises:
+          ValueError: More than the capacity.
+        """
+        if num_episodes is not None and num_episodes > self.capacity:
+            raise ValueError(f"num_episodes ({num_episodes}) is above the capacity ({self.capacity})")
+        return tf.constant(-1, tf.int64) if num_episodes is None else tf.fill([num_episodes], tf.constant(-1, tf.int64))
+
+    def add_batch(self, items: Any, episode_ids: Any) -> Any:  # type: ignore[override]
+        """Adds a frame to each of some episodes.
+
+        Args:
+          items: A nest of tensors `[batch, ...]`.
+          episode_ids: int64 `[batch]`, as the last call returned them. A frame that begins an episode gets a new one.
+
+        Returns:
+          The ids to which frames were added. Frames of an episode that had to make room are gone.
+
+        Raises:
+          ValueError: Another structure.
+          tf.errors.InvalidArgumentError: Another shape.
+        """
+        leaves = self._leaves(items)
+        flags = [tf.convert_to_tensor(self._begins(items)), tf.convert_to_tensor(self._ends(items))]
+
+        def add(ids: Any, begins: Any, ends: Any, *arrays: NDArray[Any]) -> list[Any]:
+            new = np.array(ids, np.int64)
+            with self._lock:
+                for row in range(len(new)):
+                    if new[row] < 0 or begins[row]:
+                        new[row] = self._store.begin()
+                    self._append(int(new[row]), [array[row : row + 1] for array in arrays], bool(ends[row]))
+            return [new]
+
+        (ids,) = run(add, [tf.convert_to_tensor(episode_ids, tf.int64), *flags, *leaves], [tf.int64])
+        return ids
+
+    def add_sequence(self, items: Any, episode_id: Any) -> Any:
+        """Adds frames `[time, ...]` to one episode.
+
+        Args:
+          items: A nest of tensors; the two functions must give one bool for all of it.
+          episode_id: An int64 scalar; -1, or a sequence that begins an episode, for a new one.
+
+        Returns:
+          The id.
+        """
+        leaves = self._leaves(items)
+        flags = [tf.convert_to_tensor(self._begins(items)), tf.convert_to_tensor(self._ends(items))]
+
+        def add(id_: Any, begins: Any, ends: Any, *arrays: NDArray[Any]) -> list[Any]:
+            if np.ndim(begins) or np.ndim(ends):
+                raise ValueError("begin_episode_fn and end_episode_fn must give one bool for a sequence")
+            with self._lock:
+                new = self._store.begin() if id_ < 0 or begins else int(id_)
+                self._append(new, list(arrays), bool(ends))
+            return [np.int64(new)]
+
+        (id_,) = run(add, [tf.convert_to_tensor(episode_id, tf.int64), *flags, *leaves], [tf.int64])
+        return id_
+
+    def get_valid_ids_mask(self, episode_ids: Any) -> Any:
+        """Whether each of these episodes is held: bool, in the shape of the ids."""
+
+        def held(ids: Any) -> list[Any]:
+            with self._lock:
+                return [np.isin(ids, self._store.ids())]
+
+        return run(held, [tf.convert_to_tensor(episode_ids, tf.int64)], [tf.bool])[0]
+
+    def _append(self, id_: int, leaves: list[NDArray[Any]], completes: bool) -> None:
+        if self._store.append(id_, leaves) and completes:
+            self._store.completed.add(id_)
+
+    def _leaves(self, items: Any) -> list[Any]:
+        leaves = flatten_as(self.data_spec, items)
+        return [tf.convert_to_tensor(leaf, dtype) for leaf, dtype in zip(leaves, self._dtypes, strict=True)]
+
+    def _ids(self) -> list[int]:
+        return [id_ for id_ in self._store.ids(self._completed_only) if self._store.length(id_)]
+
+    def _num_frames(self) -> Any:
+        def count() -> list[Any]:
+            with self._lock:
+                return [np.int64(sum(map(self._store.length, self._store.ids())))]
+
+        return run(count, [], [tf.int64])[0]
+
+    def _get_next(self, sample_batch_size: int | None, num_steps: int | None, time_stacked: bool) -> Any:
+        *columns, id_ = run(lambda: self._draw_episode(), [], [*self._dtypes, tf.int64])
+        for column, shape in zip(columns, self._shapes, strict=True):
+            column.set_shape([None, *shape])
+        id_.set_shape([])
+        return self._pack(columns), BufferInfo(id_)
+
+    def _draw_episode(self) -> list[Any]:
+        with self._lock:
+            ids = self._ids()
+            if not ids:
+                raise ValueError("the buffer is empty: it has no episode to read")
+            id_ = ids[self._random.integers(len(ids))]
+            return [*self._store.frames(id_, 0, self._store.length(id_)), np.int64(id_)]
+
+    def _draw_windows(self, count: int, num_steps: int) -> list[Any]:
+        """Episodes by their lengths, shorter ones left out; a uniform window of each."""
+        with self._lock:
+            ids = [id_ for id_ in self._ids() if self._store.length(id_) >= num_steps]
+            if not ids:
+                raise ValueError(f"the buffer has no episode of {num_steps} frames to read")
+            lengths = np.array([self._store.length(id_) for id_ in ids], np.float64)
+            chosen = self._random.choice(len(ids), count, p=lengths / lengths.sum())
+            parts = []
+            for place in chosen:
+                first = int(self._random.integers(int(lengths[place]) - num_steps + 1))
+                parts.append(self._store.frames(ids[place], first, num_steps))
+        return [*(np.stack(leaf) for leaf in zip(*parts, strict=True)), np.array(ids, np.int64)[chosen]]
+
+    def _as_dataset(
+        self, sample_batch_size: Any, num_steps: Any, sequence_preprocess_fn: Any, num_parallel_calls: Any
+    ) -> Any:
+        if sample_batch_size is not None and num_steps is None:
+            raise ValueError("sample_batch_size needs num_steps: whole episodes differ in length")
+        draws = tf.data.Dataset.range(tf.int64.max)
+
+        @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+        def draw(_: Any) -> Any:
+            if num_steps is None:
+                items, info = self._get_next(None, None, True)
+                return self._preprocessed(items, sequence_preprocess_fn), info.ids
+            *columns, ids = run(
+                lambda: self._draw_windows(sample_batch_size or 1, num_steps), [], [*self._dtypes, tf.int64]
+            )
+            for column, shape in zip(columns, self._shapes, strict=True):
+                column.set_shape([sample_batch_size or 1, num_steps, *shape])
+            ids.set_shape([sample_batch_size or 1])
+            if sample_batch_size is None:
+                columns, ids = [column[0] for column in columns], ids[0]
+            return self._preprocessed(self._pack(columns), sequence_preprocess_fn), ids
+
+        return draws.map(draw, num_parallel_calls)
+
+    @staticmethod
+    def _preprocessed(items: Any, function: Callable[[Any], Any] | None) -> Any:
+        return items if function is None else function(items)
+
+    def _single_deterministic_pass_dataset(
+        self, sample_batch_size: Any, num_steps: Any, sequence_preprocess_fn: Any, num_parallel_calls: Any
+    ) -> Any:
+        if sample_batch_size is not None and num_steps is None:
+            raise ValueError("sample_batch_size needs num_steps: whole episodes differ in length")
+        prefix = [None] if sample_batch_size is None else [None, None]
+        signature = self._pack(
+            [tf.TensorSpec([*prefix, *s], d) for s, d in zip(self._shapes, self._dtypes, strict=True)]
+        )
+
+        def elements() -> Iterator[Any]:
+            with self._lock:
+                ids = self._ids()
+                episodes = [self._store.frames(id_, 0, self._store.length(id_)) for id_ in ids]
+            if not episodes:
+                raise ValueError("the buffer is empty: it has no episode to read")
+            yield from map(self._pack, self._pass(episodes, sample_batch_size, num_steps))
+
+        return tf.data.Dataset.from_generator(elements, output_signature=signature)
+
+    def _pass(
+        self, episodes: list[list[NDArray[Any]]], batch_size: int | None, num_steps: int | None
+    ) -> Iterator[list[NDArray[Any]]]:
+        if num_steps is None:
+            yield from episodes
+            return
+        if batch_size is None:
+            yield from self._windows(episodes, num_steps, self._drop_remainder)
+            return
+        # Episode i goes to stream i mod the batch size; windows of all streams come together.
+        streams = [episodes[first::batch_size] for first in range(batch_size)]
+        cut = [list(self._windows(stream, num_steps, True)) if stream else [] for stream in streams]
+        for together in zip(*cut, strict=False):
+            yield [np.stack(leaf) for leaf in zip(*together, strict=True)]
+
+    def _windows(
+        self, episodes: list[list[NDArray[Any]]], num_steps: int, drop_remainder: bool
+    ) -> Iterator[list[NDArray[Any]]]:
+        joined = [np.concatenate(leaf) for leaf in zip(*episodes, strict=True)]
+        for first in range(0, len(joined[0]), self._window_shift or num_steps):
+            window = [leaf[first : first + num_steps] for leaf in joined]
+            if len(window[0]) == num_steps or not drop_remainder:
+                yield window
+
+    def _gather_all(self) -> Any:
+        def gather() -> list[Any]:
+            with self._lock:
+                episodes = [self._store.frames(id_, 0, self._store.length(id_)) for id_ in self._ids()]
+            if not episodes:
+                return [np.empty((0, *s), d.as_numpy_dtype) for s, d in zip(self._shapes, self._dtypes, strict=True)]
+            return [np.concatenate(leaf)[None] for leaf in zip(*episodes, strict=True)]
+
+        return self._pack(run(gather, [], self._dtypes))
+
+    def _clear(self) -> Any:
+        def clear() -> list[Any]:
+            with self._lock:
+                self._store.clear()
+            return [np.int64(0)]
+
+        return run(clear, [], [tf.int64])[0]
+
+
+class StatefulEpisodicReplayBuffer(ReplayBuffer):
+    """An EpisodicReplayBuffer that keeps the ids itself, so that `add_batch(items)` is an observer.
+
+    Args:
+      replay_buffer: Holds the episodes.
+      num_episodes: Size of the batches; None: single frames without a batch axis.
+    """
+
+    def __init__(self, replay_buffer: EpisodicReplayBuffer, num_episodes: int | None = None) -> None:
+        super().__init__(replay_buffer.data_spec, replay_buffer.capacity)
+        self._buffer = replay_buffer
+        self._episode_ids = tf.Variable(replay_buffer.create_episode_ids(num_episodes), trainable=False)
+
+    @property
+    def episode_ids(self) -> Any:
+        """The ids of the episodes that go on."""
+        return self._episode_ids.read_value()
+
+    def _add_batch(self, items: Any) -> Any:
+        if self._episode_ids.shape.rank == 0:
+            ids = self._buffer.add_batch(tf.nest.map_structure(lambda leaf: leaf[None], items), self.episode_ids[None])[
+                0
+            ]
+        else:
+            ids = self._buffer.add_batch(items, self.episode_ids)
+        ids.set_shape(self._episode_ids.shape)
+        return self._episode_ids.assign(ids)
+
+    def _num_frames(self) -> Any:
+        return self._buffer.num_frames()
+
+    def _get_next(self, sample_batch_size: int | None, num_steps: int | None, time_stacked: bool) -> Any:
+        return self._buffer.get_next(sample_batch_size, num_steps, time_stacked)
+
+    def _as_dataset(self, *arguments: Any) -> Any:
+        return self._buffer._as_dataset(*arguments)
+
+    def _single_deterministic_pass_dataset(self, *arguments: Any) -> Any:
+        return self._buffer._single_deterministic_pass_dataset(*arguments)
+
+    def _gather_all(self) -> Any:
+        return self._buffer.gather_all()
+
+    def _clear(self) -> Any:
+        return self._buffer.clear()
+
+
+def _method(name: str) -> Callable[[Any], Any]:
+    """A method of the frames.
+
+    Raises (the result, when called):
+      TypeError: They do not have it.
+    """
+
+    def call(items: Any) -> Any:
+        method = getattr(items, name, None)
+        if method is None:
+            raise TypeError(f"frames have no `{name}`: give the buffer begin_episode_fn and end_episode_fn")
+        return method()
+
+    return call

@@ -1,0 +1,180 @@
+"""Frames of a structure, in the engine's rings."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reverb import dtypes, nests, pybind
+from reverb.errors import InvalidArgumentError
+from reverb.tensor_spec import TensorShape
+
+__all__ = ["FrameNest", "flatten_as", "is_spec", "spec_leaves"]
+
+
+class FrameNest:
+    """Rings of frames that are nests of arrays.
+
+    Args:
+      data_spec: A nest of whatever has a fully known `shape` and a `dtype`; named tuples with these are leaves too.
+      segments: Rings, one for each environment of a batch.
+      length: Frames of each.
+      priority_exponent: If there is one, frames are drawn by priority.
+      seed: Of the draws; None: from the operating system.
+
+    Raises:
+      ValueError: No leaf, an unknown dimension, or no room.
+      TypeError: A leaf of strings.
+    """
+
+    def __init__(
+        self,
+        data_spec: Any,
+        segments: int,
+        length: int,
+        priority_exponent: float | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.spec = data_spec
+        self.segments = segments
+        self.length = length
+        leaves = spec_leaves(data_spec)
+        self.shapes = [_known_shape(leaf) for leaf in leaves]
+        self.dtypes = [dtypes.as_dtype(leaf.dtype) for leaf in leaves]
+        for dtype in self.dtypes:
+            if dtype.kind == "O":
+                raise TypeError("frames cannot hold strings: encode them as numbers, or use a Table.")
+        self.pack = nests.compile_packer(_with_markers(data_spec))
+        columns = [(dtypes.number_of(dtype), shape) for dtype, shape in zip(self.dtypes, self.shapes, strict=True)]
+        self.frames = pybind.Frames(columns, segments, length, priority_exponent, seed)
+
+    @property
+    def stored(self) -> int:
+        """Frames in each segment."""
+        return self.frames.added - self.frames.oldest
+
+    def add(self, data: Any, priorities: Sequence[float] = (1.0,)) -> int:
+        """Adds a nest of arrays `[n * segments, ...]`, frames of all segments in turn; the id of the first.
+
+        Raises:
+          ValueError: Another structure, or arrays of another shape.
+        """
+        return self.add_leaves(flatten_as(self.spec, data), priorities)
+
+    def add_leaves(self, leaves: Sequence[Any], priorities: Sequence[float] = (1.0,)) -> int:
+        """As `add`, for flat leaves."""
+        arrays = []
+        for leaf, dtype, shape in zip(leaves, self.dtypes, self.shapes, strict=True):
+            array = np.asarray(leaf, dtype)
+            if array.shape[1:] != shape or not array.ndim:
+                raise InvalidArgumentError(
+                    f"expected frames [n, {', '.join(map(str, shape))}], got shape {array.shape}"
+                )
+            arrays.append(array)
+        return self.frames.add(arrays, list(priorities))
+
+    def gather(self, segments: Any, ids: Any, steps: int, prefix: Sequence[int]) -> list[NDArray[Any]]:
+        """Sequences as flat leaves `[*prefix, ...]`."""
+        segments, ids = (np.ascontiguousarray(values, np.int64).ravel() for values in (segments, ids))
+        return self.frames.gather(segments, ids, steps, list(prefix))
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All frames, as arrays by name."""
+        first, count = self.frames.oldest, self.stored
+        state = {"next_id": np.array(self.frames.added)}
+        if count:
+            segments = np.arange(self.segments)
+            leaves = self.gather(segments, np.full(self.segments, first), count, [self.segments, count])
+            state.update({f"leaf_{index}": leaf for index, leaf in enumerate(leaves)})
+        return state
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Takes the frames of `state`; what was there is gone.
+
+        Raises:
+          ValueError: They are those of another buffer.
+        """
+        next_id = int(state["next_id"])
+        leaves = [state[f"leaf_{index}"] for index in range(len(self.dtypes)) if f"leaf_{index}" in state]
+        if not leaves:
+            self.frames.clear(next_id)
+            return
+        count = leaves[0].shape[1]
+        if len(leaves) != len(self.dtypes) or leaves[0].shape[0] != self.segments or count > self.length:
+            raise ValueError("the state is that of a buffer with other leaves, segments or length")
+        self.frames.clear(next_id - count)
+        # Frames of all segments in turn.
+        self.add_leaves([leaf.swapaxes(0, 1).reshape(-1, *leaf.shape[2:]) for leaf in leaves])
+
+
+def is_spec(node: Any) -> bool:
+    """Whether this describes an array."""
+    return hasattr(node, "shape") and hasattr(node, "dtype")
+
+
+def spec_leaves(spec: Any) -> list[Any]:
+    """The leaves of a nest of specs, by dm-tree's order.
+
+    Raises:
+      ValueError: There is none, or what should be a leaf is no spec.
+    """
+    leaves: list[Any] = []
+    _collect(spec, spec, leaves)
+    if not leaves:
+        raise ValueError("the data spec has no leaf")
+    return leaves
+
+
+def flatten_as(spec: Any, data: Any) -> list[Any]:
+    """The leaves of data that have the structure of a nest of specs.
+
+    Raises:
+      ValueError: They have another one.
+    """
+    leaves: list[Any] = []
+    _collect(spec, data, leaves)
+    return leaves
+
+
+def _collect(spec: Any, data: Any, leaves: list[Any]) -> None:
+    if is_spec(spec):
+        if isinstance(data, (tuple, dict)) and not is_spec(data):
+            raise ValueError(f"expected an array where the data spec has {spec}, got a {type(data).__name__}")
+        leaves.append(data)
+    elif isinstance(spec, Mapping):
+        if not isinstance(data, Mapping) or set(data) != set(spec):
+            raise ValueError(f"expected a mapping with keys {sorted(spec)}, got {_name(data)}")
+        for key in sorted(spec):
+            _collect(spec[key], data[key], leaves)
+    elif isinstance(spec, (list, tuple)):
+        if not isinstance(data, (list, tuple)) or len(data) != len(spec):
+            raise ValueError(f"expected a {type(spec).__name__} of {len(spec)} parts, got {_name(data)}")
+        for part, value in zip(spec, data, strict=True):
+            _collect(part, value, leaves)
+    else:
+        raise ValueError(f"expected a spec with shape and dtype, got {spec!r}")
+
+
+def _name(data: Any) -> str:
+    if isinstance(data, Mapping):
+        return f"keys {sorted(data)}"
+    return f"a {type(data).__name__} of {len(data)}" if isinstance(data, (list, tuple)) else f"a {type(data).__name__}"
+
+
+def _with_markers(spec: Any) -> Any:
+    """The structure of a nest of specs, with leaves that nobody takes for a nest."""
+    if is_spec(spec):
+        return 0
+    if isinstance(spec, Mapping):
+        return {key: _with_markers(value) for key, value in spec.items()}
+    if hasattr(spec, "_fields"):
+        return type(spec)(*map(_with_markers, spec))
+    return type(spec)(map(_with_markers, spec))
+
+
+def _known_shape(leaf: Any) -> tuple[int, ...]:
+    shape = TensorShape(leaf.shape)
+    if not shape.is_fully_defined():
+        raise ValueError(f"frames have a known shape, got {leaf}")
+    return tuple(size for size in shape if size is not None)

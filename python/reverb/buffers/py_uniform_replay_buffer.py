@@ -1,0 +1,203 @@
+"""Frames drawn uniformly, as NumPy arrays: the interface of TF-Agents' class of the same name, on our engine."""
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any, cast
+
+import numpy as np
+
+from reverb.buffers.frame_nest import FrameNest, flatten_as, is_spec
+
+__all__ = ["PyUniformReplayBuffer"]
+
+
+class PyUniformReplayBuffer:
+    """A ring of `capacity` frames. All threads may use it.
+
+    Subclasses may override `_encoded_data_spec`, `_encode`, `_decode` and `_on_delete` to store frames in another form.
+
+    Args:
+      data_spec: A nest of specs of a frame, such as `ArraySpec`.
+      capacity: Frames.
+    """
+
+    def __init__(self, data_spec: Any, capacity: int) -> None:
+        self._data_spec = data_spec
+        self._capacity = int(capacity)
+        self._frames = FrameNest(self._encoded_data_spec(), 1, self._capacity)
+        self._lock = threading.RLock()
+
+    @property
+    def data_spec(self) -> Any:
+        """The nest of specs."""
+        return self._data_spec
+
+    @property
+    def capacity(self) -> int:
+        """Frames that there is room for."""
+        return self._capacity
+
+    @property
+    def size(self) -> int:
+        """Frames held."""
+        return self._frames.stored
+
+    def num_frames(self) -> int:
+        """Not there, as in TF-Agents: see `size`."""
+        raise NotImplementedError("num_frames is not implemented in PyUniformReplayBuffer; see `size`")
+
+    def add_batch(self, items: Any) -> None:
+        """Adds one frame.
+
+        Args:
+          items: A nest of arrays `[1, ...]`.
+
+        Raises:
+          NotImplementedError: A batch of another size.
+          ValueError: Another structure or shape.
+        """
+        leaves = [np.asarray(leaf) for leaf in flatten_as(self._data_spec, items)]
+        if any(not leaf.ndim or len(leaf) != 1 for leaf in leaves):
+            raise NotImplementedError("PyUniformReplayBuffer takes batches of one frame")
+        with self._lock:
+            if self.size == self._capacity:
+                self._on_delete(self._at(self._frames.frames.oldest, 1, []))
+            encoded = self._encode(self._pack_like_spec([leaf[0] for leaf in leaves]))
+            self._frames.add_leaves([np.asarray(leaf)[None] for leaf in flatten_as(self._frames.spec, encoded)])
+
+    def get_next(
+        self, sample_batch_size: int | None = None, num_steps: int | None = None, time_stacked: bool = True
+    ) -> Any:
+        """Draws frames at random, without any info.
+
+        Args:
+          sample_batch_size: The size of the batch; None: none.
+          num_steps: Frames that follow each other; None: a single one.
+          time_stacked: Whether these are stacked along a time axis, or a list of nests.
+
+        Raises:
+          ValueError: There are fewer frames than `num_steps`, or none.
+        """
+        count, steps = sample_batch_size or 1, num_steps or 1
+        with self._lock:
+            columns = self._frames.frames.sample(count, steps, [count, steps])[0]
+        leaves = self._decoded(columns) if self._is_encoded() else columns
+        return self._shaped(leaves, sample_batch_size, num_steps, time_stacked)
+
+    def as_dataset(
+        self,
+        sample_batch_size: int | None = None,
+        num_steps: int | None = None,
+        num_parallel_calls: None = None,
+        sequence_preprocess_fn: None = None,
+        single_deterministic_pass: bool = False,
+    ) -> Any:
+        """A `tf.data.Dataset` of what `get_next` draws. Imports TensorFlow.
+
+        Raises:
+          NotImplementedError: One of the last three arguments is used.
+        """
+        if num_parallel_calls is not None or sequence_preprocess_fn is not None or single_deterministic_pass:
+            raise NotImplementedError(
+                "PyUniformReplayBuffer.as_dataset has no num_parallel_calls, sequence_preprocess_fn or "
+                "single_deterministic_pass"
+            )
+        import tensorflow as tf
+
+        from reverb import tf_exit
+
+        tf_exit.at_exit()
+        prefix = [size for size in (sample_batch_size, num_steps) if size is not None]
+        spec = _map_spec(lambda leaf: tf.TensorSpec([*prefix, *leaf.shape], leaf.dtype), self._data_spec)
+
+        def draws() -> Iterator[Any]:
+            while True:
+                yield self.get_next(sample_batch_size, num_steps)
+
+        return tf.data.Dataset.from_generator(draws, output_signature=spec)
+
+    def gather_all(self) -> Any:
+        """All places, `[1, capacity, ...]`, in the order of storage; those never written are zeros."""
+        with self._lock:
+            columns = self._frames.gather([0], [0], self._capacity, [1, self._capacity])
+            if not self._is_encoded():
+                return self._pack_like_spec(columns)
+        return self._pack_like_spec(self._decoded(columns))
+
+    def clear(self) -> None:
+        """Forgets all frames. Places keep what was in them."""
+        with self._lock:
+            self._frames.frames.clear(0)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes all frames to a file in NumPy's `.npz` format."""
+        with self._lock, open(path, "wb") as file:
+            np.savez(file, **cast(Any, self._frames.state()))
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Reads what `save` wrote; what was there is gone.
+
+        Raises:
+          ValueError: It is that of another buffer.
+        """
+        with self._lock, np.load(path, allow_pickle=False) as state:
+            self._frames.restore(state)
+
+    def _encoded_data_spec(self) -> Any:
+        """The specs of frames as they are stored."""
+        return self._data_spec
+
+    def _encode(self, item: Any) -> Any:
+        """A frame as it is stored."""
+        return item
+
+    def _decode(self, item: Any) -> Any:
+        """A frame as it was."""
+        return item
+
+    def _on_delete(self, encoded_item: Any) -> None:
+        """Hears of a frame, as it is stored, that is about to be overwritten."""
+
+    def _decoded(self, columns: list[Any]) -> list[Any]:
+        """Leaves `[batch, time, ...]` of frames that were stored in another form."""
+        batch, time = columns[0].shape[:2]
+        frames = [
+            flatten_as(self._data_spec, self._decode(self._frames.pack([column[row, step] for column in columns])))
+            for row in range(batch)
+            for step in range(time)
+        ]
+        stacked = [np.stack(leaf) for leaf in zip(*frames, strict=True)]
+        return [leaf.reshape(batch, time, *leaf.shape[1:]) for leaf in stacked]
+
+    def _is_encoded(self) -> bool:
+        return type(self)._decode is not PyUniformReplayBuffer._decode
+
+    def _at(self, id_: int, steps: int, prefix: list[int]) -> Any:
+        return self._frames.pack(self._frames.gather([0], [id_], steps, prefix))
+
+    def _pack_like_spec(self, leaves: list[Any]) -> Any:
+        remaining = iter(leaves)
+        return _map_spec(lambda _: next(remaining), self._data_spec)
+
+    def _shaped(self, leaves: list[Any], batch_size: int | None, num_steps: int | None, time_stacked: bool) -> Any:
+        """Leaves `[batch, time, ...]` without the axes that were not asked for."""
+        if num_steps is None:
+            leaves = [leaf[:, 0] for leaf in leaves]
+        if batch_size is None:
+            leaves = [leaf[0] for leaf in leaves]
+        if num_steps is None or time_stacked:
+            return self._pack_like_spec(leaves)
+        axis = 0 if batch_size is None else 1
+        return [self._pack_like_spec([leaf.take(step, axis) for leaf in leaves]) for step in range(num_steps)]
+
+
+def _map_spec(change: Any, spec: Any) -> Any:
+    """A nest of specs with other leaves, taken in dm-tree's order."""
+    if is_spec(spec):
+        return change(spec)
+    if isinstance(spec, dict):
+        changed = {key: _map_spec(change, spec[key]) for key in sorted(spec)}
+        return {key: changed[key] for key in spec}
+    parts = [_map_spec(change, part) for part in spec]
+    return type(spec)(*parts) if hasattr(spec, "_fields") else type(spec)(parts)

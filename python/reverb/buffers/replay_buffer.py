@@ -1,0 +1,207 @@
+"""The interface of TF-Agents' replay buffers, and what those that stand on TensorFlow share.
+
+Public methods call private ones of the same name, which subclasses define.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from reverb import tf_errors, tf_exit
+from reverb.buffers.frame_nest import is_spec, spec_leaves
+
+__all__ = ["ReplayBuffer", "dtypes_of", "has_lists", "run"]
+
+
+class ReplayBuffer(tf.Module):  # type: ignore[misc]
+    """What all replay buffers offer.
+
+    Args:
+      data_spec: A nest of specs of a frame.
+      capacity: Frames (or episodes) that it holds.
+      stateful_dataset: Kept, and without effect: all datasets of buffers are stateful.
+    """
+
+    def __init__(self, data_spec: Any, capacity: Any, stateful_dataset: bool = False) -> None:
+        super().__init__()
+        # Named tuples and lists must not be wrapped by TensorFlow's tracking.
+        self._data_spec = _Untracked(data_spec)
+        self._capacity = capacity
+        self._stateful_dataset = stateful_dataset
+
+    @property
+    def data_spec(self) -> Any:
+        """The nest of specs."""
+        return self._data_spec.value
+
+    @property
+    def capacity(self) -> Any:
+        """How much it holds."""
+        return self._capacity
+
+    @property
+    def stateful_dataset(self) -> bool:
+        """As it was given."""
+        return self._stateful_dataset
+
+    def num_frames(self) -> Any:
+        """Frames held."""
+        return self._num_frames()
+
+    def add_batch(self, items: Any) -> Any:
+        """Adds frames `[batch, ...]`."""
+        return self._add_batch(items)
+
+    def get_next(
+        self, sample_batch_size: int | None = None, num_steps: int | None = None, time_stacked: bool = True
+    ) -> Any:
+        """Draws frames at random.
+
+        Args:
+          sample_batch_size: S, the size of the batch; None: none.
+          num_steps: T, frames that follow each other; None: a single one.
+          time_stacked: Whether these are stacked, `[S, T, ...]`, or a tuple of T nests `[S, ...]`.
+        """
+        return self._get_next(sample_batch_size, num_steps, time_stacked)
+
+    def as_dataset(
+        self,
+        sample_batch_size: int | None = None,
+        num_steps: int | None = None,
+        num_parallel_calls: int | None = None,
+        sequence_preprocess_fn: Callable[[Any], Any] | None = None,
+        single_deterministic_pass: bool = False,
+    ) -> Any:
+        """A `tf.data.Dataset` of what `get_next` draws; or, in one pass, of all that is there.
+
+        Args:
+          sample_batch_size: As of `get_next`.
+          num_steps: As of `get_next`.
+          num_parallel_calls: Draws at a time.
+          sequence_preprocess_fn: Applied to sequences before they are batched, where the buffer can.
+          single_deterministic_pass: Whether everything comes once and in order.
+
+        Raises:
+          ValueError: The data spec has lists in it.
+        """
+        if has_lists(self.data_spec):
+            raise ValueError("The data spec has Python lists in it; datasets need tuples in their place.")
+        if single_deterministic_pass:
+            return self._single_deterministic_pass_dataset(
+                sample_batch_size, num_steps, sequence_preprocess_fn, num_parallel_calls
+            )
+        return self._as_dataset(sample_batch_size, num_steps, sequence_preprocess_fn, num_parallel_calls)
+
+    def gather_all(self) -> Any:
+        """All frames, `[batch, time, ...]`."""
+        return self._gather_all()
+
+    def clear(self) -> Any:
+        """Forgets all frames."""
+        return self._clear()
+
+    def _num_frames(self) -> Any:
+        raise NotImplementedError
+
+    def _add_batch(self, items: Any) -> Any:
+        raise NotImplementedError
+
+    def _get_next(self, sample_batch_size: int | None, num_steps: int | None, time_stacked: bool) -> Any:
+        raise NotImplementedError
+
+    def _as_dataset(
+        self, sample_batch_size: Any, num_steps: Any, sequence_preprocess_fn: Any, num_parallel_calls: Any
+    ) -> Any:
+        raise NotImplementedError
+
+    def _single_deterministic_pass_dataset(
+        self, sample_batch_size: Any, num_steps: Any, sequence_preprocess_fn: Any, num_parallel_calls: Any
+    ) -> Any:
+        raise NotImplementedError
+
+    def _gather_all(self) -> Any:
+        raise NotImplementedError
+
+    def _clear(self) -> Any:
+        raise NotImplementedError
+
+
+class SavedState(tf.train.experimental.PythonState):  # type: ignore[misc]
+    """State in Python, as `tf.train.Checkpoint` writes and reads it.
+
+    Args:
+      get: Returns arrays by name.
+      set_: Takes them back.
+    """
+
+    def __init__(self, get: Callable[[], dict[str, Any]], set_: Callable[[Any], None]) -> None:
+        super().__init__()
+        self._get, self._set = get, set_
+
+    def serialize(self) -> bytes:
+        """The arrays in NumPy's `.npz` format."""
+        import io
+
+        file = io.BytesIO()
+        np.savez(file, **self._get())
+        return file.getvalue()
+
+    def deserialize(self, string_value: bytes) -> None:
+        """Takes what `serialize` returned."""
+        import io
+
+        with np.load(io.BytesIO(string_value), allow_pickle=False) as state:
+            self._set(state)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the state to a file."""
+        with open(path, "wb") as file:
+            file.write(self.serialize())
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Reads what `save` wrote."""
+        with open(path, "rb") as file:
+            self.deserialize(file.read())
+
+
+class _Untracked:
+    """Hides a value from TensorFlow's tracking of attributes, which replaces containers by its own."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+tf_exit.at_exit()
+
+
+def run(function: Callable[..., list[Any]], inputs: list[Any], dtypes: list[Any]) -> list[Any]:
+    """Calls a function of NumPy arrays, eagerly at once, in graphs as an operation.
+
+    Raises:
+      tf.errors.InvalidArgumentError: The function raised ValueError.
+    """
+    if not tf.executing_eagerly():
+        return tf_errors.call(function, inputs, dtypes)
+    try:
+        results = function(*(np.asarray(value) for value in inputs))
+    except ValueError as error:
+        raise tf.errors.InvalidArgumentError(None, None, str(error)) from None
+    return [tf.convert_to_tensor(result, dtype) for result, dtype in zip(results, dtypes, strict=True)]
+
+
+def dtypes_of(spec: Any) -> list[Any]:
+    """TensorFlow's dtypes of the leaves."""
+    return [tf.as_dtype(leaf.dtype) for leaf in spec_leaves(spec)]
+
+
+def has_lists(spec: Any) -> bool:
+    """Whether a nest has Python lists in it."""
+    if is_spec(spec):
+        return False
+    if isinstance(spec, list):
+        return True
+    parts = spec.values() if isinstance(spec, dict) else spec if isinstance(spec, tuple) else ()
+    return any(map(has_lists, parts))

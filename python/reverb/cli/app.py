@@ -1,0 +1,121 @@
+"""The commands and their options."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from reverb import errors
+from reverb.cli import checkpoint_commands, output
+
+app = typer.Typer(
+    name="reverb",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="Experience replay as a service.\n\n"
+    "Exit status: 0 done, 1 failed, 2 wrong usage, 3 a checkpoint is damaged, 4 no server, 130 Ctrl-C.",
+)
+app.add_typer(checkpoint_commands.app, name="checkpoint")
+
+Address = Annotated[str, typer.Argument(envvar="REVERB_ADDRESS", help="The server, `host:port`.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Timeout = Annotated[float, typer.Option(help="Seconds to wait for the server.")]
+
+
+@app.command()
+def serve(
+    config: Annotated[
+        str | None,
+        typer.Argument(
+            envvar="REVERB_CONFIG", help="A file: TOML if its name ends so, else a textproto.", metavar="FILE"
+        ),
+    ] = None,
+    port: Annotated[int | None, typer.Option(envvar="REVERB_PORT", help="Instead of the file's.")] = None,
+    host: Annotated[str | None, typer.Option(envvar="REVERB_HOST", help="Where to listen; this machine only.")] = None,
+    allow_insecure: Annotated[
+        bool, typer.Option(envvar="REVERB_ALLOW_INSECURE", help="Listen beyond this machine, without a password.")
+    ] = False,
+    checkpoint_path: Annotated[
+        str | None, typer.Option(envvar="REVERB_CHECKPOINT_PATH", help="Keep checkpoints here; load the newest.")
+    ] = None,
+    interval: Annotated[float | None, typer.Option(help="Seconds between checkpoints.")] = None,
+    save_on_stop: Annotated[bool | None, typer.Option(help="Save once more on Ctrl-C or SIGTERM.")] = None,
+    keep: Annotated[int | None, typer.Option(help="Good checkpoints that stay.")] = None,
+) -> None:
+    """Serve tables until Ctrl-C.
+
+    A TOML file has a section for each table:
+
+        port = 8000
+
+        [tables.replay]
+        sampler = "uniform"              # fifo, lifo, uniform, min_heap, max_heap
+        # sampler = { prioritized = 0.6 }
+        remover = "fifo"
+        max_size = 1_000_000
+        rate_limiter = { min_size = 1000 }
+        # rate_limiter = { samples_per_insert = 4.0, min_size = 1000, error_buffer = 400.0 }
+        # queue = 100                    # instead of all of these: Table.queue of this size; or stack = 100
+
+        [checkpoint]
+        path = "/data/checkpoints"
+        interval = 600.0
+        save_on_stop = true
+
+    A textproto is what `reverb_server --config` takes.
+    """
+    from reverb.cli import serving
+
+    options = {"path": checkpoint_path, "interval": interval, "save_on_stop": save_on_stop, "keep": keep}
+    given = {name: value for name, value in options.items() if value is not None}
+    serving.serve(config, port, host, allow_insecure, given)
+
+
+@app.command()
+def info(
+    address: Address,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Redraw until Ctrl-C.")] = False,
+    interval: Annotated[float, typer.Option(help="Seconds between looks, with --watch.")] = 1.0,
+    json: Json = False,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Show a server's tables: items, inserts, samples, and who waits for what.
+
+    With `--watch` also how many inserts and samples there are a second; with `--watch --json` one line a look.
+    """
+    from reverb.cli import server_info
+
+    server_info.show(address, watch, interval, json, timeout)
+
+
+@app.command()
+def peek(
+    source: Annotated[
+        str, typer.Argument(envvar="REVERB_ADDRESS", help="A server, `host:port`, or a checkpoint's folder.")
+    ],
+    table: Annotated[str, typer.Argument(help="The table.")],
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="Items to show.")] = 3,
+    newest: Annotated[bool, typer.Option("--newest", help="The ones inserted last, instead of first.")] = False,
+    json: Json = False,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Show items of a table. They are neither drawn nor counted."""
+    from reverb.cli import peeking
+
+    peeking.show(source, table, count, newest, json, timeout)
+
+
+def run() -> None:
+    """Runs the command, and turns what goes wrong into a line and an exit status."""
+    try:
+        app()
+    except errors.DataLossError as error:
+        output.fail(error, output.DAMAGED)
+    except (errors.UnavailableError, errors.DeadlineExceededError) as error:
+        output.fail(error, output.NO_SERVER)
+    except (errors.ReverbError, ValueError, TypeError, NotImplementedError, OSError) as error:
+        output.fail(error, output.FAILED)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,162 @@
+"""`reverb checkpoint`."""
+
+import dataclasses
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table as Grid
+
+from reverb import errors, pybind
+from reverb.cli import output
+from reverb.reverb_types import TableInfo
+
+app = typer.Typer(no_args_is_help=True, help="Look at checkpoints, those of this package and those of dm-reverb.")
+
+Path = Annotated[str, typer.Argument(help="A checkpoint, or a folder of them.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+_LIMIT_HELP = "Bytes that one chunk may have."
+
+
+@dataclasses.dataclass
+class _Summary:
+    path: str
+    writer: str
+    tables: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, path: str, described: tuple[bool, list[tuple[bytes, int | None]]]) -> "_Summary":
+        is_ours, tables = described
+        return cls(path, "reverb-replay" if is_ours else "dm-reverb", [_table(*table) for table in tables])
+
+
+def _table(serialized: bytes, items: int | None) -> dict[str, Any]:
+    info = TableInfo.from_serialized_proto(serialized)
+    limiter = info.rate_limiter_info
+    return {
+        "name": info.name,
+        "items": items,
+        "max_size": info.max_size,
+        "max_times_sampled": info.max_times_sampled,
+        "sampler": output.selector_text(info.sampler_options),
+        "remover": output.selector_text(info.remover_options),
+        "rate_limiter": {
+            "samples_per_insert": limiter.samples_per_insert,
+            "min_size_to_sample": limiter.min_size_to_sample,
+            "min_diff": limiter.min_diff,
+            "max_diff": limiter.max_diff,
+        },
+        "inserts": limiter.insert_stats.completed,
+        "samples": limiter.sample_stats.completed,
+        "signature": None if info.signature is None else str(info.signature),
+    }
+
+
+@app.command("list")
+def list_command(root: Annotated[str, typer.Argument(help="A folder of checkpoints.")], json: Json = False) -> None:
+    """List the checkpoints in a folder, newest first. The first one that is good is what a server loads."""
+    if not os.path.isdir(root):
+        raise ValueError(f"{root} is no folder")
+    entries = []
+    for path in map(os.fspath, pybind.checkpoint_list(root)):
+        try:
+            summary = _Summary.of(path, pybind.checkpoint_summary(path))
+            entries.append({**dataclasses.asdict(summary), "bytes": _size(path), "error": None})
+        except errors.ReverbError as error:
+            entries.append({"path": path, "writer": None, "tables": [], "bytes": _size(path), "error": str(error)})
+    if json:
+        output.print_json(entries)
+        return
+    grid = Grid("checkpoint", "written by", "size", "tables")
+    for entry in entries:
+        tables = ", ".join(f"{table['name']} ({_count(table['items'])})" for table in entry["tables"])
+        grid.add_row(
+            os.path.basename(entry["path"]),
+            entry["writer"] or "?",
+            output.human_bytes(entry["bytes"]),
+            tables if entry["error"] is None else f"damaged: {entry['error']}",
+        )
+    Console().print(grid if entries else f"no checkpoints in {root}")
+
+
+@app.command()
+def show(path: Path, json: Json = False) -> None:
+    """Show the tables of a checkpoint, without reading its items."""
+    path = _resolve(path)
+    summary = _Summary.of(path, pybind.checkpoint_summary(path))
+    if json:
+        output.print_json({**dataclasses.asdict(summary), "bytes": _size(path)})
+        return
+    _print(summary)
+
+
+@app.command()
+def verify(
+    path: Path,
+    json: Json = False,
+    limit_bytes: Annotated[int, typer.Option(help=_LIMIT_HELP)] = 256 * 1024 * 1024,
+) -> None:
+    """Read checkpoints whole and check all of it. Exit status 3 if one is damaged."""
+    paths = [path] if _is_checkpoint(path) else list(map(os.fspath, pybind.checkpoint_list(path)))
+    if not paths:
+        raise ValueError(f"no checkpoint in {path}")
+    results = []
+    for one in paths:
+        try:
+            summary = _Summary.of(one, pybind.checkpoint_verify(one, limit_bytes))
+            results.append({**dataclasses.asdict(summary), "error": None})
+        except errors.DataLossError as error:
+            results.append({"path": one, "error": str(error)})
+    if json:
+        output.print_json(results)
+    else:
+        for result in results:
+            items = sum(table["items"] for table in result.get("tables", []))
+            print(f"{result['path']}: " + (f"good, {items} items" if result["error"] is None else result["error"]))
+    if any(result["error"] is not None for result in results):
+        sys.exit(output.DAMAGED)
+
+
+def _is_checkpoint(path: str) -> bool:
+    return os.path.exists(os.path.join(path, "DONE"))
+
+
+def _resolve(path: str) -> str:
+    """The checkpoint itself, or the newest in a folder of them."""
+    if _is_checkpoint(path):
+        return path
+    paths = pybind.checkpoint_list(path)
+    if not paths:
+        raise ValueError(f"no checkpoint in {path}")
+    return os.fspath(paths[0])
+
+
+def _size(path: str) -> int:
+    return sum(entry.stat().st_size for entry in os.scandir(path))
+
+
+def _count(items: int | None) -> str:
+    return "?" if items is None else f"{items:,}"
+
+
+def _print(summary: _Summary) -> None:
+    grid = Grid(title=f"{summary.path} (written by {summary.writer})")
+    for name in ("table", "items", "of", "sampler", "remover", "inserts", "samples", "limiter", "signature"):
+        grid.add_column(name)
+    for table in summary.tables:
+        limiter = table["rate_limiter"]
+        grid.add_row(
+            table["name"],
+            _count(table["items"]),
+            f"{table['max_size']:,}",
+            table["sampler"],
+            table["remover"],
+            f"{table['inserts']:,}",
+            f"{table['samples']:,}",
+            f"{limiter['samples_per_insert']:g} an insert, from {limiter['min_size_to_sample']}, "
+            f"{limiter['min_diff']:g} to {limiter['max_diff']:g}",
+            table["signature"] or "",
+        )
+    Console().print(grid)

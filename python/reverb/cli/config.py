@@ -1,0 +1,149 @@
+"""Files that describe the tables of a server: TOML, or the textproto of `reverb_server`."""
+
+import dataclasses
+import pathlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from reverb import item_selectors, rate_limiters
+from reverb.server import Table
+
+__all__ = ["ServerConfig", "read"]
+
+_SELECTORS: dict[str, Callable[[], item_selectors.Selector]] = {
+    "fifo": item_selectors.Fifo,
+    "lifo": item_selectors.Lifo,
+    "uniform": item_selectors.Uniform,
+    "min_heap": item_selectors.MinHeap,
+    "max_heap": item_selectors.MaxHeap,
+}
+_TABLE_KEYS = ("sampler", "remover", "max_size", "max_times_sampled", "rate_limiter", "max_bytes", "seed")
+_CHECKPOINT_KEYS = (
+    "path",
+    "fallback_checkpoint_path",
+    "keep",
+    "interval",
+    "save_on_stop",
+    "load_path",
+    "tables",
+    "override_definitions",
+    "compression",
+)
+
+
+@dataclasses.dataclass
+class ServerConfig:
+    """What a file says.
+
+    Attributes:
+      tables: Made anew.
+      port: None: a free one.
+      host: None: this machine only.
+      checkpoint: Arguments of DefaultCheckpointer; empty: checkpoints go to a temporary folder.
+    """
+
+    tables: list[Table]
+    port: int | None = None
+    host: str | None = None
+    checkpoint: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def read(path: str) -> ServerConfig:
+    """Reads a file: TOML if its name ends in `.toml`, else a textproto.
+
+    Raises:
+      ValueError: What it says makes no server; with the line, or the section and the key.
+      OSError: It cannot be read.
+    """
+    text = pathlib.Path(path).read_text(encoding="utf-8")
+    try:
+        return _from_toml(text) if path.endswith(".toml") else _from_textproto(text)
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _from_textproto(text: str) -> ServerConfig:
+    from reverb.server_executable import server_from_proto, server_main
+
+    message = server_main.parse_config(text)
+    return ServerConfig(server_from_proto.tables_from_proto(message.tables), message.port or None)
+
+
+def _from_toml(text: str) -> ServerConfig:
+    parsed = _toml_module().loads(text)
+    _check_keys("the file", parsed, ("port", "host", "tables", "checkpoint"))
+    checkpoint = parsed.get("checkpoint", {})
+    _check_keys("[checkpoint]", checkpoint, _CHECKPOINT_KEYS)
+    tables = parsed.get("tables", {})
+    if not isinstance(tables, Mapping) or not tables:
+        raise ValueError("there is no section [tables.NAME]")
+    made = [_table(name, section) for name, section in tables.items()]
+    return ServerConfig(made, parsed.get("port"), parsed.get("host"), dict(checkpoint))
+
+
+def _toml_module() -> Any:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    return tomllib
+
+
+def _check_keys(place: str, section: Any, known: tuple[str, ...]) -> None:
+    if not isinstance(section, Mapping):
+        raise ValueError(f"{place} must be a section, got {section!r}")
+    for key in section:
+        if key not in known:
+            raise ValueError(f"{place} has an unknown key {key!r}; known: {', '.join(known)}")
+
+
+def _table(name: str, section: Any) -> Table:
+    place = f"[tables.{name}]"
+    try:
+        for kind, make in (("queue", Table.queue), ("stack", Table.stack)):
+            if isinstance(section, Mapping) and kind in section:
+                _check_keys(place, section, (kind,))
+                return make(name, section[kind])
+        _check_keys(place, section, _TABLE_KEYS)
+        missing = [key for key in ("sampler", "remover", "max_size", "rate_limiter") if key not in section]
+        if missing:
+            raise ValueError(f"{', '.join(missing)} is missing")
+        return Table(
+            name,
+            _selector("sampler", section["sampler"]),
+            _selector("remover", section["remover"]),
+            section["max_size"],
+            _limiter(section["rate_limiter"]),
+            section.get("max_times_sampled", 0),
+            max_bytes=section.get("max_bytes"),
+            seed=section.get("seed"),
+        )
+    except (ValueError, TypeError) as error:
+        text = str(error)
+        raise ValueError(text if text.startswith(place) else f"{place}: {text}") from None
+
+
+def _selector(role: str, value: Any) -> item_selectors.Selector:
+    if isinstance(value, str) and value in _SELECTORS:
+        return _SELECTORS[value]()
+    if isinstance(value, Mapping) and list(value) == ["prioritized"]:
+        return item_selectors.Prioritized(value["prioritized"])
+    known = ", ".join(f'"{name}"' for name in _SELECTORS)
+    raise ValueError(f"{role} must be one of {known}, or {{ prioritized = EXPONENT }}, got {value!r}")
+
+
+def _limiter(value: Any) -> rate_limiters.RateLimiter:
+    _check_keys("rate_limiter", value, ("min_size", "samples_per_insert", "error_buffer", "min_diff", "max_diff"))
+    if "min_size" not in value:
+        raise ValueError("rate_limiter needs min_size")
+    if "samples_per_insert" not in value:
+        _check_keys("rate_limiter without samples_per_insert", value, ("min_size",))
+        return rate_limiters.MinSize(value["min_size"])
+    ratio, size = value["samples_per_insert"], value["min_size"]
+    if "error_buffer" in value:
+        buffer = value["error_buffer"]
+        return rate_limiters.SampleToInsertRatio(ratio, size, tuple(buffer) if isinstance(buffer, list) else buffer)
+    if "min_diff" not in value or "max_diff" not in value:
+        raise ValueError("rate_limiter with samples_per_insert needs error_buffer, or min_diff and max_diff")
+    return rate_limiters.RateLimiter(ratio, size, value["min_diff"], value["max_diff"])

@@ -1,0 +1,51 @@
+"""What commands print, and how they end."""
+
+import json
+import sys
+from typing import Any, NoReturn
+
+import numpy as np
+
+FAILED = 1
+DAMAGED = 3
+NO_SERVER = 4
+
+
+def fail(error: BaseException | str, status: int) -> NoReturn:
+    """Prints what went wrong, and ends the program."""
+    print(f"reverb: {error}", file=sys.stderr)
+    sys.exit(status)
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON."""
+    print(json.dumps(value, default=_plain, allow_nan=True), flush=True)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return str(value)
+
+
+def human_bytes(count: float) -> str:
+    """Such as `1.5 GiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    raise AssertionError
+
+
+def selector_text(options: Any) -> str:
+    """A `KeyDistributionOptions` message in a word."""
+    kind = options.WhichOneof("distribution")
+    if kind == "prioritized":
+        return f"prioritized({options.prioritized.priority_exponent:g})"
+    if kind == "heap":
+        return "min_heap" if options.heap.min_heap else "max_heap"
+    return str(kind)

@@ -1,0 +1,73 @@
+"""`reverb peek`."""
+
+import datetime
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from reverb import pybind
+from reverb.cli import output
+
+# Numbers of an array that are shown; the rest is told by its shape.
+_SHOWN = 8
+
+
+def show(source: str, table: str, count: int, newest: bool, as_json: bool, timeout: float) -> None:
+    """Prints items of a table of a server, or of a checkpoint."""
+    is_folder = os.path.isdir(source)
+    items = (
+        _of_checkpoint(source, table, count, newest) if is_folder else _of_server(source, table, count, newest, timeout)
+    )
+    for item in items:
+        if as_json:
+            output.print_json(item)
+        else:
+            _print(item)
+
+
+def _of_server(address: str, table: str, count: int, newest: bool, timeout: float) -> Iterator[dict[str, Any]]:
+    for (infos, columns, _, _), inserted_at in pybind.Client(address).peek(table, count, newest, timeout):
+        yield _describe(infos, columns, 0, inserted_at)
+
+
+def _of_checkpoint(path: str, table: str, count: int, newest: bool) -> Iterator[dict[str, Any]]:
+    reader = pybind.CheckpointReader(path, [table], 2**32)
+    from reverb.reverb_types import TableInfo
+
+    [info] = map(TableInfo.from_serialized_proto, reader.infos())
+    size = info.current_size
+    positions = range(size - 1, max(-1, size - 1 - count), -1) if newest else range(min(count, size))
+    for position in positions:
+        read = reader.batch(table, position, 1, False)
+        if read is not None:
+            (infos, columns, _, _), inserted_at = read
+            yield _describe(infos, columns, 0, int(inserted_at[0]))
+
+
+def _describe(infos: Any, columns: Any, row: int, inserted_at: int) -> dict[str, Any]:
+    key, _, _, priority, times_sampled = (field[row].item() for field in infos)
+    time = datetime.datetime.fromtimestamp(inserted_at / 1e9, datetime.timezone.utc)
+    return {
+        "key": key,
+        "priority": priority,
+        "times_sampled": times_sampled,
+        "inserted_at": time.isoformat(),
+        "columns": [_column(np.asarray(column[row])) for column in columns],
+    }
+
+
+def _column(array: Any) -> dict[str, Any]:
+    dtype = "string" if array.dtype == object else array.dtype.name
+    return {"dtype": dtype, "shape": list(array.shape), "values": array.ravel()[:_SHOWN].tolist()}
+
+
+def _print(item: dict[str, Any]) -> None:
+    print(
+        f"{item['key']:>20}  priority {item['priority']:g}, sampled {item['times_sampled']} times, "
+        f"inserted {item['inserted_at']}"
+    )
+    for index, column in enumerate(item["columns"]):
+        more = " …" if np.prod(column["shape"], dtype=int) > _SHOWN else ""
+        print(f"    {index}: {column['dtype']}{column['shape']}  {column['values']}{more}")

@@ -1,0 +1,52 @@
+"""`reverb serve`."""
+
+import logging
+import signal
+import sys
+from typing import Any, NoReturn
+
+from reverb.cli import config, output
+from reverb.platform.default.checkpointers import CheckpointerBase, DefaultCheckpointer
+from reverb.server import Server
+
+
+def serve(
+    path: str | None, port: int | None, host: str | None, allow_insecure: bool, checkpoint: dict[str, Any]
+) -> None:
+    """Serves what a file describes; the arguments that are given count more than the file."""
+    if path is None:
+        output.fail("serve needs a file that describes the tables; see `reverb serve --help`", 2)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    described = config.read(path)
+    checkpointer = _checkpointer({**described.checkpoint, **checkpoint})
+    signal.signal(signal.SIGTERM, _terminate)
+    server = Server(
+        described.tables,
+        described.port if port is None else port,
+        checkpointer,
+        host=host or described.host,
+        allow_insecure=allow_insecure or None,
+    )
+    try:
+        # The newest state must not be lost on the way out, so a second signal waits for the save as well.
+        names = ", ".join(table.name for table in described.tables)
+        restored = f", restored from {server.restored_from}" if server.restored_from else ""
+        print(f"reverb: {server.host} port {server.port}, tables: {names}{restored}", file=sys.stderr, flush=True)
+        server.wait()
+    except SystemExit:
+        server.stop()
+        raise
+    finally:
+        server.stop()
+
+
+def _checkpointer(options: dict[str, Any]) -> CheckpointerBase | None:
+    if not options:
+        return None
+    if "path" not in options:
+        raise ValueError("checkpoints need a path: --checkpoint-path, or `path` in the section [checkpoint]")
+    return DefaultCheckpointer(**options)
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
+    sys.exit(143)

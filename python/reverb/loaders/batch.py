@@ -1,0 +1,23 @@
+"""What loaders give."""
+
+from typing import Any, NamedTuple
+
+from reverb.replay_sample import SampleInfo
+
+__all__ = ["Batch"]
+
+
+class Batch(NamedTuple):
+    """A batch of items. Which arrays its leaves are depends on the loader."""
+
+    # Fields `[batch]`. NumPy arrays, whatever the framework: keys have 64 bits and go back to the server.
+    info: SampleInfo
+    # A nest of arrays `[batch, time, ...]`, or `[batch, ...]` for columns without a time axis.
+    data: Any
+    # float32 `[batch]`: importance weights; None if the loader has no `beta`.
+    weights: Any = None
+    # A nest like `data` of bool `[batch, time]`, True where a row is the item's and not padding, and None for columns
+    # without a time axis; None if the loader does not pad.
+    mask: Any = None
+    # int32 `[batch]`, a NumPy array: from which of the loader's tables each item is; None if there is one table only.
+    table: Any = None

@@ -1,0 +1,147 @@
+"""Batches as arrays of JAX."""
+
+import collections
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from reverb.client import Client
+from reverb.loaders.batch import Batch
+from reverb.loaders.dtype_rules import narrow, refuse
+from reverb.loaders.leaves import map_leaves
+from reverb.loaders.loader import Loader
+from reverb.loaders.source import Fetched
+from reverb.replay_sample import Ragged
+
+__all__ = ["JaxLoader", "to_arrays", "to_jax"]
+
+
+class JaxLoader(Loader):
+    """Batches as arrays of JAX, put on their devices while the learner still has the batch before.
+
+    `batch.info` and `batch.table` stay NumPy: JAX's 32-bit default would cut the keys. 64-bit columns are cut as JAX
+    does where no value changes but by rounding; integers that do not fit are an error (see
+    `reverb.loaders.dtype_rules`).
+
+    Args:
+      client: A Client, or the address of a server.
+      table: The table's name; or, for a mixture, weights by name.
+      device: A device or a Sharding that data, weights and mask are put on. A sharding splits the batch axis, of which
+        the size must then be a multiple of the number of shards: short batches are given back (`drop_remainder`).
+        None: JAX's default device.
+      double_buffer: Whether the next batch is put on its device ahead. It needs that memory a second time.
+      **options: Those of reverb.loaders.Options; `batch_size` is needed.
+    """
+
+    def __init__(
+        self,
+        client: Client | str,
+        table: str | Mapping[str, float],
+        *,
+        device: Any = None,
+        double_buffer: bool = True,
+        **options: Any,
+    ) -> None:
+        if isinstance(device, jax.sharding.Sharding):
+            options.setdefault("drop_remainder", True)
+        super().__init__(client, table, **options)
+        self._device = device
+        self._double_buffer = double_buffer
+        self._staged: collections.deque[tuple[Fetched, Batch]] = collections.deque()
+        self._error: Exception | None = None
+
+    def __next__(self) -> Batch:
+        if not self._staged and not self._stage():
+            raise StopIteration
+        fetched, batch = self._staged.popleft()
+        self._source.deliver(fetched)
+        if self._double_buffer:
+            self._stage_ahead()
+        return batch
+
+    def _stage_ahead(self) -> None:
+        """Puts the next batch on its device if it is here. What goes wrong concerns whoever asks for that one."""
+        try:
+            if self._source.is_ready():
+                self._stage()
+        except Exception as error:
+            self._error = error
+
+    def _stage(self) -> bool:
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        fetched = self._source.next()
+        if fetched is None:
+            return False
+        try:
+            self._staged.append((fetched, to_jax(fetched.batch, self._device)))
+        except Exception:
+            self._source.refuse(fetched)
+            raise
+        self._source.clock.converted()
+        return True
+
+    def close(self) -> None:
+        """Gives back what was drawn ahead. The iterator then is at its end."""
+        self._staged.clear()
+        super().close()
+
+
+def to_jax(batch: Batch, device: Any = None) -> Batch:
+    """A batch whose data, weights and mask are on a device. On CPUs they may share the batch's memory.
+
+    Args:
+      batch: Of NumPy arrays.
+      device: A device or a Sharding; None: JAX's default.
+
+    Raises:
+      TypeError: A column has a dtype that JAX has not.
+      OverflowError: A column of 64-bit integers has values that JAX, by default, would cut.
+    """
+    # One call for the whole batch: each costs tens of microseconds, whatever the size.
+    host = (map_leaves(_fit, batch.data), batch.weights, batch.mask)
+    data, weights, mask = jax.device_put(host, device)
+    return Batch(batch.info, data, weights, mask, batch.table)
+
+
+def to_arrays(nest: Any, device: Any = None) -> Any:
+    """A nest of arrays on a device; errors as of `to_jax`."""
+    return jax.device_put(map_leaves(_fit, nest), device)
+
+
+def _fit(array: Any, name: str) -> Any:
+    if isinstance(array, Ragged):
+        return Ragged(_fit(array.values, name), _fit(array.row_lengths, name))
+    return _FITTERS.get(array.dtype, _same)(array, name)
+
+
+def _same(array: NDArray[Any], name: str) -> NDArray[Any]:
+    if array.dtype.kind == "O":
+        refuse(name, array.dtype, "JAX")
+    return array
+
+
+def _integer(dtype: Any) -> Callable[[NDArray[Any], str], NDArray[Any]]:
+    def fit(array: NDArray[Any], name: str) -> NDArray[Any]:
+        return array if jax.config.jax_enable_x64 else narrow(array, dtype, name, "JAX")
+
+    return fit
+
+
+def _rounded(dtype: Any) -> Callable[[NDArray[Any], str], NDArray[Any]]:
+    def fit(array: NDArray[Any], name: str) -> NDArray[Any]:
+        return array if jax.config.jax_enable_x64 else array.astype(dtype)
+
+    return fit
+
+
+_FITTERS: dict[np.dtype[Any], Callable[[NDArray[Any], str], NDArray[Any]]] = {
+    np.dtype(np.int64): _integer(np.int32),
+    np.dtype(np.uint64): _integer(np.uint32),
+    np.dtype(np.float64): _rounded(np.float32),
+    np.dtype(np.complex128): _rounded(np.complex64),
+}

@@ -1,0 +1,96 @@
+"""From NumPy arrays to tensors of PyTorch, without a copy where that can be."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from reverb.loaders.batch import Batch
+from reverb.loaders.dtype_rules import narrow, refuse
+from reverb.loaders.leaves import map_leaves
+from reverb.replay_sample import Ragged
+
+__all__ = ["to_tensors", "to_torch"]
+
+# What ml_dtypes adds to NumPy: the bits go over as an integer type of the same size.
+_BY_BITS = {"bfloat16": np.int16, "float8_e5m2": np.uint8, "float8_e4m3fn": np.uint8}
+# Types that older releases lack, and those that hold their values there.
+_UNSIGNED = {"uint16": np.int32, "uint32": np.int64, "uint64": np.int64}
+
+
+def to_torch(batch: Batch, tensordict: bool = False) -> Batch:
+    """A batch whose data, weights and mask are tensors. They share the batch's memory.
+
+    Args:
+      batch: Of NumPy arrays.
+      tensordict: Whether the data are a TensorDict, whose keys are those of the data.
+
+    Raises:
+      TypeError: A column has a dtype that PyTorch has not.
+      OverflowError: A column of uint64 has values that an old PyTorch cannot hold.
+    """
+    data = map_leaves(_leaf, batch.data)
+    if tensordict:
+        data = _tensordict(data, len(batch.info.key))
+    weights = None if batch.weights is None else torch.from_numpy(batch.weights)
+    mask = None if batch.mask is None else map_leaves(_leaf, batch.mask)
+    return Batch(batch.info, data, weights, mask, batch.table)
+
+
+def to_tensors(nest: Any, device: Any = None) -> Any:
+    """A nest of tensors that share the arrays' memory, or are on a device."""
+    if device is None:
+        return map_leaves(_leaf, nest)
+    return map_leaves(lambda array, name: _leaf(array, name).to(device), nest)
+
+
+# The dtypes that torch takes as they are, as they were met: looking at a dtype's name costs more than the tensor.
+_plain: set[np.dtype[Any]] = set()
+
+
+def _leaf(array: Any, name: str) -> Any:
+    """One leaf. A `Ragged` stays one, of tensors; None stays None."""
+    if type(array) is np.ndarray and array.dtype in _plain:
+        return torch.from_numpy(array)
+    if array is None:
+        return None
+    if isinstance(array, Ragged):
+        return Ragged(_leaf(array.values, name), torch.from_numpy(array.row_lengths))
+    return _tensor(array, name)
+
+
+def _tensor(array: NDArray[Any], name: str) -> torch.Tensor:
+    kind = array.dtype.name
+    if kind in _BY_BITS:
+        dtype = getattr(torch, kind, None)
+        if dtype is None:
+            refuse(name, array.dtype, "this PyTorch")
+        return torch.from_numpy(array.view(_BY_BITS[kind])).view(dtype)
+    if kind in _UNSIGNED and not hasattr(torch, kind):
+        array = narrow(array, _UNSIGNED[kind], name, "this PyTorch")
+    try:
+        tensor = torch.from_numpy(array)
+        _plain.add(array.dtype)
+        return tensor
+    except TypeError:
+        refuse(name, array.dtype, "PyTorch")
+
+
+def _tensordict(data: Any, batch_size: int) -> Any:
+    from tensordict import TensorDict
+
+    return TensorDict(_as_dicts(data), batch_size=[batch_size])
+
+
+def _as_dicts(data: Any) -> Any:
+    """Nested dicts with str keys, which is all that a TensorDict takes."""
+    if isinstance(data, dict):
+        return {str(key): _as_dicts(value) for key, value in data.items()}
+    if isinstance(data, Ragged):
+        raise ValueError("a TensorDict has one batch size: pad items of different lengths with `pad_to`.")
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return {key: _as_dicts(value) for key, value in zip(data._fields, data, strict=True)}
+    if isinstance(data, (list, tuple)):
+        return {str(place): _as_dicts(value) for place, value in enumerate(data)}
+    return data

@@ -1,0 +1,252 @@
+"""Batches as tensors of PyTorch: an iterable, and a dataset for DataLoader."""
+
+import collections
+import dataclasses
+import weakref
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any
+
+import torch
+from numpy.typing import ArrayLike
+from torch.utils.data import IterableDataset, get_worker_info
+
+from reverb.client import Client
+from reverb.loaders.batch import Batch
+from reverb.loaders.leaves import map_leaves
+from reverb.loaders.options import Options
+from reverb.loaders.source import BatchSource, Fetched
+from reverb.loaders.stats import LoaderStats
+from reverb.loaders.torch_arrays import to_torch
+
+__all__ = ["TorchLoader"]
+
+# `prefetch_factor` of DataLoader where it is not given.
+_DATA_LOADER_PREFETCH = 2
+
+
+class TorchLoader(IterableDataset):  # type: ignore[misc]
+    """Batches as tensors. Iterate it as it is, or give it to a DataLoader with `batch_size=None`.
+
+        for batch in reverb.loaders.TorchLoader("localhost:8000", "replay", batch_size=256, device="cuda"):
+            ...
+
+    `batch.info` stays NumPy: keys have 64 bits, and go back to the server. Each `iter` draws anew, with prefetching
+    of its own. Under DataLoader every worker has a client of its own and draws whole batches; with `num_batches` they
+    share it out. A worker counts a batch as received only when the DataLoader has asked it for `prefetch_factor`
+    more, so that batches in the DataLoader's queues are not lost, but go back, if it is stopped or killed; the last
+    ones taken may then go back too, although they were seen.
+
+    Args:
+      client: The address of a server, or a Client, of which the address is taken to other processes.
+      table: The table's name; or, for a mixture, weights by name.
+      device: Where tensors go: each batch is copied while the learner still has the one before. None: the CPU's memory,
+        without a copy. Not in workers of a DataLoader.
+      pin_memory: Whether tensors lie in pinned memory. A DataLoader pins by itself.
+      tensordict: Whether the data are a TensorDict.
+      worker_prefetch: The `prefetch_factor` of the DataLoader.
+      **options: Those of reverb.loaders.Options; `batch_size` is needed.
+
+    Raises:
+      TypeError, ValueError: An option has no meaning.
+    """
+
+    def __init__(
+        self,
+        client: Client | str,
+        table: str | Mapping[str, float],
+        *,
+        device: Any = None,
+        pin_memory: bool = False,
+        tensordict: bool = False,
+        worker_prefetch: int = _DATA_LOADER_PREFETCH,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self._client: Client | None = Client(client) if isinstance(client, str) else client
+        self._address = self._client.server_address
+        self._table = table
+        self._device = None if device is None else torch.device(device)
+        self._pin_memory = pin_memory
+        self._tensordict = tensordict
+        self._worker_prefetch = worker_prefetch
+        self.options = Options(**options)
+        self._open: weakref.WeakSet[TorchBatches] = weakref.WeakSet()
+        self._last: BatchSource | None = None
+
+    def __iter__(self) -> "TorchBatches":
+        worker = get_worker_info()
+        if worker is None:
+            client = self._client or Client(self._address)
+            batches = self._batches(client, self.options, self._device, None)
+            self._open.add(batches)
+            self._last = batches.source
+            return batches
+        if self._device is not None:
+            raise ValueError("`device` cannot be used in workers of a DataLoader: copy what comes out of it instead.")
+        options = _share(self.options, worker.id, worker.num_workers)
+        return self._batches(Client(self._address), options, None, self._worker_prefetch - 1)
+
+    def _batches(self, client: Client, options: Options, device: Any, lag: int | None) -> "TorchBatches":
+        source = BatchSource(client, self._table, options)
+        return TorchBatches(source, device, self._pin_memory, self._tensordict, lag)
+
+    def stats(self) -> LoaderStats:
+        """Those of the latest iteration in this process; see `LoaderStats`."""
+        return LoaderStats() if self._last is None else self._last.stats()
+
+    def update_priorities(self, batch: Batch, priorities: ArrayLike, *, timeout: float | None = None) -> None:
+        """Sets new priorities of a batch's items, in the tables from which they came; tensors are taken too."""
+        source = self._last
+        if source is None:
+            source = BatchSource(self._client or Client(self._address), self._table, self.options)
+        if isinstance(priorities, torch.Tensor):
+            priorities = priorities.detach().cpu().double().numpy()
+        source.update_priorities(batch, priorities, timeout=timeout)
+
+    def close(self) -> None:
+        """Ends all iterations of this process; what was drawn ahead goes back."""
+        for batches in list(self._open):
+            batches.close()
+
+    def __enter__(self) -> "TorchLoader":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker has no use for this process's client and iterations.
+        return {**self.__dict__, "_client": None, "_open": None, "_last": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _open=weakref.WeakSet())
+
+
+class TorchBatches(Iterator[Batch]):
+    """One iteration over a TorchLoader.
+
+    Args:
+      source: Gives the batches.
+      device: As of TorchLoader.
+      pin_memory: As of TorchLoader.
+      tensordict: As of TorchLoader.
+      lag: How many batches may be out, as the next one is asked for, that are not taken as received. None: none, a
+        batch is received when it is given.
+    """
+
+    def __init__(self, source: BatchSource, device: Any, pin_memory: bool, tensordict: bool, lag: int | None) -> None:
+        self.source = source
+        self._device = device
+        self._pin = pin_memory or (device is not None and device.type == "cuda")
+        self._tensordict = tensordict
+        self._lag = lag
+        self._error: Exception | None = None
+        # Copied, or on their way to the device; not asked for yet.
+        self._staged: collections.deque[tuple[Fetched, Batch, Any]] = collections.deque()
+        self._unreceived: collections.deque[Fetched] = collections.deque()
+        self._stream = torch.cuda.Stream(device) if device is not None and device.type == "cuda" else None
+
+    def __iter__(self) -> "TorchBatches":
+        return self
+
+    def __next__(self) -> Batch:
+        if self._lag is not None:
+            self._receive(self._lag)
+        if not self._staged and not self._stage():
+            self._receive(0)
+            raise StopIteration
+        fetched, batch, copied = self._staged.popleft()
+        if copied is not None:
+            copied.wait(torch.cuda.current_stream(self._device))
+            _keep_until_used(batch, torch.cuda.current_stream(self._device))
+        self._unreceived.append(fetched)
+        if self._lag is None:
+            self._receive(0)
+        if self._device is not None:
+            self._stage_ahead()
+        return batch
+
+    def _receive(self, lag: int) -> None:
+        while len(self._unreceived) > lag:
+            self.source.deliver(self._unreceived.popleft())
+
+    def _stage_ahead(self) -> None:
+        """Begins to copy the next batch if it is here. What goes wrong concerns whoever asks for that one."""
+        try:
+            if self.source.is_ready():
+                self._stage()
+        except Exception as error:
+            self._error = error
+
+    def _stage(self) -> bool:
+        """Begins to copy a batch to the device; False at the end of the data."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        fetched = self.source.next()
+        if fetched is None:
+            return False
+        try:
+            batch, copied = self._copied(fetched.batch)
+        except Exception:
+            self.source.refuse(fetched)
+            raise
+        self._staged.append((fetched, batch, copied))
+        self.source.clock.converted()
+        return True
+
+    def _copied(self, arrays: Batch) -> tuple[Batch, Any]:
+        """Tensors on their way to the device, and the event that they are there."""
+        batch = to_torch(arrays, self._tensordict)
+        copied = None
+        if self._pin:
+            batch = _map(batch, lambda tensor: tensor.pin_memory())
+        if self._stream is not None:
+            with torch.cuda.stream(self._stream):
+                batch = _map(batch, lambda tensor: tensor.to(self._device, non_blocking=True))
+                copied = self._stream.record_event()
+        elif self._device is not None:
+            batch = _map(batch, lambda tensor: tensor.to(self._device))
+        return batch, copied
+
+    def close(self) -> None:
+        """Gives back what was drawn ahead."""
+        self._staged.clear()
+        self._unreceived.clear()
+        self.source.close()
+
+
+def _share(options: Options, worker: int, num_workers: int) -> Options:
+    """What one of several workers does of the whole."""
+    seed = None if options.seed is None else options.seed + worker
+    if options.num_batches is None:
+        return dataclasses.replace(options, seed=seed)
+    share = options.num_batches // num_workers + (worker < options.num_batches % num_workers)
+    return dataclasses.replace(options, seed=seed, num_batches=share)
+
+
+def _map(batch: Batch, change: Any) -> Batch:
+    """A batch with other tensors."""
+
+    def leaf(tensor: Any, _: str) -> Any:
+        if isinstance(tensor, tuple):
+            return type(tensor)(*(change(part) for part in tensor))
+        return tensor if tensor is None else change(tensor)
+
+    data = change(batch.data) if hasattr(batch.data, "batch_size") else map_leaves(leaf, batch.data)
+    weights = None if batch.weights is None else change(batch.weights)
+    mask = None if batch.mask is None else map_leaves(leaf, batch.mask)
+    return Batch(batch.info, data, weights, mask, batch.table)
+
+
+def _keep_until_used(batch: Batch, stream: Any) -> None:
+    """Memory that another stream wrote must not be given to others before this one has read it."""
+
+    def record(tensor: Any) -> Any:
+        tensor.record_stream(stream)
+        return tensor
+
+    _map(batch, record)

@@ -1,0 +1,5 @@
+"""The one platform there is: a machine with a file system."""
+
+from reverb.platform.default import checkpointers as checkpointers
+
+__all__ = ["checkpointers"]

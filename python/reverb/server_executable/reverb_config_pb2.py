@@ -1,0 +1,11 @@
+"""The messages of `reverb/server_executable/reverb_config.proto`, as a generated module would define them."""
+
+from typing import Any
+
+from reverb import _protos
+
+globals().update(_protos.module_contents("reverb/server_executable/reverb_config.proto"))
+
+
+def __getattr__(name: str) -> Any:  # Tells type checkers that there is more than the text shows.
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,77 @@
+"""Tables from the messages in which a server's configuration describes them."""
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from reverb import item_selectors, rate_limiters
+from reverb.server import Table
+
+__all__ = ["rate_limiter_from_proto", "selector_from_proto", "tables_from_proto"]
+
+_logger = logging.getLogger("reverb")
+
+
+def selector_from_proto(message: Any) -> item_selectors.Selector:
+    """A selector from a `KeyDistributionOptions` message.
+
+    Raises:
+      NotImplementedError: `distribution` is not set.
+      ValueError: A selector is named and its value is false.
+    """
+    kind = message.WhichOneof("distribution")
+    if kind is None:
+        raise NotImplementedError("distribution=None")
+    if kind in ("fifo", "lifo", "uniform") and not getattr(message, kind):
+        raise ValueError(f"distribution={kind} but the associated boolean value is false.")
+    return item_selectors.selector_from_proto(message)
+
+
+def rate_limiter_from_proto(message: Any) -> rate_limiters.RateLimiter:
+    """A rate limiter from a `RateLimiterCheckpoint` message.
+
+    Raises:
+      ValueError: `samples_per_insert` or `min_size_to_sample` is not positive.
+    """
+    return rate_limiters.RateLimiter(
+        message.samples_per_insert, message.min_size_to_sample, message.min_diff, message.max_diff
+    )
+
+
+def tables_from_proto(messages: Iterable[Any]) -> list[Table]:
+    """Tables from `PriorityTableCheckpoint` messages, whose items, counters and signatures are ignored.
+
+    Raises:
+      NotImplementedError, ValueError: A message describes no table; which one is said, and what is missing.
+    """
+    return [_table(position, message) for position, message in enumerate(messages)]
+
+
+def _table(position: int, message: Any) -> Table:
+    place = f"tables[{position}]" + (f" ({message.table_name!r})" if message.table_name else "")
+    if message.HasField("rate_limiter") and message.rate_limiter.min_diff == message.rate_limiter.max_diff:
+        _logger.warning(
+            "%s: min_diff and max_diff are both %g, so that inserts and samples soon wait for each other for ever",
+            place,
+            message.rate_limiter.max_diff,
+        )
+    try:
+        if not message.HasField("rate_limiter"):
+            raise ValueError("rate_limiter is missing")
+        return Table(
+            name=message.table_name,
+            sampler=_selector("sampler", message.sampler),
+            remover=_selector("remover", message.remover),
+            max_size=message.max_size,
+            max_times_sampled=message.max_times_sampled,
+            rate_limiter=rate_limiter_from_proto(message.rate_limiter),
+        )
+    except (NotImplementedError, ValueError, TypeError) as error:
+        raise type(error)(f"{place}: {error}") from None
+
+
+def _selector(role: str, message: Any) -> item_selectors.Selector:
+    try:
+        return selector_from_proto(message)
+    except (NotImplementedError, ValueError) as error:
+        raise type(error)(f"{role}: {error}") from None

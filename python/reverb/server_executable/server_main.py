@@ -1,0 +1,130 @@
+"""The command `reverb_server`: tables from a text, served until a signal comes.
+
+The exit status is 0 for --help, 1 for a configuration that is none or a port that is taken, 130 after Ctrl-C, and 143
+after SIGTERM.
+"""
+
+import argparse
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from reverb.server import Server
+from reverb.server_executable import reverb_config_pb2, server_from_proto
+
+__all__ = ["app_run_main", "main", "parse_config"]
+
+_EXAMPLE = """
+example:
+  reverb_server --config='
+    port: 8000
+    tables {
+      table_name: "my_table"
+      sampler { uniform: true }
+      remover { fifo: true }
+      max_size: 1000
+      rate_limiter {
+        samples_per_insert: 1 min_size_to_sample: 100
+        min_diff: -1.7976931348623157e+308 max_diff: 1.7976931348623157e+308
+      }
+    }'
+
+This limiter waits for 100 items and limits nothing else. Selectors are `fifo: true`, `lifo: true`, `uniform: true`,
+`prioritized { priority_exponent: 0.6 }`, `heap { min_heap: true }` and `heap {}`. Checkpoints go to a new temporary
+folder. The server listens on this machine only, unless REVERB_HOST and REVERB_ALLOW_INSECURE=1 are in the environment.
+For more (checkpoints, TOML files) see `reverb serve --help`.
+"""
+
+
+def main(unused_argv: Sequence[str] | None = None, *, config: str | None = None) -> None:
+    """Serves until Ctrl-C or SIGTERM.
+
+    Args:
+      unused_argv: As in the reference.
+      config: A `ReverbServerConfig` as text; None: that of the command line.
+
+    Raises:
+      ValueError: The text cannot be read, or describes no tables; it says in which line.
+    """
+    parsed = parse_config(_arguments(sys.argv[1:]).config if config is None else config)
+    tables = server_from_proto.tables_from_proto(parsed.tables)
+    signal.signal(signal.SIGTERM, _terminate)
+    # Without a port one is chosen; it is said below.
+    with Server(tables=tables, port=parsed.port or None) as server:
+        names = ", ".join(table.name for table in tables)
+        print(f"reverb_server: {server.host} port {server.port}, tables: {names}", file=sys.stderr, flush=True)
+        server.wait()
+
+
+def parse_config(text: str) -> Any:
+    """A `ReverbServerConfig` message from its text.
+
+    Raises:
+      ValueError: With line and column.
+    """
+    from google.protobuf import text_format
+
+    message = reverb_config_pb2.ReverbServerConfig()
+    try:
+        return text_format.Parse(text, message)
+    except text_format.ParseError as error:
+        line = error.GetLine()
+        lines = text.splitlines()
+        shown = f"\n  {lines[line - 1].strip()}" if line and line <= len(lines) else ""
+        raise ValueError(f"the configuration cannot be read, line:column {error}{shown}") from None
+
+
+def app_run_main() -> NoReturn:
+    """The entry point of the command."""
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (ValueError, NotImplementedError, TypeError, RuntimeError, OSError) as error:
+        print(f"reverb_server: {error}", file=sys.stderr)
+        sys.exit(1)
+    sys.exit(0)
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
+    # An exception, so that the server is stopped on the way out.
+    sys.exit(143)
+
+
+def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="reverb_server",
+        description="Serves tables of experience replay.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", "-config", metavar="TEXTPROTO", help="a ReverbServerConfig as text")
+    parser.add_argument("--flagfile", "-flagfile", metavar="FILE", help="a file with one flag a line")
+    parsed = parser.parse_args(arguments)
+    if parsed.flagfile is not None:
+        parsed = parser.parse_args([*_read_flags(parsed.flagfile), *arguments])
+    if parsed.config is None:
+        # The reference's words, which scripts may look for.
+        print(
+            "FATAL Flags parsing error: flag --config=None: Flag --config must have a value other than None.\n"
+            "Pass --help to see help on flags.",
+            file=sys.stderr,
+        )
+        sys.exit(1)
+    return parsed
+
+
+def _read_flags(path: str) -> list[str]:
+    """Lines of a file; those that are empty or begin with # or // are passed over, as are line breaks in quotes."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    lines = [line.strip() for line in text.splitlines()]
+    flags = [line for line in lines if line and not line.startswith(("#", "//"))]
+    return shlex.split("\n".join(flags))
+
+
+if __name__ == "__main__":
+    app_run_main()

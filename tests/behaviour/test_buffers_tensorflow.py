@@ -1,0 +1,146 @@
+"""Buffers of TF-Agents' interface: what the example script does not show."""
+
+import pytest
+from behaviour_support import run_program
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.tensorflow
+
+from reverb.buffers.episodic_replay_buffer import (  # noqa: E402
+    EpisodicReplayBuffer,
+    StatefulEpisodicReplayBuffer,
+)
+from reverb.buffers.tf_uniform_replay_buffer import TFUniformReplayBuffer  # noqa: E402
+
+NUMBER = tf.TensorSpec([], tf.int64, "x")
+
+
+def filled(count, **options):
+    buffer = TFUniformReplayBuffer(NUMBER, batch_size=2, **options)
+    for number in range(count):
+        buffer.add_batch(tf.constant([number, 100 + number], tf.int64))
+    return buffer
+
+
+def test_all_calls_work_in_graphs():
+    buffer = filled(0, max_length=4)
+
+    @tf.function
+    def step(number):
+        buffer.add_batch(tf.stack([number, 100 + number]))
+        items, info = buffer.get_next(3, 1)
+        return items, info, buffer.num_frames(), buffer.gather_all()
+
+    for number in range(6):
+        items, info, frames, everything = step(tf.constant(number, tf.int64))
+    assert (items.shape, info.probabilities.shape, int(frames)) == ([3, 1], [3], 8)
+    assert everything.numpy().tolist() == [[2, 3, 4, 5], [102, 103, 104, 105]]
+
+
+def test_what_is_added_must_fit():
+    buffer = filled(0)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="batch of 2 frames, got 3"):
+        buffer.add_batch(tf.constant([1, 2, 3], tf.int64))
+    with pytest.raises(ValueError, match="int64, got int32"):
+        buffer.add_batch(tf.constant([1, 2]))
+    with pytest.raises(ValueError, match="lists"):
+        TFUniformReplayBuffer([NUMBER], 1).as_dataset()
+    with pytest.raises(TypeError):
+        buffer.as_dataset(sequence_preprocess_fn=lambda item: item)
+
+
+def test_a_frame_without_batch_axis_is_that_of_all_segments():
+    buffer = filled(0)
+    buffer.add_batch(tf.constant(7, tf.int64))
+    assert buffer.gather_all().numpy().tolist() == [[7], [7]]
+
+
+def test_one_pass_keeps_segments_apart_after_the_ring_went_round():
+    passed = [int(item) for item, _ in filled(7, max_length=4).as_dataset(single_deterministic_pass=True)]
+    assert passed == [3, 4, 5, 6, 103, 104, 105, 106]
+
+
+def test_a_dataset_made_before_the_first_frame_works_later():
+    buffer = filled(0)
+    dataset = buffer.as_dataset(2)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="empty"):
+        next(iter(dataset))
+    buffer.add_batch(tf.constant([1, 2], tf.int64))
+    assert set(next(iter(dataset))[0].numpy().tolist()) <= {1, 2}
+
+
+def test_checkpoints_and_files_bring_frames_back(tmp_path):
+    buffer = filled(7, max_length=4)
+    path = tf.train.Checkpoint(buffer=buffer).save(str(tmp_path / "checkpoint"))
+    buffer.save(tmp_path / "file")
+    by_checkpoint, by_file = filled(0, max_length=4), filled(0, max_length=4)
+    tf.train.Checkpoint(buffer=by_checkpoint).restore(path).assert_consumed()
+    by_file.load(tmp_path / "file")
+    for other in (by_checkpoint, by_file):
+        other.add_batch(tf.constant([7, 107], tf.int64))
+        assert other.gather_all().numpy().tolist() == [[4, 5, 6, 7], [104, 105, 106, 107]]
+
+
+def episodes(**options):
+    buffer = EpisodicReplayBuffer(
+        NUMBER, capacity=3, begin_episode_fn=lambda t: t % 100 == 0, end_episode_fn=lambda t: t % 100 == 2, **options
+    )
+    ids = buffer.create_episode_ids(2)
+    for frames in ([0, 100], [1, 101], [2, 103], [200, 104]):
+        ids = buffer.add_batch(tf.constant(frames, tf.int64), ids)
+    return buffer
+
+
+def test_the_id_that_comes_with_an_episode_is_its_own():
+    found = {}
+    for items, id_ in episodes().as_dataset().take(60):
+        found[int(id_)] = items.numpy().tolist()
+    assert found == {0: [0, 1, 2], 1: [100, 101, 103, 104], 2: [200]}
+
+
+def test_windows_lie_within_episodes():
+    dataset = episodes(seed=1).as_dataset(sample_batch_size=5, num_steps=3)
+    rows = {tuple(row) for items, _ in dataset.take(30) for row in items.numpy().tolist()}
+    assert rows == {(0, 1, 2), (100, 101, 103), (101, 103, 104)}
+
+
+def test_episodes_come_back_from_a_checkpoint(tmp_path):
+    buffer = episodes()
+    path = tf.train.Checkpoint(buffer=buffer).save(str(tmp_path / "checkpoint"))
+    other = EpisodicReplayBuffer(NUMBER, capacity=3, completed_only=True)
+    tf.train.Checkpoint(buffer=other).restore(path)
+    assert other.gather_all().numpy().tolist() == [[0, 1, 2]]
+    assert other.get_valid_ids_mask(tf.constant([0, 2, 3], tf.int64)).numpy().tolist() == [True, True, False]
+
+
+def test_a_stateful_buffer_is_an_observer():
+    buffer = StatefulEpisodicReplayBuffer(
+        EpisodicReplayBuffer(NUMBER, begin_episode_fn=lambda t: t == 0, end_episode_fn=lambda t: t == 1), 2
+    )
+    for frame in (0, 1, 0):
+        buffer.add_batch(tf.constant([frame, frame], tf.int64))
+    assert buffer.gather_all().numpy().tolist() == [[0, 1, 0, 1, 0, 0]]
+    assert buffer.episode_ids.numpy().tolist() == [2, 3]
+
+
+def test_frames_need_a_way_to_tell_the_ends_of_episodes():
+    buffer = EpisodicReplayBuffer(NUMBER)
+    with pytest.raises(TypeError, match="begin_episode_fn"):
+        buffer.add_batch(tf.constant([1], tf.int64), buffer.create_episode_ids(1))
+
+
+EXITING = """
+    import tensorflow as tf
+    from reverb.buffers.tf_uniform_replay_buffer import TFUniformReplayBuffer
+    buffer = TFUniformReplayBuffer(tf.TensorSpec([1000], tf.float32, "x"), 1)
+    buffer.add_batch(tf.zeros([1, 1000]))
+    iterator = iter(buffer.as_dataset(32, 1, num_parallel_calls=2).prefetch(3))
+    for _ in range(50):
+        next(iterator)
+"""
+
+
+@pytest.mark.timeout(180)
+def test_a_program_ends_while_its_iterators_are_at_work():
+    for _ in range(3):
+        run_program(EXITING)

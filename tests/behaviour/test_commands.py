@@ -1,0 +1,249 @@
+"""The command `reverb`, in processes of its own."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from behaviour_support import PATIENCE_S, insert_values, make_table
+
+import reverb
+from reverb import checkpointers
+
+pytest.importorskip("typer", reason="the extra `cli` is not installed")
+pytest.importorskip("rich", reason="the extra `cli` is not installed")
+
+COMMAND = [sys.executable, "-c", "from reverb.cli import main; main()"]
+TABLES = """
+[tables.replay]
+sampler = { prioritized = 0.6 }
+remover = "fifo"
+max_size = 1_000
+max_times_sampled = 3
+rate_limiter = { samples_per_insert = 4.0, min_size = 10, error_buffer = 400.0 }
+seed = 1
+
+[tables.plain]
+sampler = "uniform"
+remover = "min_heap"
+max_size = 10
+rate_limiter = { min_size = 2 }
+
+[tables.queue]
+queue = 3
+"""
+
+
+def run(*arguments, **environment):
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "COLUMNS": "200", **environment},
+    )
+
+
+def output(*arguments, **environment):
+    done = run(*arguments, **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def address():
+    """A server with a table `table` of three items, and one that a queue's insert waits for."""
+    server = reverb.Server([make_table(sampler="lifo"), reverb.Table.queue("queue", 1)])
+    client = server.localhost_client()
+    insert_values(client, range(3))
+    yield f"localhost:{server.port}"
+    server.stop()
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A folder with one checkpoint."""
+    server = reverb.Server([make_table()], checkpointer=checkpointers.DefaultCheckpointer(str(tmp_path)))
+    client = server.localhost_client()
+    insert_values(client, range(3))
+    client.insert([np.array([b"text"], object)], {"table": 1.0})
+    path = client.checkpoint()
+    server.stop()
+    return pathlib.Path(path)
+
+
+def test_help_teaches():
+    text = output("--help")
+    for word in ("serve", "info", "checkpoint", "peek", "Exit status"):
+        assert word in text
+    assert "[tables.replay]" in output("serve", "--help")
+
+
+def test_info_shows_tables(address):
+    text = output("info", address)
+    assert "table" in text
+    assert "lifo, fifo" in text
+    tables = {table["name"]: table for table in json.loads(output("info", address, "--json"))}
+    assert (tables["table"]["size"], tables["table"]["inserts"], tables["table"]["samples"]) == (3, 3, 0)
+    assert tables["queue"]["waits"] == []
+
+
+def test_info_takes_the_address_from_the_environment(address):
+    assert json.loads(output("info", "--json", REVERB_ADDRESS=address))
+
+
+def test_info_watches(address):
+    with subprocess.Popen(
+        [*COMMAND, "info", address, "--watch", "--json", "--interval", "0.05"], stdout=subprocess.PIPE, text=True
+    ) as watching:
+        looks = [json.loads(watching.stdout.readline()) for _ in range(3)]
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(PATIENCE_S) == 130
+    assert looks[0][0]["inserts_per_second"] is None
+    assert looks[2][0]["inserts_per_second"] == 0.0
+
+
+def test_a_server_that_is_not_there_has_a_status_of_its_own():
+    done = run("info", "localhost:1", "--timeout", "0.2")
+    assert done.returncode == 4
+    assert done.stderr.startswith("reverb: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_wrong_usage_has_status_2():
+    assert run("info").returncode == 2
+    assert run("peek", "localhost:1", "table", "--count", "0").returncode == 2
+    assert run("nothing").returncode == 2
+    assert run("serve").returncode == 2
+
+
+def test_peek_shows_items_and_counts_nothing(address):
+    items = [json.loads(line) for line in output("peek", address, "table", "-n", "2", "--json").splitlines()]
+    assert [item["columns"][0]["values"] for item in items] == [[0], [1]]
+    assert items[0]["columns"][0]["dtype"] == "int64"
+    [newest] = [json.loads(line) for line in output("peek", address, "table", "-n1", "--newest", "--json").splitlines()]
+    assert (newest["columns"][0]["values"], newest["times_sampled"]) == ([2], 0)
+    info = reverb.Client(address).server_info()["table"]
+    assert info.rate_limiter_info.sample_stats.completed == 0
+    assert "int64[1]  [0]" in output("peek", address, "table")
+    unknown = run("peek", address, "nowhere")
+    assert unknown.returncode == 1
+    assert "table, queue" in unknown.stderr
+
+
+def test_peek_reads_checkpoints(saved):
+    for source in (saved, saved.parent):
+        items = [json.loads(line) for line in output("peek", source, "table", "--json", "-n", "9").splitlines()]
+        assert [item["columns"][0]["values"] for item in items] == [[0], [1], [2], ["text"]]
+
+
+def test_checkpoints_are_listed_shown_and_verified(saved):
+    assert saved.name in output("checkpoint", "list", saved.parent)
+    [listed] = json.loads(output("checkpoint", "list", saved.parent, "--json"))
+    assert (listed["writer"], listed["tables"][0]["items"], listed["error"]) == ("reverb-replay", 4, None)
+    shown = json.loads(output("checkpoint", "show", saved.parent, "--json"))
+    assert shown["path"] == str(saved)
+    assert shown["tables"][0]["rate_limiter"]["min_size_to_sample"] == 1
+    assert "table" in output("checkpoint", "show", saved)
+    assert "good, 4 items" in output("checkpoint", "verify", saved)
+
+
+def test_a_checkpoint_without_our_own_file_counts_as_one_of_the_reference(saved):
+    (saved / "reverb.jsonl").unlink()
+    shown = json.loads(output("checkpoint", "show", saved, "--json"))
+    assert (shown["writer"], shown["tables"][0]["items"]) == ("dm-reverb", None)
+    [verified] = json.loads(output("checkpoint", "verify", saved, "--json"))
+    assert verified["tables"][0]["items"] == 4
+
+
+def test_a_damaged_checkpoint_has_a_status_of_its_own(saved):
+    items = saved / "items.tfrecord"
+    items.write_bytes(items.read_bytes()[:-1])
+    done = run("checkpoint", "verify", saved.parent)
+    assert done.returncode == 3
+    assert "items.tfrecord" in done.stdout
+    assert run("peek", saved, "table").returncode == 3
+    assert run("checkpoint", "verify", saved.parent.parent / "nowhere").returncode == 1
+
+
+class Serving:
+    """`reverb serve` while it runs; a context manager that kills it."""
+
+    def __init__(self, *arguments, **environment):
+        self.process = subprocess.Popen(
+            [*COMMAND, "serve", *map(str, arguments)],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environment},
+        )
+        self.line = ""
+        while not self.line.startswith("reverb: "):
+            self.line = self.process.stderr.readline()
+            assert self.line, f"it has ended with {self.process.wait()}"
+        self.client = reverb.Client(f"localhost:{int(self.line.split('port ')[1].split(',')[0])}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stderr.close()
+
+
+def test_serve_reads_toml_and_keeps_checkpoints(tmp_path):
+    file = tmp_path / "tables.toml"
+    file.write_text(TABLES + f'[checkpoint]\npath = "{tmp_path}/kept"\nsave_on_stop = true\n')
+    with Serving(file) as serving:
+        infos = serving.client.server_info()
+        assert list(infos) == ["replay", "plain", "queue"]
+        assert infos["replay"].sampler_options.prioritized.priority_exponent == 0.6
+        assert infos["replay"].rate_limiter_info.max_diff == 440.0
+        assert infos["plain"].remover_options.heap.min_heap
+        assert infos["queue"].max_times_sampled == 1
+        insert_values(serving.client, range(3), "plain")
+        serving.process.send_signal(signal.SIGTERM)
+        assert serving.process.wait(PATIENCE_S) == 143
+    with Serving(REVERB_CONFIG=str(file)) as serving:
+        assert f"restored from {tmp_path}/kept/" in serving.line
+        assert serving.client.server_info()["plain"].current_size == 3
+        serving.process.send_signal(signal.SIGINT)
+        assert serving.process.wait(PATIENCE_S) == 130
+
+
+def test_serve_reads_the_textproto_of_reverb_server(tmp_path):
+    file = tmp_path / "tables.textproto"
+    file.write_text(
+        'tables { table_name: "t" sampler { fifo: true } remover { lifo: true } max_size: 7\n'
+        "rate_limiter { samples_per_insert: 1 min_size_to_sample: 1 min_diff: -9 max_diff: 9 } }"
+    )
+    with Serving(file) as serving:
+        assert serving.client.server_info()["t"].max_size == 7
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("max_size = 10\n", "", ["[tables.plain]", "max_size is missing"]),
+        ('"uniform"', '"any"', ["[tables.plain]", "sampler", "any", "uniform"]),
+        ("min_size = 2", "size = 2", ["[tables.plain]", "unknown key 'size'"]),
+        ("seed = 1", "sede = 1", ["[tables.replay]", "unknown key 'sede'"]),
+        ("error_buffer = 400.0", "min_diff = 1.0", ["[tables.replay]", "error_buffer"]),
+        ("[tables.queue]", "[tables.queue", ["line 16"]),
+        ("queue = 3", "queue = 0", ["[tables.queue]", "max_size (0)"]),
+    ],
+)
+def test_serve_names_the_place_of_an_error(tmp_path, old, new, expected):
+    file = tmp_path / "tables.toml"
+    assert old in TABLES
+    file.write_text(TABLES.replace(old, new))
+    done = run("serve", file)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    for part in [str(file), *expected]:
+        assert part in done.stderr

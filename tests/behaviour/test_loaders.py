@@ -1,0 +1,283 @@
+"""What all loaders share, shown with the one for NumPy."""
+
+import collections
+import os
+import threading
+
+import numpy as np
+import pytest
+from behaviour_support import Background, eventually, info_of, make_table
+
+import reverb
+from reverb.loaders import Batch, LinearBeta, NumpyLoader
+
+
+def queue_table(name="table", max_size=1000):
+    return reverb.Table.queue(name, max_size)
+
+
+def uniform_table(name="table", **options):
+    return make_table(name, sampler="uniform", **options)
+
+
+def insert_numbers(client, count, table="table", first=0):
+    client.insert_batch({"a": np.arange(first, first + count), "b": np.ones((count, 2), np.float32)}, {table: 1.0})
+
+
+def numbers(batch):
+    return batch.data[0][:, 0].tolist()
+
+
+def undelivered(client, table="table"):
+    return info_of(client, table).undelivered_samples
+
+
+def test_a_queue_comes_out_whole_and_in_order(serve):
+    client = serve(queue_table(max_size=100))
+    insert_numbers(client, 50)
+    with NumpyLoader(client, "table", batch_size=8, timeout=0.1, on_timeout="stop") as loader:
+        batches = list(loader)
+    assert [number for batch in batches for number in numbers(batch)] == list(range(50))
+    assert [len(batch.info.key) for batch in batches] == [8] * 6 + [2]
+
+
+def test_what_is_drawn_ahead_is_undelivered_and_goes_back_on_close(serve):
+    client = serve(queue_table(max_size=100))
+    insert_numbers(client, 50)
+    loader = NumpyLoader(client, "table", batch_size=8, prefetch=3)
+    assert numbers(next(loader)) == list(range(8))
+    eventually(lambda: undelivered(client) == 24)
+    assert info_of(client).current_size == 50 - 32
+    assert loader.stats().undelivered == 24
+    loader.close()
+    eventually(lambda: undelivered(client) == 0)
+    assert info_of(client).current_size == 42
+    assert info_of(client).rate_limiter_info.sample_stats.completed == 8
+    assert numbers(client.sample_batch("table", 42)) == list(range(8, 50)), "items are in their old places"
+    assert list(loader) == []
+
+
+def test_without_prefetch_nothing_is_drawn_ahead(serve):
+    client = serve(queue_table(max_size=100))
+    insert_numbers(client, 50)
+    with NumpyLoader(client, "table", batch_size=8, prefetch=0) as loader:
+        next(loader)
+        assert info_of(client).current_size == 42
+
+
+def test_a_loader_that_is_forgotten_gives_back(serve):
+    client = serve(queue_table(max_size=100))
+    insert_numbers(client, 50)
+    next(NumpyLoader(client, "table", batch_size=8))
+    eventually(lambda: undelivered(client) == 0 and info_of(client).current_size == 42)
+
+
+def test_a_timeout_without_items_raises_or_ends(serve):
+    client = serve(queue_table(max_size=100))
+    loader = NumpyLoader(client, "table", batch_size=4, timeout=0.05)
+    with pytest.raises(reverb.DeadlineExceededError, match="`table`.*0.05 s"):
+        next(loader)
+    insert_numbers(client, 4)
+    assert numbers(next(loader)) == [0, 1, 2, 3], "a loader goes on after a timeout"
+    assert list(NumpyLoader(client, "table", batch_size=4, timeout=0.05, on_timeout="stop")) == []
+
+
+def test_short_batches_are_given_back_where_only_full_ones_are_wanted(serve):
+    client = serve(queue_table(max_size=100))
+    insert_numbers(client, 3)
+    with NumpyLoader(client, "table", batch_size=4, timeout=0.05, on_timeout="stop", drop_remainder=True) as loader:
+        assert list(loader) == []
+    eventually(lambda: info_of(client).current_size == 3)
+
+
+def test_timeout_0_takes_what_there_is(serve):
+    client = serve(queue_table(max_size=100))
+    insert_numbers(client, 3)
+    with NumpyLoader(client, "table", batch_size=4, timeout=0, on_timeout="stop") as loader:
+        assert [numbers(batch) for batch in loader] == [[0, 1, 2]]
+
+
+def test_num_batches_ends_the_data_and_draws_no_more(serve):
+    client = serve(queue_table(max_size=100))
+    insert_numbers(client, 50)
+    loader = NumpyLoader(client, "table", batch_size=5, num_batches=3, prefetch=5)
+    assert [numbers(batch)[0] for batch in loader] == [0, 5, 10]
+    assert info_of(client).current_size == 35
+
+
+def test_a_close_from_another_thread_ends_a_waiting_loader(serve):
+    client = serve(queue_table(max_size=100))
+    loader = NumpyLoader(client, "table", batch_size=4)
+    waiting = Background(lambda: list(loader))
+    threading.Timer(0.1, loader.close).start()
+    assert waiting.result() == []
+
+
+def test_parts_of_the_data_can_be_chosen(serve):
+    signature = {
+        "obs": {"image": reverb.TensorSpec([1, 2], np.uint8), "pose": reverb.TensorSpec([1], np.float32)},
+        "reward": reverb.TensorSpec([1], np.float64),
+    }
+    client = serve(uniform_table(signature=signature))
+    client.insert({"obs": {"image": np.zeros(2, np.uint8), "pose": np.float32(1)}, "reward": 2.0}, {"table": 1.0})
+    for fields, expected in (
+        (None, {"obs": {"image": (2, 1, 2), "pose": (2, 1)}, "reward": (2, 1)}),
+        (["reward"], {"reward": (2, 1)}),
+        (["obs"], {"obs": {"image": (2, 1, 2), "pose": (2, 1)}}),
+        (["reward", ("obs", "pose")], {"reward": (2, 1), "obs": {"pose": (2, 1)}}),
+    ):
+        with NumpyLoader(client, "table", batch_size=2, fields=fields) as loader:
+            data = next(loader).data
+        shapes = {k: {n: v.shape for n, v in x.items()} if isinstance(x, dict) else x.shape for k, x in data.items()}
+        assert shapes == expected
+    with pytest.raises(ValueError, match="'speed' in obs, which has: 'image', 'pose'"):
+        next(NumpyLoader(client, "table", batch_size=2, fields=[("obs", "speed")]))
+
+
+def test_weights_follow_a_beta_that_changes(serve):
+    client = serve(make_table(sampler="prioritized"))
+    client.insert_batch({"a": np.arange(2.0)}, {"table": [1.0, 3.0]})
+    with NumpyLoader(client, "table", batch_size=64, beta=LinearBeta(0.0, 1.0, num_batches=2)) as loader:
+        for beta in (0.0, 0.5, 1.0, 1.0):
+            batch = next(loader)
+            raw = (2 * np.where(batch.info.priority == 1.0, 0.25, 0.75)) ** -beta
+            np.testing.assert_allclose(batch.weights, raw / raw.max(), rtol=1e-6)
+            assert batch.weights.dtype == np.float32
+
+
+def test_a_mixture_takes_items_by_weight_and_updates_each_table(serve):
+    client = serve(uniform_table("one"), uniform_table("two"))
+    insert_numbers(client, 1, "one")
+    insert_numbers(client, 1, "two", first=7)
+    counts = collections.Counter()
+    with NumpyLoader(client, {"one": 1, "two": 3}, batch_size=100, seed=1) as loader:
+        assert loader.tables == ["one", "two"]
+        for _ in range(20):
+            batch = next(loader)
+            assert len(batch.info.key) == 100
+            np.testing.assert_array_equal(batch.data[0][:, 0], np.where(batch.table == 0, 0, 7))
+            counts.update(batch.table.tolist())
+        assert abs(counts[1] / 2000 - 0.75) < 0.06
+        loader.update_priorities(batch, np.where(batch.table == 0, 2.0, 5.0))
+    assert client.sample_batch("one", 1).info.priority == 2.0
+    assert client.sample_batch("two", 1).info.priority == 5.0
+
+
+def test_a_mixture_of_tables_that_do_not_agree_is_refused(serve):
+    client = serve(uniform_table("one"), uniform_table("two"))
+    client.insert(np.float32(1), {"one": 1.0})
+    client.insert(np.float64(1), {"two": 1.0})
+    with pytest.raises(ValueError, match="must agree in their rows.*float32.*float64"):
+        next(NumpyLoader(client, {"one": 1, "two": 1}, batch_size=50))
+
+
+def test_batches_are_padded_with_a_mask(serve):
+    client = serve(uniform_table())
+    insert_numbers(client, 3)
+    for pad_to, length in ((4, 4), ((2, 3), 2), ("longest", 1)):
+        with NumpyLoader(client, "table", batch_size=5, pad_to=pad_to) as loader:
+            batch = next(loader)
+        assert batch.data[1].shape == (5, length, 2)
+        assert batch.mask[1].tolist() == [[True] + [False] * (length - 1)] * 5
+        assert not batch.data[1][:, 1:].any()
+
+
+def test_a_stopped_and_restarted_server_is_found_again(serve_far):
+    serve_far(uniform_table())
+    port = serve_far.server.port
+    client = serve_far.connect()
+    insert_numbers(client, 3)
+    loader = NumpyLoader(f"ipv4:127.0.0.1:{port}", "table", batch_size=2)
+    next(loader)
+    serve_far.server.stop()
+    server = reverb.Server([uniform_table()], port=port)
+    try:
+        other = reverb.Client(f"ipv4:127.0.0.1:{port}")
+        insert_numbers(other, 1, first=100)
+        eventually(lambda: numbers(next(loader)) == [100, 100])
+    finally:
+        loader.close()
+        server.stop()
+
+
+def test_stats_say_where_the_time_went(serve):
+    client = serve(queue_table(max_size=100))
+    insert_numbers(client, 8)
+    with NumpyLoader(client, "table", batch_size=4, timeout=0.3, on_timeout="stop") as loader:
+        assert len(list(loader)) == 2
+        stats = loader.stats()
+    assert (stats.batches, stats.samples) == (2, 8)
+    assert stats.limiter_s > 0.25, "the queue was empty for the whole timeout"
+    assert stats.network_s < stats.limiter_s
+
+
+def test_an_unknown_table_is_an_error_each_time(serve):
+    client = serve(make_table())
+    loader = NumpyLoader(client, "nowhere", batch_size=4)
+    for _ in range(2):
+        with pytest.raises(reverb.errors.TableNotFoundError, match="nowhere"):
+            next(loader)
+
+
+def test_stats_can_be_asked_while_another_thread_waits(serve):
+    client = serve(queue_table())
+    loader = NumpyLoader(client, "table", batch_size=4)
+    waiting = Background(lambda: numbers(next(loader)))
+    eventually(lambda: loader.stats().undelivered == 8)
+    insert_numbers(client, 4)
+    assert waiting.result() == [0, 1, 2, 3]
+    loader.close()
+
+
+def test_a_server_that_is_gone_for_good_is_an_error(serve_far):
+    serve_far(make_table())
+    loader = NumpyLoader(serve_far.address, "table", batch_size=4, timeout=0.3)
+    serve_far.server.stop()
+    with pytest.raises((reverb.errors.UnavailableError, reverb.DeadlineExceededError)):
+        next(loader)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_leaves_what_the_parent_has_drawn_to_the_parent(serve):
+    client = serve(queue_table(max_size=100))
+    insert_numbers(client, 50)
+    loader = NumpyLoader(client, "table", batch_size=8)
+    next(loader)
+    child = os.fork()
+    if child == 0:
+        del loader
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert undelivered(client) == 16
+    assert numbers(next(loader)) == list(range(8, 16))
+    loader.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "batch_size"),
+        ({"batch_size": 1, "prefetch": -1}, "prefetch"),
+        ({"batch_size": 1, "timeout": -1}, "timeout"),
+        ({"batch_size": 1, "on_timeout": "die"}, "on_timeout"),
+        ({"batch_size": 1, "fields": "obs"}, "fields"),
+        ({"batch_size": 1, "pad_to": 0}, "pad_to"),
+        ({"batch_size": 1, "pad_to": "most"}, "pad_to"),
+        ({"batch_size": 1, "pad_to": 3, "squeeze_time": True}, "squeeze_time"),
+        ({"batch_size": 1, "beta": -0.5}, "beta"),
+    ],
+)
+def test_options_without_meaning_are_refused_at_once(options, message):
+    with pytest.raises(ValueError, match=message):
+        NumpyLoader("localhost:1", "table", **options)
+
+
+def test_a_mixture_needs_positive_weights():
+    for table in ({}, {"a": 0.0}, {"a": 1.0, "b": float("nan")}):
+        with pytest.raises(ValueError, match="positive weights"):
+            NumpyLoader("localhost:1", table, batch_size=1)
+
+
+def test_a_batch_is_a_named_tuple_of_five():
+    assert Batch._fields == ("info", "data", "weights", "mask", "table")

@@ -1,0 +1,104 @@
+"""Batches as arrays of JAX."""
+
+import gc
+
+import ml_dtypes
+import numpy as np
+import pytest
+from behaviour_support import eventually, info_of, make_table, run_program
+
+import reverb
+
+jax = pytest.importorskip("jax")
+pytestmark = pytest.mark.jax
+
+from reverb.loaders import JaxLoader  # noqa: E402
+
+
+def test_batches_are_jax_arrays_and_infos_numpy_arrays(serve):
+    client = serve(make_table(sampler="uniform"))
+    client.insert_batch({"a": np.ones((3, 2), np.float32), "b": np.arange(3, dtype=np.int32)}, {"table": 1.0})
+    with JaxLoader(client, "table", batch_size=4, beta=0.5) as loader:
+        batch = next(loader)
+    assert all(isinstance(leaf, jax.Array) for leaf in batch.data)
+    assert isinstance(batch.weights, jax.Array)
+    assert batch.info.key.dtype == np.uint64
+    assert batch.info.key.max() > 2**32, "a key of 64 bits is not cut"
+
+
+def test_a_queue_comes_out_whole_and_what_is_staged_goes_back(serve):
+    client = serve(reverb.Table.queue("table", 100))
+    client.insert_batch([np.arange(50, dtype=np.int32)], {"table": 1.0})
+    with JaxLoader(client, "table", batch_size=5) as loader:
+        assert next(loader).data[0][:, 0].tolist() == [0, 1, 2, 3, 4]
+    eventually(lambda: info_of(client).current_size == 45)
+    with JaxLoader(client, "table", batch_size=5, timeout=0.1, on_timeout="stop") as loader:
+        held = list(loader)
+        gc.collect()
+    assert [value for batch in held for value in batch.data[0][:, 0].tolist()] == list(range(5, 50))
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        ("bool", "bool"),
+        ("uint8", "uint8"),
+        ("int64", "int32"),
+        ("uint64", "uint32"),
+        ("float16", "float16"),
+        ("float64", "float32"),
+        ("complex128", "complex64"),
+        ("bfloat16", "bfloat16"),
+        ("float8_e5m2", "float8_e5m2"),
+    ],
+)
+def test_dtypes_follow_the_table_of_rules(serve, stored, expected):
+    client = serve(make_table())
+    client.insert_batch([np.ones(2, getattr(ml_dtypes, stored, stored))], {"table": 1.0})
+    with JaxLoader(client, "table", batch_size=1) as loader:
+        (leaf,) = next(loader).data
+    assert leaf.dtype == getattr(ml_dtypes, expected, expected)
+    assert np.asarray(leaf).astype(np.complex64)[0, 0] == 1
+
+
+def test_integers_that_would_be_cut_and_strings_are_refused(serve):
+    client = serve(make_table("large"), make_table("text"))
+    client.insert(2**40, {"large": 1.0})
+    client.insert("text", {"text": 1.0})
+    with pytest.raises(OverflowError, match="column 0 has int64 values outside of int32"):
+        next(JaxLoader(client, "large", batch_size=1))
+    with pytest.raises(TypeError, match="column 0 has strings"):
+        next(JaxLoader(client, "text", batch_size=1))
+
+
+def test_arrays_do_not_change_when_the_buffers_of_later_batches_are_used_again(serve):
+    client = serve(reverb.Table.queue("table", 100))
+    client.insert_batch([np.repeat(np.arange(40, dtype=np.float32)[:, None], 30_000, axis=1)], {"table": 1.0})
+    with JaxLoader(client, "table", batch_size=1, timeout=0.1, on_timeout="stop") as loader:
+        kept = []
+        for batch in loader:
+            kept.append(batch.data[0])
+            gc.collect()
+    assert [(array.min().item(), array.max().item()) for array in kept] == [(n, n) for n in range(40)]
+
+
+def test_a_sharding_splits_the_batch_over_devices():
+    run_program(
+        """
+        import os
+        os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+        import jax, numpy as np, reverb
+        from reverb.loaders import JaxLoader
+        server = reverb.Server([reverb.Table.queue("table", 100)])
+        client = server.localhost_client()
+        client.insert_batch([np.arange(9, dtype=np.int32)], {"table": 1.0})
+        mesh = jax.sharding.Mesh(np.array(jax.devices()), ("batch",))
+        sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("batch"))
+        with JaxLoader(client, "table", batch_size=4, device=sharding, timeout=0.1, on_timeout="stop") as loader:
+            batches = list(loader)
+        assert [b.data[0].shape for b in batches] == [(4, 1)] * 2, "a short batch cannot be split"
+        assert {len(b.data[0].addressable_shards) for b in batches} == {2}
+        assert client.server_info()["table"].current_size == 1
+        """,
+        patience_s=60,
+    )

@@ -1,0 +1,212 @@
+"""Batches as tensors of PyTorch, in this process and in workers of a DataLoader."""
+
+import gc
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+from behaviour_support import PATIENCE_S, eventually, info_of, make_table, program
+
+import reverb
+
+torch = pytest.importorskip("torch")
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::UserWarning:torch.*")]
+
+import ml_dtypes  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
+
+from reverb.loaders import TorchLoader  # noqa: E402
+
+
+def numbers_of(batch):
+    return batch.data[0][:, 0].tolist()
+
+
+def insert_numbers(client, count, table="table"):
+    client.insert_batch({"a": np.arange(count)}, {table: 1.0})
+
+
+def test_batches_are_tensors_and_infos_numpy_arrays(serve):
+    client = serve(make_table(sampler="uniform"))
+    client.insert_batch({"a": np.ones((3, 2), np.float32), "b": np.arange(3)}, {"table": 1.0})
+    with TorchLoader(client, "table", batch_size=4, beta=0.5, pad_to=2) as loader:
+        batch = next(iter(loader))
+    assert [(leaf.dtype, tuple(leaf.shape)) for leaf in batch.data] == [
+        (torch.float32, (4, 2, 2)),
+        (torch.int64, (4, 2)),
+    ]
+    assert batch.weights.dtype == torch.float32
+    assert batch.mask[0].dtype == torch.bool
+    assert batch.info.key.dtype == np.uint64
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float16",
+        "float32",
+        "float64",
+        "complex64",
+        "complex128",
+        "bfloat16",
+        "float8_e5m2",
+        "float8_e4m3fn",
+    ],
+)
+def test_every_dtype_but_strings_arrives_as_it_is(serve, dtype):
+    client = serve(make_table())
+    values = np.array([0, 1, 1], getattr(ml_dtypes, dtype, dtype))
+    client.insert_batch([values], {"table": 1.0})
+    with TorchLoader(client, "table", batch_size=1) as loader:
+        (leaf,) = next(iter(loader)).data
+    assert leaf.dtype == getattr(torch, dtype)
+    assert leaf.to(torch.complex64).item() == 0
+
+
+def test_strings_are_refused_with_the_name_of_the_column(serve):
+    client = serve(
+        make_table(signature={"text": reverb.TensorSpec([1], str), "number": reverb.TensorSpec([1], np.int64)})
+    )
+    client.insert({"text": "a", "number": 1}, {"table": 1.0})
+    with (
+        TorchLoader(client, "table", batch_size=1) as loader,
+        pytest.raises(TypeError, match="column text has strings"),
+    ):
+        next(iter(loader))
+    with TorchLoader(client, "table", batch_size=1, fields=["number"]) as loader:
+        assert list(next(iter(loader)).data) == ["number"]
+
+
+def test_tensors_keep_their_buffer_alive(serve):
+    client = serve(make_table(sampler="fifo"))
+    client.insert_batch([np.zeros((1, 50_000), np.float32)], {"table": 1.0})
+    with TorchLoader(client, "table", batch_size=1) as loader:
+        batches = iter(loader)
+        kept = next(batches).data[0][0, 0]
+        client.reset("table")
+        client.insert_batch([np.ones((1, 50_000), np.float32)], {"table": 1.0})
+        for _ in range(20):
+            next(batches)
+            gc.collect()
+        assert not kept.any()
+
+
+def test_a_device_gets_the_next_batch_ahead(serve):
+    client = serve(reverb.Table.queue("table", 100))
+    insert_numbers(client, 20)
+    with TorchLoader(client, "table", batch_size=4, device="cpu", timeout=0.2, on_timeout="stop") as loader:
+        batches = iter(loader)
+        assert numbers_of(next(batches)) == [0, 1, 2, 3]
+        assert loader.stats().batches == 1
+    eventually(lambda: info_of(client).current_size == 16)
+    with TorchLoader(client, "table", batch_size=4, device="cpu", timeout=0.1, on_timeout="stop") as loader:
+        assert [number for batch in loader for number in numbers_of(batch)] == list(range(4, 20))
+
+
+def test_an_error_of_the_next_batch_does_not_cost_this_one(serve):
+    client = serve(reverb.Table.queue("table", 100))
+    client.insert(np.int64(1), {"table": 1.0})
+    client.insert("text", {"table": 1.0})
+    with TorchLoader(client, "table", batch_size=1, device="cpu") as loader:
+        batches = iter(loader)
+        assert numbers_of(next(batches)) == [1]
+        with pytest.raises(TypeError, match="strings"):
+            next(batches)
+    eventually(lambda: info_of(client).current_size == 1)
+
+
+def test_tensordict_output(serve):
+    tensordict = pytest.importorskip("tensordict")
+    client = serve(make_table(signature={"o": {"x": reverb.TensorSpec([1], np.int64)}}))
+    client.insert({"o": {"x": 1}}, {"table": 1.0})
+    with TorchLoader(client, "table", batch_size=3, tensordict=True) as loader:
+        data = next(iter(loader)).data
+    assert isinstance(data, tensordict.TensorDict)
+    assert data.batch_size == (3,)
+    assert data["o", "x"].tolist() == [[1], [1], [1]]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.timeout(180)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_workers_share_a_queue_without_loss_or_repetition(serve, method):
+    client = serve(reverb.Table.queue("table", 200))
+    insert_numbers(client, 100)
+    loader = TorchLoader(client, "table", batch_size=7, timeout=2, on_timeout="stop")
+    batches = DataLoader(loader, batch_size=None, num_workers=2, multiprocessing_context=method)
+    assert sorted(number for batch in batches for number in numbers_of(batch)) == list(range(100))
+    eventually(lambda: info_of(client).undelivered_samples == 0)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_num_batches_is_shared_by_the_workers(serve):
+    client = serve(make_table(sampler="uniform"))
+    insert_numbers(client, 10)
+    loader = TorchLoader(client, "table", batch_size=2, num_batches=5)
+    assert len(list(DataLoader(loader, batch_size=None, num_workers=3, multiprocessing_context="fork"))) == 5
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_waits_in_the_queues_of_a_stopped_data_loader_goes_back(serve):
+    client = serve(reverb.Table.queue("table", 200))
+    insert_numbers(client, 100)
+    loader = TorchLoader(client, "table", batch_size=5, prefetch=2)
+    batches = iter(DataLoader(loader, batch_size=None, num_workers=2, multiprocessing_context="fork"))
+    seen = [number for _ in range(4) for number in numbers_of(next(batches))]
+    # Of each worker: two batches in the queues, and two drawn ahead.
+    eventually(lambda: info_of(client).undelivered_samples == 40)
+    del batches
+    eventually(lambda: info_of(client).undelivered_samples == 0)
+    left = client.sample_batch("table", 100, timeout=0).data[0][:, 0].tolist()
+    # Nothing is lost. Of what was seen, a worker's last batch may be there again: it had not been asked for another.
+    assert set(seen) | set(left) == set(range(100))
+    assert len(set(seen) & set(left)) <= 20
+    assert len(left) == len(set(left))
+
+
+KILLED = """
+    import sys, reverb, os
+    from torch.utils.data import DataLoader
+    from reverb.loaders import TorchLoader
+    loader = TorchLoader(sys.argv[1], "table", batch_size=5)
+    workers = DataLoader(loader, batch_size=None, num_workers=4, multiprocessing_context="fork")
+    batches = iter(workers)
+    next(batches)
+    print(" ".join(str(worker.pid) for worker in batches._workers), flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.timeout(180)
+def test_a_killed_data_loader_leaks_no_thread_socket_or_item(serve_far):
+    client = serve_far(reverb.Table.queue("table", 500))
+    insert_numbers(client, 400)
+    client.server_info()
+
+    def resources():
+        return threading.active_count(), len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+    seen = []
+    for _ in range(3):
+        with program(KILLED, serve_far.address) as running:
+            workers = [int(pid) for pid in running.line().split()]
+            for pid in [running.process.pid, *workers]:
+                os.kill(pid, signal.SIGKILL)
+            running.process.wait(PATIENCE_S)
+        eventually(lambda: info_of(client).undelivered_samples == 0)
+        eventually(lambda: not seen or resources() <= seen[0])
+        seen.append(resources())
+    values = client.sample_batch("table", 400, timeout=0).data[0][:, 0].tolist()
+    # The one batch that each program took may or may not have been received when it died.
+    assert len(values) == len(set(values)) >= 400 - 3 * 5

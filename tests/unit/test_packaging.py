@@ -1,0 +1,22 @@
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def read(path):
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has none")
+    return tomllib.loads((ROOT / path).read_text())
+
+
+def test_the_empty_distribution_answers_to_requirements_of_the_original_by_name():
+    ours, stand_in = read("pyproject.toml")["project"], read("packaging/dm-reverb/pyproject.toml")
+    project = stand_in["project"]
+    assert project["name"] == "dm-reverb"
+    # TF-Agents 0.19 requires ~=0.14.0: any 0.14.x.
+    assert project["version"].startswith("0.14.")
+    assert project["dependencies"] == [ours["name"]]
+    assert "tensorflow" in ours["optional-dependencies"]
+    assert project["optional-dependencies"] == {"tensorflow": [f"{ours['name']}[tensorflow]"]}
+    assert stand_in["tool"]["setuptools"]["packages"] == []
