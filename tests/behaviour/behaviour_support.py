@@ -136,8 +136,10 @@ class program:  # noqa: N801 - reads as the call that it is
     """
 
     def __init__(self, source, *arguments):
+        # Ctrl-C is heard even if whoever runs the tests ignores it, as shells make background jobs do.
+        hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         self.process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(source), *map(str, arguments)],
+            [sys.executable, "-X", "faulthandler", "-c", hear + textwrap.dedent(source), *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
