@@ -1,5 +1,7 @@
 """The extension's classes. The only module that imports `_rust`; named as the reference names it."""
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from reverb._rust import (
     BatchedWriter,
     CellRef,
@@ -22,6 +24,11 @@ from reverb._rust import (
     importance_weights,
 )
 from reverb._rust import _ColumnHistory as ColumnHistory
+
+if TYPE_CHECKING:
+    from reverb._rust import _Sampled
+
+    Sampled: TypeAlias = _Sampled
 
 __all__ = [
     "BatchedWriter",
