@@ -1,17 +1,16 @@
 """The structured writer: steps go in, patterns say which items come of them."""
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
-from reverb import _endings, _structure, pybind
-from reverb.errors import DeadlineExceededError, ReverbError
-from reverb.trajectory_writer import as_seconds, deadline_error
+from reverb import _structure, pybind
+from reverb._flushing import FlushingWriter, as_seconds
+from reverb.errors import DeadlineExceededError
 
 __all__ = ["StructuredWriter"]
 
 
-class StructuredWriter:
+class StructuredWriter(FlushingWriter):
     """Writes steps, and makes the items that its configs describe. Made by `Client.structured_writer`.
 
     Configs are asked in order after every append, also of a part of a step, and when an episode ends. One makes at most
@@ -37,18 +36,7 @@ class StructuredWriter:
             (max_pending_bytes, reconnect_timeout),
         )
         self._append = self._writer.append
-        self._closed = False
-        self._finalizer = _endings.when_deleted(self, self._writer)
-
-    def __enter__(self) -> "StructuredWriter":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Flushes, unless the body raised an error of Reverb. The writer stays usable."""
-        if not isinstance(error, ReverbError):
-            self.flush()
+        super().__init__(self._writer)
 
     def append(self, data: Any, *, partial_step: bool = False) -> None:
         """Appends a step, or a part of one, and makes the items that are due.
@@ -71,28 +59,6 @@ class StructuredWriter:
         """Whether the last append was partial."""
         return self._writer.step_is_open
 
-    def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None:
-        """Sends what can be sent and waits until at most `block_until_num_items` items are unconfirmed.
-
-        Args:
-          block_until_num_items: How many items may stay behind, at least 0.
-          timeout_ms: Milliseconds; 0 looks once; None: as long as the tables' limiters block.
-
-        Raises:
-          ValueError: A number is negative; or the server refused an item.
-          DeadlineExceededError: Too many items were still unconfirmed in time. They stay queued.
-          UnavailableError: The server could not be reached for `reconnect_timeout`.
-        """
-        if block_until_num_items < 0:
-            raise ValueError(f"block_until_num_items must be >= 0, got {block_until_num_items}")
-        self._flush("Flush", block_until_num_items, timeout_ms)
-
-    def _flush(self, what: str, but_last: int, timeout_ms: int | None) -> None:
-        try:
-            self._writer.flush(but_last, as_seconds(timeout_ms))
-        except DeadlineExceededError as error:
-            raise deadline_error(what, timeout_ms, error) from None
-
     def end_episode(self, clear_buffers: bool = True, timeout_ms: int | None = None) -> None:
         """Makes the items that are due at the end of an episode, flushes, and counts steps from 0 again.
 
@@ -104,20 +70,11 @@ class StructuredWriter:
           DeadlineExceededError: Not all items were confirmed in time. They stay queued, and the episode has ended.
           ValueError: As `append` and `flush`.
         """
-        seconds = as_seconds(timeout_ms)
+        as_seconds(timeout_ms)
+        self._writer.make_last_items()
         try:
-            self._writer.make_last_items()
-            self._writer.flush(0, seconds)
-        except DeadlineExceededError as error:
+            self._flush("End episode", 0, timeout_ms)
+        except DeadlineExceededError:
             self._writer.end_episode(clear_buffers)
-            raise deadline_error("End episode", timeout_ms, error) from None
+            raise
         self._writer.end_episode(clear_buffers)
-
-    def close(self) -> None:
-        """Ends the writer. Waits up to 5 seconds; what is unconfirmed then is given up and named in the log.
-
-        A second call does nothing.
-        """
-        if not self._closed:
-            self._closed = True
-            self._finalizer()

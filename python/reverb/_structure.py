@@ -24,28 +24,40 @@ class Structure:
         self.options: dict[Path, tuple[int, int | None]] = {}
         self._root: _Node | None = None
         self._paths: list[Path] = []
+        # What `commit` enters.
+        self._planned: _Planned | None = None
+        self._new_paths: list[Path] = []
 
     def columns_of(self, step: Any) -> tuple[list[int], list[tuple[int, tuple[int, int | None]]]]:
-        """The columns that the leaves of a step belong to, in flattening order. New leaves become new columns.
+        """The columns that the leaves of a step belong to, in flattening order; new leaves belong to new columns.
+
+        Nothing changes before `commit` says that the step was taken.
 
         Returns:
           The columns; and those of the new ones that are to be configured, with their options.
 
         Raises:
           ValueError: The step has a value where others have a structure, or the other way round, or other kinds of
-            containers. Nothing has changed then.
+            containers.
         """
-        root = _plan(self._root, step, ())
+        planned = _plan(self._root, step, ())
         columns: list[int] = []
-        first_new = self.num_columns
-        self._root = self._commit(root, columns)
-        new = range(first_new, self.num_columns)
-        options = [(column, self.options[self._paths[column]]) for column in new if self._paths[column] in self.options]
+        new: list[Path] = []
+        self._number(planned, columns, new)
+        self._planned, self._new_paths = planned, new
+        options = [(self.num_columns + i, self.options[path]) for i, path in enumerate(new) if path in self.options]
         return columns, options
 
+    def commit(self) -> None:
+        """Enters what the step that was asked for last adds."""
+        if self._planned is not None:
+            self._root = self._enter(self._planned)
+            self._paths += self._new_paths
+            self._planned, self._new_paths = None, []
+
     def path(self, column: int) -> str:
-        """The path of a column, as text."""
-        return repr(self._paths[column])
+        """The path of a column, as text; also of one that a step would add."""
+        return repr([*self._paths, *self._new_paths][column])
 
     def path_of(self, column: int) -> Path:
         """The path of a column."""
@@ -59,31 +71,31 @@ class Structure:
         """A nest of the union structure, each leaf made from its column's number."""
         return None if self._root is None else self._root.build(make)
 
-    def _commit(self, planned: "_Planned", columns: list[int]) -> "_Node":
-        """Enters what a step adds."""
+    def _number(self, planned: "_Planned", columns: list[int], new: list[Path]) -> None:
+        """Numbers of the columns of a step; paths of those that are new, in the order in which they are entered."""
+        if planned.is_container:
+            for _, child in planned.children:
+                self._number(child, columns, new)
+        elif isinstance(planned.node, _Leaf):
+            columns.append(planned.node.column)
+        elif planned.node is None:
+            columns.append(self.num_columns + len(new))
+            new.append(planned.path)
+        else:
+            # A whole structure has no value in this step; the one leaf that stands for it is passed over.
+            columns.append(0)
+
+    def _enter(self, planned: "_Planned") -> "_Node":
         node = planned.node
         if node is None:
-            node = planned.make()
+            node = planned.make(self.num_columns)
+            self.num_columns += isinstance(node, _Leaf)
             self.version += 1
         if isinstance(node, _Leaf):
-            if node.column < 0:
-                node.column = self.num_columns
-                self.num_columns += 1
-                self._paths.append(planned.path)
-            if planned.is_value:
-                node.has_values = True
-            columns.append(node.column)
-            return node
-        if planned.is_absent:
-            # The whole structure has no value in this step; the one leaf that stands for it is skipped.
-            columns.append(0)
-            return node
-        for key, child in planned.children:
-            known = node.children.get(key)
-            entered = self._commit(child, columns)
-            if entered is not known:
-                node.children[key] = entered
-                self.version += 1
+            node.has_values |= planned.has_value
+        else:
+            for key, child in planned.children:
+                node.children[key] = self._enter(child)
         return node
 
 
@@ -92,28 +104,31 @@ class FixedStructure:
 
     def __init__(self) -> None:
         self._paths: list[Path] | None = None
+        self._last: list[Path] = []
 
     def columns_of(self, step: Any) -> tuple[list[int], list[Any]]:
         """The columns that the leaves of a step belong to, in flattening order, and no options.
 
         Raises:
-          ValueError: The step has another structure than the first.
+          ValueError: The step has another structure than the first that was taken.
         """
-        paths = list(_paths(step, ()))
-        if self._paths is None:
-            self._paths = paths
-        elif len(paths) != len(self._paths):
+        paths = self._last = list(_paths(step, ()))
+        if self._paths is not None and len(paths) != len(self._paths):
             raise ValueError(
                 f"Flattened data has an unexpected length, got {len(paths)} but wanted {len(self._paths)}."
             )
-        elif paths != self._paths:
+        if self._paths is not None and paths != self._paths:
             got, wanted = next(pair for pair in zip(paths, self._paths, strict=True) if pair[0] != pair[1])
             raise ValueError(f"The step has another structure than the first: got a leaf {got}, expected {wanted}.")
         return list(range(len(paths))), []
 
+    def commit(self) -> None:
+        """Says that the step was taken."""
+        self._paths = self._last
+
     def path(self, column: int) -> str:
         """The column, as errors name it."""
-        return f"{column} (path={(self._paths or [])[column]})"
+        return f"{column} (path={self._last[column]})"
 
 
 def _paths(value: Any, path: Path) -> Iterator[Path]:
@@ -127,8 +142,8 @@ def _paths(value: Any, path: Path) -> Iterator[Path]:
 class _Leaf:
     """A column. One that was only ever None may still turn out to be a structure."""
 
-    def __init__(self) -> None:
-        self.column = -1
+    def __init__(self, column: int) -> None:
+        self.column = column
         self.has_values = False
 
     def build(self, make: Callable[[int], Any]) -> Any:
@@ -165,14 +180,13 @@ class _Planned:
     def __init__(self, node: "_Node | None", value: Any, path: Path, *, is_container: bool) -> None:
         self.node = node
         self.path = path
-        self.is_value = not is_container and value is not None
-        self.is_absent = not is_container and value is None
+        self.is_container = is_container
+        self.has_value = not is_container and value is not None
         self.children: list[tuple[Any, _Planned]] = []
         self._example = value if is_container else None
-        self._is_container = is_container
 
-    def make(self) -> "_Node":
-        return _Container(self._example) if self._is_container else _Leaf()
+    def make(self, column: int) -> "_Node":
+        return _Container(self._example) if self.is_container else _Leaf(column)
 
 
 def _plan(node: "_Node | None", value: Any, path: Path) -> _Planned:

@@ -11,15 +11,13 @@ per environment in Python.
 
 import operator
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reverb import _endings, _structure, pybind
-from reverb.errors import DeadlineExceededError, ReverbError
-from reverb.trajectory_writer import as_seconds, deadline_error
+from reverb import _structure, pybind
+from reverb._flushing import FlushingWriter
 
 __all__ = ["BatchedColumn", "BatchedHistory", "BatchedWriter"]
 
@@ -61,7 +59,7 @@ class BatchedHistory:
         return BatchedColumn(self._column, row, row + 1 if row != -1 else None, 1, squeeze=True)
 
 
-class BatchedWriter:
+class BatchedWriter(FlushingWriter):
     """Writes the steps of `num_envs` environments. Made by `Client.batched_writer`.
 
     One thread at a time may use a writer.
@@ -92,18 +90,7 @@ class BatchedWriter:
             (max_pending_bytes, reconnect_timeout),
         )
         self._has_patterns = bool(configs)
-        self._closed = False
-        self._finalizer = _endings.when_deleted(self, self._writer)
-
-    def __enter__(self) -> "BatchedWriter":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Flushes, unless the body raised an error of Reverb. The writer stays usable."""
-        if not isinstance(error, ReverbError):
-            self.flush()
+        super().__init__(self._writer)
 
     @property
     def num_envs(self) -> int:
@@ -177,34 +164,6 @@ class BatchedWriter:
                 f"priorities must be one number or have shape [{self._num_envs}], got {list(values.shape)}."
             )
         return self._writer.create_items(table, np.ascontiguousarray(values), columns, self._as_mask("mask", mask))
-
-    def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None:
-        """Sends what can be sent and waits until at most `block_until_num_items` items are unconfirmed.
-
-        Args:
-          block_until_num_items: How many items may stay behind, at least 0.
-          timeout_ms: Milliseconds; 0 looks once; None: as long as the tables' limiters block.
-
-        Raises:
-          ValueError: A number is negative; or the server refused an item.
-          DeadlineExceededError: Too many items were still unconfirmed in time. They stay queued.
-          UnavailableError: The server could not be reached for `reconnect_timeout`.
-        """
-        if block_until_num_items < 0:
-            raise ValueError(f"block_until_num_items must be >= 0, got {block_until_num_items}")
-        try:
-            self._writer.flush(block_until_num_items, as_seconds(timeout_ms))
-        except DeadlineExceededError as error:
-            raise deadline_error("Flush", timeout_ms, error) from None
-
-    def close(self) -> None:
-        """Ends the writer. Waits up to 5 seconds; what is unconfirmed then is given up and named in the log.
-
-        A second call does nothing.
-        """
-        if not self._closed:
-            self._closed = True
-            self._finalizer()
 
     def _as_mask(self, name: str, mask: ArrayLike | None) -> NDArray[np.bool_] | None:
         if mask is None:

@@ -10,13 +10,12 @@ with client.trajectory_writer(num_keep_alive_refs=3) as writer:
       })
 """
 
-import datetime
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from reverb import _checks, _endings, _structure, pybind
-from reverb.errors import DeadlineExceededError, ReverbError, TableNotFoundError
+from reverb import _checks, _structure, pybind
+from reverb._flushing import FlushingWriter, as_seconds
+from reverb.errors import DeadlineExceededError, TableNotFoundError
 
 if TYPE_CHECKING:
     from reverb.signatures import FlatSpec
@@ -27,7 +26,7 @@ _ColumnHistory = pybind.ColumnHistory
 __all__ = ["TrajectoryColumn", "TrajectoryWriter"]
 
 
-class TrajectoryWriter:
+class TrajectoryWriter(FlushingWriter):
     """Writes steps, and items made of them. Made by `Client.trajectory_writer`.
 
     Each leaf of the appended steps is a column. The writer keeps the last `num_keep_alive_refs` values of each, and an
@@ -65,18 +64,7 @@ class TrajectoryWriter:
         self._views: dict[int, _ColumnHistory] = {}
         self._append = self._writer.append
         self._create_item = self._writer.create_item
-        self._closed = False
-        self._finalizer = _endings.when_deleted(self, self._writer)
-
-    def __enter__(self) -> "TrajectoryWriter":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Flushes, unless the body raised an error of Reverb. The writer stays usable."""
-        if not isinstance(error, ReverbError):
-            self.flush()
+        super().__init__(self._writer)
 
     def append(self, data: Any, *, partial_step: bool = False) -> None:
         """Appends a step, or a part of one. Either all of it is taken or nothing.
@@ -180,31 +168,6 @@ class TrajectoryWriter:
         if column is not None:
             self._writer.configure(column, options)
 
-    def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None:
-        """Sends what can be sent and waits until at most `block_until_num_items` items are unconfirmed.
-
-        Chunks that only the last `block_until_num_items` items refer to stay open.
-
-        Args:
-          block_until_num_items: How many items may stay behind, at least 0.
-          timeout_ms: Milliseconds; 0 looks once; None: as long as the tables' limiters block.
-
-        Raises:
-          ValueError: `block_until_num_items` or `timeout_ms` is negative; see also `create_item`.
-          DeadlineExceededError: Too many items were still unconfirmed in time. They stay queued.
-          UnavailableError: The server could not be reached for `reconnect_timeout`.
-        """
-        if block_until_num_items < 0:
-            raise ValueError(f"block_until_num_items must be >= 0, got {block_until_num_items}")
-        self._flush("Flush", block_until_num_items, timeout_ms)
-
-    def _flush(self, what: str, but_last: int, timeout_ms: int | None) -> None:
-        seconds = as_seconds(timeout_ms)
-        try:
-            self._writer.flush(but_last, seconds)
-        except DeadlineExceededError as error:
-            raise deadline_error(what, timeout_ms, error) from None
-
     def end_episode(self, clear_buffers: bool = True, timeout_ms: int | None = None) -> None:
         """Ends the episode: flushes, closes an open step, and counts steps from 0 again.
 
@@ -223,36 +186,6 @@ class TrajectoryWriter:
             self._writer.end_episode(clear_buffers)
             raise
         self._writer.end_episode(clear_buffers)
-
-    def close(self) -> None:
-        """Ends the writer. Waits up to 5 seconds; what is unconfirmed then is given up and named in the log.
-
-        A second call does nothing. The history can still be read.
-        """
-        if not self._closed:
-            self._closed = True
-            self._finalizer()
-
-
-def deadline_error(what: str, timeout_ms: int | None, error: DeadlineExceededError) -> DeadlineExceededError:
-    """The error of a call that did not end in time, worded as the reference words it, and with the reason."""
-    timeout = datetime.timedelta(milliseconds=timeout_ms or 0)
-    return DeadlineExceededError(f"{what} call did not complete within provided timeout of {timeout}: {error}")
-
-
-def as_seconds(timeout_ms: int | None) -> float | None:
-    """A timeout in milliseconds as seconds.
-
-    Raises:
-      TypeError: It is no integer.
-      ValueError: It is negative.
-    """
-    if timeout_ms is None:
-        return None
-    milliseconds = _checks.as_int("timeout_ms", timeout_ms)
-    if milliseconds < 0:
-        raise ValueError(f"timeout_ms must be None or >= 0, got {timeout_ms}")
-    return milliseconds / 1000
 
 
 def _check_keep_alive(num_keep_alive_refs: int) -> None:

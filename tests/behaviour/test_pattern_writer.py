@@ -246,6 +246,16 @@ class TestBatched:
         writer.flush()
         assert sorted(items(client)) == [([100, 101],)] * 2 + [([200, 201],)] * 2 + [([201, 202],)]
 
+    def test_an_item_that_cannot_be_made_costs_no_other_environment_anything(self, client):
+        priority = structured.td_error(1.0, STEP, lambda x: x["b"])
+        writer = client.batched_writer(3, configs=[config(lambda x: [x["a"][-1], x["b"][-1]], priority=priority)])
+        with pytest.raises(ValueError, match="nan"):
+            writer.append({"a": np.arange(3), "b": np.array([1.0, np.nan, 2.0])})
+        assert writer.episode_steps.tolist() == [1, 1, 1]
+        writer.append({"a": np.arange(3) + 10, "b": np.ones(3)}, episode_end=np.ones(3, bool))
+        writer.flush()
+        assert [item[0] for item in items(client)] == [0, 2, 10, 11, 12]
+
     def test_a_mask_passes_environments_over(self, client):
         writer = client.batched_writer(2, 3)
         writer.append(np.array([1, 2]))

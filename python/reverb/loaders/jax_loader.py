@@ -1,6 +1,5 @@
 """Batches as arrays of JAX."""
 
-import collections
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ from reverb.loaders.batch import Batch
 from reverb.loaders.dtype_rules import narrow, refuse
 from reverb.loaders.leaves import map_leaves
 from reverb.loaders.loader import Loader
-from reverb.loaders.source import Fetched
+from reverb.loaders.staging import Staging
 from reverb.replay_sample import Ragged
 
 __all__ = ["JaxLoader", "to_arrays", "to_jax"]
@@ -48,46 +47,22 @@ class JaxLoader(Loader):
         if isinstance(device, jax.sharding.Sharding):
             options.setdefault("drop_remainder", True)
         super().__init__(client, table, **options)
-        self._device = device
         self._double_buffer = double_buffer
-        self._staged: collections.deque[tuple[Fetched, Batch]] = collections.deque()
-        self._error: Exception | None = None
+        self._staging = Staging(self._source, lambda batch: to_jax(batch, device))
 
     def __next__(self) -> Batch:
-        if not self._staged and not self._stage():
+        staged = self._staging.next()
+        if staged is None:
             raise StopIteration
-        fetched, batch = self._staged.popleft()
+        fetched, batch = staged
         self._source.deliver(fetched)
         if self._double_buffer:
-            self._stage_ahead()
+            self._staging.ahead()
         return batch
-
-    def _stage_ahead(self) -> None:
-        """Puts the next batch on its device if it is here. What goes wrong concerns whoever asks for that one."""
-        try:
-            if self._source.is_ready():
-                self._stage()
-        except Exception as error:
-            self._error = error
-
-    def _stage(self) -> bool:
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-        fetched = self._source.next()
-        if fetched is None:
-            return False
-        try:
-            self._staged.append((fetched, to_jax(fetched.batch, self._device)))
-        except Exception:
-            self._source.refuse(fetched)
-            raise
-        self._source.clock.converted()
-        return True
 
     def close(self) -> None:
         """Gives back what was drawn ahead. The iterator then is at its end."""
-        self._staged.clear()
+        self._staging.clear()
         super().close()
 
 

@@ -16,6 +16,7 @@ from reverb.loaders.batch import Batch
 from reverb.loaders.leaves import map_leaves
 from reverb.loaders.options import Options
 from reverb.loaders.source import BatchSource, Fetched
+from reverb.loaders.staging import Staging
 from reverb.loaders.stats import LoaderStats
 from reverb.loaders.torch_arrays import to_torch
 
@@ -140,14 +141,10 @@ class TorchBatches(Iterator[Batch]):
     def __init__(self, source: BatchSource, device: Any, pin_memory: bool, tensordict: bool, lag: int | None) -> None:
         self.source = source
         self._device = device
-        self._pin = pin_memory or (device is not None and device.type == "cuda")
-        self._tensordict = tensordict
         self._lag = lag
-        self._error: Exception | None = None
         # Copied, or on their way to the device; not asked for yet.
-        self._staged: collections.deque[tuple[Fetched, Batch, Any]] = collections.deque()
+        self._staging = Staging(source, _Copier(device, pin_memory, tensordict))
         self._unreceived: collections.deque[Fetched] = collections.deque()
-        self._stream = torch.cuda.Stream(device) if device is not None and device.type == "cuda" else None
 
     def __iter__(self) -> "TorchBatches":
         return self
@@ -155,10 +152,11 @@ class TorchBatches(Iterator[Batch]):
     def __next__(self) -> Batch:
         if self._lag is not None:
             self._receive(self._lag)
-        if not self._staged and not self._stage():
+        staged = self._staging.next()
+        if staged is None:
             self._receive(0)
             raise StopIteration
-        fetched, batch, copied = self._staged.popleft()
+        fetched, (batch, copied) = staged
         if copied is not None:
             copied.wait(torch.cuda.current_stream(self._device))
             _keep_until_used(batch, torch.cuda.current_stream(self._device))
@@ -166,39 +164,31 @@ class TorchBatches(Iterator[Batch]):
         if self._lag is None:
             self._receive(0)
         if self._device is not None:
-            self._stage_ahead()
+            self._staging.ahead()
         return batch
 
     def _receive(self, lag: int) -> None:
         while len(self._unreceived) > lag:
             self.source.deliver(self._unreceived.popleft())
 
-    def _stage_ahead(self) -> None:
-        """Begins to copy the next batch if it is here. What goes wrong concerns whoever asks for that one."""
-        try:
-            if self.source.is_ready():
-                self._stage()
-        except Exception as error:
-            self._error = error
+    def close(self) -> None:
+        """Gives back what was drawn ahead."""
+        self._staging.clear()
+        self._unreceived.clear()
+        self.source.close()
 
-    def _stage(self) -> bool:
-        """Begins to copy a batch to the device; False at the end of the data."""
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-        fetched = self.source.next()
-        if fetched is None:
-            return False
-        try:
-            batch, copied = self._copied(fetched.batch)
-        except Exception:
-            self.source.refuse(fetched)
-            raise
-        self._staged.append((fetched, batch, copied))
-        self.source.clock.converted()
-        return True
 
-    def _copied(self, arrays: Batch) -> tuple[Batch, Any]:
+class _Copier:
+    """Makes tensors of batches and copies them to a device. Knows nothing of the iteration, which must end with it."""
+
+    def __init__(self, device: Any, pin_memory: bool, tensordict: bool) -> None:
+        is_cuda = device is not None and device.type == "cuda"
+        self._device = device
+        self._pin = pin_memory or is_cuda
+        self._tensordict = tensordict
+        self._stream = torch.cuda.Stream(device) if is_cuda else None
+
+    def __call__(self, arrays: Batch) -> tuple[Batch, Any]:
         """Tensors on their way to the device, and the event that they are there."""
         batch = to_torch(arrays, self._tensordict)
         copied = None
@@ -211,12 +201,6 @@ class TorchBatches(Iterator[Batch]):
         elif self._device is not None:
             batch = _map(batch, lambda tensor: tensor.to(self._device))
         return batch, copied
-
-    def close(self) -> None:
-        """Gives back what was drawn ahead."""
-        self._staged.clear()
-        self._unreceived.clear()
-        self.source.close()
 
 
 def _share(options: Options, worker: int, num_workers: int) -> Options:

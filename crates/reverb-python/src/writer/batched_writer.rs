@@ -25,8 +25,6 @@ pub struct BatchedWriter {
     num_envs: usize,
     envs: Mutex<Vec<Env>>,
     forms: Mutex<Forms>,
-    /// Columns of the first environment, for the names of columns and their options; the others are like it.
-    options: Mutex<StepBuffer>,
     post: Post,
     structure: Structure,
 }
@@ -88,7 +86,6 @@ impl BatchedWriter {
             num_envs,
             forms: Mutex::default(),
             envs: Mutex::new((0..num_envs).map(env).collect::<Result<_, Error>>()?),
-            options: Mutex::new(StepBuffer::new(options, compression, dropped.clone())?),
             post: Post::new(client, limits, dropped),
             structure: Structure::new(structure),
         })
@@ -103,7 +100,7 @@ impl BatchedWriter {
         ends: Option<PyReadonlyArray1<'_, bool>>,
     ) -> PyReverbResult<()> {
         self.post.session.check()?;
-        let step = self.structure.step(data, &self.options)?;
+        let step = self.structure.step(data)?;
         let rows = step.rows(py, self.num_envs, &self.structure)?;
         let is_in = |mask: &Option<PyReadonlyArray1<'_, bool>>, env: usize, default| {
             mask.as_ref().map_or(default, |mask| mask.as_array()[env])
@@ -112,13 +109,21 @@ impl BatchedWriter {
         let ends: Vec<bool> = (0..self.num_envs).map(|env| is_in(&ends, env, false)).collect();
         let mut items = Vec::new();
         // The lock is taken without the GIL, so that nobody waits for both.
-        let result = py.detach(|| self.append_rows(&mut self.envs.lock(), &rows, &present, &ends, &mut items));
+        let (appended, made) = py.detach(|| {
+            let mut envs = self.envs.lock();
+            match self.append_rows(&mut envs, &rows, &present) {
+                Ok(()) => (Ok(()), self.make_items(&mut envs, &present, &ends, &mut items)),
+                Err(error) => (Err(error), Ok(())),
+            }
+        });
+        appended.map_err(|error| step.describe(py, &self.structure, error))?;
+        self.structure.accept(py, &step)?;
         if !items.is_empty() {
             self.post.push(py, items)?;
         } else if ends.contains(&true) {
             self.post.session.pump();
         }
-        Ok(result.map_err(|error| step.describe(py, &self.structure, error))?)
+        Ok(made?)
     }
 
     /// Makes one item of every environment in `mask` that has all its rows. Which ones that were.
@@ -169,13 +174,12 @@ impl BatchedWriter {
 }
 
 impl BatchedWriter {
+    /// All environments that are present take their row, or none does.
     fn append_rows(
         &self,
         envs: &mut [Env],
         rows: &[(u32, LeafRows<'_>)],
         present: &[bool],
-        ends: &[bool],
-        items: &mut Vec<WriterItem>,
     ) -> Result<(), AppendError> {
         // With patterns, columns that none of them uses are dropped. All environments have the same.
         let is_used = |column: u32| {
@@ -190,7 +194,6 @@ impl BatchedWriter {
         };
         row(0, &mut step);
         let form = self.forms.lock().number(&step);
-        // All or nothing: no environment takes its row if another cannot.
         for (index, env) in envs.iter().enumerate() {
             if present[index] && env.form != form {
                 row(index, &mut step);
@@ -202,14 +205,31 @@ impl BatchedWriter {
                 row(index, &mut step);
                 env.steps.append_checked(&step, false)?;
                 env.form = form;
-                env.make_items(false, &self.post, items)?;
-            }
-            if ends[index] {
-                env.make_items(true, &self.post, items)?;
-                env.steps.end_episode(true)?;
             }
         }
         Ok(())
+    }
+
+    /// Makes the items that patterns describe, and ends episodes. An environment whose items cannot be made does not
+    /// keep the others from theirs; the first error is returned.
+    fn make_items(
+        &self,
+        envs: &mut [Env],
+        present: &[bool],
+        ends: &[bool],
+        items: &mut Vec<WriterItem>,
+    ) -> Result<(), Error> {
+        let mut result = Ok(());
+        for (index, env) in envs.iter_mut().enumerate() {
+            if present[index] {
+                result = result.and(env.make_items(false, &self.post, items));
+            }
+            if ends[index] {
+                result = result.and(env.make_items(true, &self.post, items));
+                result = result.and(env.steps.end_episode(true));
+            }
+        }
+        result
     }
 }
 

@@ -71,10 +71,14 @@ impl TrajectoryWriter {
 
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>, partial_step: bool) -> PyReverbResult<()> {
         self.post.session.check()?;
-        let step = self.structure.step(data, &self.steps)?;
+        let step = self.structure.step(data)?;
+        for &(column, options) in step.new_columns() {
+            self.steps.lock().configure(column, column_options(options))?;
+        }
         // Names are asked of Python, so the lock is let go of first.
         let appended = self.steps.lock().append(&step.values(), partial_step);
-        Ok(appended.map_err(|error| step.describe(py, &self.structure, error))?)
+        appended.map_err(|error| step.describe(py, &self.structure, error))?;
+        self.structure.accept(py, &step)
     }
 
     fn create_item(

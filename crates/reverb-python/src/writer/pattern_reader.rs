@@ -28,7 +28,7 @@ impl PatternReader {
     }
 
     fn append<'py>(&self, py: Python<'py>, data: &Bound<'py, PyAny>) -> PyReverbResult<Vec<Vec<Bound<'py, PyAny>>>> {
-        let step = self.structure.step(data, &self.steps)?;
+        let step = self.structure.step(data)?;
         let appended = {
             let (mut steps, evaluator) = (self.steps.lock(), self.evaluator.lock());
             let is_used = |column: u32| evaluator.sources().contains_key(&(column as usize));
@@ -36,6 +36,7 @@ impl PatternReader {
             steps.append(&values, false)
         };
         appended.map_err(|error| step.describe(py, &self.structure, error))?;
+        self.structure.accept(py, &step)?;
         self.items(py, false)
     }
 

@@ -48,7 +48,7 @@ impl PatternWriter {
 
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>, partial_step: bool) -> PyReverbResult<()> {
         self.post.session.check()?;
-        let step = self.structure.step(data, &self.steps)?;
+        let step = self.structure.step(data)?;
         let mut items = Vec::new();
         let (appended, made) = {
             let (mut steps, mut evaluator) = (self.steps.lock(), self.evaluator.lock());
@@ -61,6 +61,7 @@ impl PatternWriter {
             }
         };
         appended.map_err(|error| step.describe(py, &self.structure, error))?;
+        self.structure.accept(py, &step)?;
         if !items.is_empty() {
             self.post.push(py, items)?;
         }

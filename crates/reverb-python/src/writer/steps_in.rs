@@ -7,18 +7,19 @@ use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use reverb_core::Error;
-use reverb_core::writer::{AppendError, ColumnValue, StepBuffer};
+use reverb_core::writer::{AppendError, ColumnValue};
 use std::sync::Arc;
 
 /// Forms of steps that are remembered; a program has few.
 const KEPT_FORMS: usize = 16;
 
-/// A column that has just appeared, and its options: values kept, and rows of a chunk.
-type NewColumn = (u32, (u32, Option<u32>));
+/// A column that a step adds, and its options: values kept, and rows of a chunk.
+pub type NewColumn = (u32, (u32, Option<u32>));
 
 /// The structure of a writer's steps, kept in Python: it knows how a new form of step joins those before.
 pub struct Structure {
-    /// `columns_of(step)`: the columns that its leaves belong to, and options of new ones; `path(column)`: of a column, as text.
+    /// `columns_of(step)`: the columns that its leaves belong to, and options of new ones; `commit()`: that step was taken;
+    /// `path(column)`: of a column, as text.
     object: Py<PyAny>,
     forms: Mutex<Vec<(u64, Arc<[u32]>)>>,
 }
@@ -29,6 +30,14 @@ pub struct Step<'py> {
     objects: Vec<Bound<'py, PyAny>>,
     /// With the index of the leaf; leaves that are `None` are left out.
     leaves: Vec<(usize, Leaf<'py>)>,
+    /// What the step adds to the structure; `None` if its form is known.
+    news: Option<News>,
+}
+
+/// See [`Structure::accept`].
+struct News {
+    form: Option<u64>,
+    columns: Vec<NewColumn>,
 }
 
 impl Structure {
@@ -36,11 +45,11 @@ impl Structure {
         Self { object, forms: Mutex::default() }
     }
 
-    /// Flattens a step and converts its leaves. New columns are configured in `steps`.
-    pub fn step<'py>(&self, data: &Bound<'py, PyAny>, steps: &Mutex<StepBuffer>) -> PyReverbResult<Step<'py>> {
+    /// Flattens a step and converts its leaves. Until [`Structure::accept`], it leaves no trace.
+    pub fn step<'py>(&self, data: &Bound<'py, PyAny>) -> PyReverbResult<Step<'py>> {
         let mut objects = Vec::with_capacity(8);
         let form = flatten_with_form(data, &mut objects)?;
-        let columns = self.columns(data, form, steps)?;
+        let (columns, news) = self.columns(data, form)?;
         if columns.len() != objects.len() {
             return Err(PyTypeError::new_err("the leaves of the step changed while it was read").into());
         }
@@ -60,35 +69,33 @@ impl Structure {
             })?;
             leaves.push((index, leaf));
         }
-        Ok(Step { columns, objects, leaves })
+        Ok(Step { columns, objects, leaves, news })
     }
 
-    fn columns(
-        &self,
-        data: &Bound<'_, PyAny>,
-        form: Option<u64>,
-        steps: &Mutex<StepBuffer>,
-    ) -> PyReverbResult<Arc<[u32]>> {
+    fn columns(&self, data: &Bound<'_, PyAny>, form: Option<u64>) -> PyReverbResult<(Arc<[u32]>, Option<News>)> {
         if let Some(form) = form {
             let forms = self.forms.lock();
             if let Some((_, columns)) = forms.iter().find(|(known, _)| *known == form) {
-                return Ok(columns.clone());
+                return Ok((columns.clone(), None));
             }
         }
         let found = self.object.bind(data.py()).call_method1("columns_of", (data,))?;
         let (columns, new): (Vec<u32>, Vec<NewColumn>) = found.extract()?;
-        let columns: Arc<[u32]> = columns.into();
-        for (column, options) in new {
-            steps.lock().configure(column, super::column_options(options))?;
-        }
-        if let Some(form) = form {
+        Ok((columns.into(), Some(News { form, columns: new })))
+    }
+
+    /// The step was taken: enters what it adds to the structure.
+    pub fn accept(&self, py: Python<'_>, step: &Step<'_>) -> PyReverbResult<()> {
+        let Some(news) = &step.news else { return Ok(()) };
+        self.object.bind(py).call_method0("commit")?;
+        if let Some(form) = news.form {
             let mut forms = self.forms.lock();
             if forms.len() == KEPT_FORMS {
                 forms.remove(0);
             }
-            forms.push((form, columns.clone()));
+            forms.push((form, step.columns.clone()));
         }
-        Ok(columns)
+        Ok(())
     }
 
     /// The path of a column, as text.
@@ -99,6 +106,11 @@ impl Structure {
 }
 
 impl Step<'_> {
+    /// Columns that are to be configured before the step is appended.
+    pub fn new_columns(&self) -> &[NewColumn] {
+        self.news.as_ref().map_or(&[], |news| &news.columns)
+    }
+
     /// The values, for [`reverb_core::writer::StepBuffer::append`].
     pub fn values(&self) -> Vec<ColumnValue<'_>> {
         self.leaves
