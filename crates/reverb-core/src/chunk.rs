@@ -152,6 +152,8 @@ pub struct Chunk {
     pub steps: StepRange,
     layout: Arc<Layout>,
     data: Bytes,
+    /// Bytes of the data by its rows: a division less for every item.
+    bytes_per_row: u32,
     /// The table that counts its uses in `used_cells` (its number), or 0. See [`crate::TableUsage`].
     pub(crate) owner: AtomicU32,
     /// Cells (a row of a column) that items of the owner use, counted once an item.
@@ -196,7 +198,10 @@ impl Chunk {
         if layout.encoding.is_some() {
             ANY_ENCODED.store(true, Relaxed);
         }
-        Self { key, episodes, steps, layout, data, owner: AtomicU32::new(0), used_cells: AtomicU64::new(0) }
+        // A chunk has a row at least, and less than 4 GiB.
+        let bytes_per_row = (data.len() / layout.rows.max(1) as usize) as u32;
+        let (owner, used_cells) = (AtomicU32::new(0), AtomicU64::new(0));
+        Self { key, episodes, steps, layout, data, bytes_per_row, owner, used_cells }
     }
 
     /// The same chunk with its bytes encoded, or as they are if that would save less than a sixteenth, or if they are
@@ -286,6 +291,11 @@ impl Chunk {
     /// Bytes of the data as it is held: encoded, if it is.
     pub fn size_bytes(&self) -> usize {
         self.data.len()
+    }
+
+    /// Bytes of the data, as it is held, by row, rounded down.
+    pub fn bytes_per_row(&self) -> u64 {
+        self.bytes_per_row.into()
     }
 
     /// Rows times columns.

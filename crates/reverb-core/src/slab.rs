@@ -1,9 +1,9 @@
 //! Where a table keeps its items: slots in pages, and an index from keys to slots.
 
 use crate::prefetch::prefetch;
-use crate::{ItemKey, Trajectory};
+use crate::{ItemKey, NewItem, Trajectory};
 use foldhash::quality::RandomState;
-use hashbrown::HashTable;
+use hashbrown::{HashTable, hash_table};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -21,6 +21,8 @@ pub(crate) struct Item {
     pub(crate) inserted_at: u64,
     pub(crate) trajectory: Trajectory,
     pub(crate) times_sampled: i32,
+    /// Of the key, as the index has it.
+    pub(crate) hash: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -92,8 +94,7 @@ impl Slab {
     /// The item in a slot, which must hold one.
     #[inline]
     pub(crate) fn get(&self, slot: u32) -> &Item {
-        let page = &self.pages[slot as usize / PAGE_SLOTS];
-        page.slots[slot as usize % PAGE_SLOTS].as_ref().expect("the slot holds an item")
+        item_in(&self.pages, slot)
     }
 
     /// Begins to load the item in a slot.
@@ -112,30 +113,75 @@ impl Slab {
         self.slot_mut(slot).as_mut().expect("the slot holds an item")
     }
 
-    /// Puts an item into a free slot. Its key must be new.
+    /// Puts an item into a free slot. If its key is here already it comes back, with the slot of that key.
     #[inline]
-    pub(crate) fn insert(&mut self, item: Item) -> u32 {
-        let hash = self.hash(item.key);
-        let slot = match self.free.pop() {
-            Some(slot) => slot,
-            None => self.new_slot(),
+    pub(crate) fn insert(&mut self, item: NewItem, inserted_at: u64) -> Result<u32, (u32, NewItem)> {
+        let slot = self.free.last().copied().unwrap_or(self.end);
+        let hash = match self.enter(item.key, slot) {
+            Ok(hash) => hash,
+            Err(known) => return Err((known, item)),
         };
-        let entry = Entry { hash, slot };
-        self.index.insert_unique(Entry::wide_hash(hash), entry, |entry| Entry::wide_hash(entry.hash));
-        *self.slot_mut(slot) = Some(item);
-        slot
+        if self.free.pop().is_none() {
+            self.grow();
+        }
+        let NewItem { key, priority, times_sampled, trajectory } = item;
+        // Field by field into its place: to put it together elsewhere and copy it costs more than the search.
+        self.slot_mut(slot).get_or_insert_with(|| Item { key, priority, inserted_at, trajectory, times_sampled, hash });
+        Ok(slot)
+    }
+
+    /// Puts an item into a slot in the place of the one there, whose data is returned. If its key is here already it
+    /// comes back, with the slot of that key.
+    #[inline]
+    pub(crate) fn replace(&mut self, slot: u32, item: NewItem, inserted_at: u64) -> Result<Trajectory, (u32, NewItem)> {
+        let hash = match self.enter(item.key, slot) {
+            Ok(hash) => hash,
+            Err(known) => return Err((known, item)),
+        };
+        let here = self.get_mut(slot);
+        let old_hash = std::mem::replace(&mut here.hash, hash);
+        here.key = item.key;
+        here.priority = item.priority;
+        here.inserted_at = inserted_at;
+        here.times_sampled = item.times_sampled;
+        let old = std::mem::replace(&mut here.trajectory, item.trajectory);
+        self.leave(old_hash, slot);
+        Ok(old)
     }
 
     /// Takes the item out of a slot, which must hold one.
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) -> Item {
         let item = self.slot_mut(slot).take().expect("the slot holds an item");
-        let hash = Entry::wide_hash(self.hash(item.key));
-        if let Ok(entry) = self.index.find_entry(hash, |entry| entry.slot == slot) {
-            entry.remove();
-        }
+        self.leave(item.hash, slot);
         self.free.push(slot);
         item
+    }
+
+    /// Writes down that a key is in `slot`, and returns its hash; or returns the slot that it is in already. One search
+    /// finds the key or the place for it.
+    #[inline]
+    fn enter(&mut self, key: ItemKey, slot: u32) -> Result<u32, u32> {
+        let hash = self.hash(key);
+        let Self { index, pages, .. } = self;
+        let is_key = |entry: &Entry| entry.hash == hash && item_in(pages, entry.slot).key == key;
+        match index.entry(Entry::wide_hash(hash), is_key, |entry| Entry::wide_hash(entry.hash)) {
+            hash_table::Entry::Occupied(known) => Err(known.get().slot),
+            hash_table::Entry::Vacant(vacant) => {
+                vacant.insert(Entry { hash, slot });
+                Ok(hash)
+            }
+        }
+    }
+
+    /// Forgets that a key of this hash is in `slot`. In a slot that was given to another item there are two entries for a
+    /// moment; if they have the same hash as well, they are the same.
+    #[inline]
+    fn leave(&mut self, hash: u32, slot: u32) {
+        let is_it = |entry: &Entry| entry.slot == slot && entry.hash == hash;
+        if let Ok(entry) = self.index.find_entry(Entry::wide_hash(hash), is_it) {
+            entry.remove();
+        }
     }
 
     /// Empties the slab and returns the pages.
@@ -174,17 +220,23 @@ impl Slab {
         &mut page.slots[slot as usize % PAGE_SLOTS]
     }
 
+    /// Takes one more slot into use.
     #[cold]
-    fn new_slot(&mut self) -> u32 {
-        let slot = self.end;
-        if slot as usize == self.pages.len() * PAGE_SLOTS {
+    fn grow(&mut self) {
+        if self.end as usize == self.pages.len() * PAGE_SLOTS {
             let slots = [const { None }; PAGE_SLOTS];
             self.pages.push(Arc::new(Page { slots }));
             self.shared.push(AtomicBool::new(false));
         }
         self.end += 1;
-        slot
     }
+}
+
+/// The item in a slot of some pages, which must hold one.
+#[inline]
+fn item_in(pages: &[Arc<Page>], slot: u32) -> &Item {
+    let page = &pages[slot as usize / PAGE_SLOTS];
+    page.slots[slot as usize % PAGE_SLOTS].as_ref().expect("the slot holds an item")
 }
 
 /// The items of pages taken out of a slab. Those of a page that a snapshot shares stay there.

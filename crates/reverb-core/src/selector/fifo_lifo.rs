@@ -37,6 +37,12 @@ impl Queue {
         Self { end, nodes: Vec::new(), oldest: NONE, newest: NONE, next_place: 1 }
     }
 
+    /// The slot that comes next, if that is the oldest and there is one.
+    #[inline]
+    pub fn oldest(&self) -> Option<u32> {
+        (self.end == End::Oldest && self.oldest != NONE).then_some(self.oldest)
+    }
+
     fn link(&mut self, slot: u32, older: u32, newer: u32, place: u64) {
         *at(&mut self.nodes, slot) = Node { older, newer, place };
         match older {

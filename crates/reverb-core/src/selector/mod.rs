@@ -107,6 +107,11 @@ pub trait Selector {
     fn update(&mut self, slot: u32, priority: f64);
     /// Forgets a slot.
     fn remove(&mut self, slot: u32);
+    /// Forgets what was in a slot, and takes it in again for something new.
+    fn replace(&mut self, slot: u32, priority: f64) {
+        self.remove(slot);
+        self.insert(slot, priority);
+    }
     /// Chooses a slot, and says with which probability. The slot stays.
     fn sample(&mut self, rng: &mut SmallRng) -> (u32, f64);
     /// Forgets every slot.
@@ -144,6 +149,17 @@ impl AnySelector {
     }
 }
 
+impl AnySelector {
+    /// The slot that comes next, where that is the oldest and there is one.
+    #[inline]
+    pub fn oldest(&self) -> Option<u32> {
+        match self {
+            Self::Queue(queue) => queue.oldest(),
+            _ => None,
+        }
+    }
+}
+
 macro_rules! dispatch {
     ($self:ident, $selector:ident => $call:expr) => {
         match $self {
@@ -169,6 +185,11 @@ impl Selector for AnySelector {
     #[inline]
     fn remove(&mut self, slot: u32) {
         dispatch!(self, selector => selector.remove(slot));
+    }
+
+    #[inline]
+    fn replace(&mut self, slot: u32, priority: f64) {
+        dispatch!(self, selector => selector.replace(slot, priority));
     }
 
     #[inline]

@@ -74,6 +74,10 @@ impl Selector for Prioritized {
         self.set(slot, 0.0);
     }
 
+    fn replace(&mut self, slot: u32, priority: f64) {
+        self.update(slot, priority);
+    }
+
     #[inline]
     fn sample(&mut self, rng: &mut SmallRng) -> (u32, f64) {
         if self.num_weighted == 0 {

@@ -43,6 +43,9 @@ impl Selector for Uniform {
     }
 
     #[inline]
+    fn replace(&mut self, _slot: u32, _priority: f64) {}
+
+    #[inline]
     fn sample(&mut self, rng: &mut SmallRng) -> (u32, f64) {
         let count = self.slots.len();
         let slot = self.slots[rng.random_range(0..count as u32) as usize];

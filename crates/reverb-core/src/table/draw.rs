@@ -203,7 +203,7 @@ impl Table {
     fn put_back(&mut self, drawn: Drawn, places: (u64, u64), removed: &mut Vec<Trajectory>) {
         let times_sampled = drawn.times_sampled - 1;
         let item = NewItem { key: drawn.key, priority: drawn.priority, times_sampled, trajectory: drawn.trajectory };
-        let slot = self.put(item, drawn.inserted_at);
+        let Ok(slot) = self.put(item, drawn.inserted_at) else { unreachable!("the caller saw that the key is gone") };
         self.place(slot, Some(places));
         self.num_unique_samples -= u64::from(times_sampled == 0);
         self.limiter.samples -= 1;

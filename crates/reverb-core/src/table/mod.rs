@@ -85,15 +85,20 @@ impl Table {
     /// Items are stamped with `now_nanos`, or a nanosecond after the previous one where the clock has not moved on: the
     /// stamps say in which order items came.
     pub fn insert(&mut self, item: NewItem, now_nanos: u64, removed: &mut Vec<Trajectory>) {
-        if let Some(slot) = self.slab.find(item.key) {
+        let inserted_at = now_nanos.max(self.last_inserted_at + 1);
+        let entered = match self.remover.oldest() {
+            Some(oldest) if self.slab.len() as u64 == self.max_items() => {
+                self.replace(oldest, item, inserted_at, removed)
+            }
+            _ => self.put(item, inserted_at).map(|slot| self.place(slot, None)),
+        };
+        if let Err((slot, item)) = entered {
             self.set_priority(slot, item.priority);
             removed.push(item.trajectory);
             return;
         }
-        self.last_inserted_at = now_nanos.max(self.last_inserted_at + 1);
-        let slot = self.put(item, self.last_inserted_at);
-        self.place(slot, None);
-        // Mostly one. More only after items came back to a table that others had filled.
+        self.last_inserted_at = inserted_at;
+        // Mostly one, or none. More only after items came back to a table that others had filled.
         while self.slab.len() as u64 > self.max_items() {
             self.evict(removed);
         }
@@ -115,12 +120,46 @@ impl Table {
         self.epoch += 1;
     }
 
-    /// Puts an item into the slab and counts its data. Its key must be new.
-    fn put(&mut self, item: NewItem, inserted_at: u64) -> u32 {
-        let NewItem { key, priority, times_sampled, trajectory } = item;
-        self.usage.add(&trajectory);
-        self.referenced_bytes += referenced_bytes(&trajectory);
-        self.slab.insert(Item { key, priority, inserted_at, trajectory, times_sampled })
+    /// Puts an item into the slab and counts its data. If its key is there it comes back, with the slot of that key.
+    #[inline]
+    fn put(&mut self, item: NewItem, inserted_at: u64) -> std::result::Result<u32, (u32, NewItem)> {
+        let slot = self.slab.insert(item, inserted_at)?;
+        self.count_put(slot);
+        Ok(slot)
+    }
+
+    /// Puts an item in the place of another, as [`Table::put`] and [`Table::remove`] would. A full table whose oldest
+    /// item goes does so with every insert, and the sampler need not hear of it twice.
+    #[inline]
+    fn replace(
+        &mut self,
+        slot: u32,
+        item: NewItem,
+        inserted_at: u64,
+        removed: &mut Vec<Trajectory>,
+    ) -> std::result::Result<(), (u32, NewItem)> {
+        let priority = item.priority;
+        let old = self.slab.replace(slot, item, inserted_at)?;
+        self.count_put(slot);
+        self.sampler.replace(slot, priority);
+        self.remover.replace(slot, priority);
+        self.count_removed(&old);
+        removed.push(old);
+        Ok(())
+    }
+
+    #[inline]
+    fn count_put(&mut self, slot: u32) {
+        let trajectory = &self.slab.get(slot).trajectory;
+        self.usage.add(trajectory);
+        self.referenced_bytes += referenced_bytes(trajectory);
+    }
+
+    #[inline]
+    fn count_removed(&mut self, trajectory: &Trajectory) {
+        self.referenced_bytes -= referenced_bytes(trajectory);
+        self.sparse_removals += u64::from(self.usage.remove(trajectory));
+        self.limiter.deletes += 1;
     }
 
     /// Tells the selectors of an item in the slab; `places` are those it had in the sampler and in the remover.
@@ -170,9 +209,7 @@ impl Table {
         self.sampler.remove(slot);
         self.remover.remove(slot);
         let item = self.slab.remove(slot);
-        self.referenced_bytes -= referenced_bytes(&item.trajectory);
-        self.sparse_removals += u64::from(self.usage.remove(&item.trajectory));
-        self.limiter.deletes += 1;
+        self.count_removed(&item.trajectory);
         item
     }
 
@@ -187,9 +224,7 @@ impl Table {
 fn referenced_bytes(trajectory: &Trajectory) -> u64 {
     match trajectory {
         Trajectory::Rows { chunk, length, .. } if *length == chunk.rows() => chunk.size_bytes() as u64,
-        Trajectory::Rows { chunk, length, .. } => {
-            chunk.size_bytes() as u64 * u64::from(*length) / u64::from(chunk.rows())
-        }
+        Trajectory::Rows { chunk, length, .. } => chunk.bytes_per_row() * u64::from(*length),
         Trajectory::Columns(_) => trajectory.held_bytes(),
     }
 }

@@ -74,17 +74,13 @@ impl Table {
         if item.times_sampled < 0 {
             return Err(Error::invalid(format!("times_sampled must not be negative, got {}", item.times_sampled)));
         }
-        if self.contains(item.key) {
-            return Err(Error::invalid(format!(
-                "InsertCheckpointItem called for item with already present key: {}",
-                item.key
-            )));
-        }
         if self.len() as u64 >= MAX_SLOTS - 1 {
             return Err(Error::invalid(format!("a table holds at most {} items", MAX_SLOTS - 1)));
         }
+        let slot = self.put(item, inserted_at).map_err(|(_, item)| {
+            Error::invalid(format!("InsertCheckpointItem called for item with already present key: {}", item.key))
+        })?;
         self.last_inserted_at = self.last_inserted_at.max(inserted_at);
-        let slot = self.put(item, inserted_at);
         self.place(slot, None);
         Ok(())
     }
