@@ -120,6 +120,21 @@ def test_items_that_were_waiting_in_the_server_are_neither_lost_nor_doubled(prox
     assert info_of(near, "queue").current_size == 0
 
 
+def test_items_that_wait_keep_their_numbers_when_others_between_them_were_confirmed(proxied):
+    client, proxy, near = proxied
+    writer = client.trajectory_writer(1)
+    for value in range(6):
+        write(writer, value, "table" if value % 2 else "queue")
+    # One in the queue and three in the table; two wait for room in the queue, with a confirmed one between.
+    writer.flush(block_until_num_items=2, timeout_ms=int(PATIENCE_S * 1000))
+    proxy.cut()
+    got = [int(draw(near, 1, "queue")[0].data[0]) for _ in range(3)]
+    assert got == [0, 2, 4]
+    writer.flush(timeout_ms=int(PATIENCE_S * 1000))
+    assert [int(sample.data[0]) for sample in draw(near, 3)] == [1, 3, 5]
+    assert info_of(near).current_size == 0
+
+
 def test_cuts_at_any_moment_neither_lose_nor_double(proxied):
     client, proxy, near = proxied
     writer = client.trajectory_writer(3)

@@ -28,19 +28,33 @@ impl WriteQueue {
         self.len
     }
 
+    /// Inserts items of one table, or lets them wait.
+    pub fn push_all(&mut self, table: &TableHandle, items: Vec<(u64, NewItem)>, done: &mut Done) {
+        let mut items = items.into_iter();
+        if self.lane(table).waiting.is_none() {
+            // All that can go at once goes under one lock.
+            table.insert_at_once(&mut items, |sequence| done.push((sequence, Ok(()))));
+        }
+        items.for_each(|(sequence, item)| self.push(sequence, table, item, done));
+    }
+
+    fn lane(&mut self, table: &TableHandle) -> &mut Lane {
+        match self.lanes.iter().position(|lane| lane.table.name() == table.name()) {
+            Some(index) => &mut self.lanes[index],
+            None => {
+                self.lanes.push(Lane { table: table.clone(), waiting: None, behind: VecDeque::new() });
+                self.lanes.last_mut().expect("just added")
+            }
+        }
+    }
+
     /// Inserts an item, or lets it wait.
     pub fn push(&mut self, sequence: u64, table: &TableHandle, item: NewItem, done: &mut Done) {
         if let Err(error) = table.check(&item) {
             done.push((sequence, Err(error)));
             return;
         }
-        let lane = match self.lanes.iter().position(|lane| lane.table.name() == table.name()) {
-            Some(index) => &mut self.lanes[index],
-            None => {
-                self.lanes.push(Lane { table: table.clone(), waiting: None, behind: VecDeque::new() });
-                self.lanes.last_mut().expect("just added")
-            }
-        };
+        let lane = self.lane(table);
         if lane.waiting.is_some() {
             lane.behind.push_back((sequence, item));
             self.len += 1;

@@ -262,6 +262,11 @@ impl WriterChunk {
         Ok(())
     }
 
+    /// Whether no row can be added any more.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.state.lock().body, Body::Closed(_))
+    }
+
     /// The finished chunk, if it is closed.
     pub fn closed(&self) -> Option<Arc<Chunk>> {
         match &self.state.lock().body {

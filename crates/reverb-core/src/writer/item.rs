@@ -2,7 +2,8 @@
 
 use super::chunk::WriterChunk;
 use super::selection::Selection;
-use crate::{Error, ItemKey, Result, Signature, Slice, Trajectory, TrajectoryColumn, random_key};
+use crate::{Chunk, Error, ItemKey, Result, Signature, Slice, Trajectory, TrajectoryColumn, random_key};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// An item whose chunks may still be open.
@@ -47,6 +48,18 @@ impl WriterItem {
         Ok(Self { table, key: random_key(), priority, columns })
     }
 
+    /// As [`WriterItem::new`], of columns that were selected a moment ago from one writer, each of at least one cell: no
+    /// need to look whether they fit together.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPriority`] for NaN.
+    pub(crate) fn selected(table: Arc<str>, priority: f64, columns: Box<[Selection]>) -> Result<Self> {
+        if priority.is_nan() {
+            return Err(Error::InvalidPriority("`priority` must not be nan.".into()));
+        }
+        Ok(Self { table, key: random_key(), priority, columns })
+    }
+
     /// Its chunks; one that several columns use may come several times, but not twice in a row.
     pub fn chunks(&self) -> impl Iterator<Item = &Arc<WriterChunk>> {
         let mut last = std::ptr::null();
@@ -78,16 +91,21 @@ impl WriterItem {
         if let Some((chunk, offset, length)) = self.rows() {
             return Trajectory::rows(chunk.close()?, offset, length);
         }
-        let to_column = |column: &Selection| {
-            let to_slice = |run: &super::CellRun| {
-                let chunk = run.chunk.close()?;
-                Ok(Slice { chunk, column: run.index, offset: run.offset, length: run.length })
-            };
-            Ok(TrajectoryColumn {
-                slices: column.runs.iter().map(to_slice).collect::<Result<_>>()?,
-                squeeze: column.squeeze,
-            })
-        };
-        Trajectory::columns(self.columns.iter().map(to_column).collect::<Result<_>>()?)
+        // Mostly one run follows another in the same chunk.
+        let mut last: Option<(&Arc<WriterChunk>, Arc<Chunk>)> = None;
+        let mut columns = Vec::with_capacity(self.columns.len());
+        for column in &self.columns {
+            let mut slices = SmallVec::new();
+            for run in &column.runs {
+                let chunk = match &last {
+                    Some((open, closed)) if Arc::ptr_eq(open, &run.chunk) => closed.clone(),
+                    _ => run.chunk.close()?,
+                };
+                last = Some((&run.chunk, chunk.clone()));
+                slices.push(Slice { chunk, column: run.index, offset: run.offset, length: run.length });
+            }
+            columns.push(TrajectoryColumn { slices, squeeze: column.squeeze });
+        }
+        Trajectory::columns(columns)
     }
 }

@@ -58,7 +58,7 @@ impl StepBuffer {
         let mut pass = Pass::new(end_of_episode);
         while let Some(due) = evaluator.next_item(&mut pass, self)? {
             let columns = due.pattern.columns().iter().map(|ages| self.select_ages(ages)).collect::<Result<_>>()?;
-            items.push(WriterItem::new(table(due.pattern.table()), due.priority, columns, self.writer(), None)?);
+            items.push(WriterItem::selected(table(due.pattern.table()), due.priority, columns)?);
         }
         Ok(())
     }

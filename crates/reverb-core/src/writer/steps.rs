@@ -395,7 +395,7 @@ impl StepBuffer {
 
     /// Whether a chunk is open that has rows.
     pub fn has_open_rows(&self) -> bool {
-        self.groups.iter().any(|group| group.open.as_ref().is_some_and(|chunk| chunk.closed().is_none()))
+        self.groups.iter().any(|group| group.open.as_ref().is_some_and(|chunk| !chunk.is_closed()))
     }
 
     /// Names the episode.

@@ -144,6 +144,31 @@ impl TableHandle {
         self.submit(InsertWork { items, total })
     }
 
+    /// Inserts items, the first of `items`, for as long as nobody waits to insert, the rate limiter allows, and they may be
+    /// inserted at all; `inserted` gets the number of each. The others stay.
+    pub fn insert_at_once(&self, items: &mut std::vec::IntoIter<(u64, NewItem)>, mut inserted: impl FnMut(u64)) {
+        let mut removed = Vec::with_capacity(items.len());
+        let mut state = self.0.state.lock();
+        if state.closed || !state.inserts.is_empty() {
+            return;
+        }
+        let now = now_nanos();
+        // Whoever waits for samples takes turns with inserts; see `serve`.
+        let most = if state.samples.is_empty() { OPERATIONS_A_TURN } else { 1 };
+        for _ in 0..most {
+            let may_go = |(_, item): &(u64, NewItem)| state.table.can_insert(1) && state.table.check_item(item).is_ok();
+            if !items.as_slice().first().is_some_and(may_go) {
+                break;
+            }
+            let Some((sequence, item)) = items.next() else { break };
+            state.table.insert(item, now, &mut removed);
+            inserted(sequence);
+        }
+        let turn = self.serve(&mut state);
+        drop(state);
+        self.finish(turn);
+    }
+
     /// Draws items as the rate limiter allows.
     pub fn sample(&self, request: DrawRequest) -> Call<Vec<Drawn>> {
         let DrawRequest { at_least, at_most, ahead } = request;

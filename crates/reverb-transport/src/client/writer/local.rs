@@ -1,13 +1,19 @@
 //! The road to tables of the same process: items are inserted on the caller's own thread.
 
-use super::Shared;
 use super::outbox::is_ready;
+use super::{Shared, State};
 use crate::replay::Replay;
 use crate::write_queue::{Done, WriteQueue};
 use reverb_core::writer::WriterItem;
 use reverb_core::{Error, NewItem, Result};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+
+/// Items that are handed over at a time, at most.
+const ITEMS_A_TURN: usize = 64;
+
+/// An item that was handed over: its number, its table, and what the table gets.
+type Sent = (u64, Arc<str>, Result<NewItem>);
 
 /// The tables, and the items that wait for them.
 #[derive(Debug)]
@@ -36,32 +42,44 @@ impl Local {
         let mut done = Done::new();
         let waiting_before = self.queue.len();
         loop {
-            let sent = {
-                let mut state = shared.state.lock();
-                let Some(front) = state.outbox.front().filter(|item| !state.closed && is_ready(item)) else { break };
-                if front.chunks().any(|chunk| chunk.needs_compression()) {
-                    drop(state);
-                    shared.compress();
-                    continue;
+            let sent = take_ready(&mut shared.state.lock());
+            if sent.is_empty() {
+                if !shared.needs_compression() {
+                    break;
                 }
-                state.outbox.send_front(|sequence, item| (sequence, item.table.clone(), new_item(item)))
-            };
-            let Some((sequence, table, item)) = sent else { break };
-            let item = item.and_then(|item| {
-                let size = item.trajectory.chunks().iter().map(|chunk| chunk.size_bytes() as u64).max();
-                self.replay.check_size(size.unwrap_or(0))?;
-                Ok((self.replay.table(&table)?, item))
-            });
-            match item {
-                Ok((table, item)) => self.queue.push(sequence, table, item, &mut done),
-                Err(error) => done.push((sequence, Err(error))),
+                shared.compress();
             }
+            self.insert(sent, &mut done);
         }
         if self.queue.len() > waiting_before {
             // The task polls what waits; it has not seen these yet.
             shared.wake.notify_one();
         }
         settle(shared, done);
+    }
+
+    /// Inserts items, as many at a time as are for one table.
+    fn insert(&mut self, items: Vec<Sent>, done: &mut Done) {
+        let mut items = items.into_iter().peekable();
+        while let Some((sequence, name, item)) = items.next() {
+            let table = match self.replay.table(&name) {
+                Ok(table) => table,
+                Err(error) => {
+                    done.push((sequence, Err(error)));
+                    continue;
+                }
+            };
+            let mut run = Vec::with_capacity(items.len() + 1);
+            let mut add = |sequence, item: Result<NewItem>| match item.and_then(|item| check_size(&self.replay, item)) {
+                Ok(item) => run.push((sequence, item)),
+                Err(error) => done.push((sequence, Err(error))),
+            };
+            add(sequence, item);
+            while let Some((sequence, _, item)) = items.next_if(|(_, other, _)| Arc::ptr_eq(other, &name)) {
+                add(sequence, item);
+            }
+            self.queue.push_all(table, run, done);
+        }
     }
 
     /// Goes on where tables allow it; the task is woken when they do.
@@ -98,6 +116,26 @@ pub fn settle(shared: &Shared, done: Done) {
         state.reason.clear();
     }
     shared.tell();
+}
+
+/// Takes what can go from the front of the outbox.
+fn take_ready(state: &mut State) -> Vec<Sent> {
+    let mut sent = Vec::new();
+    while sent.len() < ITEMS_A_TURN && !state.closed {
+        let is_next = |item: &&WriterItem| is_ready(item) && !item.chunks().any(|chunk| chunk.needs_compression());
+        if state.outbox.front().filter(is_next).is_none() {
+            break;
+        }
+        sent.extend(state.outbox.send_front(|sequence, item| (sequence, item.table.clone(), new_item(item))));
+    }
+    sent
+}
+
+fn check_size(replay: &Replay, item: NewItem) -> Result<NewItem> {
+    let mut largest = 0;
+    item.trajectory.for_each_use(|chunk, _| largest = largest.max(chunk.size_bytes()));
+    replay.check_size(largest as u64)?;
+    Ok(item)
 }
 
 fn new_item(item: &WriterItem) -> Result<NewItem> {

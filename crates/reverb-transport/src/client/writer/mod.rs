@@ -4,6 +4,7 @@
 //! (`remote.rs`) sends them. The task also closes chunks that an item has waited for long enough, and looks for the
 //! server when it is gone.
 
+mod in_flight;
 mod local;
 mod outbox;
 mod remote;
@@ -326,6 +327,11 @@ impl Shared {
         let Some(local) = local.as_mut() else { return false };
         local.pump(self);
         true
+    }
+
+    /// Whether the first item could go but for chunks that are to be compressed.
+    fn needs_compression(&self) -> bool {
+        !self.state.lock().outbox.uncompressed().is_empty()
     }
 
     /// Compresses the chunks of the first items, without a lock.

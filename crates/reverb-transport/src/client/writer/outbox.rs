@@ -1,7 +1,9 @@
 //! The items of a writer that are not confirmed yet.
 
+use super::in_flight::InFlight;
 use reverb_core::Error;
 use reverb_core::writer::{WriterChunk, WriterItem};
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -22,17 +24,17 @@ pub struct Pending {
 
 /// Whether all chunks of an item are closed.
 pub fn is_ready(item: &WriterItem) -> bool {
-    item.chunks().all(|chunk| chunk.closed().is_some())
+    item.chunks().all(|chunk| chunk.is_closed())
 }
 
 /// Items in order: those that were not handed to the server yet, and those that it has not confirmed.
 #[derive(Debug, Default)]
 pub struct Outbox {
     unsent: VecDeque<Pending>,
-    in_flight: BTreeMap<u64, WriterItem>,
+    in_flight: InFlight,
     last_sequence: u64,
     /// Chunks of both, with how many items refer to each and what it was counted as.
-    chunks: HashMap<u64, (u32, usize)>,
+    chunks: HashMap<u64, (u32, usize), foldhash::fast::RandomState>,
     bytes: usize,
     confirmed: u64,
     /// Errors of items that the server refused, and that the caller has not been told of.
@@ -112,7 +114,7 @@ impl Outbox {
         let Pending { sequence, item } = self.unsent.pop_front()?;
         self.recount(&item);
         let used = use_it(sequence, &item);
-        self.in_flight.insert(sequence, item);
+        self.in_flight.push(sequence, item);
         Some(used)
     }
 
@@ -123,19 +125,19 @@ impl Outbox {
 
     /// What became of all items up to this one is known.
     pub fn settled_through(&self) -> u64 {
-        self.in_flight.keys().next().copied().unwrap_or_else(|| self.next_sequence()) - 1
+        self.in_flight.first().unwrap_or_else(|| self.next_sequence()) - 1
     }
 
     /// Puts all that is not confirmed back, in order: the road was lost.
     pub fn return_all(&mut self) {
-        for (sequence, item) in std::mem::take(&mut self.in_flight).into_iter().rev() {
+        for (sequence, item) in self.in_flight.take_all().rev() {
             self.unsent.push_front(Pending { sequence, item });
         }
     }
 
     /// Notes that an item is in its table. Its chunks, for the caller to drop without a lock.
     pub fn confirm(&mut self, sequence: u64) -> Option<WriterItem> {
-        let item = self.in_flight.remove(&sequence)?;
+        let item = self.in_flight.remove(sequence)?;
         self.release(&item);
         self.confirmed += 1;
         Some(item)
@@ -143,7 +145,7 @@ impl Outbox {
 
     /// Notes that the server will not take an item.
     pub fn refuse(&mut self, sequence: u64, error: Error) -> Option<WriterItem> {
-        let item = self.in_flight.remove(&sequence)?;
+        let item = self.in_flight.remove(sequence)?;
         self.release(&item);
         self.refused.push_back(error);
         Some(item)
@@ -192,7 +194,7 @@ impl Outbox {
     pub fn take_all(&mut self) -> Vec<WriterItem> {
         self.bytes = 0;
         self.chunks.clear();
-        let sent = std::mem::take(&mut self.in_flight).into_values();
+        let sent = self.in_flight.take_all().map(|(_, item)| item);
         sent.chain(std::mem::take(&mut self.unsent).into_iter().map(|pending| pending.item)).collect()
     }
 }
@@ -208,6 +210,6 @@ pub fn name_items<'a>(items: impl Iterator<Item = &'a WriterItem>) -> String {
 impl Outbox {
     /// Names what is not confirmed.
     pub fn describe(&self) -> String {
-        name_items(self.in_flight.values().chain(self.unsent.iter().map(|pending| &pending.item)))
+        name_items(self.in_flight.items().chain(self.unsent.iter().map(|pending| &pending.item)))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Shared;
 use super::local::settle;
-use super::outbox::is_ready;
+use super::outbox::{Outbox, is_ready};
 use super::worker::{Linger, is_over};
 use crate::convert::{chunk_to_wire, write_item_to_wire};
 use crate::proto::replay::{WriteFailure, WriteRequest, WriteResponse};
@@ -114,7 +114,15 @@ impl Sender {
             let mut state = shared.state.lock();
             request.settled_through = state.outbox.settled_through();
             request.first_sequence = state.outbox.next_sequence();
-            while request.items.len() < MESSAGE_ITEMS && bytes < MESSAGE_BYTES && refused.is_empty() {
+            // Items count on from the first of their message. What was confirmed before a road was lost leaves gaps.
+            let counts_on = |request: &WriteRequest, outbox: &Outbox| {
+                outbox.next_sequence() == request.first_sequence + request.items.len() as u64
+            };
+            while request.items.len() < MESSAGE_ITEMS
+                && bytes < MESSAGE_BYTES
+                && refused.is_empty()
+                && counts_on(&request, &state.outbox)
+            {
                 let Some(item) = state.outbox.front().filter(|item| is_ready(item)) else { break };
                 if item.chunks().any(|chunk| chunk.needs_compression()) {
                     // More were made ready meanwhile; they come with the next message.
