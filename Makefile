@@ -154,7 +154,7 @@ check-python: $(VENV)/.installed
 # --- The rest --------------------------------------------------------------------------------------------------
 
 bench: $(VENV)/.installed ## Measure, beside dm-reverb 0.14 and cpprb 11 where python3.11 is; see benchmarks/README.md
-	$(BIN)/python -m pip install $(PIP_FLAGS) 'matplotlib>=3.8,<4'
+	$(BIN)/python -m pip install $(PIP_FLAGS) 'matplotlib>=3.8,<4' 'gymnasium>=1.0,<2'
 	@if ! python3.11 --version >/dev/null 2>&1; then echo "SKIPPED dm-reverb and cpprb: they need python3.11 on PATH"; \
 	else $(MAKE) --no-print-directory .venv-reference/.installed .venv-cpprb/.installed; fi
 	$(BIN)/python benchmarks/run.py --reference .venv-reference/bin/python --cpprb .venv-cpprb/bin/python \

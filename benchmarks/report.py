@@ -51,6 +51,7 @@ def sections(record, path, plot):
         ("scale", scale),
         ("imports", imports),
         ("checkpoints", checkpoints),
+        ("environments", environments),
     ):
         results = [result for result in record["results"] if result["area"] == area]
         if results:
@@ -164,6 +165,15 @@ def checkpoints(results):
             ]
         )
     return "### Checkpoints\n\n" + table_of(header, rows)
+
+
+def environments(results):
+    rows = [
+        [ROADS.get(result["road"], "no writer"), f"{result['items_per_s']:,.0f}", f"{100 * result['of_bare']:.0f} %"]
+        for result in results
+    ]
+    title = "### 64 CartPoles in one loop, 3-step transitions written: steps/s of all together"
+    return f"{title}\n\n" + table_of(["writer to", "steps/s", "of the bare loop"], rows)
 
 
 def sides_in(results):

@@ -16,7 +16,7 @@ import sys
 import time
 
 import machine
-from areas import buffers, checkpoints, imports, loaders, memory, network, scale, survey
+from areas import buffers, checkpoints, environments, imports, loaders, memory, network, scale, survey
 from workers import Sides
 
 AREAS = {
@@ -28,6 +28,7 @@ AREAS = {
     "checkpoints": checkpoints,
     "loaders": loaders,
     "buffers": buffers,
+    "environments": environments,
 }
 
 
