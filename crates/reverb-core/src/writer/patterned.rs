@@ -57,8 +57,11 @@ impl StepBuffer {
     ) -> Result<()> {
         let mut pass = Pass::new(end_of_episode);
         while let Some(due) = evaluator.next_item(&mut pass, self)? {
-            let columns = due.pattern.columns().iter().map(|ages| self.select_ages(ages)).collect::<Result<_>>()?;
-            items.push(WriterItem::selected(table(due.pattern.table()), due.priority, columns)?);
+            let mut columns = Vec::with_capacity(due.pattern.columns().len());
+            for ages in due.pattern.columns() {
+                columns.push(self.select_ages(ages)?);
+            }
+            items.push(WriterItem::selected(table(due.pattern.table()), due.priority, columns.into())?);
         }
         Ok(())
     }
