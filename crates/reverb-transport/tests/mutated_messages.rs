@@ -2,38 +2,19 @@
 
 mod common;
 
+use common::any::{any_chunk, count_panics, mutated, number};
 use common::wire::{self, Inserts, Samples, draw, insert};
 use common::{queue, server, uniform};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use prost::Message;
-use reverb_core::{Codec, DType, Layout};
 use reverb_transport::TableHandle;
 use reverb_transport::proto::replay::{
-    Batch, BatchColumn, Chunk, Column, ColumnSpec, InsertRequest, ItemBatch, SampleRequest, Slice, Trajectory,
-    sample_request,
+    Batch, BatchColumn, Chunk, Column, InsertRequest, ItemBatch, SampleRequest, Slice, Trajectory, sample_request,
 };
 use reverb_transport::proto::sample::{Kind, Payload, SampleResponse};
-use smallvec::smallvec;
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-/// Bytes of a valid message with some changed, put in or cut out.
-fn mutated(valid: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
-    let change = (any::<prop::sample::Index>(), 0..3, any::<u8>());
-    prop::collection::vec(change, 1..6).prop_map(move |changes| {
-        let mut bytes = valid.clone();
-        for (index, how, byte) in changes {
-            let index = index.index(bytes.len() + 1);
-            match how {
-                0 => bytes.insert(index, byte),
-                1 if index < bytes.len() => bytes[index] = byte,
-                _ => drop(bytes.drain(index..(index + byte as usize % 4).min(bytes.len()))),
-            }
-        }
-        bytes
-    })
-}
+use std::sync::atomic::Ordering::Relaxed;
 
 fn response() -> SampleResponse {
     let column = BatchColumn { dtype: 9, shape: vec![2], row_lengths: vec![1, 1], squeezed: true, string_bytes: 0 };
@@ -50,57 +31,6 @@ fn response() -> SampleResponse {
     };
     let payload = Payload::Bytes(vec![7; 16].into());
     SampleResponse { request_id: 1, kind: Some(Kind::Batch(batch)), payload }
-}
-
-fn number() -> impl Strategy<Value = u32> {
-    prop_oneof![12 => 0_u32..3, 1 => Just(u32::MAX), 1 => any::<u32>()]
-}
-
-fn spec() -> impl Strategy<Value = ColumnSpec> {
-    let dim = prop_oneof![20 => 0_u64..4, 1 => any::<u64>(), 1 => (0_u32..64).prop_map(|shift| 1 << shift)];
-    let dtype = prop_oneof![8 => Just(9_u32), 4 => Just(7), 8 => Just(4), 1 => 0_u32..30];
-    let string_bytes = prop_oneof![8 => Just(64_u64), 2 => Just(640), 1 => Just(4), 1 => any::<u64>()];
-    (dtype, prop::collection::vec(dim, 0..3), string_bytes, prop::bool::weighted(0.1))
-        .prop_map(|(dtype, shape, string_bytes, delta)| ColumnSpec { dtype, shape, string_bytes, delta })
-}
-
-prop_compose! {
-    fn any_chunk()(
-        key in 0_u64..2, rows in prop_oneof![9 => 1_u32..6, 1 => number()], columns in prop::collection::vec(spec(), 0..3),
-        // What the columns need, where that can be, so that many chunks are taken.
-        fits in prop::bool::weighted(0.95), byte in 0_u8..2, len in 0_usize..64,
-        codec in prop_oneof![8 => Just(0), 5 => Just(1), 5 => Just(2), 1 => any::<i32>()],
-        flip in prop::option::weighted(0.2, any::<(prop::sample::Index, u8)>()),
-    ) -> Chunk {
-        let needed = columns.iter().try_fold(0_u64, |end, spec| {
-            let elements = spec.shape.iter().try_fold(u64::from(rows), |n, &dim| n.checked_mul(dim))?;
-            let size = match spec.dtype { 7 => spec.string_bytes, 4 => elements, _ => elements.checked_mul(8)? };
-            end.checked_next_multiple_of(8)?.checked_add(size)
-        });
-        let needed = needed.filter(|&needed| fits && needed < 100_000);
-        let data = vec![if columns.iter().any(|spec| spec.dtype == 7) { 0 } else { byte }; needed.map_or(len, |n| n as usize)];
-        let (mut data, codec) = encoded(data, codec);
-        if let Some((at, byte)) = flip && codec != 0 && !data.is_empty() {
-            let at = at.index(data.len());
-            data[at] = byte;
-        }
-        let mut columns = columns;
-        // Differences are refused without a codec, which then is all that is refused.
-        columns.iter_mut().for_each(|column| column.delta &= codec != 0 || !fits);
-        Chunk { key, rows, columns, data: data.into(), codec, ..Chunk::default() }
-    }
-}
-
-/// The bytes as a codec makes them, and its number; as they are if they would not shrink.
-fn encoded(data: Vec<u8>, number: i32) -> (Vec<u8>, i32) {
-    let codec = match number {
-        1 => Codec::Lz4,
-        2 => Codec::Zstd,
-        _ => return (data, number),
-    };
-    let layout = Layout::new(1, [(DType::UInt8, smallvec![data.len()], 0)]).unwrap();
-    let chunk = common::chunk_of(layout, data).compress(codec, &[]);
-    (chunk.data().to_vec(), if chunk.is_encoded() { number } else { 0 })
 }
 
 prop_compose! {
@@ -155,12 +85,7 @@ fn a_sample_response_decodes_to_what_was_encoded() {
 
 #[test]
 fn any_insert_request_is_answered_and_what_it_left_can_be_sampled() {
-    static PANICS: AtomicUsize = AtomicUsize::new(0);
-    let print = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        PANICS.fetch_add(1, Relaxed);
-        print(info);
-    }));
+    let panics = count_panics();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let (server, mut service) = runtime.block_on(async {
         let server = server(vec![uniform("table"), queue("queue", 1)]);
@@ -183,7 +108,7 @@ fn any_insert_request_is_answered_and_what_it_left_can_be_sampled() {
     result.unwrap();
     let Talk { inserts, samples, taken, compressed, .. } = talk.into_inner();
     assert!(taken > 100 && compressed > 5, "only {taken} requests were acceptable, {compressed} compressed");
-    assert_eq!(PANICS.load(Relaxed), 0);
+    assert_eq!(panics.load(Relaxed), 0);
     drop((inserts, samples, service));
     runtime.block_on(common::assert_serves(&server, "table"));
 }

@@ -158,7 +158,8 @@ impl Pump {
             replay.check_size(total)
         };
         self.chunk_bytes += chunks_from_wire(request.chunks, &mut self.layouts, &mut self.chunks, &mut check_growth)?;
-        if request.first_sequence.checked_add(request.items.len() as u64).is_none() {
+        // Counting goes one further than the last item.
+        if request.first_sequence.checked_add(request.items.len() as u64 + 1).is_none() {
             return Err(Error::invalid(format!("{} is no sequence number", request.first_sequence)));
         }
         self.held.ledger.settle(request.settled_through);

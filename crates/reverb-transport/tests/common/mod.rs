@@ -1,6 +1,7 @@
 //! Tables, items and servers for tests.
 #![allow(dead_code, reason = "each test file is a program of its own, and none uses all of this")]
 
+pub mod any;
 pub mod wire;
 
 use bytes::Bytes;
