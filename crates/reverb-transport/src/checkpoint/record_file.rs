@@ -95,6 +95,6 @@ fn write_all(mut writer: RecordWriter<File>, pieces: &Receiver<Vec<u8>>) -> io::
     }
     let (mut file, tally) = writer.finish()?.into_parts();
     file.sync()?;
-    let (size, blake3) = tally.result();
-    Ok(FileSum { size, blake3 })
+    let (size, xxh3) = tally.result();
+    Ok(FileSum { size, xxh3 })
 }
