@@ -122,7 +122,7 @@ impl<W: Write> RecordWriter<W> {
         self.out.write_all(records)
     }
 
-    /// The target, to be synced on the way. What was written last may not have come to it yet.
+    /// The target. What was written last may not have come to it yet.
     pub fn target_mut(&mut self) -> &mut W {
         self.out.get_mut().get_mut()
     }
