@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 /// Records are handed over in batches of about this many bytes.
-const BATCH_BYTES: usize = 256 << 10;
+const BATCH_BYTES: usize = 512 << 10;
 /// Batches that may wait to be looked at, for each thread that does.
 const WAITING_BATCHES: usize = 2;
 /// After a batch this large the thread waits until it was looked at, so that no two large records are in memory. Memory of
