@@ -19,7 +19,7 @@ IN_MAIN_VENV := not reference and not tensorflow and not torch and not jax
 comma := ,
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-rust test-python test-all $(addprefix test-,$(ELSEWHERE)) \
+.PHONY: help demo test test-rust test-python fuzz test-all $(addprefix test-,$(ELSEWHERE)) \
 	check check-format check-clippy check-crates check-python bench wheel clean
 
 help: ## List the targets
@@ -107,6 +107,11 @@ test-rust:
 
 test-python: $(VENV)/.installed
 	$(BIN)/pytest tests -m '$(IN_MAIN_VENV)'
+
+# Each target by itself, since memory is counted for the whole process.
+fuzz: ## Damaged files and messages for every decoder, ten minutes for each; SECONDS=60 make fuzz: a minute
+	@command -v cargo >/dev/null || { echo "fuzzing needs cargo on PATH" >&2; exit 1; }
+	REVERB_FUZZ_SECONDS=$(or $(SECONDS),600) cargo test -p reverb-transport --test fuzz -- --nocapture --test-threads 1
 
 test-all: test $(addprefix test-,$(ELSEWHERE)) ## All tests; those beside TensorFlow, PyTorch and dm-reverb get own environments
 

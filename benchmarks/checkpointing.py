@@ -21,11 +21,17 @@ def _serve(root, count, source=None):
     assert found in (0, count), f"{found} of {count} items were loaded"
 
 
-def checkpoint_make(root, size, count):
-    """A checkpoint of items of `size` random bytes, each a chunk of its own; its path."""
+def _bytes(content, count, seed):
+    """So many bytes: `random` ones do not compress; `runs` of 16 equal ones do, to less than a third with Snappy."""
+    run = {"random": 1, "runs": 16}[content]
+    return np.repeat(np.random.default_rng(seed).integers(0, 256, -(-count // run), np.uint8), run)[:count]
+
+
+def checkpoint_make(root, content, size, count):
+    """A checkpoint of items of `size` bytes, each a chunk of its own; its path."""
     _serve(root, count)
     # So much that nothing comes again within what a compressor looks back.
-    pool = np.random.default_rng(0).integers(0, 256, 64 << 20, np.uint8)
+    pool = _bytes(content, 64 << 20, 0)
     for index in range(count):
         start = index * size % (len(pool) - size)
         _state["client"].insert([pool[start : start + size]], {"table": 1.0})
@@ -34,6 +40,10 @@ def checkpoint_make(root, size, count):
 
 def checkpoint_load(root, count, source=None):
     """Starts a server from a checkpoint; seconds, and mebibytes once loaded and at the worst."""
+    # What a side imports when it is first used belongs to no load.
+    _serve(f"{root}-none", count)
+    _state.pop("client")
+    _state.pop("server").stop()
     start, cpu = time.perf_counter(), time.process_time()
     _serve(root, count, source)
     seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu
@@ -41,37 +51,49 @@ def checkpoint_load(root, count, source=None):
     return {"seconds": seconds, "cpu_seconds": cpu_seconds, "rest_mib": rest, "peak_mib": peak}
 
 
-def checkpoint_save(size, has_traffic):
-    """Saves; with traffic also the longest insert and sample meanwhile, in milliseconds."""
-    worst, stop = [0.0], threading.Event()
-    traffic = threading.Thread(target=_insert_and_sample, args=(size, worst, stop))
+def checkpoint_save(content, size, pause=None):
+    """Saves.
+
+    Args:
+      content: As of `checkpoint_make`.
+      size: Bytes of an item.
+      pause: Seconds between two inserts and samples of another thread meanwhile; None for no such thread.
+
+    Returns:
+      Seconds, mebibytes before and at the worst, and the longest insert and sample meanwhile in milliseconds.
+    """
+    worst, stop = [0.0, 0], threading.Event()
+    traffic = threading.Thread(target=_insert_and_sample, args=(_bytes(content, size, 1), pause, worst, stop))
+    has_traffic = pause is not None
     if has_traffic:
         traffic.start()
         time.sleep(0.5)
-        worst[0] = 0.0
+        worst[:] = [0.0, 0]
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
     rest, _ = _memory()
     start, cpu = time.perf_counter(), time.process_time()
     path = _state["client"].checkpoint()
     result = {"seconds": time.perf_counter() - start, "cpu_seconds": time.process_time() - cpu, "rest_mib": rest}
-    stop.set()
     if has_traffic:
+        count = worst[1]
+        stop.set()
         traffic.join()
         result["worst_call_ms"] = 1e3 * worst[0]
+        result["traffic_mib_per_s"] = count * size / 2**20 / result["seconds"]
     result["peak_mib"] = _memory()[1]
     result["disk_mib"] = sum(entry.stat().st_size for entry in os.scandir(path)) / 2**20
     return result
 
 
-def _insert_and_sample(size, worst, stop):
-    row, client = np.random.default_rng(1).integers(0, 256, size, np.uint8), _state["client"]
+def _insert_and_sample(row, pause, worst, stop):
+    client = _state["client"]
     while not stop.is_set():
         start = time.perf_counter()
         client.insert([row], {"table": 1.0})
         list(client.sample("table", 1))
-        worst[0] = max(worst[0], time.perf_counter() - start)
-        time.sleep(0.01)
+        worst[:] = max(worst[0], time.perf_counter() - start), worst[1] + 1
+        time.sleep(pause)
 
 
 def _memory():

@@ -147,7 +147,8 @@ def checkpoints(results):
         "longest call, ms",
         "dm-reverb / ours",
     ]
-    found = {(result["payload"], result["work"], result["side"]): result for result in results}
+    measured = [result for result in results if result["side"] in NAMES]
+    found = {(result["payload"], result["work"], result["side"]): result for result in measured}
     rows = []
     for (payload, work, side), result in found.items():
         other = found.get((payload, work, "reference"))

@@ -1,35 +1,64 @@
 """Saving and loading a table of 1 GiB: seconds, memory, and how long others wait. Each step has its own process."""
 
 import pathlib
+import statistics
 import tempfile
+
+SIZES = (400, 400_000)
+# Seconds between two inserts and samples of another thread.
+WORKS = {"save": None, "save in traffic": 0.01, "save in heavy traffic": 0.0}
+LOADS = 3
 
 
 def run(sides, quick):
     total = (32 if quick else 1024) * 2**20
-    for size in (400, 400_000):
-        count = total // size
-        with tempfile.TemporaryDirectory() as folder:
-            root = pathlib.Path(folder)
-            # One content for both, which would take the reference minutes to insert.
-            with sides.worker("ours") as worker:
-                source = worker.call("checkpoint_make", root=str(root / "source"), size=size, count=count)
-            for side in sides.here("ours", "reference"):
-                yield from measure(sides, side, root / side, source, size, count)
+    # Random bytes are the reference's best case: its zlib finds nothing to do.
+    for content, works in (("random", WORKS), ("runs", {"save": None})):
+        for size in SIZES:
+            count = total // size
+            cell = {"payload": f"{size / 1000:g} kB, {content}", "items": count, "mib": count * size / 2**20}
+            for result in measure(sides, content, works, size, count):
+                yield {**cell, **result}
 
 
-def measure(sides, side, root, source, size, count):
-    cell = {"side": side, "payload": f"{size / 1000:g} kB", "items": count, "mib": count * size / 2**20}
-    for has_traffic in (False, True):
-        with sides.worker(side) as worker:
-            worker.call("checkpoint_load", root=str(root / f"{has_traffic}"), count=count, source=source)
-            saved = worker.call("checkpoint_save", size=size, has_traffic=has_traffic)
-        yield {**cell, "work": "save in traffic" if has_traffic else "save", **with_ratio(saved)}
-    # What the side itself has written.
-    with sides.worker(side) as worker:
-        loaded = worker.call("checkpoint_load", root=str(root / "False"), count=count)
-    yield {**cell, "work": "load", **with_ratio(loaded)}
+def measure(sides, content, works, size, count):
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        # One content for both, which would take the reference minutes to insert.
+        with sides.worker("ours") as worker:
+            source = worker.call("checkpoint_make", root=str(root / "source"), content=content, size=size, count=count)
+        there = sides.here("ours", "reference")
+        for work, pause in works.items():
+            for side in there:
+                with sides.worker(side) as worker:
+                    worker.call("checkpoint_load", root=str(root / side / work), count=count, source=source)
+                    found[side, work] = worker.call("checkpoint_save", content=content, size=size, pause=pause)
+        # What each side itself has written, in turn.
+        loads = {side: [] for side in there}
+        for _ in range(LOADS):
+            for side in there:
+                with sides.worker(side) as worker:
+                    loads[side].append(worker.call("checkpoint_load", root=str(root / side / "save"), count=count))
+    for side, results in loads.items():
+        middle = {name: statistics.median(result[name] for result in results) for name in results[0]}
+        seconds = [result["seconds"] for result in results]
+        found[side, "load"] = {**middle, "seconds_least": min(seconds), "seconds_most": max(seconds)}
+    for (side, work), result in found.items():
+        yield {"side": side, "work": work, **rounded(result)}
+    if len(there) == 2:
+        yield from ratios(found, [*works, "load"])
 
 
-def with_ratio(result):
-    rounded = {name: round(value, 3) for name, value in result.items()}
-    return {**rounded, "peak_to_rest": round(result["peak_mib"] / result["rest_mib"], 3)}
+def rounded(result):
+    result = {**result, "peak_to_rest": result["peak_mib"] / result["rest_mib"]}
+    return {name: round(value, 3) for name, value in result.items()}
+
+
+def ratios(found, works):
+    """What the reference takes for each of ours: above 1, ours takes less."""
+    names = {"seconds": "speed", "cpu_seconds": "processor", "worst_call_ms": "stall", "peak_mib": "peak"}
+    for work in works:
+        ours, theirs = found["ours", work], found["reference", work]
+        values = {f"times_{name}": theirs[field] / ours[field] for field, name in names.items() if field in ours}
+        yield {"side": "reference / ours", "work": work, **{name: round(value, 2) for name, value in values.items()}}

@@ -6,7 +6,7 @@ import time
 import weakref
 from typing import Any, Protocol
 
-__all__ = ["forget", "log_lost", "when_deleted"]
+__all__ = ["end_all", "forget", "log_lost", "when_deleted"]
 
 _logger = logging.getLogger("reverb")
 
@@ -57,7 +57,8 @@ def _end(writer: _Closable, complaint: str | None) -> None:
 
 
 @atexit.register
-def _end_all() -> None:
+def end_all() -> None:
+    """Closes all writers that are open."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while _open:
         _, writer = _open.popitem()

@@ -1,8 +1,11 @@
 """Tables, and the server that makes them reachable."""
 
 import abc
+import atexit
+import logging
 import operator
 import os
+import sys
 import weakref
 from collections.abc import Iterable, Sequence
 from types import TracebackType
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["Server", "Table", "TableExtensionBase"]
 
 _PORTS = range(2**16)
+
+_logger = logging.getLogger("reverb")
+# Servers that want to save once more when the interpreter ends.
+_to_be_saved: "weakref.WeakSet[Server]" = weakref.WeakSet()
 
 
 class TableExtensionBase(abc.ABC):
@@ -321,6 +328,8 @@ class Server:
         self._port = self._server.port
         for table in self._tables:
             table._server = weakref.ref(self)
+        if getattr(self._checkpointer, "save_on_stop", False):
+            _to_be_saved.add(self)
 
     @property
     def port(self) -> int:
@@ -349,13 +358,15 @@ class Server:
     def stop(self) -> None:
         """Closes the tables for good, fails all who wait, and stops listening. May be called again.
 
-        With a checkpointer that has `save_on_stop`, the tables are saved last.
+        With a checkpointer that has `save_on_stop`, the tables are saved last. Such a server stops by itself when the
+        interpreter ends, after the writers of the program were closed.
 
         Raises:
           StorageError: That save failed. The server has stopped all the same.
         """
         if self._server is not None:
             self._server.stop()
+            _to_be_saved.discard(self)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until the server is stopped.
@@ -400,6 +411,20 @@ class Server:
             f"Server(port={self._port}, reverb_service=ReverbServiceAsync(tables=[{tables}], "
             f"checkpointer={self._checkpointer}))"
         )
+
+
+@atexit.register
+def _save_all() -> None:
+    """Stops the servers that want to save, once the writers of this program have said their last."""
+    servers = [server for server in _to_be_saved if server._pid == os.getpid()]
+    endings = sys.modules.get("reverb._endings")
+    if servers and endings is not None:
+        endings.end_all()
+    for server in servers:
+        try:
+            server.stop()
+        except Exception as error:
+            _logger.error("A server could not save when the program ended: %s", error)
 
 
 def _default_checkpointer() -> "CheckpointerBase":

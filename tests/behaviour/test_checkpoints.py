@@ -6,7 +6,7 @@ import pathlib
 
 import numpy as np
 import pytest
-from behaviour_support import draw, draw_values, eventually, info_of, insert_values, make_table
+from behaviour_support import PATIENCE_S, draw, draw_values, eventually, info_of, insert_values, make_table, program
 
 import reverb
 from reverb import checkpointers, errors, selectors
@@ -288,7 +288,6 @@ def test_folder_has_one_server(root, start):
 
 
 def test_folder_of_another_process_is_refused_with_its_number(root):
-    from behaviour_support import program
 
     source = """
         import sys, reverb
@@ -311,6 +310,26 @@ def test_stop_saves_once_more_if_asked(root, start):
     server.stop()
     _, client = start(make_table(), checkpointer=keep_in(root))
     assert info_of(client).current_size == 3
+
+
+@pytest.mark.parametrize("ending", ["", "sys.exit(3)", "raise RuntimeError"])
+def test_end_of_the_program_saves_once_more_if_asked(root, ending):
+    source = """
+        import sys, threading, time, numpy as np, reverb
+        table = reverb.Table.queue("table", 100)
+        checkpointer = reverb.checkpointers.DefaultCheckpointer(sys.argv[1], save_on_stop=True)
+        server = reverb.Server([table], checkpointer=checkpointer)
+        # Nothing deletes what such a thread holds.
+        threading.Thread(target=lambda server: time.sleep(1000), args=(server,), daemon=True).start()
+        writer = server.localhost_client().trajectory_writer(1)
+        for value in range(3):
+            writer.append([np.int64(value)])
+            writer.create_item("table", 1.0, [writer.history[0][-1:]])
+        ENDING
+    """
+    with program(source.replace("ENDING", ending), str(root)) as saver:
+        saver.process.wait(PATIENCE_S)
+    assert len(checkpointers.open(root).table("table")) == 3
 
 
 def test_interval_saves_in_the_background(root, start):

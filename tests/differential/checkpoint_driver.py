@@ -80,6 +80,55 @@ class Job(Run):
                     writer.create_item(op["table"], float(step), trajectory)
             writer.flush()
 
+    def fill_rows(self, op):
+        """Overlapping items of steps that are given, with the delta code."""
+        writer = self.client.writer(op["length"], chunk_length=op["chunk_length"], delta_encoded=True)
+        with writer:
+            for step, row in enumerate(op["rows"]):
+                writer.append([decode(leaf) for leaf in row])
+                if step >= op["length"] - 1:
+                    writer.create_item(op["table"], op["length"], float(step))
+            writer.flush()
+
+    def fill_columns(self, op):
+        """Items over two columns that are chunked apart, whose steps come in two parts; every third lacks one."""
+        with self.client.trajectory_writer(4) as writer:
+            writer.append({"a": np.zeros((2,), np.float32), "b": np.int64(0)})
+            writer.end_episode()
+            for name, length in op["chunk_lengths"].items():
+                writer.configure((name,), num_keep_alive_refs=4, max_chunk_length=length)
+            for step in range(1, op["steps"]):
+                a = np.full((2,), step, np.float32)
+                if step % 3:
+                    writer.append({"a": a}, partial_step=True)
+                    writer.append({"b": np.int64(step)})
+                else:
+                    writer.append({"a": a})
+                history = writer.history
+                trajectory = {"a": history["a"][-2:] if writer.episode_steps > 1 else history["a"][-1:]}
+                if step % 3:
+                    trajectory.update(b=history["b"][-1:], squeezed=history["b"][-1])
+                    writer.create_item(op["table"], float(step), trajectory)
+                if step % op["episode"] == 0:
+                    writer.end_episode()
+            writer.flush()
+
+    def fill_patterns(self, op):
+        """Items that a structured writer makes."""
+        structured = self.reverb.structured_writer
+        reference = structured.create_reference_step({"a": 0, "b": 0})
+        configs = []
+        for spec in op["patterns"]:
+            pattern = {name: at(reference[column], *index) for name, (column, *index) in spec["pattern"].items()}
+            ends = [structured.Condition.is_end_episode()] if "end" in spec.get("conditions", ()) else []
+            configs.append(structured.create_config(pattern, spec["table"], ends))
+        writer = self.client.structured_writer(configs)
+        for step in range(op["steps"]):
+            writer.append({"a": np.full((3,), step, np.int16), "b": np.float64(step)})
+            if step % op["episode"] == op["episode"] - 1:
+                writer.end_episode()
+        writer.flush()
+
     def fill_sample(self, op):
         for _ in self.client.sample(op["table"], op["count"], emit_timesteps=False):
             pass
@@ -112,6 +161,11 @@ class Job(Run):
         return [found[key] for key in (order if in_order else sorted(found))]
 
 
+def at(column, first, *last):
+    """A cell of a reference step, or cells from `first` to `last`."""
+    return column[slice(first, *last)] if last else column[first]
+
+
 def main():
     jobs = json.load(sys.stdin)
     # Logs of either side must not mix with the results.
@@ -120,7 +174,9 @@ def main():
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import reverb
 
-    json.dump([Job(reverb, job).run() for job in jobs], out)
+    # Which of the two was found must be no guess.
+    package = "reverb-replay" if hasattr(reverb, "buffers") else "dm-reverb"
+    json.dump({"package": package, "results": [Job(reverb, job).run() for job in jobs]}, out)
     out.close()
 
 

@@ -34,9 +34,20 @@ def reference_python():
     return str(found)
 
 
+def environment_of(python):
+    """The variables for a side's interpreter: ours may be found by a path that would hide the reference."""
+    return {name: value for name, value in os.environ.items() if python == sys.executable or name != "PYTHONPATH"}
+
+
 def traces_of(python, wanted):
     done = subprocess.run(
-        [python, str(DRIVER)], input=json.dumps(wanted), capture_output=True, text=True, timeout=300, check=False
+        [python, str(DRIVER)],
+        input=json.dumps(wanted),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=environment_of(python),
     )
     assert done.returncode == 0, done.stderr[-5000:]
     return json.loads(done.stdout)

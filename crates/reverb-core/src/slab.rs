@@ -82,6 +82,11 @@ impl Slab {
         self.len() == 0
     }
 
+    /// Makes room for `count` more items in the index, which otherwise moves each time it grows.
+    pub(crate) fn reserve(&mut self, count: usize) {
+        self.index.reserve(count, |entry| Entry::wide_hash(entry.hash));
+    }
+
     /// The slot of a key.
     #[inline]
     pub(crate) fn find(&self, key: ItemKey) -> Option<u32> {

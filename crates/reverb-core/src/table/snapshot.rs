@@ -60,6 +60,11 @@ impl Table {
         }
     }
 
+    /// Makes room for `count` more items.
+    pub fn reserve(&mut self, count: usize) {
+        self.slab.reserve(count);
+    }
+
     /// Puts an item of a checkpoint in, without a look at the rate limiter, or a count of it. Items come in the order in
     /// which they were inserted.
     ///

@@ -4,7 +4,7 @@ use crate::reference_chunk::wire::{Value, fields, put_bytes, put_double, put_int
 use reverb_core::{Chunk, Error, ItemView, NewItem, Result, Slice, Trajectory, TrajectoryColumn};
 use smallvec::SmallVec;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Slices of an item: each takes two bytes in a message, and some thirty in memory.
 const MAX_SLICES: usize = 1 << 22;
@@ -12,8 +12,75 @@ const MAX_SLICES: usize = 1 << 22;
 const MAX_ITEM_BYTES: u64 = u32::MAX as u64;
 const NANOS: u64 = 1_000_000_000;
 
-/// Chunks by key.
-pub type Chunks = HashMap<u64, Arc<Chunk>, foldhash::fast::RandomState>;
+/// How far a [`Finder`] looks ahead and back from where it found the last chunk.
+const AHEAD: usize = 2;
+const BACK: usize = 14;
+
+/// The chunks of a checkpoint, in the order of their file.
+#[derive(Debug, Default)]
+pub struct Chunks {
+    keys: Vec<u64>,
+    chunks: Vec<Arc<Chunk>>,
+    /// Made when the order is no help: of millions of chunks it takes seconds.
+    by_key: OnceLock<HashMap<u64, u32, foldhash::fast::RandomState>>,
+}
+
+impl Chunks {
+    /// Makes room.
+    pub fn reserve(&mut self, count: usize) {
+        self.keys.reserve_exact(count);
+        self.chunks.reserve_exact(count);
+    }
+
+    /// Appends a chunk.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] where there are 2^32 already.
+    pub fn push(&mut self, chunk: Arc<Chunk>) -> Result<()> {
+        if self.keys.len() >= u32::MAX as usize {
+            return Err(Error::invalid("a checkpoint of more than 2^32 chunks cannot be loaded"));
+        }
+        self.keys.push(chunk.key);
+        self.chunks.push(chunk);
+        Ok(())
+    }
+
+    /// Looks chunks up, one after another.
+    pub fn finder(&self) -> Finder<'_> {
+        Finder { chunks: self, next: 0 }
+    }
+
+    fn look_up(&self, key: u64) -> Option<usize> {
+        let by_key = self.by_key.get_or_init(|| {
+            let mut by_key = HashMap::with_capacity_and_hasher(self.keys.len(), foldhash::fast::RandomState::default());
+            for (index, &key) in (0..).zip(&self.keys) {
+                by_key.entry(key).or_insert(index);
+            }
+            by_key
+        });
+        by_key.get(&key).map(|&index| index as usize)
+    }
+}
+
+/// Finds chunks. Items are saved in the order of their chunks, mostly, so it looks near the last one first.
+#[derive(Debug)]
+pub struct Finder<'a> {
+    chunks: &'a Chunks,
+    next: usize,
+}
+
+impl<'a> Finder<'a> {
+    fn find(&mut self, key: u64) -> Result<&'a Arc<Chunk>> {
+        let keys = &self.chunks.keys;
+        let ahead = self.next..(self.next + AHEAD).min(keys.len());
+        let back = (self.next.saturating_sub(BACK)..self.next.min(keys.len())).rev();
+        let near = ahead.chain(back).find(|&index| keys[index] == key);
+        let index = near.or_else(|| self.chunks.look_up(key));
+        let index = index.ok_or_else(|| Error::DataLoss(format!("chunk {key} is missing")))?;
+        self.next = index + 1;
+        Ok(&self.chunks.chunks[index])
+    }
+}
 
 /// Encodes items. Keeps the memory that a message needs.
 #[derive(Debug, Default)]
@@ -149,7 +216,7 @@ impl<'a> ItemMessage<'a> {
     ///
     /// # Errors
     /// [`Error::DataLoss`] if a chunk is missing, or the slices do not fit them.
-    pub fn resolve(&self, chunks: &Chunks) -> Result<(NewItem, u64)> {
+    pub fn resolve(&self, chunks: &mut Finder<'_>) -> Result<(NewItem, u64)> {
         let trajectory = self.trajectory(chunks).map_err(|error| match error {
             Error::DataLoss(reason) | Error::InvalidArgument(reason) => {
                 Error::DataLoss(format!("item {} of table `{}`: {reason}", self.key, self.table))
@@ -160,7 +227,7 @@ impl<'a> ItemMessage<'a> {
         Ok((NewItem { key, priority, times_sampled, trajectory }, self.inserted_at))
     }
 
-    fn trajectory(&self, chunks: &Chunks) -> Result<Trajectory> {
+    fn trajectory(&self, chunks: &mut Finder<'_>) -> Result<Trajectory> {
         let trajectory = match (self.trajectory, self.old_range) {
             (Some(trajectory), None) if self.old_keys.is_empty() => read_trajectory(trajectory, chunks)?,
             (None, range) if !self.old_keys.is_empty() => self.old_trajectory(range.unwrap_or_default(), chunks)?,
@@ -175,7 +242,7 @@ impl<'a> ItemMessage<'a> {
     }
 
     /// All columns of all chunks, from `offset` in the first one on, `length` rows.
-    fn old_trajectory(&self, range: &[u8], chunks: &Chunks) -> Result<Trajectory> {
+    fn old_trajectory(&self, range: &[u8], chunks: &mut Finder<'_>) -> Result<Trajectory> {
         let (mut offset, mut left) = (0, 0);
         for field in fields(range) {
             match field? {
@@ -186,7 +253,7 @@ impl<'a> ItemMessage<'a> {
         }
         let mut rows = Vec::new();
         for &key in &self.old_keys {
-            let chunk = find(chunks, key)?;
+            let chunk = chunks.find(key)?;
             let length = chunk.rows().saturating_sub(offset).min(left);
             if length > 0 {
                 rows.push((chunk, offset, length));
@@ -222,7 +289,7 @@ fn read_timestamp(message: &[u8]) -> Result<u64> {
     time.ok_or_else(|| Error::DataLoss(format!("an item's time is {seconds} s and {nanos} ns")))
 }
 
-fn read_trajectory(message: &[u8], chunks: &Chunks) -> Result<Trajectory> {
+fn read_trajectory(message: &[u8], chunks: &mut Finder<'_>) -> Result<Trajectory> {
     let mut columns = Vec::new();
     let mut left = MAX_SLICES;
     for field in fields(message) {
@@ -233,7 +300,7 @@ fn read_trajectory(message: &[u8], chunks: &Chunks) -> Result<Trajectory> {
     simplify(columns)
 }
 
-fn read_column(message: &[u8], chunks: &Chunks, left: &mut usize) -> Result<TrajectoryColumn> {
+fn read_column(message: &[u8], chunks: &mut Finder<'_>, left: &mut usize) -> Result<TrajectoryColumn> {
     let mut slices = SmallVec::new();
     let mut squeeze = false;
     let mut take = || {
@@ -254,7 +321,7 @@ fn read_column(message: &[u8], chunks: &Chunks, left: &mut usize) -> Result<Traj
     Ok(TrajectoryColumn { slices, squeeze })
 }
 
-fn read_slice(message: &[u8], chunks: &Chunks) -> Result<Slice> {
+fn read_slice(message: &[u8], chunks: &mut Finder<'_>) -> Result<Slice> {
     let (mut key, mut offset, mut length, mut column) = (0, 0, 0, 0);
     for field in fields(message) {
         match field? {
@@ -265,15 +332,11 @@ fn read_slice(message: &[u8], chunks: &Chunks) -> Result<Slice> {
             _ => {}
         }
     }
-    Ok(Slice { chunk: find(chunks, key)?.clone(), column, offset, length })
+    Ok(Slice { chunk: chunks.find(key)?.clone(), column, offset, length })
 }
 
 fn as_row(number: u64) -> Result<u32> {
     u32::try_from(number).map_err(|_| Error::DataLoss(format!("{number} is no number of a row or column")))
-}
-
-fn find(chunks: &Chunks, key: u64) -> Result<&Arc<Chunk>> {
-    chunks.get(&key).ok_or_else(|| Error::DataLoss(format!("chunk {key} is missing")))
 }
 
 /// Columns as a trajectory; the same rows of all columns of one chunk take their short form.

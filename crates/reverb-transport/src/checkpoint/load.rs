@@ -5,12 +5,13 @@ use super::folder::{CHUNKS, DONE, ITEMS, TABLES, files_of};
 use super::item::{Chunks, ItemMessage};
 use super::progress::Progress;
 use super::record::{Tallied, Tally};
-use super::record_stream::{Finished, for_each_decoded, for_each_record};
+use super::record_stream::{Finished, Records};
 use super::sidecar::{MAX_BYTES, Runs, SIDECAR, Sidecar};
 use super::table::{Counts, TableRecord, decode_table};
 use crate::reference_chunk::ChunkDecoder;
-use reverb_core::{EpisodeIds, Error, Result, Table, TableConfig};
+use reverb_core::{EpisodeIds, Error, NewItem, Result, Table, TableConfig};
 use std::io::{self, Read};
+use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,6 +20,8 @@ const RECORD_SLACK: u64 = 1 << 20;
 
 /// Chunks for which room is made before they have come.
 const MAX_RESERVED: u64 = 1 << 22;
+/// Threads that decode chunks: more would wait for the one that reads.
+const MAX_DECODERS: usize = 4;
 
 /// Chooses the tables to be made, and what of: `None` passes over a table and its items.
 pub type Choose<'a> = &'a mut dyn FnMut(&TableRecord) -> Result<Option<TableConfig>>;
@@ -100,9 +103,9 @@ pub fn check_file(disk: &dyn Disk, folder: &Path, name: &str, sidecar: &Sidecar)
 }
 
 fn check_sum(tally: &Tally, name: &str, sidecar: &Sidecar) -> Result<()> {
-    let (size, blake3) = tally.result();
+    let (size, xxh3) = tally.result();
     match sidecar.files.get(name) {
-        Some(sum) if (sum.size, &sum.blake3) == (size, &blake3) => Ok(()),
+        Some(sum) if (sum.size, &sum.xxh3) == (size, &xxh3) => Ok(()),
         Some(sum) if sum.size != size => {
             Err(Error::DataLoss(format!("{name} has {size} bytes, and {} when it was written", sum.size)))
         }
@@ -130,6 +133,37 @@ struct Target {
     items: u64,
 }
 
+impl Target {
+    /// Puts an item into the table, if it is wanted.
+    fn add_item(&mut self, item: NewItem, inserted_at: u64, is_limited: bool) -> Result<()> {
+        self.items += 1;
+        let Some(table) = &mut self.table else { return Ok(()) };
+        let max_size = self.record.config.max_size;
+        if is_limited && table.len() as u64 >= max_size {
+            return Err(Error::DataLoss(format!(
+                "InsertCheckpointItem called on already full Table. table size: {}, maximum size: {max_size}",
+                table.len(),
+            )));
+        }
+        if self.is_changed {
+            table.check_item(&item)?;
+        }
+        table.restore_item(item, inserted_at).map_err(|error| match error {
+            Error::InvalidArgument(reason) => Error::DataLoss(reason),
+            error => error,
+        })
+    }
+}
+
+fn no_table(name: &str) -> String {
+    format!("an item is in table `{name}`, which is missing")
+}
+
+/// Threads that decode chunks: most of the time is the system's, which gives their memory page by page.
+fn num_decoders() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get).min(MAX_DECODERS)
+}
+
 struct Loader<'a> {
     disk: &'a dyn Disk,
     path: &'a Path,
@@ -147,16 +181,14 @@ impl<'a> Loader<'a> {
     }
 
     /// Reads a file with `read`, then checks its hash.
-    fn read_file(
-        &mut self,
-        name: &str,
-        read: impl FnOnce(&mut Self, Box<dyn Read + Send>, usize) -> Result<Finished>,
-    ) -> Result<()> {
+    fn read_file(&mut self, name: &str, read: impl FnOnce(&mut Self, Records) -> Result<Finished>) -> Result<()> {
         let path = self.path.join(name);
         let file = open(self.disk, &path)?;
         let limit = self.limit_bytes.saturating_add(self.limit_bytes / 64).saturating_add(RECORD_SLACK);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let finished = read(self, file, limit).and_then(|finished| {
+        let is_stored = self.sidecar.as_ref().is_some_and(|sidecar| sidecar.compression == 0);
+        let finished = Records::new(file, limit, is_stored).and_then(|records| read(self, records));
+        let finished = finished.and_then(|finished| {
             if self.is_compressed && !finished.is_compressed {
                 return Err(Error::DataLoss("the zlib stream is missing".into()));
             }
@@ -171,17 +203,14 @@ impl<'a> Loader<'a> {
         })
     }
 
-    /// Calls `visit` with each record of a file, then checks the file's hash.
-    fn for_each_record(&mut self, name: &str, mut visit: impl FnMut(&mut Self, &[u8]) -> Result<()>) -> Result<()> {
-        self.read_file(name, |loader, file, limit| for_each_record(file, limit, |record| visit(loader, record)))
-    }
-
     fn read_tables(&mut self, choose: Choose<'_>) -> Result<()> {
-        self.for_each_record(TABLES, |loader, record| loader.add_table(record, choose))
+        self.read_file(TABLES, |loader, records| {
+            let decode = |_, record: &[u8]| decode_table(record);
+            records.for_each(vec![decode], |record| loader.add_table(record, choose))
+        })
     }
 
-    fn add_table(&mut self, record: &[u8], choose: Choose<'_>) -> Result<()> {
-        let mut record = decode_table(record)?;
+    fn add_table(&mut self, mut record: TableRecord, choose: Choose<'_>) -> Result<()> {
         let name = &record.config.name;
         if self.target(name).is_some() {
             return Err(Error::DataLoss(format!("table `{name}` is there twice")));
@@ -206,24 +235,28 @@ impl<'a> Loader<'a> {
     }
 
     fn read_chunks(&mut self) -> Result<()> {
-        let mut decoder = ChunkDecoder::new(self.limit_bytes);
-        let mut runs = Runs::new(self.sidecar.as_ref().map(|sidecar| sidecar.episode_runs.clone()).unwrap_or_default());
+        let no_runs = Vec::new();
+        let runs = Runs::new(self.sidecar.as_ref().map_or(&no_runs, |sidecar| &sidecar.episode_runs));
         // As many as were written; but what the file beside says is no reason to allocate without bound.
         let announced = self.sidecar.as_ref().map_or(0, |sidecar| sidecar.chunks);
         self.chunks.reserve(announced.min(MAX_RESERVED) as usize);
         let mut progress = Progress::new("loading chunks of", self.path, 0);
         let mut count = 0;
-        let decode = |record: &[u8]| {
-            let per_row = runs.advance();
-            let episodes = |id| if per_row { EpisodeIds::PerRow(id) } else { EpisodeIds::Same(id) };
-            decoder.decode(record, episodes).map(Arc::new)
+        let decoder = || {
+            let mut decoder = ChunkDecoder::new(self.limit_bytes);
+            let runs = &runs;
+            move |number, record: &[u8]| {
+                let per_row = runs.is_per_row(number);
+                let episodes = |id| if per_row { EpisodeIds::PerRow(id) } else { EpisodeIds::Same(id) };
+                decoder.decode(record, episodes).map(Arc::new)
+            }
         };
-        self.read_file(CHUNKS, |loader, file, limit| {
-            for_each_decoded(file, limit, decode, |chunk| {
-                loader.chunks.entry(chunk.key).or_insert(chunk);
+        let decoders = (0..num_decoders()).map(|_| decoder()).collect();
+        self.read_file(CHUNKS, |loader, records| {
+            records.for_each(decoders, |chunk| {
                 count += 1;
                 progress.advance();
-                Ok(())
+                loader.chunks.push(chunk)
             })
         })?;
         match &self.sidecar {
@@ -242,47 +275,50 @@ impl<'a> Loader<'a> {
             )));
         }
         let total = self.sidecar.as_ref().map_or(0, |s| s.tables.iter().map(|table| table.items).sum());
+        self.reserve_items();
         let mut progress = Progress::new("loading", self.path, total);
-        self.for_each_record(ITEMS, |loader, record| {
-            progress.advance();
-            loader.add_item(record, None)
+        let chunks = std::mem::take(&mut self.chunks);
+        let names: Vec<_> = self.targets.iter().map(|target| target.record.config.name.clone()).collect();
+        // One, since the order of chunks helps it.
+        let mut finder = chunks.finder();
+        let decode = |_, record: &[u8]| {
+            let message = ItemMessage::read(record)?;
+            let target = names.iter().position(|name| name == message.table);
+            let target = target.ok_or_else(|| Error::DataLoss(no_table(message.table)))?;
+            // Also for tables that are passed over: what cannot be loaded whole is damaged.
+            Ok((target, message.resolve(&mut finder)?))
+        };
+        self.read_file(ITEMS, |loader, records| {
+            records.for_each(vec![decode], |(target, (item, inserted_at))| {
+                progress.advance();
+                loader.targets[target].add_item(item, inserted_at, loader.sidecar.is_none())
+            })
         })
     }
 
+    /// Makes room for as many items as were written, within bounds.
+    fn reserve_items(&mut self) {
+        let Some(sidecar) = &self.sidecar else { return };
+        for Target { record, table, .. } in &mut self.targets {
+            if let (Some(table), Some(extra)) = (table, sidecar.table(&record.config.name)) {
+                table.reserve(extra.items.min(MAX_RESERVED) as usize);
+            }
+        }
+    }
+
+    /// Of old checkpoints, where items lie in the records of their tables.
     fn read_old_items(&mut self) -> Result<()> {
-        let records: Vec<_> = self.targets.iter().map(|target| target.record.clone()).collect();
-        for record in records {
-            record.items().try_for_each(|item| self.add_item(item, Some(&record.config.name)))?;
+        let mut finder = self.chunks.finder();
+        for target in &mut self.targets {
+            let record = target.record.clone();
+            record.items().try_for_each(|item| {
+                let mut item = ItemMessage::read(item)?;
+                item.table = &record.config.name;
+                let (item, inserted_at) = item.resolve(&mut finder)?;
+                target.add_item(item, inserted_at, self.sidecar.is_none())
+            })?;
         }
         Ok(())
-    }
-
-    /// Puts an item into its table. In old checkpoints that is the one in whose record it lies.
-    fn add_item(&mut self, message: &[u8], table: Option<&str>) -> Result<()> {
-        let message = ItemMessage::read(message)?;
-        let name = table.unwrap_or(message.table);
-        // Looked up by hand, so that the chunks can be borrowed too.
-        let target = self.targets.iter_mut().find(|target| target.record.config.name == name);
-        let target =
-            target.ok_or_else(|| Error::DataLoss(format!("an item is in table `{name}`, which is missing")))?;
-        target.items += 1;
-        // Also for tables that are passed over: what cannot be loaded whole is damaged.
-        let (item, inserted_at) = message.resolve(&self.chunks)?;
-        let Some(table) = &mut target.table else { return Ok(()) };
-        if self.sidecar.is_none() && table.len() as u64 >= target.record.config.max_size {
-            return Err(Error::DataLoss(format!(
-                "InsertCheckpointItem called on already full Table. table size: {}, maximum size: {}",
-                table.len(),
-                target.record.config.max_size
-            )));
-        }
-        if target.is_changed {
-            table.check_item(&item)?;
-        }
-        table.restore_item(item, inserted_at).map_err(|error| match error {
-            Error::InvalidArgument(reason) => Error::DataLoss(reason),
-            error => error,
-        })
     }
 
     fn finish(self) -> Result<Vec<ReadTable>> {

@@ -8,6 +8,7 @@
 
 pub mod disk;
 mod folder;
+mod inflate;
 mod item;
 mod load;
 mod lock;

@@ -13,8 +13,9 @@ use std::thread::JoinHandle;
 const PIECE_BYTES: usize = 1 << 20;
 /// Pieces that may wait for the thread.
 const WAITING_PIECES: usize = 2;
-/// Bytes after which the file is synced on the way: else the disk would rest until the end.
-const SYNC_BYTES: usize = 128 << 20;
+/// Bytes after which the disk is told to begin, which would rest until the end otherwise. It is not waited for: data that
+/// is on its way there no longer has to be kept for the checkpoint if it leaves its table.
+const SYNC_BYTES: usize = 32 << 20;
 
 type File = Tallied<Box<dyn OutFile>>;
 type Writing = JoinHandle<io::Result<FileSum>>;
@@ -90,11 +91,11 @@ fn write_all(mut writer: RecordWriter<File>, pieces: &Receiver<Vec<u8>>) -> io::
         unsynced += piece.len();
         if unsynced >= SYNC_BYTES {
             unsynced = 0;
-            writer.target_mut().get_mut().sync()?;
+            writer.target_mut().get_mut().begin_sync();
         }
     }
     let (mut file, tally) = writer.finish()?.into_parts();
     file.sync()?;
-    let (size, blake3) = tally.result();
-    Ok(FileSum { size, blake3 })
+    let (size, xxh3) = tally.result();
+    Ok(FileSum { size, xxh3 })
 }

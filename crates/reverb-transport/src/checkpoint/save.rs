@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// [`reverb_core::Error::Storage`], naming the file.
 pub fn write_checkpoint(disk: &dyn Disk, path: &Path, snapshots: Vec<TableSnapshot>, level: u32) -> Result<Sidecar> {
     disk.create_dir_all(path).map_err(|error| storage_error("cannot make", path, &error))?;
-    let mut sidecar = Sidecar::new();
+    let mut sidecar = Sidecar::new(level);
     write_tables(disk, path, &snapshots, level, &mut sidecar)?;
     let mut content = ContentWriter::new(disk, path, level)?;
     let total = sidecar.tables.iter().map(|table| table.items).sum();

@@ -1,8 +1,9 @@
 //! The file of our own beside the reference's: what its format has no place for.
 //!
-//! `reverb.jsonl` has two lines: an object, and the BLAKE3 hash of the first line. The object has the sizes and hashes of
+//! `reverb.jsonl` has two lines: an object, and the hash of the first line (XXH3, 128 bits). The object has the sizes and hashes of
 //! the other files, and of each table its true `max_size`, `max_bytes`, its seed and its number of items.
 
+use super::record::hash_text;
 use reverb_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -21,6 +22,8 @@ pub struct Sidecar {
     pub format: u32,
     /// Who wrote it.
     pub writer: String,
+    /// The level at which zlib has compressed them: 0 for stored blocks only.
+    pub compression: u32,
     /// The checkpoint's other files.
     pub files: BTreeMap<String, FileSum>,
     /// Chunks in all.
@@ -43,8 +46,8 @@ struct Format {
 pub struct FileSum {
     /// Bytes.
     pub size: u64,
-    /// BLAKE3, in hex.
-    pub blake3: String,
+    /// XXH3 of 128 bits, in hex.
+    pub xxh3: String,
 }
 
 /// What the reference's record of a table lacks.
@@ -63,10 +66,11 @@ pub struct TableExtra {
 }
 
 impl Sidecar {
-    /// An empty one.
-    pub fn new() -> Self {
+    /// An empty one for files of zlib's level `compression`.
+    pub fn new(compression: u32) -> Self {
         Self {
             format: FORMAT,
+            compression,
             writer: concat!("reverb-replay ", env!("CARGO_PKG_VERSION")).into(),
             files: BTreeMap::new(),
             chunks: 0,
@@ -78,8 +82,7 @@ impl Sidecar {
     /// As the file has it.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut text = serde_json::to_string(self).map_err(|error| Error::Internal(format!("{SIDECAR}: {error}")))?;
-        let hash = blake3::hash(text.as_bytes()).to_hex();
-        text.push_str(&format!("\n{{\"blake3\":\"{hash}\"}}\n"));
+        text.push_str(&hash_line(text.as_bytes()));
         Ok(text.into_bytes())
     }
 
@@ -90,8 +93,7 @@ impl Sidecar {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let damaged = |what: &str| Error::DataLoss(format!("{SIDECAR}: {what}"));
         let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
-        let expected = format!("\n{{\"blake3\":\"{}\"}}\n", blake3::hash(line).to_hex());
-        if bytes[line.len()..] != *expected.as_bytes() {
+        if bytes[line.len()..] != *hash_line(line).as_bytes() {
             return Err(damaged("it does not have the hash that was written"));
         }
         let invalid = |error: serde_json::Error| damaged(&error.to_string());
@@ -109,27 +111,31 @@ impl Sidecar {
     }
 }
 
-/// Walks along [`Sidecar::episode_runs`].
+fn hash_line(line: &[u8]) -> String {
+    format!("\n{{\"xxh3\":\"{}\"}}\n", hash_text(line))
+}
+
+/// What [`Sidecar::episode_runs`] says of each chunk.
 #[derive(Debug, Default)]
 pub struct Runs {
-    runs: Vec<u64>,
-    index: usize,
-    used: u64,
+    /// Where each run ends.
+    ends: Vec<u64>,
 }
 
 impl Runs {
-    /// From the first chunk on.
-    pub fn new(runs: Vec<u64>) -> Self {
-        Self { runs, index: 0, used: 0 }
+    /// From the lengths of the runs.
+    pub fn new(lengths: &[u64]) -> Self {
+        let ends = lengths.iter().scan(0_u64, |end, &length| {
+            *end = end.saturating_add(length);
+            Some(*end)
+        });
+        Self { ends: ends.collect() }
     }
 
-    /// Whether the rows of the next chunk are episodes of their own.
-    pub fn advance(&mut self) -> bool {
-        while self.runs.get(self.index).is_some_and(|&length| self.used == length) {
-            (self.index, self.used) = (self.index + 1, 0);
-        }
-        self.used += 1;
-        self.index % 2 == 1 && self.index < self.runs.len()
+    /// Whether the rows of the chunk at `index` in the file are episodes of their own.
+    pub fn is_per_row(&self, index: u64) -> bool {
+        let run = self.ends.partition_point(|&end| end <= index);
+        run % 2 == 1 && run < self.ends.len()
     }
 
     /// Appends a chunk.

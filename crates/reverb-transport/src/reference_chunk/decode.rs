@@ -1,6 +1,7 @@
 //! From a `ChunkData` message to a chunk.
 
 use super::delta;
+use super::populate::populate;
 use super::wire::{fields, varint};
 use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, Result, Shape, StepRange};
 use smallvec::SmallVec;
@@ -84,6 +85,7 @@ impl ChunkDecoder {
             tensor.check_size(layout.columns[index].size_bytes).map_err(|error| in_tensor(index, error))?;
         }
         let mut data = vec![0; layout.size_bytes];
+        populate(&mut data);
         for (index, (tensor, column)) in tensors.iter().zip(&layout.columns).enumerate() {
             let region = &mut data[column.offset..column.offset + column.size_bytes];
             tensor.fill(region, parts.delta_encoded).map_err(|error| in_tensor(index, error))?;

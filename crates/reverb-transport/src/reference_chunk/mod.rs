@@ -7,6 +7,7 @@
 mod decode;
 mod delta;
 mod encode;
+mod populate;
 pub(crate) mod wire;
 
 pub use decode::ChunkDecoder;

@@ -39,6 +39,57 @@ impl Faults {
 #[derive(Debug)]
 struct FaultyDisk(Arc<Faults>);
 
+/// A disk that reads its `left`th buffer otherwise than it was written, once.
+#[derive(Debug)]
+struct LyingDisk(Arc<Faults>);
+
+struct Lying(Box<dyn Read + Send>, Arc<Faults>);
+
+impl Read for Lying {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = buffer.len().min(1000);
+        let size = self.0.read(&mut buffer[..most])?;
+        if size > 0 && self.1.step().is_err() {
+            buffer[size / 2] ^= 4;
+        }
+        Ok(size)
+    }
+}
+
+impl Disk for LyingDisk {
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        RealDisk.create_dir_all(path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn OutFile>> {
+        RealDisk.create(path)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Box::new(Lying(RealDisk.open(path)?, self.0.clone())))
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        RealDisk.list(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_dir(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        RealDisk.sync_dir(path)
+    }
+}
+
 struct Faulty<T>(T, Arc<Faults>);
 
 impl Write for Faulty<Box<dyn OutFile>> {
@@ -181,4 +232,30 @@ fn a_full_disk_is_named() {
     let saver = Checkpointer::with_disk(options(&root), Arc::new(FaultyDisk(faults))).unwrap();
     let error = saver.save(std::slice::from_ref(&table)).unwrap_err();
     assert!(matches!(&error, Error::Storage(text) if text.contains("the disk is full")), "{error}");
+}
+
+#[test]
+fn a_checkpoint_that_is_read_otherwise_than_it_was_written_is_not_confirmed() {
+    let root = temp_dir();
+    let table = handle("a", SelectorKind::Fifo, 1000);
+    fill(&table, 0..100);
+    let tables = std::slice::from_ref(&table);
+    let older = Checkpointer::open(options(&root)).unwrap().save(tables).unwrap();
+    let mut lies = 0;
+    loop {
+        let faults = Faults::new(lies, libc::EIO, false);
+        let saver = Checkpointer::with_disk(options(&root), Arc::new(LyingDisk(faults.clone()))).unwrap();
+        let saved = saver.save(tables);
+        let there = reverb_transport::checkpoint::list(&root).unwrap();
+        assert!(faults.has_failed.load(Relaxed), "read {lies} never came");
+        if let Ok(path) = saved {
+            // All of the new one was read by then: this is the older one, which stays, being no good.
+            assert_eq!(there, [path, older], "read {lies}");
+            break;
+        }
+        assert!(matches!(saved, Err(Error::DataLoss(_))), "read {lies}: {saved:?}");
+        assert_eq!(there, [older.clone()], "read {lies}");
+        lies += 1;
+    }
+    assert!(lies > 5, "{lies}");
 }

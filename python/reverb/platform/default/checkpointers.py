@@ -58,7 +58,7 @@ class DefaultCheckpointer(CheckpointerBase):
         changed.
       keep: How many good checkpoints stay, at least 1.
       interval: Seconds between saves in the background; None: only `client.checkpoint()` saves.
-      save_on_stop: Whether a server saves once more when it is stopped.
+      save_on_stop: Whether a server saves once more when it is stopped, which the end of the program does too.
       load_path: The one checkpoint to be loaded, instead of the newest in `path`.
       tables: Names of the tables to be loaded, or a mapping from their names in the checkpoint to those on the server;
         the others stay empty. None: all, and it is an error if the server lacks one.

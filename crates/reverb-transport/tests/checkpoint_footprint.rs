@@ -1,0 +1,209 @@
+//! What saving and loading take besides the tables themselves: a fifth of them at most.
+
+#[allow(dead_code, reason = "tests of checkpoints share it")]
+#[path = "checkpoint/world.rs"]
+mod world;
+
+use reverb_core::{Chunk, DType, EpisodeIds, Layout as ChunkLayout, NewItem, SelectorKind, StepRange, Trajectory};
+use reverb_transport::checkpoint::disk::{Disk, OutFile, RealDisk};
+use reverb_transport::checkpoint::{CheckpointOptions, Checkpointer};
+use reverb_transport::{Call, TableHandle};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use world::{handle, options, temp_dir};
+
+/// The system's allocator, and a count.
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+/// One measurement at a time.
+static MEASURING: Mutex<()> = Mutex::new(());
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// SAFETY: all is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        PEAK.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
+        // SAFETY: as the caller says.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as the caller says.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+/// Bytes held before `work`, and at the worst meanwhile.
+fn peak_of(work: impl FnOnce()) -> (usize, usize) {
+    let before = NOW.load(Relaxed);
+    PEAK.store(before, Relaxed);
+    work();
+    (before, PEAK.load(Relaxed))
+}
+
+/// Inserts items of `size` bytes that do not compress, each a chunk of its own.
+#[derive(Debug)]
+struct Traffic {
+    table: TableHandle,
+    layout: Arc<ChunkLayout>,
+    count: AtomicU64,
+}
+
+impl Traffic {
+    fn new(table: TableHandle, size: usize) -> Self {
+        let layout = ChunkLayout::new(1, [(DType::UInt8, [size].into_iter().collect(), 0)]).unwrap();
+        Self { table, layout: Arc::new(layout), count: AtomicU64::new(1) }
+    }
+
+    fn insert(&self) {
+        let key = self.count.fetch_add(1, Relaxed);
+        let mut state = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        };
+        let data: Vec<u8> = (0..self.layout.size_bytes).map(|_| random()).collect();
+        let steps = StepRange::default();
+        let chunk = Chunk::new(key, EpisodeIds::Same(key), steps, self.layout.clone(), data.into()).unwrap();
+        let trajectory = Trajectory::rows(Arc::new(chunk), 0, 1).unwrap();
+        let item = NewItem { key, priority: 1.0, times_sampled: 0, trajectory };
+        assert!(matches!(self.table.insert(vec![item]), Call::Done(Ok(()))));
+    }
+}
+
+/// A full table of `total` bytes in items of `size`.
+fn full_table(size: usize, total: usize) -> Traffic {
+    let count = total / size;
+    let traffic = Traffic::new(handle("a", SelectorKind::Fifo, count as u64), size);
+    (0..count).for_each(|_| traffic.insert());
+    traffic
+}
+
+/// A disk to which each write comes with inserts of half as many bytes.
+#[derive(Debug)]
+struct BusyDisk {
+    traffic: Arc<Traffic>,
+    item_bytes: usize,
+}
+
+struct BusyFile {
+    file: Box<dyn OutFile>,
+    traffic: Arc<Traffic>,
+    item_bytes: usize,
+    owed: usize,
+}
+
+impl Write for BusyFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let size = self.file.write(bytes)?;
+        self.owed += size / 2;
+        while self.owed >= self.item_bytes {
+            self.owed -= self.item_bytes;
+            self.traffic.insert();
+        }
+        Ok(size)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl OutFile for BusyFile {
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync()
+    }
+}
+
+impl Disk for BusyDisk {
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        RealDisk.create_dir_all(path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn OutFile>> {
+        let file = RealDisk.create(path)?;
+        Ok(Box::new(BusyFile { file, traffic: self.traffic.clone(), item_bytes: self.item_bytes, owed: 0 }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn Read + Send>> {
+        RealDisk.open(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        RealDisk.list(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_dir(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        RealDisk.sync_dir(path)
+    }
+}
+
+/// What queues and buffers take whatever the size of the tables.
+const BUFFERS: usize = 16 << 20;
+/// Items are large or small beside what a table keeps for each.
+const SIZES: [usize; 2] = [400, 100_000];
+const TOTAL: usize = 128 << 20;
+
+fn assert_within(what: &str, peak: usize, rest: usize) {
+    let most = rest / 5 * 6 + BUFFERS;
+    assert!(peak <= most, "{what}: {peak} bytes at the worst, {rest} at rest, at most {most} were expected");
+}
+
+#[test]
+fn a_save_and_a_load_take_a_fifth_more_than_the_tables() {
+    let _alone = MEASURING.lock().unwrap();
+    for size in SIZES {
+        let root = temp_dir();
+        let traffic = full_table(size, TOTAL);
+        let saver = Checkpointer::open(options(&root)).unwrap();
+        let (rest, peak) = peak_of(|| drop(saver.save(std::slice::from_ref(&traffic.table)).unwrap()));
+        assert_within(&format!("a save of items of {size} bytes"), peak, rest);
+        drop((saver, traffic));
+
+        let loaded = handle("a", SelectorKind::Fifo, 1);
+        let loader = Checkpointer::open(options(&root)).unwrap();
+        let (before, peak) = peak_of(|| drop(loader.restore(std::slice::from_ref(&loaded), 16 << 20).unwrap()));
+        let rest = NOW.load(Relaxed) - before;
+        assert!(rest >= TOTAL / size * size, "{rest}");
+        assert_within(&format!("a load of items of {size} bytes"), peak - before, rest);
+    }
+}
+
+#[test]
+fn what_leaves_a_table_while_it_is_saved_goes_once_it_is_written() {
+    let _alone = MEASURING.lock().unwrap();
+    for size in SIZES {
+        let root = temp_dir();
+        let traffic = Arc::new(full_table(size, TOTAL));
+        let disk = Arc::new(BusyDisk { traffic: traffic.clone(), item_bytes: size });
+        let saver = Checkpointer::with_disk(CheckpointOptions { ..options(&root) }, disk).unwrap();
+        let inserted = traffic.count.load(Relaxed);
+        let (rest, peak) = peak_of(|| drop(saver.save(std::slice::from_ref(&traffic.table)).unwrap()));
+        let new = traffic.count.load(Relaxed) - inserted;
+        assert!(new as usize * size > TOTAL * 2 / 5, "{new} items were inserted meanwhile");
+        assert_within(&format!("a save of items of {size} bytes in traffic"), peak, rest);
+    }
+}

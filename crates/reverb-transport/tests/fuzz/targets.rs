@@ -1,0 +1,219 @@
+//! What the inputs are given to.
+
+use crate::engine::LIMIT;
+use crate::memory_disk::MemoryDisk;
+use reverb_core::{EpisodeIds, Error, RateLimiterConfig, SelectorKind, Table, TableConfig};
+use reverb_transport::TableHandle;
+use reverb_transport::checkpoint::{
+    CheckpointOptions, Checkpointer, LoadOptions, RecordReader, RecordWriter, decode_table,
+};
+use reverb_transport::reference_chunk::{ChunkDecoder, ChunkEncoder};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+fn words<T>(result: Result<T, Error>) -> String {
+    match result {
+        Ok(_) => "taken".into(),
+        Err(Error::Internal(text)) => panic!("an internal error: {text}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// A serialised `ChunkData`. What is taken is the same after another round.
+pub fn chunk(input: &[u8]) -> String {
+    words(ChunkDecoder::new(LIMIT as u64).decode(input, EpisodeIds::Same).map(|chunk| {
+        for delta in [false, true] {
+            let mut again = Vec::new();
+            ChunkEncoder::default().encode(&chunk, chunk.key, delta, &mut again).unwrap();
+            let decoded = ChunkDecoder::new(2 * LIMIT as u64).decode(&again, EpisodeIds::Same).unwrap();
+            assert_eq!((decoded.key, decoded.steps, decoded.layout()), (chunk.key, chunk.steps, chunk.layout()));
+            assert_eq!(decoded.data(), chunk.data());
+        }
+    }))
+}
+
+/// A serialised `PriorityTableCheckpoint`.
+pub fn table(input: &[u8]) -> String {
+    words(decode_table(input))
+}
+
+/// A file of records, in a zlib stream or plain.
+pub fn records(input: &[u8]) -> String {
+    words(RecordReader::new(input, LIMIT).and_then(read_all))
+}
+
+/// A file of records in stored blocks.
+pub fn stored_records(input: &[u8]) -> String {
+    words(read_all(RecordReader::of_stored(input, LIMIT)))
+}
+
+fn read_all(mut reader: RecordReader<&[u8]>) -> Result<(), Error> {
+    let mut record = Vec::new();
+    while reader.next(&mut record)? {}
+    reader.into_file().map(drop)
+}
+
+/// A serialised `PrioritizedItem`, beside good chunks and tables.
+pub fn item_of_a_checkpoint(input: &[u8]) -> String {
+    let mut disk = golden_disk().clone();
+    disk.0.extend([file("items", &[input.to_vec()], 0)]);
+    load(&disk)
+}
+
+/// A serialised `PriorityTableCheckpoint`, among good ones.
+pub fn table_of_a_checkpoint(input: &[u8]) -> String {
+    let mut disk = golden_disk().clone();
+    let tables = [golden("table:"), vec![input.to_vec()]].concat();
+    disk.0.extend([file("tables", &tables, 0)]);
+    load(&disk)
+}
+
+/// A whole file of chunks, with good tables and items.
+pub fn file_of_chunks(input: &[u8]) -> String {
+    let mut disk = golden_disk().clone();
+    disk.0.insert("chunks.tfrecord".into(), input.to_vec());
+    load(&disk)
+}
+
+/// The first line of our own file beside a good checkpoint, under the right hash.
+pub fn sidecar(input: &[u8]) -> String {
+    let mut disk = saved_disk().clone();
+    let hash = twox_hash::XxHash3_128::oneshot(input);
+    let line = [input, format!("\n{{\"xxh3\":\"{hash:032x}\"}}\n").as_bytes()].concat();
+    disk.0.insert("reverb.jsonl".into(), line);
+    load(&disk)
+}
+
+/// Loads the one checkpoint of a disk.
+fn load(disk: &MemoryDisk) -> String {
+    let names = golden("table:").iter().map(|table| decode_table(table).unwrap().config.name).collect::<Vec<_>>();
+    let tables: Vec<_> = names.iter().map(|name| handle(name)).collect();
+    let load = LoadOptions { path: Some(PathBuf::from("checkpoint")), ..LoadOptions::default() };
+    let keeper = Checkpointer::with_disk(options(PathBuf::from("nowhere"), load), Arc::new(disk.clone())).unwrap();
+    words(keeper.restore(&tables, LIMIT as u64))
+}
+
+fn options(root: PathBuf, load: LoadOptions) -> CheckpointOptions {
+    CheckpointOptions {
+        root,
+        group: String::new(),
+        fallback: None,
+        keep: 1,
+        compression: 0,
+        interval: None,
+        save_on_stop: false,
+        is_temporary: false,
+        load,
+    }
+}
+
+fn handle(name: &str) -> TableHandle {
+    let rate_limiter =
+        RateLimiterConfig { samples_per_insert: 1.0, min_size_to_sample: 1, min_diff: -f64::MAX, max_diff: f64::MAX };
+    let config = TableConfig {
+        name: name.into(),
+        sampler: SelectorKind::Uniform,
+        remover: SelectorKind::Fifo,
+        max_size: 10,
+        max_times_sampled: 0,
+        rate_limiter,
+        signature: None,
+        max_bytes: None,
+        seed: None,
+    };
+    TableHandle::new(Table::new(config).unwrap())
+}
+
+fn file(name: &str, records: &[Vec<u8>], level: u32) -> (String, Vec<u8>) {
+    let mut writer = RecordWriter::new(Vec::new(), level);
+    records.iter().for_each(|record| writer.write(record).unwrap());
+    (format!("{name}.tfrecord"), writer.finish().unwrap())
+}
+
+/// Records that the reference has written, by the beginning of their names.
+fn golden(prefix: &str) -> Vec<Vec<u8>> {
+    vectors(include_str!("../../../../tests/data/checkpoint.json"), prefix)
+}
+
+fn vectors(json: &str, prefix: &str) -> Vec<Vec<u8>> {
+    let json: serde_json::Value = serde_json::from_str(json).unwrap();
+    let bytes =
+        |text: &str| (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect();
+    let vectors = json["vectors"].as_array().unwrap().iter();
+    let named = vectors.filter(|vector| vector["name"].as_str().unwrap().starts_with(prefix));
+    named.map(|vector| bytes(vector["hex"].as_str().unwrap())).collect()
+}
+
+/// A checkpoint as the reference writes it.
+fn golden_disk() -> &'static MemoryDisk {
+    static DISK: OnceLock<MemoryDisk> = OnceLock::new();
+    DISK.get_or_init(|| {
+        let files = [("tables", "table:"), ("items", "item"), ("chunks", "chunk")];
+        let files = files.map(|(name, prefix)| file(name, &golden(prefix), 0));
+        MemoryDisk(files.into_iter().chain([("DONE".into(), Vec::new())]).collect())
+    })
+}
+
+/// The same as we write it.
+fn saved_disk() -> &'static MemoryDisk {
+    static DISK: OnceLock<MemoryDisk> = OnceLock::new();
+    DISK.get_or_init(|| {
+        let root = std::env::temp_dir().join(format!("reverb-fuzz-{}", std::process::id()));
+        let from = root.join("from");
+        std::fs::create_dir_all(&from).unwrap();
+        golden_disk().0.iter().for_each(|(name, bytes)| std::fs::write(from.join(name), bytes).unwrap());
+        let load = LoadOptions { path: Some(from), ..LoadOptions::default() };
+        let keeper = Checkpointer::open(options(root.join("to"), load)).unwrap();
+        let tables: Vec<_> =
+            golden("table:").iter().map(|table| handle(&decode_table(table).unwrap().config.name)).collect();
+        keeper.restore(&tables, LIMIT as u64).unwrap();
+        let path = keeper.save(&tables).unwrap();
+        let files = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+        let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+        let disk = MemoryDisk(files.map(|path| (name(&path), std::fs::read(&path).unwrap())).collect());
+        std::fs::remove_dir_all(root).unwrap();
+        disk
+    })
+}
+
+/// What the reference has written, to begin with.
+pub mod seeds {
+    use super::{file, golden, golden_disk, saved_disk, vectors};
+
+    pub fn chunk() -> Vec<Vec<u8>> {
+        vectors(include_str!("../../../../tests/data/chunks.json"), "")
+    }
+
+    pub fn table() -> Vec<Vec<u8>> {
+        golden("table:")
+    }
+
+    pub fn records() -> Vec<Vec<u8>> {
+        let mut plain = Vec::new();
+        let (_, zlib) = file("items", &golden("item"), 6);
+        std::io::Read::read_to_end(&mut flate2::read::ZlibDecoder::new(&zlib[..]), &mut plain).unwrap();
+        let bomb = file("bomb", &[vec![0; 1 << 22]], 9).1;
+        vec![plain, zlib, file("items", &golden("item"), 0).1, bomb, Vec::new()]
+    }
+
+    pub fn stored_records() -> Vec<Vec<u8>> {
+        vec![file("items", &golden("item"), 0).1, file("none", &[], 0).1]
+    }
+
+    pub fn item_of_a_checkpoint() -> Vec<Vec<u8>> {
+        golden("item")
+    }
+
+    pub fn table_of_a_checkpoint() -> Vec<Vec<u8>> {
+        golden("table:")
+    }
+
+    pub fn file_of_chunks() -> Vec<Vec<u8>> {
+        vec![golden_disk().0["chunks.tfrecord"].clone(), file("chunks", &golden("chunk"), 6).1]
+    }
+
+    pub fn sidecar() -> Vec<Vec<u8>> {
+        let file = &saved_disk().0["reverb.jsonl"];
+        vec![file.split(|&byte| byte == b'\n').next().unwrap().to_vec()]
+    }
+}
