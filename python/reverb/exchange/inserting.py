@@ -1,25 +1,33 @@
 """Puts items that are held as arrays into a table."""
 
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reverb import nests
+from reverb import nests, signatures
 from reverb.client import Client
 from reverb.errors import InvalidArgumentError, TableNotFoundError
 from reverb.exchange.items import Column, Items, item_values
 from reverb.replay_sample import Ragged
+from reverb.writer import Writer
 
 if TYPE_CHECKING:
     from reverb.trajectory_writer import TrajectoryWriter
 
 __all__ = ["Inserter"]
 
+_Values: TypeAlias = Sequence[NDArray[Any]]
+_Add: TypeAlias = Callable[[_Values, list[int], float], None]
+
 
 class Inserter:
     """Inserts items into a table, in order. A context manager.
+
+    A signature may describe single steps, which `insert` and `Writer` write, or whole columns with their time axis,
+    which other writers do: items are written in the way that fits.
 
     Args:
       client: Of the server.
@@ -37,7 +45,7 @@ class Inserter:
         self.table = table
         self._priority = priority
         self._pack = nests.compile_packer(structure)
-        self._writer: TrajectoryWriter | None = None
+        self._writer: Writer | TrajectoryWriter | None = None
         # The longest item that the writer can make, and the shapes of its columns' rows.
         self._longest = 0
         self._shapes: list[tuple[int, ...]] = []
@@ -45,6 +53,7 @@ class Inserter:
         infos = client.server_info()
         if table not in infos:
             raise TableNotFoundError(f"no table {table!r} at {client.server_address}; it has: {', '.join(infos)}")
+        self._specs = signatures.flat_specs(infos[table].signature)
         _check_paths(structure, infos[table].signature, table)
 
     def insert(self, items: Items) -> None:
@@ -55,45 +64,54 @@ class Inserter:
             there.
         """
         priorities = items.priorities if self._priority is None else np.full(len(items), float(self._priority))
-        steps = _single_steps(items)
-        if steps is not None:
+        single = _single_steps(items)
+        by_steps = self._specs is not None and _are_steps(items, self._specs)
+        if single is not None and (self._specs is None or by_steps):
             # All in one call. Otherwise a step costs some microseconds, and an item, too.
-            self._client.insert_batch(self._pack(steps), {self.table: priorities})
+            self._client.insert_batch(self._pack(single), {self.table: priorities})
+        elif by_steps:
+            self._write(items, priorities, self._add_steps)
         else:
-            self._write(items, priorities)
+            self._write(items, priorities, self._add_columns)
         self.inserted += len(items)
 
-    def _write(self, items: Items, priorities: NDArray[np.float64]) -> None:
-        longest = max(map(_longest_of, items.columns, items.squeezed))
+    def _write(self, items: Items, priorities: NDArray[np.float64], add: _Add) -> None:
+        self._longest = max(self._longest, *map(_longest_of, items.columns, items.squeezed))
         columns = zip(*map(item_values, items.columns), strict=True)
         for priority, values in zip(priorities.tolist(), columns, strict=True):
             lengths = [0 if flag else len(value) for value, flag in zip(values, items.squeezed, strict=True)]
             shapes = [value.shape[1 if length else 0 :] for value, length in zip(values, lengths, strict=True)]
-            writer = self._writer_for(longest, shapes)
-            # Rows of an item: a column without a time axis has one, and none but the longest have values in the last.
-            rows = max(1, *lengths)
-            for row in range(rows):
-                writer.append(self._pack([_value_at(*pair, row) for pair in zip(values, lengths, strict=True)]))
-            writer.create_item(self.table, priority, self._trajectory(writer, lengths, rows))
+            if shapes != self._shapes:
+                # A column of a writer keeps its shape.
+                self._close()
+                self._shapes = shapes
+            add(values, lengths, priority)
         if self._writer is not None:
             self._writer.flush()
-
-    def _trajectory(self, writer: "TrajectoryWriter", lengths: list[int], rows: int) -> Any:
-        views = _leaves(writer.history)
-        return self._pack(
-            [
-                view[-rows : length - rows or None] if length else view[-rows]
-                for view, length in zip(views, lengths, strict=True)
-            ]
-        )
-
-    def _writer_for(self, longest: int, shapes: list[tuple[int, ...]]) -> "TrajectoryWriter":
-        """A writer keeps so many rows, and a column keeps its shape."""
-        if self._writer is None or longest > self._longest or shapes != self._shapes:
+            # The next items may be longer.
             self._close()
-            self._longest, self._shapes = max(longest, self._longest), shapes
+
+    def _add_steps(self, values: _Values, lengths: list[int], priority: float) -> None:
+        """An item whose columns are equally long."""
+        if not isinstance(self._writer, Writer):
+            self._writer = self._client.writer(self._longest, max_in_flight_items=None)
+        for row in range(lengths[0]):
+            self._writer.append(self._pack([value[row, ...] for value in values]))
+        self._writer.create_item(self.table, lengths[0], priority)
+
+    def _add_columns(self, values: _Values, lengths: list[int], priority: float) -> None:
+        """Any item."""
+        from reverb.trajectory_writer import TrajectoryWriter
+
+        if not isinstance(self._writer, TrajectoryWriter):
             self._writer = self._client.trajectory_writer(self._longest)
-        return self._writer
+        # A column without time axis has a value in the first step, and all but the longest have none in the last.
+        steps = max(1, *lengths)
+        for row in range(steps):
+            self._writer.append(self._pack([_value_at(*pair, row) for pair in zip(values, lengths, strict=True)]))
+        views = zip(_leaves(self._writer.history), lengths, strict=True)
+        trajectory = [view[-steps : length - steps or None] if length else view[-steps] for view, length in views]
+        self._writer.create_item(self.table, priority, self._pack(trajectory))
 
     def _close(self) -> None:
         writer, self._writer = self._writer, None
@@ -110,7 +128,29 @@ class Inserter:
         if error is None:
             self._close()
         elif self._writer is not None:
-            self._writer.__exit__(kind, error, trace)
+            # What is on its way is not waited for: there is an error already.
+            self._writer.close()
+
+
+def _are_steps(items: Items, specs: list[signatures.FlatSpec]) -> bool:
+    """Whether a signature describes the steps of these items, and not their columns with the time axis."""
+    if len(specs) != len(items.columns) or any(items.squeezed):
+        return False
+    lengths = [
+        column.row_lengths if isinstance(column, Ragged) else np.array([len(item) for item in column])
+        for column in items.columns
+    ]
+    if any((one != lengths[0]).any() for one in lengths):
+        return False
+    return all(
+        dims is None or len(dims) == _row_dimensions(column)
+        for (_, _, dims), column in zip(specs, items.columns, strict=True)
+    )
+
+
+def _row_dimensions(column: Column) -> int:
+    values = column.values if isinstance(column, Ragged) else column[0]
+    return values.ndim - 1
 
 
 def _check_paths(structure: Any, signature: Any, table: str) -> None:
