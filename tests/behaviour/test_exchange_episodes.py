@@ -75,6 +75,7 @@ def test_whole_episodes_are_items_of_their_lengths(client):
     with adders.EpisodeAdder(client, "table", max_length=4) as adder:
         assert exchange.from_rlds(client, episodes_of(4, 1), adder=adder) == (2, 5)
     assert [len(item[0]) for item in items(client)] == [4, 1]
+    assert [item[5].tolist() for item in items(client)] == [[b"\0a\0"] * 4, [b"\0a\0"]]
 
 
 def test_nothing_is_imported_of_no_episodes(client):
