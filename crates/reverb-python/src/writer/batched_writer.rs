@@ -175,12 +175,7 @@ impl BatchedWriter {
 
 impl BatchedWriter {
     /// All environments that are present take their row, or none does.
-    fn append_rows(
-        &self,
-        envs: &mut [Env],
-        rows: &[(u32, LeafRows<'_>)],
-        present: &[bool],
-    ) -> Result<(), AppendError> {
+    fn append_rows(&self, envs: &mut [Env], rows: &[(u32, LeafRows<'_>)], present: &[bool]) -> Result<(), AppendError> {
         // With patterns, columns that none of them uses are dropped. All environments have the same.
         let is_used = |column: u32| {
             let evaluator = envs.first().and_then(|env| env.evaluator.as_ref());
