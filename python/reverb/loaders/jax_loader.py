@@ -118,16 +118,8 @@ def _integer(dtype: Any) -> Callable[[NDArray[Any], str], NDArray[Any]]:
     return fit
 
 
-def _rounded(dtype: Any) -> Callable[[NDArray[Any], str], NDArray[Any]]:
-    def fit(array: NDArray[Any], name: str) -> NDArray[Any]:
-        return array if jax.config.jax_enable_x64 else array.astype(dtype)
-
-    return fit
-
-
+# Floats of 64 bits are left to JAX, which rounds them as they are put on a device.
 _FITTERS: dict[np.dtype[Any], Callable[[NDArray[Any], str], NDArray[Any]]] = {
     np.dtype(np.int64): _integer(np.int32),
     np.dtype(np.uint64): _integer(np.uint32),
-    np.dtype(np.float64): _rounded(np.float32),
-    np.dtype(np.complex128): _rounded(np.complex64),
 }
