@@ -179,7 +179,7 @@ def test_episodes_move_from_one_buffer_to_another(in_graph):
     move = tf.function(move) if in_graph else move
     assert move(tf.constant([1, 0], tf.int64)).numpy().tolist() == [0, -1, 1]
     assert contents(other) == {0: [100, 101, 103, 104], 1: [0, 1, 2]}
-    assert other.extract([0, 1]).completed.numpy().tolist() == [1, 1]
+    assert other.extract([0, 1]).completed.numpy().tolist() == [0, 1]
     assert contents(one) == {2: [200]}
     # The episodes are still there, and go on.
     one.add_batch(tf.constant([5], tf.int64), tf.constant([1], tf.int64))
