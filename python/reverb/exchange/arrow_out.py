@@ -98,6 +98,6 @@ def _values(values: NDArray[Any], form: Form) -> pa.Array:
 
 
 def _primitive(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """By their bytes: a conversion might take NaN for null, or one NaN for another."""
+    """By their bytes, so that no conversion looks at values: NaNs stay what they are, and none is taken for null."""
     packed = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(packed)])
