@@ -67,7 +67,7 @@ endef
 
 # Tests and examples see the installed wheel, never the source tree.
 $(VENV)/.installed: $(VENV)/.made dist/.built
-	$(call install,test)
+	$(call install,test$(comma)minari)
 
 $(VENV)/.demo: examples/requirements.txt $(VENV)/.installed
 	$(BIN)/python -m pip install $(PIP_FLAGS) -r examples/requirements.txt

@@ -34,9 +34,7 @@ AREAS = {
 
 def main():
     options = parse()
-    sides = Sides(
-        {"ours": options.ours, "reference": options.reference, "cpprb": options.cpprb, "flashbax": options.flashbax}
-    )
+    sides = Sides({side: getattr(options, side) for side in ("ours", "reference", "cpprb", "flashbax", "torchrl")})
     for side, reason in sides.missing.items():
         print(f"without {side}: {reason}", file=sys.stderr)
     record = {
@@ -69,6 +67,7 @@ def parse():
     parser.add_argument("--reference", help="one that has dm-reverb 0.14")
     parser.add_argument("--cpprb", help="one that has cpprb 11")
     parser.add_argument("--flashbax", help="one that has flashbax, and JAX for CPUs")
+    parser.add_argument("--torchrl", help="one that has torchrl; ours then needs PyTorch, too")
     parser.add_argument("--out", type=pathlib.Path, default=here / "results")
     parser.add_argument("--name", help="of the record; `full` or `quick` unless given")
     parser.add_argument("--quick", action="store_true", help="fewer cells and shorter: shows that all runs")

@@ -6,8 +6,14 @@ import subprocess
 import tempfile
 
 WORKER = pathlib.Path(__file__).with_name("worker.py")
-PACKAGES = {"ours": "reverb", "reference": "reverb", "cpprb": "cpprb", "flashbax": "flashbax"}
-DISTRIBUTIONS = {"ours": "reverb-replay", "reference": "dm-reverb", "cpprb": "cpprb", "flashbax": "flashbax"}
+PACKAGES = {"ours": "reverb", "reference": "reverb", "cpprb": "cpprb", "flashbax": "flashbax", "torchrl": "torchrl"}
+DISTRIBUTIONS = {
+    "ours": "reverb-replay",
+    "reference": "dm-reverb",
+    "cpprb": "cpprb",
+    "flashbax": "flashbax",
+    "torchrl": "torchrl",
+}
 PROBE = """
 import importlib.metadata as metadata, json, platform, sys
 import {package}

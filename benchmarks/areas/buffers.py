@@ -1,30 +1,51 @@
-"""Buffers of one process: ours, cpprb's and Flashbax's, side by side.
+"""Buffers of one process: ours, cpprb's, Flashbax's and TorchRL's, side by side.
 
-`transition` is cpprb's survey. `image` is Flashbax's own benchmark: 500 000 frames of 32 x 32 x 3 bytes, with action,
-reward and discount, batches of 256. Flashbax's calls are compiled, its state is donated, and results are waited for.
+`survey` is cpprb's own. `image` is Flashbax's own benchmark: 500 000 frames of 32 x 32 x 3 bytes, with action, reward
+and discount, batches of 256. Flashbax's calls are compiled, its state is donated, and results are waited for. `million`
+is a million transitions, in TorchRL's TensorDicts and in ours as tensors. Beside TorchRL ours gives tensors, too.
 """
 
 import timing
 
 CONFIGURATIONS = {
-    "transition": {"capacity": 4096, "works": ("add 1", "add 101", "sample 32", "sample 256")},
-    "image": {"capacity": 500_000, "works": ("add 1", "add 128", "sample 256")},
+    "survey": {
+        "payload": "transition",
+        "capacity": 4096,
+        "works": ("add 1", "add 101", "sample 32", "sample 256"),
+        # Flashbax's prioritised buffers hold sequences or pairs, not frames.
+        "sides": {"uniform": ("ours", "cpprb", "flashbax"), "prioritized": ("ours", "cpprb")},
+    },
+    "image": {
+        "payload": "image",
+        "capacity": 500_000,
+        "works": ("add 1", "add 128", "sample 256"),
+        "sides": {"uniform": ("ours", "cpprb", "flashbax"), "prioritized": ("ours", "cpprb")},
+    },
+    "million": {
+        "payload": "transition",
+        "capacity": 1_000_000,
+        "works": ("add 1", "add 256", "sample 32", "sample 256"),
+        "sides": {"uniform": ("ours", "torchrl"), "prioritized": ("ours", "torchrl")},
+        "output": "torch",
+    },
 }
-
-
-# Flashbax's prioritised buffers hold sequences or pairs, not frames.
-SIDES = {"uniform": ("ours", "cpprb", "flashbax"), "prioritized": ("ours", "cpprb")}
 
 
 def run(sides, quick):
     rounds, seconds = (3, 0.1) if quick else (7, 0.3)
-    for payload, configuration in CONFIGURATIONS.items():
-        capacity = configuration["capacity"] // (10 if quick and payload == "image" else 1)
+    for name, configuration in CONFIGURATIONS.items():
+        capacity = configuration["capacity"] // (10 if quick and name != "survey" else 1)
+        setup = {"payload": configuration["payload"], "capacity": capacity}
+        if "output" in configuration:
+            setup["output"] = configuration["output"]
         for table, exponent in (("uniform", None), ("prioritized", 0.4)):
-            workers = {side: sides.worker(side) for side in sides.here(*SIDES[table])}
+            workers = {side: sides.worker(side) for side in sides.here(*configuration["sides"][table])}
             try:
+                if len(workers) == 1 and "output" in setup:
+                    # Nobody to stand beside, and maybe no PyTorch.
+                    continue
                 for worker in workers.values():
-                    worker.call("buffer_setup", payload=payload, capacity=capacity, exponent=exponent)
+                    worker.call("buffer_setup", exponent=exponent, **setup)
                 for work in configuration["works"]:
                     kind, count = work.split()
                     cells = {side: [] for side in workers}
@@ -32,7 +53,7 @@ def run(sides, quick):
                         for side, worker in workers.items():
                             cells[side].append(worker.call(f"buffer_{kind}", count=int(count), seconds=seconds))
                     for side, results in cells.items():
-                        labels = {"side": side, "payload": payload, "table": table, "work": work}
+                        labels = {"side": side, "payload": name, "table": table, "work": work}
                         yield {**labels, **timing.summary(results)}
             finally:
                 for worker in workers.values():

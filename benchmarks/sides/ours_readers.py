@@ -58,12 +58,12 @@ def loader_end():
     state.update(calls={}, loaders=[])
 
 
-def buffer_setup(payload, capacity, exponent):
+def buffer_setup(payload, capacity, exponent, output="numpy"):
     spec = {name: TensorSpec(shape, np.dtype(dtype)) for name, (shape, dtype) in payloads.PAYLOADS[payload].items()}
     if exponent is None:
-        buffer = reverb.buffers.UniformBuffer(spec, capacity)
+        buffer = reverb.buffers.UniformBuffer(spec, capacity, output=output)
     else:
-        buffer = reverb.buffers.PrioritizedBuffer(spec, capacity, exponent=exponent)
+        buffer = reverb.buffers.PrioritizedBuffer(spec, capacity, exponent=exponent, output=output)
     rows = payloads.rows_of(payload, 1000)
     for _ in range(0, capacity, 1000):
         buffer.add(rows)

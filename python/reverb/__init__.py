@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from reverb import cc as cc
     from reverb import client as client
     from reverb import errors as errors
+    from reverb import exchange as exchange
     from reverb import item_selectors as item_selectors
     from reverb import item_selectors as selectors
     from reverb import loaders as loaders
@@ -72,6 +73,7 @@ _NAMES = {
     "checkpointers": "platform.default.checkpointers",
     "client": "client",
     "errors": "errors",
+    "exchange": "exchange",
     "importance_weights": "prioritized:importance_weights",
     "item_selectors": "item_selectors",
     "pattern_dataset": "pattern_dataset",

@@ -408,7 +408,7 @@ class EpisodeAdder:
             raise ValueError(f"An episode has {longest} steps already; `max_length` is {self._max_length}.")
         ends = np.broadcast_to(np.asarray(last, bool), (self._num_envs,)).copy()
         if not self._is_vector:
-            step = tree.map_structure(lambda leaf: np.asarray(leaf)[None], step)
+            step = tree.map_structure(_as_vector, step)
         self._writer.append(step)
         if ends.any():
             trajectory = tree.map_structure(lambda view: view[:], self._writer.history)
@@ -422,3 +422,8 @@ class EpisodeAdder:
     def close(self) -> None:
         """As `TrajectoryWriter.close`."""
         self._writer.close()
+
+
+def _as_vector(leaf: Any) -> NDArray[Any]:
+    """A value as the values of a vector of one. Of bytes numpy alone would make a fixed width, and cut NULs off."""
+    return np.array([leaf], object) if isinstance(leaf, bytes | str) else np.asarray(leaf)[None]

@@ -7,6 +7,7 @@ tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
 from reverb.buffers.episodic_replay_buffer import (  # noqa: E402
+    Episodes,
     EpisodicReplayBuffer,
     StatefulEpisodicReplayBuffer,
 )
@@ -121,6 +122,113 @@ def test_a_stateful_buffer_is_an_observer():
         buffer.add_batch(tf.constant([frame, frame], tf.int64))
     assert buffer.gather_all().numpy().tolist() == [[0, 1, 0, 1, 0, 0]]
     assert buffer.episode_ids.numpy().tolist() == [2, 3]
+
+
+def lists_of(*frames):
+    """Lists of frames, each of which is a list of numbers."""
+    return tf.stack(
+        [
+            tf.raw_ops.TensorListFromTensor(tensor=tf.constant(part, tf.int64), element_shape=tf.constant([], tf.int32))
+            for part in frames
+        ]
+    )
+
+
+def extension(*frames, completed=None):
+    lengths = [len(part) for part in frames]
+    return Episodes(
+        tf.constant(lengths, tf.int64), tf.constant(completed or [0] * len(frames), tf.uint8), lists_of(*frames)
+    )
+
+
+def contents(buffer):
+    return {
+        int(id_): items.numpy().tolist()
+        for items, id_ in ((i, n.ids) for i, n in (buffer.get_next() for _ in range(60)))
+    }
+
+
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_episodes_are_extended_at_their_places(in_graph):
+    begins = [[False], [False, True]]
+    buffer = EpisodicReplayBuffer(
+        NUMBER, capacity=4, begin_episode_fn=lambda _: begins[0], end_episode_fn=lambda _: False
+    )
+    extend = tf.function(buffer.extend_episodes) if in_graph else buffer.extend_episodes
+    ids = extend(buffer.create_episode_ids(4), tf.constant([0, 1, 2]), extension([100, 200], [999], [1, 2, 3]))
+    assert ids.numpy().tolist() == [0, 1, 2, -1]
+    begins.pop(0)
+    extend = tf.function(buffer.extend_episodes) if in_graph else buffer.extend_episodes
+    ids = extend(ids, tf.constant([1, 2]), extension([888], [4, 5, 6], completed=[0, 1]))
+    assert ids.numpy().tolist() == [0, 1, 3, -1]
+    assert contents(buffer) == {0: [100, 200], 1: [999, 888], 2: [1, 2, 3], 3: [4, 5, 6]}
+    assert int(buffer.num_frames()) == 10
+    assert buffer.extract(tf.constant([3, 0])).completed.numpy().tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_episodes_move_from_one_buffer_to_another(in_graph):
+    one = episodes()
+    other = EpisodicReplayBuffer(NUMBER, capacity=3, begin_episode_fn=lambda _: False, end_episode_fn=lambda _: False)
+
+    def move(places):
+        return other.extend_episodes(
+            other.create_episode_ids(3), tf.constant([0, 2]), one.extract(places, clear_data=True)
+        )
+
+    move = tf.function(move) if in_graph else move
+    assert move(tf.constant([1, 0], tf.int64)).numpy().tolist() == [0, -1, 1]
+    assert contents(other) == {0: [100, 101, 103, 104], 1: [0, 1, 2]}
+    assert other.extract([0, 1]).completed.numpy().tolist() == [0, 1]
+    assert contents(one) == {2: [200]}
+    # The episodes are still there, and go on.
+    one.add_batch(tf.constant([5], tf.int64), tf.constant([1], tf.int64))
+    assert contents(one) == {1: [5], 2: [200]}
+    assert one.extract([1]).completed.numpy().tolist() == [0]
+
+
+def test_an_episode_that_had_to_make_room_is_not_extended():
+    buffer = EpisodicReplayBuffer(NUMBER, capacity=2, begin_episode_fn=lambda _: False, end_episode_fn=lambda _: False)
+    buffer.extend_episodes(tf.constant([-1, -1, -1], tf.int64), [0, 1, 2], extension([0], [1], [2]))
+    buffer.extend_episodes(tf.constant([0, 1], tf.int64), [0, 1], extension([7], [8], completed=[1, 0]))
+    assert contents(buffer) == {1: [1, 8], 2: [2]}
+    assert [int(length) for length in buffer.extract([0, 1]).length] == [1, 2]
+
+
+def test_a_stateful_buffer_extends_the_episodes_that_go_on():
+    inner = EpisodicReplayBuffer(NUMBER, begin_episode_fn=lambda _: False, end_episode_fn=lambda _: False)
+    buffer = StatefulEpisodicReplayBuffer(inner, 3)
+    assert buffer.extend_episodes([2, 0], extension([1, 2], [3])).numpy().tolist() == [1, -1, 0]
+    buffer.extend_episodes([0], extension([4]))
+    assert buffer.episode_ids.numpy().tolist() == [1, -1, 0]
+    assert contents(inner) == {0: [1, 2], 1: [3, 4]}
+
+
+def test_extensions_must_fit():
+    buffer = EpisodicReplayBuffer(NUMBER, begin_episode_fn=lambda _: False, end_episode_fn=lambda _: False)
+    ids = buffer.create_episode_ids(2)
+    good = extension([1], [2])
+    for indices, bad, message in (
+        ([0, 1], good._replace(length=tf.constant([1, 2], tf.int64)), r"expected lists of \[1, 2\] frames"),
+        ([0], good, "expected lists|shapes|broadcast|Incompatible"),
+        ([0, 2], good, r"indices must lie in \[0, 2\), got \[0, 2\]"),
+        ([0, 1], good._replace(tensor_lists=other_lists()), "dtype|data type"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            buffer.extend_episodes(ids, indices, bad)
+    with pytest.raises(ValueError, match=r"expected lists of tensors, variants \[episodes\], got int64"):
+        buffer.extend_episodes(ids, [0, 1], good._replace(tensor_lists=tf.zeros([2, 1], tf.int64)))
+    with pytest.raises(ValueError, match="must be vectors"):
+        buffer.extend_episodes(ids, [[0, 1]], good)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"locations must lie in \[0, 1000\), got \[1000\]"):
+        buffer.extract([1000])
+    assert int(buffer.num_frames()) == 0
+
+
+def other_lists():
+    """Lists of texts."""
+    shape = tf.constant([], tf.int32)
+    return tf.stack([tf.raw_ops.TensorListFromTensor(tensor=tf.constant(["a"]), element_shape=shape)] * 2)
 
 
 def test_frames_need_a_way_to_tell_the_ends_of_episodes():

@@ -247,3 +247,20 @@ def test_serve_names_the_place_of_an_error(tmp_path, old, new, expected):
     assert "Traceback" not in done.stderr
     for part in [str(file), *expected]:
         assert part in done.stderr
+
+
+def test_export_and_import_move_a_table_through_a_file(address, tmp_path):
+    pytest.importorskip("pyarrow", reason="the extra `arrow` is not installed")
+    file = tmp_path / "table.parquet"
+    client = reverb.Client(address)
+    before = [value.tolist() for value in client.sample_batch("table", 3).data]
+    assert json.loads(output("export", address, "table", file, "--json")) == {"items": 3, "path": str(file)}
+    client.reset("table")
+    assert output("import", file, address, "table").startswith("imported 3 items: ")
+    assert [value.tolist() for value in client.sample_batch("table", 3).data] == before
+    folder = client.checkpoint()
+    assert output("export", folder, "table", file).startswith("exported 3 items: ")
+    torn = run("import", __file__, address, "table")
+    assert torn.returncode == 3
+    assert "is no whole Parquet file" in torn.stderr
+    assert run("export", address, "nowhere", file).returncode == 1

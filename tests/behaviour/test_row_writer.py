@@ -141,6 +141,22 @@ def test_items_that_cannot_be_are_refused(client):
     assert size(client) == 0
 
 
+def test_items_that_span_chunks_fit_a_signature_of_one_step(serve):
+    client = serve(make_table(signature={"x": reverb.TensorSpec([2], np.int64)}))
+    with client.writer(3, chunk_length=2) as writer:
+        for index in range(4):
+            writer.append({"x": np.array([index, 1])})
+            if index >= 2:
+                writer.create_item("table", 3, 1.0)
+    drawn = client.sample_batch("table", 2).data["x"]
+    assert drawn[:, :, 0].tolist() == [[0, 1, 2], [0, 1, 2]]
+    with client.writer(3, chunk_length=2) as writer:
+        for _ in range(3):
+            writer.append({"x": np.array([1, 1, 1])})
+        with pytest.raises(ValueError, match="inconsistent with the table signature"):
+            writer.create_item("table", 3, 1.0)
+
+
 def test_signatures_may_be_of_one_step_or_of_the_whole_item(serve):
     client = serve(
         make_table("step", signature=reverb.TensorSpec([2], np.float32)),

@@ -7,6 +7,7 @@
 use crate::gather::{BatchColumn, BatchLayout};
 use crate::prefetch::prefetch;
 use crate::selector::{Prioritized, Selector, check_priority};
+use crate::writer::Value;
 use crate::{Buffer, Chunk, DType, Error, Layout, Result, SelectorKind, Shape};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -118,11 +119,30 @@ impl Frames {
     /// [`Error::InvalidArgument`] if the rows are no multiple of the segments, or other than frames are;
     /// [`Error::InvalidPriority`]. Nothing was added then.
     pub fn add(&mut self, chunk: &Chunk, priorities: &[f64]) -> Result<u64> {
-        let rows = u64::from(chunk.rows());
+        let types: Vec<_> = chunk.columns().iter().map(|column| (column.dtype, &column.shape[..])).collect();
+        self.check_types(&types)?;
+        let columns: Vec<_> = (0..types.len()).map(|index| chunk.rows_of(index, 0, chunk.rows())).collect();
+        self.add_columns(&columns, u64::from(chunk.rows()), priorities)
+    }
+
+    /// Likewise the rows of values, which all have `rows` of them along their first axis. Copies them once.
+    ///
+    /// # Errors
+    /// As [`Frames::add`].
+    ///
+    /// # Panics
+    /// If a value has other rows.
+    pub fn add_values(&mut self, values: &[Value<'_>], rows: usize, priorities: &[f64]) -> Result<u64> {
+        assert!(values.iter().all(|value| value.shape.first() == Some(&rows)), "each value has {rows} rows");
+        self.check_types(&values.iter().map(|value| (value.dtype, &value.shape[1..])).collect::<Vec<_>>())?;
+        let columns: Vec<_> = values.iter().map(|value| value.bytes).collect();
+        self.add_columns(&columns, rows as u64, priorities)
+    }
+
+    fn add_columns(&mut self, columns: &[&[u8]], rows: u64, priorities: &[f64]) -> Result<u64> {
         if !rows.is_multiple_of(self.segments) {
             return Err(Error::invalid(format!("expected a multiple of {} rows, got {rows}", self.segments)));
         }
-        self.check_columns(chunk)?;
         if let Some((kind, _)) = &self.priorities {
             if priorities.len() != 1 && priorities.len() as u64 != rows {
                 return Err(Error::invalid(format!("expected 1 or {rows} priorities, got {}", priorities.len())));
@@ -138,7 +158,7 @@ impl Frames {
             let room = self.length - id % self.length;
             let run = if self.segments == 1 { (rows - row).min(room) } else { 1 };
             let run = run.min(self.block_rows() - target % self.block_rows());
-            self.write(target, chunk, row as u32, run as u32);
+            self.write(target, columns, row as usize, run as usize);
             for offset in 0..run {
                 self.set_priority(target + offset, id + offset, priorities, (row + offset) as usize);
             }
@@ -148,26 +168,25 @@ impl Frames {
         Ok(first)
     }
 
-    fn check_columns(&self, chunk: &Chunk) -> Result<()> {
-        let (expected, got) = (&self.block.columns, chunk.columns());
-        let fits = expected.len() == got.len()
-            && expected.iter().zip(got).all(|(a, b)| a.dtype == b.dtype && a.shape == b.shape);
-        if fits {
+    fn check_types(&self, got: &[(DType, &[usize])]) -> Result<()> {
+        let expected = self.block.columns.iter().map(|column| (column.dtype, &column.shape[..]));
+        if expected.clone().eq(got.iter().copied()) {
             return Ok(());
         }
-        let text = |columns: &[crate::Column]| {
+        let text = |types: &[(DType, &[usize])]| {
             let all: Vec<_> =
-                columns.iter().map(|c| format!("{}{}", c.dtype, crate::tensor::shape_text(&c.shape))).collect();
+                types.iter().map(|(dtype, shape)| format!("{dtype}{}", crate::tensor::shape_text(shape))).collect();
             all.join(", ")
         };
-        Err(Error::invalid(format!("expected frames of {}, got {}", text(expected), text(got))))
+        let expected: Vec<_> = expected.collect();
+        Err(Error::invalid(format!("expected frames of {}, got {}", text(&expected), text(got))))
     }
 
     fn block_rows(&self) -> u64 {
         1 << self.shift
     }
 
-    fn write(&mut self, target: u64, chunk: &Chunk, row: u32, count: u32) {
+    fn write(&mut self, target: u64, columns: &[&[u8]], row: usize, count: usize) {
         let (block, first) = ((target >> self.shift) as usize, (target & (self.block_rows() - 1)) as usize);
         if self.blocks.len() <= block {
             self.blocks.resize_with(block + 1, Box::default);
@@ -176,8 +195,8 @@ impl Frames {
             self.blocks[block] = vec![0; self.block.size_bytes].into();
         }
         let data = &mut self.blocks[block];
-        for (index, column) in self.block.columns.iter().enumerate() {
-            let bytes = chunk.rows_of(index, row, count);
+        for (column, bytes) in self.block.columns.iter().zip(columns) {
+            let bytes = &bytes[row * column.row_bytes..(row + count) * column.row_bytes];
             let start = column.offset + first * column.row_bytes;
             data[start..start + bytes.len()].copy_from_slice(bytes);
         }

@@ -40,7 +40,7 @@ pub use rate_limiter::{RateLimiter, RateLimiterConfig};
 pub use repack::{MovedRows, UsedRows, keep_rows};
 pub use selector::SelectorKind;
 pub use signature::Signature;
-pub use table::{CopiedBatch, Drawn, ItemView, NewItem, Table, TableConfig, TableInfo, TableSnapshot};
+pub use table::{CopiedBatch, CopiedDraws, Drawn, ItemView, NewItem, Table, TableConfig, TableInfo, TableSnapshot};
 pub use tensor::{DType, Shape, TensorSpec, shape_text};
 pub use trajectory::{Slice, Trajectory, TrajectoryColumn};
 pub use usage::{TableUsage, is_sparse};

@@ -79,13 +79,21 @@ impl Signature {
         Ok(())
     }
 
-    /// Whether an item of arbitrary columns fits, time axis included where it is not squeezed.
+    /// Whether an item of arbitrary columns fits, time axis included where it is not squeezed. Whole steps may also fit
+    /// one by one: a row-wise writer's item is columns where it spans chunks.
     ///
     /// # Errors
     /// [`Error::SignatureMismatch`] with the text that the reference's trajectory writer gives.
     pub fn check_trajectory(&self, table: &str, trajectory: &Trajectory) -> Result<()> {
         let got: Vec<_> = (0..trajectory.num_columns()).map(|index| column_type(trajectory, index)).collect();
-        self.check_types(table, &got)
+        self.check_types(table, &got).or_else(|error| match num_whole_steps(trajectory) {
+            Some(steps) => {
+                let rows: Vec<Shape> = got.iter().map(|(_, shape)| shape[1..].iter().copied().collect()).collect();
+                let types: Vec<_> = got.iter().map(|(dtype, _)| *dtype).zip(&rows).collect();
+                self.check_row_types(table, &types, steps).or(Err(error))
+            }
+            None => Err(error),
+        })
     }
 
     /// Whether columns of these dtypes and shapes (time axis included where it is not squeezed) fit.
@@ -132,6 +140,16 @@ impl Signature {
         let specs = self.specs.iter().enumerate().map(|(i, spec)| format!("{i}: {spec}"));
         specs.collect::<Vec<_>>().join(", ")
     }
+}
+
+/// How many steps an item has, if every column has a row of each.
+fn num_whole_steps(trajectory: &Trajectory) -> Option<usize> {
+    let mut lengths = (0..trajectory.num_columns()).map(|index| match trajectory.column(index) {
+        ColumnView::One { length, squeeze, .. } => (!squeeze).then_some(length as usize),
+        ColumnView::Many(many) => (!many.squeeze).then(|| many.length()),
+    });
+    let first = lengths.next()??;
+    lengths.all(|length| length == Some(first)).then_some(first)
 }
 
 fn column_type(trajectory: &Trajectory, index: usize) -> (DType, Vec<usize>) {

@@ -160,3 +160,44 @@ fn strings_and_items_made_of_slices_are_not_copied() {
         assert_refuses(&mut table, 1);
     }
 }
+
+#[test]
+fn a_copied_batch_that_is_given_back_leaves_no_trace() {
+    let mut table = table(config(Uniform, Fifo, 1000), 1);
+    table.sample_copied(40, true).unwrap();
+    let before = counts(&table);
+    let (batch, draws) = table.sample_copied_leased(60, true).unwrap();
+    assert_eq!(batch.info.len(), 60);
+    assert_ne!(counts(&table), before);
+    table.give_back_copied(draws);
+    assert_eq!(counts(&table), before);
+}
+
+#[test]
+fn draws_of_items_that_have_left_are_given_back_to_the_limiter_alone() {
+    let mut table = table(config(Uniform, Fifo, 1000), 1);
+    let (batch, draws) = table.sample_copied_leased(60, true).unwrap();
+    let mut keys = Vec::from(batch.info.keys());
+    keys.sort_unstable();
+    keys.dedup();
+    table.mutate(&[], &keys, &mut Vec::new()).unwrap();
+    let layout = numbers(ROWS as usize);
+    for &key in &keys {
+        // Another item under the same key, inserted later.
+        let trajectory = Trajectory::rows(chunk(&layout), 0, 1).unwrap();
+        table.insert(NewItem { key, priority: 1.0, times_sampled: 1, trajectory }, 10_000 + key, &mut Vec::new());
+    }
+    table.give_back_copied(draws);
+    let (samples, _, times_sampled) = counts(&table);
+    assert_eq!((samples, times_sampled.iter().sum::<i32>()), (0, keys.len() as i32));
+}
+
+#[test]
+fn after_a_reset_there_is_nothing_to_give_back() {
+    let mut table = table(config(Uniform, Fifo, 1000), 1);
+    let (_, draws) = table.sample_copied_leased(60, true).unwrap();
+    table.reset(&mut Vec::new());
+    let before = counts(&table);
+    table.give_back_copied(draws);
+    assert_eq!(counts(&table), before);
+}

@@ -13,7 +13,7 @@ use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, Shape, StepRange, enc
 use std::sync::Arc;
 
 /// Copies above this size let go of the GIL.
-const DETACH_BYTES: usize = 64 * 1024;
+pub const DETACH_BYTES: usize = 64 * 1024;
 /// Forms of chunks that are remembered: a program has few.
 const KEPT_LAYOUTS: usize = 8;
 
@@ -139,6 +139,16 @@ pub fn step_chunk(data: &Bound<'_, PyAny>, layouts: &Layouts) -> PyReverbResult<
 
 /// `n` independent steps, stacked along the first axis of every leaf, as a chunk of `n` rows. `None` if `n` is 0.
 pub fn batch_chunk(data: &Bound<'_, PyAny>, layouts: &Layouts) -> PyReverbResult<Option<Chunk>> {
+    let (leaves, rows) = batch_leaves(data)?;
+    if rows == 0 {
+        return Ok(None);
+    }
+    let layout = layouts.find(rows, &leaves, true)?;
+    fill(data.py(), layout, &leaves, EpisodeIds::PerRow(random_key())).map(Some)
+}
+
+/// The leaves of stacked steps, and how many steps there are: the length of the first axis of every leaf.
+pub fn batch_leaves<'py>(data: &Bound<'py, PyAny>) -> PyReverbResult<(Vec<Leaf<'py>>, usize)> {
     let leaves = convert(data)?;
     let rows = match leaves.first() {
         Some(leaf) => leaf.shape.first().copied(),
@@ -158,13 +168,7 @@ pub fn batch_chunk(data: &Bound<'_, PyAny>, layouts: &Layouts) -> PyReverbResult
             .into());
         }
     }
-    match rows {
-        None | Some(0) => Ok(None),
-        Some(rows) => {
-            let layout = layouts.find(rows, &leaves, true)?;
-            fill(data.py(), layout, &leaves, EpisodeIds::PerRow(random_key())).map(Some)
-        }
-    }
+    Ok((leaves, rows.unwrap_or(0)))
 }
 
 fn convert<'py>(data: &Bound<'py, PyAny>) -> PyReverbResult<Vec<Leaf<'py>>> {

@@ -1,6 +1,6 @@
 //! `reverb._rust.Frames`.
 
-use crate::array_in::{Layouts, batch_chunk};
+use crate::array_in::{DETACH_BYTES, Leaf, batch_leaves};
 use crate::array_out::columns_to_python;
 use crate::errors::PyReverbResult;
 use numpy::{PyArray1, PyReadonlyArray1};
@@ -18,7 +18,6 @@ type Drawn<'py> = (Bound<'py, PyList>, Ints<'py>, Ints<'py>, Bound<'py, PyArray1
 #[pyclass(frozen, module = "reverb._rust")]
 pub struct Frames {
     frames: Mutex<CoreFrames>,
-    layouts: Layouts,
 }
 
 #[pymethods]
@@ -34,7 +33,7 @@ impl Frames {
         let column = |(dtype, shape): (u32, Vec<usize>)| Ok((DType::from_number(dtype)?, Shape::from_vec(shape)));
         let columns = columns.into_iter().map(column).collect::<Result<_, Error>>()?;
         let frames = CoreFrames::new(columns, segments, length, priority_exponent, seed)?;
-        Ok(Self { frames: Mutex::new(frames), layouts: Layouts::default() })
+        Ok(Self { frames: Mutex::new(frames) })
     }
 
     #[getter]
@@ -52,10 +51,17 @@ impl Frames {
     }
 
     fn add(&self, py: Python<'_>, data: &Bound<'_, PyAny>, priorities: Vec<f64>) -> PyReverbResult<u64> {
-        match batch_chunk(data, &self.layouts)? {
-            Some(chunk) => Ok(py.detach(|| self.frames.lock().add(&chunk, &priorities))?),
-            None => Ok(self.added()),
+        let (leaves, rows) = batch_leaves(data)?;
+        if rows == 0 {
+            return Ok(self.added());
         }
+        let values: Vec<_> = leaves.iter().map(Leaf::value).collect();
+        let is_large = values.iter().map(|value| value.bytes.len()).sum::<usize>() > DETACH_BYTES;
+        if !is_large && let Some(mut frames) = self.frames.try_lock() {
+            return Ok(frames.add_values(&values, rows, &priorities)?);
+        }
+        // A lock that another thread holds is not waited for with the GIL.
+        Ok(py.detach(|| self.frames.lock().add_values(&values, rows, &priorities))?)
     }
 
     fn sample<'py>(&self, py: Python<'py>, count: usize, steps: u64, prefix: Vec<usize>) -> PyReverbResult<Drawn<'py>> {

@@ -61,6 +61,16 @@ class EpisodeStore:
         """Leaves `[count, ...]` of an episode's frames from `first` on."""
         return self._episodes[id_].gather([0], [first], count, [count])
 
+    def at(self, location: int) -> int | None:
+        """The id of the episode that has this place; None if none has."""
+        latest = self.next_id - 1 - (self.next_id - 1 - location) % self.capacity
+        return latest if latest in self._episodes else None
+
+    def empty(self, id_: int) -> None:
+        """Forgets the frames of an episode, which is held and goes on."""
+        self._episodes[id_] = FrameNest(self.spec, 1, _LONGEST)
+        self.completed.discard(id_)
+
     def clear(self) -> None:
         """Forgets all episodes. Ids go on."""
         self._episodes.clear()

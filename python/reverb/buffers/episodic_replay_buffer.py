@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from reverb.buffers.episodic import EpisodeStore
 from reverb.buffers.frame_nest import flatten_as
 from reverb.buffers.replay_buffer import ReplayBuffer, SavedState, dtypes_of, run
+from reverb.buffers.tf_episode_lists import Episodes, from_lists, to_lists
 
-__all__ = ["BufferInfo", "EpisodicReplayBuffer", "StatefulEpisodicReplayBuffer"]
+__all__ = ["BufferInfo", "Episodes", "EpisodicReplayBuffer", "StatefulEpisodicReplayBuffer"]
 
 BufferInfo = collections.namedtuple("BufferInfo", ["ids"])
 
@@ -141,6 +142,100 @@ class EpisodicReplayBuffer(ReplayBuffer):
 
         (id_,) = run(add, [tf.convert_to_tensor(episode_id, tf.int64), *flags, *leaves], [tf.int64])
         return id_
+
+    def extend_episodes(self, episode_ids: Any, episode_ids_indices: Any, episodes: Any) -> Any:
+        """Adds frames to some of the caller's episodes.
+
+        Args:
+          episode_ids: int64 `[max_episodes]`, as the last call returned them.
+          episode_ids_indices: Which of these are extended: int64 `[episodes]`.
+          episodes: An Episodes, such as `extract` gives, in the order of the indices. An episode whose id is -1, or
+            for which `begin_episode_fn(episodes)` is true, gets a new id. Its `completed` says whether the episode then
+            is.
+
+        Returns:
+          The ids, of which those of new episodes have changed. Frames of an episode that had to make room are gone.
+
+        Raises:
+          ValueError: The lists have another structure, or are none.
+          tf.errors.InvalidArgumentError: The lists of an episode, and its `length`, differ in length; they hold other
+            tensors; or an index is out of range.
+        """
+        ids = tf.convert_to_tensor(episode_ids, tf.int64)
+        places = tf.cast(episode_ids_indices, tf.int64)
+        if ids.shape.rank != 1 or places.shape.rank != 1:
+            raise ValueError(f"ids and indices must be vectors, got shapes {ids.shape} and {places.shape}")
+        begins = tf.broadcast_to(tf.convert_to_tensor(self._begins(episodes)), tf.shape(places))
+        parts = [
+            from_lists(lists, shape, dtype)
+            for lists, shape, dtype in zip(
+                flatten_as(self.data_spec, episodes.tensor_lists), self._shapes, self._dtypes, strict=True
+            )
+        ]
+        inputs = [ids, places, begins, tf.cast(episodes.length, tf.int64), tf.cast(episodes.completed, tf.bool)]
+        inputs += [part for pair in parts for part in pair]
+        (new,) = run(self._extend, inputs, [tf.int64])
+        new.set_shape(ids.shape)
+        return new
+
+    def _extend(
+        self, ids: Any, places: Any, begins: Any, lengths: Any, completed: Any, *parts: NDArray[Any]
+    ) -> list[Any]:
+        frames, counts = parts[::2], parts[1::2]
+        if any(len(count) != len(places) or (count != lengths).any() for count in counts):
+            found = [count.tolist() for count in counts]
+            raise ValueError(f"expected lists of {lengths.tolist()} frames, as `length` says, got {found}")
+        if ((places < 0) | (places >= len(ids))).any():
+            raise ValueError(f"indices must lie in [0, {len(ids)}), got {places.tolist()}")
+        new = np.array(ids, np.int64)
+        ends = np.cumsum(lengths)
+        with self._lock:
+            for row, place in enumerate(places):
+                if new[place] < 0 or begins[row]:
+                    new[place] = self._store.begin()
+                id_ = int(new[place])
+                first, end = ends[row] - lengths[row], ends[row]
+                if self._store.append(id_, [leaf[first:end] for leaf in frames]):
+                    (self._store.completed.add if completed[row] else self._store.completed.discard)(id_)
+        return [new]
+
+    def extract(self, locations: Any, clear_data: bool = False) -> Episodes:
+        """Episodes as lists of tensors, for `extend_episodes` of another buffer.
+
+        Args:
+          locations: int64 `[episodes]`: places, which are ids modulo the capacity. One without an episode gives an
+            empty list.
+          clear_data: Whether their frames are forgotten; the episodes stay, and may go on.
+
+        Raises:
+          tf.errors.InvalidArgumentError: A location is out of range.
+        """
+
+        def take(places: Any) -> list[Any]:
+            if ((places < 0) | (places >= self.capacity)).any():
+                raise ValueError(f"locations must lie in [0, {self.capacity}), got {places.tolist()}")
+            with self._lock:
+                held = [self._store.at(place) for place in places.tolist()]
+                lengths = [0 if id_ is None else self._store.length(id_) for id_ in held]
+                frames = [self._frames_of(id_, length) for id_, length in zip(held, lengths, strict=True)]
+                completed = [id_ in self._store.completed for id_ in held]
+                if clear_data:
+                    for id_ in {id_ for id_ in held if id_ is not None}:
+                        self._store.empty(id_)
+            empty = self._frames_of(None, 0)
+            leaves = [np.concatenate(leaf) for leaf in zip(empty, *frames, strict=True)]
+            return [np.array(lengths, np.int64), np.array(completed, np.uint8), *leaves]
+
+        lengths, completed, *leaves = run(take, [tf.cast(locations, tf.int64)], [tf.int64, tf.uint8, *self._dtypes])
+        lengths.set_shape([None])
+        completed.set_shape([None])
+        lists = [to_lists(leaf, lengths, shape) for leaf, shape in zip(leaves, self._shapes, strict=True)]
+        return Episodes(lengths, completed, self._pack(lists))
+
+    def _frames_of(self, id_: int | None, length: int) -> list[NDArray[Any]]:
+        if id_ is not None and length:
+            return self._store.frames(id_, 0, length)
+        return [np.empty((0, *s), d.as_numpy_dtype) for s, d in zip(self._shapes, self._dtypes, strict=True)]
 
     def get_valid_ids_mask(self, episode_ids: Any) -> Any:
         """Whether each of these episodes is held: bool, in the shape of the ids."""
@@ -275,7 +370,7 @@ class EpisodicReplayBuffer(ReplayBuffer):
             with self._lock:
                 episodes = [self._store.frames(id_, 0, self._store.length(id_)) for id_ in self._ids()]
             if not episodes:
-                return [np.empty((0, *s), d.as_numpy_dtype) for s, d in zip(self._shapes, self._dtypes, strict=True)]
+                return self._frames_of(None, 0)
             return [np.concatenate(leaf)[None] for leaf in zip(*episodes, strict=True)]
 
         return self._pack(run(gather, [], self._dtypes))
@@ -316,6 +411,12 @@ class StatefulEpisodicReplayBuffer(ReplayBuffer):
             ids = self._buffer.add_batch(items, self.episode_ids)
         ids.set_shape(self._episode_ids.shape)
         return self._episode_ids.assign(ids)
+
+    def extend_episodes(self, episode_ids_indices: Any, episodes: Any) -> Any:
+        """As `EpisodicReplayBuffer.extend_episodes`, of the episodes that go on; returns their ids."""
+        ids = self._buffer.extend_episodes(self.episode_ids, episode_ids_indices, episodes)
+        self._episode_ids.assign(ids)
+        return ids
 
     def _num_frames(self) -> Any:
         return self._buffer.num_frames()

@@ -107,6 +107,35 @@ def peek(
     peeking.show(source, table, count, newest, json, timeout)
 
 
+@app.command("export")
+def export_command(
+    source: Annotated[
+        str, typer.Argument(envvar="REVERB_ADDRESS", help="A server on this machine, `host:port`, or a checkpoint.")
+    ],
+    table: Annotated[str, typer.Argument(help="The table.")],
+    file: Annotated[str, typer.Argument(help="A Parquet file; one that is there is replaced.")],
+    json: Json = False,
+) -> None:
+    """Write all items of a table to a Parquet file. A server saves a checkpoint for it. Needs the extra `arrow`."""
+    from reverb.cli import exchanging
+
+    exchanging.export(source, table, file, json)
+
+
+@app.command("import")
+def import_command(
+    file: Annotated[str, typer.Argument(help="What `reverb export` wrote.")],
+    address: Address,
+    table: Annotated[str, typer.Argument(help="The table.")],
+    priority: Annotated[float | None, typer.Option(help="Of all items, instead of their own.")] = None,
+    json: Json = False,
+) -> None:
+    """Insert the items of a Parquet file into a table, in order. Needs the extra `arrow`."""
+    from reverb.cli import exchanging
+
+    exchanging.load(file, address, table, priority, json)
+
+
 def run() -> None:
     """Runs the command, and turns what goes wrong into a line and an exit status."""
     try:
@@ -115,7 +144,7 @@ def run() -> None:
         output.fail(error, output.DAMAGED)
     except (errors.UnavailableError, errors.DeadlineExceededError) as error:
         output.fail(error, output.NO_SERVER)
-    except (errors.ReverbError, ValueError, TypeError, NotImplementedError, OSError) as error:
+    except (errors.ReverbError, ValueError, TypeError, NotImplementedError, ImportError, OSError) as error:
         output.fail(error, output.FAILED)
     except KeyboardInterrupt:
         sys.exit(130)

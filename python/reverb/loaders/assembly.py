@@ -1,5 +1,6 @@
 """From the columns of one or more draws to a batch."""
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,9 @@ from reverb.replay_sample import Ragged, SampleInfo
 
 if TYPE_CHECKING:
     from reverb.pybind import Draw, Sampled
+
+# Makes a named tuple without its constructor written in Python.
+_new = tuple.__new__
 
 __all__ = ["Assembly", "Part"]
 
@@ -46,13 +50,20 @@ class Assembly:
       client: Knows the tables' signatures.
       tables: Names, to which the numbers of parts belong.
       options: What is wanted.
+      leaf: From a column and its name to what is in the batch instead; None: the column.
     """
 
-    def __init__(self, client: Client, tables: list[str], options: Options) -> None:
+    def __init__(
+        self, client: Client, tables: list[str], options: Options, leaf: Callable[[Any, str], Any] | None = None
+    ) -> None:
         self._client = client
         self._tables = tables
         self._options = options
+        self._leaf = leaf
         self._lengths = options.lengths()
+        self._is_single = len(tables) == 1
+        self._is_plain = options.pad_to is None and not options.squeeze_time
+        self._beta_is_given = options.beta is not None
         # For each table the signature token and number of columns that the selection belongs to.
         self._selections: dict[int, tuple[tuple[int, int], Selection]] = {}
 
@@ -66,7 +77,7 @@ class Assembly:
         Raises:
           ValueError: The tables of a mixture do not agree, a field is not there, or an item is longer than `pad_to`.
         """
-        if len(parts) == 1 and self._options.pad_to is None and not self._options.squeeze_time:
+        if self._is_plain and len(parts) == 1:
             return self._plain_batch(parts[0], number)
         selections = [self._selection(part) for part in parts]
         first = selections[0]
@@ -79,19 +90,28 @@ class Assembly:
         mask = None
         if self._options.pad_to is not None:
             columns, masks = self._pad(columns, squeezed, first.names)
-            mask = first.pack(masks)
+            mask = first.pack(self._leaves(masks, first))
         if self._options.squeeze_time:
             columns = [column if flag else _squeeze(column) for column, flag in zip(columns, squeezed, strict=True)]
         info = SampleInfo(*parts[0].infos) if len(parts) == 1 else join_infos([part.infos for part in parts])
-        return Batch(info, first.pack(columns), self._weights(info, number), mask, self._table_numbers(parts))
+        data = first.pack(self._leaves(columns, first))
+        return Batch(info, data, self._weights(info, number), mask, self._table_numbers(parts))
 
     def _plain_batch(self, part: Part, number: int) -> Batch:
         """What nearly every batch is: columns as they came."""
         selection = self._selection(part)
-        columns = part.sampled[1]
-        info = SampleInfo(*part.infos)
-        data = selection.pack([columns[column] for column in selection.columns])
-        return Batch(info, data, self._weights(info, number), None, self._table_numbers([part]))
+        infos, columns, _, _ = part.sampled
+        info = _new(SampleInfo, infos)
+        chosen = columns if selection.is_all else [columns[column] for column in selection.columns]
+        data = selection.pack(self._leaves(chosen, selection))
+        weights = self._weights(info, number) if self._beta_is_given else None
+        return _new(Batch, (info, data, weights, None, None if self._is_single else self._table_numbers([part])))
+
+    def _leaves(self, columns: Sequence[Any], selection: Selection) -> Sequence[Any]:
+        leaf = self._leaf
+        if leaf is None:
+            return columns
+        return [leaf(column, name) for column, name in zip(columns, selection.names, strict=True)]
 
     def _weights(self, info: SampleInfo, number: int) -> NDArray[np.float32] | None:
         beta = self._options.beta_of(number)
@@ -117,7 +137,7 @@ class Assembly:
         return padded, masks
 
     def _table_numbers(self, parts: list[Part]) -> NDArray[np.int32] | None:
-        if len(self._tables) == 1:
+        if self._is_single:
             return None
         return np.concatenate([np.full(len(part.infos[0]), part.table, np.int32) for part in parts])
 

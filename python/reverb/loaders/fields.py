@@ -15,11 +15,13 @@ class Selection(NamedTuple):
       columns: Their numbers, in the order in which `pack` takes them.
       names: For people, the path of each.
       pack: From as many leaves to the nest.
+      is_all: Whether these are all columns, in their own order.
     """
 
     columns: list[int]
     names: list[str]
     pack: nests.Packer
+    is_all: bool
 
 
 def select(structure: Any, fields: Sequence[Any] | None) -> Selection:
@@ -39,10 +41,12 @@ def select(structure: Any, fields: Sequence[Any] | None) -> Selection:
     import tree
 
     leaves = tree.flatten_with_path(chosen)
+    columns = [number for _, number in leaves]
     return Selection(
-        columns=[number for _, number in leaves],
+        columns=columns,
         names=["/".join(map(str, path)) or "data" for path, _ in leaves],
         pack=nests.compile_packer(chosen),
+        is_all=fields is None and columns == list(range(len(columns))),
     )
 
 

@@ -15,7 +15,7 @@ from reverb.loaders.loader import Loader
 from reverb.loaders.staging import Staging
 from reverb.replay_sample import Ragged
 
-__all__ = ["JaxLoader", "to_arrays", "to_jax"]
+__all__ = ["JaxLoader", "fit", "to_arrays", "to_jax"]
 
 
 class JaxLoader(Loader):
@@ -34,6 +34,10 @@ class JaxLoader(Loader):
       double_buffer: Whether the next batch is put on its device ahead. It needs that memory a second time.
       **options: Those of reverb.loaders.Options; `batch_size` is needed.
     """
+
+    @staticmethod
+    def _leaf(array: Any, name: str) -> Any:
+        return fit(array, name)
 
     def __init__(
         self,
@@ -70,28 +74,35 @@ def to_jax(batch: Batch, device: Any = None) -> Batch:
     """A batch whose data, weights and mask are on a device. On CPUs they may share the batch's memory.
 
     Args:
-      batch: Of NumPy arrays.
+      batch: Of NumPy arrays that `fit` made.
       device: A device or a Sharding; None: JAX's default.
-
-    Raises:
-      TypeError: A column has a dtype that JAX has not.
-      OverflowError: A column of 64-bit integers has values that JAX, by default, would cut.
     """
     # One call for the whole batch: each costs tens of microseconds, whatever the size.
-    host = (map_leaves(_fit, batch.data), batch.weights, batch.mask)
-    data, weights, mask = jax.device_put(host, device)
+    if batch.weights is None and batch.mask is None:
+        return batch._replace(data=jax.device_put(batch.data, device))
+    data, weights, mask = jax.device_put((batch.data, batch.weights, batch.mask), device)
     return Batch(batch.info, data, weights, mask, batch.table)
 
 
 def to_arrays(nest: Any, device: Any = None) -> Any:
-    """A nest of arrays on a device; errors as of `to_jax`."""
-    return jax.device_put(map_leaves(_fit, nest), device)
+    """A nest of arrays on a device; errors as of `fit`."""
+    return jax.device_put(map_leaves(fit, nest), device)
 
 
-def _fit(array: Any, name: str) -> Any:
-    if isinstance(array, Ragged):
-        return Ragged(_fit(array.values, name), _fit(array.row_lengths, name))
-    return _FITTERS.get(array.dtype, _same)(array, name)
+def fit(array: Any, name: str) -> Any:
+    """A column in a dtype that JAX has. None stays None.
+
+    Args:
+      array: The column.
+      name: For messages.
+
+    Raises:
+      TypeError: There is none.
+      OverflowError: It has integers of 64 bits that JAX, by default, would cut.
+    """
+    if isinstance(array, np.ndarray):
+        return _FITTERS.get(array.dtype, _same)(array, name)
+    return Ragged(fit(array.values, name), fit(array.row_lengths, name)) if isinstance(array, Ragged) else array
 
 
 def _same(array: NDArray[Any], name: str) -> NDArray[Any]:
@@ -107,16 +118,8 @@ def _integer(dtype: Any) -> Callable[[NDArray[Any], str], NDArray[Any]]:
     return fit
 
 
-def _rounded(dtype: Any) -> Callable[[NDArray[Any], str], NDArray[Any]]:
-    def fit(array: NDArray[Any], name: str) -> NDArray[Any]:
-        return array if jax.config.jax_enable_x64 else array.astype(dtype)
-
-    return fit
-
-
+# Floats of 64 bits are left to JAX, which rounds them as they are put on a device.
 _FITTERS: dict[np.dtype[Any], Callable[[NDArray[Any], str], NDArray[Any]]] = {
     np.dtype(np.int64): _integer(np.int32),
     np.dtype(np.uint64): _integer(np.uint32),
-    np.dtype(np.float64): _rounded(np.float32),
-    np.dtype(np.complex128): _rounded(np.complex64),
 }

@@ -1,6 +1,6 @@
 """What the loaders of all frameworks have in common."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -28,16 +28,19 @@ class Loader(Iterator[Batch]):
     """
 
     def __init__(self, client: Client | str, table: str | Mapping[str, float], **options: Any) -> None:
-        self._source = BatchSource(client, table, Options(**options))
+        self._source = BatchSource(client, table, Options(**options), self._leaf)
+
+    # As of BatchSource; a static method, where there is one.
+    _leaf: Callable[[Any, str], Any] | None = None
 
     def __iter__(self: L) -> L:
         return self
 
     def __next__(self) -> Batch:
-        fetched = self._source.next()
-        if fetched is None:
+        batch = self._source.take()
+        if batch is None:
             raise StopIteration
-        return self._source.deliver(fetched)
+        return batch
 
     @property
     def options(self) -> Options:

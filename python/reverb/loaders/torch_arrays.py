@@ -11,7 +11,7 @@ from reverb.loaders.dtype_rules import narrow, refuse
 from reverb.loaders.leaves import map_leaves
 from reverb.replay_sample import Ragged
 
-__all__ = ["to_tensors", "to_torch"]
+__all__ = ["to_tensor", "to_tensors", "to_torch"]
 
 # What ml_dtypes adds to NumPy: the bits go over as an integer type of the same size.
 _BY_BITS = {"bfloat16": np.int16, "float8_e5m2": np.uint8, "float8_e4m3fn": np.uint8}
@@ -20,43 +20,49 @@ _UNSIGNED = {"uint16": np.int32, "uint32": np.int64, "uint64": np.int64}
 
 
 def to_torch(batch: Batch, tensordict: bool = False) -> Batch:
-    """A batch whose data, weights and mask are tensors. They share the batch's memory.
+    """A batch whose weights are a tensor, too.
 
     Args:
-      batch: Of NumPy arrays.
-      tensordict: Whether the data are a TensorDict, whose keys are those of the data.
+      batch: Its data and mask are made of tensors, by `to_tensor`.
+      tensordict: Whether the data are to be a TensorDict, whose keys are those of the data.
 
     Raises:
-      TypeError: A column has a dtype that PyTorch has not.
-      OverflowError: A column of uint64 has values that an old PyTorch cannot hold.
+      ValueError: Items differ in length, and the data are to be a TensorDict.
     """
-    data = map_leaves(_leaf, batch.data)
     if tensordict:
-        data = _tensordict(data, len(batch.info.key))
-    weights = None if batch.weights is None else torch.from_numpy(batch.weights)
-    mask = None if batch.mask is None else map_leaves(_leaf, batch.mask)
-    return Batch(batch.info, data, weights, mask, batch.table)
+        batch = batch._replace(data=_tensordict(batch.data, len(batch.info.key)))
+    return batch if batch.weights is None else batch._replace(weights=torch.from_numpy(batch.weights))
 
 
 def to_tensors(nest: Any, device: Any = None) -> Any:
     """A nest of tensors that share the arrays' memory, or are on a device."""
     if device is None:
-        return map_leaves(_leaf, nest)
-    return map_leaves(lambda array, name: _leaf(array, name).to(device), nest)
+        return map_leaves(to_tensor, nest)
+    return map_leaves(lambda array, name: to_tensor(array, name).to(device), nest)
 
 
 # The dtypes that torch takes as they are, as they were met: looking at a dtype's name costs more than the tensor.
 _plain: set[np.dtype[Any]] = set()
+_from_numpy = torch.from_numpy
 
 
-def _leaf(array: Any, name: str) -> Any:
-    """One leaf. A `Ragged` stays one, of tensors; None stays None."""
+def to_tensor(array: Any, name: str) -> Any:
+    """A column as a tensor that shares its memory. A `Ragged` stays one, of tensors; None stays None.
+
+    Args:
+      array: The column.
+      name: For messages.
+
+    Raises:
+      TypeError: PyTorch has no such dtype.
+      OverflowError: A column of uint64 has values that an old PyTorch cannot hold.
+    """
     if type(array) is np.ndarray and array.dtype in _plain:
-        return torch.from_numpy(array)
+        return _from_numpy(array)
     if array is None:
         return None
     if isinstance(array, Ragged):
-        return Ragged(_leaf(array.values, name), torch.from_numpy(array.row_lengths))
+        return Ragged(to_tensor(array.values, name), torch.from_numpy(array.row_lengths))
     return _tensor(array, name)
 
 

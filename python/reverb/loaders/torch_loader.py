@@ -18,7 +18,7 @@ from reverb.loaders.options import Options
 from reverb.loaders.source import BatchSource, Fetched
 from reverb.loaders.staging import Staging
 from reverb.loaders.stats import LoaderStats
-from reverb.loaders.torch_arrays import to_torch
+from reverb.loaders.torch_arrays import to_tensor, to_torch
 
 __all__ = ["TorchLoader"]
 
@@ -89,7 +89,7 @@ class TorchLoader(IterableDataset):  # type: ignore[misc]
         return self._batches(Client(self._address), options, None, self._worker_prefetch - 1)
 
     def _batches(self, client: Client, options: Options, device: Any, lag: int | None) -> "TorchBatches":
-        source = BatchSource(client, self._table, options)
+        source = BatchSource(client, self._table, options, to_tensor)
         return TorchBatches(source, device, self._pin_memory, self._tensordict, lag)
 
     def stats(self) -> LoaderStats:
@@ -142,6 +142,8 @@ class TorchBatches(Iterator[Batch]):
         self.source = source
         self._device = device
         self._lag = lag
+        # Nothing can go wrong any more once such a batch is here, and nothing is copied ahead.
+        self._is_plain = lag is None and device is None and not pin_memory and not tensordict
         # Copied, or on their way to the device; not asked for yet.
         self._staging = Staging(source, _Copier(device, pin_memory, tensordict))
         self._unreceived: collections.deque[Fetched] = collections.deque()
@@ -150,6 +152,11 @@ class TorchBatches(Iterator[Batch]):
         return self
 
     def __next__(self) -> Batch:
+        if self._is_plain:
+            taken = self.source.take()
+            if taken is None:
+                raise StopIteration
+            return to_torch(taken)
         if self._lag is not None:
             self._receive(self._lag)
         staged = self._staging.next()
@@ -188,9 +195,9 @@ class _Copier:
         self._tensordict = tensordict
         self._stream = torch.cuda.Stream(device) if is_cuda else None
 
-    def __call__(self, arrays: Batch) -> tuple[Batch, Any]:
+    def __call__(self, batch: Batch) -> tuple[Batch, Any]:
         """Tensors on their way to the device, and the event that they are there."""
-        batch = to_torch(arrays, self._tensordict)
+        batch = to_torch(batch, self._tensordict)
         copied = None
         if self._pin:
             batch = _map(batch, lambda tensor: tensor.pin_memory())

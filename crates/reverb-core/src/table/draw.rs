@@ -187,17 +187,22 @@ impl Table {
                 None => true,
             };
         if undone {
-            self.limiter.samples -= 1;
-            if let Some(slot) = found {
-                let item = self.slab.get_mut(slot);
-                // Another item may have come under the same key.
-                if item.inserted_at == drawn.inserted_at && item.times_sampled > 0 {
-                    item.times_sampled -= 1;
-                    self.num_unique_samples -= u64::from(item.times_sampled == 0);
-                }
-            }
+            self.uncount_sample(found, drawn.inserted_at);
         }
         removed.push(drawn.trajectory);
+    }
+
+    /// Undoes [`Table::count_sample`] for an item that was inserted then, if a slot still has it.
+    pub(super) fn uncount_sample(&mut self, found: Option<u32>, inserted_at: u64) {
+        self.limiter.samples -= 1;
+        if let Some(slot) = found {
+            let item = self.slab.get_mut(slot);
+            // Another item may have come under the same key.
+            if item.inserted_at == inserted_at && item.times_sampled > 0 {
+                item.times_sampled -= 1;
+                self.num_unique_samples -= u64::from(item.times_sampled == 0);
+            }
+        }
     }
 
     fn put_back(&mut self, drawn: Drawn, places: (u64, u64), removed: &mut Vec<Trajectory>) {

@@ -12,7 +12,7 @@ mod info;
 mod snapshot;
 
 pub use config::{NewItem, TableConfig};
-pub use copied::CopiedBatch;
+pub use copied::{CopiedBatch, CopiedDraws};
 pub use draw::Drawn;
 pub use info::{ItemView, TableInfo};
 pub use snapshot::TableSnapshot;

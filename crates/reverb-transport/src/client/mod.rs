@@ -316,10 +316,13 @@ pub fn begin_insert(replay: &Replay, insert: &RowInsert) -> Result<Vec<Call<()>>
 
 /// Draws a small batch and copies it in one go, if it can be had at once; see [`TableHandle::sample_copied`].
 pub fn sample_copied(table: &TableHandle, request: &BatchRequest) -> Option<Batch> {
-    let batch = table.sample_copied(request.draw, request.squeeze_time)?;
+    table.sample_copied(request.draw, request.squeeze_time).map(|batch| copied(table, batch))
+}
+
+fn copied(table: &TableHandle, batch: CopiedBatch) -> Batch {
     let CopiedBatch { info, layout, buffer } = batch;
     let (signature_token, waited, arrived) = (table.signature_token(), Duration::ZERO, Instant::now());
-    Some(Batch { info, layout, buffer, signature_token, receipt_may_wait: true, waited, arrived })
+    Batch { info, layout, buffer, signature_token, receipt_may_wait: true, waited, arrived }
 }
 
 /// Copies drawn items into a batch.

@@ -4,7 +4,7 @@
 //! go back there when the draw is dropped.
 
 use super::sample_link::DrawCall;
-use super::{Batch, BatchRequest, gather_leased, warn};
+use super::{Batch, BatchRequest, copied, gather_leased, warn};
 use crate::lease::Lease;
 use crate::replay::Replay;
 use crate::table_handle::Call;
@@ -58,6 +58,11 @@ impl PendingDraw {
     pub fn local(replay: &Replay, request: &BatchRequest, deadline: Option<Instant>) -> Result<Self> {
         let table = replay.table(&request.table)?.clone();
         let begun = Instant::now();
+        if let Some((batch, draws)) = table.sample_copied_leased(request.draw, request.squeeze_time) {
+            let samples = batch.info.len();
+            let leased = (copied(&table, batch), Lease::copied(table, draws, samples));
+            return Ok(Self::new(Draw::Here(Some(Ok(leased))), begun));
+        }
         let road = match table.sample(request.draw) {
             Call::Done(Err(error)) => Draw::Here(Some(Err(error))),
             Call::Done(Ok(drawn)) => match table.stack(drawn, request.draw.at_least, request.squeeze_time) {

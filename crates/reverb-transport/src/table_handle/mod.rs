@@ -14,7 +14,9 @@ pub use waiting::{Reply, Waiting};
 use parking_lot::{Mutex, MutexGuard};
 use queue::{InsertWork, OPERATIONS_A_TURN, Request, SampleWork, State, Turn, Work};
 use reverb_core::gather::{BatchColumn, Gatherer, Mismatch};
-use reverb_core::{CopiedBatch, DType, Drawn, Error, NewItem, Result, Table, TableConfig, TableSnapshot, Trajectory};
+use reverb_core::{
+    CopiedBatch, CopiedDraws, DType, Drawn, Error, NewItem, Result, Table, TableConfig, TableSnapshot, Trajectory,
+};
 use status::WaitClock;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -189,15 +191,21 @@ impl TableHandle {
     /// Draws a small batch and copies it in one go, if nobody waits at the table; see [`Table::sample_copied`]. `None` if
     /// that cannot be done; then nothing was drawn.
     pub fn sample_copied(&self, request: DrawRequest, squeeze_time: bool) -> Option<CopiedBatch> {
+        self.if_nobody_waits(request)?.table.sample_copied(request.at_most, squeeze_time)
+    }
+
+    /// As [`TableHandle::sample_copied`], with what [`TableHandle::give_back_copied`] takes.
+    pub fn sample_copied_leased(&self, request: DrawRequest, squeeze_time: bool) -> Option<(CopiedBatch, CopiedDraws)> {
+        self.if_nobody_waits(request)?.table.sample_copied_leased(request.at_most, squeeze_time)
+    }
+
+    fn if_nobody_waits(&self, request: DrawRequest) -> Option<MutexGuard<'_, State>> {
         if request != DrawRequest::exactly(request.at_most) {
             return None;
         }
-        let mut state = self.0.state.lock();
+        let state = self.0.state.lock();
         // A draw takes its turn, and whoever waits for it must be told.
-        if state.closed || !state.samples.is_empty() || !state.inserts.is_empty() {
-            return None;
-        }
-        state.table.sample_copied(request.at_most, squeeze_time)
+        (!state.closed && state.samples.is_empty() && state.inserts.is_empty()).then_some(state)
     }
 
     fn submit<W: Work>(&self, work: W) -> Call<W::Reply> {
@@ -289,6 +297,11 @@ impl TableHandle {
         self.change(|state, removed| {
             drawn.into_iter().rev().for_each(|drawn| state.table.give_back(drawn, removed));
         });
+    }
+
+    /// Returns the draws of a copied batch that was not delivered.
+    pub fn give_back_copied(&self, draws: CopiedDraws) {
+        self.change(|state, _| state.table.give_back_copied(draws));
     }
 
     /// Plans a batch of drawn items. Where they do not fit together, the longest fitting beginning of `at_least` items or

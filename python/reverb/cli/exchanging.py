@@ -1,0 +1,30 @@
+"""`reverb export` and `reverb import`."""
+
+import os
+
+from reverb import checkpointers, exchange
+from reverb.cli import output
+from reverb.client import Client
+
+
+def export(source: str, table: str, path: str, as_json: bool) -> None:
+    """Writes a table of a server, or of a checkpoint, to a file."""
+    if os.path.isdir(source):
+        opened = checkpointers.open(source, tables=[table], limit_bytes=2**32).table(table)
+        items = exchange.to_parquet(opened, path)
+    else:
+        items = exchange.to_parquet(Client(source), path, table)
+    _done("exported", items, path, as_json)
+
+
+def load(path: str, address: str, table: str, priority: float | None, as_json: bool) -> None:
+    """Inserts the items of a file into a server's table."""
+    items = exchange.from_parquet(Client(address), path, table, priority=priority)
+    _done("imported", items, path, as_json)
+
+
+def _done(word: str, items: int, path: str, as_json: bool) -> None:
+    if as_json:
+        output.print_json({"items": items, "path": path})
+    else:
+        print(f"{word} {items:,} items: {path} ({output.human_bytes(os.path.getsize(path))})")

@@ -1,0 +1,116 @@
+"""From Arrow to items. What comes is checked: lengths, shapes, and that no value is missing."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from reverb.errors import InvalidArgumentError
+from reverb.exchange.items import Column, Items
+from reverb.exchange.layout import FIXED, Form, Layout, storage
+from reverb.replay_sample import Ragged
+
+__all__ = ["to_items"]
+
+
+def to_items(batch: pa.RecordBatch, layout: Layout, where: str) -> Items:
+    """The items of a record batch that has a layout's schema.
+
+    Args:
+      batch: Its columns may come in any order, among others.
+      layout: How they lie.
+      where: They are from, for messages.
+
+    Raises:
+      InvalidArgumentError: A value is missing, or a shape does not fit its values.
+    """
+    keys, priorities, times_sampled, inserted_at = (
+        _fixed(batch.column(field.name), f"{where}, column {field.name!r}") for field in FIXED
+    )
+    columns = [_column(batch.column(form.name), form, f"{where}, column {form.name!r}") for form in layout.forms]
+    squeezed = [not form.timed for form in layout.forms]
+    return Items(keys, priorities, times_sampled, inserted_at, columns, squeezed)
+
+
+def _fixed(array: pa.Array, where: str) -> NDArray[Any]:
+    if pa.types.is_timestamp(array.type):
+        return _numbers(array.view(pa.int64()), where).view(np.uint64)
+    return _numbers(array, where)
+
+
+def _column(array: pa.Array, form: Form, where: str) -> Column:
+    if form.shape is None:
+        return _irregular(array, form, where)
+    if not form.timed:
+        return _rows(array, form, where)
+    _check_present(array, where)
+    lengths = np.diff(_numbers(array.offsets, where))
+    rows = _rows(array.flatten(), form, where)
+    if len(lengths) and not lengths.all():
+        raise InvalidArgumentError(
+            f"{where}: row {int(np.argmin(lengths != 0))} has no steps; an item has at least one"
+        )
+    return Ragged(rows, lengths)
+
+
+def _rows(array: pa.Array, form: Form, where: str) -> NDArray[Any]:
+    """`[rows, *shape]`."""
+    assert form.shape is not None, "asked for columns of one shape only"
+    count = len(array)
+    if not form.is_plain():
+        _check_present(array, where)
+        array = array.flatten()
+    return _values(array, form, where).reshape(count, *form.shape)
+
+
+def _irregular(array: pa.Array, form: Form, where: str) -> list[NDArray[Any]]:
+    _check_present(array, where)
+    shapes, lists = array.field("shape"), array.field("values")
+    _check_present(shapes, f"{where}, shape")
+    _check_present(lists, f"{where}, values")
+    factor = 1 if form.dtype.kind == "O" else storage(form.dtype)[1]
+    ends = _numbers(lists.offsets, where)
+    ends = (ends - ends[0]) // factor
+    values = _values(lists.flatten(), form, where)
+    items = []
+    for row, shape in enumerate(shapes.to_pylist()):
+        part = values[ends[row] : ends[row + 1]]
+        if len(shape) > 32 or not all(size is not None and size >= 0 for size in shape):
+            raise InvalidArgumentError(f"{where}, row {row}: {shape} is no shape")
+        if form.timed and (not shape or not shape[0]):
+            raise InvalidArgumentError(f"{where}, row {row}: the shape {shape} has no steps; an item has at least one")
+        if math.prod(shape) != len(part):
+            raise InvalidArgumentError(
+                f"{where}, row {row}: expected {math.prod(shape)} values of shape {shape}, got {len(part)}"
+            )
+        items.append(part.reshape(shape))
+    return items
+
+
+def _values(array: pa.Array, form: Form, where: str) -> NDArray[Any]:
+    if form.dtype.kind == "O":
+        _check_present(array, where)
+        values = np.empty(len(array), object)
+        values[:] = array.to_pylist()
+        return values
+    return _numbers(array, where).view(form.dtype)
+
+
+def _numbers(array: pa.Array, where: str) -> NDArray[Any]:
+    _check_present(array, where)
+    if pa.types.is_boolean(array.type):
+        flags: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+        return flags
+    # By their bytes, as they were written.
+    dtype = np.dtype(array.type.to_pandas_dtype())
+    buffer = array.buffers()[1]
+    if not len(array) or buffer is None:
+        return np.empty(0, dtype)
+    return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
+
+
+def _check_present(array: pa.Array, where: str) -> None:
+    if array.null_count:
+        raise InvalidArgumentError(f"{where}: expected a value everywhere, got {array.null_count} missing ones")

@@ -1,0 +1,168 @@
+"""Episodes of RLDS into tables."""
+
+import numpy as np
+import pytest
+from behaviour_support import make_table
+
+import reverb
+from reverb import adders, checkpointers, errors, exchange
+
+
+@pytest.fixture
+def client():
+    server = reverb.Server([make_table()])
+    yield server.localhost_client()
+    server.stop()
+
+
+def steps_of(episode, length, *, terminal=True):
+    """Steps whose observation is `100 * episode + index`."""
+    for index in range(length):
+        is_last = index == length - 1
+        yield {
+            "observation": {"x": np.array([100 * episode + index], np.float32), "name": b"\0a\0"},
+            "action": np.int32(index),
+            "reward": np.float32(0.0 if is_last else index + 1),
+            "discount": np.float32(not is_last),
+            "is_first": np.bool_(index == 0),
+            "is_last": np.bool_(is_last),
+            "is_terminal": np.bool_(is_last and terminal),
+        }
+
+
+def episodes_of(*lengths, **options):
+    return [{"steps": steps_of(number, length, **options)} for number, length in enumerate(lengths)]
+
+
+def items(client):
+    return [item.data for item in checkpointers.open(client.checkpoint()).table("table")]
+
+
+def test_patterns_make_the_items_of_each_episode(client):
+    def windows(step):
+        return adders.sequence_configs(step, "table", length=3, period=2)
+
+    imported = exchange.from_rlds(client, iter(episodes_of(5, 2)), windows)
+    assert imported == (2, 7)
+    # By dm-tree's order of keys the observation's `x` is column 6.
+    observations = [[int(value) for value in item[6].ravel()] for item in items(client)]
+    assert observations == [[0, 1, 2], [2, 3, 4], [100, 101]]
+    assert [name for item in items(client) for name in item[5]] == [b"\0a\0"] * 8
+
+
+def test_configs_may_be_a_list_and_steps_be_changed_before(client):
+    def keep(step):
+        return {"x": step["observation"]["x"]}
+
+    configs = adders.sequence_configs({"x": 0}, "table", length=2, period=2)
+    assert exchange.from_rlds(client, episodes_of(4), configs, transform=keep) == (1, 4)
+    assert [item[0].ravel().tolist() for item in items(client)] == [[0.0, 1.0], [2.0, 3.0]]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_transitions_end_with_a_discount_only_where_the_environment_did(client, terminal):
+    with adders.NStepTransitionAdder(client, "table", n=2, discount=0.5) as adder:
+        exchange.from_rlds(client, episodes_of(3, terminal=terminal), adder=adder)
+    action, discount, _, next_x, _, x, reward = zip(*items(client), strict=True)
+    assert [int(value) for value in action] == [0, 1]
+    assert [float(value) for value in reward] == [1 + 0.5 * 2, 2.0]
+    assert [float(value) for value in discount] == ([0.0, 0.0] if terminal else [0.25, 0.5])
+    assert [value.item() for value in x] == [0.0, 1.0]
+    assert [value.item() for value in next_x] == [2.0, 2.0]
+
+
+def test_whole_episodes_are_items_of_their_lengths(client):
+    with adders.EpisodeAdder(client, "table", max_length=4) as adder:
+        assert exchange.from_rlds(client, episodes_of(4, 1), adder=adder) == (2, 5)
+    assert [len(item[0]) for item in items(client)] == [4, 1]
+    assert [item[5].tolist() for item in items(client)] == [[b"\0a\0"] * 4, [b"\0a\0"]]
+
+
+def test_nothing_is_imported_of_no_episodes(client):
+    assert exchange.from_rlds(client, [], lambda step: []) == (0, 0)
+
+
+def broken(change):
+    steps = list(steps_of(0, 3))
+    change(steps)
+    return [{"steps": steps_of(0, 2)}, {"steps": steps}]
+
+
+BAD = {
+    "no steps": (
+        [{"episode_id": 1}],
+        ValueError,
+        r"episode 0 must be a dict with `steps`, got the keys \['episode_id'\]",
+    ),
+    "no dict": ([3], ValueError, "episode 0 must be a dict with `steps`, got a int"),
+    "stacked": ([{"steps": {"reward": np.zeros(3)}}], ValueError, "`steps` of episode 0 must be an iterable of dicts"),
+    "empty": ([{"steps": []}], ValueError, "episode 0 has no steps"),
+    "a step that is none": (
+        broken(lambda steps: steps.append(3)),
+        TypeError,
+        "episode 1, step 2: a step must be a dict",
+    ),
+    "steps behind the last": (
+        broken(lambda steps: steps.insert(0, steps[-1])),
+        ValueError,
+        "episode 1, step 0: `is_last` is set, and another step follows",
+    ),
+    "a missing field": (
+        broken(lambda steps: steps[1].pop("reward")),
+        ValueError,
+        r"episode 1, step \d: .*reward",
+    ),
+    "another dtype": (
+        broken(lambda steps: steps[1].update(reward="much")),
+        (ValueError, TypeError),
+        r"episode 1, step \d: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_episode_is_named_with_what_is_wrong(client, case):
+    episodes, kind, message = BAD[case]
+    adder = adders.NStepTransitionAdder(client, "table", n=1, discount=1.0)
+    with adder, pytest.raises(kind, match=message):
+        exchange.from_rlds(client, episodes, adder=adder)
+
+
+def test_import_needs_either_configs_or_an_adder(client):
+    adder = adders.EpisodeAdder(client, "table", max_length=4)
+    for arguments in ({}, {"configs": [], "adder": adder}):
+        with pytest.raises(ValueError, match="give one of `configs` and `adder`"):
+            exchange.from_rlds(client, episodes_of(2), **arguments)
+    with pytest.raises(TypeError, match=r"`adder` must be one of reverb.adders, got a str"):
+        exchange.from_rlds(client, episodes_of(2), adder="mine")
+    adder.close()
+
+
+def test_a_server_that_refuses_an_item_is_heard(client):
+    with pytest.raises((errors.ReverbError, ValueError), match="nowhere"):
+        exchange.from_rlds(
+            client, episodes_of(2), lambda step: adders.sequence_configs(step, "nowhere", length=1, period=1)
+        )
+
+
+@pytest.mark.tensorflow
+def test_datasets_of_tensorflow_are_read_as_they_are(client):
+    tf = pytest.importorskip("tensorflow")
+    kinds = {
+        "observation": {"x": tf.TensorSpec([1]), "name": tf.TensorSpec([], tf.string)},
+        "action": tf.TensorSpec([], tf.int32),
+        "reward": tf.TensorSpec([]),
+        "discount": tf.TensorSpec([]),
+        "is_first": tf.TensorSpec([], tf.bool),
+        "is_last": tf.TensorSpec([], tf.bool),
+        "is_terminal": tf.TensorSpec([], tf.bool),
+    }
+
+    def steps(number):
+        return tf.data.Dataset.from_generator(lambda n: steps_of(int(n), 3), output_signature=kinds, args=[number])
+
+    episodes = tf.data.Dataset.range(2).map(lambda number: {"steps": steps(number)})
+    with adders.EpisodeAdder(client, "table", max_length=4) as adder:
+        assert exchange.from_rlds(client, episodes, adder=adder) == (2, 6)
+    assert [item[6].ravel().tolist() for item in items(client)] == [[0.0, 1.0, 2.0], [100.0, 101.0, 102.0]]
+    assert [item[5].tolist() for item in items(client)] == [[b"\0a\0"] * 3] * 2
