@@ -28,9 +28,9 @@ impl WriteQueue {
         self.len
     }
 
-    /// Inserts an item, or lets it wait.
-    pub fn push(&mut self, sequence: u64, table: &TableHandle, item: NewItem, done: &mut Done) {
-        if let Err(error) = table.check(&item) {
+    /// Inserts an item, or lets it wait. `is_validated`: whether it must fit the table's signature.
+    pub fn push(&mut self, sequence: u64, table: &TableHandle, item: NewItem, is_validated: bool, done: &mut Done) {
+        if let Err(error) = if is_validated { table.check(&item) } else { table.check_not_validated(&item) } {
             done.push((sequence, Err(error)));
             return;
         }

@@ -16,6 +16,8 @@ pub struct WriterItem {
     pub priority: f64,
     /// Its columns.
     pub columns: Box<[Selection]>,
+    /// Whether its table compares it with the signature.
+    pub is_validated: bool,
 }
 
 impl WriterItem {
@@ -44,7 +46,12 @@ impl WriterItem {
             let types: Vec<_> = columns.iter().filter_map(Selection::array_type).collect();
             signature.check_types(&table, &types)?;
         }
-        Ok(Self { table, key: random_key(), priority, columns })
+        Ok(Self { table, key: random_key(), priority, columns, is_validated: true })
+    }
+
+    /// The item of a caller who does not want it compared with the signature of its table.
+    pub fn not_validated(self) -> Self {
+        Self { is_validated: false, ..self }
     }
 
     /// Its chunks; one that several columns use may come several times, but not twice in a row.

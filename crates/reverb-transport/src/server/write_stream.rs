@@ -167,11 +167,11 @@ impl Pump {
                 done.push((sequence, Ok(())));
                 continue;
             }
-            let table = item.table.clone();
+            let (table, is_validated) = (item.table.clone(), !item.not_validated);
             let item =
                 self.replay.table(&table).and_then(|table| Ok((table, write_item_from_wire(item, &self.chunks)?)));
             match item {
-                Ok((table, item)) => self.queue.push(sequence, table, item, done),
+                Ok((table, item)) => self.queue.push(sequence, table, item, is_validated, done),
                 Err(error) => done.push((sequence, Err(error))),
             }
         }

@@ -313,6 +313,11 @@ impl TableHandle {
         self.0.state.lock().table.check_item(item)
     }
 
+    /// As [`TableHandle::check`], but for the signature; see [`Table::check_not_validated`].
+    pub fn check_not_validated(&self, item: &NewItem) -> Result<()> {
+        self.0.state.lock().table.check_not_validated(item)
+    }
+
     /// As [`TableHandle::check`], for many items: the index of the first that may not, and why.
     pub fn check_all(&self, items: &[NewItem]) -> std::result::Result<(), (usize, Error)> {
         self.0.state.lock().table.check_items(items)

@@ -44,16 +44,18 @@ impl Local {
                     shared.compress();
                     continue;
                 }
-                state.outbox.send_front(|sequence, item| (sequence, item.table.clone(), new_item(item)))
+                state
+                    .outbox
+                    .send_front(|sequence, item| (sequence, item.table.clone(), item.is_validated, new_item(item)))
             };
-            let Some((sequence, table, item)) = sent else { break };
+            let Some((sequence, table, is_validated, item)) = sent else { break };
             let item = item.and_then(|item| {
                 let size = item.trajectory.chunks().iter().map(|chunk| chunk.size_bytes() as u64).max();
                 self.replay.check_size(size.unwrap_or(0))?;
                 Ok((self.replay.table(&table)?, item))
             });
             match item {
-                Ok((table, item)) => self.queue.push(sequence, table, item, &mut done),
+                Ok((table, item)) => self.queue.push(sequence, table, item, is_validated, &mut done),
                 Err(error) => done.push((sequence, Err(error))),
             }
         }
