@@ -242,7 +242,7 @@ class BatchSource:
 
     def _begin(self, shares: list[tuple[int, int]], timeout: float | None) -> _Request:
         begin = self.client._client.begin_sample
-        parts = [(table, count, begin(self.tables[table], count, count, timeout, False)) for table, count in shares]
+        parts = [(table, count, begin(self.tables[table], (count, count), timeout, False)) for table, count in shares]
         return _Request(parts)
 
     def _wait(self, request: _Request, limit: float | None) -> list[Part] | None:
