@@ -13,8 +13,8 @@ SOURCES := pyproject.toml Cargo.toml Cargo.lock \
 PYTHON_CODE := $(wildcard python tests examples benchmarks)
 # The binding is an extension module: it links only inside an interpreter, where pytest tests it.
 CARGO_TESTED := --workspace --exclude reverb-python
-ELSEWHERE := reference tensorflow torch jax
-IN_MAIN_VENV := not reference and not tensorflow and not torch and not jax
+ELSEWHERE := reference tensorflow programs torch jax
+IN_MAIN_VENV := not reference and not tensorflow and not programs and not torch and not jax
 
 comma := ,
 
@@ -58,6 +58,12 @@ dist/.built: $(VENV)/.made $(SOURCES)
 	$(BIN)/python -m pip wheel $(PIP_FLAGS) --no-deps --wheel-dir dist .
 	@touch $@
 
+# Answers to requirements of dm-reverb by name. Beside the other wheel, not with it: that one is found as dist/*.whl.
+dist/dm-reverb/.built: $(VENV)/.made $(wildcard packaging/dm-reverb/*.*)
+	@rm -rf dist/dm-reverb
+	$(BIN)/python -m pip wheel $(PIP_FLAGS) --no-deps --wheel-dir dist/dm-reverb packaging/dm-reverb
+	@touch $@
+
 # $(call install,EXTRAS,MORE): the wheel into the target's environment; pip alone would keep one of the same version.
 define install
 	$(@D)/bin/python -m pip install $(PIP_FLAGS) "$$(echo dist/*.whl)[$(1)]" $(2)
@@ -79,8 +85,15 @@ $(VENV)/.demo: examples/requirements.txt $(VENV)/.installed
 .venv-jax/.installed: .venv-jax/.made dist/.built
 	$(call install,test$(comma)jax)
 
-.venv-tensorflow/.installed: .venv-tensorflow/.made dist/.built
-	$(call install,test,'tensorflow~=2.15.0')
+# For two markers, `tensorflow` and `programs`: TensorFlow is the most of it, and either would install that. Without the
+# extra `test`: TF-Agents pins a typing-extensions that is too old for mypy.
+PROGRAMS := tests/programs/requirements
+.venv-tensorflow/.installed: .venv-tensorflow/.made dist/.built dist/dm-reverb/.built \
+		$(PROGRAMS).txt $(PROGRAMS)-no-deps.txt
+	$(@D)/bin/python -m pip install $(PIP_FLAGS) dist/*.whl dist/dm-reverb/*.whl -r $(PROGRAMS).txt
+	$(@D)/bin/python -m pip install $(PIP_FLAGS) --no-deps -r $(PROGRAMS)-no-deps.txt
+	@$(@D)/bin/python -m pip install $(PIP_FLAGS) --force-reinstall --no-deps dist/*.whl
+	@touch $@
 
 .venv-reference/.installed: .venv-reference/.made
 	.venv-reference/bin/python -m pip install $(PIP_FLAGS) 'dm-reverb[tensorflow]==0.14.0'
@@ -129,6 +142,9 @@ test-reference: $(VENV)/.installed
 
 test-tensorflow:
 	$(call marked,tensorflow,.venv-tensorflow,python3.11,.venv-tensorflow/bin/pytest)
+
+test-programs: ## TF-Agents, RLDS and Acme on this package: examples, their own tests over it, agents that learn
+	$(call marked,programs,.venv-tensorflow,python3.11,.venv-tensorflow/bin/pytest)
 
 test-torch:
 	$(call marked,torch,.venv-torch,$(PYTHON),.venv-torch/bin/pytest)

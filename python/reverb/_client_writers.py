@@ -1,5 +1,6 @@
 """How a client makes its writers."""
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,7 @@ class ClientWriters:
         num_keep_alive_refs: int,
         *,
         validate_items: bool = True,
+        get_signature_timeout_ms: int | None = -1,
         max_chunk_length: int | None = None,
         compression: str = "none",
         delta_encoded: bool = False,
@@ -85,8 +87,11 @@ class ClientWriters:
 
         Args:
           num_keep_alive_refs: Values of each column that items may refer to.
-          validate_items: Whether items are checked against the signature of their table when they are made; the server
-            checks them in any case. Asks the server for the signatures, and waits for it.
+          validate_items: Whether items must fit the signature of their table, which is checked when they are made. Asks
+            the server for the signatures, and waits for it. Items that are not checked are taken by any table; whoever
+            reads them by the signature gets an error.
+          get_signature_timeout_ms: How long the server may take for that; negative: as long as it must. None: as
+            `validate_items=False`. (dm-reverb before 0.8 has this argument, and programs of its time give it.)
           max_chunk_length: Steps in a chunk. None: as many as fit 64 KiB, at most 64; an item then waits no more than
             some milliseconds for its chunk to fill.
           compression: Of chunks on their way and in the server: `none`, `lz4`, `zstd`, or `auto`, which tries what
@@ -100,16 +105,19 @@ class ClientWriters:
           ValueError: A number is out of range.
           TypeError: A number is no integer.
           UnavailableError: The server cannot be reached, and `validate_items` is set.
+          DeadlineExceededError: The server did not send the signatures in time.
         """
         from reverb.trajectory_writer import TrajectoryWriter, check_chunk_length
 
         if _checks.as_int("num_keep_alive_refs", num_keep_alive_refs) < 1:
             raise ValueError(f"num_keep_alive_refs ({num_keep_alive_refs}) must be a positive integer")
         check_chunk_length(max_chunk_length, num_keep_alive_refs)
+        is_validated = validate_items and get_signature_timeout_ms is not None
+        patience = _checks.as_int("get_signature_timeout_ms", get_signature_timeout_ms) / 1000 if is_validated else -1.0
         return TrajectoryWriter(
             self._client,
             num_keep_alive_refs,
-            signatures=self._signatures if validate_items else None,
+            signatures=functools.partial(self._signatures, patience) if is_validated else None,
             max_chunk_length=max_chunk_length,
             compression=(compression, bool(delta_encoded)),
             max_pending_bytes=_checks.as_count("max_pending_bytes", max_pending_bytes),
@@ -195,7 +203,7 @@ class ClientWriters:
             reconnect_timeout=_checks.as_timeout(reconnect_timeout) or 0.0,
         )
 
-    def _signatures(self) -> dict[str, list[signatures.FlatSpec] | None]:
-        """The signatures of all tables, flattened."""
-        infos = self._table_infos(None)
+    def _signatures(self, patience_s: float = -1.0) -> dict[str, list[signatures.FlatSpec] | None]:
+        """The signatures of all tables, flattened. Waits `patience_s`; if negative, as long as it takes."""
+        infos = self._table_infos(None if patience_s < 0 else patience_s)
         return {name: signatures.flat_specs(info.signature) for name, info in infos.items()}

@@ -272,8 +272,27 @@ class Client:
           have no time axis.
         """
 
-    def begin_sample(self, table: str, at_least: int, at_most: int, timeout: float | None, squeeze_time: bool) -> Draw:
-        """Begins to draw items as `sample` does; waits at most for a connection."""
+    def begin_sample(
+        self,
+        table: str,
+        counts: tuple[int, int],
+        timeout: float | None,
+        squeeze_time: bool,
+        connect_timeout: float | None = None,
+    ) -> Draw:
+        """Begins to draw items as `sample` does; waits at most for a connection.
+
+        Args:
+          table: Its name.
+          counts: How many items at least, and at most.
+          timeout: In seconds; of the draw.
+          squeeze_time: As of `sample`.
+          connect_timeout: In seconds; None: the draw's, or as long as usual.
+
+        Raises:
+          UnavailableError: There is no server.
+          DeadlineExceededError: That was not known in time.
+        """
 
     def mutate_priorities(
         self, table: str, updates: Sequence[tuple[int, float]], deletes: Sequence[int], timeout: float | None

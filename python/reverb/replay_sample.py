@@ -22,8 +22,8 @@ class SampleInfo(NamedTuple):
     table_size: Any
     # float64: as the user gave it.
     priority: Any
-    # int32: this time included.
-    times_sampled: Any
+    # int32: this time included. Programs older than this field make infos without it, for samples of their own.
+    times_sampled: Any = 1
 
     @classmethod
     def tf_dtypes(cls) -> "SampleInfo":

@@ -56,7 +56,7 @@ def call(function: Callable[..., list[Any]], inputs: list[Any], dtypes: list[Any
       Tensors of unknown shape; or, where there are no results, the operation to run, None if it ran eagerly.
     """
     if tf.executing_eagerly():
-        return _eagerly(function, tuple(dtypes))(*inputs)  # type: ignore[no-any-return]
+        return _eagerly(function, tuple(dtypes), len(inputs))(*inputs)  # type: ignore[no-any-return]
     if not _is_registered():
         results: list[Any] = tf.numpy_function(function, inputs, dtypes)
         return results
@@ -77,8 +77,11 @@ def call(function: Callable[..., list[Any]], inputs: list[Any], dtypes: list[Any
 
 
 @functools.lru_cache(maxsize=256)
-def _eagerly(function: Callable[..., list[Any]], dtypes: tuple[Any, ...]) -> Any:
-    """The call as a graph of its own: only there operations that TensorFlow does not know can be used."""
+def _eagerly(function: Callable[..., list[Any]], dtypes: tuple[Any, ...], num_inputs: int) -> Any:
+    """The call as a graph of its own: only there operations that TensorFlow does not know can be used.
+
+    `num_inputs` parts the graphs: TensorFlow 2.15 cannot relax one for another number of inputs, and fails.
+    """
 
     def graph(*inputs: Any) -> Any:
         results = call(function, list(inputs), list(dtypes))

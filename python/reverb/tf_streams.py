@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numpy.typing import NDArray
 
 from reverb.client import Client
-from reverb.errors import CancelledError, DeadlineExceededError, UnavailableError
+from reverb.errors import CancelledError, DeadlineExceededError, ReverbError, UnavailableError
 from reverb.tf_specs import LeafSpec, check_batch, check_request, of_signature
 
 if TYPE_CHECKING:
@@ -140,7 +140,10 @@ class Stream:
         if draw is None:
             if self._left == 0:
                 return None
-            draw, waited_for = self._begin(self._options.max_in_flight_samples), True
+            try:
+                draw, waited_for = self._begin(self._options.max_in_flight_samples), True
+            except DeadlineExceededError as error:
+                raise UnavailableError(str(error)) from None
         try:
             sampled = draw.result(_WAIT_S)
         except DeadlineExceededError:
@@ -156,7 +159,7 @@ class Stream:
             self._left -= count
         room = self._options.max_in_flight_samples - count
         if room > 0 and self._left != 0:
-            self._begin(room)
+            self._begin_ahead(room)
         # From here on the samples are TensorFlow's, which cuts them up and cannot say which of them were used.
         draw.received()
         assert self._specs is not None
@@ -170,8 +173,15 @@ class Stream:
         if self._left is not None:
             count = min(count, self._left)
         timeout = None if self._options.timeout_ms < 0 else self._options.timeout_ms / 1000
-        self._draw = self._client._client.begin_sample(self._table, 1, count, timeout, False)
+        self._draw = self._client._client.begin_sample(self._table, (1, count), timeout, False, _WAIT_S)
         return self._draw
+
+    def _begin_ahead(self, room: int) -> None:
+        """Begins the next draw while this one is used. If that fails, so will the next fetch, which says it."""
+        try:
+            self._begin(room)
+        except ReverbError:
+            self._draw = None
 
 
 _streams: dict[int, Stream] = {}

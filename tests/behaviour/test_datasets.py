@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from behaviour_support import PATIENCE_S, eventually, info_of, make_table, run_program
+from behaviour_support import PATIENCE_S, Background, eventually, info_of, make_table, run_program
 
 import reverb
 
@@ -171,6 +171,16 @@ def test_a_learner_that_is_slower_than_the_timeout_keeps_its_iterator(serve):
     time.sleep(0.8)
     insert_numbers(client, 1)
     assert int(next(iterator).data["a"][0]) == 0
+
+
+def test_an_iterator_whose_server_has_gone_can_be_deleted(serve):
+    client = serve(make_table(sampler="uniform"))
+    insert_numbers(client, 3)
+    # The prefetch is always waiting in a fetch, which TensorFlow cannot interrupt.
+    held = [iter(items(serve, in_flight=1).prefetch(1))]
+    next(held[0])
+    serve.server.stop()
+    Background(held.clear).result(patience_s=2)
 
 
 def test_a_restarted_server_is_found_again(serve_far):

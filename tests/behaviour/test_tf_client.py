@@ -42,6 +42,14 @@ def test_what_is_inserted_is_sampled(serve, tf_client, run):
     assert all(field.shape == [] for field in sample.info)
 
 
+def test_calls_with_any_number_of_tensors_follow_each_other(serve, tf_client):
+    # More than one shape has TensorFlow relax its graphs, and it cannot do that over different numbers of inputs.
+    for shapes in ([[2]], [[3]], [[2], [2]], [[3], []], [[4]]):
+        data = [tf.ones(shape) for shape in shapes]
+        tf_client.insert(data, tf.constant(["table"]), tf.constant([1.0], tf.float64))
+    assert info_of(serve.connect()).current_size == 5
+
+
 def test_one_insert_makes_an_item_for_every_table_named_also_twice(serve, tf_client):
     tf_client.insert(
         [tf.constant(1)], tf.constant(["table", "other", "table"]), tf.constant([1.0, 2.0, 3.0], tf.float64)

@@ -236,6 +236,43 @@ class TestCreateItem:
         writer.flush()
         assert info_of(client).current_size == 1
 
+    @pytest.mark.parametrize("switch", [{"validate_items": False}, {"get_signature_timeout_ms": None}], ids=str)
+    def test_items_that_are_not_validated_go_in_and_are_read_without_the_signature(self, serve, switch):
+        client = serve(make_table(signature={"a": reverb.TensorSpec([None], np.float32)}, max_times_sampled=1))
+        writer = client.trajectory_writer(2, **switch)
+        for i in range(2):
+            writer.append({"a": np.float32(i), "b": i})
+        writer.create_item("table", 1.0, {"a": writer.history["a"][:], "b": writer.history["b"][:]})
+        writer.create_item("table", 1.0, [writer.history["b"][-1:]])
+        writer.flush()
+        first, second = draw(client, 2)
+        assert [column.tolist() for column in first.data] == [[0.0, 1.0], [0, 1]]
+        assert [column.tolist() for column in second.data] == [[1]]
+        writer.create_item("table", 1.0, {"a": writer.history["a"][:], "b": writer.history["b"][:]})
+        writer.flush()
+        with pytest.raises(ValueError, match="1 leaves, got 2"):
+            next(client.sample("table", emit_timesteps=False, unpack_as_table_signature=True))
+
+    def test_the_other_rules_hold_for_items_that_are_not_validated(self, serve):
+        client = serve(make_table(sampler="prioritized", signature=reverb.TensorSpec([None], np.float32)))
+        writer = client.trajectory_writer(1, validate_items=False)
+        writer.append(1)
+        writer.create_item("table", -1.0, writer.history[-1:])
+        with pytest.raises(errors.InvalidPriorityError):
+            writer.flush()
+
+    def test_the_server_may_take_so_long_for_its_signatures(self, client, serve):
+        writer = client.trajectory_writer(1, get_signature_timeout_ms=20_000)
+        writer.append(1)
+        writer.create_item("table", 1.0, writer.history[-1:])
+        writer.flush()
+        assert info_of(client).current_size == 1
+        serve.server.stop()
+        with pytest.raises((errors.DeadlineExceededError, errors.UnavailableError)):
+            serve.connect().trajectory_writer(1, get_signature_timeout_ms=1)
+        with pytest.raises(TypeError, match="get_signature_timeout_ms"):
+            client.trajectory_writer(1, get_signature_timeout_ms="soon")
+
     def test_an_item_that_the_server_refuses_is_reported_once_and_costs_no_other(self, client):
         writer = client.trajectory_writer(3, validate_items=False)
         writer.append(1)

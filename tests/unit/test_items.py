@@ -76,3 +76,7 @@ def test_items_of_squeezed_columns_do_not_split():
     columns = [np.zeros((2, 1)), np.zeros(2)]
     with pytest.raises(ValueError, match=r"^Can't split non timestep trajectory into timesteps\.$"):
         next(_items.steps(infos_of(2), columns, [False, True], list))
+
+
+def test_infos_that_a_program_makes_itself_may_leave_out_how_often_they_were_sampled():
+    assert SampleInfo(key=1, probability=0.5, table_size=2, priority=3.0) == (1, 0.5, 2, 3.0, 1)

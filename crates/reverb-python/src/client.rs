@@ -130,17 +130,19 @@ impl Client {
         Ok(to_python(py, batch)?)
     }
 
+    #[pyo3(signature = (table, counts, timeout, squeeze_time, connect_timeout=None))]
     fn begin_sample(
         &self,
         py: Python<'_>,
         table: String,
-        at_least: usize,
-        at_most: usize,
+        counts: (usize, usize),
         timeout: Option<f64>,
         squeeze_time: bool,
+        connect_timeout: Option<f64>,
     ) -> PyReverbResult<Draw> {
+        let (at_least, at_most) = counts;
         let request = BatchRequest { table, draw: DrawRequest { at_least, at_most, ahead: 0 }, squeeze_time };
-        let deadline = deadline(timeout)?;
+        let (deadline, connect_by) = (deadline(timeout)?, deadline(connect_timeout)?);
         let pending = match self.client.same_process() {
             Some(replay) => {
                 let runtime = runtime()?;
@@ -149,8 +151,7 @@ impl Client {
                     PendingDraw::local(&replay, &request, deadline)
                 })?
             }
-            // The deadline is the table's: the server is looked for as long as usual.
-            None => wait(py, self.background.begin_sample(&request, deadline))?,
+            None => wait(py, self.background.begin_sample(&request, deadline, connect_by))?,
         };
         Ok(Draw::new(pending))
     }

@@ -244,6 +244,7 @@ pub fn write_item_to_wire(item: &WriterItem) -> replay::WriteItem {
         table: item.table.to_string(),
         key: item.key,
         priority: item.priority,
+        not_validated: !item.is_validated,
         ..replay::WriteItem::default()
     };
     if let Some((chunk, offset, length)) = item.rows() {

@@ -1,6 +1,6 @@
 //! Items of one writer on their way into tables: in order for each table, whatever the other tables do.
 
-use crate::table_handle::{Call, TableHandle, Waiting};
+use crate::table_handle::{Arrival, Call, TableHandle, Waiting};
 use reverb_core::{NewItem, Result};
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
@@ -29,13 +29,13 @@ impl WriteQueue {
     }
 
     /// Inserts items of one table, or lets them wait.
-    pub fn push_all(&mut self, table: &TableHandle, items: Vec<(u64, NewItem)>, done: &mut Done) {
+    pub fn push_all(&mut self, table: &TableHandle, items: Vec<Arrival>, done: &mut Done) {
         let mut items = items.into_iter();
         if self.lane(table).waiting.is_none() {
             // All that can go at once goes under one lock.
             table.insert_at_once(&mut items, |sequence| done.push((sequence, Ok(()))));
         }
-        items.for_each(|(sequence, item)| self.push(sequence, table, item, done));
+        items.for_each(|item| self.push(table, item, done));
     }
 
     fn lane(&mut self, table: &TableHandle) -> &mut Lane {
@@ -49,8 +49,10 @@ impl WriteQueue {
     }
 
     /// Inserts an item, or lets it wait.
-    pub fn push(&mut self, sequence: u64, table: &TableHandle, item: NewItem, done: &mut Done) {
-        if let Err(error) = table.check(&item) {
+    pub fn push(&mut self, table: &TableHandle, arrival: Arrival, done: &mut Done) {
+        let checked = table.check_arrival(&arrival);
+        let Arrival { sequence, item, .. } = arrival;
+        if let Err(error) = checked {
             done.push((sequence, Err(error)));
             return;
         }

@@ -306,7 +306,8 @@ class BatchSource:
 
     def _begin(self, shares: list[tuple[int, int]], timeout: float | None) -> _Request:
         begin, tables = self.client._client.begin_sample, self._shares.tables
-        return _Request([(table, count, begin(tables[table], count, count, timeout, False)) for table, count in shares])
+        parts = [(table, count, begin(tables[table], (count, count), timeout, False)) for table, count in shares]
+        return _Request(parts)
 
     def _wait(self, request: _Request, limit: float | None) -> list[Part] | None:
         """The parts of a request; None when the time is over or the source was closed."""

@@ -93,11 +93,19 @@ impl Table {
     /// [`Error::InvalidPriority`]; [`Error::InvalidArgument`] if `times_sampled` is negative;
     /// [`Error::SignatureMismatch`]; [`Error::ItemTooLarge`] if the chunks it refers to alone pass `max_bytes`.
     pub fn check_item(&self, item: &NewItem) -> Result<()> {
+        self.check_signature(&item.trajectory)?;
+        self.check_not_validated(item)
+    }
+
+    /// As [`Table::check_item`], but for the signature: of an item whose writer does not want it compared with that.
+    ///
+    /// # Errors
+    /// Those of [`Table::check_item`], but for [`Error::SignatureMismatch`].
+    pub fn check_not_validated(&self, item: &NewItem) -> Result<()> {
         self.check_priority(item.priority)?;
         if item.times_sampled < 0 {
             return Err(Error::invalid(format!("times_sampled must not be negative, got {}", item.times_sampled)));
         }
-        self.check_signature(&item.trajectory)?;
         self.check_size(&item.trajectory)
     }
 

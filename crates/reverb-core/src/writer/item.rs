@@ -17,6 +17,8 @@ pub struct WriterItem {
     pub priority: f64,
     /// Its columns.
     pub columns: Box<[Selection]>,
+    /// Whether its table compares it with the signature.
+    pub is_validated: bool,
 }
 
 impl WriterItem {
@@ -45,7 +47,12 @@ impl WriterItem {
             let types: Vec<_> = columns.iter().filter_map(Selection::array_type).collect();
             signature.check_types(&table, &types)?;
         }
-        Ok(Self { table, key: random_key(), priority, columns })
+        Ok(Self { table, key: random_key(), priority, columns, is_validated: true })
+    }
+
+    /// The item of a caller who does not want it compared with the signature of its table.
+    pub fn not_validated(self) -> Self {
+        Self { is_validated: false, ..self }
     }
 
     /// As [`WriterItem::new`], of columns that were selected a moment ago from one writer, each of at least one cell: no
@@ -57,7 +64,7 @@ impl WriterItem {
         if priority.is_nan() {
             return Err(Error::InvalidPriority("`priority` must not be nan.".into()));
         }
-        Ok(Self { table, key: random_key(), priority, columns })
+        Ok(Self { table, key: random_key(), priority, columns, is_validated: true })
     }
 
     /// Its chunks; one that several columns use may come several times, but not twice in a row.

@@ -91,13 +91,12 @@ impl TrajectoryWriter {
         let columns = columns(trajectory)?;
         let table = self.post.table(table)?;
         let writer = self.steps.lock().writer();
-        let item = {
-            let signatures = self.signatures.lock();
-            let signature = match &*signatures {
-                None => None,
-                Some(signatures) => find_signature(signatures, &table)?,
-            };
-            WriterItem::new(table, priority, columns, writer, signature)?
+        let item = match &*self.signatures.lock() {
+            None => WriterItem::new(table, priority, columns, writer, None)?.not_validated(),
+            Some(signatures) => {
+                let signature = find_signature(signatures, &table)?;
+                WriterItem::new(table, priority, columns, writer, signature)?
+            }
         };
         self.post.push(py, [item])
     }

@@ -191,14 +191,23 @@ impl Client {
         gather(table, drawn, request)
     }
 
-    /// Begins to draw a batch: this waits for a connection at most. Called in the context of a runtime.
+    /// Begins to draw a batch: this waits for a connection at most, until `connect_by` or else the draw's own deadline.
+    /// Called in the context of a runtime.
     ///
     /// # Errors
-    /// If there is no such table in this process; [`reverb_core::Error::Unavailable`] if the server is not there.
-    pub async fn begin_sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<PendingDraw> {
+    /// If there is no such table in this process; [`reverb_core::Error::Unavailable`] if the server is not there, or
+    /// [`reverb_core::Error::DeadlineExceeded`] if that was not known in time.
+    pub async fn begin_sample(
+        &self,
+        request: &BatchRequest,
+        deadline: Option<Instant>,
+        connect_by: Option<Instant>,
+    ) -> Result<PendingDraw> {
         match self.same_process() {
             Some(replay) => PendingDraw::local(&replay, request, deadline),
-            None => self.connection(deadline).await?.begin_sample(request, deadline).map(PendingDraw::remote),
+            None => {
+                self.connection(connect_by.or(deadline)).await?.begin_sample(request, deadline).map(PendingDraw::remote)
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use crate::convert::{LayoutCache, chunks_from_wire, write_item_from_wire};
 use crate::proto::replay::{WriteFailure, WriteRequest, WriteResponse};
 use crate::replay::Replay;
 use crate::status::{to_failure, to_status};
+use crate::table_handle::Arrival;
 use crate::write_ledger::Held;
 use crate::write_queue::{Done, WriteQueue};
 use reverb_core::{Chunk, Error, Result};
@@ -168,11 +169,11 @@ impl Pump {
                 done.push((sequence, Ok(())));
                 continue;
             }
-            let table = item.table.clone();
+            let (table, is_validated) = (item.table.clone(), !item.not_validated);
             let item =
                 self.replay.table(&table).and_then(|table| Ok((table, write_item_from_wire(item, &self.chunks)?)));
             match item {
-                Ok((table, item)) => self.queue.push(sequence, table, item, done),
+                Ok((table, item)) => self.queue.push(table, Arrival { sequence, item, is_validated }, done),
                 Err(error) => done.push((sequence, Err(error))),
             }
         }

@@ -3,6 +3,7 @@
 use super::outbox::is_ready;
 use super::{Shared, State};
 use crate::replay::Replay;
+use crate::table_handle::Arrival;
 use crate::write_queue::{Done, WriteQueue};
 use reverb_core::writer::WriterItem;
 use reverb_core::{Error, NewItem, Result};
@@ -13,7 +14,7 @@ use std::task::{Context, Poll};
 const ITEMS_A_TURN: usize = 64;
 
 /// An item that was handed over: its number, its table, and what the table gets.
-type Sent = (u64, Arc<str>, Result<NewItem>);
+type Sent = (u64, Arc<str>, Result<Arrival>);
 
 /// The tables, and the items that wait for them.
 #[derive(Debug)]
@@ -70,8 +71,8 @@ impl Local {
                 }
             };
             let mut run = Vec::with_capacity(items.len() + 1);
-            let mut add = |sequence, item: Result<NewItem>| match item.and_then(|item| check_size(&self.replay, item)) {
-                Ok(item) => run.push((sequence, item)),
+            let mut add = |sequence, item: Result<Arrival>| match item.and_then(|item| check_size(&self.replay, item)) {
+                Ok(arrival) => run.push(arrival),
                 Err(error) => done.push((sequence, Err(error))),
             };
             add(sequence, item);
@@ -126,18 +127,20 @@ fn take_ready(state: &mut State) -> Vec<Sent> {
         if state.outbox.front().filter(is_next).is_none() {
             break;
         }
-        sent.extend(state.outbox.send_front(|sequence, item| (sequence, item.table.clone(), new_item(item))));
+        sent.extend(state.outbox.send_front(|sequence, item| (sequence, item.table.clone(), arrival(sequence, item))));
     }
     sent
 }
 
-fn check_size(replay: &Replay, item: NewItem) -> Result<NewItem> {
+fn check_size(replay: &Replay, arrival: Arrival) -> Result<Arrival> {
     let mut largest = 0;
-    item.trajectory.for_each_use(|chunk, _| largest = largest.max(chunk.size_bytes()));
+    arrival.item.trajectory.for_each_use(|chunk, _| largest = largest.max(chunk.size_bytes()));
     replay.check_size(largest as u64)?;
-    Ok(item)
+    Ok(arrival)
 }
 
-fn new_item(item: &WriterItem) -> Result<NewItem> {
-    Ok(NewItem { key: item.key, priority: item.priority, times_sampled: 0, trajectory: item.trajectory()? })
+fn arrival(sequence: u64, item: &WriterItem) -> Result<Arrival> {
+    let &WriterItem { key, priority, is_validated, .. } = item;
+    let item = NewItem { key, priority, times_sampled: 0, trajectory: item.trajectory()? };
+    Ok(Arrival { sequence, item, is_validated })
 }

@@ -1,0 +1,28 @@
+"""Packages that require dm-reverb by name are content with what is installed here."""
+
+import importlib.metadata
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.programs
+
+
+def test_pip_misses_nothing_but_the_launcher_of_acme():
+    outcome = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True)
+    assert outcome.stdout.splitlines() == ["dm-acme 0.4.0 requires dm-launchpad, which is not installed."]
+
+
+def test_dm_reverb_is_an_empty_distribution_and_the_module_is_ours():
+    [reverb] = {name for name, package in names_of_modules() if package == "reverb"}
+    assert reverb == "reverb-replay"
+    assert importlib.metadata.version("dm-reverb") == "0.14.1"
+    assert {path.parent.suffix for path in importlib.metadata.files("dm-reverb")} == {".dist-info"}
+
+
+def names_of_modules():
+    """Pairs of a distribution and a package at its top."""
+    for distribution in importlib.metadata.distributions():
+        for package in {path.parts[0] for path in distribution.files or () if path.suffix == ".py"}:
+            yield distribution.name, package
