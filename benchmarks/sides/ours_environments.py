@@ -37,6 +37,7 @@ def environments_setup(address):
     envs = gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * NUM_ENVS)
     state["envs"], state["random"] = envs, np.random.default_rng(0)
     state["observations"], _ = envs.reset(seed=0)
+    state["has_step"] = np.ones(NUM_ENVS, bool)
     state["adder"] = None
     if address is not None:
         client = reverb.Client(address)
@@ -52,7 +53,9 @@ def environments_step(seconds):
             actions = random.integers(0, 2, NUM_ENVS)
             following, rewards, terminated, truncated, _ = envs.step(actions)
             if adder is not None:
-                adder.add(observations, actions, rewards, following, terminated=terminated, truncated=truncated)
+                ends = {"terminated": terminated, "truncated": truncated}
+                adder.add(observations, actions, rewards, following, **ends, mask=state["has_step"])
+                state["has_step"] = ~(terminated | truncated)
             observations = following
         state["observations"] = observations
 

@@ -54,11 +54,13 @@ class _WithWriter:
         if self._writer is not None:
             self._writer.close()
 
-    def _append(self, step: Any, ends: ArrayLike, configs: Callable[[], Sequence[Any]]) -> None:
+    def _append(
+        self, step: Any, ends: ArrayLike, present: NDArray[np.bool_] | None, configs: Callable[[], Sequence[Any]]
+    ) -> None:
         if self._num_envs is not None:
             if self._writer is None:
                 self._writer = self._client.batched_writer(self._num_envs, configs=configs())
-            self._writer.append(step, episode_end=self._each(ends))
+            self._writer.append(step, episode_end=self._each(ends), mask=present)
             return
         if self._writer is None:
             self._writer = self._client.structured_writer(configs())
@@ -70,8 +72,25 @@ class _WithWriter:
         self._writer.end_episode()
 
     def _each(self, flags: ArrayLike) -> NDArray[np.bool_]:
-        each: NDArray[np.bool_] = np.broadcast_to(np.asarray(flags, np.bool_), (self._num_envs or 1,)).copy()
-        return each
+        return _flags(flags, self._num_envs or 1)
+
+    def _present(self, mask: ArrayLike | None) -> NDArray[np.bool_] | None:
+        return _present(mask, self._num_envs)
+
+
+def _flags(flags: ArrayLike, num_envs: int) -> NDArray[np.bool_]:
+    """A flag of each environment."""
+    each: NDArray[np.bool_] = np.broadcast_to(np.asarray(flags, np.bool_), (num_envs,)).copy()
+    return each
+
+
+def _present(mask: ArrayLike | None, num_envs: int | None) -> NDArray[np.bool_] | None:
+    """Who has a step; None: all."""
+    if mask is None:
+        return None
+    if num_envs is None:
+        raise ValueError("`mask` is for vectors of environments: this adder was made without `num_envs`.")
+    return _flags(mask, num_envs)
 
 
 class NStepReturns:
@@ -174,6 +193,7 @@ class NStepTransitionAdder(_WithWriter):
         terminated: ArrayLike = False,
         truncated: ArrayLike = False,
         extras: Any = None,
+        mask: ArrayLike | None = None,
     ) -> None:
         """Adds a step, and the transitions that it completes.
 
@@ -186,10 +206,14 @@ class NStepTransitionAdder(_WithWriter):
           terminated: Whether the episode ended there, so that nothing comes after.
           truncated: Whether it was cut off there.
           extras: Anything else of the step at which a transition begins.
+          mask: Bools `[num_envs]`: who has a step; the rows of the others are passed over. None: all. Gymnasium's
+            vectors, unless made with another `autoreset_mode`, begin the next episode with a step that is none: pass
+            `~(terminated | truncated)` of the step before.
 
         Raises:
           ValueError, TypeError, UnavailableError: As `StructuredWriter.append`.
         """
+        present = self._present(mask)
         returns, discounts = self._returns.push(reward, terminated)
         step = {
             "action": action,
@@ -199,8 +223,8 @@ class NStepTransitionAdder(_WithWriter):
             "observation": observation,
             "returns": [value.astype(self._dtype) for value in returns],
         }
-        ends = np.logical_or(terminated, truncated)
-        self._append(step, ends, lambda: [self._config(step, k) for k in range(self._n, 0, -1)])
+        ends = np.logical_or(terminated, truncated) & (True if present is None else present)
+        self._append(step, ends, present, lambda: [self._config(step, k) for k in range(self._n, 0, -1)])
 
     def _config(self, step: Any, k: int) -> Any:
         def transition(x: Any) -> Any:
@@ -318,19 +342,23 @@ class SequenceAdder(_WithWriter):
         }
         self._steps = np.zeros(self._num_envs or 1, np.int64)
 
-    def add(self, step: Any, *, last: ArrayLike = False) -> None:
+    def add(self, step: Any, *, last: ArrayLike = False, mask: ArrayLike | None = None) -> None:
         """Adds a step, and the windows that it completes.
 
         Args:
           step: A nest. With `num_envs` all arrays begin with an axis of that length.
           last: Whether the episode ends with it; bools `[num_envs]` with `num_envs`.
+          mask: As of `NStepTransitionAdder.add`.
 
         Raises:
           ValueError, TypeError, UnavailableError: As `StructuredWriter.append`.
         """
-        ends = self._each(last)
-        self._append(step, (ends if self._num_envs else ends[0]) & (not self._pad), lambda: self._configs(step))
-        self._steps += 1
+        present = self._present(mask)
+        is_there = self._each(True) if present is None else present
+        ends = self._each(last) & is_there
+        end_now = (ends if self._num_envs else ends[0]) & (not self._pad)
+        self._append(step, end_now, present, lambda: self._configs(step))
+        self._steps += is_there
         if self._pad and ends.any():
             self._fill_up(step, ends)
         self._steps[ends] = 0
@@ -392,24 +420,27 @@ class EpisodeAdder:
     ) -> None:
         self._writer.__exit__(kind, error, traceback)
 
-    def add(self, step: Any, *, last: ArrayLike = False) -> None:
+    def add(self, step: Any, *, last: ArrayLike = False, mask: ArrayLike | None = None) -> None:
         """Adds a step; the last of an episode makes the item.
 
         Args:
           step: A nest. With `num_envs` all arrays begin with an axis of that length.
           last: Whether the episode ends with it; bools `[num_envs]` with `num_envs`.
+          mask: As of `NStepTransitionAdder.add`.
 
         Raises:
           ValueError: An episode is longer than `max_length`; the step was not added. Also as `BatchedWriter.append`.
           TypeError, UnavailableError: As `BatchedWriter.append`.
         """
-        longest = int(self._writer.episode_steps.max())
+        present = _present(mask, self._num_envs if self._is_vector else None)
+        is_there = _flags(True, self._num_envs) if present is None else present
+        longest = int((self._writer.episode_steps * is_there).max())
         if longest >= self._max_length:
             raise ValueError(f"An episode has {longest} steps already; `max_length` is {self._max_length}.")
-        ends = np.broadcast_to(np.asarray(last, bool), (self._num_envs,)).copy()
+        ends = _flags(last, self._num_envs) & is_there
         if not self._is_vector:
             step = tree.map_structure(_as_vector, step)
-        self._writer.append(step)
+        self._writer.append(step, mask=present)
         if ends.any():
             trajectory = tree.map_structure(lambda view: view[:], self._writer.history)
             self._writer.create_items(self._table, self._priority, trajectory, mask=ends)
