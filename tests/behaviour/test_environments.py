@@ -21,7 +21,7 @@ def client(serve):
 
 
 def walk():
-    """Steps of CartPoles that fall often: observations, actions, rewards, what follows, two kinds of end, who has one."""
+    """Steps of CartPoles: observations, actions, rewards, what follows, both kinds of end, and who has a step."""
     envs = gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make("CartPole-v1", max_episode_steps=25)] * NUM_ENVS)
     random = np.random.default_rng(3)
     observations, _ = envs.reset(seed=3)
