@@ -80,7 +80,7 @@ $(VENV)/.demo: examples/requirements.txt $(VENV)/.installed
 	@touch $@
 
 .venv-torch/.installed: .venv-torch/.made dist/.built
-	$(call install,test$(comma)torch)
+	$(call install,test$(comma)torch,'tensordict>=0.6')
 
 .venv-jax/.installed: .venv-jax/.made dist/.built
 	$(call install,test$(comma)jax)

@@ -279,6 +279,7 @@ class Client:
         timeout: float | None,
         squeeze_time: bool,
         connect_timeout: float | None = None,
+        by_caller: bool = False,
     ) -> Draw:
         """Begins to draw items as `sample` does; waits at most for a connection.
 
@@ -288,6 +289,8 @@ class Client:
           timeout: In seconds; of the draw.
           squeeze_time: As of `sample`.
           connect_timeout: In seconds; None: the draw's, or as long as usual.
+          by_caller: Whether the thread that waits for the draw reads the connection itself, which saves small batches
+            two wake-ups. What comes meanwhile is read when somebody waits, or after 50 ms.
 
         Raises:
           UnavailableError: There is no server.

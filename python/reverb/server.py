@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from reverb import _checks, pybind, rate_limiters, signatures
+from reverb import _checks, _listening, pybind, rate_limiters, signatures
 from reverb.client import Client
 from reverb.item_selectors import Fifo, Lifo, Selector, selector_from_proto
 from reverb.rate_limiters import RateLimiter
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from reverb.platform.default.checkpointers import CheckpointerBase
 
 __all__ = ["Server", "Table", "TableExtensionBase"]
-
-_PORTS = range(2**16)
 
 _logger = logging.getLogger("reverb")
 # Servers that want to save once more when the interpreter ends.
@@ -319,8 +317,8 @@ class Server:
         self._server: pybind.Server | None = None
         self._pid = os.getpid()
         self._tables = _checked_tables(tables)
-        port = _as_port(port)
-        host = _checked_host(host, allow_insecure)
+        port = _listening.as_port(port)
+        host = _listening.checked_host(host, allow_insecure)
         size = _checks.as_count("max_message_size", max_message_size)
         self._checkpointer = _default_checkpointer() if checkpointer is None else checkpointer
         keeper = _internal_checkpointer(self._checkpointer)
@@ -462,41 +460,3 @@ def _checked_tables(tables: Iterable[Table] | None) -> list[Table]:
                 f"instance with `replace()`."
             )
     return listed
-
-
-def _as_port(port: object) -> int | None:
-    if port is None:
-        return None
-    number = _checks.as_int32("port", port)
-    if number not in _PORTS:
-        raise ValueError(f"Failed to BuildAndStart gRPC server: port {number} is not between 0 and 65535")
-    return number
-
-
-def _checked_host(host: object, allow_insecure: bool | None) -> str | None:
-    if host is None:
-        host = os.environ.get("REVERB_HOST")
-        if not host:
-            return None
-    if not isinstance(host, str):
-        _checks.refuse("host", "a str", host)
-    if allow_insecure is None:
-        allow_insecure = os.environ.get("REVERB_ALLOW_INSECURE") == "1"
-    if not allow_insecure and not _is_loopback(host):
-        raise ValueError(
-            f"Listening at {host!r} lets everyone who reaches this machine read and write the tables, without a "
-            f"password or encryption. If that is intended, say allow_insecure=True, or REVERB_ALLOW_INSECURE=1 in the "
-            f"environment."
-        )
-    return host
-
-
-def _is_loopback(host: str) -> bool:
-    import ipaddress
-
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -12,7 +12,7 @@ from behaviour_support import make_table
 import reverb
 from reverb import checkpointers, errors, exchange, selectors
 
-pa = pytest.importorskip("pyarrow", reason="the extra `arrow` is not installed")
+pa = pytest.importorskip("pyarrow", exc_type=ImportError, reason="the extra `arrow` is not installed")
 pq = pytest.importorskip("pyarrow.parquet")
 
 # Values that a careless conversion changes: NaNs that differ in their bits, both zeros, the greatest, empty texts.

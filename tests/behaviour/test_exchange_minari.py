@@ -11,7 +11,7 @@ import reverb
 from reverb import adders, checkpointers, exchange
 
 minari = pytest.importorskip("minari", reason="the extra `minari` is not installed")
-pytest.importorskip("pyarrow", reason="the extra `arrow` is not installed")
+pytest.importorskip("pyarrow", exc_type=ImportError, reason="the extra `arrow` is not installed")
 gymnasium = pytest.importorskip("gymnasium")
 
 LENGTHS = (4, 1, 6)

@@ -17,6 +17,7 @@ use reverb_transport::client::{
 };
 use reverb_transport::{Call, DrawRequest, wait_for_inserts};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A client of one server.
 #[pyclass(frozen, module = "reverb._rust")]
@@ -24,7 +25,9 @@ pub struct Client {
     address: String,
     client: CoreClient,
     /// Dropped after the client, whose connection it closes.
-    lane: Lane,
+    lane: Arc<Lane>,
+    /// Whether the last batch that was drawn ahead had more bytes than [`LARGE_BATCH`].
+    draws_large: Arc<AtomicBool>,
     /// For what goes on while no call waits: its connection lives on the runtime of the process.
     background: Arc<CoreClient>,
     layouts: Layouts,
@@ -36,7 +39,8 @@ impl Client {
     fn new(address: String) -> Self {
         Self {
             client: CoreClient::new(&address),
-            lane: Lane::default(),
+            lane: Arc::default(),
+            draws_large: Arc::default(),
             background: Arc::new(CoreClient::new(&address)),
             address,
             layouts: Layouts::default(),
@@ -130,7 +134,8 @@ impl Client {
         Ok(to_python(py, batch)?)
     }
 
-    #[pyo3(signature = (table, counts, timeout, squeeze_time, connect_timeout=None))]
+    #[pyo3(signature = (table, counts, timeout, squeeze_time, connect_timeout=None, by_caller=false))]
+    #[expect(clippy::too_many_arguments, reason = "the Python methods above it have fewer")]
     fn begin_sample(
         &self,
         py: Python<'_>,
@@ -139,6 +144,7 @@ impl Client {
         timeout: Option<f64>,
         squeeze_time: bool,
         connect_timeout: Option<f64>,
+        by_caller: bool,
     ) -> PyReverbResult<Draw> {
         let (at_least, at_most) = counts;
         let request = BatchRequest { table, draw: DrawRequest { at_least, at_most, ahead: 0 }, squeeze_time };
@@ -151,9 +157,19 @@ impl Client {
                     PendingDraw::local(&replay, &request, deadline)
                 })?
             }
+            // What comes between calls waits in the connection, which has not room for much.
+            None if by_caller && !self.draws_large.load(Relaxed) => {
+                let begin = async {
+                    let pending = self.client.begin_sample(&request, deadline, connect_by).await?;
+                    flush().await;
+                    Ok(pending)
+                };
+                let pending = self.lane.wait(py, begin)?;
+                return Ok(Draw::new(pending, Some(self.lane.clone()), self.draws_large.clone()));
+            }
             None => wait(py, self.background.begin_sample(&request, deadline, connect_by))?,
         };
-        Ok(Draw::new(pending))
+        Ok(Draw::new(pending, None, self.draws_large.clone()))
     }
 
     fn mutate_priorities(

@@ -2,12 +2,18 @@
 
 use crate::array_out::{Sampled, to_python};
 use crate::errors::PyReverbResult;
+use crate::lane::{Lane, flush};
 use crate::runtime::{runtime, wait};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::{Error, Result};
 use reverb_transport::client::{Batch, PendingDraw};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
+
+/// Bytes of a batch that the connection holds while nobody reads it.
+const LARGE_BATCH: usize = 512 << 10;
 
 /// A draw under way. Its samples count as undelivered until `received`, and go back to their table if that never comes.
 #[pyclass(frozen, module = "reverb._rust")]
@@ -15,11 +21,23 @@ pub struct Draw {
     pending: Mutex<Option<PendingDraw>>,
     /// Seconds that the draw waited for its table, and that it took in all; known with the batch.
     times: Mutex<(f64, f64)>,
+    /// What moves its data, if that is whoever waits for it.
+    lane: Option<Arc<Lane>>,
+    /// Where it notes whether the batch was large.
+    is_large: Arc<AtomicBool>,
+    /// Whether the server needs to hear soon that the batch is received.
+    receipt_is_urgent: AtomicBool,
 }
 
 impl Draw {
-    pub fn new(pending: PendingDraw) -> Self {
-        Self { pending: Mutex::new(Some(pending)), times: Mutex::new((0.0, 0.0)) }
+    pub fn new(pending: PendingDraw, lane: Option<Arc<Lane>>, is_large: Arc<AtomicBool>) -> Self {
+        Self {
+            pending: Mutex::new(Some(pending)),
+            times: Mutex::new((0.0, 0.0)),
+            lane,
+            is_large,
+            receipt_is_urgent: AtomicBool::new(false),
+        }
     }
 
     fn take(&self) -> Result<PendingDraw> {
@@ -35,10 +53,16 @@ impl Draw {
         let mut pending = self.take()?;
         let result = match pending.try_result() {
             Some(result) => Some(result.map_err(Into::into)),
-            None => wait(py, wait_for(&mut pending, timeout)).transpose(),
+            None => match &self.lane {
+                Some(lane) => lane.wait(py, wait_for(&mut pending, timeout)),
+                None => wait(py, wait_for(&mut pending, timeout)),
+            }
+            .transpose(),
         };
         if let Some(Ok(batch)) = &result {
             let total = batch.arrived.saturating_duration_since(pending.begun);
+            self.is_large.store(batch.buffer.len() > LARGE_BATCH, Relaxed);
+            self.receipt_is_urgent.store(!batch.receipt_may_wait, Relaxed);
             *self.times.lock() = (batch.waited.min(total).as_secs_f64(), total.as_secs_f64());
         }
         *self.pending.lock() = Some(pending);
@@ -52,14 +76,28 @@ impl Draw {
         self.pending.lock().as_ref().is_some_and(PendingDraw::is_ready)
     }
 
-    fn received(&self) {
+    fn received(&self, py: Python<'_>) -> PyReverbResult<()> {
         if let Some(mut pending) = self.pending.lock().take() {
             pending.received();
+        }
+        match &self.lane {
+            Some(lane) if self.receipt_is_urgent.load(Relaxed) => lane.wait(py, async {
+                flush().await;
+                Ok(())
+            }),
+            _ => Ok(()),
         }
     }
 
     fn give_back(&self, py: Python<'_>) -> PyReverbResult<()> {
         let Some(pending) = self.pending.lock().take() else { return Ok(()) };
+        if let Some(lane) = &self.lane {
+            return lane.wait(py, async {
+                pending.give_back().await;
+                flush().await;
+                Ok(())
+            });
+        }
         let runtime = runtime()?;
         py.detach(|| runtime.1.block_on(pending.give_back()));
         Ok(())

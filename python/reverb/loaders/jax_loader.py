@@ -35,6 +35,9 @@ class JaxLoader(Loader):
       **options: Those of reverb.loaders.Options; `batch_size` is needed.
     """
 
+    # It asks whether the next batch is here, to put it on the device.
+    _by_caller = False
+
     @staticmethod
     def _leaf(array: Any, name: str) -> Any:
         return fit(array, name)

@@ -28,10 +28,13 @@ class Loader(Iterator[Batch]):
     """
 
     def __init__(self, client: Client | str, table: str | Mapping[str, float], **options: Any) -> None:
-        self._source = BatchSource(client, table, Options(**options), self._leaf)
+        self._source = BatchSource(client, table, Options(**options), self._leaf, self._by_caller)
 
     # As of BatchSource; a static method, where there is one.
     _leaf: Callable[[Any, str], Any] | None = None
+
+    # As of BatchSource.
+    _by_caller = True
 
     def __iter__(self: L) -> L:
         return self

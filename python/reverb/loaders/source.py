@@ -88,6 +88,7 @@ class BatchSource:
       table: The table's name; or, for a mixture, weights by name.
       options: What is wanted.
       leaf: From a column and its name to what is in the batch instead; None: the column.
+      by_caller: As of the extension's `begin_sample`: for who only takes batches, and never asks `is_ready`.
     """
 
     def __init__(
@@ -96,9 +97,11 @@ class BatchSource:
         table: str | Mapping[str, float],
         options: Options,
         leaf: Callable[[Any, str], Any] | None = None,
+        by_caller: bool = False,
     ) -> None:
         self.client = Client(client) if isinstance(client, str) else client
         self.options = options
+        self._by_caller = by_caller
         self.clock = StatsClock()
         self._shares = Shares(table, options.seed)
         self._assembly = Assembly(self.client, self._shares.tables, options, leaf)
@@ -306,7 +309,11 @@ class BatchSource:
 
     def _begin(self, shares: list[tuple[int, int]], timeout: float | None) -> _Request:
         begin, tables = self.client._client.begin_sample, self._shares.tables
-        parts = [(table, count, begin(tables[table], (count, count), timeout, False)) for table, count in shares]
+        by_caller = self._by_caller
+        parts = [
+            (table, count, begin(tables[table], (count, count), timeout, False, None, by_caller))
+            for table, count in shares
+        ]
         return _Request(parts)
 
     def _wait(self, request: _Request, limit: float | None) -> list[Part] | None:

@@ -89,8 +89,10 @@ class TorchLoader(IterableDataset):  # type: ignore[misc]
         return self._batches(Client(self._address), options, None, self._worker_prefetch - 1)
 
     def _batches(self, client: Client, options: Options, device: Any, lag: int | None) -> "TorchBatches":
-        source = BatchSource(client, self._table, options, to_tensor)
-        return TorchBatches(source, device, self._pin_memory, self._tensordict, lag)
+        # Nothing can go wrong any more once such a batch is here, and nothing is copied ahead.
+        is_plain = lag is None and device is None and not self._pin_memory and not self._tensordict
+        source = BatchSource(client, self._table, options, to_tensor, by_caller=is_plain)
+        return TorchBatches(source, device, self._pin_memory, self._tensordict, lag, is_plain)
 
     def stats(self) -> LoaderStats:
         """Those of the latest iteration in this process; see `LoaderStats`."""
@@ -136,14 +138,22 @@ class TorchBatches(Iterator[Batch]):
       tensordict: As of TorchLoader.
       lag: How many batches may be out, as the next one is asked for, that are not taken as received. None: none, a
         batch is received when it is given.
+      is_plain: Whether batches are given as they come.
     """
 
-    def __init__(self, source: BatchSource, device: Any, pin_memory: bool, tensordict: bool, lag: int | None) -> None:
+    def __init__(
+        self,
+        source: BatchSource,
+        device: Any,
+        pin_memory: bool,
+        tensordict: bool,
+        lag: int | None,
+        is_plain: bool,
+    ) -> None:
         self.source = source
         self._device = device
         self._lag = lag
-        # Nothing can go wrong any more once such a batch is here, and nothing is copied ahead.
-        self._is_plain = lag is None and device is None and not pin_memory and not tensordict
+        self._is_plain = is_plain
         # Copied, or on their way to the device; not asked for yet.
         self._staging = Staging(source, _Copier(device, pin_memory, tensordict))
         self._unreceived: collections.deque[Fetched] = collections.deque()
