@@ -52,6 +52,9 @@ def sections(record, path, plot):
         ("imports", imports),
         ("checkpoints", checkpoints),
         ("environments", environments),
+        ("datasets", datasets),
+        ("loaders", loaders),
+        ("buffers", buffers),
     ):
         results = [result for result in record["results"] if result["area"] == area]
         if results:
@@ -166,6 +169,43 @@ def checkpoints(results):
             ]
         )
     return "### Checkpoints\n\n" + table_of(header, rows)
+
+
+def datasets(results):
+    found = {(result["payload"], result["side"]): result for result in results}
+    rows = []
+    for payload in dict.fromkeys(payload for payload, _ in found):
+        ours, theirs = found.get((payload, "tensorflow")), found.get((payload, "reference"))
+        steady = ours and theirs and not (is_unsteady(ours) or is_unsteady(theirs))
+        factor = f"{ours['items_per_s'] / theirs['items_per_s']:.1f} ×" if steady else ""
+        notes = [side["note"] if side else "" for side in (ours, theirs)]
+        rows.append([payload, rate(ours), notes[0], rate(theirs), notes[1], factor])
+    title = "### `TrajectoryDataset`, batched, TensorFlow 2.15, over TCP: items/s (MB/s; p50 and p99 of a batch in µs)"
+    return f"{title}\n\n" + table_of(["payload", "ours", "with", "dm-reverb 0.14", "with", "ours / dm-reverb"], rows)
+
+
+def loaders(results):
+    """Each loader beside the bare call that does the same."""
+    found = {(result["payload"], result["road"], result["work"]): result for result in results}
+    rows = []
+    for (payload, road, work), result in found.items():
+        if work.startswith("sample_batch"):
+            continue
+        bare = found[payload, road, "sample_batch + device_put" if work == "JaxLoader" else "sample_batch"]
+        share = f"{100 * result['items_per_s'] / bare['items_per_s']:.0f} %"
+        rows.append([work, payload, ROADS[road], micros(result), micros(bare), share])
+    header = ["loader", "payload", "road", "a batch, µs", "bare call, µs", "rate / bare rate"]
+    return "### Loaders: median of a batch (quartiles)\n\n" + table_of(header, rows)
+
+
+def buffers(results):
+    found = {(r["payload"], r["table"], r["work"], r["side"]): r for r in results}
+    sides = list(dict.fromkeys(result["side"] for result in results))
+    rows = []
+    for payload, table, work in dict.fromkeys(key[:3] for key in found):
+        rows.append([payload, table, work, *(micros(found.get((payload, table, work, side))) for side in sides)])
+    header = ["payload", "table", "work", *(f"{NAMES.get(side, side)}, µs" for side in sides)]
+    return "### Buffers of one process: median of a call (quartiles)\n\n" + table_of(header, rows)
 
 
 def environments(results):

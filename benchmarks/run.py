@@ -16,7 +16,7 @@ import sys
 import time
 
 import machine
-from areas import buffers, checkpoints, environments, imports, loaders, memory, network, scale, survey
+from areas import buffers, checkpoints, datasets, environments, imports, loaders, memory, network, scale, survey
 from workers import Sides
 
 AREAS = {
@@ -29,12 +29,15 @@ AREAS = {
     "loaders": loaders,
     "buffers": buffers,
     "environments": environments,
+    "datasets": datasets,
 }
+
+SIDES = ("ours", "reference", "cpprb", "flashbax", "torchrl", "tensorflow")
 
 
 def main():
     options = parse()
-    sides = Sides({side: getattr(options, side) for side in ("ours", "reference", "cpprb", "flashbax", "torchrl")})
+    sides = Sides({side: getattr(options, side) for side in SIDES})
     for side, reason in sides.missing.items():
         print(f"without {side}: {reason}", file=sys.stderr)
     record = {
@@ -67,6 +70,7 @@ def parse():
     parser.add_argument("--reference", help="one that has dm-reverb 0.14")
     parser.add_argument("--cpprb", help="one that has cpprb 11")
     parser.add_argument("--flashbax", help="one that has flashbax, and JAX for CPUs")
+    parser.add_argument("--tensorflow", help="one that has this package and TensorFlow 2.15")
     parser.add_argument("--torchrl", help="one that has torchrl; ours then needs PyTorch, too")
     parser.add_argument("--out", type=pathlib.Path, default=here / "results")
     parser.add_argument("--name", help="of the record; `full` or `quick` unless given")

@@ -6,13 +6,21 @@ import subprocess
 import tempfile
 
 WORKER = pathlib.Path(__file__).with_name("worker.py")
-PACKAGES = {"ours": "reverb", "reference": "reverb", "cpprb": "cpprb", "flashbax": "flashbax", "torchrl": "torchrl"}
+PACKAGES = {
+    "ours": "reverb",
+    "reference": "reverb",
+    "cpprb": "cpprb",
+    "flashbax": "flashbax",
+    "torchrl": "torchrl",
+    "tensorflow": "reverb",
+}
 DISTRIBUTIONS = {
     "ours": "reverb-replay",
     "reference": "dm-reverb",
     "cpprb": "cpprb",
     "flashbax": "flashbax",
     "torchrl": "torchrl",
+    "tensorflow": "reverb-replay",
 }
 PROBE = """
 import importlib.metadata as metadata, json, platform, sys
