@@ -84,7 +84,7 @@ def network(results):
     for payload, work, clients in dict.fromkeys(key[:3] for key in ours):
         if work == "insert_batch":
             other = theirs.get((payload, "insert", clients))
-        elif work == "sample_batch":
+        elif work in ("sample_batch", "NumpyLoader"):
             other = theirs.get((payload, "TrajectoryDataset", clients))
         else:
             other = theirs.get((payload, work, clients))

@@ -9,7 +9,7 @@ import timing
 
 CLIENTS = (1, 4)
 ROADS = ("same_process", "unix", "tcp")
-WORKS = ("insert", "insert_batch", "trajectory_writer", "writer", "sample", "sample_batch")
+WORKS = ("insert", "insert_batch", "trajectory_writer", "writer", "sample", "sample_batch", "NumpyLoader")
 # What both sides can do, with the items of a call.
 REFERENCE_WORKS = {"insert": 1, "trajectory_writer": 200, "writer": 200, "sample": 100}
 # Samples in flight a worker, workers, batches prefetched: of a dozen tried, each was the best for some payload.

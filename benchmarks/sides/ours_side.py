@@ -114,6 +114,10 @@ def load(address, work, payload, seconds, threads=1, table=None):
         if work == "sample":
             count = items_per_call(work, payload)
             return lambda: [None for _ in client.sample(table or "out", count, emit_timesteps=False)]
+        if work == "NumpyLoader":
+            # The clock starts after what was drawn ahead before it.
+            batches = reverb.loaders.NumpyLoader(client, table or "out", batch_size=size)
+            return lambda: next(batches)
         return lambda: client.sample_batch(table or "out", size)
 
     return timing.measure_threads(make_call, threads, seconds, items_per_call(work, payload))
