@@ -126,7 +126,8 @@ def load(address, work, payload, seconds, threads=1, table=None):
 def items_per_call(work, payload):
     if work in writing.CALLS:
         return writing.ITEMS
-    return {"insert": 1, "insert_batch": 64, "sample": 100, "sample_batch": payloads.batch_size(payload)}[work]
+    size = payloads.batch_size(payload)
+    return {"insert": 1, "insert_batch": 64, "sample": 100, "sample_batch": size, "NumpyLoader": size}[work]
 
 
 # Memory and scale.
