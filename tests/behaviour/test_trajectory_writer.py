@@ -1,6 +1,7 @@
 """Items made of any values that a writer still keeps."""
 
 import collections
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -344,3 +345,26 @@ def table_bytes(client, table):
     status_class = _protos.message_class("reverb.replay.v1.TableStatus")
     statuses = map(status_class.FromString, client._client.table_statuses(None))
     return next(status.size_bytes for status in statuses if status.info.name == table)
+
+
+def test_arrays_are_written_without_a_python_object_for_each(client):
+    def allocated(call):
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            tracemalloc.reset_peak()
+            call()
+            return tracemalloc.get_traced_memory()[1] - before
+        finally:
+            tracemalloc.stop()
+
+    num_columns = 500
+    step = {f"column_{index}": np.full(3, index, np.float32) for index in range(num_columns)}
+    with client.trajectory_writer(1) as writer:
+        for _ in range(3):
+            writer.append(step)
+        trajectory = {name: view[-1:] for name, view in writer.history.items()}
+        writer.create_item("table", 1.0, trajectory)
+        # An object has 16 bytes at least.
+        assert allocated(lambda: writer.create_item("table", 1.0, trajectory)) < 16 * num_columns
+        assert allocated(lambda: writer.append(step)) < 16 * num_columns
