@@ -6,7 +6,7 @@ use common::wire::{self, Samples};
 use common::{SOON, addresses, draw, eventually, exactly, int64s, queue, rows, server, uniform};
 use reverb_core::Error;
 use reverb_transport::client::{BatchRequest, Client};
-use reverb_transport::proto::replay::{SampleRequest, sample_request};
+use reverb_transport::proto::replay::{Draw, SampleRequest, sample_request};
 use reverb_transport::server::{ListenOptions, Server};
 use reverb_transport::{Replay, TableHandle};
 use std::time::{Duration, Instant};
@@ -99,6 +99,29 @@ async fn draws_dropped_at_any_moment_lose_nothing() {
     let mut values = int64s(&client.sample(&draw("queue", 500), soon()).await.unwrap(), 0);
     values.sort_unstable();
     assert_eq!(values, Vec::from_iter(0..500), "after {taken} whole batches");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_cancelled_draw_held_is_there_for_the_next_request() {
+    let table = queue("queue", 10);
+    let server = server(vec![table.clone()]);
+    table.insert(common::items([1, 2]));
+    let mut service = wire::connect(server.port()).await;
+    let mut samples = Samples::open(&mut service).await;
+    for round in 0..300 {
+        let id = 2 * round;
+        // It waits with both items in its hands.
+        samples.draw(id, wire::draw("queue", 3));
+        eventually("the draw waits", || table.status().waiting_samples == 1).await;
+        samples.send(id, Some(sample_request::Kind::Cancel(true)));
+        let at_once = Draw { at_most: 3, timeout_ms: Some(0), ..wire::draw("queue", 1) };
+        samples.draw(id + 1, at_once);
+        let (request_id, answer) = samples.answer().await;
+        let (batch, _) = answer.unwrap_or_else(|failure| panic!("round {round}: {failure:?}"));
+        assert_eq!((request_id, batch.keys.len()), (id + 1, 16), "round {round}");
+        // Not received: they go back.
+        samples.send(id + 1, Some(sample_request::Kind::Cancel(true)));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

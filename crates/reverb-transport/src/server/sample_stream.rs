@@ -125,6 +125,10 @@ impl Pump {
                 drop(self.end_lease(request_id));
                 if let Some(handle) = self.handles.remove(&request_id) {
                     handle.abort();
+                    // What it had drawn is back before the next request is looked at, which may be for just that.
+                    while !handle.is_finished() {
+                        tokio::task::yield_now().await;
+                    }
                 }
                 Ok(())
             }
