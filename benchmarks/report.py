@@ -9,7 +9,15 @@ import pathlib
 
 HERE = pathlib.Path(__file__).parent
 START, END = "<!-- results: written by report.py -->", "<!-- end of results -->"
-NAMES = {"ours": "ours", "reference": "dm-reverb 0.14", "cpprb": "cpprb 11", "numpy": "bare gather"}
+NAMES = {
+    "ours": "ours",
+    "reference": "dm-reverb 0.14",
+    "cpprb": "cpprb 11",
+    "numpy": "bare gather",
+    "flashbax": "Flashbax",
+    "torchrl": "TorchRL",
+    "tensorflow": "ours in TensorFlow",
+}
 ROADS = {"same_process": "same process", "unix": "Unix socket", "tcp": "TCP"}
 
 
