@@ -1,51 +1,23 @@
 //! What a file announces must not be allocated: bombs take at most twice the limit of a message.
 
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "common/memory.rs"]
+mod memory;
+
+use memory::peak_of;
 use prost::Message;
 use reverb_core::EpisodeIds;
 use reverb_transport::checkpoint::{RecordWriter, verify};
 use reverb_transport::proto::schema::key_distribution_options::Distribution;
 use reverb_transport::proto::schema::{KeyDistributionOptions, PriorityTableCheckpoint, RateLimiterCheckpoint};
 use reverb_transport::reference_chunk::ChunkDecoder;
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const LIMIT: usize = 16 << 20;
 
-/// The system's allocator, and a count.
-struct Counting;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
 /// One measurement at a time.
 static MEASURING: Mutex<()> = Mutex::new(());
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-// SAFETY: all is passed on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        PEAK.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
-        // SAFETY: as the caller says.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: as the caller says.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-/// Bytes that `work` held at the worst.
-fn peak_of(work: impl FnOnce()) -> usize {
-    let before = NOW.load(Relaxed);
-    PEAK.store(before, Relaxed);
-    work();
-    PEAK.load(Relaxed) - before
-}
 
 fn field(number: u32, content: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -101,7 +73,7 @@ fn chunks_that_announce_much_allocate_little() {
         ),
     ];
     for (name, bomb) in &bombs {
-        let peak = peak_of(|| {
+        let ((), peak) = peak_of(|| {
             let _refused = ChunkDecoder::new(LIMIT as u64).decode(bomb, EpisodeIds::Same);
         });
         assert!(peak <= 2 * LIMIT, "{name}: {peak} bytes");
@@ -157,7 +129,7 @@ fn checkpoints_that_inflate_allocate_little() {
         write(&folder, "tables.tfrecord", &tables);
         write(&folder, "items.tfrecord", &items);
         drop((chunks, tables, items));
-        let peak = peak_of(|| {
+        let ((), peak) = peak_of(|| {
             let refused = verify(&folder, limit as u64);
             assert!(refused.is_err(), "{name}");
         });

@@ -141,7 +141,7 @@ impl TableHandle {
         self.0.counts_samples.load(Relaxed)
     }
 
-    /// Inserts items one after another as the rate limiter allows. The items have passed [`TableHandle::check`].
+    /// Inserts items one after another as the rate limiter allows. The items have passed [`TableHandle::check_all`].
     pub fn insert(&self, items: Vec<NewItem>) -> Call<()> {
         let total = items.len();
         let items = items.into_iter();
@@ -323,12 +323,7 @@ impl TableHandle {
         )))
     }
 
-    /// Whether an item may be inserted at all; see [`Table::check_item`].
-    pub fn check(&self, item: &NewItem) -> Result<()> {
-        self.0.state.lock().table.check_item(item)
-    }
-
-    /// As [`TableHandle::check`], for many items: the index of the first that may not, and why.
+    /// Whether items may be inserted at all; see [`Table::check_item`]. The index of the first that may not, and why.
     pub fn check_all(&self, items: &[NewItem]) -> std::result::Result<(), (usize, Error)> {
         self.0.state.lock().table.check_items(items)
     }

@@ -6,6 +6,8 @@
 //! run takes it.
 
 mod engine;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../common/memory.rs"]
 mod memory;
 mod memory_disk;
 mod targets;

@@ -1,4 +1,4 @@
-//! Counts what is allocated.
+//! Counts what is allocated. A program that has this module has its allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -26,9 +26,14 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// What `work` returns, and the bytes that it held at the worst.
+/// Bytes held now.
+pub fn held() -> usize {
+    NOW.load(Relaxed)
+}
+
+/// What `work` returns, and the bytes beyond those held before that it held at the worst. One such measurement at a time.
 pub fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
-    let before = NOW.load(Relaxed);
+    let before = held();
     PEAK.store(before, Relaxed);
     let result = work();
     (result, PEAK.load(Relaxed).saturating_sub(before))
