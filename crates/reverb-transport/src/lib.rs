@@ -20,6 +20,7 @@ mod registry;
 mod replay;
 mod sample_response;
 pub mod server;
+mod socket;
 mod status;
 mod table_handle;
 mod write_ledger;

@@ -12,11 +12,17 @@ use crate::proto::replay::{
     PeekRequest, ResetRequest, TableStatus, WriteRequest, WriteResponse,
 };
 use crate::replay::check_size;
+use crate::socket::Socket;
 use crate::status::from_status;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioIo;
 use reverb_core::{Error, Result, random_keys};
 use std::time::{Duration, Instant};
+use tokio::net::UnixStream;
+use tonic::codegen::http::Uri;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
+use tower::ServiceExt;
 
 /// How long a client looks for a server that is not there.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
@@ -101,16 +107,16 @@ impl Connection {
 
     async fn attempt(peer: &str, endpoint: Endpoint<'_>) -> Result<Self> {
         match endpoint {
-            Endpoint::Unix(path) => Self::dial(peer, format!("unix:{path}"), "unix").await,
+            Endpoint::Unix(path) => Self::dial(peer, path, "unix").await,
             Endpoint::Tcp { host, port, or_shorter } => {
                 let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-                let tcp = Self::dial(peer, format!("http://{host}:{port}"), "tcp").await?;
+                let tcp = Self::dial(peer, &format!("http://{host}:{port}"), "tcp").await?;
                 if !or_shorter || tcp.hello.unix_path.is_empty() || !std::path::Path::new(&tcp.hello.unix_path).exists()
                 {
                     return Ok(tcp);
                 }
                 // The path means something else on another host, so the server behind it must be the same.
-                match Self::dial(peer, format!("unix:{}", tcp.hello.unix_path), "unix").await {
+                match Self::dial(peer, &tcp.hello.unix_path, "unix").await {
                     Ok(unix) if unix.hello.server_id == tcp.hello.server_id => Ok(unix),
                     _ => Ok(tcp),
                 }
@@ -118,18 +124,12 @@ impl Connection {
         }
     }
 
-    async fn dial(peer: &str, uri: String, road: &'static str) -> Result<Self> {
-        let endpoint = tonic::transport::Endpoint::from_shared(uri.clone())
-            .map_err(|error| Error::invalid(format!("{uri} is no address of a server: {error}")))?
-            .connect_timeout(ATTEMPT_TIME)
-            .tcp_nodelay(true)
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_frame_size(FRAME_BYTES)
-            .http2_keep_alive_interval(Duration::from_secs(10))
-            .keep_alive_timeout(Duration::from_secs(20))
-            .keep_alive_while_idle(true);
-        let channel = endpoint.connect().await.map_err(|error| Error::Unavailable(causes(&error)))?;
+    /// Connects to a URI, or over the road `unix` to a path.
+    async fn dial(peer: &str, target: &str, road: &'static str) -> Result<Self> {
+        let channel = match road {
+            "unix" => connect_unix(target).await?,
+            _ => connect_tcp(target).await?,
+        };
         let mut service =
             ReplayClient::new(channel).max_decoding_message_size(usize::MAX).max_encoding_message_size(usize::MAX);
         let hello = tokio::time::timeout(ATTEMPT_TIME, service.hello(HelloRequest { version: VERSION })).await;
@@ -267,6 +267,40 @@ impl Connection {
     fn no_answer(&self) -> Error {
         Error::DeadlineExceeded(format!("the server at {} did not answer in time", self.peer))
     }
+}
+
+async fn connect_tcp(uri: &str) -> Result<Channel> {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(ATTEMPT_TIME));
+    let connector = connector.map_response(|stream| TokioIo::new(Socket::from(stream.into_inner())));
+    endpoint(uri)?.connect_with_connector(connector).await.map_err(|error| Error::Unavailable(causes(&error)))
+}
+
+async fn connect_unix(path: &str) -> Result<Channel> {
+    let path = path.to_owned();
+    let connector = tower::service_fn(move |_: Uri| {
+        let path = path.clone();
+        async move { UnixStream::connect(path).await.map(|stream| TokioIo::new(Socket::from(stream))) }
+    });
+    // The URI only names the server in the requests' headers.
+    endpoint("http://localhost")?
+        .connect_with_connector(connector)
+        .await
+        .map_err(|error| Error::Unavailable(causes(&error)))
+}
+
+fn endpoint(uri: &str) -> Result<tonic::transport::Endpoint> {
+    let endpoint = tonic::transport::Endpoint::from_shared(uri.to_owned())
+        .map_err(|error| Error::invalid(format!("{uri} is no address of a server: {error}")))?;
+    Ok(endpoint
+        .connect_timeout(ATTEMPT_TIME)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME_BYTES)
+        .http2_keep_alive_interval(Duration::from_secs(10))
+        .keep_alive_timeout(Duration::from_secs(20))
+        .keep_alive_while_idle(true))
 }
 
 fn draw(request: &BatchRequest, deadline: Option<Instant>) -> Draw {

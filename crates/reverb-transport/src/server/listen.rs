@@ -2,19 +2,16 @@
 
 use super::io_error;
 use crate::replay::Replay;
+use crate::socket::Socket;
 use reverb_core::{Error, Result};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as StdTcpListener};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::server::Connected;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 4096;
@@ -82,7 +79,10 @@ impl Listeners {
 
     /// Accepts connections from all of them until the service is closed, and then frees the addresses. The receiver is
     /// disconnected when that is done.
-    pub fn accept(self, replay: &Arc<Replay>) -> (ReceiverStream<std::io::Result<Io>>, std::sync::mpsc::Receiver<()>) {
+    pub fn accept(
+        self,
+        replay: &Arc<Replay>,
+    ) -> (ReceiverStream<std::io::Result<Socket>>, std::sync::mpsc::Receiver<()>) {
         let (sender, receiver) = mpsc::channel(64);
         let (open, freed) = std::sync::mpsc::channel();
         let tcp = self.tcp.into_iter().map(Listener::Tcp);
@@ -99,14 +99,14 @@ enum Listener {
 }
 
 impl Listener {
-    async fn accept(&self) -> std::io::Result<Io> {
+    async fn accept(&self) -> std::io::Result<Socket> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
                 stream.set_nodelay(true)?;
-                Ok(Io::Tcp(stream))
+                Ok(stream.into())
             }
-            Self::Unix(listener) => listener.accept().await.map(|(stream, _)| Io::Unix(stream)),
+            Self::Unix(listener) => listener.accept().await.map(|(stream, _)| stream.into()),
         }
     }
 }
@@ -116,7 +116,7 @@ impl Listener {
 async fn accept_from(
     _open: std::sync::mpsc::Sender<()>,
     listener: Listener,
-    sender: mpsc::Sender<std::io::Result<Io>>,
+    sender: mpsc::Sender<std::io::Result<Socket>>,
     replay: Arc<Replay>,
 ) {
     let mut closed = std::pin::pin!(replay.closed());
@@ -199,66 +199,4 @@ fn runtime_folder() -> std::io::Result<PathBuf> {
 
 fn is_ours(path: &Path, uid: u32) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid && meta.mode() & 0o022 == 0)
-}
-
-/// A connection of either kind.
-#[derive(Debug)]
-pub enum Io {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Connected for Io {
-    type ConnectInfo = ();
-    fn connect_info(&self) {}
-}
-
-impl AsyncRead for Io {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(io) => Pin::new(io).poll_read(cx, buf),
-            Self::Unix(io) => Pin::new(io).poll_read(cx, buf),
-        }
-    }
-}
-
-impl AsyncWrite for Io {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
-        match self.get_mut() {
-            Self::Tcp(io) => Pin::new(io).poll_write(cx, buf),
-            Self::Unix(io) => Pin::new(io).poll_write(cx, buf),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(io) => Pin::new(io).poll_flush(cx),
-            Self::Unix(io) => Pin::new(io).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(io) => Pin::new(io).poll_shutdown(cx),
-            Self::Unix(io) => Pin::new(io).poll_shutdown(cx),
-        }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[std::io::IoSlice<'_>],
-    ) -> Poll<std::io::Result<usize>> {
-        match self.get_mut() {
-            Self::Tcp(io) => Pin::new(io).poll_write_vectored(cx, bufs),
-            Self::Unix(io) => Pin::new(io).poll_write_vectored(cx, bufs),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Tcp(io) => io.is_write_vectored(),
-            Self::Unix(io) => io.is_write_vectored(),
-        }
-    }
 }

@@ -1,7 +1,6 @@
 //! The methods of the replay service.
 
 use super::insert_stream::insert_stream;
-use super::listen::Io;
 use super::sample_stream::sample_stream;
 use super::write_stream::write_stream;
 use crate::convert::status_to_wire;
@@ -14,6 +13,7 @@ use crate::proto::replay::{
 };
 use crate::replay::Replay;
 use crate::sample_response::SampleResponse;
+use crate::socket::Socket;
 use crate::status::to_status;
 use reverb_core::Error;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ impl Router {
 }
 
 /// Serves until the service is closed and its last streams have ended.
-pub async fn serve(router: Router, connections: ReceiverStream<std::io::Result<Io>>, replay: Arc<Replay>) {
+pub async fn serve(router: Router, connections: ReceiverStream<std::io::Result<Socket>>, replay: Arc<Replay>) {
     let limit = usize::try_from(replay.max_message_size()).unwrap_or(usize::MAX).saturating_add(MESSAGE_SLACK);
     let service = ReplayServer::new(router).max_decoding_message_size(limit).max_encoding_message_size(usize::MAX);
     let server = transport::Server::builder()
