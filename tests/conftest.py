@@ -1,5 +1,7 @@
 """What all tests share: the three roads to a server, and servers that stop with their test."""
 
+import signal
+
 import pytest
 
 # A call in the server's own process, one through its Unix socket, one through TCP.
@@ -10,6 +12,9 @@ TIMEOUT_S = 60
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes more than ten seconds")
     config.addinivalue_line("markers", "reference: needs an interpreter that has dm-reverb 0.14")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # So a shell starts what runs in the background, and programs that tests start would be deaf to Ctrl-C too.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config, items):

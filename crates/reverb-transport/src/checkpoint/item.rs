@@ -45,6 +45,15 @@ impl Chunks {
         Ok(())
     }
 
+    /// Of chunks that are there twice, as the reference writes some now and then, keeps the first.
+    pub fn drop_twins(&mut self) {
+        for index in 0..self.keys.len() {
+            if let Some(first) = self.look_up(self.keys[index]).filter(|&first| first < index) {
+                self.chunks[index] = self.chunks[first].clone();
+            }
+        }
+    }
+
     /// Looks chunks up, one after another.
     pub fn finder(&self) -> Finder<'_> {
         Finder { chunks: self, next: 0 }

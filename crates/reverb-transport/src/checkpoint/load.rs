@@ -263,7 +263,11 @@ impl<'a> Loader<'a> {
             Some(sidecar) if sidecar.chunks != count => {
                 Err(Error::DataLoss(format!("{CHUNKS} has {count} chunks, and {} when it was written", sidecar.chunks)))
             }
-            _ => Ok(()),
+            Some(_) => Ok(()),
+            None => {
+                self.chunks.drop_twins();
+                Ok(())
+            }
         }
     }
 

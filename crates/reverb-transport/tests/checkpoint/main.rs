@@ -59,6 +59,20 @@ fn two_tables_that_share_chunks_share_them_again() {
 }
 
 #[test]
+fn a_chunk_that_the_reference_has_written_twice_is_one() {
+    let root = temp_dir();
+    let tables = [handle("a", SelectorKind::Fifo, 50), handle("b", SelectorKind::Lifo, 50)];
+    world::fill_all(&tables, 0..10);
+    let path = Checkpointer::open(options(&root)).unwrap().save(&tables).unwrap();
+    std::fs::remove_file(path.join("reverb.jsonl")).unwrap();
+    world::write_records_twice(&path.join("chunks.tfrecord"));
+    let restored = [handle("a", SelectorKind::Fifo, 50), handle("b", SelectorKind::Lifo, 50)];
+    Checkpointer::open(options(&root)).unwrap().restore(&restored, LIMIT).unwrap();
+    assert_eq!(contents(&restored[0]).items, contents(&tables[0]).items);
+    assert_eq!(world::distinct_chunks(&restored), world::distinct_chunks(&tables));
+}
+
+#[test]
 fn different_chunks_under_one_key_stay_different() {
     let root = temp_dir();
     let table = handle("a", SelectorKind::Fifo, 50);

@@ -205,6 +205,16 @@ pub fn distinct_chunks(tables: &[TableHandle]) -> usize {
     seen.len()
 }
 
+/// All records of a file, and then all of them once more.
+pub fn write_records_twice(path: &Path) {
+    use std::io::{Read, Write};
+    let mut records = Vec::new();
+    flate2::read::ZlibDecoder::new(&*std::fs::read(path).unwrap()).read_to_end(&mut records).unwrap();
+    let mut twice = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+    twice.write_all(&[&records[..], &records[..]].concat()).unwrap();
+    std::fs::write(path, twice.finish().unwrap()).unwrap();
+}
+
 /// An item of a world: which chunk, rows of it, and whether it goes through columns.
 #[derive(Debug, Clone)]
 struct Piece {
