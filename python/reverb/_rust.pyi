@@ -272,6 +272,35 @@ class Client:
           have no time axis.
         """
 
+    def sample_here(self, table: str, count: int, token: int, squeeze_time: bool, as_capsules: bool) -> _Sampled | None:
+        """Draws a small batch from a server of this process, on this thread, if it need not wait.
+
+        Args:
+          table: Where from.
+          count: Items to draw.
+          token: What the number of the table's signature must be.
+          squeeze_time: As of `sample`.
+          as_capsules: Whether columns come as DLPack capsules: but for ragged ones and those of types that are not
+            integers of 8 to 64 bits, uint8, or floats of 16 to 64 bits.
+
+        Returns:
+          What `sample` returns; None if that cannot be done, and then nothing was drawn.
+        """
+
+    def begin_here(self, table: str, count: int, token: int, squeeze_time: bool) -> tuple[_Sampled | None, Draw] | None:
+        """Draws a batch from a server of this process, on this thread if it need not wait.
+
+        Args:
+          table: As of `sample_here`, like the others.
+          count: See there.
+          token: See there.
+          squeeze_time: See there.
+
+        Returns:
+          What `sample` returns, None if it must be waited for; and the draw, which keeps the samples undelivered. None
+          if the server is elsewhere, or the table's signature is another.
+        """
+
     def begin_sample(
         self,
         table: str,
@@ -280,6 +309,7 @@ class Client:
         squeeze_time: bool,
         connect_timeout: float | None = None,
         by_caller: bool = False,
+        at_once: bool = False,
     ) -> Draw:
         """Begins to draw items as `sample` does; waits at most for a connection.
 
@@ -291,6 +321,7 @@ class Client:
           connect_timeout: In seconds; None: the draw's, or as long as usual.
           by_caller: Whether the thread that waits for the draw reads the connection itself, which saves small batches
             two wake-ups. What comes meanwhile is read when somebody waits, or after 50 ms.
+          at_once: Whether a batch of this process that can be had now is copied before this returns, however large.
 
         Raises:
           UnavailableError: There is no server.

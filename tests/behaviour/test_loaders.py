@@ -3,6 +3,7 @@
 import collections
 import os
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -65,10 +66,73 @@ def test_without_prefetch_nothing_is_drawn_ahead(serve):
         assert info_of(client).current_size == 42
 
 
+def test_by_default_batches_are_drawn_ahead_only_from_a_server_elsewhere(serve):
+    client = serve(queue_table(max_size=100))
+    insert_numbers(client, 50)
+    with NumpyLoader(client, "table", batch_size=8) as loader:
+        for first in (0, 8):
+            assert numbers(next(loader)) == list(range(first, first + 8))
+            expected = 0 if client.road == "same_process" else 16
+            eventually(lambda: undelivered(client) == expected)  # noqa: B023 - called at once
+            assert loader.stats().undelivered == expected
+
+
+def test_a_loader_waits_for_items_as_long_as_it_must(serve):
+    client = serve(queue_table(max_size=100))
+    insert_numbers(client, 6)
+    with NumpyLoader(client, "table", batch_size=4, num_batches=2) as loader:
+        assert numbers(next(loader)) == [0, 1, 2, 3]
+        waiting = Background(lambda: [numbers(batch) for batch in loader])
+        eventually(lambda: loader.stats().undelivered == 4)
+        insert_numbers(client, 4, first=6)
+        assert waiting.result() == [[4, 5, 6, 7]]
+        assert loader.stats().batches == 2
+    eventually(lambda: info_of(client).current_size == 2)
+
+
+@pytest.mark.parametrize("table", [uniform_table, queue_table], ids=["uniform", "queue"])
+def test_a_beta_that_fails_costs_no_sample(serve, table):
+    client = serve(table())
+    insert_numbers(client, 40)
+
+    def beta(batch):
+        if batch == 2:
+            raise RuntimeError("no such batch")
+        return 1.0
+
+    def completed():
+        return info_of(client).rate_limiter_info.sample_stats.completed
+
+    with NumpyLoader(client, "table", batch_size=4, beta=beta, prefetch=0) as loader:
+        next(loader)
+        next(loader)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="no such batch"):
+                next(loader)
+    eventually(lambda: undelivered(client) == 0)
+    eventually(lambda: completed() == 8)
+
+
+def test_all_batches_have_the_same_shapes(serve):
+    signature = {"a": reverb.TensorSpec([1, 2], np.float32), "b": reverb.TensorSpec([1], np.int64)}
+    client = serve(uniform_table(signature=signature))
+    client.insert_batch({"a": np.ones((5, 2), np.float32), "b": np.arange(5)}, {"table": 1.0})
+    for options, shapes in (
+        ({}, {"a": (3, 1, 2), "b": (3, 1)}),
+        ({"squeeze_time": True}, {"a": (3, 2), "b": (3,)}),
+        ({"squeeze_time": True, "fields": ["b"]}, {"b": (3,)}),
+        ({"fields": ["b"], "prefetch": 2}, {"b": (3, 1)}),
+    ):
+        with NumpyLoader(client, "table", batch_size=3, num_batches=4, **options) as loader:
+            batches = list(loader)
+        assert [{name: part.shape for name, part in batch.data.items()} for batch in batches] == [shapes] * 4
+        assert [len(batch.info.key) for batch in batches] == [3] * 4
+
+
 def test_a_loader_that_is_forgotten_gives_back(serve):
     client = serve(queue_table(max_size=100))
     insert_numbers(client, 50)
-    next(NumpyLoader(client, "table", batch_size=8))
+    next(NumpyLoader(client, "table", batch_size=8, prefetch=2))
     eventually(lambda: undelivered(client) == 0 and info_of(client).current_size == 42)
 
 
@@ -219,9 +283,24 @@ def test_an_unknown_table_is_an_error_each_time(serve):
             next(loader)
 
 
+def test_the_times_in_the_stats_add_up(serve):
+    client = serve(uniform_table())
+    insert_numbers(client, 8)
+    with NumpyLoader(client, "table", batch_size=4) as loader:
+        before = time.perf_counter()
+        for _ in range(100):
+            next(loader)
+        total = time.perf_counter() - before
+        stats = loader.stats()
+    assert (stats.batches, stats.samples) == (100, 400)
+    times = (stats.limiter_s, stats.network_s, stats.convert_s, stats.learner_s)
+    assert min(times[1:]) > 0
+    assert sum(times) <= total
+
+
 def test_stats_can_be_asked_while_another_thread_waits(serve):
     client = serve(queue_table())
-    loader = NumpyLoader(client, "table", batch_size=4)
+    loader = NumpyLoader(client, "table", batch_size=4, prefetch=2)
     waiting = Background(lambda: numbers(next(loader)))
     eventually(lambda: loader.stats().undelivered == 8)
     insert_numbers(client, 4)
@@ -242,7 +321,7 @@ def test_a_server_that_is_gone_for_good_is_an_error(serve_far):
 def test_a_forked_child_leaves_what_the_parent_has_drawn_to_the_parent(serve):
     client = serve(queue_table(max_size=100))
     insert_numbers(client, 50)
-    loader = NumpyLoader(client, "table", batch_size=8)
+    loader = NumpyLoader(client, "table", batch_size=8, prefetch=2)
     next(loader)
     child = os.fork()
     if child == 0:

@@ -71,15 +71,44 @@ def test_integers_that_would_be_cut_and_strings_are_refused(serve):
         next(JaxLoader(client, "text", batch_size=1))
 
 
-def test_arrays_do_not_change_when_the_buffers_of_later_batches_are_used_again(serve):
-    client = serve(reverb.Table.queue("table", 100))
-    client.insert_batch([np.repeat(np.arange(40, dtype=np.float32)[:, None], 30_000, axis=1)], {"table": 1.0})
-    with JaxLoader(client, "table", batch_size=1, timeout=0.1, on_timeout="stop") as loader:
-        kept = []
+@pytest.mark.parametrize("table", ["queue", "uniform"])
+@pytest.mark.parametrize("size", [20_000, 50_000], ids=["copied as it is drawn", "gathered"])
+@pytest.mark.parametrize("double_buffer", [False, True])
+def test_arrays_do_not_change_when_the_buffers_of_later_batches_are_used_again(serve, table, size, double_buffer):
+    client = serve(reverb.Table.queue("table", 100) if table == "queue" else make_table(sampler="uniform"))
+    client.insert_batch([np.repeat(np.arange(40, dtype=np.float32)[:, None], size, axis=1)], {"table": 1.0})
+    options = {"num_batches": 40, "double_buffer": double_buffer}
+    with JaxLoader(client, "table", batch_size=1, **options) as loader:
+        kept, values = [], []
         for batch in loader:
             kept.append(batch.data[0])
+            values.append(batch.data[0][0, 0, 0].item())
             gc.collect()
-    assert [(array.min().item(), array.max().item()) for array in kept] == [(n, n) for n in range(40)]
+    assert [(array.min().item(), array.max().item()) for array in kept] == [(value, value) for value in values]
+    assert len(set(values)) > 10
+
+
+@pytest.mark.parametrize("double_buffer", [False, True])
+def test_a_batch_that_jax_cannot_have_goes_back(serve, double_buffer):
+    client = serve(reverb.Table.queue("table", 100))
+    client.insert_batch([np.array([1, 2, 3, 2**40])], {"table": 1.0})
+    with JaxLoader(client, "table", batch_size=1, double_buffer=double_buffer) as loader:
+        assert [next(loader).data[0].item() for _ in range(3)] == [1, 2, 3]
+        with pytest.raises(OverflowError, match="column 0 has int64"):
+            next(loader)
+    eventually(lambda: info_of(client).current_size == 1)
+    assert client.sample_batch("table", 1).data[0].item() == 2**40
+
+
+def test_weights_and_masks_are_jax_arrays_in_all_batches(serve):
+    client = serve(make_table(sampler="uniform"))
+    client.insert_batch([np.ones((3, 2), np.float32)], {"table": 1.0})
+    for options in ({"beta": 0.5}, {"pad_to": 2}, {"beta": 0.5, "pad_to": 2}):
+        with JaxLoader(client, "table", batch_size=4, num_batches=3, **options) as loader:
+            for batch in loader:
+                assert isinstance(batch.data[0], jax.Array)
+                assert isinstance(batch.weights, jax.Array) == ("beta" in options)
+                assert (batch.mask is not None) == ("pad_to" in options)
 
 
 def test_a_sharding_splits_the_batch_over_devices():

@@ -68,10 +68,12 @@ def test_every_dtype_but_strings_arrives_as_it_is(serve, dtype):
     client = serve(make_table())
     values = np.array([0, 1, 1], getattr(ml_dtypes, dtype, dtype))
     client.insert_batch([values], {"table": 1.0})
-    with TorchLoader(client, "table", batch_size=1) as loader:
-        (leaf,) = next(iter(loader)).data
-    assert leaf.dtype == getattr(torch, dtype)
-    assert leaf.to(torch.complex64).item() == 0
+    with TorchLoader(client, "table", batch_size=3, num_batches=2) as loader:
+        leaves = [batch.data[0] for batch in loader]
+    for leaf in leaves:
+        assert leaf.dtype == getattr(torch, dtype)
+        assert (tuple(leaf.shape), leaf.stride()) == ((3, 1), (1, 1))
+        assert leaf.to(torch.complex64).flatten().tolist() == [0, 0, 0], "the first item, three times"
 
 
 def test_strings_are_refused_with_the_name_of_the_column(serve):
@@ -88,18 +90,40 @@ def test_strings_are_refused_with_the_name_of_the_column(serve):
         assert list(next(iter(loader)).data) == ["number"]
 
 
-def test_tensors_keep_their_buffer_alive(serve):
+@pytest.mark.parametrize("size", [20_000, 50_000], ids=["copied as it is drawn", "gathered"])
+@pytest.mark.parametrize("before", [0, 1], ids=["first", "second"])
+def test_tensors_keep_their_buffer_alive(serve, before, size):
     client = serve(make_table(sampler="fifo"))
-    client.insert_batch([np.zeros((1, 50_000), np.float32)], {"table": 1.0})
+    client.insert_batch([np.zeros((1, size), np.float32), np.zeros(1, bool)], {"table": 1.0})
     with TorchLoader(client, "table", batch_size=1) as loader:
         batches = iter(loader)
-        kept = next(batches).data[0][0, 0]
-        client.reset("table")
-        client.insert_batch([np.ones((1, 50_000), np.float32)], {"table": 1.0})
-        for _ in range(20):
+        for _ in range(before):
             next(batches)
+        kept = next(batches).data[0][0, 0, 1:]
+        client.reset("table")
+        client.insert_batch([np.ones((1, size), np.float32), np.ones(1, bool)], {"table": 1.0})
+        others = []
+        for _ in range(20):
+            others.append(next(batches).data)
             gc.collect()
         assert not kept.any()
+        assert others[-1][0].all()
+
+
+def test_parts_that_are_left_out_are_no_leak(serve):
+    client = serve(
+        make_table(signature={"a": reverb.TensorSpec([1, 20_000], np.float32), "b": reverb.TensorSpec([1], np.int64)})
+    )
+    client.insert({"a": np.ones(20_000, np.float32), "b": 7}, {"table": 1.0})
+    with TorchLoader(client, "table", batch_size=1, fields=["b"]) as loader:
+        batches = iter(loader)
+        addresses = set()
+        for _ in range(50):
+            batch = next(batches)
+            assert batch.data["b"].tolist() == [[7]]
+            addresses.add(batch.data["b"].data_ptr())
+            del batch
+    assert len(addresses) < 10, "the same few buffers are used again"
 
 
 def test_a_device_gets_the_next_batch_ahead(serve):

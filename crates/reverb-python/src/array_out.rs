@@ -1,5 +1,6 @@
 //! From a batch to NumPy arrays that share its one buffer.
 
+use crate::dlpack::to_capsule;
 use crate::dtype::to_numpy;
 use numpy::npyffi::{NPY_ARRAY_CARRAY, NpyTypes, PY_ARRAY_API, get_type_object};
 use numpy::{PyArray1, PyArrayMethods};
@@ -10,10 +11,11 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 use reverb_core::gather::{BatchColumn, BatchLayout};
 use reverb_core::{BatchInfo, Buffer, DType};
 use reverb_transport::client::Batch;
+use std::sync::Arc;
 
 /// Owns the columns of a batch; the base object of their arrays. The buffer returns to its pool with the last of them.
 #[pyclass(frozen)]
-struct BatchMemory(Buffer);
+struct BatchMemory(Arc<Buffer>);
 
 /// Likewise for the infos: apart from the columns, since who keeps keys need not keep data.
 #[pyclass(frozen)]
@@ -27,16 +29,37 @@ pub type Sampled<'py> = (Bound<'py, PyTuple>, Bound<'py, PyList>, u64, Vec<bool>
 
 /// Hands a batch to Python without copying it.
 pub fn to_python(py: Python<'_>, batch: Batch) -> PyResult<Sampled<'_>> {
+    handed_over(py, batch, columns_to_python)
+}
+
+/// As [`to_python`], with DLPack capsules for the columns whose types every importer knows.
+pub fn to_capsules(py: Python<'_>, batch: Batch) -> PyResult<Sampled<'_>> {
+    handed_over(py, batch, |py, layout, buffer| {
+        let buffer = Arc::new(buffer);
+        let to_column = |column: BatchColumn| match to_capsule(py, &buffer, &column)? {
+            Some(capsule) => Ok(capsule),
+            None => to_array(&Bound::new(py, BatchMemory(buffer.clone()))?, column),
+        };
+        let columns = layout.columns.into_iter().map(to_column).collect::<PyResult<Vec<_>>>()?;
+        PyList::new(py, columns)
+    })
+}
+
+fn handed_over<'py>(
+    py: Python<'py>,
+    batch: Batch,
+    to_columns: impl FnOnce(Python<'py>, BatchLayout, Buffer) -> PyResult<Bound<'py, PyList>>,
+) -> PyResult<Sampled<'py>> {
     let Batch { info, layout, buffer, signature_token, .. } = batch;
     let squeezed = layout.columns.iter().map(|column| column.squeezed).collect();
-    let columns = columns_to_python(py, layout, buffer)?;
+    let columns = to_columns(py, layout, buffer)?;
     let infos = PyTuple::new(py, infos(py, info)?)?;
     Ok((infos, columns, signature_token, squeezed))
 }
 
 /// The columns of a batch as arrays that share its buffer.
 pub fn columns_to_python(py: Python<'_>, layout: BatchLayout, buffer: Buffer) -> PyResult<Bound<'_, PyList>> {
-    let memory = Bound::new(py, BatchMemory(buffer))?;
+    let memory = Bound::new(py, BatchMemory(Arc::new(buffer)))?;
     let columns = layout.columns.into_iter().map(|column| to_array(&memory, column)).collect::<PyResult<Vec<_>>>()?;
     PyList::new(py, columns)
 }

@@ -1,7 +1,7 @@
 //! `reverb._rust.Client`.
 
 use crate::array_in::{Layouts, batch_chunk, step_chunk};
-use crate::array_out::{Sampled, to_python};
+use crate::array_out::{Sampled, to_capsules, to_python};
 use crate::draw::Draw;
 use crate::errors::PyReverbResult;
 use crate::lane::{Lane, flush};
@@ -15,9 +15,10 @@ use reverb_transport::client::{
     BatchRequest, Client as CoreClient, PendingDraw, RowInsert, begin_insert, gather, info_bytes, sample_copied,
     status_bytes, warn,
 };
-use reverb_transport::{Call, DrawRequest, wait_for_inserts};
+use reverb_transport::{Call, DrawRequest, Replay, wait_for_inserts};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Instant;
 
 /// A client of one server.
 #[pyclass(frozen, module = "reverb._rust")]
@@ -54,7 +55,11 @@ impl Client {
 
     #[getter]
     fn road(&self) -> &'static str {
-        self.client.road_name()
+        match self.client.road_name() {
+            // Draws that were begun may have gone by the other client only.
+            "unconnected" => self.background.road_name(),
+            road => road,
+        }
     }
 
     fn insert(
@@ -134,7 +139,44 @@ impl Client {
         Ok(to_python(py, batch)?)
     }
 
-    #[pyo3(signature = (table, counts, timeout, squeeze_time, connect_timeout=None, by_caller=false))]
+    fn sample_here<'py>(
+        &self,
+        py: Python<'py>,
+        table: String,
+        count: usize,
+        token: u64,
+        squeeze_time: bool,
+        as_capsules: bool,
+    ) -> PyReverbResult<Option<Sampled<'py>>> {
+        let Some(replay) = self.client.same_process() else { return Ok(None) };
+        let handle = replay.table(&table)?;
+        if handle.signature_token() != token {
+            return Ok(None);
+        }
+        let request = BatchRequest { table, draw: DrawRequest::exactly(count), squeeze_time };
+        let Some(batch) = py.detach(|| sample_copied(handle, &request)) else { return Ok(None) };
+        Ok(Some(if as_capsules { to_capsules(py, batch)? } else { to_python(py, batch)? }))
+    }
+
+    fn begin_here<'py>(
+        &self,
+        py: Python<'py>,
+        table: String,
+        count: usize,
+        token: u64,
+        squeeze_time: bool,
+    ) -> PyReverbResult<Option<(Option<Sampled<'py>>, Draw)>> {
+        let Some(replay) = self.client.same_process() else { return Ok(None) };
+        if replay.table(&table)?.signature_token() != token {
+            return Ok(None);
+        }
+        let request = BatchRequest { table, draw: DrawRequest::exactly(count), squeeze_time };
+        let draw = self.begin_locally(py, &replay, &request, None, true)?;
+        let batch = draw.try_result()?;
+        Ok(Some((batch.map(|batch| to_python(py, batch)).transpose()?, draw)))
+    }
+
+    #[pyo3(signature = (table, counts, timeout, squeeze_time, connect_timeout=None, by_caller=false, at_once=false))]
     #[expect(clippy::too_many_arguments, reason = "the Python methods above it have fewer")]
     fn begin_sample(
         &self,
@@ -145,18 +187,13 @@ impl Client {
         squeeze_time: bool,
         connect_timeout: Option<f64>,
         by_caller: bool,
+        at_once: bool,
     ) -> PyReverbResult<Draw> {
         let (at_least, at_most) = counts;
         let request = BatchRequest { table, draw: DrawRequest { at_least, at_most, ahead: 0 }, squeeze_time };
         let (deadline, connect_by) = (deadline(timeout)?, deadline(connect_timeout)?);
         let pending = match self.client.same_process() {
-            Some(replay) => {
-                let runtime = runtime()?;
-                py.detach(|| {
-                    let _context = runtime.1.enter();
-                    PendingDraw::local(&replay, &request, deadline)
-                })?
-            }
+            Some(replay) => return self.begin_locally(py, &replay, &request, deadline, at_once),
             // What comes between calls waits in the connection, which has not room for much.
             None if by_caller && !self.draws_large.load(Relaxed) => {
                 let begin = async {
@@ -243,6 +280,23 @@ impl Client {
     /// For what goes on while no call waits.
     pub fn background(&self) -> &Arc<CoreClient> {
         &self.background
+    }
+
+    /// Begins a draw from a server of this process; see [`PendingDraw::local`].
+    fn begin_locally(
+        &self,
+        py: Python<'_>,
+        replay: &Replay,
+        request: &BatchRequest,
+        deadline: Option<Instant>,
+        at_once: bool,
+    ) -> PyReverbResult<Draw> {
+        let runtime = runtime()?;
+        let pending = py.detach(|| {
+            let _context = runtime.1.enter();
+            PendingDraw::local(replay, request, deadline, at_once)
+        })?;
+        Ok(Draw::new(pending, None, self.draws_large.clone()))
     }
 
     /// Waits for a call on whichever road it goes.

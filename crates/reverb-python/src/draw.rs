@@ -10,7 +10,7 @@ use reverb_core::{Error, Result};
 use reverb_transport::client::{Batch, PendingDraw};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of a batch that the connection holds while nobody reads it.
 const LARGE_BATCH: usize = 512 << 10;
@@ -40,6 +40,25 @@ impl Draw {
         }
     }
 
+    /// The batch, if it is here already. It can be had once.
+    pub fn try_result(&self) -> Result<Option<Batch>> {
+        let mut pending = self.take()?;
+        let result = pending.try_result().transpose();
+        if let Ok(Some(batch)) = &result {
+            self.note(batch, pending.begun);
+        }
+        *self.pending.lock() = Some(pending);
+        result
+    }
+
+    /// What is to be known of a batch that has come, when it is Python's.
+    fn note(&self, batch: &Batch, begun: Instant) {
+        let total = batch.arrived.saturating_duration_since(begun);
+        self.is_large.store(batch.buffer.len() > LARGE_BATCH, Relaxed);
+        self.receipt_is_urgent.store(!batch.receipt_may_wait, Relaxed);
+        *self.times.lock() = (batch.waited.min(total).as_secs_f64(), total.as_secs_f64());
+    }
+
     fn take(&self) -> Result<PendingDraw> {
         let over = || Error::Cancelled("the draw is over, or another thread waits for it".into());
         self.pending.lock().take().ok_or_else(over)
@@ -60,10 +79,7 @@ impl Draw {
             .transpose(),
         };
         if let Some(Ok(batch)) = &result {
-            let total = batch.arrived.saturating_duration_since(pending.begun);
-            self.is_large.store(batch.buffer.len() > LARGE_BATCH, Relaxed);
-            self.receipt_is_urgent.store(!batch.receipt_may_wait, Relaxed);
-            *self.times.lock() = (batch.waited.min(total).as_secs_f64(), total.as_secs_f64());
+            self.note(batch, pending.begun);
         }
         *self.pending.lock() = Some(pending);
         match result.transpose()? {

@@ -4,6 +4,7 @@ mod array_in;
 mod array_out;
 mod checkpoint;
 mod client;
+mod dlpack;
 mod draw;
 mod dtype;
 mod errors;

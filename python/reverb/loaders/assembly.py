@@ -1,6 +1,6 @@
 """From the columns of one or more draws to a batch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from reverb.client import Client
 from reverb.loaders.batch import Batch
+from reverb.loaders.conversion import ToLeaves
 from reverb.loaders.fields import Selection, select
 from reverb.loaders.mixture import Column, join_columns, join_infos
 from reverb.loaders.options import Options
@@ -50,19 +51,24 @@ class Assembly:
       client: Knows the tables' signatures.
       tables: Names, to which the numbers of parts belong.
       options: What is wanted.
-      leaf: From a column and its name to what is in the batch instead; None: the column.
+      to_leaves: As `Conversion.columns`.
     """
 
     def __init__(
-        self, client: Client, tables: list[str], options: Options, leaf: Callable[[Any, str], Any] | None = None
+        self,
+        client: Client,
+        tables: list[str],
+        options: Options,
+        to_leaves: ToLeaves | None = None,
     ) -> None:
         self._client = client
         self._tables = tables
         self._options = options
-        self._leaf = leaf
+        self._to_leaves = to_leaves
         self._lengths = options.lengths()
         self._is_single = len(tables) == 1
-        self._is_plain = options.pad_to is None and not options.squeeze_time
+        # Of a single table the draws have no time axis already, where none is wanted.
+        self._is_plain = options.pad_to is None and (self._is_single or not options.squeeze_time)
         self._beta_is_given = options.beta is not None
         # For each table the signature token and number of columns that the selection belongs to.
         self._selections: dict[int, tuple[tuple[int, int], Selection]] = {}
@@ -97,6 +103,10 @@ class Assembly:
         data = first.pack(self._leaves(columns, first))
         return Batch(info, data, self._weights(info, number), mask, self._table_numbers(parts))
 
+    def plain_selection(self, parts: list[Part]) -> Selection | None:
+        """What is kept of a batch of the one table, if its columns come as they are; else None."""
+        return self._selection(parts[0]) if self._is_plain and self._is_single else None
+
     def _plain_batch(self, part: Part, number: int) -> Batch:
         """What nearly every batch is: columns as they came."""
         selection = self._selection(part)
@@ -108,10 +118,7 @@ class Assembly:
         return _new(Batch, (info, data, weights, None, None if self._is_single else self._table_numbers([part])))
 
     def _leaves(self, columns: Sequence[Any], selection: Selection) -> Sequence[Any]:
-        leaf = self._leaf
-        if leaf is None:
-            return columns
-        return [leaf(column, name) for column, name in zip(columns, selection.names, strict=True)]
+        return columns if self._to_leaves is None else self._to_leaves(columns, selection.names)
 
     def _weights(self, info: SampleInfo, number: int) -> NDArray[np.float32] | None:
         beta = self._options.beta_of(number)

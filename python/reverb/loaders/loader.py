@@ -1,12 +1,11 @@
 """What the loaders of all frameworks have in common."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from numpy.typing import ArrayLike
 
-from reverb.client import Client
 from reverb.loaders.batch import Batch
 from reverb.loaders.options import Options
 from reverb.loaders.source import BatchSource
@@ -21,26 +20,17 @@ class Loader(Iterator[Batch]):
     """An iterator of batches, and a context manager that closes itself.
 
     Args:
-      client: A Client, or the address of a server.
-      table: The table's name; or, for a mixture, weights by name: every item of a batch comes from a table by its
-        weight.
-      **options: Those of reverb.loaders.Options; `batch_size` is needed.
+      source: Gives the batches, and converts them.
     """
 
-    def __init__(self, client: Client | str, table: str | Mapping[str, float], **options: Any) -> None:
-        self._source = BatchSource(client, table, Options(**options), self._leaf, self._by_caller)
-
-    # As of BatchSource; a static method, where there is one.
-    _leaf: Callable[[Any, str], Any] | None = None
-
-    # As of BatchSource.
-    _by_caller = True
+    def __init__(self, source: BatchSource) -> None:
+        self._source = source
 
     def __iter__(self: L) -> L:
         return self
 
     def __next__(self) -> Batch:
-        batch = self._source.take()
+        batch: Batch | None = self._source.take()
         if batch is None:
             raise StopIteration
         return batch

@@ -35,7 +35,9 @@ class Options:
     Attributes:
       batch_size: Items of a batch.
       prefetch: Batches that are drawn ahead. They count as sampled, are `undelivered_samples` in the table's info, and
-        go back to the table if the loader is closed first. With 0 a batch is drawn when it is asked for.
+        go back to the table if the loader is closed first. With 0 a batch is drawn when it is asked for. None: 2 from a
+        server elsewhere, where that hides the way; 0 from one of the same process, where a batch is there soonest if
+        the thread that asks for it draws it.
       timeout: Seconds that a batch may take once it is asked for; None: as long as it must.
       on_timeout: Whether a timeout that passes without any item is an error or the end of the data. A timeout that
         passes with some gives a short batch, unless `drop_remainder`.
@@ -56,7 +58,7 @@ class Options:
     """
 
     batch_size: int
-    prefetch: int = 2
+    prefetch: int | None = None
     timeout: float | None = None
     on_timeout: Literal["raise", "stop"] = "raise"
     drop_remainder: bool = False
@@ -69,7 +71,8 @@ class Options:
 
     def __post_init__(self) -> None:
         _checks.as_count("batch_size", self.batch_size)
-        _check_not_negative("prefetch", self.prefetch)
+        if self.prefetch is not None:
+            _check_not_negative("prefetch", self.prefetch)
         _checks.as_timeout(self.timeout)
         if self.on_timeout not in ("raise", "stop"):
             raise ValueError(f"`on_timeout` must be 'raise' or 'stop', got {self.on_timeout!r}.")

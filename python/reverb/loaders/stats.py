@@ -18,7 +18,8 @@ class LoaderStats:
       batches: Given to the learner.
       samples: In these.
       limiter_s: Waiting while the table let no sample go.
-      network_s: Waiting while a batch was gathered or on its way, for whatever reason but the limiter.
+      network_s: Waiting while a batch was gathered or on its way, for whatever reason but the limiter; in the same
+        process, drawing it.
       convert_s: Padding, stacking of mixtures, arrays of the framework.
       learner_s: Between a batch given and the next one asked for.
       undelivered: Samples that are drawn, or asked for, and not given to the learner.
@@ -64,6 +65,23 @@ class StatsClock:
     def converted(self) -> None:
         """A batch that had arrived has the form in which it is given."""
         self.stats.convert_s += self._lap()
+
+    def at_once(self, asked: float, arrived: float, samples: int) -> None:
+        """A batch was drawn without waiting, and goes to the learner now.
+
+        Args:
+          asked: When the learner asked for it, in seconds of `time.perf_counter`.
+          arrived: When its columns were there.
+          samples: Items of the batch.
+        """
+        stats, now = self.stats, time.perf_counter()
+        if self._mark is not None:
+            stats.learner_s += asked - self._mark
+        stats.network_s += arrived - asked
+        stats.convert_s += now - arrived
+        stats.batches += 1
+        stats.samples += samples
+        self._mark = now
 
     def given(self, samples: int) -> None:
         """A batch goes to the learner."""

@@ -1,12 +1,17 @@
 """Batches as eager tensors of TensorFlow, and as a `tf.data.Dataset`."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
+from reverb.client import Client
 from reverb.loaders.batch import Batch
+from reverb.loaders.conversion import Conversion
 from reverb.loaders.leaves import map_leaves
 from reverb.loaders.loader import Loader
+from reverb.loaders.options import Options
+from reverb.loaders.source import BatchSource
 from reverb.replay_sample import Ragged
 
 __all__ = ["TensorFlowLoader"]
@@ -17,20 +22,17 @@ class TensorFlowLoader(Loader):
 
     Strings are `tf.string`, columns of items of different lengths `tf.RaggedTensor`. `batch.info` and `batch.table`
     stay NumPy, as with all loaders. For a `tf.data.Dataset` of single items see `reverb.TrajectoryDataset`.
+
+    Args:
+      client: A Client, or the address of a server.
+      table: The table's name; or, for a mixture, weights by name: every item of a batch comes from a table by its
+        weight.
+      **options: Those of reverb.loaders.Options; `batch_size` is needed.
     """
 
-    def __next__(self) -> Batch:
-        fetched = self._source.next()
-        if fetched is None:
-            raise StopIteration
-        try:
-            batch = to_tensorflow(fetched.batch)
-        except Exception:
-            self._source.refuse(fetched)
-            raise
-        self._source.clock.converted()
-        self._source.deliver(fetched)
-        return batch
+    def __init__(self, client: Client | str, table: str | Mapping[str, float], **options: Any) -> None:
+        conversion = Conversion(batch=to_tensorflow)
+        super().__init__(BatchSource(client, table, Options(**options), conversion, by_caller=True))
 
 
 def to_tensorflow(batch: Batch) -> Batch:

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import weakref
 from collections.abc import Iterator, Mapping
 from types import TracebackType
@@ -13,12 +14,13 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from reverb.client import Client
 from reverb.loaders.batch import Batch
+from reverb.loaders.conversion import Conversion
 from reverb.loaders.leaves import map_leaves
 from reverb.loaders.options import Options
 from reverb.loaders.source import BatchSource, Fetched
 from reverb.loaders.staging import Staging
 from reverb.loaders.stats import LoaderStats
-from reverb.loaders.torch_arrays import to_tensor, to_torch
+from reverb.loaders.torch_arrays import TAKES_ALL, from_capsules, to_leaves, to_torch
 
 __all__ = ["TorchLoader"]
 
@@ -89,10 +91,9 @@ class TorchLoader(IterableDataset):  # type: ignore[misc]
         return self._batches(Client(self._address), options, None, self._worker_prefetch - 1)
 
     def _batches(self, client: Client, options: Options, device: Any, lag: int | None) -> "TorchBatches":
-        # Nothing can go wrong any more once such a batch is here, and nothing is copied ahead.
-        is_plain = lag is None and device is None and not self._pin_memory and not self._tensordict
-        source = BatchSource(client, self._table, options, to_tensor, by_caller=is_plain)
-        return TorchBatches(source, device, self._pin_memory, self._tensordict, lag, is_plain)
+        conversion = _conversion(options, device, self._pin_memory, self._tensordict)
+        source = BatchSource(client, self._table, options, conversion, by_caller=lag is None and device is None)
+        return TorchBatches(source, device, lag)
 
     def stats(self) -> LoaderStats:
         """Those of the latest iteration in this process; see `LoaderStats`."""
@@ -132,56 +133,56 @@ class TorchBatches(Iterator[Batch]):
     """One iteration over a TorchLoader.
 
     Args:
-      source: Gives the batches.
+      source: Gives the batches, and makes tensors of them.
       device: As of TorchLoader.
-      pin_memory: As of TorchLoader.
-      tensordict: As of TorchLoader.
       lag: How many batches may be out, as the next one is asked for, that are not taken as received. None: none, a
         batch is received when it is given.
-      is_plain: Whether batches are given as they come.
     """
 
-    def __init__(
-        self,
-        source: BatchSource,
-        device: Any,
-        pin_memory: bool,
-        tensordict: bool,
-        lag: int | None,
-        is_plain: bool,
-    ) -> None:
+    def __init__(self, source: BatchSource, device: Any, lag: int | None) -> None:
         self.source = source
         self._device = device
         self._lag = lag
-        self._is_plain = is_plain
-        # Copied, or on their way to the device; not asked for yet.
-        self._staging = Staging(source, _Copier(device, pin_memory, tensordict))
+        # Whether batches are received as they are given, and none is copied ahead.
+        self._is_plain = lag is None and device is None
+        self._staging = Staging(source)
         self._unreceived: collections.deque[Fetched] = collections.deque()
 
     def __iter__(self) -> "TorchBatches":
         return self
 
     def __next__(self) -> Batch:
+        batch: Batch | None
         if self._is_plain:
-            taken = self.source.take()
-            if taken is None:
-                raise StopIteration
-            return to_torch(taken)
-        if self._lag is not None:
-            self._receive(self._lag)
-        staged = self._staging.next()
-        if staged is None:
-            self._receive(0)
+            batch = self.source.take()
+        elif self._lag is not None:
+            batch = self._next_of_worker(self._lag)
+        else:
+            batch = self._next_on_device()
+        if batch is None:
             raise StopIteration
-        fetched, (batch, copied) = staged
+        return batch
+
+    def _next_on_device(self) -> Batch | None:
+        fetched = self._staging.next()
+        if fetched is None:
+            return None
+        batch: Batch
+        batch, copied = self.source.deliver(fetched)
         if copied is not None:
             copied.wait(torch.cuda.current_stream(self._device))
             _keep_until_used(batch, torch.cuda.current_stream(self._device))
-        self._unreceived.append(fetched)
-        if self._lag is None:
+        self._staging.ahead()
+        return batch
+
+    def _next_of_worker(self, lag: int) -> Batch | None:
+        self._receive(lag)
+        fetched = self.source.next()
+        if fetched is None:
             self._receive(0)
-        if self._device is not None:
-            self._staging.ahead()
+            return None
+        self._unreceived.append(fetched)
+        batch: Batch = fetched.batch
         return batch
 
     def _receive(self, lag: int) -> None:
@@ -195,29 +196,39 @@ class TorchBatches(Iterator[Batch]):
         self.source.close()
 
 
-class _Copier:
-    """Makes tensors of batches and copies them to a device. Knows nothing of the iteration, which must end with it."""
+def _conversion(options: Options, device: Any, pin_memory: bool, tensordict: bool) -> Conversion:
+    """What becomes of the batches of one iteration. With a device they come as `_ToDevice` says."""
+    if device is not None:
+        return Conversion(to_leaves, _ToDevice(device, pin_memory, tensordict))
+    if pin_memory or tensordict:
+        return Conversion(to_leaves, functools.partial(_on_host, pin_memory=pin_memory, tensordict=tensordict))
+    to_batch = None if options.beta is None else to_torch
+    return Conversion(to_leaves, to_batch, takes_all=TAKES_ALL, capsules=from_capsules)
+
+
+def _on_host(batch: Batch, pin_memory: bool, tensordict: bool) -> Batch:
+    batch = to_torch(batch, tensordict)
+    return _map(batch, lambda tensor: tensor.pin_memory()) if pin_memory else batch
+
+
+class _ToDevice:
+    """Copies batches to a device. Knows nothing of the iteration, which must end with it."""
 
     def __init__(self, device: Any, pin_memory: bool, tensordict: bool) -> None:
-        is_cuda = device is not None and device.type == "cuda"
+        is_cuda = device.type == "cuda"
         self._device = device
         self._pin = pin_memory or is_cuda
         self._tensordict = tensordict
         self._stream = torch.cuda.Stream(device) if is_cuda else None
 
     def __call__(self, batch: Batch) -> tuple[Batch, Any]:
-        """Tensors on their way to the device, and the event that they are there."""
-        batch = to_torch(batch, self._tensordict)
-        copied = None
-        if self._pin:
-            batch = _map(batch, lambda tensor: tensor.pin_memory())
-        if self._stream is not None:
-            with torch.cuda.stream(self._stream):
-                batch = _map(batch, lambda tensor: tensor.to(self._device, non_blocking=True))
-                copied = self._stream.record_event()
-        elif self._device is not None:
-            batch = _map(batch, lambda tensor: tensor.to(self._device))
-        return batch, copied
+        """Tensors on their way to the device, and the event that they are there; None if they are."""
+        batch = _on_host(batch, self._pin, self._tensordict)
+        if self._stream is None:
+            return _map(batch, lambda tensor: tensor.to(self._device)), None
+        with torch.cuda.stream(self._stream):
+            batch = _map(batch, lambda tensor: tensor.to(self._device, non_blocking=True))
+            return batch, self._stream.record_event()
 
 
 def _share(options: Options, worker: int, num_workers: int) -> Options:

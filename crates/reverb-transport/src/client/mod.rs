@@ -204,7 +204,7 @@ impl Client {
         connect_by: Option<Instant>,
     ) -> Result<PendingDraw> {
         match self.same_process() {
-            Some(replay) => PendingDraw::local(&replay, request, deadline),
+            Some(replay) => PendingDraw::local(&replay, request, deadline, false),
             None => {
                 self.connection(connect_by.or(deadline)).await?.begin_sample(request, deadline).map(PendingDraw::remote)
             }

@@ -51,11 +51,12 @@ impl PendingDraw {
         Self::new(Draw::Remote(call), Instant::now())
     }
 
-    /// Begins a draw from a server of this process, in the context of a runtime.
+    /// Begins a draw from a server of this process, in the context of a runtime. With `at_once` a batch of any size is
+    /// copied here, if its items can be had: for who waits for it next.
     ///
     /// # Errors
     /// If there is no such table.
-    pub fn local(replay: &Replay, request: &BatchRequest, deadline: Option<Instant>) -> Result<Self> {
+    pub fn local(replay: &Replay, request: &BatchRequest, deadline: Option<Instant>, at_once: bool) -> Result<Self> {
         let table = replay.table(&request.table)?.clone();
         let begun = Instant::now();
         if let Some((batch, draws)) = table.sample_copied_leased(request.draw, request.squeeze_time) {
@@ -67,7 +68,7 @@ impl PendingDraw {
             Call::Done(Err(error)) => Draw::Here(Some(Err(error))),
             Call::Done(Ok(drawn)) => match table.stack(drawn, request.draw.at_least, request.squeeze_time) {
                 Err(error) => Draw::Here(Some(Err(error))),
-                Ok(gatherer) if gatherer.remaining() <= GATHER_AT_ONCE_BYTES => {
+                Ok(gatherer) if at_once || gatherer.remaining() <= GATHER_AT_ONCE_BYTES => {
                     Draw::Here(Some(Ok(gather_leased(table, gatherer, begun))))
                 }
                 Ok(gatherer) => Draw::Task(tokio::spawn(async move { Ok(gather_leased(table, gatherer, begun)) })),

@@ -1,0 +1,112 @@
+"""Batches from a server of this process."""
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from reverb.client import Client
+from reverb.loaders.batch import Batch
+from reverb.loaders.conversion import Conversion, FromCapsules
+from reverb.loaders.draws import Draws
+from reverb.loaders.fields import Selection
+from reverb.loaders.options import Options
+from reverb.loaders.stats import StatsClock
+from reverb.prioritized import importance_weights
+from reverb.replay_sample import SampleInfo
+
+if TYPE_CHECKING:
+    from reverb.pybind import Sampled
+
+# Makes a named tuple without its constructor written in Python.
+_new = tuple.__new__
+
+__all__ = ["DrawsHere"]
+
+
+class DrawsHere:
+    """Draws batches of one table on the thread that asks for them, which has them at once.
+
+    A small batch takes ten microseconds: to begin it ahead, to queue it and to wait for it would cost half as much
+    again. One that the conversion cannot refuse does without a lease, too.
+
+    Args:
+      client: Of the server.
+      table: The table's name.
+      options: What is wanted; neither padding nor drawing ahead.
+      conversion: To the loader's framework.
+      selection: The columns that are kept.
+      token: The number of the table's signature, to which the selection belongs.
+      draws: All draws of the source, which counts them.
+      clock: Gets the times.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        table: str,
+        options: Options,
+        conversion: Conversion,
+        selection: Selection,
+        token: int,
+        draws: Draws,
+        clock: StatsClock,
+    ) -> None:
+        self._batch_size = options.batch_size
+        self._num_batches = options.num_batches
+        self._beta_of = None if options.beta is None else options.beta_of
+        self._columns = None if selection.is_all else selection.columns
+        self._names = selection.names
+        self._pack = selection.pack
+        self._to_leaves = conversion.columns
+        self._from_capsules = conversion.capsules
+        self._convert = conversion.batch
+        self._draws = draws
+        self._clock = clock
+        request = (table, options.batch_size, token, options.squeeze_time)
+        self._begin = functools.partial(client._client.begin_here, *request)
+        self._sample: Callable[[], Sampled | None] | None = None
+        if conversion.takes_all:
+            as_capsules = conversion.capsules is not None
+            self._sample = functools.partial(client._client.sample_here, *request, as_capsules)
+
+    def take(self) -> Any:
+        """A batch, as the conversion makes it; None if the next one cannot be had at once, or there is to be none."""
+        asked = time.perf_counter()
+        if self._draws.begun == self._num_batches:
+            return None
+        # A function of the caller's may raise, and must do that before anything is drawn.
+        beta = None if self._beta_of is None else self._beta_of(self._clock.stats.batches)
+        sampled = None if self._sample is None else self._sample()
+        if sampled is not None:
+            arrived = time.perf_counter()
+            batch = self._batch(sampled, beta, self._from_capsules)
+        else:
+            begun = self._begin()
+            if begun is None:
+                return None
+            sampled, draw = begun
+            if sampled is None:
+                self._draws.adopt(draw)
+                return None
+            arrived = time.perf_counter()
+            # A draw that is not received goes back.
+            batch = self._batch(sampled, beta, None)
+            draw.received()
+        self._draws.begun += 1
+        self._clock.at_once(asked, arrived, self._batch_size)
+        return batch
+
+    def _batch(self, sampled: "Sampled", beta: float | None, from_capsules: FromCapsules | None) -> Any:
+        infos, columns, _, _ = sampled
+        leaves: Sequence[Any] = columns
+        if self._columns is not None:
+            leaves = [columns[number] for number in self._columns]
+        if from_capsules is not None:
+            leaves = from_capsules(leaves)
+        elif self._to_leaves is not None:
+            leaves = self._to_leaves(leaves, self._names)
+        info = _new(SampleInfo, infos)
+        weights = None if beta is None else importance_weights(info, beta)
+        batch = _new(Batch, (info, self._pack(leaves), weights, None, None))
+        return batch if self._convert is None else self._convert(batch)
