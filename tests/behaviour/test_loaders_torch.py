@@ -133,6 +133,7 @@ def test_a_device_gets_the_next_batch_ahead(serve):
         batches = iter(loader)
         assert numbers_of(next(batches)) == [0, 1, 2, 3]
         assert loader.stats().batches == 1
+        assert loader.stats().undelivered >= 8, "in the same process, too"
     eventually(lambda: info_of(client).current_size == 16)
     with TorchLoader(client, "table", batch_size=4, device="cpu", timeout=0.1, on_timeout="stop") as loader:
         assert [number for batch in loader for number in numbers_of(batch)] == list(range(4, 20))

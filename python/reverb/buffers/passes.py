@@ -1,11 +1,12 @@
-"""The order in which one pass over rings of frames takes them."""
+"""The order in which one pass over rings of frames, or over episodes, takes them."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["windows"]
+__all__ = ["episode_windows", "windows"]
 
 Frames = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -64,3 +65,44 @@ def _of_one(
         window = np.array(ids[first : first + num_steps])
         if len(window) == num_steps or not drop_remainder:
             yield np.full(len(window), segment), window
+
+
+def episode_windows(
+    episodes: list[list[NDArray[Any]]],
+    batch_size: int | None,
+    num_steps: int | None,
+    shift: int | None,
+    drop_remainder: bool,
+) -> Iterator[list[NDArray[Any]]]:
+    """The elements of a pass over episodes.
+
+    Args:
+      episodes: The columns `[time, ...]` of each; at least one.
+      batch_size: Streams whose windows come together; episode i goes to stream i modulo it. None: one stream.
+      num_steps: Frames of a window of a stream, whose episodes follow each other; None: whole episodes.
+      shift: From one window to the next; None: `num_steps`.
+      drop_remainder: Whether windows of a single stream that are not full are left out.
+
+    Yields:
+      Columns `[steps, ...]`, or `[batch, steps, ...]`.
+    """
+    if num_steps is None:
+        yield from episodes
+        return
+    if batch_size is None:
+        yield from _stream_windows(episodes, num_steps, shift, drop_remainder)
+        return
+    streams = [episodes[first::batch_size] for first in range(batch_size)]
+    cut = [list(_stream_windows(stream, num_steps, shift, True)) if stream else [] for stream in streams]
+    for together in zip(*cut, strict=False):
+        yield [np.stack(leaf) for leaf in zip(*together, strict=True)]
+
+
+def _stream_windows(
+    episodes: list[list[NDArray[Any]]], num_steps: int, shift: int | None, drop_remainder: bool
+) -> Iterator[list[NDArray[Any]]]:
+    joined = [np.concatenate(leaf) for leaf in zip(*episodes, strict=True)]
+    for first in range(0, len(joined[0]), shift or num_steps):
+        window = [leaf[first : first + num_steps] for leaf in joined]
+        if len(window[0]) == num_steps or not drop_remainder:
+            yield window

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Draws"]
 
-# Batches that are drawn ahead from a server elsewhere, if the options do not say.
+# Batches that are drawn ahead where the options do not say.
 _PREFETCH = 2
 # How often a wait looks whether the loader was closed meanwhile.
 _PERIOD_S = 0.2
@@ -80,7 +80,7 @@ class Draws:
         """Whether batches are begun before they are asked for.
 
         That hides what the road to a server costs. In the same process there is none: there the thread that asks does
-        the work fastest, since nobody has to be woken for it.
+        the work fastest, since nobody has to be woken for it; unless it puts batches on a device ahead.
         """
         return self._depth() > 0
 
@@ -140,7 +140,9 @@ class Draws:
     def _depth(self) -> int:
         if self._options.prefetch is not None:
             return self._options.prefetch
-        return 0 if self._client.road in ("same_process", "unconnected") else _PREFETCH
+        # Who does not wait itself puts what has come on a device ahead.
+        is_here = self._client.road in ("same_process", "unconnected")
+        return 0 if is_here and self._by_caller else _PREFETCH
 
     def _begin_ahead(self, depth: int) -> None:
         while len(self._requests) < depth and self.begun != self._options.num_batches:

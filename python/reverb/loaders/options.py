@@ -35,9 +35,9 @@ class Options:
     Attributes:
       batch_size: Items of a batch.
       prefetch: Batches that are drawn ahead. They count as sampled, are `undelivered_samples` in the table's info, and
-        go back to the table if the loader is closed first. With 0 a batch is drawn when it is asked for. None: 2 from a
-        server elsewhere, where that hides the way; 0 from one of the same process, where a batch is there soonest if
-        the thread that asks for it draws it.
+        go back to the table if the loader is closed first. With 0 a batch is drawn when it is asked for. None: 2, which
+        hides the way to a server elsewhere, and the copy to a device; but 0 where the server is in the same process and
+        no device gets batches ahead: there a batch is had soonest if the thread that asks for it draws it.
       timeout: Seconds that a batch may take once it is asked for; None: as long as it must.
       on_timeout: Whether a timeout that passes without any item is an error or the end of the data. A timeout that
         passes with some gives a short batch, unless `drop_remainder`.
