@@ -25,7 +25,7 @@ impl<T: Message + Send + 'static, U: Message + Default + Send + 'static> Codec f
     type Decoder = ReplayDecoder<U>;
 
     fn encoder(&mut self) -> Self::Encoder {
-        ReplayEncoder(PhantomData)
+        ReplayEncoder::default()
     }
 
     fn decoder(&mut self) -> Self::Decoder {
@@ -36,6 +36,12 @@ impl<T: Message + Send + 'static, U: Message + Default + Send + 'static> Codec f
 /// See [`ReplayCodec`].
 #[derive(Debug)]
 pub struct ReplayEncoder<T>(PhantomData<T>);
+
+impl<T> Default for ReplayEncoder<T> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
 
 impl<T: Message> Encoder for ReplayEncoder<T> {
     type Item = T;

@@ -3,7 +3,9 @@
 use crate::proto::replay::{Batch, Failure};
 use bytes::{Buf, BufMut, Bytes};
 use parking_lot::Mutex;
-use prost::encoding::{DecodeContext, WireType, encode_key, encode_varint, encoded_len_varint};
+use prost::encoding::{
+    DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint, encoded_len_varint,
+};
 use prost::{DecodeError, Message};
 use reverb_core::gather::Gatherer;
 use std::mem::MaybeUninit;
@@ -14,6 +16,8 @@ const BATCH: u32 = 2;
 const FAILURE: u32 = 3;
 const NOTICE: u32 = 4;
 const PAYLOAD: u32 = 5;
+/// A protobuf number has at most so many.
+const MAX_VARINT_BYTES: usize = 10;
 
 /// One message of the answer to a draw; see `replay.proto`.
 #[derive(Debug, Clone, Default)]
@@ -137,6 +141,65 @@ impl Message for SampleResponse {
     fn clear(&mut self) {
         *self = Self::default();
     }
+}
+
+/// Where the payload of a message lies in it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PayloadPlace {
+    /// Bytes of the fields before it.
+    pub head: usize,
+    /// Where it begins, after its tag and length.
+    pub start: usize,
+    /// Its bytes.
+    pub len: usize,
+}
+
+/// Finds the payload of a message of which the first bytes have come; `None` if more of them are needed. The payload is
+/// the last field, whatever the order of the others; a message without one has an empty one at its end.
+///
+/// # Errors
+/// If no message begins so.
+pub fn find_payload(bytes: &[u8], message_len: usize) -> Result<Option<PayloadPlace>, String> {
+    let bytes = &bytes[..bytes.len().min(message_len)];
+    let damaged = || "its fields do not fill it".to_owned();
+    let is_whole = bytes.len() == message_len;
+    // A number that ends with the bytes may go on in those to come.
+    let needs_more = |rest: &[u8]| !is_whole && rest.len() < 2 * MAX_VARINT_BYTES;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let head = bytes.len() - rest.len();
+        let mut ahead = rest;
+        let (tag, wire_type, len) = match field(&mut ahead) {
+            Ok(field) => field,
+            Err(_) if needs_more(rest) => return Ok(None),
+            Err(error) => return Err(error.to_string()),
+        };
+        let start = bytes.len() - ahead.len();
+        let len = usize::try_from(len).ok().filter(|&len| len <= message_len - start).ok_or_else(damaged)?;
+        if tag == PAYLOAD && wire_type == WireType::LengthDelimited {
+            let is_last = start + len == message_len;
+            return if is_last { Ok(Some(PayloadPlace { head, start, len })) } else { Err(damaged()) };
+        }
+        match ahead.get(len..) {
+            Some(next) => rest = next,
+            None => return Ok(None),
+        }
+    }
+    Ok(is_whole.then_some(PayloadPlace { head: message_len, start: message_len, len: 0 }))
+}
+
+/// A field's number, its type, and the bytes of its value that follow.
+fn field(bytes: &mut &[u8]) -> Result<(u32, WireType, u64), DecodeError> {
+    let (tag, wire_type) = decode_key(bytes)?;
+    let len = match wire_type {
+        WireType::Varint => decode_varint(bytes).map(|_| 0)?,
+        WireType::SixtyFourBit => 8,
+        WireType::ThirtyTwoBit => 4,
+        WireType::LengthDelimited => decode_varint(bytes)?,
+        // proto3 has no groups: whoever decodes the message refuses them.
+        WireType::StartGroup | WireType::EndGroup => 0,
+    };
+    Ok((tag, wire_type, len))
 }
 
 fn gather(gatherer: &mut Gatherer, mut len: usize, buf: &mut impl BufMut) {

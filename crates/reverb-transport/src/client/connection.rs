@@ -130,8 +130,9 @@ impl Connection {
             "unix" => connect_unix(target).await?,
             _ => connect_tcp(target).await?,
         };
-        let mut service =
-            ReplayClient::new(channel).max_decoding_message_size(usize::MAX).max_encoding_message_size(usize::MAX);
+        let mut service = ReplayClient::new(channel.clone())
+            .max_decoding_message_size(usize::MAX)
+            .max_encoding_message_size(usize::MAX);
         let hello = tokio::time::timeout(ATTEMPT_TIME, service.hello(HelloRequest { version: VERSION })).await;
         let hello = match hello {
             Ok(Ok(hello)) => hello.into_inner(),
@@ -150,7 +151,7 @@ impl Connection {
             )));
         }
         let inserts = InsertLink::open(service.clone(), peer);
-        let samples = SampleLink::open(service.clone(), peer);
+        let samples = SampleLink::open(channel, peer);
         Ok(Self { peer: peer.to_owned(), road, service, hello, inserts, samples })
     }
 

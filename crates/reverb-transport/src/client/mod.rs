@@ -4,6 +4,7 @@ mod address;
 mod connection;
 mod insert_link;
 mod pending_draw;
+mod sample_answers;
 mod sample_link;
 pub mod writer;
 

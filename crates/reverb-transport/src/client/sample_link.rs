@@ -1,8 +1,8 @@
 //! The sample stream of a connection, shared by all callers.
 
 use super::Batch;
+use super::sample_answers::Answers;
 use crate::convert::batch_from_wire;
-use crate::proto::replay::replay_client::ReplayClient;
 use crate::proto::replay::{self, Draw, SampleRequest, sample_request};
 use crate::sample_response::{Kind, Payload, SampleResponse};
 use crate::status::{from_failure, from_status};
@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
-use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::transport::Channel;
 
 /// Sends draws, and hands each caller its batch.
@@ -33,14 +32,14 @@ struct Calls {
 
 impl SampleLink {
     /// Opens the stream in the background.
-    pub fn open(mut service: ReplayClient<Channel>, peer: &str) -> Self {
+    pub fn open(channel: Channel, peer: &str) -> Self {
         // Each caller waits for its batch, so no more requests are queued than there are callers.
-        let (requests, stream) = mpsc::unbounded_channel();
+        let (requests, to_send) = mpsc::unbounded_channel();
         let shared = Arc::<Mutex<Calls>>::default();
         let (reader, peer) = (shared.clone(), peer.to_owned());
         tokio::spawn(async move {
-            let error = match service.sample(UnboundedReceiverStream::new(stream)).await {
-                Ok(responses) => read(&reader, responses.into_inner(), &peer).await,
+            let error = match Answers::open(channel, to_send).await {
+                Ok(answers) => read(&reader, answers, &peer).await,
                 Err(status) => from_status(&status, &peer),
             };
             fail(&reader, &error);
@@ -162,10 +161,10 @@ impl Incoming {
     }
 }
 
-async fn read(shared: &Mutex<Calls>, mut responses: tonic::Streaming<SampleResponse>, peer: &str) -> Error {
+async fn read(shared: &Mutex<Calls>, mut answers: Answers, peer: &str) -> Error {
     let mut incoming = HashMap::new();
     loop {
-        let response = match responses.message().await {
+        let response = match answers.next().await {
             Ok(Some(response)) => response,
             Ok(None) => return Error::Unavailable(format!("the server at {peer} went away before it sent the batch")),
             Err(status) => return from_status(&status, peer),
