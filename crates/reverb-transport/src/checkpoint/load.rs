@@ -20,7 +20,7 @@ const RECORD_SLACK: u64 = 1 << 20;
 
 /// Chunks for which room is made before they have come.
 const MAX_RESERVED: u64 = 1 << 22;
-/// Threads that decode chunks: more would wait for the one that reads.
+/// Threads that read and decode chunks: more would wait for the file, which one reads at a time.
 const MAX_DECODERS: usize = 4;
 
 /// Chooses the tables to be made, and what of: `None` passes over a table and its items.
@@ -159,7 +159,7 @@ fn no_table(name: &str) -> String {
     format!("an item is in table `{name}`, which is missing")
 }
 
-/// Threads that decode chunks: most of the time is the system's, which gives their memory page by page.
+/// Threads that read and decode chunks: most of the time is the system's, which gives their memory page by page.
 fn num_decoders() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get).min(MAX_DECODERS)
 }

@@ -142,6 +142,21 @@ pub fn put_record(out: &mut Vec<u8>, payload: &[u8]) {
     out.extend_from_slice(&masked_crc(payload).to_le_bytes());
 }
 
+/// What was written as the checksum of a record.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Checksum(u32);
+
+impl Checksum {
+    /// # Errors
+    /// [`Error::DataLoss`] if it is not that of `payload`, the record of this number.
+    pub fn check(self, number: u64, payload: &[u8]) -> Result<()> {
+        if masked_crc(payload) == self.0 {
+            return Ok(());
+        }
+        Err(Error::DataLoss(format!("record {number} does not have the checksum that was written")))
+    }
+}
+
 /// Reads records.
 pub struct RecordReader<R: Read> {
     source: Source<R>,
@@ -237,13 +252,16 @@ impl<R: Read> RecordReader<R> {
     /// [`Error::DataLoss`] for what is damaged or ends too early, with the number of the record; [`Error::MessageTooLarge`].
     pub fn next(&mut self, payload: &mut Vec<u8>) -> Result<bool> {
         payload.clear();
-        self.append(payload)
+        let number = self.number;
+        let checksum = self.append(payload)?;
+        checksum.map(|checksum| checksum.check(number, payload)).transpose().map(|checked| checked.is_some())
     }
 
-    /// As [`RecordReader::next`], behind what `payload` has already.
-    pub fn append(&mut self, payload: &mut Vec<u8>) -> Result<bool> {
+    /// As [`RecordReader::next`], behind what `payload` has already. Whether the record has the checksum that comes with
+    /// it is for the caller to see, so that another thread can.
+    pub(super) fn append(&mut self, payload: &mut Vec<u8>) -> Result<Option<Checksum>> {
         if self.finished {
-            return Ok(false);
+            return Ok(None);
         }
         let number = self.number;
         let at = |what: &str| Error::DataLoss(format!("record {number} {what}"));
@@ -251,7 +269,7 @@ impl<R: Read> RecordReader<R> {
         match filled {
             0 => {
                 self.finished = true;
-                return Ok(false);
+                return Ok(None);
             }
             HEADER_BYTES if is_header(&header) => {}
             HEADER_BYTES => return Err(at("has a damaged length")),
@@ -268,16 +286,12 @@ impl<R: Read> RecordReader<R> {
         })?;
         let start = payload.len();
         self.read_payload(payload, length)?;
-        let record = &payload[start..];
-        let (crc, filled) = self.source.array::<4>()?;
-        if record.len() < length || filled < 4 {
+        let (checksum, filled) = self.source.array::<4>()?;
+        if payload.len() - start < length || filled < 4 {
             return Err(at("is cut off"));
         }
-        if u32::from_le_bytes(crc) != masked_crc(record) {
-            return Err(at("does not have the checksum that was written"));
-        }
         self.number += 1;
-        Ok(true)
+        Ok(Some(Checksum(u32::from_le_bytes(checksum))))
     }
 
     fn read_payload(&mut self, payload: &mut Vec<u8>, length: usize) -> Result<()> {

@@ -1,17 +1,18 @@
-//! Reads the records of a file on a thread of its own, ahead of whoever looks at them.
+//! Reads the records of a file on several threads, ahead of whoever looks at them.
 
-use super::record::{RecordReader, Tallied, Tally};
+use super::record::{Checksum, RecordReader, Tallied, Tally};
+use parking_lot::Mutex;
 use reverb_core::{Error, Result};
 use std::io::Read;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
-/// Records are handed over in batches of about this many bytes.
-const BATCH_BYTES: usize = 512 << 10;
-/// Batches that may wait to be looked at, for each thread that does.
-const WAITING_BATCHES: usize = 2;
-/// After a batch this large the thread waits until it was looked at, so that no two large records are in memory. Memory of
-/// smaller ones is used again: the system takes longer to give a page than all else that happens to it.
+/// Records are read in batches of about this many bytes: they stay in a processor's cache until they are decoded.
+const BATCH_BYTES: usize = 256 << 10;
+/// Batches of each thread that may wait to be looked at.
+const WAITING_BATCHES: usize = 4;
+/// Nothing is read until a batch this large was decoded, so that no two large records are in memory. Memory of smaller ones
+/// is used again: the system takes longer to give a page than all else that happens to it.
 const LARGE_BATCH: usize = 4 << 20;
 
 type File = Box<dyn Read + Send>;
@@ -34,78 +35,60 @@ impl Records {
     }
 
     /// Calls `visit`, in the order of the file, with what one of `decoders` makes of each record and its number. Each of
-    /// them has a thread of its own.
+    /// them has a thread of its own, which also reads what it decodes: no processor waits for another, and what was read is
+    /// in the cache of the one that needs it.
     ///
     /// # Errors
     /// Those of [`RecordReader`], of the decoders and of `visit`, whichever comes first in the file.
     pub fn for_each<T: Send>(
         self,
         decoders: Vec<impl FnMut(u64, &[u8]) -> Result<T> + Send>,
-        mut visit: impl FnMut(T) -> Result<()>,
+        visit: impl FnMut(T) -> Result<()>,
     ) -> Result<Finished> {
+        let is_compressed = self.reader.is_compressed();
+        let (turns, order) = channel();
+        let reading = Mutex::new(Reading { records: self.reader, number: 0, turns: Some(turns) });
         std::thread::scope(|scope| {
-            let (done, returned) = channel();
-            let (mut inputs, mut outputs, mut threads) = (Vec::new(), Vec::new(), Vec::new());
-            for decoder in decoders {
-                let (input, batches) = sync_channel(WAITING_BATCHES);
+            let (mut outputs, mut threads) = (Vec::new(), Vec::new());
+            for (index, decoder) in decoders.into_iter().enumerate() {
                 let (decoded, output) = sync_channel(WAITING_BATCHES);
-                let done = done.clone();
-                let work = move || decode_all(decoder, &batches, &decoded, &done);
-                threads.push(spawn(scope, "reverb-decode", work)?);
-                inputs.push(input);
+                let reading = &reading;
+                threads.push(spawn(scope, move || decode_all(index, decoder, reading, &decoded))?);
                 outputs.push(output);
             }
-            // The reader ends when nobody returns batches.
-            drop(done);
-            let reader = spawn(scope, "reverb-load", move || read_all(self.reader, &inputs, &returned))?;
-            let visited = visit_all(&outputs, &mut visit);
+            let visited = visit_all(&order, &outputs, visit);
             // Threads end when nobody takes what they make.
             drop(outputs);
-            let read = reader.join().map_err(|_| panicked("reads"))?;
-            threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| panicked("decodes")))?;
-            visited.and(read)
-        })
+            let panicked = |_| Error::Internal("a thread that loads has panicked".into());
+            threads.into_iter().try_for_each(|thread| thread.join().map_err(panicked))?;
+            visited
+        })?;
+        let (_, tally) = reading.into_inner().records.into_file()?.into_parts();
+        Ok(Finished { tally, is_compressed })
     }
 }
 
-/// Takes what the decoders make in turn, as they got it.
-fn visit_all<T>(outputs: &[Receiver<Decoded<T>>], visit: &mut impl FnMut(T) -> Result<()>) -> Result<()> {
-    for output in outputs.iter().cycle() {
-        let Ok((values, error)) = output.recv() else { break };
+/// Takes what the decoders make, in the order in which they have read.
+fn visit_all<T>(
+    order: &Receiver<usize>,
+    outputs: &[Receiver<Decoded<T>>],
+    mut visit: impl FnMut(T) -> Result<()>,
+) -> Result<()> {
+    for index in order {
+        let Ok((values, result)) = outputs[index].recv() else { break };
         // What came before damage is visited first, as if there were no threads.
-        values.into_iter().try_for_each(&mut *visit)?;
-        error.map_or(Ok(()), Err)?;
+        values.into_iter().try_for_each(&mut visit)?;
+        result?;
     }
     Ok(())
 }
 
-fn spawn<'scope, T: Send + 'scope>(
+fn spawn<'scope>(
     scope: &'scope Scope<'scope, '_>,
-    name: &str,
-    work: impl FnOnce() -> T + Send + 'scope,
-) -> Result<ScopedJoinHandle<'scope, T>> {
-    let spawned = Builder::new().name(name.into()).spawn_scoped(scope, work);
+    work: impl FnOnce() + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, ()>> {
+    let spawned = Builder::new().name("reverb-load".into()).spawn_scoped(scope, work);
     spawned.map_err(|error| Error::Internal(format!("no thread can be made: {error}")))
-}
-
-fn panicked(what: &str) -> Error {
-    Error::Internal(format!("the thread that {what} has panicked"))
-}
-
-/// Records one after another.
-#[derive(Debug, Default)]
-struct Batch {
-    /// Number of the first record in the file.
-    first: u64,
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl Batch {
-    fn records(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        (self.first..).zip(starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end]))
-    }
 }
 
 /// What was read of a file.
@@ -117,74 +100,89 @@ pub struct Finished {
     pub is_compressed: bool,
 }
 
-/// What became of a batch: the values, up to the first error.
-type Decoded<T> = (Vec<T>, Option<Error>);
+/// Records one after another.
+#[derive(Debug, Default)]
+struct Batch {
+    /// Number of the first record in the file.
+    first: u64,
+    bytes: Vec<u8>,
+    ends: Vec<(usize, Checksum)>,
+}
 
+impl Batch {
+    /// Calls `visit` with each record and its number, once it has its checksum.
+    fn try_for_each(&self, mut visit: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+        let mut start = 0;
+        for (number, &(end, checksum)) in (self.first..).zip(&self.ends) {
+            let record = &self.bytes[start..end];
+            checksum.check(number, record)?;
+            visit(number, record)?;
+            start = end;
+        }
+        Ok(())
+    }
+}
+
+/// A file that threads read in turn.
+struct Reading {
+    records: RecordReader<Tallied<File>>,
+    /// Of the next record.
+    number: u64,
+    /// Where each thread says that the next batch is its own; `None` at the end of the file, or where it is damaged.
+    turns: Option<Sender<usize>>,
+}
+
+impl Reading {
+    /// Puts the next records into a batch, in place of what it had, for the thread `index`. What came before damage is
+    /// there, too. `None` if nothing more is to be read.
+    fn next(&mut self, index: usize, batch: &mut Batch) -> Option<Result<()>> {
+        self.turns.as_ref()?.send(index).ok()?;
+        batch.first = self.number;
+        let more = self.fill(batch);
+        self.number += batch.ends.len() as u64;
+        if !matches!(more, Ok(true)) {
+            self.turns = None;
+        }
+        Some(more.map(drop))
+    }
+
+    /// Whether there may be more.
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool> {
+        batch.bytes.clear();
+        batch.ends.clear();
+        while batch.bytes.len() < BATCH_BYTES {
+            // What a record has added before it was found damaged lies behind the last end.
+            let Some(checksum) = self.records.append(&mut batch.bytes)? else { return Ok(false) };
+            batch.ends.push((batch.bytes.len(), checksum));
+        }
+        Ok(true)
+    }
+}
+
+/// What became of a batch: the values, up to the first error.
+type Decoded<T> = (Vec<T>, Result<()>);
+
+/// Reads and decodes batches until the file ends, or nobody wants more.
 fn decode_all<T>(
+    index: usize,
     mut decode: impl FnMut(u64, &[u8]) -> Result<T>,
-    batches: &Receiver<Batch>,
+    reading: &Mutex<Reading>,
     decoded: &SyncSender<Decoded<T>>,
-    done: &Sender<Batch>,
 ) {
-    for batch in batches {
+    let mut batch = Batch::default();
+    loop {
+        let mut turn = reading.lock();
+        let Some(read) = turn.next(index, &mut batch) else { return };
+        let turn = (batch.bytes.len() > LARGE_BATCH).then_some(turn);
         let mut values = Vec::with_capacity(batch.ends.len());
-        let mut records = batch.records();
-        let result = records.try_for_each(|(number, record)| decode(number, record).map(|value| values.push(value)));
-        drop(records);
-        let failed = result.is_err();
-        // A large batch is gone before its values are visited.
-        let batch = if batch.bytes.len() > LARGE_BATCH { Batch::default() } else { batch };
-        let _has_ended = done.send(batch);
-        if decoded.send((values, result.err())).is_err() || failed {
+        let result = batch.try_for_each(|number, record| decode(number, record).map(|value| values.push(value)));
+        if turn.is_some() {
+            // It is gone before its values are visited.
+            batch = Batch::default();
+        }
+        drop(turn);
+        if decoded.send((values, result.and(read))).is_err() {
             return;
         }
     }
-}
-
-/// Hands batches out in turn, until the file ends, or nobody wants more.
-///
-/// # Errors
-/// Those of [`RecordReader`].
-fn read_all(
-    mut records: RecordReader<Tallied<File>>,
-    inputs: &[SyncSender<Batch>],
-    returned: &Receiver<Batch>,
-) -> Result<Finished> {
-    let is_compressed = records.is_compressed();
-    let (mut in_flight, mut first, mut more) = (0, 0, true);
-    let mut free = Vec::new();
-    for input in inputs.iter().cycle() {
-        let mut batch = Batch { first, ..free.pop().unwrap_or_default() };
-        let read = fill(&mut batch, &mut records, &mut more);
-        first += batch.ends.len() as u64;
-        let is_large = batch.bytes.len() > LARGE_BATCH;
-        // What came before the damage is looked at, too.
-        let is_wanted = input.send(batch).is_ok();
-        read?;
-        if !more || !is_wanted {
-            break;
-        }
-        in_flight += 1;
-        while in_flight > 0 && (is_large || in_flight > WAITING_BATCHES * inputs.len()) {
-            let Ok(batch) = returned.recv() else { break };
-            free.push(batch);
-            in_flight -= 1;
-        }
-    }
-    let (_, tally) = records.into_file()?.into_parts();
-    Ok(Finished { tally, is_compressed })
-}
-
-/// Puts the next records into a batch, in place of what it had; `more` becomes false at the end of the file.
-fn fill(batch: &mut Batch, records: &mut RecordReader<Tallied<File>>, more: &mut bool) -> Result<()> {
-    batch.bytes.clear();
-    batch.ends.clear();
-    while batch.bytes.len() < BATCH_BYTES && *more {
-        // What a record has added before it was found damaged lies behind the last end.
-        *more = records.append(&mut batch.bytes)?;
-        if *more {
-            batch.ends.push(batch.bytes.len());
-        }
-    }
-    Ok(())
 }

@@ -65,6 +65,35 @@ fn with_each_damage(newer: &Path, files: &[&str], step: usize, mut check: impl F
 }
 
 #[test]
+fn threads_load_in_the_order_of_the_file_and_name_the_first_damage() {
+    // Threads read about so many bytes at a time.
+    const BATCH: usize = 256 << 10;
+    let root = temp_dir();
+    let table = handle("a", SelectorKind::Fifo, 20_000);
+    fill(&table, 0..20_000);
+    let saved = Checkpointer::open(options(&root)).unwrap().save(std::slice::from_ref(&table)).unwrap();
+    let path = saved.join("chunks.tfrecord");
+    let mut bytes = fs::read(&path).unwrap();
+    assert!(bytes.len() > 3 * BATCH, "{}", bytes.len());
+    let loaded = load(&root).unwrap();
+    assert!(loaded.1 == contents(&table));
+
+    // Whoever has the second batch comes to its damage at once, whoever has the first one at last.
+    let mut damage = |at: usize| {
+        bytes[at] ^= 0x55;
+        fs::write(&path, &bytes).unwrap();
+        load(&root).unwrap_err().to_string()
+    };
+    let first = damage(BATCH / 10 * 9);
+    assert!(first.contains("does not have the checksum"), "{first}");
+    let both = damage(BATCH / 10 * 11);
+    assert_eq!(both, first);
+    for _ in 0..20 {
+        assert_eq!(load(&root).unwrap_err().to_string(), first);
+    }
+}
+
+#[test]
 fn every_truncation_and_every_flipped_bit_is_noticed_and_the_older_one_is_loaded() {
     for (compression, step) in [(0, 1), (6, 7)] {
         let (root, [older, newer]) = two_checkpoints(compression);
