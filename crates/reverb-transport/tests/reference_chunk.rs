@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use prost::Message;
 use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, StepRange, encode_strings};
 use reverb_transport::proto::schema::ChunkData;
-use reverb_transport::reference_chunk::{ChunkDecoder, ChunkEncoder};
+use reverb_transport::reference_chunk::{ChunkDecoder, ChunkEncoder, held_pages};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -236,4 +236,35 @@ fn old_chunks_and_strings_in_their_own_field_decode() {
     strings.data.as_mut().unwrap().tensors[0].string_val = values.to_vec();
     let chunk = decode(&strings.encode_to_vec()).unwrap();
     assert_eq!(chunk.strings_of(0, 0, 3).collect::<Vec<_>>(), [&b"a"[..], b"bc", b"bc"]);
+}
+
+/// Bytes of the process that are in memory.
+#[cfg(target_os = "linux")]
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_of_large_chunks_goes_back_with_each_of_them() {
+    const SIZE: usize = 1_000_000;
+    let data: Vec<u8> = (0..SIZE).map(|at| (at * at / 7) as u8).collect();
+    let content = snap::raw::Encoder::new().compress_vec(&data).unwrap();
+    let bytes = message(DType::UInt8, &[1, SIZE as i64], content).encode_to_vec();
+    let mut decoder = ChunkDecoder::new(LIMIT);
+    let mut decode = || Some(decoder.decode(&bytes, EpisodeIds::Same).unwrap());
+    let mut chunks: Vec<_> = (0..80).map(|_| decode()).collect();
+    assert!(held_pages() >= 80 * SIZE, "{}", held_pages());
+    let before = resident_bytes();
+    // Most blocks still have chunks that are in use.
+    chunks.iter_mut().step_by(2).for_each(|chunk| drop(chunk.take()));
+    let after = resident_bytes();
+    assert!(after + 35 * SIZE <= before, "{before} bytes before, {after} after");
+    assert!(chunks.iter().flatten().all(|chunk| chunk.data()[..] == data));
+    let kept = chunks[1].as_ref().unwrap().data().clone();
+    chunks.clear();
+    assert!((SIZE..2 * SIZE).contains(&held_pages()), "{}", held_pages());
+    assert_eq!(kept, data);
 }

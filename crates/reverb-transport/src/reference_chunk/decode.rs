@@ -1,7 +1,7 @@
 //! From a `ChunkData` message to a chunk.
 
 use super::delta;
-use super::populate::populate;
+use super::memory::Memory;
 use super::wire::{fields, varint};
 use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, Result, Shape, StepRange};
 use smallvec::SmallVec;
@@ -19,6 +19,7 @@ const MAX_SNAPPY_RATIO: usize = 22;
 pub struct ChunkDecoder {
     limit_bytes: u64,
     last: Option<Arc<Layout>>,
+    memory: Memory,
 }
 
 /// A message, taken apart and not understood yet.
@@ -49,7 +50,7 @@ struct Tensor<'a> {
 impl ChunkDecoder {
     /// A decoder that refuses chunks of more than `limit_bytes` bytes of data.
     pub fn new(limit_bytes: u64) -> Self {
-        Self { limit_bytes, last: None }
+        Self { limit_bytes, last: None, memory: Memory::default() }
     }
 
     /// Decodes a serialised `ChunkData`. `episodes` makes the episode ids of the one in the message.
@@ -84,10 +85,9 @@ impl ChunkDecoder {
         for (tensor, index) in tensors.iter().zip(0..) {
             tensor.check_size(layout.columns[index].size_bytes).map_err(|error| in_tensor(index, error))?;
         }
-        let mut data = vec![0; layout.size_bytes];
-        populate(&mut data);
+        let mut data = self.memory.zeros(layout.size_bytes);
         for (index, (tensor, column)) in tensors.iter().zip(&layout.columns).enumerate() {
-            let region = &mut data[column.offset..column.offset + column.size_bytes];
+            let region = &mut data.as_mut()[column.offset..column.offset + column.size_bytes];
             tensor.fill(region, parts.delta_encoded).map_err(|error| in_tensor(index, error))?;
         }
         Chunk::new(parts.key, episodes(parts.episode), parts.steps, layout, data.into())

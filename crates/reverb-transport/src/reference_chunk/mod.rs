@@ -7,11 +7,13 @@
 mod decode;
 mod delta;
 mod encode;
-mod populate;
+mod memory;
+mod pages;
 pub(crate) mod wire;
 
 pub use decode::ChunkDecoder;
 pub use encode::ChunkEncoder;
+pub use pages::held as held_pages;
 
 #[allow(unused_imports, reason = "documentation")]
 use reverb_core::Chunk;
