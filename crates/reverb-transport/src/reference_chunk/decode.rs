@@ -1,8 +1,8 @@
 //! From a `ChunkData` message to a chunk.
 
-use super::delta;
 use super::memory::Memory;
 use super::wire::{fields, varint};
+use super::{delta, snappy};
 use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, Result, Shape, StepRange};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -263,8 +263,7 @@ impl<'a> Tensor<'a> {
         if self.dtype == DType::String || (size_bytes == 0 && self.content.is_empty()) {
             return Ok(());
         }
-        let announced =
-            snap::raw::decompress_len(self.content).map_err(|error| Error::DataLoss(format!("Snappy: {error}")))?;
+        let (announced, _) = self.snappy()?;
         if announced != size_bytes {
             return Err(Error::DataLoss(format!("shape and dtype take {size_bytes} bytes, the content {announced}")));
         }
@@ -274,6 +273,11 @@ impl<'a> Tensor<'a> {
         Ok(())
     }
 
+    /// The size that the content announces, and the elements behind it.
+    fn snappy(&self) -> Result<(usize, &'a [u8])> {
+        snappy::split(self.content).map_err(|reason| Error::DataLoss(format!("Snappy: {reason}")))
+    }
+
     fn fill(&self, region: &mut [u8], delta_encoded: bool) -> Result<()> {
         if self.dtype == DType::String {
             return self.fill_strings(region);
@@ -281,10 +285,8 @@ impl<'a> Tensor<'a> {
         if region.is_empty() {
             return Ok(());
         }
-        let written = snap::raw::Decoder::new()
-            .decompress(self.content, region)
-            .map_err(|error| Error::DataLoss(format!("Snappy: {error}")))?;
-        debug_assert_eq!(written, region.len(), "the announced size was checked");
+        let (_, elements) = self.snappy()?;
+        snappy::decode(elements, region).map_err(|reason| Error::DataLoss(format!("Snappy: {reason}")))?;
         if delta_encoded && delta::applies(self.dtype, self.shape.len() + 1) {
             delta::decode(region, region.len() / self.rows, self.dtype.size());
         }

@@ -9,6 +9,7 @@ mod delta;
 mod encode;
 mod memory;
 mod pages;
+mod snappy;
 pub(crate) mod wire;
 
 pub use decode::ChunkDecoder;
