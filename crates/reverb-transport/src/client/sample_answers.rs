@@ -152,6 +152,7 @@ mod tests {
     use super::*;
     use crate::proto::replay::Batch;
     use crate::sample_response::Kind;
+    use proptest::prelude::*;
 
     fn framed(answer: &SampleResponse) -> Vec<u8> {
         let message = answer.encode_to_vec();
@@ -233,6 +234,37 @@ mod tests {
             let mut parser = Parser::default();
             parser.push(Bytes::from(bytes));
             parser.next().unwrap_err();
+        }
+    }
+    proptest! {
+        #[test]
+        fn damaged_answers_in_any_pieces_are_read_or_refused(
+            damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..6),
+            pieces in proptest::collection::vec(1..400_usize, 1..8),
+        ) {
+            let mut bytes: Vec<u8> = answers().iter().flat_map(framed).collect();
+            for (place, value) in damage {
+                let place = place.index(bytes.len());
+                bytes[place] = value;
+            }
+            let mut parser = Parser::default();
+            let (mut rest, mut payloads) = (&*bytes, 0);
+            for piece in pieces.iter().cycle() {
+                if rest.is_empty() {
+                    break;
+                }
+                let (piece, later) = rest.split_at(rest.len().min(*piece));
+                rest = later;
+                parser.push(Bytes::copy_from_slice(piece));
+                loop {
+                    match parser.next() {
+                        Ok(Some(answer)) => payloads += payload_of(&answer).len(),
+                        Ok(None) => break,
+                        Err(_) => return Ok(()),
+                    }
+                }
+            }
+            prop_assert!(payloads <= bytes.len());
         }
     }
 }
