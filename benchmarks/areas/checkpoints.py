@@ -12,7 +12,7 @@ LOADS = 3
 
 def run(sides, quick):
     total = (32 if quick else 1024) * 2**20
-    # Random bytes are the reference's best case: its zlib finds nothing to do.
+    # In random bytes zlib and Snappy find nothing to do.
     for content, works in (("random", WORKS), ("runs", {"save": None})):
         for size in SIZES:
             count = total // size
