@@ -148,12 +148,9 @@ impl Client {
         squeeze_time: bool,
         as_capsules: bool,
     ) -> PyReverbResult<Option<Sampled<'py>>> {
-        let Some(replay) = self.client.same_process() else { return Ok(None) };
-        let handle = replay.table(&table)?;
-        if handle.signature_token() != token {
-            return Ok(None);
-        }
         let request = BatchRequest { table, draw: DrawRequest::exactly(count), squeeze_time };
+        let Some(replay) = self.here(&request, token)? else { return Ok(None) };
+        let handle = replay.table(&request.table)?;
         let Some(batch) = py.detach(|| sample_copied(handle, &request)) else { return Ok(None) };
         Ok(Some(if as_capsules { to_capsules(py, batch)? } else { to_python(py, batch)? }))
     }
@@ -166,11 +163,8 @@ impl Client {
         token: u64,
         squeeze_time: bool,
     ) -> PyReverbResult<Option<(Option<Sampled<'py>>, Draw)>> {
-        let Some(replay) = self.client.same_process() else { return Ok(None) };
-        if replay.table(&table)?.signature_token() != token {
-            return Ok(None);
-        }
         let request = BatchRequest { table, draw: DrawRequest::exactly(count), squeeze_time };
+        let Some(replay) = self.here(&request, token)? else { return Ok(None) };
         let draw = self.begin_locally(py, &replay, &request, None, true)?;
         let batch = draw.try_result()?;
         Ok(Some((batch.map(|batch| to_python(py, batch)).transpose()?, draw)))
@@ -280,6 +274,13 @@ impl Client {
     /// For what goes on while no call waits.
     pub fn background(&self) -> &Arc<CoreClient> {
         &self.background
+    }
+
+    /// The server, if it is in this process and the table's signature still has this number.
+    fn here(&self, request: &BatchRequest, token: u64) -> Result<Option<Arc<Replay>>> {
+        let Some(replay) = self.client.same_process() else { return Ok(None) };
+        let is_same = replay.table(&request.table)?.signature_token() == token;
+        Ok(is_same.then_some(replay))
     }
 
     /// Begins a draw from a server of this process; see [`PendingDraw::local`].

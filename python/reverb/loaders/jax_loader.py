@@ -107,11 +107,7 @@ def to_arrays(nest: Any, device: Any = None) -> Any:
 
 
 def _fit_all(columns: Sequence[Any], names: Sequence[str]) -> list[Any]:
-    array, fitting = np.ndarray, _FITTING
-    return [
-        column if type(column) is array and column.dtype.char in fitting else fit(column, name)
-        for column, name in zip(columns, names, strict=True)
-    ]
+    return [fit(column, name) for column, name in zip(columns, names, strict=True)]
 
 
 def fit(array: Any, name: str) -> Any:
