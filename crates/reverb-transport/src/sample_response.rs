@@ -177,8 +177,10 @@ pub fn find_payload(bytes: &[u8], message_len: usize) -> Result<Option<PayloadPl
         let start = bytes.len() - ahead.len();
         let len = usize::try_from(len).ok().filter(|&len| len <= message_len - start).ok_or_else(damaged)?;
         if tag == PAYLOAD && wire_type == WireType::LengthDelimited {
-            let is_last = start + len == message_len;
-            return if is_last { Ok(Some(PayloadPlace { head, start, len })) } else { Err(damaged()) };
+            if start + len < message_len {
+                return Err("its payload is not its last field".into());
+            }
+            return Ok(Some(PayloadPlace { head, start, len }));
         }
         match ahead.get(len..) {
             Some(next) => rest = next,

@@ -225,6 +225,13 @@ mod tests {
     }
 
     #[test]
+    fn a_payload_that_is_not_the_last_field_is_an_error() {
+        let mut parser = Parser::default();
+        parser.push(Bytes::from(vec![0, 0, 0, 0, 5, 0x2a, 1, 9, 0x08, 7]));
+        assert!(parser.next().unwrap_err().message().ends_with("its payload is not its last field"));
+    }
+
+    #[test]
     fn what_is_no_answer_is_an_error() {
         let mut compressed = framed(&answers()[0]);
         compressed[0] = 1;
