@@ -62,11 +62,11 @@ def static_of(draws):
 
 
 def counts_fit(draws):
-    """Within five standard deviations; the chance that a right side fails is below one in a million."""
+    """Within seven standard deviations; with 400 draws a right side fails less than once in 10⁸ items."""
     for value in {draw["value"] for draw in draws}:
         own = [draw for draw in draws if draw["value"] == value]
         probability = own[0]["probability"]
         deviation = math.sqrt(len(draws) * probability * (1 - probability))
-        if abs(len(own) - len(draws) * probability) > 5 * deviation + 1:
+        if abs(len(own) - len(draws) * probability) > 7 * deviation + 1:
             return False
     return True

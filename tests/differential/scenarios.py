@@ -79,15 +79,18 @@ def all_deterministic():
 
 
 def random_draws(seed, sampler):
-    """Fills a table and draws often, before and after changes. The draws are compared as a whole."""
+    """Fills a table and draws often, before and after changes. The draws are compared as a whole.
+
+    Priorities lie close together, so that no item of any weight is rarer than one in 20: 400 draws miss it once in 10⁹.
+    """
     choose = random.Random(seed)
     size = 6
     ops = [
-        {"op": "insert", "value": value, "priorities": {"t": choose.choice([0.5, 1.0, 2.0, 3.0])}}
+        {"op": "insert", "value": value, "priorities": {"t": choose.choice([1.0, 1.25, 1.5, 2.0])}}
         for value in range(size)
     ]
     ops += [{"op": "repr", "table": "t"}, {"op": "sample", "table": "t", "count": 400}, {"op": "info", "table": "t"}]
-    ops.append({"op": "mutate", "table": "t", "updates": [[0, 4.0], [3, 0.0]], "deletes": [1]})
+    ops.append({"op": "mutate", "table": "t", "updates": [[0, 2.5], [3, 0.0]], "deletes": [1]})
     ops += [{"op": "sample", "table": "t", "count": 400}, {"op": "info", "table": "t"}]
     if sampler != ["prioritized", 0.5]:  # The reference's sums keep a rest of irrational weights.
         updates = [[value, 0.0] for value in range(size)]
