@@ -8,6 +8,10 @@ use std::sync::Arc;
 /// How many items before its copy a row is asked for.
 const AHEAD: usize = 12;
 const CACHE_LINE: usize = 64;
+/// How many bytes before its copy a row of many lines is asked for: about as many lines as a processor fetches at once.
+const BYTES_AHEAD: usize = 2 << 10;
+/// Of longer rows the processor itself asks for what comes next.
+const LONG_ROW: usize = 8 << 10;
 
 /// What items have in common, which makes it easy to put them together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +98,7 @@ pub(super) fn copy_column(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], col
             match bytes {
                 $($size if alike => copy_alike::<$size>(target, rows, column),)*
                 $($size => copy_uniform::<$size>(target, rows, column),)*
+                1..=LONG_ROW if alike => copy_lines_ahead(target, rows, column, bytes),
                 _ => copy_any_size(target, rows, column),
             }
         };
@@ -134,6 +139,22 @@ fn copy_ahead<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[Rows<'
         }
         let start = offset + item.first * row_bytes;
         copy(target, &item.data[start..start + BYTES]);
+    }
+}
+
+/// As [`copy_ahead`], for rows of more than a few lines.
+fn copy_lines_ahead(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize, bytes: usize) {
+    let Some(first) = rows.first() else { return };
+    let Column { offset, row_bytes, .. } = first.columns[column];
+    let ahead = BYTES_AHEAD.div_ceil(bytes);
+    for (index, (target, item)) in target.chunks_exact_mut(bytes).zip(rows).enumerate() {
+        if let Some(later) = rows.get(index + ahead) {
+            let row = later.data.as_ptr().wrapping_add(offset + later.first * row_bytes);
+            (0..bytes).step_by(CACHE_LINE).for_each(|byte| prefetch(row.wrapping_add(byte)));
+            prefetch(row.wrapping_add(bytes - 1));
+        }
+        let start = offset + item.first * row_bytes;
+        copy(target, &item.data[start..start + bytes]);
     }
 }
 
