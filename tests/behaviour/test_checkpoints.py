@@ -71,6 +71,24 @@ def test_server_goes_on_where_the_last_checkpoint_was_made(root, start):
     assert table.info.current_size == 6, "the table that was given to the server is the one that was restored"
 
 
+def test_large_items_that_compress_well_are_the_same_again(root, serve):
+    images = np.repeat(np.random.default_rng(0).integers(0, 256, (4, 100, 10), dtype=np.uint8), 100, axis=2)
+    counts = np.arange(4 * 9000).reshape(4, 9000) // 100
+    nothing = np.zeros((4, 0), np.float32)
+    table = lambda: make_table(max_times_sampled=1)  # noqa: E731
+    client = serve(table(), checkpointer=keep_in(root))
+    client.insert_batch([images, counts, nothing], {"table": 1.0})
+    client.checkpoint()
+    # The second time it is saved by a server that has not read it.
+    for _ in range(2):
+        serve.server.stop()
+        client = serve(table(), checkpointer=keep_in(root))
+        client.checkpoint()
+        batch = client.sample_batch("table", 3)
+        for got, column in zip(batch.data, [images, counts, nothing], strict=True):
+            np.testing.assert_array_equal(got, column[:3, None])
+
+
 def test_save_goes_on_while_items_come_and_go(root, start):
     server, client = start(make_table(max_size=10), checkpointer=keep_in(root, interval=0.02))
     for value in range(2000):

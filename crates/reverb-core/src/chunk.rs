@@ -1,6 +1,7 @@
 //! Chunks: consecutive steps of one or more columns, in one allocation, never changed once made.
 
 use crate::compression::{self, Codec, Encoding, takes_delta};
+use crate::packed::{Packed, Unpack};
 use crate::tensor::{Shape, shape_text};
 use crate::{ChunkKey, DType, EpisodeId, Error, Result};
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Where a column's region begins inside a chunk: every region is aligned to this many bytes.
 const REGION_ALIGN: usize = 8;
-/// Whether this process ever had an encoded chunk. Who has none must not pay for looking for one in every batch.
+/// Whether this process ever had an encoded or packed chunk. Who has none must not pay for looking for one in every batch.
 static ANY_ENCODED: AtomicBool = AtomicBool::new(false);
 /// Dimensions of a row: a batch has two more, and NumPy 1 arrays at most 32.
 const MAX_RANK: usize = 30;
@@ -141,6 +142,14 @@ pub enum EpisodeIds {
     PerRow(EpisodeId),
 }
 
+/// The bytes of a chunk.
+#[derive(Debug)]
+enum Data {
+    Held(Bytes),
+    /// To be unpacked when they are first read.
+    Packed(Box<Packed>),
+}
+
 /// An immutable block of steps. Items hold it by reference; it goes with the last of them.
 #[derive(Debug)]
 pub struct Chunk {
@@ -151,7 +160,7 @@ pub struct Chunk {
     /// The steps it covers.
     pub steps: StepRange,
     layout: Arc<Layout>,
-    data: Bytes,
+    data: Data,
     /// Bytes of the data by its rows: a division less for every item.
     bytes_per_row: u32,
     /// The table that counts its uses in `used_cells` (its number), or 0. See [`crate::TableUsage`].
@@ -187,21 +196,36 @@ impl Chunk {
         } else if got != expected {
             return Err(Error::invalid(format!("chunk {key}: expected {expected} bytes of data, got {got}")));
         }
-        let chunk = Self::unchecked(key, episodes, steps, layout, data);
+        let chunk = Self::unchecked(key, episodes, steps, layout, Data::Held(data));
         let mut scratch = Vec::new();
         let view = chunk.view(&mut scratch).map_err(|error| Error::invalid(error.to_string()))?;
         check_columns(key, view)?;
         Ok(chunk)
     }
 
-    fn unchecked(key: ChunkKey, episodes: EpisodeIds, steps: StepRange, layout: Arc<Layout>, data: Bytes) -> Self {
-        if layout.encoding.is_some() {
+    /// A chunk whose bytes are made by `source` when they are first read. Its sizes are those of the bytes that it will
+    /// have. The layout has no columns of strings, whose ends would have to be checked, and says of no other encoding.
+    pub fn packed(
+        key: ChunkKey,
+        episodes: EpisodeIds,
+        steps: StepRange,
+        layout: Arc<Layout>,
+        source: Arc<dyn Unpack>,
+    ) -> Self {
+        debug_assert!(layout.encoding.is_none() && layout.columns.iter().all(|column| column.dtype != DType::String));
+        let packed = Packed::new(source, layout.size_bytes);
+        Self::unchecked(key, episodes, steps, layout, Data::Packed(Box::new(packed)))
+    }
+
+    fn unchecked(key: ChunkKey, episodes: EpisodeIds, steps: StepRange, layout: Arc<Layout>, data: Data) -> Self {
+        if layout.encoding.is_some() || matches!(data, Data::Packed(_)) {
             ANY_ENCODED.store(true, Relaxed);
         }
-        // A chunk has a row at least, and less than 4 GiB.
-        let bytes_per_row = (data.len() / layout.rows.max(1) as usize) as u32;
         let (owner, used_cells) = (AtomicU32::new(0), AtomicU64::new(0));
-        Self { key, episodes, steps, layout, data, bytes_per_row, owner, used_cells }
+        let mut chunk = Self { key, episodes, steps, layout, data, bytes_per_row: 0, owner, used_cells };
+        // A chunk has a row at least, and less than 4 GiB.
+        chunk.bytes_per_row = (chunk.size_bytes() / chunk.layout.rows.max(1) as usize) as u32;
+        chunk
     }
 
     /// The same chunk with its bytes encoded, or as they are if that would save less than a sixteenth, or if they are
@@ -220,13 +244,14 @@ impl Chunk {
     pub(crate) fn compress_as(&self, encoded: &Arc<Layout>) -> Self {
         debug_assert_eq!(encoded.columns, self.layout.columns);
         let data = match (encoded.encoding(), self.encoding()) {
-            (Some(encoding), None) => compression::encode(&self.layout, &self.data, encoding),
+            (Some(encoding), None) => compression::encode(&self.layout, self.data(), encoding),
             _ => None,
         };
-        match data {
-            Some(data) => Self::unchecked(self.key, self.episodes, self.steps, encoded.clone(), data.into()),
-            None => Self::unchecked(self.key, self.episodes, self.steps, self.layout.clone(), self.data.clone()),
-        }
+        let (layout, data) = match data {
+            Some(data) => (encoded, data.into()),
+            None => (&self.layout, self.data().clone()),
+        };
+        Self::unchecked(self.key, self.episodes, self.steps, layout.clone(), Data::Held(data))
     }
 
     /// How [`Chunk::data`] is encoded; `None` if it is not.
@@ -240,22 +265,37 @@ impl Chunk {
         self.layout.encoding.is_some()
     }
 
-    /// The rows, to be read. If they have to be decoded, that is done here and now, into `scratch`: read as much as you
-    /// can through one view.
+    /// Whether [`Chunk::data`] has to be unpacked first.
+    #[inline]
+    pub fn is_packed(&self) -> bool {
+        match &self.data {
+            Data::Held(_) => false,
+            Data::Packed(packed) => !packed.is_unpacked(),
+        }
+    }
+
+    /// The rows, to be read. If they have to be decoded or unpacked, that is done here and now, into `scratch`: read as
+    /// much as you can through one view.
     ///
     /// # Errors
     /// [`Error::DataLoss`] if the bytes do not decode; those of a chunk that was made do.
     pub fn view<'a>(&'a self, scratch: &'a mut Vec<u8>) -> Result<ChunkView<'a>> {
-        let Some(encoding) = self.encoding() else { return Ok(self.plain()) };
+        let Some(encoding) = self.encoding() else {
+            let data = match &self.data {
+                Data::Held(data) => data,
+                Data::Packed(packed) => packed.peek(scratch),
+            };
+            return Ok(ChunkView { layout: &self.layout, data });
+        };
         scratch.resize(self.layout.size_bytes, 0);
-        compression::decode(&self.layout, &self.data, encoding, scratch).map_err(|reason| {
+        compression::decode(&self.layout, self.data(), encoding, scratch).map_err(|reason| {
             let (codec, size_bytes) = (encoding.codec.name(), self.layout.size_bytes);
             Error::DataLoss(format!("chunk {}: its {codec} does not decode to {size_bytes} bytes: {reason}", self.key))
         })?;
         Ok(ChunkView { layout: &self.layout, data: scratch })
     }
 
-    /// Whether any chunk of this process may be encoded.
+    /// Whether any chunk of this process may be encoded or packed.
     #[inline]
     pub(crate) fn may_be_encoded() -> bool {
         // Whoever holds an encoded chunk got it after the flag was set.
@@ -265,7 +305,7 @@ impl Chunk {
     #[inline]
     fn plain(&self) -> ChunkView<'_> {
         debug_assert!(!self.is_encoded(), "an encoded chunk is read through `view`");
-        ChunkView { layout: &self.layout, data: &self.data }
+        ChunkView { layout: &self.layout, data: self.data() }
     }
 
     /// The columns.
@@ -283,14 +323,21 @@ impl Chunk {
         self.layout.rows
     }
 
-    /// All columns' bytes, encoded as [`Chunk::encoding`] says.
+    /// All columns' bytes, encoded as [`Chunk::encoding`] says. Packed ones are unpacked here and now, and stay so.
+    #[inline]
     pub fn data(&self) -> &Bytes {
-        &self.data
+        match &self.data {
+            Data::Held(data) => data,
+            Data::Packed(packed) => packed.bytes(),
+        }
     }
 
-    /// Bytes of the data as it is held: encoded, if it is.
+    /// Bytes of the data as it is held: encoded, if it is, but unpacked, since the first reader will leave it so.
     pub fn size_bytes(&self) -> usize {
-        self.data.len()
+        match &self.data {
+            Data::Held(data) => data.len(),
+            Data::Packed(_) => self.layout.size_bytes,
+        }
     }
 
     /// Bytes of the data, as it is held, by row, rounded down.

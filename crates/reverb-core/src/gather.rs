@@ -265,13 +265,23 @@ impl Gatherer {
     }
 }
 
-/// The items with the rows of encoded chunks decoded, each chunk once; empty if no chunk is encoded.
+/// The items with the rows of encoded chunks decoded, each chunk once; empty if no chunk is encoded. Packed chunks are
+/// unpacked.
 #[inline]
 fn decode(items: &[Drawn]) -> Result<Vec<Drawn>> {
-    if !Chunk::may_be_encoded() || !items.iter().any(|item| uses_encoded(&item.trajectory)) {
+    if !Chunk::may_be_encoded() {
         return Ok(Vec::new());
     }
-    decode_encoded(items)
+    let mut any_encoded = false;
+    for item in items {
+        item.trajectory.for_each_use(|chunk, _| {
+            any_encoded |= chunk.is_encoded();
+            if chunk.is_packed() {
+                chunk.data();
+            }
+        });
+    }
+    if any_encoded { decode_encoded(items) } else { Ok(Vec::new()) }
 }
 
 #[cold]
@@ -292,16 +302,6 @@ fn decode_encoded(items: &[Drawn]) -> Result<Vec<Drawn>> {
         item
     };
     Ok(items.iter().map(read).collect())
-}
-
-#[inline]
-fn uses_encoded(trajectory: &Trajectory) -> bool {
-    match trajectory {
-        Trajectory::Rows { chunk, .. } => chunk.is_encoded(),
-        Trajectory::Columns(columns) => {
-            columns.iter().flat_map(|column| &column.slices).any(|slice| slice.chunk.is_encoded())
-        }
-    }
 }
 
 /// The batch of rows that are all alike, and not of strings. `None` if there are none.

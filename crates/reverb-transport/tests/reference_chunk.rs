@@ -20,8 +20,15 @@ fn from_hex(value: &Value) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
 
+/// Decoded at once, and, where it compresses, when it is read: the same.
 fn decode(message: &[u8]) -> Result<Chunk, Error> {
-    ChunkDecoder::new(LIMIT).decode(message, EpisodeIds::Same)
+    let chunk = ChunkDecoder::new(LIMIT).decode(message, EpisodeIds::Same);
+    let later = ChunkDecoder::new(LIMIT).leave_packed(0).decode(message, EpisodeIds::Same);
+    match (&chunk, &later) {
+        (Ok(chunk), Ok(later)) => assert_same(later, chunk),
+        _ => assert_eq!(chunk.is_ok(), later.is_ok()),
+    }
+    chunk
 }
 
 fn encode(chunk: &Chunk, delta: bool) -> Vec<u8> {
@@ -240,6 +247,21 @@ fn old_chunks_and_strings_in_their_own_field_decode() {
 
 /// Bytes of the process that are in memory.
 #[cfg(target_os = "linux")]
+#[test]
+fn rows_that_count_are_left_packed_as_differences() {
+    let rows: Vec<u8> = (0..100_u32).flat_map(|row| (row * 1000).to_le_bytes()).collect();
+    let columns = [(DType::Int32, vec![1]), (DType::Bool, vec![3]), (DType::UInt32, vec![1])];
+    let chunk = chunk_of(100, &columns, &rows);
+    for (delta, packed) in [(true, true), (false, false)] {
+        let decoded = ChunkDecoder::new(LIMIT).leave_packed(900).decode(&encode(&chunk, delta), EpisodeIds::Same);
+        let decoded = decoded.unwrap();
+        assert_eq!(decoded.is_packed(), packed);
+        assert_same(&decoded, &chunk);
+    }
+    let small = ChunkDecoder::new(LIMIT).leave_packed(2000).decode(&encode(&chunk, true), EpisodeIds::Same);
+    assert!(!small.unwrap().is_packed());
+}
+
 fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();

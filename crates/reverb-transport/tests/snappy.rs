@@ -16,8 +16,19 @@ fn decode(size: usize, content: &[u8]) -> Result<Vec<u8>, Error> {
         ..TensorProto::default()
     };
     let chunk = ChunkData { chunk_key: 5, data: Some(Data { tensors: vec![tensor] }), ..ChunkData::default() };
-    let decoded = ChunkDecoder::new(64 << 20).decode(&chunk.encode_to_vec(), EpisodeIds::Same)?;
-    Ok(decoded.data().to_vec())
+    let message = chunk.encode_to_vec();
+    let now = ChunkDecoder::new(64 << 20).decode(&message, EpisodeIds::Same);
+    let later = ChunkDecoder::new(64 << 20).leave_packed(0).decode(&message, EpisodeIds::Same);
+    // Left as it is, it is checked all the same.
+    match (&now, &later) {
+        (Ok(now), Ok(later)) => {
+            assert_eq!(later.is_packed(), content.len() <= size / 2);
+            assert_eq!(later.view(&mut Vec::new())?.data(), now.data());
+            assert_eq!(later.data(), now.data());
+        }
+        _ => assert_eq!(now.is_ok(), later.is_ok(), "{now:?}, {later:?}"),
+    }
+    Ok(now?.data().to_vec())
 }
 
 fn round_trip(data: &[u8]) {

@@ -52,12 +52,12 @@ pub(crate) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Of an item that is rows of one chunk, which is not encoded.
+    /// Of an item that is rows of one chunk, which is neither encoded nor packed.
     #[inline]
     pub(crate) fn of(trajectory: &'a Trajectory) -> Option<Self> {
         let Trajectory::Rows { chunk, offset, length } = trajectory else { return None };
-        // An encoded chunk is read through its view only.
-        if chunk.is_encoded() {
+        // An encoded chunk is read through its view only, and this is no place to unpack one.
+        if chunk.is_encoded() || chunk.is_packed() {
             return None;
         }
         Some(Self { data: chunk.data(), columns: chunk.columns(), first: *offset as usize, length: *length as usize })

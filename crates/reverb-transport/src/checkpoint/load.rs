@@ -22,6 +22,8 @@ const RECORD_SLACK: u64 = 1 << 20;
 const MAX_RESERVED: u64 = 1 << 22;
 /// Threads that read and decode chunks: more would wait for the file, which one reads at a time.
 const MAX_DECODERS: usize = 4;
+/// Chunks of fewer bytes are decoded at once: of small ones a batch has many, and is not to wait for each.
+const PACKED_BYTES: usize = 64 << 10;
 
 /// Chooses the tables to be made, and what of: `None` passes over a table and its items.
 pub type Choose<'a> = &'a mut dyn FnMut(&TableRecord) -> Result<Option<TableConfig>>;
@@ -243,7 +245,7 @@ impl<'a> Loader<'a> {
         let mut progress = Progress::new("loading chunks of", self.path, 0);
         let mut count = 0;
         let decoder = || {
-            let mut decoder = ChunkDecoder::new(self.limit_bytes);
+            let mut decoder = ChunkDecoder::new(self.limit_bytes).leave_packed(PACKED_BYTES);
             let runs = &runs;
             move |number, record: &[u8]| {
                 let per_row = runs.is_per_row(number);

@@ -1,6 +1,7 @@
 //! From a `ChunkData` message to a chunk.
 
 use super::memory::Memory;
+use super::packed::{PackedTensors, pays};
 use super::wire::{fields, varint};
 use super::{delta, snappy};
 use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, Result, Shape, StepRange};
@@ -18,6 +19,7 @@ const MAX_SNAPPY_RATIO: usize = 22;
 #[derive(Debug)]
 pub struct ChunkDecoder {
     limit_bytes: u64,
+    packed_from: usize,
     last: Option<Arc<Layout>>,
     memory: Memory,
 }
@@ -50,7 +52,13 @@ struct Tensor<'a> {
 impl ChunkDecoder {
     /// A decoder that refuses chunks of more than `limit_bytes` bytes of data.
     pub fn new(limit_bytes: u64) -> Self {
-        Self { limit_bytes, last: None, memory: Memory::default() }
+        Self { limit_bytes, packed_from: usize::MAX, last: None, memory: Memory::default() }
+    }
+
+    /// Leaves chunks of so many bytes and more as they are until they are read, if they compress to half or less.
+    #[must_use]
+    pub fn leave_packed(self, from_bytes: usize) -> Self {
+        Self { packed_from: from_bytes, ..self }
     }
 
     /// Decodes a serialised `ChunkData`. `episodes` makes the episode ids of the one in the message.
@@ -85,12 +93,32 @@ impl ChunkDecoder {
         for (tensor, index) in tensors.iter().zip(0..) {
             tensor.check_size(layout.columns[index].size_bytes).map_err(|error| in_tensor(index, error))?;
         }
+        let (key, episodes, steps) = (parts.key, episodes(parts.episode), parts.steps);
+        if let Some(packed) = self.pack(&tensors, &layout, parts.delta_encoded)? {
+            return Ok(Chunk::packed(key, episodes, steps, layout, Arc::new(packed)));
+        }
         let mut data = self.memory.zeros(layout.size_bytes);
         for (index, (tensor, column)) in tensors.iter().zip(&layout.columns).enumerate() {
             let region = &mut data.as_mut()[column.offset..column.offset + column.size_bytes];
             tensor.fill(region, parts.delta_encoded).map_err(|error| in_tensor(index, error))?;
         }
-        Chunk::new(parts.key, episodes(parts.episode), parts.steps, layout, data.into())
+        Chunk::new(key, episodes, steps, layout, data.into())
+    }
+
+    /// The tensors as they are, but checked; `None` if they are to be decoded.
+    fn pack(&mut self, tensors: &[Tensor<'_>], layout: &Layout, delta_encoded: bool) -> Result<Option<PackedTensors>> {
+        let content_bytes = tensors.iter().map(|tensor| tensor.content.len()).sum();
+        let is_small = layout.size_bytes < self.packed_from || !pays(content_bytes, layout.size_bytes);
+        if is_small || tensors.iter().any(|tensor| tensor.dtype == DType::String) {
+            return Ok(None);
+        }
+        let mut contents = SmallVec::<[_; 4]>::new();
+        for (tensor, index) in tensors.iter().zip(0..) {
+            let size_bytes = layout.columns[index].size_bytes;
+            let elements = tensor.check_elements(size_bytes).map_err(|error| in_tensor(index, error))?;
+            contents.push((elements, tensor.is_delta(delta_encoded)));
+        }
+        Ok(Some(PackedTensors::new(layout, &contents, &mut self.memory)))
     }
 
     fn layout(&mut self, tensors: &[Tensor<'_>]) -> Result<Arc<Layout>> {
@@ -275,7 +303,21 @@ impl<'a> Tensor<'a> {
 
     /// The size that the content announces, and the elements behind it.
     fn snappy(&self) -> Result<(usize, &'a [u8])> {
-        snappy::split(self.content).map_err(|reason| Error::DataLoss(format!("Snappy: {reason}")))
+        snappy::split(self.content).map_err(snappy_error)
+    }
+
+    /// The elements of Snappy, having seen that they decode.
+    fn check_elements(&self, size_bytes: usize) -> Result<&'a [u8]> {
+        if size_bytes == 0 {
+            return Ok(&[]);
+        }
+        let (_, elements) = self.snappy()?;
+        snappy::check(elements, size_bytes).map_err(snappy_error)?;
+        Ok(elements)
+    }
+
+    fn is_delta(&self, delta_encoded: bool) -> bool {
+        delta_encoded && delta::applies(self.dtype, self.shape.len() + 1)
     }
 
     fn fill(&self, region: &mut [u8], delta_encoded: bool) -> Result<()> {
@@ -286,8 +328,8 @@ impl<'a> Tensor<'a> {
             return Ok(());
         }
         let (_, elements) = self.snappy()?;
-        snappy::decode(elements, region).map_err(|reason| Error::DataLoss(format!("Snappy: {reason}")))?;
-        if delta_encoded && delta::applies(self.dtype, self.shape.len() + 1) {
+        snappy::decode(elements, region).map_err(snappy_error)?;
+        if self.is_delta(delta_encoded) {
             delta::decode(region, region.len() / self.rows, self.dtype.size());
         }
         Ok(())
@@ -306,6 +348,10 @@ impl<'a> Tensor<'a> {
             }
         })
     }
+}
+
+fn snappy_error(reason: impl std::fmt::Display) -> Error {
+    Error::DataLoss(format!("Snappy: {reason}"))
 }
 
 type Dims = SmallVec<[usize; 5]>;

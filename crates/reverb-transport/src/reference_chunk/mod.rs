@@ -8,6 +8,7 @@ mod decode;
 mod delta;
 mod encode;
 mod memory;
+mod packed;
 mod pages;
 mod snappy;
 pub(crate) mod wire;

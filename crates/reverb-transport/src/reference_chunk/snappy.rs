@@ -34,14 +34,12 @@ pub fn split(stream: &[u8]) -> Result<(usize, &[u8]), String> {
 pub fn decode(from: &[u8], to: &mut [u8]) -> Outcome<()> {
     let (mut read, mut written) = decode_in_steps(from, to)?;
     while read < from.len() {
-        let mut head = [0; HEAD];
-        let there = HEAD.min(from.len() - read);
-        head[..there].copy_from_slice(&from[read..read + there]);
-        if is_literal(head[0]) {
+        let tag = from[read];
+        if is_literal(tag) {
             (read, written) = literal(from, read, to, written)?;
             continue;
         }
-        let copy = Copy::new(head[0], u32::from_le_bytes([head[1], head[2], head[3], head[4]]));
+        let copy = Copy::new(tag, short_number(&from[read + 1..]));
         read += copy.size;
         if read > from.len() {
             return Err("it is cut off");
@@ -56,6 +54,37 @@ pub fn decode(from: &[u8], to: &mut [u8]) -> Outcome<()> {
         }
     }
     if written == to.len() { Ok(()) } else { Err("it becomes less than it announces") }
+}
+
+/// Whether elements decode to `size` bytes: what [`decode`] would say.
+///
+/// # Errors
+/// As [`decode`].
+pub fn check(from: &[u8], size: usize) -> Outcome<()> {
+    let (mut read, mut written) = (0, 0);
+    while read < from.len() {
+        let tag = from[read];
+        let (element, length) = if is_literal(tag) {
+            let (head, length) = literal_head(from, read)?;
+            (head.saturating_add(length), length)
+        } else {
+            let copy = match from[read + 1..].first_chunk() {
+                Some(number) => Copy::new(tag, u32::from_le_bytes(*number)),
+                None => Copy::new(tag, short_number(&from[read + 1..])),
+            };
+            copy.check(written)?;
+            (copy.size, copy.length)
+        };
+        if element > from.len() - read {
+            return Err("it is cut off");
+        }
+        if length > size - written {
+            return Err("it becomes more than it announces");
+        }
+        read += element;
+        written += length;
+    }
+    if written == size { Ok(()) } else { Err("it becomes less than it announces") }
 }
 
 /// Decodes up to near one of the ends; returns how much was read and written.
@@ -166,16 +195,73 @@ fn repeat(to: &mut [u8], at: usize, copy: &Copy) {
     }
 }
 
+/// The number of which as many bytes are there as there are.
+fn short_number(bytes: &[u8]) -> u32 {
+    let mut number = [0; HEAD - 1];
+    let there = bytes.len().min(number.len());
+    number[..there].copy_from_slice(&bytes[..there]);
+    u32::from_le_bytes(number)
+}
+
+/// Bytes of a literal's head, and of the literal.
+#[inline(always)]
+fn literal_head(from: &[u8], read: usize) -> Outcome<(usize, usize)> {
+    let short = usize::from(from[read] >> 2);
+    let Some(more @ 0..4) = short.checked_sub(60) else { return Ok((1, short + 1)) };
+    let number = from.get(read + 1..=read + 1 + more).ok_or("it is cut off")?;
+    let length = number.iter().rev().fold(0, |number, &byte| number << 8 | usize::from(byte)).saturating_add(1);
+    Ok((1 + number.len(), length))
+}
+
 /// Takes a literal of any length, with every check.
 fn literal(from: &[u8], read: usize, to: &mut [u8], written: usize) -> Outcome<(usize, usize)> {
-    let (short, mut start) = (usize::from(from[read] >> 2), read + 1);
-    let mut length = short + 1;
-    if let Some(more @ 0..4) = short.checked_sub(60) {
-        let number = from.get(start..=start + more).ok_or("it is cut off")?;
-        length = number.iter().rev().fold(0, |number, &byte| number << 8 | usize::from(byte)).saturating_add(1);
-        start += number.len();
-    }
+    let (head, length) = literal_head(from, read)?;
+    let start = read + head;
     let source = from[start..].get(..length).ok_or("it is cut off")?;
     to[written..].get_mut(..length).ok_or("it becomes more than it announces")?.copy_from_slice(source);
     Ok((start + length, written + length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Bytes that are often tags of short elements.
+    fn elements() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![3 => 0..16_u8, 1 => 0xf0..=0xff_u8, 2 => any::<u8>()];
+        prop::collection::vec(byte, 0..400)
+    }
+
+    fn agree(from: &[u8], size: usize) {
+        assert_eq!(check(from, size).is_ok(), decode(from, &mut vec![0; size]).is_ok(), "{from:?} to {size} bytes");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 5000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_check_says_what_decoding_would(from in elements(), size in 0..2000_usize) {
+            agree(&from, size);
+        }
+
+        #[test]
+        fn the_check_says_what_decoding_damaged_streams_would(
+            data in prop::collection::vec(prop::sample::select(vec![0_u8, 0, 0, 1, 7]), 1..3000),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
+            cut in prop::option::weighted(0.3, any::<prop::sample::Index>()),
+            size in prop::option::weighted(0.3, 0..3000_usize),
+        ) {
+            let stream = snap::raw::Encoder::new().compress_vec(&data).unwrap();
+            let mut elements = split(&stream).unwrap().1.to_vec();
+            for (place, byte) in changes {
+                let place = place.index(elements.len());
+                elements[place] = byte;
+            }
+            if let Some(cut) = cut {
+                elements.truncate(cut.index(elements.len() + 1));
+            }
+            agree(&elements, size.unwrap_or(data.len()));
+        }
+    }
 }

@@ -59,6 +59,41 @@ fn two_tables_that_share_chunks_share_them_again() {
 }
 
 #[test]
+fn large_chunks_that_compress_well_stay_so_until_they_are_read() {
+    let root = temp_dir();
+    let tables = || [handle("a", SelectorKind::Fifo, 50), handle("b", SelectorKind::Fifo, 50)];
+    let saved = tables();
+    world::insert_large(&saved[0], 1, |_| 7);
+    world::insert_large(&saved[0], 2, |i| i as i64 / 1000);
+    world::insert_large(&saved[1], 3, |i| (i as i64).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64));
+    Checkpointer::open(options(&root)).unwrap().save(&saved).unwrap();
+    let restored = tables();
+    let checkpointer = Checkpointer::open(options(&root)).unwrap();
+    checkpointer.restore(&restored, LIMIT).unwrap();
+    assert_eq!((world::packed(&restored[0]), world::packed(&restored[1])), (vec![1, 2], vec![]));
+    // Nor does saving read them.
+    checkpointer.save(&restored).unwrap();
+    assert_eq!(world::packed(&restored[0]), [1, 2]);
+    let again = tables();
+    checkpointer.restore(&again, LIMIT).unwrap();
+    for tables in [&restored, &again] {
+        assert_eq!(world::draw_columns(&tables[0], 1), world::draw_columns(&saved[0], 1));
+        assert_eq!(world::packed(&tables[0]), [2]);
+        for (table, expected) in tables.iter().zip(&saved) {
+            assert_eq!(contents(table).items.len(), contents(expected).items.len());
+            assert!(
+                contents(table)
+                    .items
+                    .iter()
+                    .map(|item| &item.4)
+                    .eq(contents(expected).items.iter().map(|item| &item.4))
+            );
+        }
+        assert!(world::packed(&tables[0]).is_empty());
+    }
+}
+
+#[test]
 fn a_chunk_that_the_reference_has_written_twice_is_one() {
     let root = temp_dir();
     let tables = [handle("a", SelectorKind::Fifo, 50), handle("b", SelectorKind::Lifo, 50)];

@@ -1,6 +1,7 @@
 //! Tables to be saved, and what they hold, to be compared.
 
 use proptest::prelude::*;
+use reverb_core::gather::Gatherer;
 use reverb_core::{
     Chunk, DType, EpisodeIds, Layout, NewItem, RateLimiterConfig, SelectorKind, Slice, StepRange, Table, TableConfig,
     Trajectory, TrajectoryColumn,
@@ -112,6 +113,36 @@ pub fn fill_all(tables: &[TableHandle], values: Range<i64>) {
 pub fn insert_chunk(table: &TableHandle, key: u64, chunk_key: u64, value: i64) {
     let chunk = chunk(chunk_key, value, 1, EpisodeIds::PerRow(3));
     insert(table, key, 1.0, Trajectory::rows(chunk, 0, 1).unwrap());
+}
+
+/// An item of one row of many numbers, in a chunk that is worth being left packed if they compress.
+pub fn insert_large(table: &TableHandle, key: u64, number: impl Fn(usize) -> i64) {
+    const NUMBERS: usize = 20_000;
+    let layout = Layout::new(1, [(DType::Int64, [NUMBERS].into_iter().collect(), 0)]).unwrap();
+    let data: Vec<u8> = (0..NUMBERS).flat_map(|index| number(index).to_le_bytes()).collect();
+    let chunk = Chunk::new(key, EpisodeIds::Same(key), StepRange::default(), Arc::new(layout), data.into()).unwrap();
+    insert(table, key, 1.0, Trajectory::rows(Arc::new(chunk), 0, 1).unwrap());
+}
+
+/// The keys of items whose chunk was not read yet.
+pub fn packed(table: &TableHandle) -> Vec<u64> {
+    let snapshot = table.with_table(Table::snapshot);
+    let mut keys = Vec::new();
+    for item in snapshot.items() {
+        item.trajectory.for_each_use(|chunk, _| keys.extend(chunk.is_packed().then_some(item.key)));
+    }
+    keys
+}
+
+/// The bytes of a batch, drawn as it is for clients.
+pub fn draw_columns(table: &TableHandle, count: usize) -> Vec<u8> {
+    let mut gatherer = Gatherer::new(draw(table, count), false).unwrap();
+    let mut bytes = Vec::with_capacity(gatherer.remaining());
+    let size = gatherer.remaining();
+    gatherer.fill(&mut bytes.spare_capacity_mut()[..size]);
+    // SAFETY: `fill` has written so many bytes.
+    unsafe { bytes.set_len(size) };
+    bytes
 }
 
 pub fn draw(table: &TableHandle, count: usize) -> Vec<reverb_core::Drawn> {

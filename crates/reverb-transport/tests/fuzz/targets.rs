@@ -21,7 +21,13 @@ fn words<T>(result: Result<T, Error>) -> String {
 
 /// A serialised `ChunkData`. What is taken is the same after another round.
 pub fn chunk(input: &[u8]) -> String {
-    words(ChunkDecoder::new(LIMIT as u64).decode(input, EpisodeIds::Same).map(|chunk| {
+    let packed = ChunkDecoder::new(LIMIT as u64).leave_packed(0).decode(input, EpisodeIds::Same);
+    let chunk = ChunkDecoder::new(LIMIT as u64).decode(input, EpisodeIds::Same);
+    match (&packed, &chunk) {
+        (Ok(packed), Ok(chunk)) => assert_eq!(packed.data(), chunk.data()),
+        _ => assert_eq!(packed.is_ok(), chunk.is_ok()),
+    }
+    words(chunk.map(|chunk| {
         for delta in [false, true] {
             let mut again = Vec::new();
             ChunkEncoder::default().encode(&chunk, chunk.key, delta, &mut again).unwrap();
