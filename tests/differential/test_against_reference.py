@@ -1,22 +1,14 @@
-"""Whatever the reference does right, we do alike: the same scenarios on both sides, and their traces compared.
-
-The reference needs an interpreter of its own: that in `REVERB_REFERENCE_PYTHON`, or `.venv-reference/bin/python`.
-"""
+"""Whatever the reference does right, we do alike: the same scenarios on both sides, and their traces compared."""
 
 import copy
-import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 import scenarios
 from comparison import differences
+from sides import SIDES, answer_of
 
 pytestmark = [pytest.mark.reference, pytest.mark.timeout(400)]
 
-DRIVER = pathlib.Path(__file__).with_name("driver.py")
 GROUPS = {
     "deterministic": scenarios.all_deterministic,
     "random": scenarios.all_random,
@@ -25,41 +17,12 @@ GROUPS = {
 }
 
 
-def reference_python():
-    """The interpreter that has the reference; skips if there is none."""
-    root = pathlib.Path(__file__).parents[2]
-    found = os.environ.get("REVERB_REFERENCE_PYTHON") or root / ".venv-reference" / "bin" / "python"
-    if not pathlib.Path(found).exists():
-        pytest.skip("no interpreter with dm-reverb 0.14: set REVERB_REFERENCE_PYTHON, or make .venv-reference")
-    return str(found)
-
-
-def environment_of(python):
-    """The variables for a side's interpreter: ours may be found by a path that would hide the reference."""
-    return {name: value for name, value in os.environ.items() if python == sys.executable or name != "PYTHONPATH"}
-
-
-def traces_of(python, wanted):
-    done = subprocess.run(
-        [python, str(DRIVER)],
-        input=json.dumps(wanted),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env=environment_of(python),
-    )
-    assert done.returncode == 0, done.stderr[-5000:]
-    return json.loads(done.stdout)
-
-
 @pytest.fixture(scope="module")
 def traces():
     """For each group: scenarios, traces of the reference, traces of ours."""
-    python = reference_python()
     wanted = {name: make() for name, make in GROUPS.items()}
     flat = [scenario for group in wanted.values() for scenario in group]
-    expected, actual = iter(traces_of(python, flat)), iter(traces_of(sys.executable, flat))
+    expected, actual = (iter(answer_of(side, "driver.py", flat)) for side in SIDES)
     return {name: [(scenario, next(expected), next(actual)) for scenario in group] for name, group in wanted.items()}
 
 

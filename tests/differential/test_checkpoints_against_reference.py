@@ -4,28 +4,23 @@ Each checkpoint is loaded by the other side, drawn from, and saved again there; 
 """
 
 import itertools
-import json
 import pathlib
 import struct
-import subprocess
-import sys
 import zlib
 
 import numpy as np
 import pytest
 from driver import encode
 from google.protobuf import json_format
-from test_against_reference import environment_of, reference_python
+from sides import SIDES, answer_of
 
 pytestmark = [pytest.mark.reference, pytest.mark.timeout(400)]
 
-DRIVER = pathlib.Path(__file__).with_name("checkpoint_driver.py")
 SELECTORS = (["fifo"], ["lifo"], ["uniform"], ["prioritized", 0.7], ["min_heap"], ["max_heap"])
 INTEGERS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 # What the reference takes from numpy; the golden chunks have a bfloat16, which it takes from TensorFlow only.
 DTYPES = ("?", *INTEGERS, "f2", "f4", "f8", "c8", "c16", "O")
 SHAPES = ((), (1,), (3,), (2, 3), (0,), (2, 0))
-SIDES = ("reference", "ours")
 
 
 def table(name, sampler=("fifo",), remover=("fifo",), limiter=("MinSize", 1), **options):
@@ -166,6 +161,17 @@ def structured():
     return {"tables": tables, "fill": [{"op": "patterns", "patterns": patterns, "steps": 11, "episode": 5}]}
 
 
+def large():
+    """Chunks that are not decoded until they are read, if they compress: some do, some as differences only."""
+    steps = np.arange(20_000, dtype=np.int32)
+    noise = np.random.default_rng(0).integers(0, 1 << 30, 20_000, np.int32)
+    columns = [steps // 100, noise, np.zeros(100_000, np.uint8)]
+    fill = [{"op": "insert", "leaves": [encode(column)], "priorities": {"t": 1.0}} for column in columns]
+    rows = [[encode(noise + step)] for step in range(6)]
+    fill.append({"op": "rows", "table": "delta", "length": 3, "chunk_length": 3, "rows": rows})
+    return {"tables": [table("t"), table("delta")], "fill": fill}
+
+
 SCENARIOS = {
     "dtypes": all_dtypes,
     "selectors": all_selectors,
@@ -176,22 +182,12 @@ SCENARIOS = {
     "delta code": delta_code,
     "trajectory options": trajectory_options,
     "structured": structured,
+    "large": large,
 }
 
 
 def run(side, jobs):
-    python = reference_python() if side == "reference" else sys.executable
-    done = subprocess.run(
-        [python, str(DRIVER)],
-        input=json.dumps(jobs),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env=environment_of(python),
-    )
-    assert done.returncode == 0, f"{side}: {done.stderr[-5000:]}"
-    answer = json.loads(done.stdout)
+    answer = answer_of(side, "checkpoint_driver.py", jobs)
     assert answer["package"] == {"reference": "dm-reverb", "ours": "reverb-replay"}[side]
     return answer["results"]
 

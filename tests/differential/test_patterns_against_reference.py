@@ -1,17 +1,12 @@
 """Configs of patterns are the same bytes here and in the reference."""
 
 import itertools
-import json
-import pathlib
-import subprocess
-import sys
 
 import pytest
-from test_against_reference import reference_python
+from sides import SIDES, answer_of
 
 pytestmark = [pytest.mark.reference, pytest.mark.timeout(200)]
 
-DRIVER = pathlib.Path(__file__).with_name("pattern_driver.py")
 # Their lengths are whole numbers of steps: the reference infers wrong ones for others.
 PATTERNS = (
     "s['a'][-1]",
@@ -40,17 +35,13 @@ def all_cases():
     return cases
 
 
-def results_of(python, cases):
-    done = subprocess.run(
-        [python, str(DRIVER)], input=json.dumps(cases), capture_output=True, text=True, timeout=150, check=False
-    )
-    assert done.returncode == 0, done.stderr[-5000:]
-    return json.loads(done.stdout)
+def results_of(side, cases):
+    return answer_of(side, "pattern_driver.py", cases)
 
 
 def test_configs_are_the_same_bytes():
     cases = all_cases()
-    theirs, ours = results_of(reference_python(), cases), results_of(sys.executable, cases)
+    theirs, ours = (results_of(side, cases) for side in SIDES)
     wrong = [(case, their, our) for case, their, our in zip(cases, theirs, ours, strict=True) if their != our]
     assert not wrong, f"{len(wrong)} of {len(cases)}; {wrong[0]}"
     assert sum("bytes" in result for result in ours) > 40
@@ -58,6 +49,6 @@ def test_configs_are_the_same_bytes():
 
 
 def test_configs_of_one_side_parse_on_the_other():
-    ours = [result for result in results_of(sys.executable, all_cases()) if "bytes" in result]
+    ours = [result for result in results_of("ours", all_cases()) if "bytes" in result]
     cases = [{"bytes": result["bytes"]} for result in ours]
-    assert results_of(reference_python(), cases) == results_of(sys.executable, cases) == ours
+    assert results_of("reference", cases) == results_of("ours", cases) == ours
