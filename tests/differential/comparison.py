@@ -62,11 +62,11 @@ def static_of(draws):
 
 
 def counts_fit(draws):
-    """Within seven standard deviations; with 400 draws a right side fails less than once in 10⁸ items."""
+    """Within six standard deviations; with 400 draws a right side fails less than once in 10⁷ items."""
     for value in {draw["value"] for draw in draws}:
         own = [draw for draw in draws if draw["value"] == value]
         probability = own[0]["probability"]
         deviation = math.sqrt(len(draws) * probability * (1 - probability))
-        if abs(len(own) - len(draws) * probability) > 7 * deviation + 1:
+        if abs(len(own) - len(draws) * probability) > 6 * deviation + 1:
             return False
     return True

@@ -92,6 +92,19 @@ def test_wrong_probability_is_noticed(traces):
     assert differences(scenario, expected, damaged)
 
 
+def test_wrong_counts_are_noticed(traces):
+    scenario, expected, _ = traces["random"][0]
+    damaged = copy.deepcopy(expected)
+    draws = next(entry for entry in damaged if isinstance(entry, list) and len(entry) == 400)
+    often, seldom = draws[0]["value"], next(draw["value"] for draw in draws if draw["value"] != draws[0]["value"])
+    instead = next(draw for draw in draws if draw["value"] == often)
+    found = [index for index, draw in enumerate(draws) if draw["value"] == seldom]
+    # One draw of it stays, so that the items and all that is said of them are the same.
+    for index in found[1:]:
+        draws[index] = instead
+    assert differences(scenario, expected, damaged)
+
+
 def test_wrong_error_is_noticed(traces):
     [(scenario, expected, _)] = traces["errors"]
     damaged = copy.deepcopy(expected)

@@ -150,6 +150,15 @@ enum Data {
     Packed(Box<Packed>),
 }
 
+impl Data {
+    fn size_bytes(&self, layout: &Layout) -> usize {
+        match self {
+            Self::Held(data) => data.len(),
+            Self::Packed(_) => layout.size_bytes,
+        }
+    }
+}
+
 /// An immutable block of steps. Items hold it by reference; it goes with the last of them.
 #[derive(Debug)]
 pub struct Chunk {
@@ -213,19 +222,17 @@ impl Chunk {
         source: Arc<dyn Unpack>,
     ) -> Self {
         debug_assert!(layout.encoding.is_none() && layout.columns.iter().all(|column| column.dtype != DType::String));
-        let packed = Packed::new(source, layout.size_bytes);
-        Self::unchecked(key, episodes, steps, layout, Data::Packed(Box::new(packed)))
+        Self::unchecked(key, episodes, steps, layout, Data::Packed(Box::new(Packed::new(source))))
     }
 
     fn unchecked(key: ChunkKey, episodes: EpisodeIds, steps: StepRange, layout: Arc<Layout>, data: Data) -> Self {
         if layout.encoding.is_some() || matches!(data, Data::Packed(_)) {
             ANY_ENCODED.store(true, Relaxed);
         }
-        let (owner, used_cells) = (AtomicU32::new(0), AtomicU64::new(0));
-        let mut chunk = Self { key, episodes, steps, layout, data, bytes_per_row: 0, owner, used_cells };
         // A chunk has a row at least, and less than 4 GiB.
-        chunk.bytes_per_row = (chunk.size_bytes() / chunk.layout.rows.max(1) as usize) as u32;
-        chunk
+        let bytes_per_row = (data.size_bytes(&layout) / layout.rows.max(1) as usize) as u32;
+        let (owner, used_cells) = (AtomicU32::new(0), AtomicU64::new(0));
+        Self { key, episodes, steps, layout, data, bytes_per_row, owner, used_cells }
     }
 
     /// The same chunk with its bytes encoded, or as they are if that would save less than a sixteenth, or if they are
@@ -283,7 +290,7 @@ impl Chunk {
         let Some(encoding) = self.encoding() else {
             let data = match &self.data {
                 Data::Held(data) => data,
-                Data::Packed(packed) => packed.peek(scratch),
+                Data::Packed(packed) => packed.peek(self.layout.size_bytes, scratch),
             };
             return Ok(ChunkView { layout: &self.layout, data });
         };
@@ -328,16 +335,13 @@ impl Chunk {
     pub fn data(&self) -> &Bytes {
         match &self.data {
             Data::Held(data) => data,
-            Data::Packed(packed) => packed.bytes(),
+            Data::Packed(packed) => packed.bytes(self.layout.size_bytes),
         }
     }
 
     /// Bytes of the data as it is held: encoded, if it is, but unpacked, since the first reader will leave it so.
     pub fn size_bytes(&self) -> usize {
-        match &self.data {
-            Data::Held(data) => data.len(),
-            Data::Packed(_) => self.layout.size_bytes,
-        }
+        self.data.size_bytes(&self.layout)
     }
 
     /// Bytes of the data, as it is held, by row, rounded down.

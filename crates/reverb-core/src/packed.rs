@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 
 /// What a chunk's bytes can be made of. It was checked: unpacking it cannot fail.
 pub trait Unpack: Debug + Send + Sync {
-    /// All bytes of the chunk, as its layout says.
-    fn unpack(&self) -> Bytes;
+    /// All bytes of the chunk, as many as its layout says.
+    fn unpack(&self, size_bytes: usize) -> Bytes;
 
     /// Writes all bytes of the chunk to a place that has room for just that.
     fn unpack_into(&self, target: &mut [u8]);
@@ -22,13 +22,12 @@ pub trait Unpack: Debug + Send + Sync {
 pub(crate) struct Packed {
     /// Until it is unpacked.
     source: Mutex<Option<Arc<dyn Unpack>>>,
-    size_bytes: usize,
     bytes: OnceLock<Bytes>,
 }
 
 impl Packed {
-    pub fn new(source: Arc<dyn Unpack>, size_bytes: usize) -> Self {
-        Self { source: Mutex::new(Some(source)), size_bytes, bytes: OnceLock::new() }
+    pub fn new(source: Arc<dyn Unpack>) -> Self {
+        Self { source: Mutex::new(Some(source)), bytes: OnceLock::new() }
     }
 
     #[inline]
@@ -37,25 +36,23 @@ impl Packed {
     }
 
     /// The bytes, unpacked here and now if nobody has done it yet. They stay, and what they were made of goes.
-    pub fn bytes(&self) -> &Bytes {
+    pub fn bytes(&self, size_bytes: usize) -> &Bytes {
         self.bytes.get_or_init(|| {
             let source = self.source.lock().take();
-            let bytes = source.expect("it is taken once, here").unpack();
-            debug_assert_eq!(bytes.len(), self.size_bytes);
-            bytes
+            source.expect("it is taken once, here").unpack(size_bytes)
         })
     }
 
     /// The bytes; if they are not unpacked, they are written to `scratch`, and nothing changes.
-    pub fn peek<'a>(&'a self, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+    pub fn peek<'a>(&'a self, size_bytes: usize, scratch: &'a mut Vec<u8>) -> &'a [u8] {
         let source = self.source.lock().clone();
         match source {
             Some(source) => {
-                scratch.resize(self.size_bytes, 0);
+                scratch.resize(size_bytes, 0);
                 source.unpack_into(scratch);
                 scratch
             }
-            None => self.bytes(),
+            None => self.bytes(size_bytes),
         }
     }
 }

@@ -27,7 +27,8 @@ fn data() -> Vec<u8> {
 }
 
 impl Unpack for Counting {
-    fn unpack(&self) -> Bytes {
+    fn unpack(&self, size_bytes: usize) -> Bytes {
+        assert_eq!(size_bytes, ROWS * ROW_BYTES);
         self.unpacked.fetch_add(1, SeqCst);
         // Whoever comes meanwhile must wait for it.
         std::thread::sleep(std::time::Duration::from_millis(20));

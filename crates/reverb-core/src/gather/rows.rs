@@ -98,7 +98,9 @@ pub(super) fn copy_column(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], col
             match bytes {
                 $($size if alike => copy_alike::<$size>(target, rows, column),)*
                 $($size => copy_uniform::<$size>(target, rows, column),)*
-                1..=LONG_ROW if alike => copy_lines_ahead(target, rows, column, bytes),
+                1..=LONG_ROW if alike => {
+ copy_ahead(target.chunks_exact_mut(bytes), rows, column, bytes, BYTES_AHEAD.div_ceil(bytes))
+}
                 _ => copy_any_size(target, rows, column),
             }
         };
@@ -112,46 +114,42 @@ fn copy_alike<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[Rows<'
     {
         #[target_feature(enable = "avx")]
         fn with_avx<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize) {
-            copy_ahead::<BYTES>(target, rows, column);
+            copy_ahead(arrays::<BYTES>(target), rows, column, BYTES, AHEAD);
         }
         if is_x86_feature_detected!("avx") {
             // SAFETY: the processor has what the function is compiled for.
             return unsafe { with_avx::<BYTES>(target, rows, column) };
         }
     }
-    copy_ahead::<BYTES>(target, rows, column);
+    copy_ahead(arrays::<BYTES>(target), rows, column, BYTES, AHEAD);
 }
 
-/// The layout is looked at once, so it is known where the rows of later items lie: they are asked for ahead.
+/// Places of a size that the compiler knows.
 #[inline(always)]
-fn copy_ahead<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize) {
-    let Some(first) = rows.first() else { return };
-    let Column { offset, row_bytes, .. } = first.columns[column];
-    let (targets, _) = target.as_chunks_mut::<BYTES>();
-    for (index, (target, item)) in targets.iter_mut().zip(rows).enumerate() {
-        if let Some(later) = rows.get(index + AHEAD) {
-            let row = later.data.as_ptr().wrapping_add(offset + later.first * row_bytes);
-            (0..BYTES).step_by(CACHE_LINE).for_each(|byte| prefetch(row.wrapping_add(byte)));
-            // All but the smallest rows begin anywhere in a line, so they may end in one more.
-            if BYTES > 8 {
-                prefetch(row.wrapping_add(BYTES - 1));
-            }
-        }
-        let start = offset + item.first * row_bytes;
-        copy(target, &item.data[start..start + BYTES]);
-    }
+fn arrays<const BYTES: usize>(target: &mut [MaybeUninit<u8>]) -> impl Iterator<Item = &mut [MaybeUninit<u8>]> {
+    target.as_chunks_mut::<BYTES>().0.iter_mut().map(<[_; BYTES]>::as_mut_slice)
 }
 
-/// As [`copy_ahead`], for rows of more than a few lines.
-fn copy_lines_ahead(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize, bytes: usize) {
+/// The layout is looked at once, so it is known where the rows of later items lie: they are asked for so many items
+/// ahead. Inlined, so that sizes which the compiler knows stay known.
+#[inline(always)]
+fn copy_ahead<'t>(
+    targets: impl Iterator<Item = &'t mut [MaybeUninit<u8>]>,
+    rows: &[Rows<'_>],
+    column: usize,
+    bytes: usize,
+    ahead: usize,
+) {
     let Some(first) = rows.first() else { return };
     let Column { offset, row_bytes, .. } = first.columns[column];
-    let ahead = BYTES_AHEAD.div_ceil(bytes);
-    for (index, (target, item)) in target.chunks_exact_mut(bytes).zip(rows).enumerate() {
+    for (index, (target, item)) in targets.zip(rows).enumerate() {
         if let Some(later) = rows.get(index + ahead) {
             let row = later.data.as_ptr().wrapping_add(offset + later.first * row_bytes);
             (0..bytes).step_by(CACHE_LINE).for_each(|byte| prefetch(row.wrapping_add(byte)));
-            prefetch(row.wrapping_add(bytes - 1));
+            // All but the smallest rows begin anywhere in a line, so they may end in one more.
+            if bytes > 8 {
+                prefetch(row.wrapping_add(bytes - 1));
+            }
         }
         let start = offset + item.first * row_bytes;
         copy(target, &item.data[start..start + bytes]);

@@ -118,7 +118,7 @@ impl ChunkDecoder {
             let elements = tensor.check_elements(size_bytes).map_err(|error| in_tensor(index, error))?;
             contents.push((elements, tensor.is_delta(delta_encoded)));
         }
-        Ok(Some(PackedTensors::new(layout, &contents, &mut self.memory)))
+        Ok(Some(PackedTensors::new(&layout.columns, &contents, &mut self.memory)))
     }
 
     fn layout(&mut self, tensors: &[Tensor<'_>]) -> Result<Arc<Layout>> {

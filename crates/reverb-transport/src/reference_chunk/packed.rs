@@ -3,7 +3,7 @@
 use super::memory::Memory;
 use super::{delta, snappy};
 use bytes::Bytes;
-use reverb_core::{Column, Layout, Unpack};
+use reverb_core::{Column, Unpack};
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -17,8 +17,6 @@ thread_local! {
 pub struct PackedTensors {
     contents: Bytes,
     tensors: Box<[PackedTensor]>,
-    /// Bytes of the chunk.
-    size_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -38,7 +36,7 @@ pub fn pays(content_bytes: usize, size_bytes: usize) -> bool {
 
 impl PackedTensors {
     /// Of each column the elements of Snappy, which were checked, and whether its rows are differences.
-    pub fn new(layout: &Layout, tensors: &[(&[u8], bool)], memory: &mut Memory) -> Self {
+    pub fn new(columns: &[Column], tensors: &[(&[u8], bool)], memory: &mut Memory) -> Self {
         let mut contents = memory.zeros(tensors.iter().map(|(elements, _)| elements.len()).sum());
         let mut end = 0;
         let mut pack = |(column, &(elements, is_delta)): (&Column, &(&[u8], bool))| {
@@ -51,14 +49,14 @@ impl PackedTensors {
                 delta: is_delta.then_some((column.row_bytes, column.dtype.size())),
             }
         };
-        let tensors = layout.columns.iter().zip(tensors).map(&mut pack).collect();
-        Self { contents: contents.into(), tensors, size_bytes: layout.size_bytes }
+        let tensors = columns.iter().zip(tensors).map(&mut pack).collect();
+        Self { contents: contents.into(), tensors }
     }
 }
 
 impl Unpack for PackedTensors {
-    fn unpack(&self) -> Bytes {
-        let mut data = MEMORY.with_borrow_mut(|memory| memory.zeros(self.size_bytes));
+    fn unpack(&self, size_bytes: usize) -> Bytes {
+        let mut data = MEMORY.with_borrow_mut(|memory| memory.zeros(size_bytes));
         self.unpack_into(data.as_mut());
         data.into()
     }
