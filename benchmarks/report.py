@@ -137,8 +137,9 @@ def scale(results):
             for size in sizes
         ]
         if any(one and "median_us" in one for one in found):
-            rows.append([NAMES[side], ROADS.get(road, ""), *(micros(one) for one in found)])
-    header = ["", "road", *(f"{size:,} items" for size in sizes)]
+            ratio = found[-1].get("times_smallest", "") if found[-1] else ""
+            rows.append([NAMES[side], ROADS.get(road, ""), *(micros(one) for one in found), ratio and f"{ratio:.2f}"])
+    header = ["", "road", *(f"{size:,} items" for size in sizes), "largest / smallest, median of rounds"]
     return "### A batch of 256 transitions as the table grows: median, µs (quartiles)\n\n" + table_of(header, rows)
 
 
