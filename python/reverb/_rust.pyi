@@ -23,6 +23,7 @@ __all__ = [
     "RowWriter",
     "Server",
     "Table",
+    "TensorMaker",
     "TrajectoryColumn",
     "TrajectoryWriter",
     "_ColumnHistory",
@@ -47,6 +48,8 @@ _Infos: TypeAlias = tuple[
 ]
 # What `Client.sample` returns.
 _Sampled: TypeAlias = tuple[_Infos, list[NDArray[Any] | Ragged], int, list[bool]]
+# What `Client.sample_here` returns.
+_SampledHere: TypeAlias = tuple[_Infos, list[Any], bool]
 # Whether this package wrote a checkpoint; of each table a serialized `deepmind.reverb.TableInfo`, and its items.
 _Summary: TypeAlias = tuple[bool, list[tuple[bytes, int | None]]]
 
@@ -239,6 +242,18 @@ class Frames:
     ) -> None: ...
 
 @final
+class TensorMaker:
+    """Makes tensors of a library, by the functions that it offers to native code (DLPack's exchange API)."""
+
+    @staticmethod
+    def of(api: object) -> TensorMaker | None:
+        """Of the capsule that the library's tensor type has as `__dlpack_c_exchange_api__`.
+
+        Returns:
+          None if it is of a version that is not known.
+        """
+
+@final
 class Client:
     """A way to a server, the shortest there is. Timeouts are seconds of the whole call; None: no limit."""
 
@@ -272,7 +287,9 @@ class Client:
           have no time axis.
         """
 
-    def sample_here(self, table: str, count: int, token: int, squeeze_time: bool, as_capsules: bool) -> _Sampled | None:
+    def sample_here(
+        self, table: str, count: int, token: int, squeeze_time: bool, maker: TensorMaker | None
+    ) -> _SampledHere | None:
         """Draws a small batch from a server of this process, on this thread, if it need not wait.
 
         Args:
@@ -280,11 +297,11 @@ class Client:
           count: Items to draw.
           token: What the number of the table's signature must be.
           squeeze_time: As of `sample`.
-          as_capsules: Whether columns come as DLPack capsules: but for ragged ones and those of types that are not
-            integers of 8 to 64 bits, uint8, or floats of 16 to 64 bits.
+          maker: Makes the columns, but for ragged ones and those of strings or 8-bit floats. None: they are arrays.
 
         Returns:
-          What `sample` returns; None if that cannot be done, and then nothing was drawn.
+          The infos and the columns, as of `sample`, and whether `maker` made them all; None if that cannot be done, and
+          then nothing was drawn.
         """
 
     def begin_here(self, table: str, count: int, token: int, squeeze_time: bool) -> tuple[_Sampled | None, Draw] | None:

@@ -15,6 +15,7 @@ from reverb._rust import (
     RowWriter,
     Server,
     Table,
+    TensorMaker,
     TrajectoryColumn,
     TrajectoryWriter,
     checkpoint_list,
@@ -26,9 +27,10 @@ from reverb._rust import (
 from reverb._rust import _ColumnHistory as ColumnHistory
 
 if TYPE_CHECKING:
-    from reverb._rust import _Sampled
+    from reverb._rust import _Sampled, _SampledHere
 
     Sampled: TypeAlias = _Sampled
+    SampledHere: TypeAlias = _SampledHere
 
 __all__ = [
     "BatchedWriter",
@@ -44,6 +46,7 @@ __all__ = [
     "RowWriter",
     "Server",
     "Table",
+    "TensorMaker",
     "TrajectoryColumn",
     "TrajectoryWriter",
     "checkpoint_list",

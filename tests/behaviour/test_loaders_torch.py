@@ -66,14 +66,15 @@ def test_batches_are_tensors_and_infos_numpy_arrays(serve):
 )
 def test_every_dtype_but_strings_arrives_as_it_is(serve, dtype):
     client = serve(make_table())
-    values = np.array([0, 1, 1], getattr(ml_dtypes, dtype, dtype))
-    client.insert_batch([values], {"table": 1.0})
+    values = np.array([1, 0, 0], getattr(ml_dtypes, dtype, dtype))
+    client.insert_batch([values, np.tile(np.float32([2, 3]), (3, 1))], {"table": 1.0})
     with TorchLoader(client, "table", batch_size=3, num_batches=2) as loader:
-        leaves = [batch.data[0] for batch in loader]
-    for leaf in leaves:
+        batches = [batch.data for batch in loader]
+    for leaf, other in batches:
         assert leaf.dtype == getattr(torch, dtype)
         assert (tuple(leaf.shape), leaf.stride()) == ((3, 1), (1, 1))
-        assert leaf.to(torch.complex64).flatten().tolist() == [0, 0, 0], "the first item, three times"
+        assert leaf.to(torch.complex64).flatten().tolist() == [1, 1, 1], "the first item, three times"
+        assert (other.dtype, other.tolist()) == (torch.float32, [[[2, 3]]] * 3)
 
 
 def test_strings_are_refused_with_the_name_of_the_column(serve):

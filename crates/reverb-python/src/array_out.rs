@@ -1,6 +1,6 @@
 //! From a batch to NumPy arrays that share its one buffer.
 
-use crate::dlpack::to_capsule;
+use crate::dlpack::TensorMaker;
 use crate::dtype::to_numpy;
 use numpy::npyffi::{NPY_ARRAY_CARRAY, NpyTypes, PY_ARRAY_API, get_type_object};
 use numpy::{PyArray1, PyArrayMethods};
@@ -21,40 +21,47 @@ struct BatchMemory(Arc<Buffer>);
 #[pyclass(frozen)]
 struct InfoMemory(BatchInfo);
 
-/// Key, probability, table size, priority, times sampled.
-type Infos<'py> = [Bound<'py, PyAny>; 5];
-
 /// What `_rust.Client.sample` returns: infos, columns, signature token, which columns are squeezed.
 pub type Sampled<'py> = (Bound<'py, PyTuple>, Bound<'py, PyList>, u64, Vec<bool>);
 
+/// What `_rust.Client.sample_here` returns: infos, columns, whether all columns are tensors.
+pub type SampledHere<'py> = (Bound<'py, PyTuple>, Bound<'py, PyList>, bool);
+
 /// Hands a batch to Python without copying it.
 pub fn to_python(py: Python<'_>, batch: Batch) -> PyResult<Sampled<'_>> {
-    handed_over(py, batch, columns_to_python)
-}
-
-/// As [`to_python`], with DLPack capsules for the columns whose types every importer knows.
-pub fn to_capsules(py: Python<'_>, batch: Batch) -> PyResult<Sampled<'_>> {
-    handed_over(py, batch, |py, layout, buffer| {
-        let buffer = Arc::new(buffer);
-        let to_column = |column: BatchColumn| match to_capsule(py, &buffer, &column)? {
-            Some(capsule) => Ok(capsule),
-            None => to_array(&Bound::new(py, BatchMemory(buffer.clone()))?, column),
-        };
-        let columns = layout.columns.into_iter().map(to_column).collect::<PyResult<Vec<_>>>()?;
-        PyList::new(py, columns)
-    })
-}
-
-fn handed_over<'py>(
-    py: Python<'py>,
-    batch: Batch,
-    to_columns: impl FnOnce(Python<'py>, BatchLayout, Buffer) -> PyResult<Bound<'py, PyList>>,
-) -> PyResult<Sampled<'py>> {
     let Batch { info, layout, buffer, signature_token, .. } = batch;
     let squeezed = layout.columns.iter().map(|column| column.squeezed).collect();
-    let columns = to_columns(py, layout, buffer)?;
-    let infos = PyTuple::new(py, infos(py, info)?)?;
-    Ok((infos, columns, signature_token, squeezed))
+    let columns = columns_to_python(py, layout, buffer)?;
+    Ok((infos(py, info)?, columns, signature_token, squeezed))
+}
+
+/// Likewise, with tensors for the columns of which `maker` makes some.
+pub fn to_python_here<'py>(py: Python<'py>, batch: Batch, maker: Option<&TensorMaker>) -> PyResult<SampledHere<'py>> {
+    let Batch { info, layout, buffer, .. } = batch;
+    let (columns, are_tensors) = match maker {
+        Some(maker) => columns_to_tensors(py, layout, buffer, maker)?,
+        None => (columns_to_python(py, layout, buffer)?, false),
+    };
+    Ok((infos(py, info)?, columns, are_tensors))
+}
+
+fn columns_to_tensors<'py>(
+    py: Python<'py>,
+    layout: BatchLayout,
+    buffer: Buffer,
+    maker: &TensorMaker,
+) -> PyResult<(Bound<'py, PyList>, bool)> {
+    let buffer = Arc::new(buffer);
+    let mut are_tensors = true;
+    let to_column = |column: BatchColumn| match maker.make(py, &buffer, &column)? {
+        Some(tensor) => Ok(tensor),
+        None => {
+            are_tensors = false;
+            to_array(&Bound::new(py, BatchMemory(buffer.clone()))?, column)
+        }
+    };
+    let columns = layout.columns.into_iter().map(to_column).collect::<PyResult<Vec<_>>>()?;
+    Ok((PyList::new(py, columns)?, are_tensors))
 }
 
 /// The columns of a batch as arrays that share its buffer.
@@ -64,18 +71,20 @@ pub fn columns_to_python(py: Python<'_>, layout: BatchLayout, buffer: Buffer) ->
     PyList::new(py, columns)
 }
 
-fn infos(py: Python<'_>, info: BatchInfo) -> PyResult<Infos<'_>> {
+/// Key, probability, table size, priority, times sampled.
+fn infos(py: Python<'_>, info: BatchInfo) -> PyResult<Bound<'_, PyTuple>> {
     let memory = Bound::new(py, InfoMemory(info))?;
     let info = &memory.get().0;
     // SAFETY: the memory owns the infos, `info.len()` of each, and nobody else writes to them.
     let view = |dtype, data| unsafe { view(memory.as_any(), data, dtype, &mut [info.len()]) };
-    Ok([
+    let arrays = [
         view(DType::UInt64, info.keys().as_ptr().cast())?,
         view(DType::Float64, info.probabilities().as_ptr().cast())?,
         view(DType::Int64, info.table_sizes().as_ptr().cast())?,
         view(DType::Float64, info.priorities().as_ptr().cast())?,
         view(DType::Int32, info.times_sampled().as_ptr().cast())?,
-    ])
+    ];
+    PyTuple::new(py, arrays)
 }
 
 fn to_array<'py>(memory: &Bound<'py, BatchMemory>, mut column: BatchColumn) -> PyResult<Bound<'py, PyAny>> {

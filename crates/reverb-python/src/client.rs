@@ -1,7 +1,8 @@
 //! `reverb._rust.Client`.
 
 use crate::array_in::{Layouts, batch_chunk, step_chunk};
-use crate::array_out::{Sampled, to_capsules, to_python};
+use crate::array_out::{Sampled, SampledHere, to_python, to_python_here};
+use crate::dlpack::TensorMaker;
 use crate::draw::Draw;
 use crate::errors::PyReverbResult;
 use crate::lane::{Lane, flush};
@@ -139,6 +140,7 @@ impl Client {
         Ok(to_python(py, batch)?)
     }
 
+    #[pyo3(signature = (table, count, token, squeeze_time, maker))]
     fn sample_here<'py>(
         &self,
         py: Python<'py>,
@@ -146,13 +148,13 @@ impl Client {
         count: usize,
         token: u64,
         squeeze_time: bool,
-        as_capsules: bool,
-    ) -> PyReverbResult<Option<Sampled<'py>>> {
+        maker: Option<&TensorMaker>,
+    ) -> PyReverbResult<Option<SampledHere<'py>>> {
         let request = BatchRequest { table, draw: DrawRequest::exactly(count), squeeze_time };
         let Some(replay) = self.here(&request, token)? else { return Ok(None) };
         let handle = replay.table(&request.table)?;
         let Some(batch) = py.detach(|| sample_copied(handle, &request)) else { return Ok(None) };
-        Ok(Some(if as_capsules { to_capsules(py, batch)? } else { to_python(py, batch)? }))
+        Ok(Some(to_python_here(py, batch, maker)?))
     }
 
     fn begin_here<'py>(

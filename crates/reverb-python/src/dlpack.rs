@@ -1,21 +1,34 @@
-//! Columns of a batch as DLPack capsules, which other array libraries import without a copy.
+//! Columns of a batch as tensors of another library, by the functions that it offers to native code.
 //!
-//! A tensor of a capsule costs half of one of a NumPy array, and there are several in each batch.
+//! DLPack calls them its exchange API. A tensor costs two fifths of one that is made of a NumPy array, and there are several
+//! in each batch. Layouts and names are those of `dlpack.h`, version 1.3 (<https://github.com/dmlc/dlpack>).
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 use reverb_core::gather::BatchColumn;
 use reverb_core::{Buffer, DType};
-use std::ffi::{CStr, c_void};
+use smallvec::{SmallVec, smallvec};
+use std::ffi::{CStr, c_int, c_void};
 use std::sync::Arc;
 
-/// What a capsule is called until somebody takes its tensor over.
-const UNUSED: &CStr = c"dltensor";
+/// What the capsule of a library's functions is called.
+const EXCHANGE_API: &CStr = c"dlpack_exchange_api";
+
+/// What the structures below belong to. Later minor versions only add to it.
+const MAJOR_VERSION: u32 = 1;
 
 /// DLPack's number of the processor's own memory.
 const CPU: i32 = 1;
 
-/// `DLTensor` of DLPack before 1.0, which all importers know.
+/// `DLPackVersion`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Version {
+    major: u32,
+    minor: u32,
+}
+
+/// `DLTensor`.
 #[repr(C)]
 struct Tensor {
     data: *mut c_void,
@@ -30,12 +43,105 @@ struct Tensor {
     byte_offset: u64,
 }
 
-/// `DLManagedTensor`.
+/// `DLManagedTensorVersioned`.
 #[repr(C)]
 struct ManagedTensor {
-    tensor: Tensor,
+    version: Version,
     manager: *mut c_void,
     deleter: Option<unsafe extern "C" fn(*mut ManagedTensor)>,
+    flags: u64,
+    tensor: Tensor,
+}
+
+/// `DLPackManagedTensorToPyObjectNoSync`: takes a tensor over and makes an object of it. 0, or -1 with an exception set.
+type ToObject = unsafe extern "C" fn(*mut ManagedTensor, *mut *mut c_void) -> c_int;
+
+/// `DLPackExchangeAPI`, as far as it is of use here.
+#[repr(C)]
+struct ExchangeApi {
+    version: Version,
+    /// An older one, for who does not know this one.
+    previous: *const ExchangeApi,
+    _allocator: Option<unsafe extern "C" fn()>,
+    _from_object: Option<unsafe extern "C" fn()>,
+    to_object: Option<ToObject>,
+}
+
+/// Makes tensors of a library.
+#[pyclass(frozen, module = "reverb._rust")]
+pub struct TensorMaker {
+    to_object: ToObject,
+}
+
+#[pymethods]
+impl TensorMaker {
+    /// By the capsule that the library's tensor type has as `__dlpack_c_exchange_api__`; None if it is of a version that
+    /// is not known here.
+    #[staticmethod]
+    fn of(api: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        // SAFETY: a capsule of this name has a table of functions that lives as long as the process.
+        unsafe {
+            let mut api =
+                ffi::PyCapsule_GetPointer(api.as_ptr(), EXCHANGE_API.as_ptr()).cast::<ExchangeApi>().cast_const();
+            if api.is_null() {
+                return Err(PyErr::fetch(Python::assume_attached()));
+            }
+            while !api.is_null() && (*api).version.major != MAJOR_VERSION {
+                api = (*api).previous;
+            }
+            Ok(api.as_ref().and_then(|api| api.to_object).map(|to_object| Self { to_object }))
+        }
+    }
+}
+
+impl TensorMaker {
+    /// A column of the buffer as a tensor; `None` if it is ragged, or of strings or a type that the library may not know.
+    pub fn make<'py>(
+        &self,
+        py: Python<'py>,
+        buffer: &Arc<Buffer>,
+        column: &BatchColumn,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let known = kind_and_bits(column.dtype).filter(|_| column.row_lengths.is_none());
+        let Some((kind, bits)) = known else { return Ok(None) };
+        let ndim = column.shape.len();
+        let mut dims = smallvec![1; 2 * ndim];
+        let mut stride = 1;
+        for (axis, &size) in column.shape.iter().enumerate().rev() {
+            dims[axis] = size as i64;
+            dims[ndim + axis] = stride;
+            stride *= size as i64;
+        }
+        // SAFETY: the column lies inside the buffer.
+        let data = unsafe { buffer.as_ptr().add(column.offset) };
+        let tensor = Tensor {
+            data: data.cast_mut().cast(),
+            device_type: CPU,
+            device_id: 0,
+            ndim: ndim as i32,
+            kind,
+            bits,
+            lanes: 1,
+            shape: std::ptr::null_mut(),
+            strides: std::ptr::null_mut(),
+            byte_offset: 0,
+        };
+        let (version, manager) = (Version { major: MAJOR_VERSION, minor: 0 }, std::ptr::null_mut());
+        let managed = ManagedTensor { version, manager, deleter: Some(delete), flags: 0, tensor };
+        let mut owned = Box::new(Owned { managed, dims, _buffer: buffer.clone() });
+        // Where they stay.
+        owned.managed.tensor.shape = owned.dims.as_mut_ptr();
+        owned.managed.tensor.strides = owned.dims[ndim..].as_mut_ptr();
+        let mut object = std::ptr::null_mut();
+        // SAFETY: the library takes the box over, whatever comes of it, and calls `delete` once when it is done with it. On
+        // success it has written an object, of which the reference is ours.
+        unsafe {
+            if (self.to_object)(Box::into_raw(owned).cast(), &raw mut object) != 0 {
+                return Err(PyErr::fetch(py));
+            }
+            Bound::from_owned_ptr_or_err(py, object.cast()).map(Some)
+        }
+    }
 }
 
 /// What a tensor's pointers point to. The buffer returns to its pool with the last tensor of the batch.
@@ -43,78 +149,32 @@ struct ManagedTensor {
 struct Owned {
     managed: ManagedTensor,
     /// The shape, then the strides in elements.
-    dims: Vec<i64>,
+    dims: SmallVec<[i64; 8]>,
     _buffer: Arc<Buffer>,
 }
 
-/// DLPack's number of a kind of elements, and bits of one. Booleans and the types of ml_dtypes came later.
+/// The library is done with the tensor. It may call from any thread.
+unsafe extern "C" fn delete(managed: *mut ManagedTensor) {
+    // SAFETY: `TensorMaker::make` made it of a box of `Owned`, whose first field it is.
+    drop(unsafe { Box::from_raw(managed.cast::<Owned>()) });
+}
+
+/// DLPack's number of a kind of elements, and bits of one. Who offers the functions knows all of these.
 fn kind_and_bits(dtype: DType) -> Option<(u8, u8)> {
     const INTEGER: u8 = 0;
     const UNSIGNED: u8 = 1;
     const FLOAT: u8 = 2;
+    const BFLOAT: u8 = 4;
+    const COMPLEX: u8 = 5;
+    const BOOL: u8 = 6;
     let kind = match dtype {
         DType::Int8 | DType::Int16 | DType::Int32 | DType::Int64 => INTEGER,
-        DType::UInt8 => UNSIGNED,
+        DType::UInt8 | DType::UInt16 | DType::UInt32 | DType::UInt64 => UNSIGNED,
         DType::Float16 | DType::Float32 | DType::Float64 => FLOAT,
+        DType::BFloat16 => BFLOAT,
+        DType::Complex64 | DType::Complex128 => COMPLEX,
+        DType::Bool => BOOL,
         _ => return None,
     };
     Some((kind, 8 * dtype.size() as u8))
-}
-
-/// A column of the buffer as a capsule; `None` if it is ragged, or of a type that an older importer may not know.
-pub fn to_capsule<'py>(
-    py: Python<'py>,
-    buffer: &Arc<Buffer>,
-    column: &BatchColumn,
-) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let known = kind_and_bits(column.dtype).filter(|_| column.row_lengths.is_none());
-    let Some((kind, bits)) = known else { return Ok(None) };
-    let ndim = column.shape.len();
-    let mut dims = vec![1; 2 * ndim];
-    let mut stride = 1;
-    for (axis, &size) in column.shape.iter().enumerate().rev() {
-        dims[axis] = size as i64;
-        dims[ndim + axis] = stride;
-        stride *= size as i64;
-    }
-    // SAFETY: the column lies inside the buffer.
-    let data = unsafe { buffer.as_ptr().add(column.offset) };
-    let tensor = Tensor {
-        data: data.cast_mut().cast(),
-        device_type: CPU,
-        device_id: 0,
-        ndim: ndim as i32,
-        kind,
-        bits,
-        lanes: 1,
-        shape: dims.as_mut_ptr(),
-        strides: dims[ndim..].as_mut_ptr(),
-        byte_offset: 0,
-    };
-    let managed = ManagedTensor { tensor, manager: std::ptr::null_mut(), deleter: Some(delete) };
-    let owned = Box::into_raw(Box::new(Owned { managed, dims, _buffer: buffer.clone() }));
-    // SAFETY: the capsule owns the box until it is used, and then whoever used it: either calls `delete` once.
-    unsafe {
-        let capsule = ffi::PyCapsule_New(owned.cast(), UNUSED.as_ptr(), Some(delete_unused));
-        if capsule.is_null() {
-            delete(owned.cast());
-        }
-        Bound::from_owned_ptr_or_err(py, capsule).map(Some)
-    }
-}
-
-/// The importer is done with the tensor. It may call from any thread.
-unsafe extern "C" fn delete(managed: *mut ManagedTensor) {
-    // SAFETY: `to_capsule` made it of a box of `Owned`, whose first field it is.
-    drop(unsafe { Box::from_raw(managed.cast::<Owned>()) });
-}
-
-/// The capsule ends; nobody has taken its tensor over if it still has its name.
-unsafe extern "C" fn delete_unused(capsule: *mut ffi::PyObject) {
-    // SAFETY: the capsule is alive, and holds what `to_capsule` put there as long as it has that name.
-    unsafe {
-        if ffi::PyCapsule_IsValid(capsule, UNUSED.as_ptr()) == 1 {
-            delete(ffi::PyCapsule_GetPointer(capsule, UNUSED.as_ptr()).cast());
-        }
-    }
 }

@@ -53,6 +53,7 @@ fn _rust(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<checkpoint::CheckpointReader>()?;
     module.add_class::<table::Table>()?;
     module.add_class::<server::Server>()?;
+    module.add_class::<dlpack::TensorMaker>()?;
     module.add_class::<draw::Draw>()?;
     module.add_class::<frames::Frames>()?;
     module.add_class::<client::Client>()?;

@@ -2,16 +2,17 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reverb.loaders.batch import Batch
 
-__all__ = ["Conversion", "FromCapsules", "ToLeaves"]
+if TYPE_CHECKING:
+    from reverb.pybind import TensorMaker
+
+__all__ = ["Conversion", "ToLeaves"]
 
 # From the columns of a batch and their names to what is in the batch instead.
 ToLeaves = Callable[[Sequence[Any], Sequence[str]], Sequence[Any]]
-# Likewise, from columns that are DLPack capsules where their types allow it.
-FromCapsules = Callable[[Sequence[Any]], Sequence[Any]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,10 +23,10 @@ class Conversion:
       columns: What is made of the columns; None: they stay.
       batch: From a batch of those to what the loader gives; None: the batch.
       takes_all: Whether it refuses nothing but strings. Then batches without them need not be able to go back.
-      capsules: What is made of capsules, if it takes all; None: it has no use for them.
+      maker: Makes most columns of a batch that is drawn at once, if it takes all; `columns` does the rest. None: all.
     """
 
     columns: ToLeaves | None = None
     batch: Callable[[Batch], Any] | None = None
     takes_all: bool = False
-    capsules: FromCapsules | None = None
+    maker: "TensorMaker | None" = None

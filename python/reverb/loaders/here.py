@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from reverb.client import Client
 from reverb.loaders.batch import Batch
-from reverb.loaders.conversion import Conversion, FromCapsules
+from reverb.loaders.conversion import Conversion, ToLeaves
 from reverb.loaders.draws import Draws
 from reverb.loaders.fields import Selection
 from reverb.loaders.options import Options
@@ -16,7 +16,7 @@ from reverb.prioritized import importance_weights
 from reverb.replay_sample import SampleInfo
 
 if TYPE_CHECKING:
-    from reverb.pybind import Sampled
+    from reverb.pybind import SampledHere
 
 # Makes a named tuple without its constructor written in Python.
 _new = tuple.__new__
@@ -59,16 +59,14 @@ class DrawsHere:
         self._names = selection.names
         self._pack = selection.pack
         self._to_leaves = conversion.columns
-        self._from_capsules = conversion.capsules
         self._convert = conversion.batch
         self._draws = draws
         self._clock = clock
         request = (table, options.batch_size, token, options.squeeze_time)
         self._begin = functools.partial(client._client.begin_here, *request)
-        self._sample: Callable[[], Sampled | None] | None = None
+        self._sample: Callable[[], SampledHere | None] | None = None
         if conversion.takes_all:
-            as_capsules = conversion.capsules is not None
-            self._sample = functools.partial(client._client.sample_here, *request, as_capsules)
+            self._sample = functools.partial(client._client.sample_here, *request, conversion.maker)
 
     def take(self) -> Any:
         """A batch, as the conversion makes it; None if the next one cannot be had at once, or there is to be none."""
@@ -77,10 +75,11 @@ class DrawsHere:
             return None
         # A function of the caller's may raise, and must do that before anything is drawn.
         beta = None if self._beta_of is None else self._beta_of(self._clock.stats.batches)
-        sampled = None if self._sample is None else self._sample()
-        if sampled is not None:
+        at_once = None if self._sample is None else self._sample()
+        if at_once is not None:
             arrived = time.perf_counter()
-            batch = self._batch(sampled, beta, self._from_capsules)
+            infos, columns, are_made = at_once
+            batch = self._batch(infos, columns, None if are_made else self._to_leaves, beta)
         else:
             begun = self._begin()
             if begun is None:
@@ -91,22 +90,18 @@ class DrawsHere:
                 return None
             arrived = time.perf_counter()
             # A draw that is not received goes back.
-            batch = self._batch(sampled, beta, None)
+            batch = self._batch(sampled[0], sampled[1], self._to_leaves, beta)
             draw.received()
         self._draws.begun += 1
         self._clock.at_once(asked, arrived, self._batch_size)
         return batch
 
-    def _batch(self, sampled: "Sampled", beta: float | None, from_capsules: FromCapsules | None) -> Any:
-        infos, columns, _, _ = sampled
-        leaves: Sequence[Any] = columns
+    def _batch(self, infos: Any, columns: Sequence[Any], to_leaves: ToLeaves | None, beta: float | None) -> Any:
         if self._columns is not None:
-            leaves = [columns[number] for number in self._columns]
-        if from_capsules is not None:
-            leaves = from_capsules(leaves)
-        elif self._to_leaves is not None:
-            leaves = self._to_leaves(leaves, self._names)
+            columns = [columns[number] for number in self._columns]
+        if to_leaves is not None:
+            columns = to_leaves(columns, self._names)
         info = _new(SampleInfo, infos)
         weights = None if beta is None else importance_weights(info, beta)
-        batch = _new(Batch, (info, self._pack(leaves), weights, None, None))
+        batch = _new(Batch, (info, self._pack(columns), weights, None, None))
         return batch if self._convert is None else self._convert(batch)

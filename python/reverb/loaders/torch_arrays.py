@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from reverb.loaders.batch import Batch
 from reverb.loaders.dtype_rules import narrow, refuse
 from reverb.loaders.leaves import map_leaves
+from reverb.pybind import TensorMaker
 from reverb.replay_sample import Ragged
 
-__all__ = ["TAKES_ALL", "from_capsules", "to_leaves", "to_tensor", "to_tensors", "to_torch"]
+__all__ = ["TAKES_ALL", "tensor_maker", "to_leaves", "to_tensor", "to_tensors", "to_torch"]
 
 # What ml_dtypes adds to NumPy: the bits go over as an integer type of the same size.
 _BY_BITS = {"bfloat16": np.int16, "float8_e5m2": np.uint8, "float8_e4m3fn": np.uint8}
@@ -47,19 +48,18 @@ def to_tensors(nest: Any, device: Any = None) -> Any:
 # The dtypes that torch takes as they are, as they were met: looking at a dtype's name costs more than the tensor.
 _plain: set[np.dtype[Any]] = set()
 _from_numpy = torch.from_numpy
-# What `torch.from_dlpack` calls for a capsule: alone it costs a fifth of that, and half of `from_numpy`.
-_from_capsule = getattr(torch._C, "_from_dlpack", torch.from_dlpack)
 
 
 def to_leaves(columns: Sequence[Any], names: Sequence[str]) -> list[Any]:
-    """Columns as tensors; see `to_tensor`."""
-    return [to_tensor(column, name) for column, name in zip(columns, names, strict=True)]
+    """Columns as tensors, those that are none yet; see `to_tensor`."""
+    pairs = zip(columns, names, strict=True)
+    return [column if isinstance(column, torch.Tensor) else to_tensor(column, name) for column, name in pairs]
 
 
-def from_capsules(columns: Sequence[Any]) -> list[Any]:
-    """Columns, DLPack capsules where their types allow it, as tensors. For a torch that takes all types."""
-    import_, array = _from_capsule, np.ndarray
-    return [to_tensor(column, "") if type(column) is array else import_(column) for column in columns]
+def tensor_maker() -> TensorMaker | None:
+    """Makes tensors without arrays; None if this release, or what it offers, is too old for that."""
+    api = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    return None if api is None or not TAKES_ALL else TensorMaker.of(api)
 
 
 def to_tensor(array: Any, name: str) -> Any:

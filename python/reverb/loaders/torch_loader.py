@@ -20,7 +20,7 @@ from reverb.loaders.options import Options
 from reverb.loaders.source import BatchSource, Fetched
 from reverb.loaders.staging import Staging
 from reverb.loaders.stats import LoaderStats
-from reverb.loaders.torch_arrays import TAKES_ALL, from_capsules, to_leaves, to_torch
+from reverb.loaders.torch_arrays import TAKES_ALL, tensor_maker, to_leaves, to_torch
 
 __all__ = ["TorchLoader"]
 
@@ -203,7 +203,7 @@ def _conversion(options: Options, device: Any, pin_memory: bool, tensordict: boo
     if pin_memory or tensordict:
         return Conversion(to_leaves, functools.partial(_on_host, pin_memory=pin_memory, tensordict=tensordict))
     to_batch = None if options.beta is None else to_torch
-    return Conversion(to_leaves, to_batch, takes_all=TAKES_ALL, capsules=from_capsules)
+    return Conversion(to_leaves, to_batch, takes_all=TAKES_ALL, maker=tensor_maker())
 
 
 def _on_host(batch: Batch, pin_memory: bool, tensordict: bool) -> Batch:
