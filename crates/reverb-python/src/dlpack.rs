@@ -79,12 +79,13 @@ impl TensorMaker {
     /// is not known here.
     #[staticmethod]
     fn of(api: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        let py = api.py();
         // SAFETY: a capsule of this name has a table of functions that lives as long as the process.
         unsafe {
             let mut api =
                 ffi::PyCapsule_GetPointer(api.as_ptr(), EXCHANGE_API.as_ptr()).cast::<ExchangeApi>().cast_const();
             if api.is_null() {
-                return Err(PyErr::fetch(Python::assume_attached()));
+                return Err(PyErr::fetch(py));
             }
             while !api.is_null() && (*api).version.major != MAJOR_VERSION {
                 api = (*api).previous;

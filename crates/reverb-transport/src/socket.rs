@@ -5,7 +5,8 @@
 //! again and again for as long. Where answers take longer, nothing is watched, and nobody's time is spent.
 //!
 //! Others come first: each look is a turn of the runtime, in which its other tasks go on, and after the first few the
-//! thread offers its processor to other threads before each. Where one of them has work for a whole time slice, there is a pause.
+//! thread offers its processor to other threads before each. Where one of them has work for a whole time slice, there is
+//! a pause.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};

@@ -59,7 +59,7 @@ def to_leaves(columns: Sequence[Any], names: Sequence[str]) -> list[Any]:
 def tensor_maker() -> TensorMaker | None:
     """Makes tensors without arrays; None if this release, or what it offers, is too old for that."""
     api = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
-    return None if api is None or not TAKES_ALL else TensorMaker.of(api)
+    return None if api is None else TensorMaker.of(api)
 
 
 def to_tensor(array: Any, name: str) -> Any:

@@ -99,8 +99,8 @@ pub(super) fn copy_column(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], col
                 $($size if alike => copy_alike::<$size>(target, rows, column),)*
                 $($size => copy_uniform::<$size>(target, rows, column),)*
                 1..=LONG_ROW if alike => {
- copy_ahead(target.chunks_exact_mut(bytes), rows, column, bytes, BYTES_AHEAD.div_ceil(bytes))
-}
+                    copy_ahead(target.chunks_exact_mut(bytes), rows, column, bytes, BYTES_AHEAD.div_ceil(bytes))
+                }
                 _ => copy_any_size(target, rows, column),
             }
         };
