@@ -244,7 +244,8 @@ async fn stopping_the_server_cancels_what_waits_within_a_second() {
     }
     let deadline = Some(Instant::now() + Duration::from_millis(200));
     let error = clients[0].sample(&draw("samples", 1), deadline).await.unwrap_err();
-    assert!(matches!(error, Error::DeadlineExceeded(_)), "{error:?}");
+    // It looks for a server, or was sent on the stream before the client had read of its end.
+    assert!(matches!(error, Error::DeadlineExceeded(_) | Error::Unavailable(_)), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
