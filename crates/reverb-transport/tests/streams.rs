@@ -250,7 +250,10 @@ async fn stopping_the_server_cancels_what_waits_within_a_second() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_gone_is_unavailable() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // Bound, so that no other server comes to it, and not listened on.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let port = socket.local_addr().unwrap().port();
     let error = Client::new(&format!("ipv4:127.0.0.1:{port}")).info(None).await.unwrap_err();
     assert!(matches!(&error, Error::Unavailable(text) if text.contains("no server could be reached")), "{error:?}");
 }
