@@ -1,17 +1,25 @@
 //! Chunks: consecutive steps of one or more columns, in one allocation, never changed once made.
 
+use crate::buffer::copy;
 use crate::compression::{self, Codec, Encoding, takes_delta};
+use crate::interleave;
 use crate::packed::{Packed, Unpack};
+use crate::prefetch::prefetch;
 use crate::tensor::{Shape, shape_text};
 use crate::{ChunkKey, DType, EpisodeId, Error, Result};
 use bytes::Bytes;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Where a column's region begins inside a chunk: every region is aligned to this many bytes.
 const REGION_ALIGN: usize = 8;
-/// Whether this process ever had an encoded or packed chunk. Who has none must not pay for looking for one in every batch.
-static ANY_ENCODED: AtomicBool = AtomicBool::new(false);
+/// Whether this process ever had a compressed or packed chunk. Who has none must not pay for looking for one in every batch.
+static ANY_COMPRESSED: AtomicBool = AtomicBool::new(false);
+/// Whether it ever had an interleaved one.
+static ANY_INTERLEAVED: AtomicBool = AtomicBool::new(false);
+/// Before what an [`Arc`] points to lie its counts.
+const COUNTS_BYTES: usize = 2 * size_of::<usize>();
 /// Dimensions of a row: a batch has two more, and NumPy 1 arrays at most 32.
 const MAX_RANK: usize = 30;
 /// Rows, and a chunk's bytes, are counted in 32 bits.
@@ -35,6 +43,18 @@ pub struct Column {
     pub offset: usize,
     /// Bytes of the region.
     pub size_bytes: usize,
+    /// Where the first row is in bytes that are not compressed: `offset`, or its place in an interleaved row.
+    pub(crate) start: usize,
+    /// Bytes from there to the next row.
+    pub(crate) stride: usize,
+}
+
+impl Column {
+    /// Whether other columns lie between its rows.
+    #[inline]
+    pub(crate) fn is_interleaved(&self) -> bool {
+        self.stride != self.row_bytes
+    }
 }
 
 /// The columns of a chunk with a given number of rows, and how its bytes are encoded. Chunks of the same form share one,
@@ -47,7 +67,9 @@ pub struct Layout {
     pub rows: u32,
     /// Bytes of the whole chunk, decoded if it is encoded.
     pub size_bytes: usize,
-    /// `None` for bytes as the columns say.
+    /// Whether the columns of a row lie side by side. Such bytes are not compressed.
+    is_interleaved: bool,
+    /// How the bytes are compressed; `None` if they are not.
     encoding: Option<Box<Encoding>>,
 }
 
@@ -93,10 +115,11 @@ impl Layout {
                 .checked_add(size_bytes)
                 .filter(|&end| end <= MAX_CHUNK_BYTES)
                 .ok_or_else(|| too_large(&shape))?;
-            laid_out.push(Column { dtype, shape, elements, row_bytes, offset, size_bytes });
+            let (start, stride) = (offset, row_bytes);
+            laid_out.push(Column { dtype, shape, elements, row_bytes, offset, size_bytes, start, stride });
         }
         let rows = u32::try_from(rows).map_err(|_| too_large(&[]))?;
-        Ok(Self { columns: laid_out.into(), rows, size_bytes: end, encoding: None })
+        Ok(Self { columns: laid_out.into(), rows, size_bytes: end, is_interleaved: false, encoding: None })
     }
 
     /// The same columns, encoded.
@@ -113,10 +136,53 @@ impl Layout {
             let dtype = columns[index].dtype;
             return Err(Error::invalid(format!("rows of column {index}, of type {dtype}, cannot be differences")));
         }
-        Ok(Self { encoding: Some(Box::new(encoding)), ..self.clone() })
+        let (columns, encoding) = (columns.clone(), Some(Box::new(encoding)));
+        Ok(Self { columns, encoding, is_interleaved: false, ..*self })
     }
 
-    /// How the bytes are encoded; `None` if they are not.
+    /// The same columns, those of a row side by side and without gaps, not compressed.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there are strings.
+    pub fn interleaved(&self) -> Result<Self> {
+        let mut columns = self.columns.clone();
+        interleave::lay_out(&mut columns)?;
+        Ok(Self { columns, encoding: None, is_interleaved: true, ..*self })
+    }
+
+    /// Whether the columns of a row lie side by side.
+    pub fn is_interleaved(&self) -> bool {
+        self.is_interleaved
+    }
+
+    /// Bytes of a chunk that is not compressed.
+    pub fn held_bytes(&self) -> usize {
+        match self.columns.first() {
+            Some(first) if self.is_interleaved => first.stride * self.rows as usize,
+            _ => self.size_bytes,
+        }
+    }
+
+    /// Puts columns, each with its rows one after another, where they belong in a chunk that is not compressed.
+    ///
+    /// # Panics
+    /// If there are other columns, or of other sizes, or the chunk has not [`Layout::held_bytes`].
+    pub fn fill(&self, columns: &[&[u8]], chunk: &mut [MaybeUninit<u8>]) {
+        assert_eq!((columns.len(), chunk.len()), (self.columns.len(), self.held_bytes()));
+        let mut end = 0;
+        for (column, &bytes) in self.columns.iter().zip(columns) {
+            assert_eq!(bytes.len(), column.size_bytes);
+            if self.is_interleaved {
+                interleave::put(chunk, column, bytes);
+            } else {
+                chunk[end..column.offset].fill(MaybeUninit::new(0));
+                end = column.offset + column.size_bytes;
+                copy(&mut chunk[column.offset..end], bytes);
+            }
+        }
+    }
+
+    /// How the bytes are compressed; `None` if they are not.
     pub fn encoding(&self) -> Option<&Encoding> {
         self.encoding.as_deref()
     }
@@ -193,9 +259,9 @@ impl Chunk {
         layout: Arc<Layout>,
         data: Bytes,
     ) -> Result<Self> {
-        let (got, expected) = (data.len(), layout.size_bytes);
+        let (got, expected) = (data.len(), layout.held_bytes());
         if let Some(encoding) = layout.encoding() {
-            // Nothing is never encoded, so sizes can be divided by.
+            // Nothing is never compressed, so sizes can be divided by.
             if got >= expected {
                 let codec = encoding.codec.name();
                 let text =
@@ -206,6 +272,10 @@ impl Chunk {
             return Err(Error::invalid(format!("chunk {key}: expected {expected} bytes of data, got {got}")));
         }
         let chunk = Self::unchecked(key, episodes, steps, layout, Data::Held(data));
+        if chunk.layout.is_interleaved {
+            // There are no strings, which are all that is checked.
+            return Ok(chunk);
+        }
         let mut scratch = Vec::new();
         let view = chunk.view(&mut scratch).map_err(|error| Error::invalid(error.to_string()))?;
         check_columns(key, view)?;
@@ -226,8 +296,13 @@ impl Chunk {
     }
 
     fn unchecked(key: ChunkKey, episodes: EpisodeIds, steps: StepRange, layout: Arc<Layout>, data: Data) -> Self {
-        if layout.encoding.is_some() || matches!(data, Data::Packed(_)) {
-            ANY_ENCODED.store(true, Relaxed);
+        if layout.is_interleaved {
+            // Looked at first: it is set for good, and the line it is in shared by all who make chunks.
+            if !ANY_INTERLEAVED.load(Relaxed) {
+                ANY_INTERLEAVED.store(true, Relaxed);
+            }
+        } else if layout.encoding.is_some() || matches!(data, Data::Packed(_)) {
+            ANY_COMPRESSED.store(true, Relaxed);
         }
         // A chunk has a row at least, and less than 4 GiB.
         let bytes_per_row = (data.size_bytes(&layout) / layout.rows.max(1) as usize) as u32;
@@ -249,9 +324,9 @@ impl Chunk {
     /// [`Chunk::compress`] with a layout that many chunks can share: that of this chunk, encoded.
     #[must_use]
     pub(crate) fn compress_as(&self, encoded: &Arc<Layout>) -> Self {
-        debug_assert_eq!(encoded.columns, self.layout.columns);
-        let data = match (encoded.encoding(), self.encoding()) {
-            (Some(encoding), None) => compression::encode(&self.layout, self.data(), encoding),
+        debug_assert_eq!((encoded.rows, encoded.size_bytes), (self.rows(), self.decoded_bytes()));
+        let data = match (encoded.encoding(), self.is_encoded()) {
+            (Some(encoding), false) => compression::encode(&self.layout, self.data(), encoding),
             _ => None,
         };
         let (layout, data) = match data {
@@ -261,14 +336,45 @@ impl Chunk {
         Self::unchecked(self.key, self.episodes, self.steps, layout.clone(), Data::Held(data))
     }
 
-    /// How [`Chunk::data`] is encoded; `None` if it is not.
+    /// The same chunk, interleaved.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if it has strings, [`Error::DataLoss`] if its bytes do not decode.
+    pub fn interleave(&self) -> Result<Self> {
+        let layout = self.layout.interleaved()?;
+        let mut scratch = Vec::new();
+        let data = interleave::encode(&layout, self.view(&mut scratch)?.data());
+        Ok(Self::unchecked(self.key, self.episodes, self.steps, Arc::new(layout), Data::Held(data.into())))
+    }
+
+    /// How [`Chunk::data`] is compressed; `None` if it is not.
     pub fn encoding(&self) -> Option<&Encoding> {
         self.layout.encoding()
     }
 
-    /// Whether [`Chunk::data`] has to be decoded before rows can be read.
+    /// Whether [`Chunk::data`] has to be decoded, or put into columns, before any rows can be read.
     #[inline]
     pub fn is_encoded(&self) -> bool {
+        self.layout.is_interleaved || self.layout.encoding.is_some()
+    }
+
+    /// Begins to load what it takes to count a reference and to find the rows: of most chunks two cache lines.
+    #[inline]
+    pub(crate) fn prefetch(this: &Arc<Self>) {
+        let start = Arc::as_ptr(this).cast::<u8>().wrapping_sub(COUNTS_BYTES);
+        (0..COUNTS_BYTES + size_of::<Self>()).step_by(64).for_each(|byte| prefetch(start.wrapping_add(byte)));
+        prefetch(start.wrapping_add(COUNTS_BYTES + size_of::<Self>() - 1));
+    }
+
+    /// Whether so many rows one after another can be read from [`Chunk::data`] as it is, if it is not packed: all of a
+    /// chunk that is not encoded, single ones of an interleaved one.
+    #[inline]
+    pub(crate) fn is_readable(&self, rows: u32) -> bool {
+        self.layout.encoding.is_none() && (rows == 1 || !self.layout.is_interleaved)
+    }
+
+    /// Whether its bytes are fewer than it stands for.
+    pub fn is_compressed(&self) -> bool {
         self.layout.encoding.is_some()
     }
 
@@ -287,6 +393,11 @@ impl Chunk {
     /// # Errors
     /// [`Error::DataLoss`] if the bytes do not decode; those of a chunk that was made do.
     pub fn view<'a>(&'a self, scratch: &'a mut Vec<u8>) -> Result<ChunkView<'a>> {
+        if self.layout.is_interleaved {
+            scratch.resize(self.layout.size_bytes, 0);
+            interleave::decode(&self.layout, self.data(), scratch);
+            return Ok(ChunkView { layout: &self.layout, data: scratch });
+        }
         let Some(encoding) = self.encoding() else {
             let data = match &self.data {
                 Data::Held(data) => data,
@@ -302,14 +413,19 @@ impl Chunk {
         Ok(ChunkView { layout: &self.layout, data: scratch })
     }
 
-    /// Whether any chunk of this process may be encoded or packed.
+    /// Whether any chunk of this process may be compressed or packed.
     #[inline]
-    pub(crate) fn may_be_encoded() -> bool {
-        // Whoever holds an encoded chunk got it after the flag was set.
-        ANY_ENCODED.load(Relaxed)
+    pub(crate) fn may_be_compressed() -> bool {
+        // Whoever holds a compressed chunk got it after the flag was set.
+        ANY_COMPRESSED.load(Relaxed)
     }
 
+    /// Whether any chunk of this process may be interleaved.
     #[inline]
+    pub(crate) fn may_be_interleaved() -> bool {
+        ANY_INTERLEAVED.load(Relaxed)
+    }
+
     fn plain(&self) -> ChunkView<'_> {
         debug_assert!(!self.is_encoded(), "an encoded chunk is read through `view`");
         ChunkView { layout: &self.layout, data: self.data() }
@@ -330,7 +446,7 @@ impl Chunk {
         self.layout.rows
     }
 
-    /// All columns' bytes, encoded as [`Chunk::encoding`] says. Packed ones are unpacked here and now, and stay so.
+    /// All columns' bytes, as [`Layout::is_interleaved`] and [`Chunk::encoding`] say. Packed ones are unpacked here and now, and stay so.
     #[inline]
     pub fn data(&self) -> &Bytes {
         match &self.data {
@@ -359,10 +475,13 @@ impl Chunk {
         self.layout.size_bytes
     }
 
-    /// [`ChunkView::rows_of`] of a chunk that is not encoded.
+    /// [`ChunkView::rows_of`] of a chunk that is not encoded, or of one row of an interleaved chunk.
     #[inline]
     pub fn rows_of(&self, column: usize, first: u32, length: u32) -> &[u8] {
-        self.plain().rows_of(column, first, length)
+        debug_assert!(self.is_readable(length), "an encoded chunk is read through `view`");
+        let column = &self.layout.columns[column];
+        let start = column.start + first as usize * column.stride;
+        &self.data()[start..start + length as usize * column.row_bytes]
     }
 
     /// [`ChunkView::strings_of`] of a chunk that is not encoded.

@@ -2,13 +2,13 @@
 
 mod rows;
 
-use crate::buffer::ALIGN;
+use crate::buffer::{ALIGN, copy};
 use crate::chunk::encode_strings;
 use crate::tensor::shape_text;
 use crate::trajectory::ColumnView;
 use crate::{Buffer, Chunk, Column, DType, Drawn, Error, MovedRows, Result, Trajectory, UsedRows, keep_rows};
+use rows::Form;
 pub(crate) use rows::Rows;
-use rows::{Form, copy};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
@@ -109,7 +109,7 @@ impl Gatherer {
         let mismatch = if form == Form::Alike { None } else { first_mismatch(&items) };
         let planned = match mismatch {
             Some((index, reason)) => Err((index, reason)),
-            None => decode(&items)
+            None => decode(&items, form)
                 .and_then(|decoded| {
                     let (read, form) = match decoded.is_empty() {
                         true => (&items, form),
@@ -171,7 +171,13 @@ impl Gatherer {
             rows.reserve_exact(read.len());
             rows.extend(read.iter().filter_map(|item| Rows::of(&item.trajectory)));
         }
-        self.fill_from(target, read, &rows);
+        let has_strings = || self.layout.columns.iter().any(|column| column.dtype == DType::String);
+        if self.form == Form::Alike && self.position == 0 && target.len() == self.layout.size_bytes && !has_strings() {
+            rows::copy_columns(target, &self.layout, &rows);
+            self.position = target.len();
+        } else {
+            self.fill_from(target, read, &rows);
+        }
         drop(rows);
         self.items = items;
         // The items may live on until the batch has arrived; their decoded rows need not.
@@ -268,27 +274,30 @@ impl Gatherer {
 /// The items with the rows of encoded chunks decoded, each chunk once; empty if no chunk is encoded. Packed chunks are
 /// unpacked.
 #[inline]
-fn decode(items: &[Drawn]) -> Result<Vec<Drawn>> {
-    if !Chunk::may_be_encoded() {
+fn decode(items: &[Drawn], form: Form) -> Result<Vec<Drawn>> {
+    // Single rows are read from interleaved chunks as they are.
+    let single_rows = || form != Form::Any && matches!(items[0].trajectory, Trajectory::Rows { length: 1, .. });
+    if !Chunk::may_be_compressed() && (!Chunk::may_be_interleaved() || single_rows()) {
         return Ok(Vec::new());
     }
-    let mut any_encoded = false;
+    let mut all_readable = true;
     for item in items {
+        all_readable &= item.trajectory.is_readable();
         item.trajectory.for_each_use(|chunk, _| {
-            any_encoded |= chunk.is_encoded();
             if chunk.is_packed() {
                 chunk.data();
             }
         });
     }
-    if any_encoded { decode_encoded(items) } else { Ok(Vec::new()) }
+    if all_readable { Ok(Vec::new()) } else { decode_encoded(items) }
 }
 
 #[cold]
 #[inline(never)]
 fn decode_encoded(items: &[Drawn]) -> Result<Vec<Drawn>> {
     let mut used = UsedRows::default();
-    items.iter().for_each(|item| used.add(&item.trajectory, Chunk::is_encoded));
+    let unreadable = items.iter().filter(|item| !item.trajectory.is_readable());
+    unreadable.for_each(|item| used.add(&item.trajectory, Chunk::is_encoded));
     let (mut moved, mut scratch) = (MovedRows::default(), Vec::new());
     for (chunk, rows) in used {
         let copy = keep_rows(&chunk, &rows, &mut scratch)?;
@@ -314,13 +323,7 @@ pub(crate) fn copy_alike(rows: &[Rows<'_>], squeeze_time: bool) -> Option<(Batch
     };
     let layout = BatchLayout::new(first.columns().iter().map(to_column).collect()).ok()?;
     let mut buffer = Buffer::new(layout.size_bytes);
-    let target = buffer.as_uninit_mut();
-    let mut end = 0;
-    for (index, column) in layout.columns.iter().enumerate() {
-        target[end..column.offset].fill(MaybeUninit::new(0));
-        end = column.offset + column.size_bytes;
-        rows::copy_column(&mut target[column.offset..end], rows, index, true);
-    }
+    rows::copy_columns(buffer.as_uninit_mut(), &layout, rows);
     Some((layout, buffer))
 }
 

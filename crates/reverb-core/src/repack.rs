@@ -144,6 +144,19 @@ pub fn keep_rows(chunk: &Chunk, rows: &[u32], scratch: &mut Vec<u8>) -> Result<C
     Chunk::new(random_key(), episodes, steps, Arc::new(layout), data.into())
 }
 
+/// [`keep_rows`], encoded as the other chunk is, if that pays for so few.
+///
+/// # Errors
+/// As [`keep_rows`].
+pub fn keep_rows_encoded(chunk: &Chunk, rows: &[u32], scratch: &mut Vec<u8>) -> Result<Chunk> {
+    let copy = keep_rows(chunk, rows, scratch)?;
+    match chunk.encoding() {
+        Some(encoding) => Ok(copy.compress(encoding.codec, &encoding.delta)),
+        None if chunk.layout().is_interleaved() => copy.interleave(),
+        None => Ok(copy),
+    }
+}
+
 /// Calls `visit` with the first row and the length of each run of rows that follow each other.
 fn for_each_run(rows: &[u32], mut visit: impl FnMut(u32, u32)) {
     rows.chunk_by(|a, b| *a + 1 == *b).for_each(|run| visit(run[0], run.len() as u32));

@@ -120,6 +120,18 @@ impl Trajectory {
         }
     }
 
+    /// Whether its rows can be read from its chunks as they are, if those are not packed.
+    #[inline]
+    pub(crate) fn is_readable(&self) -> bool {
+        match self {
+            Self::Rows { chunk, length, .. } => chunk.is_readable(*length),
+            Self::Columns(columns) => {
+                let mut slices = columns.iter().flat_map(|column| &column.slices);
+                slices.all(|slice| slice.chunk.is_readable(slice.length))
+            }
+        }
+    }
+
     /// Calls `visit(chunk, cells)` for each slice, or once for [`Trajectory::Rows`]; a cell is a row of a column.
     pub fn for_each_use(&self, mut visit: impl FnMut(&Arc<Chunk>, u64)) {
         match self {
@@ -152,10 +164,10 @@ impl Trajectory {
     pub fn held_bytes(&self) -> u64 {
         self.sum_of_slices(|chunk, column, length| {
             let decoded = slice_bytes(chunk, column, length);
-            if !chunk.is_encoded() {
+            if !chunk.is_compressed() {
                 return decoded;
             }
-            // Both sizes are below 2^32, and what is encoded is never empty.
+            // Both sizes are below 2^32, and what is compressed is never empty.
             (decoded * chunk.size_bytes() as u64).div_ceil(chunk.decoded_bytes() as u64)
         })
     }

@@ -86,6 +86,34 @@ fn a_copied_batch_is_the_one_that_would_have_been_gathered() {
 }
 
 #[test]
+fn a_copied_batch_of_interleaved_rows_is_that_of_columns() {
+    let plain = numbers(50);
+    let interleaved = Arc::new(plain.interleaved().unwrap());
+    let [mut one, mut other] = [(); 2].map(|()| Table::new(config(Uniform, Fifo, 1000)).unwrap());
+    for number in 0..3 {
+        let chunk = chunk(&plain);
+        let data = chunk.interleave().unwrap().data().clone();
+        let rows = Chunk::new(chunk.key, chunk.episodes, chunk.steps, interleaved.clone(), data).unwrap();
+        let rows = Arc::new(rows);
+        for row in 0..50 {
+            let key = (number * 50 + row).into();
+            insert(&mut one, key, Trajectory::rows(chunk.clone(), row, 1).unwrap());
+            insert(&mut other, key, Trajectory::rows(rows.clone(), row, 1).unwrap());
+        }
+    }
+    // Some blocks of rows.
+    for count in [1, 12, 13, 97] {
+        let (copied, again) = (one.sample_copied(count, true).unwrap(), other.sample_copied(count, true).unwrap());
+        assert_eq!((copied.info, copied.layout), (again.info, again.layout));
+        assert!(bytes(&copied.buffer) == bytes(&again.buffer));
+    }
+    let two_rows = Trajectory::rows(Arc::new(chunk(&plain).interleave().unwrap()), 0, 2).unwrap();
+    let mut table = Table::new(config(Uniform, Fifo, 1000)).unwrap();
+    insert(&mut table, 1, two_rows);
+    assert_refuses(&mut table, 1);
+}
+
+#[test]
 fn infos_of_an_odd_number_of_samples_are_all_there() {
     let copied = table(config(Fifo, Fifo, 1000), 1).sample_copied(3, true).unwrap();
     assert_eq!(copied.info.keys(), [0, 0, 0]);

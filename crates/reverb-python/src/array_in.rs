@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// Copies above this size let go of the GIL.
 pub const DETACH_BYTES: usize = 64 * 1024;
+/// Rows of batches up to this size are interleaved.
+const INTERLEAVED_ROW_BYTES: usize = 4096;
 /// Forms of chunks that are remembered: a program has few.
 const KEPT_LAYOUTS: usize = 8;
 
@@ -121,13 +123,27 @@ impl Layouts {
             return Ok(layout.clone());
         }
         let columns = leaves.iter().map(|leaf| (leaf.dtype, row_shape(leaf), string_bytes(leaf)));
-        let layout = Arc::new(Layout::new(rows, columns)?);
+        let mut layout = Layout::new(rows, columns)?;
+        if batched && is_drawn_better_by_row(&layout) {
+            layout = layout.interleaved()?;
+        }
+        let layout = Arc::new(layout);
         if kept.len() == KEPT_LAYOUTS {
             kept.remove(0);
         }
         kept.push(layout.clone());
         Ok(layout)
     }
+}
+
+/// Whether rows that are items of their own are found faster in memory if their columns lie side by side: if there are
+/// some, and they are small. Of large ones the processor sees by itself which memory comes next.
+fn is_drawn_better_by_row(layout: &Layout) -> bool {
+    let row_bytes: usize = layout.columns.iter().map(|column| column.row_bytes).sum();
+    layout.rows > 1
+        && layout.columns.len() > 1
+        && row_bytes <= INTERLEAVED_ROW_BYTES
+        && layout.columns.iter().all(|column| column.dtype != DType::String)
 }
 
 /// One step as a chunk of one row.
@@ -270,59 +286,16 @@ fn string_bytes(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 }
 
 fn fill(py: Python<'_>, layout: Arc<Layout>, leaves: &[Leaf<'_>], episodes: EpisodeIds) -> PyReverbResult<Chunk> {
-    let mut data: Vec<u8> = Vec::with_capacity(layout.size_bytes);
-    let copies: Vec<Copy> = leaves
-        .iter()
-        .zip(&layout.columns)
-        .map(|(leaf, column)| Copy::of(leaf, column.offset, column.size_bytes))
-        .collect();
-    let target = Target(data.as_mut_ptr());
-    let padded = layout.columns.windows(2).any(|pair| pair[0].offset + pair[0].size_bytes != pair[1].offset);
-    if padded {
-        // SAFETY: the capacity is at least `size_bytes`. Padding must not carry what was there before.
-        unsafe { target.0.write_bytes(0, layout.size_bytes) };
-    }
-    let copy_all = || copies.iter().for_each(|copy| copy.run(&target));
-    if layout.size_bytes > DETACH_BYTES {
-        py.detach(copy_all)
+    let size_bytes = layout.held_bytes();
+    let mut data: Vec<u8> = Vec::with_capacity(size_bytes);
+    let columns: Vec<&[u8]> = leaves.iter().map(|leaf| leaf.value().bytes).collect();
+    let target = &mut data.spare_capacity_mut()[..size_bytes];
+    if size_bytes > DETACH_BYTES {
+        py.detach(|| layout.fill(&columns, target));
     } else {
-        copy_all()
+        layout.fill(&columns, target);
     }
-    // SAFETY: columns lie within `size_bytes`, which the capacity holds; all were copied, and what lies between is zero.
-    unsafe { data.set_len(layout.size_bytes) };
+    // SAFETY: the layout has put all columns there, and zeros between them.
+    unsafe { data.set_len(size_bytes) };
     Ok(Chunk::new(random_key(), episodes, StepRange::default(), layout, data.into())?)
-}
-
-/// A column's bytes and where they go.
-struct Copy {
-    from: *const u8,
-    offset: usize,
-    bytes: usize,
-}
-
-// SAFETY: `from` points into objects that the caller of `fill` holds, which nobody frees meanwhile. That another thread
-// writes into an array while it is inserted is the caller's race, as it would be with a copy in NumPy.
-unsafe impl Sync for Copy {}
-
-struct Target(*mut u8);
-
-// SAFETY: only the one thread that runs the copies writes there.
-unsafe impl Sync for Target {}
-
-impl Copy {
-    fn of(leaf: &Leaf<'_>, offset: usize, bytes: usize) -> Self {
-        let from = match &leaf.source {
-            // SAFETY: the array object is alive, and its data pointer valid for its size.
-            Source::Array(array) => unsafe { (*array.as_array_ptr()).fields.data.cast::<u8>().cast_const() },
-            Source::Number(bytes) => bytes.as_ptr(),
-            Source::Strings(region) => region.as_ptr(),
-        };
-        Self { from, offset, bytes }
-    }
-
-    fn run(&self, target: &Target) {
-        // SAFETY: `from` has `bytes` bytes (the layout was made from the leaf's own shape and dtype, and arrays are in C
-        // order), the target has room for the column, and a new allocation does not overlap anything.
-        unsafe { std::ptr::copy_nonoverlapping(self.from, target.0.add(self.offset), self.bytes) }
-    }
 }

@@ -5,7 +5,7 @@
 //! runs outside the table's lock.
 
 use crate::table_handle::TableHandle;
-use reverb_core::{Chunk, ItemKey, MovedRows, Result, Trajectory, UsedRows, is_sparse, keep_rows};
+use reverb_core::{Chunk, ItemKey, MovedRows, Result, Trajectory, UsedRows, is_sparse, keep_rows_encoded};
 
 /// Pages looked at under one lock.
 const PAGES_A_TURN: usize = 16;
@@ -32,10 +32,8 @@ pub fn compact(handle: &TableHandle) {
 
 /// The rows in a chunk that is encoded as the old one was; `None` if it saves nothing, since fewer rows may compress less.
 fn smaller_copy(chunk: &Chunk, rows: &[u32], scratch: &mut Vec<u8>) -> Result<Option<Chunk>> {
-    let copy = keep_rows(chunk, rows, scratch)?;
-    let Some(encoding) = chunk.encoding() else { return Ok(Some(copy)) };
-    let copy = copy.compress(encoding.codec, &encoding.delta);
-    Ok((copy.size_bytes() < chunk.size_bytes()).then_some(copy))
+    let copy = keep_rows_encoded(chunk, rows, scratch)?;
+    Ok((!chunk.is_compressed() || copy.size_bytes() < chunk.size_bytes()).then_some(copy))
 }
 
 fn sparse_items(handle: &TableHandle) -> Vec<(ItemKey, Trajectory)> {
@@ -77,8 +75,8 @@ mod tests {
         NewItem { key: u64::from(offset), priority: 1.0, times_sampled: 0, trajectory }
     }
 
-    /// A table that has only every tenth row of an encoded chunk.
-    fn sparse_table(delta: bool) -> TableHandle {
+    /// A table that has only every tenth row of a chunk, which `encode` encodes.
+    fn sparse_table(encode: fn(Chunk) -> Chunk) -> TableHandle {
         let rate_limiter = RateLimiterConfig {
             samples_per_insert: 1.0,
             min_size_to_sample: 1,
@@ -99,7 +97,7 @@ mod tests {
         let layout = Arc::new(Layout::new(ROWS as usize, [(DType::UInt8, smallvec![ROW_BYTES], 0)]).unwrap());
         let data: Vec<u8> = (0..ROWS).flat_map(row).collect();
         let chunk = Chunk::new(random_key(), EpisodeIds::Same(1), StepRange::default(), layout, data.into()).unwrap();
-        let chunk = Arc::new(chunk.compress(Codec::Lz4, &[delta]));
+        let chunk = Arc::new(encode(chunk));
         let handle = TableHandle::new(Table::new(config).unwrap());
         handle.with_table_mut(|table, removed| {
             for offset in (0..ROWS).step_by(10) {
@@ -111,8 +109,13 @@ mod tests {
 
     #[test]
     fn rows_of_an_encoded_chunk_move_to_a_smaller_one() {
-        for delta in [false, true] {
-            let handle = sparse_table(delta);
+        let encodings: [fn(Chunk) -> Chunk; 3] = [
+            |chunk| chunk.compress(Codec::Lz4, &[false]),
+            |chunk| chunk.compress(Codec::Lz4, &[true]),
+            |chunk| chunk.interleave().unwrap(),
+        ];
+        for encode in encodings {
+            let handle = sparse_table(encode);
             let before = handle.with_table(Table::bytes);
             compact(&handle);
             let after = handle.with_table(Table::bytes);

@@ -50,9 +50,11 @@ impl LayoutCache {
         let mut layout = Layout::new(rows as usize, specs.collect::<Result<Vec<_>>>()?)?;
         let delta: Box<[bool]> = columns.iter().map(|column| column.delta).collect();
         match codec_from_wire(codec)? {
-            Some(codec) => layout = layout.encoded(Encoding { codec, delta })?,
-            None if delta.contains(&true) => return Err(Error::invalid("a column of differences needs a codec")),
-            None => {}
+            replay::Codec::Lz4 => layout = layout.encoded(Encoding { codec: Codec::Lz4, delta })?,
+            replay::Codec::Zstd => layout = layout.encoded(Encoding { codec: Codec::Zstd, delta })?,
+            _ if delta.contains(&true) => return Err(Error::invalid("a column of differences needs a codec")),
+            replay::Codec::Interleaved => layout = layout.interleaved()?,
+            replay::Codec::None => {}
         }
         let layout = Arc::new(layout);
         self.last = Some((columns, rows, codec, layout.clone()));
@@ -60,13 +62,8 @@ impl LayoutCache {
     }
 }
 
-fn codec_from_wire(number: i32) -> Result<Option<Codec>> {
-    match replay::Codec::try_from(number) {
-        Ok(replay::Codec::None) => Ok(None),
-        Ok(replay::Codec::Lz4) => Ok(Some(Codec::Lz4)),
-        Ok(replay::Codec::Zstd) => Ok(Some(Codec::Zstd)),
-        Err(_) => Err(Error::invalid(format!("no codec has the number {number}"))),
-    }
+fn codec_from_wire(number: i32) -> Result<replay::Codec> {
+    replay::Codec::try_from(number).map_err(|_| Error::invalid(format!("no codec has the number {number}")))
 }
 
 /// A chunk as a message.
@@ -79,6 +76,7 @@ pub fn chunk_to_wire(chunk: &Chunk) -> replay::Chunk {
         delta: delta(index),
     });
     let codec = match chunk.encoding().map(|encoding| encoding.codec) {
+        None if chunk.layout().is_interleaved() => replay::Codec::Interleaved,
         None => replay::Codec::None,
         Some(Codec::Lz4) => replay::Codec::Lz4,
         Some(Codec::Zstd) => replay::Codec::Zstd,

@@ -5,7 +5,7 @@
 //! for each of its rows.
 
 use crate::replay::InsertGroup;
-use reverb_core::{Chunk, DType, EpisodeIds, Result, Trajectory, keep_rows};
+use reverb_core::{Chunk, DType, EpisodeIds, Result, Trajectory, keep_rows_encoded};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -48,8 +48,8 @@ fn row_to_cut(trajectory: &Trajectory, limit: u64) -> Option<(&Arc<Chunk>, u32)>
         Trajectory::Rows { chunk, offset, length: 1 }
             if chunk.size_bytes() as u64 > limit
                 && chunk.rows() > 1
-                // No client of ours encodes batches; such a one goes in whole, or not at all.
-                && chunk.encoding().is_none()
+                // No client of ours compresses batches; such a one goes in whole, or not at all.
+                && !chunk.is_compressed()
                 && matches!(chunk.episodes, EpisodeIds::PerRow(_)) =>
         {
             Some((chunk, *offset))
@@ -71,7 +71,7 @@ fn cut(batch: &Chunk, moved: &mut Moved, limit: u64) -> Result<()> {
         size_bytes += row_bytes(batch, row);
         let next_bytes = places.peek().map(|(next, _)| row_bytes(batch, **next));
         if next_bytes.is_none_or(|next| size_bytes + next > limit) {
-            let chunk = Arc::new(keep_rows(batch, &rows, &mut scratch)?);
+            let chunk = Arc::new(keep_rows_encoded(batch, &rows, &mut scratch)?);
             for (offset, place) in (0..).zip(pending.drain(..)) {
                 *place = Some(Trajectory::Rows { chunk: chunk.clone(), offset, length: 1 });
             }

@@ -35,6 +35,14 @@ fn batch(rows: std::ops::Range<u8>, tables: &[&str]) -> RowInsert {
     RowInsert { chunk: common::chunk_of(layout, data), rows_per_item: 1, tables }
 }
 
+/// The same rows in two columns, interleaved.
+fn interleaved(rows: std::ops::Range<u8>, tables: &[&str]) -> RowInsert {
+    let columns = [400, 600].map(|width| (DType::UInt8, smallvec![width], 0));
+    let layout = Layout::new(rows.len(), columns).unwrap().interleaved().unwrap();
+    let plain = batch(rows, tables);
+    RowInsert { chunk: common::chunk_of(layout, plain.chunk.data().to_vec()), ..plain }
+}
+
 fn held(table: &TableHandle) -> (u64, u64) {
     let info = table.status().info;
     (info.current_size, info.bytes)
@@ -76,6 +84,21 @@ fn a_batch_drives_out_no_more_of_the_older_items_than_it_needs() {
     let (items, size_bytes) = held(&table);
     assert!((15..=16).contains(&items), "{items} items");
     assert!(size_bytes <= 16_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interleaved_batch_is_cut_likewise() {
+    let server = server(vec![limited("table", &SelectorKind::Fifo, 10_500)]);
+    for address in addresses(&server) {
+        let client = Client::new(&address);
+        client.insert(interleaved(0..50, &["table"]), soon()).await.unwrap();
+        let table = &server.replay().tables()[0];
+        assert_eq!(held(table), (10, 10_000));
+        let batch = client.sample(&draw("table", 10), soon()).await.unwrap();
+        for (column, width) in [(0, 400), (1, 600)] {
+            assert_eq!(bytes(&batch, column), (40..50).flat_map(|row| vec![row; width]).collect::<Vec<u8>>());
+        }
+    }
 }
 
 #[test]

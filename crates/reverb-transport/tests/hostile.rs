@@ -88,7 +88,7 @@ fn compressed(rows: u32, codec: Codec) -> Chunk {
 fn bad_compressed_chunks() -> Vec<(&'static str, Chunk)> {
     let differences = |dtype| vec![ColumnSpec { dtype, shape: vec![1000], string_bytes: 0, delta: true }];
     let mut bad = vec![
-        ("unknown codec", Chunk { codec: 3, ..compressed(10, Codec::Lz4) }),
+        ("unknown codec", Chunk { codec: 4, ..compressed(10, Codec::Lz4) }),
         ("negative codec", Chunk { codec: -1, ..compressed(10, Codec::Lz4) }),
         ("differences without a codec", Chunk { columns: differences(4), ..numbers(1, 4, &[1000], 1000) }),
         ("differences of bools", Chunk { columns: differences(10), ..compressed(10, Codec::Zstd) }),
@@ -99,6 +99,19 @@ fn bad_compressed_chunks() -> Vec<(&'static str, Chunk)> {
         // A size in front, which the frame of no codec has.
         ("a size of 4 GiB", Chunk { codec: 1, ..numbers(1, 4, &[1000], 4) }),
     ];
+    let interleaved = |columns, bytes| Chunk { codec: 3, columns, ..numbers(2, 4, &[3], bytes) };
+    let (bytes, text) = (numbers(2, 4, &[3], 6).columns, strings(2, &[], &[0; 3]).columns);
+    bad.extend([
+        ("interleaved rows without bytes", interleaved(bytes.clone(), 0)),
+        ("too few bytes of interleaved rows", interleaved([&bytes[..], &bytes].concat(), 11)),
+        ("too many bytes of interleaved rows", interleaved([&bytes[..], &bytes].concat(), 14)),
+        ("interleaved strings", interleaved([bytes, text].concat(), 18)),
+        ("interleaved differences", Chunk { rows: 1, ..interleaved(differences(4), 1000) }),
+        (
+            "interleaved rows of more bytes than there are",
+            Chunk { rows: u32::MAX, ..interleaved(differences(4), 1000) },
+        ),
+    ]);
     for codec in [Codec::Lz4, Codec::Zstd] {
         let good = || compressed(10, codec);
         let half = good().data.slice(..good().data.len() / 2);

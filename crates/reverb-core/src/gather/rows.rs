@@ -1,5 +1,7 @@
 //! Rows that lie all over memory, copied one after another.
 
+use super::BatchLayout;
+use crate::buffer::copy;
 use crate::prefetch::prefetch;
 use crate::{Column, DType, Drawn, Trajectory};
 use std::mem::MaybeUninit;
@@ -10,6 +12,8 @@ const AHEAD: usize = 12;
 const CACHE_LINE: usize = 64;
 /// How many bytes before its copy a row of many lines is asked for: about as many lines as a processor fetches at once.
 const BYTES_AHEAD: usize = 2 << 10;
+/// Interleaved rows that are copied column by column: they fit the smallest cache twice.
+const BLOCK_BYTES: usize = 16 << 10;
 /// Of longer rows the processor itself asks for what comes next.
 const LONG_ROW: usize = 8 << 10;
 
@@ -52,12 +56,12 @@ pub(crate) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Of an item that is rows of one chunk, which is neither encoded nor packed.
+    /// Of an item that is rows of one chunk, which can be read as it is.
     #[inline]
     pub(crate) fn of(trajectory: &'a Trajectory) -> Option<Self> {
         let Trajectory::Rows { chunk, offset, length } = trajectory else { return None };
-        // An encoded chunk is read through its view only, and this is no place to unpack one.
-        if chunk.is_encoded() || chunk.is_packed() {
+        // Others are read through their view only, and this is no place to unpack one.
+        if !chunk.is_readable(*length) || chunk.is_packed() {
             return None;
         }
         Some(Self { data: chunk.data(), columns: chunk.columns(), first: *offset as usize, length: *length as usize })
@@ -83,12 +87,34 @@ impl<'a> Rows<'a> {
     #[inline]
     fn bytes(&self, column: usize) -> &'a [u8] {
         let column = &self.columns[column];
-        let start = column.offset + self.first * column.row_bytes;
+        let start = column.start + self.first * column.stride;
         &self.data[start..start + self.length * column.row_bytes]
     }
 }
 
-/// Copies a column of numbers of items that are all [`Form::Alike`], or at least [`Form::Uniform`].
+/// Copies all columns of items that are all [`Form::Alike`], none of strings, into the buffer of a batch.
+pub(super) fn copy_columns(target: &mut [MaybeUninit<u8>], layout: &BatchLayout, rows: &[Rows<'_>]) {
+    let Some(first) = rows.first() else { return };
+    let mut end = 0;
+    for column in &layout.columns {
+        target[end..column.offset].fill(MaybeUninit::new(0));
+        end = column.offset + column.size_bytes;
+    }
+    // Interleaved rows are read once for all columns, so few at a time, which stay near meanwhile.
+    let stride = first.columns[0].stride;
+    let is_interleaved = first.columns.iter().any(Column::is_interleaved);
+    let block = if is_interleaved { BLOCK_BYTES.div_ceil(stride) } else { rows.len() };
+    for start in (0..rows.len()).step_by(block) {
+        let count = block.min(rows.len() - start);
+        for (index, column) in layout.columns.iter().enumerate() {
+            let bytes = column.size_bytes / rows.len();
+            let place = column.offset + start * bytes;
+            copy_column(&mut target[place..place + count * bytes], &rows[start..], index, true);
+        }
+    }
+}
+
+/// Copies a column of numbers of items that are all [`Form::Alike`], or at least [`Form::Uniform`]: of as many as fit.
 pub(super) fn copy_column(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize, alike: bool) {
     let Some(first) = rows.first() else { return };
     let bytes = first.length * first.columns[column].row_bytes;
@@ -141,18 +167,30 @@ fn copy_ahead<'t>(
     ahead: usize,
 ) {
     let Some(first) = rows.first() else { return };
-    let Column { offset, row_bytes, .. } = first.columns[column];
+    let Column { start, stride, .. } = first.columns[column];
+    let is_interleaved = first.columns[column].is_interleaved();
+    // The first column of interleaved rows asks for all of them.
+    let ahead = if is_interleaved && column == 0 { BYTES_AHEAD.div_ceil(stride) } else { ahead };
     for (index, (target, item)) in targets.zip(rows).enumerate() {
         if let Some(later) = rows.get(index + ahead) {
-            let row = later.data.as_ptr().wrapping_add(offset + later.first * row_bytes);
-            (0..bytes).step_by(CACHE_LINE).for_each(|byte| prefetch(row.wrapping_add(byte)));
-            // All but the smallest rows begin anywhere in a line, so they may end in one more.
-            if bytes > 8 {
-                prefetch(row.wrapping_add(bytes - 1));
+            let row = later.data.as_ptr().wrapping_add(start + later.first * stride);
+            if !is_interleaved {
+                prefetch_all(row, bytes);
+            } else if column == 0 {
+                prefetch_all(row, stride);
             }
         }
-        let start = offset + item.first * row_bytes;
+        let start = start + item.first * stride;
         copy(target, &item.data[start..start + bytes]);
+    }
+}
+
+#[inline(always)]
+fn prefetch_all(row: *const u8, bytes: usize) {
+    (0..bytes).step_by(CACHE_LINE).for_each(|byte| prefetch(row.wrapping_add(byte)));
+    // All but the smallest rows begin anywhere in a line, so they may end in one more.
+    if bytes > 8 {
+        prefetch(row.wrapping_add(bytes - 1));
     }
 }
 
@@ -168,16 +206,11 @@ fn copy_uniform<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[Rows
 fn copy_any_size(mut target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize) {
     for item in rows {
         let bytes = item.bytes(column);
+        if target.is_empty() {
+            break;
+        }
         let (head, rest) = std::mem::take(&mut target).split_at_mut(bytes.len());
         copy(head, bytes);
         target = rest;
     }
-}
-
-/// Copies bytes to a place of as many.
-#[inline(always)]
-pub(super) fn copy(target: &mut [MaybeUninit<u8>], bytes: &[u8]) {
-    debug_assert_eq!(target.len(), bytes.len());
-    // SAFETY: both are `bytes.len()` long, and a place to write into cannot overlap a chunk.
-    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.as_mut_ptr().cast(), bytes.len()) }
 }

@@ -114,6 +114,10 @@ pub trait Selector {
     }
     /// Chooses a slot, and says with which probability. The slot stays.
     fn sample(&mut self, rng: &mut SmallRng) -> (u32, f64);
+    /// Makes as many draws as there are places, as [`Selector::sample`] does one after another.
+    fn sample_many(&mut self, rng: &mut SmallRng, draws: &mut [(u32, f64)]) {
+        draws.iter_mut().for_each(|draw| *draw = self.sample(rng));
+    }
     /// Forgets every slot.
     fn clear(&mut self);
     /// Where the slot stands among its equals: lower comes earlier. 0 for selectors that choose by chance.
@@ -195,6 +199,11 @@ impl Selector for AnySelector {
     #[inline]
     fn sample(&mut self, rng: &mut SmallRng) -> (u32, f64) {
         dispatch!(self, selector => selector.sample(rng))
+    }
+
+    #[inline]
+    fn sample_many(&mut self, rng: &mut SmallRng, draws: &mut [(u32, f64)]) {
+        dispatch!(self, selector => selector.sample_many(rng, draws));
     }
 
     fn clear(&mut self) {

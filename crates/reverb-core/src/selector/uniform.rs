@@ -1,6 +1,7 @@
 //! Every item with the same probability.
 
 use super::{Selector, at};
+use crate::prefetch::prefetch;
 use rand::{Rng, rngs::SmallRng};
 
 /// The slots in an array without holes, and where in it each one is. Every operation is O(1).
@@ -50,6 +51,20 @@ impl Selector for Uniform {
         let count = self.slots.len();
         let slot = self.slots[rng.random_range(0..count as u32) as usize];
         (slot, 1.0 / count as f64)
+    }
+
+    /// Of ten million slots most are in no cache: all are asked for before the first is read.
+    #[inline]
+    fn sample_many(&mut self, rng: &mut SmallRng, draws: &mut [(u32, f64)]) {
+        let count = self.slots.len();
+        for draw in &mut *draws {
+            let position = rng.random_range(0..count as u32);
+            prefetch(&raw const self.slots[position as usize]);
+            *draw = (position, 1.0 / count as f64);
+        }
+        for (slot, _) in draws {
+            *slot = self.slots[*slot as usize];
+        }
     }
 
     fn clear(&mut self) {

@@ -4,10 +4,8 @@ use super::Table;
 use super::draw::BLOCK;
 use crate::batch_info::InfoColumns;
 use crate::gather::{BatchLayout, Rows, copy_alike};
-use crate::prefetch::prefetch;
 use crate::selector::Selector;
-use crate::{BatchInfo, Buffer, ItemKey, Trajectory};
-use std::sync::Arc;
+use crate::{BatchInfo, Buffer, Chunk, ItemKey, Trajectory};
 
 /// Items and bytes of such a batch at most: whoever guards the table keeps others out for some microseconds.
 const MAX_ITEMS: usize = 4096;
@@ -84,15 +82,13 @@ impl Table {
         let mut rows: Vec<Rows<'_>> = Vec::with_capacity(count);
         while draws.len() < count {
             let first = draws.len();
-            for _ in first..count.min(first + BLOCK) {
-                let draw = self.sampler.sample(&mut self.rng);
-                self.slab.prefetch(draw.0);
-                draws.push(draw);
-            }
+            draws.resize(count.min(first + BLOCK), (0, 0.0));
+            self.sampler.sample_many(&mut self.rng, &mut draws[first..]);
+            draws[first..].iter().for_each(|(slot, _)| self.slab.prefetch(*slot));
             // In steps, since each needs memory that is rarely near, and that the one before has asked for.
             for (slot, _) in &draws[first..] {
                 if let Trajectory::Rows { chunk, .. } = &self.slab.get(*slot).trajectory {
-                    prefetch(Arc::as_ptr(chunk));
+                    Chunk::prefetch(chunk);
                 }
             }
             for (slot, _) in &draws[first..] {

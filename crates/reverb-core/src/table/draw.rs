@@ -1,12 +1,10 @@
 //! Draws of items, and how to take one back.
 
 use super::{ItemView, NewItem, Table};
-use crate::prefetch::prefetch;
 use crate::selector::Selector;
 use crate::slab::Item;
-use crate::{ItemKey, Trajectory};
+use crate::{Chunk, ItemKey, Trajectory};
 use std::mem::MaybeUninit;
-use std::sync::Arc;
 
 /// Draws made ahead of the memory they need.
 pub(super) const BLOCK: usize = 32;
@@ -113,13 +111,11 @@ impl Table {
     fn draw_block(&mut self, count: usize, rate_limited: bool, drawn: &mut Vec<Drawn>) {
         let mut block = [(0, 0.0); BLOCK];
         let block = &mut block[..count];
-        for draw in block.iter_mut() {
-            *draw = self.sampler.sample(&mut self.rng);
-            self.slab.prefetch(draw.0);
-        }
+        self.sampler.sample_many(&mut self.rng, block);
+        block.iter().for_each(|(slot, _)| self.slab.prefetch(*slot));
         for (slot, _) in block.iter() {
             if let Trajectory::Rows { chunk, .. } = &self.slab.get(*slot).trajectory {
-                prefetch(Arc::as_ptr(chunk));
+                Chunk::prefetch(chunk);
             }
         }
         drawn.reserve(count);

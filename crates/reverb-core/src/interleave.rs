@@ -1,0 +1,80 @@
+//! Chunks whose rows lie whole, column beside column.
+//!
+//! Of a chunk by columns, a single row is as many pieces of memory as there are columns. Who draws such rows from a large
+//! table at random waits for each of them.
+
+use crate::buffer::copy;
+use crate::chunk::Column;
+use crate::{DType, Error, Layout, Result};
+use std::mem::MaybeUninit;
+
+/// Gives each column its place in a row, without a gap.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if there are strings: they have no place of a fixed size.
+pub(crate) fn lay_out(columns: &mut [Column]) -> Result<()> {
+    if let Some(index) = columns.iter().position(|column| column.dtype == DType::String) {
+        return Err(Error::invalid(format!("column {index}, of strings, cannot be interleaved")));
+    }
+    let stride = columns.iter().map(|column| column.row_bytes).sum();
+    let mut start = 0;
+    for column in columns {
+        (column.start, column.stride) = (start, stride);
+        start += column.row_bytes;
+    }
+    Ok(())
+}
+
+/// The bytes of a chunk by columns, as `layout` interleaves them.
+pub(crate) fn encode(layout: &Layout, data: &[u8]) -> Vec<u8> {
+    let columns = layout.columns.iter().map(|column| &data[column.offset..column.offset + column.size_bytes]);
+    let columns: Vec<_> = columns.collect();
+    let mut encoded = Vec::new();
+    let bytes = layout.held_bytes();
+    encoded.reserve_exact(bytes);
+    layout.fill(&columns, &mut encoded.spare_capacity_mut()[..bytes]);
+    // SAFETY: all columns were put there, and leave no gap.
+    unsafe { encoded.set_len(bytes) };
+    encoded
+}
+
+/// The reverse of [`encode`].
+pub(crate) fn decode(layout: &Layout, data: &[u8], target: &mut [u8]) {
+    let mut end = 0;
+    for column in &layout.columns {
+        target[end..column.offset].fill(0);
+        end = column.offset + column.size_bytes;
+        if column.row_bytes == 0 {
+            continue;
+        }
+        let region = &mut target[column.offset..end];
+        let rows = data[column.start..].chunks(column.stride);
+        for (target, row) in region.chunks_exact_mut(column.row_bytes).zip(rows) {
+            target.copy_from_slice(&row[..column.row_bytes]);
+        }
+    }
+}
+
+/// Puts the rows of a column into a chunk.
+pub(crate) fn put(chunk: &mut [MaybeUninit<u8>], column: &Column, rows: &[u8]) {
+    // Calling a copy of a few bytes costs more than the copy, so their sizes are made known to the compiler.
+    macro_rules! put_by_size {
+        ($($size:literal)*) => {
+            match column.row_bytes {
+                0 => {}
+                $($size => put_rows(chunk, column, rows.as_chunks::<$size>().0),)*
+                bytes => put_rows(chunk, column, rows.chunks_exact(bytes)),
+            }
+        };
+    }
+    put_by_size!(1 2 4 8 12 16 24 32 40 48 56 64 72 80 88 96 104 112 120 128);
+}
+
+#[inline(always)]
+fn put_rows(chunk: &mut [MaybeUninit<u8>], column: &Column, rows: impl IntoIterator<Item: AsRef<[u8]>>) {
+    let places = chunk[column.start..].chunks_mut(column.stride);
+    for (place, row) in places.zip(rows) {
+        let row = row.as_ref();
+        copy(&mut place[..row.len()], row);
+    }
+}

@@ -1,0 +1,166 @@
+//! Chunks whose rows lie whole, column beside column: other bytes, and the same rows.
+
+mod common;
+
+use common::drawn::gathered;
+use proptest::prelude::*;
+use reverb_core::{
+    Chunk, Codec, DType, EpisodeIds, Error, Layout, MovedRows, Shape, Slice, StepRange, Trajectory, TrajectoryColumn,
+    UsedRows, keep_rows, keep_rows_encoded, random_key,
+};
+use smallvec::smallvec;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+fn make(layout: &Arc<Layout>, data: Vec<u8>) -> reverb_core::Result<Chunk> {
+    Chunk::new(random_key(), EpisodeIds::PerRow(1), StepRange::default(), layout.clone(), data.into())
+}
+
+fn layout(rows: usize, columns: &[(DType, usize)]) -> Layout {
+    Layout::new(rows, columns.iter().map(|&(dtype, width)| (dtype, smallvec![width], 0))).unwrap()
+}
+
+fn rows_of(chunk: &Chunk) -> Vec<u8> {
+    chunk.view(&mut Vec::new()).unwrap().data().to_vec()
+}
+
+/// Three rows of a column of bytes and one of pairs of them.
+fn small() -> Chunk {
+    let layout = Arc::new(layout(3, &[(DType::UInt8, 1), (DType::UInt8, 2)]));
+    // The second column begins at a multiple of 8.
+    make(&layout, vec![1, 2, 3, 0, 0, 0, 0, 0, 11, 12, 21, 22, 31, 32]).unwrap()
+}
+
+#[test]
+fn the_columns_of_a_row_lie_side_by_side() {
+    let chunk = small().interleave().unwrap();
+    assert_eq!(chunk.data()[..], [1, 11, 12, 2, 21, 22, 3, 31, 32]);
+    assert_eq!((chunk.size_bytes(), chunk.bytes_per_row(), chunk.decoded_bytes()), (9, 3, 14));
+    assert!(chunk.is_encoded() && !chunk.is_compressed() && chunk.encoding().is_none());
+    assert_eq!(rows_of(&chunk), small().data()[..]);
+    assert_eq!(chunk.rows_of(1, 2, 1), [31, 32]);
+    assert_eq!(rows_of(&chunk.interleave().unwrap()), rows_of(&chunk));
+    let trajectory = Trajectory::rows(Arc::new(chunk), 0, 2).unwrap();
+    assert_eq!((trajectory.size_bytes(), trajectory.held_bytes()), (6, 6));
+}
+
+#[test]
+fn a_layout_puts_columns_where_they_belong() {
+    let (plain, columns) = (small(), [&[1, 2, 3][..], &[11, 12, 21, 22, 31, 32]]);
+    for layout in [(**plain.layout()).clone(), plain.layout().interleaved().unwrap()] {
+        // Of which nothing may be left.
+        let mut bytes = vec![MaybeUninit::new(99); layout.held_bytes()];
+        layout.fill(&columns, &mut bytes);
+        // SAFETY: all were written from the beginning.
+        let bytes = bytes.into_iter().map(|byte| unsafe { byte.assume_init() }).collect();
+        assert_eq!(rows_of(&make(&Arc::new(layout), bytes).unwrap()), plain.data()[..]);
+    }
+}
+
+#[test]
+fn bytes_of_another_number_and_strings_are_refused() {
+    let interleaved = Arc::new(small().layout().interleaved().unwrap());
+    for count in [0, 8, 10, 14] {
+        let error = make(&interleaved, vec![0; count]).unwrap_err();
+        assert!(matches!(&error, Error::InvalidArgument(text) if text.contains("expected 9 bytes")), "{error:?}");
+    }
+    let strings = Layout::new(1, [(DType::Int8, smallvec![], 0), (DType::String, smallvec![], 8)]).unwrap();
+    let error = strings.interleaved().unwrap_err();
+    assert!(matches!(&error, Error::InvalidArgument(text) if text.contains("column 1, of strings")), "{error:?}");
+}
+
+#[test]
+fn a_codec_leaves_it_as_it_is() {
+    let layout = Arc::new(layout(100, &[(DType::UInt8, 10), (DType::UInt8, 10)]));
+    let chunk = make(&layout, vec![3; layout.size_bytes]).unwrap().interleave().unwrap();
+    let small = chunk.compress(Codec::Lz4, &[]);
+    assert!(!small.is_compressed());
+    assert_eq!(small.data(), chunk.data());
+}
+
+#[test]
+fn rows_without_bytes_are_rows() {
+    let layout = Arc::new(layout(3, &[(DType::Float32, 0), (DType::Int16, 0)]).interleaved().unwrap());
+    let chunk = Arc::new(make(&layout, vec![]).unwrap());
+    let item = Trajectory::rows(chunk.clone(), 1, 1).unwrap();
+    assert_eq!((item.size_bytes(), item.held_bytes()), (0, 0));
+    assert!(gathered(&[item.clone(), item], 0).is_empty());
+    assert_eq!(keep_rows_encoded(&chunk, &[0, 2], &mut Vec::new()).unwrap().rows(), 2);
+}
+
+prop_compose! {
+    fn any_chunk()(
+        rows in 1_usize..70, seed in 0_u64..1_000_000,
+        columns in prop::collection::vec((prop::sample::select(DType::ALL), prop::collection::vec(0_usize..14, 0..2)), 1..5),
+    ) -> Chunk {
+        let number = |dtype| if dtype == DType::String { DType::UInt8 } else { dtype };
+        let columns = columns.iter().map(|(dtype, shape)| (number(*dtype), Shape::from_slice(shape), 0));
+        let layout = Layout::new(rows, columns).unwrap();
+        let mut data = vec![0; layout.size_bytes];
+        for column in &layout.columns {
+            for (at, byte) in (seed..).zip(&mut data[column.offset..column.offset + column.size_bytes]) {
+                *byte = (at + column.offset as u64).wrapping_mul(2_654_435_761).to_le_bytes()[2];
+            }
+        }
+        make(&Arc::new(layout), data).unwrap()
+    }
+}
+
+/// Items of rows of a chunk, or of slices of each of its columns; single ones, or as many as the pick says.
+fn items(chunk: &Arc<Chunk>, picks: &[(u32, u32)], by_slices: bool, single: bool) -> Vec<Trajectory> {
+    let item = |&(first, length): &(u32, u32)| {
+        let offset = first % chunk.rows();
+        let length = if single { 1 } else { 1 + length % (chunk.rows() - offset) };
+        if !by_slices {
+            return Trajectory::rows(chunk.clone(), offset, length).unwrap();
+        }
+        let column = |column| TrajectoryColumn {
+            slices: smallvec![Slice { chunk: chunk.clone(), column, offset, length }],
+            squeeze: single,
+        };
+        Trajectory::columns((0..chunk.columns().len() as u32).map(column).collect()).unwrap()
+    };
+    picks.iter().map(item).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn a_batch_is_the_same_whatever_its_chunks_are(
+        chunk in any_chunk(), by_slices in any::<bool>(), single in any::<bool>(), piece in prop_oneof![Just(0), 1_usize..50],
+        picks in prop::collection::vec((any::<u32>(), any::<u32>()), 1..90), other in 0..3,
+    ) {
+        let (interleaved, chunk) = (Arc::new(chunk.interleave().unwrap()), Arc::new(chunk));
+        prop_assert_eq!(rows_of(&interleaved), rows_of(&chunk));
+        let (plain, mut read) = (items(&chunk, &picks, by_slices, single), items(&interleaved, &picks, by_slices, single));
+        // With items of other chunks among them.
+        match other {
+            0 => read[0] = plain[0].clone(),
+            1 => {
+                let compressed = Arc::new(chunk.compress(Codec::Lz4, &[]));
+                read[0] = items(&compressed, &picks[..1], by_slices, single).remove(0);
+            }
+            _ => {}
+        }
+        prop_assert_eq!(gathered(&read, piece), gathered(&plain, 0));
+    }
+
+    #[test]
+    fn rows_that_are_kept_are_the_same(chunk in any_chunk(), picks in prop::collection::vec((any::<u32>(), Just(0)), 1..9)) {
+        let chunk = Arc::new(chunk.interleave().unwrap());
+        let items = items(&chunk, &picks, false, true);
+        for stays in [false, true] {
+            let (mut used, mut moved) = (UsedRows::default(), MovedRows::default());
+            items.iter().for_each(|item| used.add(item, |_| true));
+            for (chunk, rows) in used {
+                let keep = if stays { keep_rows_encoded } else { keep_rows };
+                let copy = keep(&chunk, &rows, &mut vec![7; 9]).unwrap();
+                prop_assert_eq!(copy.layout().is_interleaved(), stays);
+                moved.insert(chunk, copy, rows);
+            }
+            let kept: Vec<_> = items.iter().map(|item| moved.rewrite(item).unwrap()).collect();
+            prop_assert_eq!(gathered(&kept, 0), gathered(&items, 0));
+        }
+    }
+}
