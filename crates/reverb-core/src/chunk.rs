@@ -446,7 +446,8 @@ impl Chunk {
         self.layout.rows
     }
 
-    /// All columns' bytes, as [`Layout::is_interleaved`] and [`Chunk::encoding`] say. Packed ones are unpacked here and now, and stay so.
+    /// All columns' bytes, as [`Layout::is_interleaved`] and [`Chunk::encoding`] say. Packed ones are unpacked here and
+    /// now, and stay so.
     #[inline]
     pub fn data(&self) -> &Bytes {
         match &self.data {

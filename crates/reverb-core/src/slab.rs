@@ -9,6 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const PAGE_SLOTS: usize = 256;
+/// Up to so many items, at most three sixteenths of the index are full. In a fuller one, marks are left where items were
+/// removed, which later searches must pass: inserts to a full table get slower by a third until it is made anew. With more
+/// items a look into the index is slow anyway, and much room for each would cost more than it saves.
+const ROOMY_ITEMS: usize = 1 << 13;
 /// Slots are counted in 32 bits; the last number is free for selectors to say "none".
 pub(crate) const MAX_SLOTS: u64 = u32::MAX as u64;
 
@@ -68,6 +72,8 @@ pub(crate) struct Slab {
     /// atomic operation at every change.
     shared: Vec<AtomicBool>,
     index: HashTable<Entry>,
+    /// The number of items at which the index takes more room than it must.
+    grow_at: usize,
     /// Keyed by chance in each table: a writer that chooses keys must not be able to make them collide.
     hasher: RandomState,
 }
@@ -88,6 +94,9 @@ impl Slab {
     /// Makes room for `count` more items in the index, which otherwise moves each time it grows.
     pub(crate) fn reserve(&mut self, count: usize) {
         self.index.reserve(count, |entry| Entry::wide_hash(entry.hash));
+        // Seven eighths can be filled.
+        let items = self.index.capacity() * 3 / 14;
+        self.grow_at = if items <= ROOMY_ITEMS { items } else { usize::MAX };
     }
 
     /// The slot of a key.
@@ -167,6 +176,9 @@ impl Slab {
     /// finds the key or the place for it.
     #[inline]
     fn enter(&mut self, key: ItemKey, slot: u32) -> Result<u32, u32> {
+        if self.index.len() >= self.grow_at {
+            self.make_room();
+        }
         let hash = self.hash(key);
         let Self { index, pages, .. } = self;
         let is_key = |entry: &Entry| entry.hash == hash && item_in(pages, entry.slot).key == key;
@@ -225,6 +237,12 @@ impl Slab {
         &mut page.slots[slot as usize % PAGE_SLOTS]
     }
 
+    /// Doubles the room of the index.
+    #[cold]
+    fn make_room(&mut self) {
+        self.reserve(self.index.capacity() + 1 - self.index.len());
+    }
+
     /// Takes one more slot into use.
     #[cold]
     fn grow(&mut self) {
@@ -247,4 +265,29 @@ fn item_in(pages: &[Arc<Page>], slot: u32) -> &Item {
 /// The items of pages taken out of a slab. Those of a page that a snapshot shares stay there.
 pub(crate) fn into_items(pages: Vec<Arc<Page>>) -> impl Iterator<Item = Item> {
     pages.into_iter().filter_map(Arc::into_inner).flat_map(|page| page.slots.into_iter().flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Chunk, DType, EpisodeIds, Layout, StepRange, random_key};
+    use smallvec::smallvec;
+
+    #[test]
+    fn the_index_of_a_small_full_table_does_not_fill_with_marks() {
+        let layout = Arc::new(Layout::new(1, [(DType::UInt8, smallvec![1], 0)]).unwrap());
+        let chunk = Chunk::new(1, EpisodeIds::Same(1), StepRange::default(), layout, vec![0].into()).unwrap();
+        let trajectory = Trajectory::rows(Arc::new(chunk), 0, 1).unwrap();
+        let item = || NewItem { key: random_key(), priority: 1.0, times_sampled: 0, trajectory: trajectory.clone() };
+        let mut slab = Slab::default();
+        for _ in 0..4096 {
+            slab.insert(item(), 0).ok().unwrap();
+        }
+        let room = slab.index.capacity();
+        for slot in (0..4096).cycle().take(500_000) {
+            slab.replace(slot, item(), 0).ok().unwrap();
+        }
+        // What marks take is not there for items.
+        assert!(slab.index.capacity() > room - room / 100, "{} of {room}", slab.index.capacity());
+    }
 }
