@@ -287,7 +287,8 @@ mod tests {
         for slot in (0..4096).cycle().take(500_000) {
             slab.replace(slot, item(), 0).ok().unwrap();
         }
-        // What marks take is not there for items.
-        assert!(slab.index.capacity() > room - room / 100, "{} of {room}", slab.index.capacity());
+        // What marks take is not there for items, until the index is made anew, and larger.
+        let left = slab.index.capacity();
+        assert!((room - room / 100..=room).contains(&left), "{left} of {room}");
     }
 }
