@@ -112,14 +112,6 @@ fn take(words: usize) -> Option<Words> {
     Some(block)
 }
 
-/// Copies bytes to a place of as many.
-#[inline(always)]
-pub(crate) fn copy(target: &mut [MaybeUninit<u8>], bytes: &[u8]) {
-    assert_eq!(target.len(), bytes.len());
-    // SAFETY: both are `bytes.len()` long, and what is borrowed to be written cannot overlap what is borrowed to be read.
-    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.as_mut_ptr().cast(), bytes.len()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,7 @@
 //! Frames lie in *segments*, one for each environment of a batch. A segment is a ring of `length` rows. The frames of one
 //! `add` have the same *id*, which counts adds; frame `id` of a segment lies in its row `id % length`.
 
+use crate::copy::{by_size, copy};
 use crate::gather::{BatchColumn, BatchLayout};
 use crate::prefetch::prefetch;
 use crate::selector::{Prioritized, Selector, check_priority};
@@ -331,16 +332,14 @@ impl Frames {
     fn copy_column(&self, index: usize, runs: &[(u32, u32, u32)], target: &mut [MaybeUninit<u8>]) {
         let column = &self.block.columns[index];
         let row_bytes = column.row_bytes;
-        // Calling a copy of a few bytes costs more than the copy, so their sizes are made known to the compiler.
-        macro_rules! copy_by_size {
-            ($($size:literal)*) => {
-                match row_bytes {
-                    $($size if runs.len() * $size == target.len() => self.copy_rows::<$size>(column.offset, runs, target),)*
-                    _ => self.copy_runs(column.offset, row_bytes, runs, target),
-                }
-            };
+        if runs.len() * row_bytes == target.len() {
+            by_size!(
+                row_bytes,
+                BYTES => return self.copy_rows::<BYTES>(column.offset, runs, target),
+                _ => {}
+            );
         }
-        copy_by_size!(1 2 4 8 12 16 20 24 32 40 48 56 60 64 120);
+        self.copy_runs(column.offset, row_bytes, runs, target);
     }
 
     fn copy_rows<const BYTES: usize>(&self, offset: usize, runs: &[(u32, u32, u32)], target: &mut [MaybeUninit<u8>]) {
@@ -349,10 +348,7 @@ impl Frames {
             self.prefetch(offset, BYTES, runs, index + AHEAD);
             let start = offset + row as usize * BYTES;
             match self.bytes(block, start, BYTES) {
-                // SAFETY: both have `BYTES` bytes, and a new buffer cannot overlap a block.
-                Some(bytes) => unsafe {
-                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.as_mut_ptr().cast(), BYTES);
-                },
+                Some(bytes) => copy(target, bytes),
                 None => target.fill(MaybeUninit::new(0)),
             }
         }
@@ -364,10 +360,7 @@ impl Frames {
             let (head, rest) = target.split_at_mut(count as usize * row_bytes);
             let start = offset + row as usize * row_bytes;
             match self.bytes(block, start, head.len()) {
-                // SAFETY: both are as long, and a new buffer cannot overlap a block.
-                Some(bytes) => unsafe {
-                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), head.as_mut_ptr().cast(), bytes.len());
-                },
+                Some(bytes) => copy(head, bytes),
                 // A block that was never written reads as zeros.
                 None => head.fill(MaybeUninit::new(0)),
             }

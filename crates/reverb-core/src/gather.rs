@@ -2,8 +2,9 @@
 
 mod rows;
 
-use crate::buffer::{ALIGN, copy};
+use crate::buffer::ALIGN;
 use crate::chunk::encode_strings;
+use crate::copy::copy;
 use crate::tensor::shape_text;
 use crate::trajectory::ColumnView;
 use crate::{Buffer, Chunk, Column, DType, Drawn, Error, MovedRows, Result, Trajectory, UsedRows, keep_rows};

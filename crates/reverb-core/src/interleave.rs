@@ -3,8 +3,8 @@
 //! Of a chunk by columns, a single row is as many pieces of memory as there are columns. Who draws such rows from a large
 //! table at random waits for each of them.
 
-use crate::buffer::copy;
-use crate::chunk::Column;
+use crate::copy::{by_size, copy};
+use crate::layout::Column;
 use crate::{DType, Error, Layout, Result};
 use std::mem::MaybeUninit;
 
@@ -28,14 +28,7 @@ pub(crate) fn lay_out(columns: &mut [Column]) -> Result<()> {
 /// The bytes of a chunk by columns, as `layout` interleaves them.
 pub(crate) fn encode(layout: &Layout, data: &[u8]) -> Vec<u8> {
     let columns = layout.columns.iter().map(|column| &data[column.offset..column.offset + column.size_bytes]);
-    let columns: Vec<_> = columns.collect();
-    let mut encoded = Vec::new();
-    let bytes = layout.held_bytes();
-    encoded.reserve_exact(bytes);
-    layout.fill(&columns, &mut encoded.spare_capacity_mut()[..bytes]);
-    // SAFETY: all columns were put there, and leave no gap.
-    unsafe { encoded.set_len(bytes) };
-    encoded
+    layout.assemble(&columns.collect::<Vec<_>>())
 }
 
 /// The reverse of [`encode`].
@@ -57,17 +50,13 @@ pub(crate) fn decode(layout: &Layout, data: &[u8], target: &mut [u8]) {
 
 /// Puts the rows of a column into a chunk.
 pub(crate) fn put(chunk: &mut [MaybeUninit<u8>], column: &Column, rows: &[u8]) {
-    // Calling a copy of a few bytes costs more than the copy, so their sizes are made known to the compiler.
-    macro_rules! put_by_size {
-        ($($size:literal)*) => {
-            match column.row_bytes {
-                0 => {}
-                $($size => put_rows(chunk, column, rows.as_chunks::<$size>().0),)*
-                bytes => put_rows(chunk, column, rows.chunks_exact(bytes)),
-            }
-        };
-    }
-    put_by_size!(1 2 4 8 12 16 24 32 40 48 56 64 72 80 88 96 104 112 120 128);
+    by_size!(
+        column.row_bytes,
+        BYTES => put_rows(chunk, column, rows.as_chunks::<BYTES>().0),
+        _ => if column.row_bytes > 0 {
+            put_rows(chunk, column, rows.chunks_exact(column.row_bytes));
+        }
+    );
 }
 
 #[inline(always)]

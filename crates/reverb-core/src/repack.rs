@@ -129,11 +129,7 @@ pub fn keep_rows(chunk: &Chunk, rows: &[u32], scratch: &mut Vec<u8>) -> Result<C
     }
     let specs = columns.iter().zip(&regions).map(|(column, region)| (column.dtype, column.shape.clone(), region.len()));
     let layout = Layout::new(rows.len(), specs)?;
-    let mut data = Vec::with_capacity(layout.size_bytes);
-    for (column, region) in layout.columns.iter().zip(&regions) {
-        data.resize(column.offset, 0);
-        data.extend_from_slice(region);
-    }
+    let data = layout.assemble(&regions);
     let mut steps = chunk.steps;
     steps.sparse = true;
     let episodes = match chunk.episodes {

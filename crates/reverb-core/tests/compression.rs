@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::drawn::gathered;
+use common::drawn::{gathered, items};
 use proptest::prelude::*;
 use reverb_core::{
     AutoCodec, Chunk, Codec, Compression, Compressor, DType, Encoding, EpisodeIds, Error, Layout, MovedRows,
@@ -229,27 +229,6 @@ prop_compose! {
     }
 }
 
-/// Items of rows of a chunk, and of slices of each of its columns.
-fn items(chunk: &Arc<Chunk>, picks: &[(u32, u32)], by_slices: bool) -> Vec<Trajectory> {
-    let range = |&(first, length): &(u32, u32)| {
-        let offset = first % chunk.rows();
-        (offset, 1 + length % (chunk.rows() - offset))
-    };
-    let item = |pick: &(u32, u32)| {
-        let (offset, length) = range(pick);
-        if !by_slices {
-            return Trajectory::rows(chunk.clone(), offset, length).unwrap();
-        }
-        let column = |column| TrajectoryColumn {
-            // The same rows twice, so that slices are joined.
-            slices: (0..2).map(|_| Slice { chunk: chunk.clone(), column, offset, length }).collect(),
-            squeeze: false,
-        };
-        Trajectory::columns((0..chunk.columns().len() as u32).map(column).collect()).unwrap()
-    };
-    picks.iter().map(item).collect()
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -266,12 +245,12 @@ proptest! {
 
     #[test]
     fn a_batch_is_the_same_whatever_its_chunks_are(
-        chunk in any_chunk(), zstd in any::<bool>(), delta in any::<[bool; 4]>(), by_slices in any::<bool>(),
+        chunk in any_chunk(), zstd in any::<bool>(), delta in any::<[bool; 4]>(), slices in prop::sample::select(&[0_usize, 2]),
         picks in prop::collection::vec((any::<u32>(), any::<u32>()), 1..6), piece in 0_usize..50, mixed in any::<bool>(),
     ) {
         let small = Arc::new(chunk.compress(CODECS[usize::from(zstd)], &delta));
         let chunk = Arc::new(chunk);
-        let (plain, mut encoded) = (items(&chunk, &picks, by_slices), items(&small, &picks, by_slices));
+        let (plain, mut encoded) = (items(&chunk, &picks, slices), items(&small, &picks, slices));
         if mixed {
             encoded[0] = plain[0].clone();
         }
@@ -304,7 +283,7 @@ proptest! {
 fn rows_are_copied_out_of_an_encoded_chunk() {
     let layout = bytes_layout(50, 100);
     let chunk = Arc::new(make(&layout, counting(50, 100)).compress(Codec::Lz4, &[true]));
-    let items = items(&chunk, &[(3, 1), (40, 0), (4, 2)], true);
+    let items = items(&chunk, &[(3, 1), (40, 0), (4, 2)], 2);
     let (mut used, mut moved) = (UsedRows::default(), MovedRows::default());
     items.iter().for_each(|item| used.add(item, Chunk::is_encoded));
     for (chunk, rows) in used {

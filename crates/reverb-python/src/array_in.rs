@@ -286,16 +286,8 @@ fn string_bytes(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 }
 
 fn fill(py: Python<'_>, layout: Arc<Layout>, leaves: &[Leaf<'_>], episodes: EpisodeIds) -> PyReverbResult<Chunk> {
-    let size_bytes = layout.held_bytes();
-    let mut data: Vec<u8> = Vec::with_capacity(size_bytes);
     let columns: Vec<&[u8]> = leaves.iter().map(|leaf| leaf.value().bytes).collect();
-    let target = &mut data.spare_capacity_mut()[..size_bytes];
-    if size_bytes > DETACH_BYTES {
-        py.detach(|| layout.fill(&columns, target));
-    } else {
-        layout.fill(&columns, target);
-    }
-    // SAFETY: the layout has put all columns there, and zeros between them.
-    unsafe { data.set_len(size_bytes) };
+    let assemble = || layout.assemble(&columns);
+    let data = if layout.held_bytes() > DETACH_BYTES { py.detach(assemble) } else { assemble() };
     Ok(Chunk::new(random_key(), episodes, StepRange::default(), layout, data.into())?)
 }

@@ -1,7 +1,7 @@
 //! Rows that lie all over memory, copied one after another.
 
 use super::BatchLayout;
-use crate::buffer::copy;
+use crate::copy::{by_size, copy};
 use crate::prefetch::prefetch;
 use crate::{Column, DType, Drawn, Trajectory};
 use std::mem::MaybeUninit;
@@ -118,20 +118,19 @@ pub(super) fn copy_columns(target: &mut [MaybeUninit<u8>], layout: &BatchLayout,
 pub(super) fn copy_column(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize, alike: bool) {
     let Some(first) = rows.first() else { return };
     let bytes = first.length * first.columns[column].row_bytes;
-    // Calling a copy of a few bytes costs more than the copy, so their sizes are made known to the compiler.
-    macro_rules! copy_by_size {
-        ($($size:literal)*) => {
-            match bytes {
-                $($size if alike => copy_alike::<$size>(target, rows, column),)*
-                $($size => copy_uniform::<$size>(target, rows, column),)*
-                1..=LONG_ROW if alike => {
-                    copy_ahead(target.chunks_exact_mut(bytes), rows, column, bytes, BYTES_AHEAD.div_ceil(bytes))
-                }
-                _ => copy_any_size(target, rows, column),
-            }
-        };
-    }
-    copy_by_size!(1 4 8 12 16 24 32 40 48 56 64 72 80 88 96 104 112 120 128);
+    by_size!(
+        bytes,
+        BYTES => if alike {
+            copy_alike::<BYTES>(target, rows, column);
+        } else {
+            copy_uniform::<BYTES>(target, rows, column);
+        },
+        _ => if alike && (1..=LONG_ROW).contains(&bytes) {
+            copy_ahead(target.chunks_exact_mut(bytes), rows, column, bytes, BYTES_AHEAD.div_ceil(bytes));
+        } else {
+            copy_any_size(target, rows, column);
+        }
+    );
 }
 
 /// Copies rows of chunks of one layout, with the widest moves that the processor is sure to have.

@@ -1,7 +1,27 @@
 //! Items as a table draws them.
 
 use reverb_core::gather::Gatherer;
-use reverb_core::{Drawn, NewItem, SelectorKind, Table, Trajectory};
+use reverb_core::{Chunk, Drawn, NewItem, SelectorKind, Slice, Table, Trajectory, TrajectoryColumn};
+use std::sync::Arc;
+
+/// Items of rows of a chunk, or of so many slices of each of its columns, if that is not 0. Of a pick, both numbers are
+/// brought into the chunk: the first row, and how many more.
+pub fn items(chunk: &Arc<Chunk>, picks: &[(u32, u32)], slices: usize) -> Vec<Trajectory> {
+    let item = |&(first, more): &(u32, u32)| {
+        let offset = first % chunk.rows();
+        let length = 1 + more % (chunk.rows() - offset);
+        if slices == 0 {
+            return Trajectory::rows(chunk.clone(), offset, length).unwrap();
+        }
+        let column = |column| TrajectoryColumn {
+            // The same rows again, so that slices are joined.
+            slices: (0..slices).map(|_| Slice { chunk: chunk.clone(), column, offset, length }).collect(),
+            squeeze: false,
+        };
+        Trajectory::columns((0..chunk.columns().len() as u32).map(column).collect()).unwrap()
+    };
+    picks.iter().map(item).collect()
+}
 
 /// The items in this order.
 pub fn drawn(trajectories: &[Trajectory]) -> Vec<Drawn> {
