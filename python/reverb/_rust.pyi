@@ -7,21 +7,26 @@ from typing import Any, SupportsIndex, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Self, disjoint_base
 
+from reverb.loaders.here import Plan
 from reverb.replay_sample import Ragged
 
 __all__ = [
+    "BatchIterator",
     "BatchedWriter",
     "CellRef",
     "CheckpointReader",
     "Checkpointer",
     "Client",
     "Draw",
+    "DrawsHere",
     "Frames",
     "PatternReader",
     "PatternWriter",
     "RowWriter",
     "Server",
+    "StatsClock",
     "Table",
     "TensorMaker",
     "TrajectoryColumn",
@@ -48,8 +53,6 @@ _Infos: TypeAlias = tuple[
 ]
 # What `Client.sample` returns.
 _Sampled: TypeAlias = tuple[_Infos, list[NDArray[Any] | Ragged], int, list[bool]]
-# What `Client.sample_here` returns.
-_SampledHere: TypeAlias = tuple[_Infos, list[Any], bool]
 # Whether this package wrote a checkpoint; of each table a serialized `deepmind.reverb.TableInfo`, and its items.
 _Summary: TypeAlias = tuple[bool, list[tuple[bytes, int | None]]]
 
@@ -241,6 +244,72 @@ class Frames:
         self, segments: NDArray[np.int64], ids: NDArray[np.int64], priorities: NDArray[np.float64]
     ) -> None: ...
 
+@disjoint_base
+class BatchIterator:
+    """Iterates over batches: what a DrawsHere gives, and where that gives none what `_next` of a subclass returns.
+
+    A loop over a loader calls nothing of Python's for each batch of microseconds.
+    """
+
+    def __new__(cls, *_args: Any, **_options: Any) -> Self:
+        """Takes no notice of the arguments, which are a subclass's."""
+
+    def _prefer(self, here: DrawsHere) -> None:
+        """What is asked first; once."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Any:
+        """The next batch.
+
+        Raises:
+          StopIteration: `_next` gave None.
+        """
+
+@final
+class DrawsHere:
+    """Draws batches of one table of a server of this process, on the thread that asks for one; closed at first."""
+
+    def __new__(cls, clock: StatsClock) -> DrawsHere: ...
+    def open(self, plan: Plan, left: int | None) -> None:
+        """From now on there are batches, if they can be had without waiting.
+
+        Args:
+          plan: How they are drawn and made.
+          left: How many; None: without end.
+        """
+
+    def close(self) -> tuple[int, Draw | None]:
+        """From now on there are none. Batches given since `open`, and a draw that must be waited for."""
+
+@final
+class StatsClock:
+    """Adds up the times of a `reverb.loaders.LoaderStats`."""
+
+    def __new__(cls) -> StatsClock: ...
+    @property
+    def batches(self) -> int:
+        """Given to the learner."""
+
+    def asked(self) -> None:
+        """The learner asks for a batch."""
+
+    def arrived(self, limiter_s: float, total_s: float) -> None:
+        """A batch, or the news that there is none, has been waited for.
+
+        Args:
+          limiter_s: Of the draw's whole time, which may have begun before the batch was asked for.
+          total_s: The draw's whole time.
+        """
+
+    def converted(self) -> None:
+        """A batch that had arrived has the form in which it is given."""
+
+    def given(self, samples: int) -> None:
+        """A batch goes to the learner."""
+
+    def stats(self) -> tuple[int, int, float, float, float, float]:
+        """The fields of `LoaderStats` but `undelivered`."""
+
 @final
 class TensorMaker:
     """Makes tensors of a library, by the functions that it offers to native code (DLPack's exchange API)."""
@@ -285,37 +354,6 @@ class Client:
           The infos (key, probability, table size, priority, times sampled), each `[batch]`; the columns, stacked
           `[batch, time, ...]`; a number that changes with the table's signature, 0 if it has none; and which columns
           have no time axis.
-        """
-
-    def sample_here(
-        self, table: str, count: int, token: int, squeeze_time: bool, maker: TensorMaker | None
-    ) -> _SampledHere | None:
-        """Draws a small batch from a server of this process, on this thread, if it need not wait.
-
-        Args:
-          table: Where from.
-          count: Items to draw.
-          token: What the number of the table's signature must be.
-          squeeze_time: As of `sample`.
-          maker: Makes the columns, but for ragged ones and those of strings or 8-bit floats. None: they are arrays.
-
-        Returns:
-          The infos and the columns, as of `sample`, and whether `maker` made them all; None if that cannot be done, and
-          then nothing was drawn.
-        """
-
-    def begin_here(self, table: str, count: int, token: int, squeeze_time: bool) -> tuple[_Sampled | None, Draw] | None:
-        """Draws a batch from a server of this process, on this thread if it need not wait.
-
-        Args:
-          table: As of `sample_here`, like the others.
-          count: See there.
-          token: See there.
-          squeeze_time: See there.
-
-        Returns:
-          What `sample` returns, None if it must be waited for; and the draw, which keeps the samples undelivered. None
-          if the server is elsewhere, or the table's signature is another.
         """
 
     def begin_sample(

@@ -7,7 +7,7 @@ correct and slow, is only imported for what is none of the four.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["compile_packer"]
+__all__ = ["Packer", "compile_packer"]
 
 Packer = Callable[[Sequence[Any]], Any]
 

@@ -4,16 +4,19 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from reverb._rust import (
     BatchedWriter,
+    BatchIterator,
     CellRef,
     Checkpointer,
     CheckpointReader,
     Client,
     Draw,
+    DrawsHere,
     Frames,
     PatternReader,
     PatternWriter,
     RowWriter,
     Server,
+    StatsClock,
     Table,
     TensorMaker,
     TrajectoryColumn,
@@ -27,12 +30,12 @@ from reverb._rust import (
 from reverb._rust import _ColumnHistory as ColumnHistory
 
 if TYPE_CHECKING:
-    from reverb._rust import _Sampled, _SampledHere
+    from reverb._rust import _Sampled
 
     Sampled: TypeAlias = _Sampled
-    SampledHere: TypeAlias = _SampledHere
 
 __all__ = [
+    "BatchIterator",
     "BatchedWriter",
     "CellRef",
     "CheckpointReader",
@@ -40,11 +43,13 @@ __all__ = [
     "Client",
     "ColumnHistory",
     "Draw",
+    "DrawsHere",
     "Frames",
     "PatternReader",
     "PatternWriter",
     "RowWriter",
     "Server",
+    "StatsClock",
     "Table",
     "TensorMaker",
     "TrajectoryColumn",

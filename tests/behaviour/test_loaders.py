@@ -29,6 +29,10 @@ def numbers(batch):
     return batch.data[0][:, 0].tolist()
 
 
+def shapes_of(data):
+    return {k: shapes_of(part) if isinstance(part, dict) else part.shape for k, part in data.items()}
+
+
 def undelivered(client, table="table"):
     return info_of(client, table).undelivered_samples
 
@@ -169,6 +173,26 @@ def test_num_batches_ends_the_data_and_draws_no_more(serve):
     assert info_of(client).current_size == 35
 
 
+def test_several_threads_share_the_batches_of_a_loader(serve):
+    client = serve(uniform_table())
+    insert_numbers(client, 50)
+    loader = NumpyLoader(client, "table", batch_size=4, num_batches=400)
+    threads = [Background(lambda: sum(len(batch.info.key) for batch in loader)) for _ in range(4)]
+    assert sum(thread.result() for thread in threads) == 1600
+    assert loader.stats().samples == 1600
+    eventually(lambda: info_of(client).rate_limiter_info.sample_stats.completed == 1600)
+
+
+def test_items_of_a_table_without_signature_may_get_other_columns(serve):
+    client = serve(queue_table(max_size=100))
+    insert_numbers(client, 8)
+    client.insert_batch([np.arange(8, 16), np.zeros(8), np.ones(8)], {"table": 1.0})
+    with NumpyLoader(client, "table", batch_size=4) as loader:
+        batches = [next(loader) for _ in range(4)]
+    assert [len(batch.data) for batch in batches] == [2, 2, 3, 3]
+    assert [number for batch in batches for number in numbers(batch)] == list(range(16))
+
+
 def test_a_close_from_another_thread_ends_a_waiting_loader(serve):
     client = serve(queue_table(max_size=100))
     loader = NumpyLoader(client, "table", batch_size=4)
@@ -191,9 +215,11 @@ def test_parts_of_the_data_can_be_chosen(serve):
         (["reward", ("obs", "pose")], {"reward": (2, 1), "obs": {"pose": (2, 1)}}),
     ):
         with NumpyLoader(client, "table", batch_size=2, fields=fields) as loader:
-            data = next(loader).data
-        shapes = {k: {n: v.shape for n, v in x.items()} if isinstance(x, dict) else x.shape for k, x in data.items()}
-        assert shapes == expected
+            batches = [next(loader).data for _ in range(3)]
+        for data in batches:
+            assert shapes_of(data) == expected
+            assert data.get("reward", np.float64(2)).ravel()[0] == 2
+            assert data.get("obs", {}).get("pose", np.float32(1)).ravel()[0] == 1
     with pytest.raises(ValueError, match="'speed' in obs, which has: 'image', 'pose'"):
         next(NumpyLoader(client, "table", batch_size=2, fields=[("obs", "speed")]))
 

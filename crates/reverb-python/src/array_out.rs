@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyTuple};
-use reverb_core::gather::{BatchColumn, BatchLayout};
+use reverb_core::gather::BatchColumn;
 use reverb_core::{BatchInfo, Buffer, DType};
 use reverb_transport::client::Batch;
 use std::sync::Arc;
@@ -24,55 +24,36 @@ struct InfoMemory(BatchInfo);
 /// What `_rust.Client.sample` returns: infos, columns, signature token, which columns are squeezed.
 pub type Sampled<'py> = (Bound<'py, PyTuple>, Bound<'py, PyList>, u64, Vec<bool>);
 
-/// What `_rust.Client.sample_here` returns: infos, columns, whether all columns are tensors.
-pub type SampledHere<'py> = (Bound<'py, PyTuple>, Bound<'py, PyList>, bool);
-
 /// Hands a batch to Python without copying it.
 pub fn to_python(py: Python<'_>, batch: Batch) -> PyResult<Sampled<'_>> {
     let Batch { info, layout, buffer, signature_token, .. } = batch;
     let squeezed = layout.columns.iter().map(|column| column.squeezed).collect();
-    let columns = columns_to_python(py, layout, buffer)?;
+    let columns = columns_to_python(py, layout.columns, buffer)?;
     Ok((infos(py, info)?, columns, signature_token, squeezed))
 }
 
-/// Likewise, with tensors for the columns of which `maker` makes some.
-pub fn to_python_here<'py>(py: Python<'py>, batch: Batch, maker: Option<&TensorMaker>) -> PyResult<SampledHere<'py>> {
-    let Batch { info, layout, buffer, .. } = batch;
-    let (columns, are_tensors) = match maker {
-        Some(maker) => columns_to_tensors(py, layout, buffer, maker)?,
-        None => (columns_to_python(py, layout, buffer)?, false),
-    };
-    Ok((infos(py, info)?, columns, are_tensors))
-}
-
-fn columns_to_tensors<'py>(
+/// Columns that share a buffer as tensors, or as arrays where `maker` makes none; and whether all are tensors.
+pub fn columns_to_tensors<'py>(
     py: Python<'py>,
-    layout: BatchLayout,
+    columns: &[BatchColumn],
     buffer: Buffer,
     maker: &TensorMaker,
 ) -> PyResult<(Bound<'py, PyList>, bool)> {
     let buffer = Arc::new(buffer);
-    let mut are_tensors = true;
-    let to_column = |column: BatchColumn| match maker.make(py, &buffer, &column)? {
-        Some(tensor) => Ok(tensor),
-        None => {
-            are_tensors = false;
-            to_array(&Bound::new(py, BatchMemory(buffer.clone()))?, column)
-        }
-    };
-    let columns = layout.columns.into_iter().map(to_column).collect::<PyResult<Vec<_>>>()?;
-    Ok((PyList::new(py, columns)?, are_tensors))
+    let to_array = |column: &BatchColumn| to_array(&Bound::new(py, BatchMemory(buffer.clone()))?, column.clone());
+    let (columns, are_all) = maker.make(py, &buffer, columns, to_array)?;
+    Ok((PyList::new(py, columns)?, are_all))
 }
 
 /// The columns of a batch as arrays that share its buffer.
-pub fn columns_to_python(py: Python<'_>, layout: BatchLayout, buffer: Buffer) -> PyResult<Bound<'_, PyList>> {
+pub fn columns_to_python(py: Python<'_>, columns: Vec<BatchColumn>, buffer: Buffer) -> PyResult<Bound<'_, PyList>> {
     let memory = Bound::new(py, BatchMemory(Arc::new(buffer)))?;
-    let columns = layout.columns.into_iter().map(|column| to_array(&memory, column)).collect::<PyResult<Vec<_>>>()?;
+    let columns = columns.into_iter().map(|column| to_array(&memory, column)).collect::<PyResult<Vec<_>>>()?;
     PyList::new(py, columns)
 }
 
 /// Key, probability, table size, priority, times sampled.
-fn infos(py: Python<'_>, info: BatchInfo) -> PyResult<Bound<'_, PyTuple>> {
+pub fn infos(py: Python<'_>, info: BatchInfo) -> PyResult<Bound<'_, PyTuple>> {
     let memory = Bound::new(py, InfoMemory(info))?;
     let info = &memory.get().0;
     // SAFETY: the memory owns the infos, `info.len()` of each, and nobody else writes to them.
@@ -85,6 +66,12 @@ fn infos(py: Python<'_>, info: BatchInfo) -> PyResult<Bound<'_, PyTuple>> {
         view(DType::Int32, info.times_sampled().as_ptr().cast())?,
     ];
     PyTuple::new(py, arrays)
+}
+
+/// Importance weights of a batch's draws, float32 `[n]`.
+pub fn weights<'py>(py: Python<'py>, info: &BatchInfo, beta: f64) -> Bound<'py, PyArray1<f32>> {
+    let draws = info.probabilities().iter().copied().zip(info.table_sizes().iter().copied());
+    PyArray1::from_iter(py, reverb_core::importance_weights(draws, beta, true))
 }
 
 fn to_array<'py>(memory: &Bound<'py, BatchMemory>, mut column: BatchColumn) -> PyResult<Bound<'py, PyAny>> {

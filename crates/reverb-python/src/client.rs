@@ -1,8 +1,7 @@
 //! `reverb._rust.Client`.
 
 use crate::array_in::{Layouts, batch_chunk, step_chunk};
-use crate::array_out::{Sampled, SampledHere, to_python, to_python_here};
-use crate::dlpack::TensorMaker;
+use crate::array_out::{Sampled, to_python};
 use crate::draw::Draw;
 use crate::errors::PyReverbResult;
 use crate::lane::{Lane, flush};
@@ -140,38 +139,6 @@ impl Client {
         Ok(to_python(py, batch)?)
     }
 
-    #[pyo3(signature = (table, count, token, squeeze_time, maker))]
-    fn sample_here<'py>(
-        &self,
-        py: Python<'py>,
-        table: String,
-        count: usize,
-        token: u64,
-        squeeze_time: bool,
-        maker: Option<&TensorMaker>,
-    ) -> PyReverbResult<Option<SampledHere<'py>>> {
-        let request = BatchRequest { table, draw: DrawRequest::exactly(count), squeeze_time };
-        let Some(replay) = self.here(&request, token)? else { return Ok(None) };
-        let handle = replay.table(&request.table)?;
-        let Some(batch) = py.detach(|| sample_copied(handle, &request)) else { return Ok(None) };
-        Ok(Some(to_python_here(py, batch, maker)?))
-    }
-
-    fn begin_here<'py>(
-        &self,
-        py: Python<'py>,
-        table: String,
-        count: usize,
-        token: u64,
-        squeeze_time: bool,
-    ) -> PyReverbResult<Option<(Option<Sampled<'py>>, Draw)>> {
-        let request = BatchRequest { table, draw: DrawRequest::exactly(count), squeeze_time };
-        let Some(replay) = self.here(&request, token)? else { return Ok(None) };
-        let draw = self.begin_locally(py, &replay, &request, None, true)?;
-        let batch = draw.try_result()?;
-        Ok(Some((batch.map(|batch| to_python(py, batch)).transpose()?, draw)))
-    }
-
     #[pyo3(signature = (table, counts, timeout, squeeze_time, connect_timeout=None, by_caller=false, at_once=false))]
     #[expect(clippy::too_many_arguments, reason = "the Python methods above it have fewer")]
     fn begin_sample(
@@ -278,15 +245,13 @@ impl Client {
         &self.background
     }
 
-    /// The server, if it is in this process and the table's signature still has this number.
-    fn here(&self, request: &BatchRequest, token: u64) -> Result<Option<Arc<Replay>>> {
-        let Some(replay) = self.client.same_process() else { return Ok(None) };
-        let is_same = replay.table(&request.table)?.signature_token() == token;
-        Ok(is_same.then_some(replay))
+    /// The server, if it is in this process.
+    pub fn same_process(&self) -> Option<Arc<Replay>> {
+        self.client.same_process()
     }
 
     /// Begins a draw from a server of this process; see [`PendingDraw::local`].
-    fn begin_locally(
+    pub fn begin_locally(
         &self,
         py: Python<'_>,
         replay: &Replay,

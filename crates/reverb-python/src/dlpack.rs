@@ -7,7 +7,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use reverb_core::gather::BatchColumn;
 use reverb_core::{Buffer, DType};
-use smallvec::{SmallVec, smallvec};
+use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Arc;
 
@@ -96,68 +96,84 @@ impl TensorMaker {
 }
 
 impl TensorMaker {
-    /// A column of the buffer as a tensor; `None` if it is ragged, or of strings or a type that the library may not know.
+    /// The columns of the buffer as tensors, and whether all are; `otherwise` makes those that are ragged, or of strings or
+    /// a type that the library may not know.
     pub fn make<'py>(
         &self,
         py: Python<'py>,
         buffer: &Arc<Buffer>,
-        column: &BatchColumn,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let known = kind_and_bits(column.dtype).filter(|_| column.row_lengths.is_none());
-        let Some((kind, bits)) = known else { return Ok(None) };
-        let ndim = column.shape.len();
-        let mut dims = smallvec![1; 2 * ndim];
-        let mut stride = 1;
-        for (axis, &size) in column.shape.iter().enumerate().rev() {
-            dims[axis] = size as i64;
-            dims[ndim + axis] = stride;
-            stride *= size as i64;
-        }
-        // SAFETY: the column lies inside the buffer.
-        let data = unsafe { buffer.as_ptr().add(column.offset) };
-        let tensor = Tensor {
-            data: data.cast_mut().cast(),
-            device_type: CPU,
-            device_id: 0,
-            ndim: ndim as i32,
-            kind,
-            bits,
-            lanes: 1,
-            shape: std::ptr::null_mut(),
-            strides: std::ptr::null_mut(),
-            byte_offset: 0,
-        };
-        let (version, manager) = (Version { major: MAJOR_VERSION, minor: 0 }, std::ptr::null_mut());
-        let managed = ManagedTensor { version, manager, deleter: Some(delete), flags: 0, tensor };
-        let mut owned = Box::new(Owned { managed, dims, _buffer: buffer.clone() });
-        // Where they stay.
-        owned.managed.tensor.shape = owned.dims.as_mut_ptr();
-        owned.managed.tensor.strides = owned.dims[ndim..].as_mut_ptr();
-        let mut object = std::ptr::null_mut();
-        // SAFETY: the library takes the box over, whatever comes of it, and calls `delete` once when it is done with it. On
-        // success it has written an object, of which the reference is ours.
-        unsafe {
-            if (self.to_object)(Box::into_raw(owned).cast(), &raw mut object) != 0 {
-                return Err(PyErr::fetch(py));
+        columns: &[BatchColumn],
+        otherwise: impl Fn(&BatchColumn) -> PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<(Vec<Bound<'py, PyAny>>, bool)> {
+        let tensors = Tensors::of(buffer.clone(), columns);
+        let to_object = |(managed, column): (&Option<UnsafeCell<ManagedTensor>>, &BatchColumn)| {
+            let Some(managed) = managed else { return otherwise(column) };
+            let mut object = std::ptr::null_mut();
+            // SAFETY: nobody else has this tensor yet. The library takes it over with a reference to all of them, whatever
+            // comes of it, and calls `delete` once when it is done with it. On success it has written an object, of which
+            // the reference is ours.
+            unsafe {
+                (*managed.get()).manager = Arc::into_raw(tensors.clone()).cast_mut().cast();
+                if (self.to_object)(managed.get(), &raw mut object) != 0 {
+                    return Err(PyErr::fetch(py));
+                }
+                Bound::from_owned_ptr_or_err(py, object.cast())
             }
-            Bound::from_owned_ptr_or_err(py, object.cast()).map(Some)
-        }
+        };
+        let objects = tensors.managed.iter().zip(columns).map(to_object).collect::<PyResult<_>>()?;
+        Ok((objects, tensors.managed.iter().all(Option::is_some)))
     }
 }
 
-/// What a tensor's pointers point to. The buffer returns to its pool with the last tensor of the batch.
-#[repr(C)]
-struct Owned {
-    managed: ManagedTensor,
-    /// The shape, then the strides in elements.
-    dims: SmallVec<[i64; 8]>,
+/// The tensors of a batch and what they point to, in one place: each of them holds a reference to all. The buffer returns to
+/// its pool with the last.
+struct Tensors {
+    managed: Box<[Option<UnsafeCell<ManagedTensor>>]>,
+    _shapes: Vec<i64>,
     _buffer: Arc<Buffer>,
+}
+
+// SAFETY: what the pointers point to lies in here, and goes with it to whichever thread drops the last tensor.
+unsafe impl Send for Tensors {}
+// SAFETY: each tensor is given to the library once, which then is the only one that touches it.
+unsafe impl Sync for Tensors {}
+
+impl Tensors {
+    fn of(buffer: Arc<Buffer>, columns: &[BatchColumn]) -> Arc<Self> {
+        // All of it is there before anything points to it.
+        let mut shapes: Vec<i64> = Vec::with_capacity(columns.iter().map(|column| column.shape.len()).sum());
+        shapes.extend(columns.iter().flat_map(|column| &column.shape).map(|&size| size as i64));
+        let mut rest = &mut shapes[..];
+        let to_tensor = |column: &BatchColumn| {
+            let shape = rest.split_off_mut(..column.shape.len())?;
+            let (kind, bits) = kind_and_bits(column.dtype).filter(|_| column.row_lengths.is_none())?;
+            // SAFETY: the column lies inside the buffer.
+            let data = unsafe { buffer.as_ptr().add(column.offset) };
+            let tensor = Tensor {
+                data: data.cast_mut().cast(),
+                device_type: CPU,
+                device_id: 0,
+                ndim: shape.len() as i32,
+                kind,
+                bits,
+                lanes: 1,
+                shape: shape.as_mut_ptr(),
+                // Version 1.0 takes that for rows one after another, which costs a library less than to see that they are.
+                strides: std::ptr::null_mut(),
+                byte_offset: 0,
+            };
+            let (version, manager) = (Version { major: MAJOR_VERSION, minor: 0 }, std::ptr::null_mut());
+            Some(UnsafeCell::new(ManagedTensor { version, manager, deleter: Some(delete), flags: 0, tensor }))
+        };
+        let managed = columns.iter().map(to_tensor).collect();
+        Arc::new(Self { managed, _shapes: shapes, _buffer: buffer })
+    }
 }
 
 /// The library is done with the tensor. It may call from any thread.
 unsafe extern "C" fn delete(managed: *mut ManagedTensor) {
-    // SAFETY: `TensorMaker::make` made it of a box of `Owned`, whose first field it is.
-    drop(unsafe { Box::from_raw(managed.cast::<Owned>()) });
+    // SAFETY: `TensorMaker::make` gave the tensor a reference of its own.
+    drop(unsafe { Arc::from_raw((*managed).manager.cast::<Tensors>()) });
 }
 
 /// DLPack's number of a kind of elements, and bits of one. Who offers the functions knows all of these.

@@ -92,7 +92,7 @@ impl Draw {
         self.pending.lock().as_ref().is_some_and(PendingDraw::is_ready)
     }
 
-    fn received(&self, py: Python<'_>) -> PyReverbResult<()> {
+    pub fn received(&self, py: Python<'_>) -> PyReverbResult<()> {
         if let Some(mut pending) = self.pending.lock().take() {
             pending.received();
         }

@@ -10,6 +10,7 @@ mod dtype;
 mod errors;
 mod frames;
 mod lane;
+mod loader;
 mod log;
 mod nest;
 mod runtime;
@@ -55,6 +56,9 @@ fn _rust(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<server::Server>()?;
     module.add_class::<dlpack::TensorMaker>()?;
     module.add_class::<draw::Draw>()?;
+    module.add_class::<loader::BatchIterator>()?;
+    module.add_class::<loader::DrawsHere>()?;
+    module.add_class::<loader::StatsClock>()?;
     module.add_class::<frames::Frames>()?;
     module.add_class::<client::Client>()?;
     module.add_class::<writer::TrajectoryWriter>()?;

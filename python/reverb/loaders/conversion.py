@@ -2,12 +2,10 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reverb.loaders.batch import Batch
-
-if TYPE_CHECKING:
-    from reverb.pybind import TensorMaker
+from reverb.pybind import TensorMaker
 
 __all__ = ["Conversion", "ToLeaves"]
 
@@ -23,10 +21,10 @@ class Conversion:
       columns: What is made of the columns; None: they stay.
       batch: From a batch of those to what the loader gives; None: the batch.
       takes_all: Whether it refuses nothing but strings. Then batches without them need not be able to go back.
-      maker: Makes most columns of a batch that is drawn at once, if it takes all; `columns` does the rest. None: all.
+      maker: Makes most columns of a batch that comes from this process; `columns` does the rest. None: all.
     """
 
     columns: ToLeaves | None = None
     batch: Callable[[Batch], Any] | None = None
     takes_all: bool = False
-    maker: "TensorMaker | None" = None
+    maker: TensorMaker | None = None

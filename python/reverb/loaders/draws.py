@@ -3,17 +3,14 @@
 import collections
 import os
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from reverb.client import Client
 from reverb.errors import CancelledError, DeadlineExceededError, UnavailableError
 from reverb.loaders.assembly import Part
 from reverb.loaders.mixture import Shares
 from reverb.loaders.options import Options
-from reverb.loaders.stats import StatsClock
-
-if TYPE_CHECKING:
-    from reverb.pybind import Draw
+from reverb.pybind import Draw, StatsClock
 
 __all__ = ["Draws"]
 
@@ -32,7 +29,7 @@ _new = tuple.__new__
 class _Request(NamedTuple):
     """A batch that was asked for: for each table that has a share in it its number, the share and the draw."""
 
-    parts: "list[tuple[int, int, Draw]]"
+    parts: list[tuple[int, int, Draw]]
 
     @property
     def samples(self) -> int:
@@ -117,10 +114,17 @@ class Draws:
         except (CancelledError, UnavailableError):
             pass
 
-    def adopt(self, draw: "Draw") -> None:
-        """Takes a draw of a whole batch from the one table as that of the next batch, if none was begun."""
-        self._requests.append(_Request([(0, self._options.batch_size, draw)]))
-        self.begun += 1
+    def go_on(self, begun: int, pending: Draw | None) -> None:
+        """Continues where another way of drawing whole batches from the one table ended.
+
+        Args:
+          begun: Batches that were given there.
+          pending: A draw that is the next batch; None: there is none.
+        """
+        self.begun += begun
+        if pending is not None:
+            self._requests.append(_Request([(0, self._options.batch_size, pending)]))
+            self.begun += 1
 
     def give_up(self) -> None:
         """Gives back what was begun."""

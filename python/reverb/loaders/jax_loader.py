@@ -57,12 +57,12 @@ class JaxLoader(Loader):
         super().__init__(BatchSource(client, table, parsed, _conversion(parsed, device), by_caller=not ahead))
         self._staging = Staging(self._source) if ahead else None
 
-    def __next__(self) -> Batch:
+    def _next(self) -> Batch | None:
         if self._staging is None:
-            return super().__next__()
+            return super()._next()
         fetched = self._staging.next()
         if fetched is None:
-            raise StopIteration
+            return None
         batch: Batch = self._source.deliver(fetched)
         self._staging.ahead()
         return batch

@@ -10,13 +10,14 @@ from reverb.loaders.batch import Batch
 from reverb.loaders.options import Options
 from reverb.loaders.source import BatchSource
 from reverb.loaders.stats import LoaderStats
+from reverb.pybind import BatchIterator
 
 __all__ = ["Loader"]
 
 L = TypeVar("L", bound="Loader")
 
 
-class Loader(Iterator[Batch]):
+class Loader(BatchIterator, Iterator[Batch]):
     """An iterator of batches, and a context manager that closes itself.
 
     Args:
@@ -25,14 +26,10 @@ class Loader(Iterator[Batch]):
 
     def __init__(self, source: BatchSource) -> None:
         self._source = source
+        self._prefer(source.here)
 
-    def __iter__(self: L) -> L:
-        return self
-
-    def __next__(self) -> Batch:
+    def _next(self) -> Batch | None:
         batch: Batch | None = self._source.take()
-        if batch is None:
-            raise StopIteration
         return batch
 
     @property

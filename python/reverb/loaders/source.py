@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,13 +13,11 @@ from reverb.loaders.assembly import Assembly, Part
 from reverb.loaders.batch import Batch
 from reverb.loaders.conversion import Conversion
 from reverb.loaders.draws import Draws
-from reverb.loaders.here import DrawsHere
+from reverb.loaders.here import Plan
 from reverb.loaders.mixture import Shares
 from reverb.loaders.options import Options
-from reverb.loaders.stats import LoaderStats, StatsClock
-
-if TYPE_CHECKING:
-    from reverb.pybind import Draw
+from reverb.loaders.stats import LoaderStats
+from reverb.pybind import Draw, DrawsHere, StatsClock
 
 __all__ = ["BatchSource", "Fetched"]
 
@@ -34,7 +32,7 @@ class Fetched:
 
     __slots__ = ("_draws", "batch", "samples")
 
-    def __init__(self, batch: Any, samples: int, draws: "list[Draw]") -> None:
+    def __init__(self, batch: Any, samples: int, draws: list[Draw]) -> None:
         self.batch = batch
         self.samples = samples
         self._draws = draws
@@ -63,6 +61,10 @@ class BatchSource:
       options: What is wanted.
       conversion: From NumPy to another framework.
       by_caller: As of the extension's `begin_sample`: for who only takes batches, and never asks `is_ready`.
+
+    Attributes:
+      here: What batches are to be asked of before `take` is. It gives None unless the server is in this process and has
+        one at once; `take` makes it ready.
     """
 
     def __init__(
@@ -76,11 +78,11 @@ class BatchSource:
         self.client = Client(client) if isinstance(client, str) else client
         self.options = options
         self.clock = StatsClock()
+        self.here = DrawsHere(self.clock)
         self._conversion = Conversion() if conversion is None else conversion
         self._shares = Shares(table, options.seed)
         self._assembly = Assembly(self.client, self._shares.tables, options, self._conversion.columns)
         self._draws = Draws(self.client, self._shares, options, self.clock, by_caller)
-        self._here: DrawsHere | None = None
         self._fetched: list[Fetched] = []
         self._lock = threading.RLock()
 
@@ -92,7 +94,7 @@ class BatchSource:
     def stats(self) -> LoaderStats:
         """What was given so far, where the time went, and how much is undelivered now."""
         # Without the lock, which a thread that waits for a batch holds: this is asked when things wait.
-        stats = LoaderStats(**vars(self.clock.stats))
+        stats = LoaderStats(*self.clock.stats())
         stats.undelivered = self._draws.samples + sum(fetched.samples for fetched in tuple(self._fetched))
         return stats
 
@@ -121,10 +123,7 @@ class BatchSource:
         threads of this process half of their wake-ups.
         """
         with self._lock:
-            if self._here is not None:
-                batch = self._here.take()
-                if batch is not None:
-                    return batch
+            self._draws.go_on(*self.here.close())
             parts = self._next_parts()
             if parts is None:
                 return None
@@ -132,7 +131,7 @@ class BatchSource:
             for part in parts:
                 part.draw.received()
             self.clock.given(_samples(parts))
-            self._here = self._draws_here(parts)
+            self._draw_here(parts)
             self._draws.begin_next()
             return batch
 
@@ -179,7 +178,7 @@ class BatchSource:
         """Gives back all that is undelivered. Later calls of `next` find the end of the data."""
         self._draws.closed = True
         with self._lock:
-            self._here = None
+            self.here.close()
             self._leave_to_parent()
             for fetched in reversed(self._fetched):
                 fetched.give_back()
@@ -212,7 +211,7 @@ class BatchSource:
     def _assemble(self, parts: list[Part]) -> Any:
         """A batch; one that cannot be made goes back."""
         try:
-            batch = self._assembly.batch(parts, self.clock.stats.batches + len(self._fetched))
+            batch = self._assembly.batch(parts, self.clock.batches + len(self._fetched))
             if self._conversion.batch is not None:
                 batch = self._conversion.batch(batch)
         except Exception:
@@ -222,16 +221,31 @@ class BatchSource:
         self.clock.converted()
         return batch
 
-    def _draws_here(self, parts: list[Part]) -> DrawsHere | None:
-        """The short way to batches like this one, if there is one."""
+    def _draw_here(self, parts: list[Part]) -> None:
+        """Takes the short way to batches like this one, if there is one."""
         selection = self._assembly.plain_selection(parts)
         if selection is None or self._draws.are_ahead():
-            return None
-        token, options, clock = parts[0].sampled[2], self.options, self.clock
+            return
+        token, options, conversion = parts[0].sampled[2], self.options, self._conversion
         # Without a signature the next items may have other columns, of which some may not be there.
         if not (token or selection.is_all):
-            return None
-        return DrawsHere(self.client, self.tables[0], options, self._conversion, selection, token, self._draws, clock)
+            return
+        plan = Plan(
+            client=self.client._client,
+            table=self.tables[0],
+            batch_size=options.batch_size,
+            token=token,
+            squeeze_time=options.squeeze_time,
+            columns=None if selection.is_all else selection.columns,
+            names=selection.names,
+            pack=selection.pack if token else None,
+            beta=None if options.beta is None else options.beta_of,
+            takes_all=conversion.takes_all,
+            maker=conversion.maker,
+            to_leaves=conversion.columns,
+            convert=conversion.batch,
+        )
+        self.here.open(plan, None if options.num_batches is None else options.num_batches - self._draws.begun)
 
 
 def _samples(parts: list[Part]) -> int:

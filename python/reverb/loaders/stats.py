@@ -1,9 +1,8 @@
 """Where the time of a learner goes."""
 
 import dataclasses
-import time
 
-__all__ = ["LoaderStats", "StatsClock"]
+__all__ = ["LoaderStats"]
 
 
 @dataclasses.dataclass
@@ -32,64 +31,3 @@ class LoaderStats:
     convert_s: float = 0.0
     learner_s: float = 0.0
     undelivered: int = 0
-
-
-class StatsClock:
-    """Adds up the times of a LoaderStats."""
-
-    def __init__(self) -> None:
-        self.stats = LoaderStats()
-        self._mark: float | None = None
-
-    def asked(self) -> None:
-        """The learner asks for a batch."""
-        now = time.perf_counter()
-        if self._mark is not None:
-            self.stats.learner_s += now - self._mark
-        self._mark = now
-
-    def arrived(self, limiter_s: float, total_s: float) -> None:
-        """A batch, or the news that there is none, has been waited for.
-
-        Args:
-          limiter_s: Of the draw's whole time, which may have begun before the batch was asked for.
-          total_s: The draw's whole time.
-        """
-        waited = self._lap()
-        # The draw waits for its table first. What of that was over when the learner asked has cost it nothing.
-        before = max(0.0, total_s - waited)
-        limiter = min(waited, max(0.0, limiter_s - before))
-        self.stats.limiter_s += limiter
-        self.stats.network_s += waited - limiter
-
-    def converted(self) -> None:
-        """A batch that had arrived has the form in which it is given."""
-        self.stats.convert_s += self._lap()
-
-    def at_once(self, asked: float, arrived: float, samples: int) -> None:
-        """A batch was drawn without waiting, and goes to the learner now.
-
-        Args:
-          asked: When the learner asked for it, in seconds of `time.perf_counter`.
-          arrived: When its columns were there.
-          samples: Items of the batch.
-        """
-        stats, now = self.stats, time.perf_counter()
-        if self._mark is not None:
-            stats.learner_s += asked - self._mark
-        stats.network_s += arrived - asked
-        stats.convert_s += now - arrived
-        stats.batches += 1
-        stats.samples += samples
-        self._mark = now
-
-    def given(self, samples: int) -> None:
-        """A batch goes to the learner."""
-        self.stats.batches += 1
-        self.stats.samples += samples
-
-    def _lap(self) -> float:
-        now = time.perf_counter()
-        lap = 0.0 if self._mark is None else now - self._mark
-        self._mark = now
-        return lap

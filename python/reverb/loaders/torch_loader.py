@@ -21,6 +21,7 @@ from reverb.loaders.source import BatchSource, Fetched
 from reverb.loaders.staging import Staging
 from reverb.loaders.stats import LoaderStats
 from reverb.loaders.torch_arrays import TAKES_ALL, tensor_maker, to_leaves, to_torch
+from reverb.pybind import BatchIterator
 
 __all__ = ["TorchLoader"]
 
@@ -129,7 +130,7 @@ class TorchLoader(IterableDataset):  # type: ignore[misc]
         self.__dict__.update(state, _open=weakref.WeakSet())
 
 
-class TorchBatches(Iterator[Batch]):
+class TorchBatches(BatchIterator, Iterator[Batch]):
     """One iteration over a TorchLoader.
 
     Args:
@@ -143,24 +144,16 @@ class TorchBatches(Iterator[Batch]):
         self.source = source
         self._device = device
         self._lag = lag
-        # Whether batches are received as they are given, and none is copied ahead.
-        self._is_plain = lag is None and device is None
         self._staging = Staging(source)
         self._unreceived: collections.deque[Fetched] = collections.deque()
+        self._prefer(source.here)
 
-    def __iter__(self) -> "TorchBatches":
-        return self
-
-    def __next__(self) -> Batch:
-        batch: Batch | None
-        if self._is_plain:
-            batch = self.source.take()
-        elif self._lag is not None:
-            batch = self._next_of_worker(self._lag)
-        else:
-            batch = self._next_on_device()
-        if batch is None:
-            raise StopIteration
+    def _next(self) -> Batch | None:
+        if self._lag is not None:
+            return self._next_of_worker(self._lag)
+        if self._device is not None:
+            return self._next_on_device()
+        batch: Batch | None = self.source.take()
         return batch
 
     def _next_on_device(self) -> Batch | None:
