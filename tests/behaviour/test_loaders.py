@@ -224,6 +224,17 @@ def test_parts_of_the_data_can_be_chosen(serve):
         next(NumpyLoader(client, "table", batch_size=2, fields=[("obs", "speed")]))
 
 
+def test_data_have_the_order_of_their_fields(serve):
+    client = serve(uniform_table(signature={name: reverb.TensorSpec([1], np.int64) for name in "cab"}))
+    client.insert({"a": 1, "b": 2, "c": 3}, {"table": 1.0})
+    for fields, expected in ((None, {"a": 1, "b": 2, "c": 3}), (["b", "a"], {"b": 2, "a": 1}), (["c"], {"c": 3})):
+        with NumpyLoader(client, "table", batch_size=2, fields=fields) as loader:
+            for data in (next(loader).data for _ in range(3)):
+                assert [(name, column.tolist()) for name, column in data.items()] == [
+                    (name, [[value]] * 2) for name, value in expected.items()
+                ]
+
+
 def test_weights_follow_a_beta_that_changes(serve):
     client = serve(make_table(sampler="prioritized"))
     client.insert_batch({"a": np.arange(2.0)}, {"table": [1.0, 3.0]})

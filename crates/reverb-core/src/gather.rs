@@ -10,6 +10,7 @@ use crate::trajectory::ColumnView;
 use crate::{Buffer, Chunk, Column, DType, Drawn, Error, MovedRows, Result, Trajectory, UsedRows, keep_rows};
 use rows::Form;
 pub(crate) use rows::Rows;
+use std::iter;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
@@ -314,27 +315,38 @@ fn decode_encoded(items: &[Drawn]) -> Result<Vec<Drawn>> {
     Ok(items.iter().map(read).collect())
 }
 
-/// The batch of rows that are all alike, and not of strings. `None` if there are none.
-pub(crate) fn copy_alike(rows: &[Rows<'_>], squeeze_time: bool) -> Option<(BatchLayout, Buffer)> {
+/// The batch of rows that are all alike, and not of strings; by the layout `used` before, if it is the same. `None` if
+/// there are none.
+pub(crate) fn copy_alike(
+    rows: &[Rows<'_>],
+    squeeze_time: bool,
+    used: Option<BatchLayout>,
+) -> Option<(BatchLayout, Buffer)> {
     let first = rows.first()?;
+    let time = (first.length, !(squeeze_time && first.length == 1));
+    let is_same = |(column, used): (&Column, &BatchColumn)| {
+        let shape = || batch_shape(rows.len(), time, column).eq(used.shape.iter().copied());
+        column.dtype == used.dtype && used.row_lengths.is_none() && !used.squeezed && shape()
+    };
+    let fits = |used: &BatchLayout| {
+        used.columns.len() == first.columns().len() && first.columns().iter().zip(&used.columns).all(is_same)
+    };
     let to_column = |column: &Column| {
-        let time = (first.length, !(squeeze_time && first.length == 1));
-        let shape = batch_shape(rows.len(), time, column);
+        let shape = batch_shape(rows.len(), time, column).collect();
         BatchColumn { dtype: column.dtype, shape, row_lengths: None, squeezed: false, offset: 0, size_bytes: 0 }
     };
-    let layout = BatchLayout::new(first.columns().iter().map(to_column).collect()).ok()?;
+    let layout = match used.filter(fits) {
+        Some(used) => used,
+        None => BatchLayout::new(first.columns().iter().map(to_column).collect()).ok()?,
+    };
     let mut buffer = Buffer::new(layout.size_bytes);
     rows::copy_columns(buffer.as_uninit_mut(), &layout, rows);
     Some((layout, buffer))
 }
 
 /// `[batch, time, *row]`, or without the time axis.
-fn batch_shape(batch: usize, (time, has_time): (usize, bool), column: &Column) -> Vec<usize> {
-    let mut shape = Vec::with_capacity(column.shape.len() + 2);
-    shape.push(batch);
-    shape.extend(has_time.then_some(time));
-    shape.extend_from_slice(&column.shape);
-    shape
+fn batch_shape(batch: usize, (time, has_time): (usize, bool), column: &Column) -> impl Iterator<Item = usize> + '_ {
+    iter::once(batch).chain(has_time.then_some(time)).chain(column.shape.iter().copied())
 }
 
 /// Calls `visit` with the bytes of each slice of a column of numbers.
@@ -439,8 +451,8 @@ fn plan_column(items: &[Drawn], index: usize, form: Form, squeeze_time: bool) ->
     let ragged = form == Form::Any && items.iter().any(|item| rows(item) != length);
     let row_lengths = ragged.then(|| items.iter().map(|item| rows(item) as u32).collect::<Vec<_>>());
     let shape = match &row_lengths {
-        Some(lengths) => batch_shape(lengths.iter().map(|&n| n as usize).sum(), (0, false), column),
-        None => batch_shape(items.len(), (length, !(squeezed || squeeze_time && length == 1)), column),
+        Some(lengths) => batch_shape(lengths.iter().map(|&n| n as usize).sum(), (0, false), column).collect(),
+        None => batch_shape(items.len(), (length, !(squeezed || squeeze_time && length == 1)), column).collect(),
     };
     let size_bytes = if column.dtype == DType::String {
         let text = |item: &Drawn| strings_of(&item.trajectory, index).iter().map(|s| 4 + s.len()).sum::<usize>();

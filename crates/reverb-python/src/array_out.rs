@@ -28,7 +28,7 @@ pub type Sampled<'py> = (Bound<'py, PyTuple>, Bound<'py, PyList>, u64, Vec<bool>
 pub fn to_python(py: Python<'_>, batch: Batch) -> PyResult<Sampled<'_>> {
     let Batch { info, layout, buffer, signature_token, .. } = batch;
     let squeezed = layout.columns.iter().map(|column| column.squeezed).collect();
-    let columns = columns_to_python(py, layout.columns, buffer)?;
+    let columns = PyList::new(py, columns_to_python(py, &layout.columns, buffer)?)?;
     Ok((infos(py, info)?, columns, signature_token, squeezed))
 }
 
@@ -38,18 +38,20 @@ pub fn columns_to_tensors<'py>(
     columns: &[BatchColumn],
     buffer: Buffer,
     maker: &TensorMaker,
-) -> PyResult<(Bound<'py, PyList>, bool)> {
+) -> PyResult<(Vec<Bound<'py, PyAny>>, bool)> {
     let buffer = Arc::new(buffer);
-    let to_array = |column: &BatchColumn| to_array(&Bound::new(py, BatchMemory(buffer.clone()))?, column.clone());
-    let (columns, are_all) = maker.make(py, &buffer, columns, to_array)?;
-    Ok((PyList::new(py, columns)?, are_all))
+    let to_array = |column: &BatchColumn| to_array(&Bound::new(py, BatchMemory(buffer.clone()))?, column);
+    maker.make(py, &buffer, columns, to_array)
 }
 
 /// The columns of a batch as arrays that share its buffer.
-pub fn columns_to_python(py: Python<'_>, columns: Vec<BatchColumn>, buffer: Buffer) -> PyResult<Bound<'_, PyList>> {
+pub fn columns_to_python<'py>(
+    py: Python<'py>,
+    columns: &[BatchColumn],
+    buffer: Buffer,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let memory = Bound::new(py, BatchMemory(Arc::new(buffer)))?;
-    let columns = columns.into_iter().map(|column| to_array(&memory, column)).collect::<PyResult<Vec<_>>>()?;
-    PyList::new(py, columns)
+    columns.iter().map(|column| to_array(&memory, column)).collect()
 }
 
 /// Key, probability, table size, priority, times sampled.
@@ -57,7 +59,7 @@ pub fn infos(py: Python<'_>, info: BatchInfo) -> PyResult<Bound<'_, PyTuple>> {
     let memory = Bound::new(py, InfoMemory(info))?;
     let info = &memory.get().0;
     // SAFETY: the memory owns the infos, `info.len()` of each, and nobody else writes to them.
-    let view = |dtype, data| unsafe { view(memory.as_any(), data, dtype, &mut [info.len()]) };
+    let view = |dtype, data| unsafe { view(memory.as_any(), data, dtype, &[info.len()]) };
     let arrays = [
         view(DType::UInt64, info.keys().as_ptr().cast())?,
         view(DType::Float64, info.probabilities().as_ptr().cast())?,
@@ -74,14 +76,14 @@ pub fn weights<'py>(py: Python<'py>, info: &BatchInfo, beta: f64) -> Bound<'py, 
     PyArray1::from_iter(py, reverb_core::importance_weights(draws, beta, true))
 }
 
-fn to_array<'py>(memory: &Bound<'py, BatchMemory>, mut column: BatchColumn) -> PyResult<Bound<'py, PyAny>> {
+fn to_array<'py>(memory: &Bound<'py, BatchMemory>, column: &BatchColumn) -> PyResult<Bound<'py, PyAny>> {
     let py = memory.py();
     let values = match column.dtype {
-        DType::String => strings(memory, &column)?,
+        DType::String => strings(memory, column)?,
         // SAFETY: the column lies inside the buffer, which `memory` owns and nobody else writes to.
         dtype => unsafe {
             let data = memory.get().0.as_ptr().add(column.offset);
-            view(memory.as_any(), data, dtype, &mut column.shape)?
+            view(memory.as_any(), data, dtype, &column.shape)?
         },
     };
     match &column.row_lengths {
@@ -101,19 +103,19 @@ unsafe fn view<'py>(
     base: &Bound<'py, PyAny>,
     data: *const u8,
     dtype: DType,
-    shape: &mut [usize],
+    shape: &[usize],
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = base.py();
     let descriptor = to_numpy(py, dtype)?.clone().into_ptr();
-    // SAFETY: the caller answers for `data`; the descriptor's reference is given away, as the call demands; sizes of
-    // arrays in memory are the same as `isize`.
+    // SAFETY: the caller answers for `data`; the descriptor's reference is given away, as the call demands; the
+    // shape is only read, and sizes of arrays in memory are the same as `isize`.
     unsafe {
         let array = PY_ARRAY_API.PyArray_NewFromDescr(
             py,
             get_type_object(py, NpyTypes::PyArray_Type),
             descriptor.cast(),
             shape.len() as i32,
-            shape.as_mut_ptr().cast(),
+            shape.as_ptr().cast_mut().cast(),
             std::ptr::null_mut(),
             data.cast_mut().cast(),
             NPY_ARRAY_CARRAY,

@@ -120,7 +120,7 @@ impl Client {
             }
             Some(replay) => {
                 let table = replay.table(&request.table)?;
-                let call = py.detach(|| match sample_copied(table, &request) {
+                let call = py.detach(|| match sample_copied(table, &request, None) {
                     Some(batch) => Ok(Ok(batch)),
                     None => match table.sample(draw) {
                         Call::Done(drawn) => Ok(drawn.and_then(|drawn| gather(table, drawn, &request))),

@@ -73,7 +73,12 @@ impl Frames {
         })?;
         let segments = PyArray1::from_iter(py, frames.iter().map(|frame| i64::from(frame.segment)));
         let ids = PyArray1::from_iter(py, frames.iter().map(|frame| frame.id as i64));
-        Ok((columns_to_python(py, layout.columns, buffer)?, segments, ids, PyArray1::from_vec(py, probabilities)))
+        Ok((
+            PyList::new(py, columns_to_python(py, &layout.columns, buffer)?)?,
+            segments,
+            ids,
+            PyArray1::from_vec(py, probabilities),
+        ))
     }
 
     fn gather<'py>(
@@ -86,7 +91,7 @@ impl Frames {
     ) -> PyReverbResult<Bound<'py, PyList>> {
         let frames = frame_ids(&segments, &ids)?;
         let (layout, buffer) = py.detach(|| self.frames.lock().gather(&frames, steps, &prefix))?;
-        Ok(columns_to_python(py, layout.columns, buffer)?)
+        Ok(PyList::new(py, columns_to_python(py, &layout.columns, buffer)?)?)
     }
 
     fn update_priorities(

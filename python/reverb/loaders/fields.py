@@ -15,12 +15,15 @@ class Selection(NamedTuple):
       columns: Their numbers, in the order in which `pack` takes them.
       names: For people, the path of each.
       pack: From as many leaves to the nest.
+      keys: Where the nest is a dict of columns alone: its keys, in order, and for each which of the leaves it has.
+        None: it is another one.
       is_all: Whether these are all columns, in their own order.
     """
 
     columns: list[int]
     names: list[str]
     pack: nests.Packer
+    keys: list[tuple[Any, int]] | None
     is_all: bool
 
 
@@ -46,8 +49,15 @@ def select(structure: Any, fields: Sequence[Any] | None) -> Selection:
         columns=columns,
         names=["/".join(map(str, path)) or "data" for path, _ in leaves],
         pack=nests.compile_packer(chosen),
+        keys=_keys_of_columns(chosen, columns),
         is_all=fields is None and columns == list(range(len(columns))),
     )
+
+
+def _keys_of_columns(nest: Any, columns: list[int]) -> list[tuple[Any, int]] | None:
+    if type(nest) is not dict or not all(isinstance(column, int) for column in nest.values()):
+        return None
+    return [(key, columns.index(column)) for key, column in nest.items()]
 
 
 def _chosen(structure: Any, fields: Sequence[Any]) -> Any:

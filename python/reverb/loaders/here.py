@@ -27,7 +27,8 @@ class Plan:
       squeeze_time: As of `Options`.
       columns: The numbers of the columns that are kept; None: all.
       names: Of these columns, for people.
-      pack: From them to the nest of the data; None: the list of them.
+      keys: As of `Selection`, if there is a signature.
+      pack: From the columns to the nest of the data; None: the list of them.
       beta: From the number of a batch to the exponent of its importance weights; None: no weights.
       takes_all: As of `Conversion`, like the next three.
       maker: See there.
@@ -42,6 +43,7 @@ class Plan:
     squeeze_time: bool
     columns: Sequence[int] | None
     names: list[str]
+    keys: Sequence[tuple[Any, int]] | None
     pack: Packer | None
     beta: Callable[[int], float | None] | None
     takes_all: bool

@@ -238,6 +238,7 @@ class BatchSource:
             squeeze_time=options.squeeze_time,
             columns=None if selection.is_all else selection.columns,
             names=selection.names,
+            keys=selection.keys if token else None,
             pack=selection.pack if token else None,
             beta=None if options.beta is None else options.beta_of,
             takes_all=conversion.takes_all,

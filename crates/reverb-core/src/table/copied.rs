@@ -34,17 +34,23 @@ pub struct CopiedDraws {
 
 impl Table {
     /// Draws a small batch of rows and copies them, which takes no reference to a chunk for any of them: a tenth of
-    /// the time of a batch of 256 small rows.
+    /// the time of a batch of 256 small rows. Who draws again and again gives the layout of the last batch, which is `used`
+    /// if this one has the same.
     ///
     /// `None` if that cannot be done, and then nothing has changed: the limiter does not allow all `count` draws now, draws
     /// may remove items, the items are no rows of chunks of one layout, have strings, or are more than a few.
-    pub fn sample_copied(&mut self, count: usize, squeeze_time: bool) -> Option<CopiedBatch> {
-        self.copy_draws(count, squeeze_time).map(|(batch, _)| batch)
+    pub fn sample_copied(
+        &mut self,
+        count: usize,
+        squeeze_time: bool,
+        used: Option<BatchLayout>,
+    ) -> Option<CopiedBatch> {
+        self.copy_draws(count, squeeze_time, used).map(|(batch, _)| batch)
     }
 
     /// As [`Table::sample_copied`], with what [`Table::give_back_copied`] takes if the batch reaches nobody.
     pub fn sample_copied_leased(&mut self, count: usize, squeeze_time: bool) -> Option<(CopiedBatch, CopiedDraws)> {
-        let (batch, draws) = self.copy_draws(count, squeeze_time)?;
+        let (batch, draws) = self.copy_draws(count, squeeze_time, None)?;
         let items = draws.iter().map(|(slot, _)| self.slab.get(*slot)).map(|item| (item.key, item.inserted_at));
         let draws = CopiedDraws { items: items.collect(), epoch: self.epoch };
         Some((batch, draws))
@@ -60,7 +66,12 @@ impl Table {
         }
     }
 
-    fn copy_draws(&mut self, count: usize, squeeze_time: bool) -> Option<(CopiedBatch, Draws)> {
+    fn copy_draws(
+        &mut self,
+        count: usize,
+        squeeze_time: bool,
+        used: Option<BatchLayout>,
+    ) -> Option<(CopiedBatch, Draws)> {
         let draws_stay = self.config.max_times_sampled < 1;
         let are_few = (1..=MAX_ITEMS).contains(&count);
         if !(draws_stay && are_few && !self.slab.is_empty() && self.limiter.can_sample(count as i64)) {
@@ -68,7 +79,7 @@ impl Table {
         }
         // With a seed, the draws must not depend on the road they take.
         let before = self.rng.clone();
-        let copied = self.draw_alike(count, squeeze_time);
+        let copied = self.draw_alike(count, squeeze_time, used);
         if copied.is_none() {
             self.rng = before;
         }
@@ -77,7 +88,12 @@ impl Table {
     }
 
     /// Chooses items and copies them. `None` if they are not alike, or too large.
-    fn draw_alike(&mut self, count: usize, squeeze_time: bool) -> Option<(Draws, BatchLayout, Buffer)> {
+    fn draw_alike(
+        &mut self,
+        count: usize,
+        squeeze_time: bool,
+        used: Option<BatchLayout>,
+    ) -> Option<(Draws, BatchLayout, Buffer)> {
         let mut draws = Draws::with_capacity(count);
         let mut rows: Vec<Rows<'_>> = Vec::with_capacity(count);
         while draws.len() < count {
@@ -103,7 +119,7 @@ impl Table {
                 rows.push(item);
             }
         }
-        let (layout, buffer) = copy_alike(&rows, squeeze_time)?;
+        let (layout, buffer) = copy_alike(&rows, squeeze_time, used)?;
         Some((draws, layout, buffer))
     }
 

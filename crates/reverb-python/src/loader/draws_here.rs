@@ -10,10 +10,11 @@ use parking_lot::Mutex;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyList, PyTuple, PyType};
+use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use reverb_core::gather::{BatchColumn, BatchLayout};
 use reverb_transport::DrawRequest;
 use reverb_transport::client::{Batch, BatchRequest, sample_copied};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -50,6 +51,7 @@ struct Plan {
     to_leaves: Option<Py<PyAny>>,
     columns: Option<Vec<usize>>,
     names: Py<PyList>,
+    keys: Option<Vec<(Py<PyAny>, usize)>>,
     pack: Option<Py<PyAny>>,
     beta: Option<Py<PyAny>>,
     convert: Option<Py<PyAny>>,
@@ -59,6 +61,8 @@ struct Plan {
 struct Way {
     plan: Plan,
     request: BatchRequest,
+    /// Of the last batch: the next one is likely to have the same.
+    layout: Mutex<Option<BatchLayout>>,
 }
 
 #[pymethods]
@@ -71,8 +75,12 @@ impl DrawsHere {
     fn open(&self, plan: Plan, left: Option<u64>) {
         let draw = DrawRequest::exactly(plan.batch_size);
         let request = BatchRequest { table: plan.table.clone(), draw, squeeze_time: plan.squeeze_time };
-        let open =
-            Open { way: Arc::new(Way { plan, request }), left: left.unwrap_or(u64::MAX), drawn: 0, pending: None };
+        let open = Open {
+            way: Arc::new(Way { plan, request, layout: Mutex::default() }),
+            left: left.unwrap_or(u64::MAX),
+            drawn: 0,
+            pending: None,
+        };
         // What was open is dropped without the lock.
         let before = self.open.lock().replace(open);
         drop(before);
@@ -132,7 +140,7 @@ enum Taken<'py> {
 
 impl Way {
     fn take<'py>(&self, py: Python<'py>, clock: &StatsClock) -> PyReverbResult<Taken<'py>> {
-        let Self { plan, request } = self;
+        let Self { plan, request, .. } = self;
         let asked = Instant::now();
         // A function of the caller's may raise, and must do that before anything is drawn.
         let beta = match &plan.beta {
@@ -146,7 +154,13 @@ impl Way {
             return Ok(Taken::Nothing);
         }
         // What the conversion cannot refuse does without a lease.
-        let copied = plan.takes_all.then(|| py.detach(|| sample_copied(table, request))).flatten();
+        let copied = match plan.takes_all {
+            true => {
+                let used = self.layout.lock().take();
+                py.detach(|| sample_copied(table, request, used))
+            }
+            false => None,
+        };
         let (batch, draw) = match copied {
             Some(batch) => (batch, None),
             None => {
@@ -157,32 +171,39 @@ impl Way {
         };
         let arrived = Instant::now();
         // A draw that is not received goes back.
-        let batch = plan.make(py, batch, beta)?;
+        let (batch, layout) = plan.make(py, batch, beta)?;
         if let Some(draw) = draw {
             draw.received(py)?;
         }
+        *self.layout.lock() = Some(layout);
         clock.at_once(asked, arrived, plan.batch_size);
         Ok(Taken::Batch(batch))
     }
 }
 
 impl Plan {
-    fn make<'py>(&self, py: Python<'py>, batch: Batch, beta: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+    /// What a loader gives, and the layout it had.
+    fn make<'py>(
+        &self,
+        py: Python<'py>,
+        batch: Batch,
+        beta: Option<f64>,
+    ) -> PyResult<(Bound<'py, PyAny>, BatchLayout)> {
         let Batch { info, layout, buffer, .. } = batch;
-        let columns = self.chosen(layout);
+        let columns = self.chosen(&layout);
         let num_columns = columns.len();
         let (leaves, are_made) = match &self.maker {
             Some(maker) => columns_to_tensors(py, &columns, buffer, maker.get())?,
-            None => (columns_to_python(py, columns, buffer)?, false),
+            None => (columns_to_python(py, &columns, buffer)?, false),
         };
         let leaves = match &self.to_leaves {
-            Some(to_leaves) if !are_made => to_leaves.bind(py).call1((leaves, self.names(py, num_columns)?))?,
-            _ => leaves.into_any(),
+            Some(to_leaves) if !are_made => {
+                let leaves = to_leaves.bind(py).call1((leaves, self.names(py, num_columns)?))?;
+                leaves.try_iter()?.collect::<PyResult<_>>()?
+            }
+            _ => leaves,
         };
-        let data = match &self.pack {
-            Some(pack) => pack.bind(py).call1((leaves,))?,
-            None => leaves,
-        };
+        let data = self.nest(py, leaves)?;
         let weights = match beta {
             Some(beta) => weights(py, &info, beta).into_any(),
             None => py.None().into_bound(py),
@@ -191,16 +212,32 @@ impl Plan {
         let info = named(&SAMPLE_INFO, ("reverb.replay_sample", "SampleInfo"), infos(py, info)?)?;
         let fields = PyTuple::new(py, [info, data, weights, none(), none()])?;
         let batch = named(&BATCH, ("reverb.loaders.batch", "Batch"), fields)?;
-        match &self.convert {
-            Some(convert) => convert.bind(py).call1((batch,)),
-            None => Ok(batch),
+        let batch = match &self.convert {
+            Some(convert) => convert.bind(py).call1((batch,))?,
+            None => batch,
+        };
+        Ok((batch, layout))
+    }
+
+    fn nest<'py>(&self, py: Python<'py>, leaves: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(keys) = &self.keys {
+            let data = PyDict::new(py);
+            for (key, leaf) in keys {
+                data.set_item(key, &leaves[*leaf])?;
+            }
+            return Ok(data.into_any());
+        }
+        let leaves = PyList::new(py, leaves)?;
+        match &self.pack {
+            Some(pack) => pack.bind(py).call1((leaves,)),
+            None => Ok(leaves.into_any()),
         }
     }
 
-    fn chosen(&self, layout: BatchLayout) -> Vec<BatchColumn> {
+    fn chosen<'a>(&self, layout: &'a BatchLayout) -> Cow<'a, [BatchColumn]> {
         match &self.columns {
             Some(numbers) => numbers.iter().map(|&number| layout.columns[number].clone()).collect(),
-            None => layout.columns,
+            None => Cow::Borrowed(&layout.columns),
         }
     }
 

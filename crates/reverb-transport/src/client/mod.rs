@@ -325,8 +325,8 @@ pub fn begin_insert(replay: &Replay, insert: &RowInsert) -> Result<Vec<Call<()>>
 }
 
 /// Draws a small batch and copies it in one go, if it can be had at once; see [`TableHandle::sample_copied`].
-pub fn sample_copied(table: &TableHandle, request: &BatchRequest) -> Option<Batch> {
-    table.sample_copied(request.draw, request.squeeze_time).map(|batch| copied(table, batch))
+pub fn sample_copied(table: &TableHandle, request: &BatchRequest, used: Option<BatchLayout>) -> Option<Batch> {
+    table.sample_copied(request.draw, request.squeeze_time, used).map(|batch| copied(table, batch))
 }
 
 fn copied(table: &TableHandle, batch: CopiedBatch) -> Batch {

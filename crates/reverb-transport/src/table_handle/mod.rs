@@ -15,7 +15,7 @@ pub use waiting::{Reply, Waiting};
 
 use parking_lot::{Mutex, MutexGuard};
 use queue::{InsertWork, OPERATIONS_A_TURN, Request, SampleWork, State, Turn, Work};
-use reverb_core::gather::{BatchColumn, Gatherer, Mismatch};
+use reverb_core::gather::{BatchColumn, BatchLayout, Gatherer, Mismatch};
 use reverb_core::{
     CopiedBatch, CopiedDraws, DType, Drawn, Error, NewItem, Result, Table, TableConfig, TableSnapshot, Trajectory,
 };
@@ -167,8 +167,13 @@ impl TableHandle {
 
     /// Draws a small batch and copies it in one go, if nobody waits at the table; see [`Table::sample_copied`]. `None` if
     /// that cannot be done; then nothing was drawn.
-    pub fn sample_copied(&self, request: DrawRequest, squeeze_time: bool) -> Option<CopiedBatch> {
-        self.if_nobody_waits(request)?.table.sample_copied(request.at_most, squeeze_time)
+    pub fn sample_copied(
+        &self,
+        request: DrawRequest,
+        squeeze_time: bool,
+        used: Option<BatchLayout>,
+    ) -> Option<CopiedBatch> {
+        self.if_nobody_waits(request)?.table.sample_copied(request.at_most, squeeze_time, used)
     }
 
     /// As [`TableHandle::sample_copied`], with what [`TableHandle::give_back_copied`] takes.
