@@ -1,6 +1,8 @@
-"""Puts the newest record, or a given one, into `README.md` as tables, and draws its plot.
+"""Puts the newest records, or given ones, into `README.md` as tables, and draws their plot.
 
-python benchmarks/report.py [benchmarks/results/<date>-<name>.json]
+Each area is shown from the newest record that has it.
+
+python benchmarks/report.py [benchmarks/results/<date>-<name>.json ...]
 """
 
 import argparse
@@ -23,35 +25,41 @@ ROADS = {"same_process": "same process", "unix": "Unix socket", "tcp": "TCP"}
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("record", type=pathlib.Path, nargs="?", help="the newest full one unless given")
-    path = parser.parse_args().record or newest()
-    record = json.loads(path.read_text())
-    plot = path.with_suffix(".png")
-    draw(record, plot)
-    text = "\n\n".join(section for section in sections(record, path, plot) if section)
+    parser.add_argument("record", type=pathlib.Path, nargs="*", help="all but quick ones unless given")
+    by_area = newest_by_area(parser.parse_args().record or sorted(HERE.glob("results/*.json")))
+    text = "\n\n".join(sections(by_area))
     readme = HERE / "README.md"
     before, rest = readme.read_text().split(START)
     after = rest.split(END)[1]
     readme.write_text(f"{before}{START}\n\n{text}\n\n{END}{after}")
-    print(readme, plot)
+    print(readme)
 
 
-def newest():
-    records = sorted(HERE.glob("results/*-full.json"))
+def newest_by_area(paths):
+    """The path and the content of the record that each area is shown from."""
+    records = [(path, json.loads(path.read_text())) for path in paths]
+    records = sorted((found for found in records if not found[1]["quick"]), key=lambda found: found[1]["date"])
     if not records:
-        raise SystemExit("no full record in benchmarks/results: run benchmarks/run.py first")
-    return records[-1]
+        raise SystemExit("no record but quick ones in benchmarks/results: run benchmarks/run.py first")
+    return {result["area"]: (path, record) for path, record in records for result in record["results"]}
 
 
-def sections(record, path, plot):
-    machine, versions = record["machine"], record["versions"]
-    yield (
-        f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']:g} GB; memcpy "
-        f"{machine['memcpy_gb_per_s']} GB/s, loopback {machine['loopback_gb_per_s']} GB/s; {record['date'][:10]}. "
-        f"Versions: {'; '.join(f'{NAMES[side]}: {spelled(found)}' for side, found in versions.items())}. "
-        f"Record: [`{path.name}`](results/{path.name}), made by `{record['command']}`."
-    )
-    yield f"![Items a second by payload and road](results/{plot.name})"
+def sections(by_area):
+    sources = dict(by_area.values())
+    for path, record in sources.items():
+        machine = record["machine"]
+        areas = ", ".join(f"`{area}`" for area, (source, _) in by_area.items() if source == path)
+        yield (
+            f"{areas}: {machine['processor']}, {machine['cores']} cores, {machine['memory_gb']:g} GB; memcpy "
+            f"{machine['memcpy_gb_per_s']} GB/s, loopback {machine['loopback_gb_per_s']} GB/s; {record['date'][:10]}. "
+            f"Versions: {'; '.join(f'{NAMES[side]}: {spelled(found)}' for side, found in record['versions'].items())}. "
+            f"Record: [`{path.name}`](results/{path.name}), made by `{record['command']}`."
+        )
+    if "network" in by_area:
+        path, record = by_area["network"]
+        plot = path.with_suffix(".png")
+        draw(record, plot)
+        yield f"![Items a second by payload and road](results/{plot.name})"
     for area, make in (
         ("survey", survey),
         ("network", network),
@@ -64,9 +72,8 @@ def sections(record, path, plot):
         ("loaders", loaders),
         ("buffers", buffers),
     ):
-        results = [result for result in record["results"] if result["area"] == area]
-        if results:
-            yield make(results)
+        if area in by_area:
+            yield make([result for result in by_area[area][1]["results"] if result["area"] == area])
 
 
 def spelled(versions):
