@@ -1,0 +1,161 @@
+"""The checks: each takes a source tree and says what is wrong in it, a text for each fault."""
+
+import functools
+
+import error_texts_python
+import error_texts_rust
+import python_imports
+import rules
+import rust_imports
+from manifests import crates_of
+
+PACKAGE_FOLDER = "python/reverb/"
+
+
+class Tree:
+    """A source tree, read once for all checks.
+
+    Args:
+      top: Its root folder.
+    """
+
+    def __init__(self, top):
+        self.top = top
+
+    @functools.cached_property
+    def rust(self):
+        return rust_imports.graph_of(self.top)
+
+    @functools.cached_property
+    def python(self):
+        return python_imports.graph_of(self.top)
+
+
+def cycles(tree):
+    """Files that name each other around a circle."""
+    return [*tree.rust.cycles(), *tree.python.cycles()]
+
+
+def crate_floors(tree):
+    """Crates that use what does not lie below them, by their manifests or by their code."""
+    floors = {name: number for number, names in enumerate(rules.CRATES) for name in names}
+    crates = crates_of(tree.top)
+    problems = [f"{crate.name} has no floor in rules.CRATES" for crate in crates if crate.name not in floors]
+    known = {crate.name: crate for crate in crates if crate.name in floors}
+    used = {(name, other, f"{name}/Cargo.toml") for name in known for other in known[name].dependencies}
+    for source, target, names in tree.rust.arrows():
+        used.add((crate_of(source), crate_of(target), f"{source} ({', '.join(names)})"))
+    for name, other, place in sorted(used):
+        if name in known and other in known and name != other and floors[other] >= floors[name]:
+            problems.append(f"{place} uses {other}, which does not lie below {name}")
+    return problems
+
+
+def crate_of(file):
+    return file.split("/")[1]
+
+
+def foreign_names(tree):
+    """Libraries that a crate must not name."""
+    problems = []
+    for crate in crates_of(tree.top):
+        refused = rules.NOT_IN_CRATE.get(crate.name, ())
+        named = sorted(name for name in crate.dependencies if name.replace("-", "_") in refused)
+        problems += [f"{crate.name}/Cargo.toml names {name}" for name in named]
+    for file, paths in sorted(tree.rust.outside.items()):
+        refused = rules.NOT_IN_CRATE.get(crate_of(file), ())
+        named = sorted(path for path in paths if any(f"{path}::".startswith(f"{name}::") for name in refused))
+        problems += [f"{file} names {path}" for path in named]
+    return problems
+
+
+def parts_apart(tree):
+    """Arrows between parts of a crate, or of the package, that know nothing of each other."""
+    pairs = [pair for one, other in rules.APART_IN_CRATES for pair in ((one, other), (other, one))]
+    parts = [PACKAGE_FOLDER + part for part in rules.APART_IN_PACKAGE]
+    pairs += [(one, other) for one in parts for other in parts if one != other]
+    problems = []
+    for graph in (tree.rust, tree.python):
+        for source, target, names in graph.arrows():
+            for one, other in pairs:
+                if is_below(source, one) and is_below(target, other):
+                    problems.append(f"{source} uses {target}: {', '.join(names)}; {one} and {other} stay apart")
+    return problems
+
+
+def is_below(file, part):
+    """Whether a file is a module (with or without its ending) or lies in its folder."""
+    return file.startswith((f"{part.rstrip('/')}/", f"{part}.rs", f"{part}.py"))
+
+
+def module_floors(tree):
+    """Python modules that import what lies above them, or have no floor."""
+    graph = tree.python
+    problems, floors, fitting = [], {}, set()
+    for file in graph.names:
+        entries = [entry for entries in rules.MODULES for entry in entries if is_below(file, PACKAGE_FOLDER + entry)]
+        if not entries:
+            problems.append(f"{file} has no floor in rules.MODULES")
+            continue
+        best = max(entries, key=len)
+        fitting.add(best)
+        floors[file] = next(number for number, entries in enumerate(rules.MODULES) if best in entries)
+    if graph.names:
+        entries = [entry for entries in rules.MODULES for entry in entries]
+        problems += [f"rules.MODULES has {entry}, which no file fits" for entry in entries if entry not in fitting]
+    for source, target, names in graph.arrows():
+        if source in floors and target in floors and floors[target] > floors[source]:
+            problems.append(f"{source} imports {target} from a floor above: {', '.join(names)}")
+    return problems
+
+
+def importers_of_extension(tree):
+    """Modules other than the binding that import the extension."""
+    graph = tree.python
+    binding = f"{PACKAGE_FOLDER}{rules.BINDING}.py"
+    importers = [file for file, names in graph.outside.items() if rules.EXTENSION in names and file != binding]
+    return [f"{file} imports {rules.EXTENSION}; only {binding} may" for file in sorted(importers)]
+
+
+def long_files(tree):
+    """Files of code that are longer than is allowed."""
+    problems = []
+    for path in code_files(tree.top, rules.CODE_FOLDERS, (".py", ".rs")):
+        lines = len(path.read_text().splitlines())
+        if lines > rules.MAX_LINES:
+            problems.append(f"{path.relative_to(tree.top).as_posix()} has {lines} lines, more than {rules.MAX_LINES}")
+    return problems
+
+
+def error_texts(tree):
+    """Code that decides by the text of an error. Tests may: they say what a text must be."""
+    problems = []
+    for path in code_files(tree.top, ("benchmarks", "examples", "python"), (".py",)):
+        file = path.relative_to(tree.top).as_posix()
+        problems += [f"{file}:{line}: {text}" for line, text in error_texts_python.found_in(path.read_text())]
+    sources = {
+        path.relative_to(tree.top).as_posix(): path.read_text()
+        for path in sorted(tree.top.glob("crates/*/src/**/*.rs"))
+    }
+    problems += [f"{file}:{line}: {text}" for file, line, text in error_texts_rust.found_in(sources)]
+    return problems
+
+
+def code_files(top, folders, endings):
+    for folder in folders:
+        for path in sorted((top / folder).rglob("*")):
+            hidden = {part for part in path.relative_to(top).parts if part.startswith(".") or part == "__pycache__"}
+            if path.suffix in endings and not hidden and path.relative_to(top).parts[2:3] != ("target",):
+                yield path
+
+
+ALL = (
+    cycles,
+    crate_floors,
+    foreign_names,
+    parts_apart,
+    module_floors,
+    importers_of_extension,
+    long_files,
+    error_texts,
+)

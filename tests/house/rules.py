@@ -1,0 +1,57 @@
+"""The order that the code keeps, as data: which floor stands on which, and what no floor may name."""
+
+MAX_LINES = 500
+CODE_FOLDERS = ("benchmarks", "crates", "examples", "python", "tests")
+
+# Crates from the lowest floor up. Those of one floor do not use each other.
+CRATES = (
+    ("reverb-core",),
+    ("reverb-formats",),
+    ("reverb-service",),
+    ("reverb-store", "reverb-net"),
+    ("reverb-python",),
+)
+
+_NETWORK = ("h2", "hyper", "hyper_util", "socket2", "tonic", "tower")
+_PYTHON = ("numpy", "pyo3")
+
+# What a crate names neither in its manifest nor in its code.
+NOT_IN_CRATE = {
+    "reverb-core": ("prost", "std::fs", "std::net", "tokio", *_NETWORK, *_PYTHON),
+    "reverb-formats": ("std::fs", "std::net", "tokio", *_NETWORK, *_PYTHON),
+    "reverb-service": ("std::fs", *_NETWORK, *_PYTHON),
+    "reverb-store": ("std::net", *_NETWORK, *_PYTHON),
+    "reverb-net": _PYTHON,
+}
+
+# Parts of a crate that know nothing of each other, in either direction.
+APART_IN_CRATES = (
+    ("crates/reverb-net/src/replay_v1", "crates/reverb-net/src/reverb_service"),
+    ("crates/reverb-net/src/replay_v1/server", "crates/reverb-net/src/replay_v1/client"),
+)
+
+# Modules of `python/reverb` from the lowest floor up. The longest entry that fits a file counts.
+MODULES = (
+    ("_shutdown", "errors", "pybind", "replay_sample"),
+    ("_protos", "cc/", "data/", "tensor_spec"),
+    ("_listening", "frameworks/", "item_selectors", "prioritized", "rate_limiters", "reverb_types"),
+    ("_conditions", "writing/"),
+    ("batched_writer", "structured_writer", "trajectory_writer", "writer"),
+    ("writing/make",),
+    ("checkpoint_reader", "client"),
+    ("adders", "platform/"),
+    ("server",),
+    ("server_executable/",),
+    ("buffers/", "exchange/", "loaders/", "pattern_dataset", "tf/"),
+    ("tf_client", "timestep_dataset", "trajectory_dataset"),
+    ("cli/",),
+    # Hands on names of all.
+    ("__init__",),
+)
+
+# Parts of the package that know nothing of each other.
+APART_IN_PACKAGE = ("buffers/", "exchange/", "loaders/", "tf/")
+
+# The only module that imports the extension.
+BINDING = "pybind"
+EXTENSION = "reverb._rust"

@@ -1,0 +1,174 @@
+"""Every check refuses what it is for, and nothing else."""
+
+import checks
+import pytest
+import rules
+from checks import Tree
+from house_support import crate, manifest, package, write
+
+FLOORS = (("errors", "pybind"), ("data/",), ("data/make", "client"), ("cli/", "tf/"), ("__init__",))
+
+
+@pytest.fixture(autouse=True)
+def _floors(monkeypatch):
+    monkeypatch.setattr(rules, "MODULES", FLOORS)
+    monkeypatch.setattr(rules, "APART_IN_PACKAGE", ("cli/", "tf/"))
+
+
+MODULES = {
+    "errors.py": "class Error(Exception): ...",
+    "pybind.py": "from reverb._rust import Client",
+    "data/a.py": "from reverb.errors import Error\nfrom reverb.pybind import Client",
+    "data/make.py": "from reverb.data.a import Error",
+    "client.py": "from reverb.data import make",
+    "cli/app.py": "from reverb.client import make",
+    "tf/b.py": "",
+    "_rust.pyi": "",
+}
+CRATES = ("reverb-core", "reverb-formats", "reverb-service", "reverb-store", "reverb-net", "reverb-python")
+
+
+@pytest.fixture
+def top(tmp_path):
+    """A tree that every check accepts."""
+    for number, name in enumerate(CRATES):
+        below = [other for other in CRATES[:number] if {name, other} != {"reverb-store", "reverb-net"}]
+        uses = "".join(f"use {other.replace('-', '_')}::Thing;" for other in below)
+        crate(
+            tmp_path,
+            {"lib.rs": f"mod thing; pub use thing::Thing; {uses}", "thing.rs": "pub struct Thing;"},
+            name,
+            below,
+        )
+    return package(tmp_path, MODULES)
+
+
+def test_clean_tree_passes_every_check(top):
+    assert [problem for check in checks.ALL for problem in check(Tree(top))] == []
+
+
+def test_cycles_in_both_languages_are_refused(top):
+    crate(top, {"thing.rs": "pub struct Thing; pub use crate::other::Other;"}, "reverb-core")
+    crate(
+        top,
+        {"lib.rs": "mod thing; mod other;", "other.rs": "use crate::thing::Thing; pub struct Other;"},
+        "reverb-core",
+    )
+    package(top, {"errors.py": "def f():\n    from reverb.data.a import Error"})
+    assert len(checks.cycles(Tree(top))) == 2
+
+
+def test_crate_that_uses_one_above_is_refused(top):
+    write(top, {"crates/reverb-core/Cargo.toml": manifest("reverb-core", "reverb-formats")})
+    assert checks.crate_floors(Tree(top)) == [
+        "reverb-core/Cargo.toml uses reverb-formats, which does not lie below reverb-core"
+    ]
+
+
+def test_crates_of_one_floor_do_not_use_each_other(top):
+    crate(top, {"lib.rs": "use reverb_net::Thing;"}, "reverb-store", ["reverb-net"])
+    problems = checks.crate_floors(Tree(top))
+    assert len(problems) == 2
+    assert "crates/reverb-store/src/lib.rs (reverb_net::thing::Thing) uses reverb-net" in problems[0]
+
+
+def test_crate_without_a_floor_is_refused(top):
+    crate(top, {"lib.rs": ""}, "reverb-more")
+    assert checks.crate_floors(Tree(top)) == ["reverb-more has no floor in rules.CRATES"]
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("reverb-formats", "use std::fs;"),
+        ("reverb-formats", "use std::{io, fs::File};"),
+        ("reverb-formats", "fn f() { std::fs::read(x) }"),
+        ("reverb-formats", "fn f() { log!(tokio::spawn(x)) }"),
+        ("reverb-core", "#[tokio::main] async fn f() {}"),
+        ("reverb-core", "use pyo3::prelude::*;"),
+        ("reverb-core", "use std as s; fn f() { s::net::TcpStream::connect(x) }"),
+        ("reverb-net", "use numpy::PyArray1;"),
+        ("reverb-service", "fn f(status: tonic::Status) {}"),
+    ],
+)
+def test_crate_that_names_a_foreign_library_is_refused(top, name, code):
+    crate(top, {"lib.rs": code}, name)
+    (problem,) = checks.foreign_names(Tree(top))
+    assert problem.startswith(f"crates/{name}/src/lib.rs names ")
+
+
+def test_manifest_that_names_a_foreign_library_is_refused(top):
+    write(top, {"crates/reverb-core/Cargo.toml": manifest("reverb-core", "tokio")})
+    assert checks.foreign_names(Tree(top)) == ["reverb-core/Cargo.toml names tokio"]
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("replay_v1/server", "replay_v1/client"),
+        ("replay_v1/client", "replay_v1/server"),
+        ("replay_v1", "reverb_service"),
+        ("reverb_service", "replay_v1/client"),
+    ],
+)
+def test_parts_of_a_crate_stay_apart(top, source, target):
+    parts = ["replay_v1", "replay_v1/server", "replay_v1/client", "reverb_service"]
+    files = {f"{part}/mod.rs": "pub mod part;" for part in parts} | {
+        f"{part}/part.rs": "pub struct P;" for part in parts
+    }
+    files["lib.rs"] = "mod replay_v1; mod reverb_service;"
+    files["replay_v1/mod.rs"] = "pub mod part; pub mod server; pub mod client;"
+    crate(top, files, "reverb-net")
+    assert checks.parts_apart(Tree(top)) == []
+    crate(top, {f"{source}/part.rs": f"use crate::{target.replace('/', '::')}::part::P;"}, "reverb-net")
+    assert len(checks.parts_apart(Tree(top))) == 1
+
+
+def test_parts_of_the_package_stay_apart(top):
+    package(top, {"tf/b.py": "def f():\n    import reverb.cli.app\n"})
+    (problem,) = checks.parts_apart(Tree(top))
+    assert problem.startswith("python/reverb/tf/b.py uses python/reverb/cli/app.py: app; ")
+
+
+def test_module_that_imports_from_a_floor_above_is_refused(top):
+    package(
+        top,
+        {"errors.py": "def f():\n    from reverb.client import make\n", "data/a.py": "from reverb.data import make"},
+    )
+    problems = checks.module_floors(Tree(top))
+    assert problems[0] == "python/reverb/data/a.py imports python/reverb/data/make.py from a floor above: make"
+    assert "python/reverb/errors.py imports python/reverb/client.py from a floor above: make" in problems
+
+
+def test_module_without_a_floor_and_floor_without_a_module_are_refused(top):
+    package(top, {"new.py": ""})
+    (top / "python/reverb/client.py").unlink()
+    assert checks.module_floors(Tree(top)) == [
+        "python/reverb/new.py has no floor in rules.MODULES",
+        "rules.MODULES has client, which no file fits",
+    ]
+
+
+@pytest.mark.parametrize("code", ["from reverb import _rust", "import reverb._rust", "from reverb._rust import Client"])
+def test_only_the_binding_imports_the_extension(top, code):
+    package(top, {"data/a.py": code})
+    assert checks.importers_of_extension(Tree(top)) == [
+        "python/reverb/data/a.py imports reverb._rust; only python/reverb/pybind.py may"
+    ]
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "crates/reverb-core/tests", "examples", "python", "tests/unit"])
+@pytest.mark.parametrize("ending", ["py", "rs"])
+def test_long_files_are_refused(top, folder, ending):
+    write(top, {f"{folder}/short.{ending}": "\n" * 500, f"{folder}/long.{ending}": "\n" * 501})
+    assert checks.long_files(Tree(top)) == [f"{folder}/long.{ending} has 501 lines, more than 500"]
+
+
+def test_code_that_decides_by_the_text_of_an_error_is_refused(top):
+    package(top, {"errors.py": "def f(error):\n    return 'late' in str(error)"})
+    crate(top, {"thing.rs": 'pub struct Thing;\nfn f() { status.message() == "late" }'}, "reverb-core")
+    write(top, {"tests/test_a.py": "def f(error): assert 'late' in str(error)"})
+    assert checks.error_texts(Tree(top)) == [
+        "python/reverb/errors.py:2: 'late' in str(error)",
+        'crates/reverb-core/src/thing.rs:2: status.message() == "late"',
+    ]
