@@ -10,7 +10,7 @@ SEED ?= 0
 SOURCES := pyproject.toml Cargo.toml Cargo.lock \
 	$(shell find crates python proto -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.proto' -o -name '*.py' \
 	-o -name '*.pyi' -o -name 'py.typed' -o -name '*.html' -o -name '*.css' -o -name '*.js' \) -not -path '*/target/*')
-PYTHON_CODE := $(wildcard python tests examples benchmarks)
+PYTHON_CODE := $(wildcard python tests examples benchmarks docs/figures)
 # The binding is an extension module: it links only inside an interpreter, where pytest tests it.
 CARGO_TESTED := --workspace --exclude reverb-python
 ELSEWHERE := reference tensorflow programs torch jax
@@ -20,7 +20,8 @@ comma := ,
 
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-rust test-python fuzz test-all $(addprefix test-,$(ELSEWHERE)) \
-	check check-format check-clippy check-crates check-python bench wheel clean
+	check check-format check-clippy check-crates check-python check-changelog changelog release-notes figures \
+	bench wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -118,13 +119,20 @@ test-rust:
 		cargo nextest run $(CARGO_TESTED) --no-fail-fast --no-tests=pass && cargo test --doc $(CARGO_TESTED); \
 	else cargo test --no-fail-fast $(CARGO_TESTED); fi
 
+# $(call pytest,PYTEST,MARKERS): two modules at a time, then one by one the tests that other processes would disturb. The
+# second run may find none of these, which pytest calls 5.
+define pytest
+status=0; $(1) tests -m '($(2)) and not alone' --numprocesses 2 --dist loadfile || status=1; \
+	$(1) tests -m '($(2)) and alone' || [ $$? -eq 5 ] || status=1; exit $$status
+endef
+
 test-python: $(VENV)/.installed
-	$(BIN)/pytest tests -m '$(IN_MAIN_VENV)'
+	$(call pytest,$(BIN)/pytest,$(IN_MAIN_VENV))
 
 # Each target by itself, since memory is counted for the whole process.
 fuzz: ## Damaged files and messages for every decoder, ten minutes for each; SECONDS=60 make fuzz: a minute
 	@command -v cargo >/dev/null || { echo "fuzzing needs cargo on PATH" >&2; exit 1; }
-	REVERB_FUZZ_SECONDS=$(or $(SECONDS),600) cargo test -p reverb-transport --test fuzz -- --nocapture --test-threads 1
+	REVERB_FUZZ_SECONDS=$(or $(SECONDS),600) cargo test -p reverb-store --test fuzz -- --nocapture --test-threads 1
 
 test-all: test $(addprefix test-,$(ELSEWHERE)) ## All tests; those beside TensorFlow, PyTorch and dm-reverb get own environments
 
@@ -132,7 +140,7 @@ test-all: test $(addprefix test-,$(ELSEWHERE)) ## All tests; those beside Tensor
 define marked
 	@if ! grep -rqE --include='*.py' 'mark\.$(1)\b' tests; then echo "SKIPPED $(1): no test has this marker"; \
 	elif ! $(3) --version >/dev/null 2>&1; then echo "SKIPPED $(1): it needs $(3) on PATH"; \
-	else $(MAKE) --no-print-directory $(2)/.installed && $(4) tests -m $(1); fi
+	else $(MAKE) --no-print-directory $(2)/.installed || exit; $(call pytest,$(4),$(1)); fi
 endef
 
 # The reference and ours share the import name, so tests drive it in an environment of its own.
@@ -154,7 +162,7 @@ test-jax:
 
 # --- Checks ----------------------------------------------------------------------------------------------------
 
-check: check-format check-clippy check-crates check-python ## Formatting, lints, types, stubs, licences: what CI asks
+check: check-format check-clippy check-crates check-python check-changelog ## Formatting, lints, types, stubs, licences: what CI asks
 
 check-format: $(VENV)/.installed
 	cargo fmt --all --check
@@ -172,6 +180,10 @@ check-python: $(VENV)/.installed
 	$(BIN)/mypy --strict python/reverb
 	$(BIN)/python -m mypy.stubtest reverb._rust
 
+# Refuses change notes with names that towncrier does not know.
+check-changelog: $(VENV)/.installed
+	@$(BIN)/towncrier build --draft --version next >/dev/null
+
 # --- The rest --------------------------------------------------------------------------------------------------
 
 bench: $(VENV)/.installed ## Measure, beside dm-reverb 0.14 and cpprb 11 where python3.11 is; see benchmarks/README.md
@@ -181,6 +193,16 @@ bench: $(VENV)/.installed ## Measure, beside dm-reverb 0.14 and cpprb 11 where p
 	$(BIN)/python benchmarks/run.py --reference .venv-reference/bin/python --cpprb .venv-cpprb/bin/python \
 		$(if $(filter-out 0,$(QUICK)),--quick)
 	$(BIN)/python benchmarks/report.py
+
+changelog: $(VENV)/.installed ## Print the notes on changes since the last release, from changelog.d/
+	@$(BIN)/towncrier build --draft --version next
+
+release-notes: $(VENV)/.installed ## VERSION=0.2.0 make release-notes: move those notes into CHANGELOG.md
+	@test -n "$(VERSION)" || { echo "name the release: make release-notes VERSION=0.2.0" >&2; exit 2; }
+	$(BIN)/towncrier build --yes --version $(VERSION)
+
+figures: ## Draw the pictures of the documentation again, from the text beside them
+	$(PYTHON) docs/figures/draw.py
 
 wheel: dist/.built ## Build the wheel into dist/
 	@ls dist/*.whl

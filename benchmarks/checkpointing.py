@@ -1,4 +1,4 @@
-"""Saving and loading, as both sides do it. Imported by the sides, each with its own `reverb`."""
+"""Saving and loading checkpoints. Both sides import this module, each with its own `reverb`."""
 
 import os
 import threading
@@ -22,15 +22,15 @@ def _serve(root, count, source=None):
 
 
 def _bytes(content, count, seed):
-    """So many bytes: `random` ones do not compress; `runs` of 16 equal ones do, to less than a third with Snappy."""
+    """Makes bytes: `random` ones do not compress; `runs` of 16 equal ones compress to less than a third with Snappy."""
     run = {"random": 1, "runs": 16}[content]
     return np.repeat(np.random.default_rng(seed).integers(0, 256, -(-count // run), np.uint8), run)[:count]
 
 
 def checkpoint_make(root, content, size, count):
-    """A checkpoint of items of `size` bytes, each a chunk of its own; its path."""
+    """Makes a checkpoint of items of `size` bytes, each in its own chunk, and returns its path."""
     _serve(root, count)
-    # So much that nothing comes again within what a compressor looks back.
+    # More than the window of a compressor, so that no repetition lies within it.
     pool = _bytes(content, 64 << 20, 0)
     for index in range(count):
         start = index * size % (len(pool) - size)
@@ -39,8 +39,8 @@ def checkpoint_make(root, content, size, count):
 
 
 def checkpoint_load(root, count, source=None):
-    """Starts a server from a checkpoint; seconds, and mebibytes once loaded and at the worst."""
-    # What a side imports when it is first used belongs to no load.
+    """Starts a server from a checkpoint. Returns seconds, and mebibytes once loaded and at the peak."""
+    # Imports at first use must not count as loading.
     _serve(f"{root}-none", count)
     _state.pop("client")
     _state.pop("server").stop()
@@ -52,15 +52,15 @@ def checkpoint_load(root, count, source=None):
 
 
 def checkpoint_save(content, size, pause=None):
-    """Saves.
+    """Saves a checkpoint and measures it.
 
     Args:
-      content: As of `checkpoint_make`.
-      size: Bytes of an item.
-      pause: Seconds between two inserts and samples of another thread meanwhile; None for no such thread.
+      content: Kind of the items' bytes, `random` or `runs`.
+      size: Size of an item in bytes.
+      pause: Seconds between two inserts and samples by another thread during the save; None starts no such thread.
 
     Returns:
-      Seconds, mebibytes before and at the worst, and the longest insert and sample meanwhile in milliseconds.
+      Seconds, mebibytes before and at the peak, and the longest insert and sample during the save in milliseconds.
     """
     worst, stop = [0.0, 0], threading.Event()
     traffic = threading.Thread(target=_insert_and_sample, args=(_bytes(content, size, 1), pause, worst, stop))
@@ -97,7 +97,7 @@ def _insert_and_sample(row, pause, worst, stop):
 
 
 def _memory():
-    """Mebibytes in memory now, and at the worst since the last reset."""
+    """Returns the mebibytes in memory now, and at the peak since the last reset."""
     with open("/proc/self/status") as file:
         lines = dict(line.split(":", 1) for line in file)
     return tuple(int(lines[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))

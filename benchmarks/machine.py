@@ -1,4 +1,4 @@
-"""What a figure was measured on: figures of different machines compare only through these."""
+"""The machine of a measurement: figures of different machines can be compared only through these values."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def describe():
-    """Cores, processor, memory, and how fast the machine copies."""
+    """Returns cores, processor, memory, and the speed of copies."""
     return {
         "system": platform.platform(),
         "processor": processor(),
@@ -32,14 +32,14 @@ def processor():
 
 
 def memcpy_gb_per_s(size=256 << 20, repeats=7):
-    """The best of several copies of one large array into another, which both are in memory before."""
+    """Returns the best rate of several copies between two large arrays that are in memory already."""
     source, target = np.ones(size, np.uint8), np.ones(size, np.uint8)
     best = min(timed(lambda: np.copyto(target, source)) for _ in range(repeats))
     return size / best / 1e9
 
 
 def loopback_gb_per_s(size=512 << 20, part=1 << 20):
-    """One TCP connection on 127.0.0.1, sender and receiver on threads that leave the GIL."""
+    """Returns the rate of one TCP connection on 127.0.0.1, with sender and receiver on threads without the GIL."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         sender = threading.Thread(target=send, args=(listener.getsockname(), size, part))
         sender.start()
@@ -63,7 +63,7 @@ def send(address, size, part):
 
 
 def available_gb():
-    """Memory that can be had without swapping; infinite where the system does not tell."""
+    """Returns the memory available without swapping; infinite if the system does not report it."""
     try:
         with open("/proc/meminfo") as file:
             [kb] = [int(line.split()[1]) for line in file if line.startswith("MemAvailable")]

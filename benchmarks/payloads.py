@@ -1,4 +1,4 @@
-"""What is written and read, the same on every side."""
+"""The data that are written and read, the same on every side."""
 
 import numpy as np
 
@@ -25,13 +25,13 @@ PAYLOADS = {
 
 
 def bytes_of(payload):
-    """Of one step."""
+    """Returns the size of one step in bytes."""
     columns = PAYLOADS[payload].values()
     return sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in columns)
 
 
 def rows_of(payload, count):
-    """Columns `[count, ...]` of random numbers, from a fixed seed."""
+    """Makes columns `[count, ...]` of random numbers from a fixed seed."""
     random = np.random.default_rng(0)
     return {
         name: random.standard_normal((count, *shape)).astype(dtype)
@@ -40,17 +40,17 @@ def rows_of(payload, count):
 
 
 def steps_of(payload, count):
-    """The same as a list of steps, whose leaves are arrays."""
+    """Makes the same data as a list of steps, whose leaves are arrays."""
     rows = rows_of(payload, count)
     return [{name: np.asarray(column[index]) for name, column in rows.items()} for index in range(count)]
 
 
 def batch_size(payload):
-    """How many items a learner draws at a time."""
+    """Returns the number of items that a learner draws at a time."""
     return 32 if payload == "400 kB" else 256
 
 
 def table_sizes(payload):
-    """Items of the table that is written to, and of the one that is read from."""
+    """Returns the sizes of the table that is written to and of the one that is read from, in items."""
     size = bytes_of(payload)
     return max(300, min(100_000, int(100e6) // size)), max(500, min(10_000, int(50e6) // size))

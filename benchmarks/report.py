@@ -1,4 +1,4 @@
-"""Puts the newest records, or given ones, into `README.md` as tables, and draws their plot.
+"""Writes the newest records, or given ones, into `README.md` as tables, and draws their plot.
 
 Each area is shown from the newest record that has it.
 
@@ -36,7 +36,7 @@ def main():
 
 
 def newest_by_area(paths):
-    """The path and the content of the record that each area is shown from."""
+    """Returns, for each area, the path and the content of the record to show."""
     records = [(path, json.loads(path.read_text())) for path in paths]
     records = sorted((found for found in records if not found[1]["quick"]), key=lambda found: found[1]["date"])
     if not records:
@@ -92,7 +92,7 @@ def survey(results):
 
 
 def network(results):
-    """Rows: payload, work, clients. Columns: our roads, the reference's way to do the same, and the ratio over TCP."""
+    """Rows: payload, work, clients. Columns: our roads, the reference's equivalent, and the ratio over TCP."""
     ours = {(*key_of(result), result["road"]): result for result in results if result["side"] == "ours"}
     theirs = {key_of(result): result for result in results if result["side"] == "reference"}
     rows = []
@@ -201,7 +201,7 @@ def datasets(results):
 
 
 def loaders(results):
-    """Each loader beside the bare call that does the same."""
+    """Compares each loader with the bare call that does the same."""
     found = {(result["payload"], result["road"], result["work"]): result for result in results}
     rows = []
     for (payload, road, work), result in found.items():
@@ -255,7 +255,7 @@ def rate(result):
 
 
 def is_unsteady(result):
-    """Whether the rounds of a cell differ so much that something else on the machine must have had its part in it."""
+    """Whether the rounds of a cell differ so much that other load on the machine must have disturbed them."""
     return result["items_per_s_highest"] > 2 * result["items_per_s_lowest"]
 
 
@@ -266,7 +266,7 @@ def ratio(found, field, over, under):
 
 
 def short(number):
-    """Three digits."""
+    """Formats a number with three significant digits."""
     for limit, unit in ((1e6, " M"), (1e4, " k")):
         if number >= limit:
             return f"{number / (1e6 if unit == ' M' else 1e3):.3g}{unit}"
@@ -279,7 +279,7 @@ def table_of(header, rows):
 
 
 def draw(record, path):
-    """Batches drawn and items inserted a second by one client, a bar a road, beside the reference."""
+    """Plots batches drawn and items inserted per second by one client, with one bar per road, beside the reference."""
     import matplotlib
 
     matplotlib.use("Agg")

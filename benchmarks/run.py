@@ -2,9 +2,9 @@
 
     python benchmarks/run.py --reference .venv-reference/bin/python --cpprb .venv-cpprb/bin/python
 
-The sides take turns within each cell, so that what else the machine does hits all alike. The result, the machine and
-the command are one record, `results/<date>-<name>.json`. A side whose interpreter is not given or lacks its package is
-left out, and the record says so.
+The sides take turns within each cell, so that other load on the machine affects all equally. The result, the machine
+and the command make one record, `results/<date>-<name>.json`. A side whose interpreter is not given, or lacks the
+side's package, is left out, and the record says so.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def main():
             record["results"].append(result)
             print(line(result), flush=True)
         print(f"-- {name}: {time.monotonic() - start:.0f} s", file=sys.stderr)
-        # After each area, so that a run that breaks keeps what it had.
+        # Saved after each area, so that a run that breaks off keeps its results.
         path.write_text(json.dumps(record, indent=1) + "\n")
     print(path)
 
@@ -88,7 +88,7 @@ def areas(text):
 
 
 def line(result):
-    """A result in one line."""
+    """Formats a result as one line."""
     labels = ("area", "side", "work", "table", "payload", "road", "clients", "items", "items_per_call", "note")
     shown = [str(result[label]) for label in labels if result.get(label) is not None]
     values = [

@@ -1,10 +1,13 @@
-"""Times of calls, taken in a worker and put together in `run.py`. Standard library only: every side imports it."""
+"""Times of calls, measured in a worker and combined in `run.py`.
+
+Every side imports this module, so it uses the standard library only.
+"""
 
 import statistics
 import threading
 import time
 
-# More times than these are thinned out: quantiles do not change by it.
+# A larger number of times is thinned out, which does not change quantiles.
 MOST_TIMES = 5000
 
 
@@ -12,11 +15,11 @@ def measure(call, seconds, items=1, warm_up=3, least=5):
     """Repeats a call for some seconds.
 
     Args:
-      call: What is timed.
-      seconds: How long, but at least `least` calls.
-      items: Items that one call moves.
-      warm_up: Calls before, which do not count.
-      least: The lowest number of calls.
+      call: Function to measure.
+      seconds: Duration of the measurement in seconds; at least `least` calls are made.
+      items: Number of items that one call moves.
+      warm_up: Number of calls before the measurement.
+      least: Minimum number of calls.
 
     Returns:
       `times_us` of single calls, `calls`, and `items_per_s` over all of them.
@@ -41,7 +44,7 @@ def measure(call, seconds, items=1, warm_up=3, least=5):
 
 
 def measure_threads(make_call, threads, seconds, items=1):
-    """Likewise on several threads at once; `make_call()` gives each its own call. Returns what `together` returns."""
+    """Measures on several threads at once, each with its own `make_call()`. Returns what `together` returns."""
     results = [None] * threads
     barrier = threading.Barrier(threads)
 
@@ -59,7 +62,7 @@ def measure_threads(make_call, threads, seconds, items=1):
 
 
 def together(results):
-    """Results of callers that worked at the same time as one."""
+    """Combines the results of callers that ran at the same time."""
     return {
         "times_us": [one for result in results for one in result["times_us"]],
         "calls": sum(result["calls"] for result in results),
@@ -68,7 +71,7 @@ def together(results):
 
 
 def summary(rounds, bytes_per_item=None):
-    """The rounds of one cell as its result: quantiles over all calls, rates as the median round with the extremes."""
+    """Combines the rounds of one cell: quantiles over all calls, and the rate of the median round with the extremes."""
     times = sorted(one for result in rounds for one in result["times_us"])
     rates = sorted(result["items_per_s"] for result in rounds)
     rate = statistics.median(rates)
@@ -88,7 +91,7 @@ def summary(rounds, bytes_per_item=None):
 
 
 def quantile(times, share):
-    """Of sorted times."""
+    """Returns a quantile of sorted times."""
     position = share * (len(times) - 1)
     low = int(position)
     high = min(low + 1, len(times) - 1)

@@ -1,4 +1,4 @@
-"""Runs in a side's interpreter: reads calls, one a line, and writes answers. Started by `workers.py`."""
+"""Runs in a side's interpreter: reads calls, one per line, and writes answers. Started by `workers.py`."""
 
 import importlib
 import json
@@ -8,7 +8,7 @@ import traceback
 
 
 def main():
-    # What libraries print must not come between the answers.
+    # The output of libraries must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

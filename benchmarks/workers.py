@@ -1,4 +1,4 @@
-"""Processes that measure: each runs `worker.py` in its side's interpreter and answers one call at a time."""
+"""Processes that measure. Each runs `worker.py` in its side's interpreter and answers one call at a time."""
 
 import json
 import pathlib
@@ -37,10 +37,10 @@ print(json.dumps(versions))
 
 
 class Sides:
-    """The sides that can run here.
+    """The sides that can run on this machine.
 
     Args:
-      pythons: Interpreters by side; None for none.
+      pythons: Path of the interpreter by side; None if there is none.
     """
 
     def __init__(self, pythons):
@@ -63,25 +63,25 @@ class Sides:
         return side in self.pythons
 
     def here(self, *wanted):
-        """Those of the wanted sides that can run, in that order."""
+        """Returns those of the requested sides that can run, in the given order."""
         return [side for side in wanted if side in self]
 
     def worker(self, side):
-        """A new process of a side."""
+        """Starts a new process of a side."""
         return Worker(self.pythons[side], side)
 
 
 class Worker:
-    """One process; a context manager that ends it.
+    """One process, and a context manager that ends it.
 
     Args:
-      python: Its interpreter.
-      side: The module of `sides/` whose functions it calls.
+      python: Path of the interpreter.
+      side: Name of the module of `sides/` whose functions the process calls.
     """
 
     def __init__(self, python, side):
         self.side = side
-        # The reference logs much; it is only of interest when a worker dies.
+        # The reference logs a lot, which matters only if a worker dies.
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in `end`
         self._process = subprocess.Popen(
             [python, str(WORKER), side], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
@@ -89,15 +89,15 @@ class Worker:
         self.pid = self._process.pid
 
     def start(self, function, **arguments):
-        """Sends a call, whose answer `finish` takes."""
+        """Sends a call, whose answer `finish` receives."""
         self._process.stdin.write(json.dumps([function, arguments]) + "\n")
         self._process.stdin.flush()
 
     def finish(self):
-        """The answer to the call that was started.
+        """Returns the answer to the call that was started.
 
         Raises:
-          RuntimeError: The call failed, or the process is gone.
+          RuntimeError: The call failed, or the process has died.
         """
         answer = self._process.stdout.readline()
         if not answer:

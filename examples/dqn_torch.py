@@ -3,7 +3,7 @@
     pip install torch gymnasium
     python examples/dqn_torch.py [--seed N] [--updates N]
 
-The agent of `examples/cartpole_dqn`, in one file and without the picture. The learner is the parent process.
+The agent of `examples/cartpole_dqn`, in one file and without the plot. The learner is the parent process.
 """
 
 import argparse
@@ -28,7 +28,7 @@ NUM_PARAMETERS = sum((rows + 1) * columns for rows, columns in itertools.pairwis
 
 
 def make_tables() -> list[reverb.Table]:
-    """Transitions for the learner, the newest parameters for the actors, returns for the report."""
+    """The tables: transitions for the learner, the newest parameters for the actors, and returns for the report."""
     observation, scalar = reverb.TensorSpec((4,), np.float32), reverb.TensorSpec((), np.float32)
     return [
         reverb.Table(
@@ -60,7 +60,7 @@ def make_tables() -> list[reverb.Table]:
 
 
 def run_server(control) -> None:
-    """Serves until the parent says so or is gone."""
+    """Serves until the parent sends a message or exits."""
     server = reverb.Server(make_tables(), port=None)
     control.send(server.port)
     control.poll(None)
@@ -68,7 +68,7 @@ def run_server(control) -> None:
 
 
 def split(values: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """A flat vector to `(weights [out, in], bias)` per layer, in the order of `torch`'s parameters."""
+    """Splits a flat vector into `(weights [out, in], bias)` per layer, in the order of `torch`'s parameters."""
     layers, offset = [], 0
     for rows, columns in itertools.pairwise(LAYER_SIZES):
         weights = values[offset : offset + rows * columns].reshape(columns, rows)
@@ -87,7 +87,7 @@ def action_values(layers, observations: np.ndarray) -> np.ndarray:
 
 
 def transition(steps, next_observation, terminated: bool) -> dict:
-    """The transition over all of `steps`: rewards summed, discounts folded; no discount past the end."""
+    """Makes the transition over all of `steps`: sums rewards and multiplies discounts, with zero at a termination."""
     return {
         "observation": steps[0][0],
         "action": np.int64(steps[0][1]),
@@ -107,7 +107,7 @@ def insert(client: reverb.Client, layers, rows: list[dict]) -> None:
 
 
 def play(client: reverb.Client, index: int, seed: int) -> None:
-    """Plays for as long as there is a server."""
+    """Plays as long as the server runs."""
     rng = np.random.default_rng([seed, index])
     env = gymnasium.make("CartPole-v1")
     observation, _ = env.reset(seed=int(rng.integers(2**31)))
@@ -134,7 +134,7 @@ def play(client: reverb.Client, index: int, seed: int) -> None:
 
 
 def run_actor(index: int, address: str, seed: int) -> None:
-    """Plays until the server has gone: that is how a run ends."""
+    """Plays until the server has stopped, which ends a run."""
     try:
         play(reverb.Client(address), index, seed)
     except (reverb.errors.UnavailableError, reverb.errors.CancelledError):
@@ -142,7 +142,7 @@ def run_actor(index: int, address: str, seed: int) -> None:
 
 
 def make_network() -> torch.nn.Sequential:
-    """Linear layers of `LAYER_SIZES` with rectifiers between."""
+    """A network of linear layers of `LAYER_SIZES` with rectifiers between them."""
     layers: list[torch.nn.Module] = []
     for rows, columns in itertools.pairwise(LAYER_SIZES):
         layers += [torch.nn.Linear(rows, columns), torch.nn.ReLU()]
@@ -150,7 +150,7 @@ def make_network() -> torch.nn.Sequential:
 
 
 def td_errors(online, target, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Double DQN: the online network chooses the next action, the target network judges it."""
+    """Double DQN: the online network chooses the next action, and the target network evaluates it."""
     taken = online(batch["observation"]).gather(1, batch["action"][:, None])[:, 0]
     with torch.no_grad():
         choice = online(batch["next_observation"]).argmax(dim=1, keepdim=True)
@@ -161,7 +161,7 @@ def td_errors(online, target, batch: dict[str, torch.Tensor]) -> torch.Tensor:
 def learn(client: reverb.Client, seed: int, num_updates: int, check_children) -> list[float]:
     """Learns, prints a line every two seconds, and returns the returns of all episodes."""
     torch.manual_seed(seed)
-    torch.set_num_threads(1)  # The other core is the actors'.
+    torch.set_num_threads(1)  # The actors use the other core.
     online, target = make_network(), make_network()
     target.load_state_dict(online.state_dict())
     optimizer = torch.optim.Adam(online.parameters(), lr=1e-3)
@@ -175,7 +175,7 @@ def learn(client: reverb.Client, seed: int, num_updates: int, check_children) ->
         try:
             sample = client.sample_batch("replay", BATCH_SIZE, timeout=5.0, squeeze_time=True)
         except reverb.errors.DeadlineExceededError:
-            check_children()  # The limiter waits for inserts: are there still actors to make them?
+            check_children()  # The rate limiter waits for inserts. Checks that actors are still running to make them.
             continue
         batch = {key: torch.from_numpy(column) for key, column in sample.data.items()}
         weights = torch.from_numpy(reverb.importance_weights(sample.info, 0.4 + 0.6 * update / num_updates))
@@ -217,7 +217,7 @@ def main() -> int:
     context = multiprocessing.get_context("spawn")
     control, server_end = context.Pipe()
     children = [context.Process(name="server", target=run_server, args=(server_end,))]
-    # Children ignore Ctrl-C from birth: the parent stops the server, and the actors end when they find it gone.
+    # Children ignore Ctrl-C from the start: the parent stops the server, and the actors end when they notice.
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     children[0].start()
     server_end.close()

@@ -1,10 +1,10 @@
-"""What all tests share: the three roads to a server, and servers that stop with their test."""
+"""Fixtures that all tests share: the three roads to a server, and servers that stop at the end of their test."""
 
 import signal
 
 import pytest
 
-# A call in the server's own process, one through its Unix socket, one through TCP.
+# Calls within the server's process, through its Unix socket, and through TCP.
 ROADS = ("same_process", "unix", "tcp")
 TIMEOUT_S = 60
 
@@ -18,7 +18,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """A test that hangs is a failure, not the end of the run."""
+    """Makes a test that hangs fail, instead of blocking the run."""
     if not config.pluginmanager.hasplugin("timeout") or config.getini("timeout"):
         return
     for item in items:
@@ -27,10 +27,10 @@ def pytest_collection_modifyitems(config, items):
 
 
 class Serve:
-    """Starts servers and connects to them over one road. Keeps them until the test ends.
+    """Starts servers and connects to them over one road. Holds them until the test ends.
 
     Args:
-      road: One of ROADS.
+      road: Name of a road, one of ROADS.
     """
 
     def __init__(self, road):
@@ -38,7 +38,7 @@ class Serve:
         self.servers = []
 
     def __call__(self, *tables, **options):
-        """A client of a new server with these tables and these options."""
+        """Returns a client of a new server with these tables and options."""
         import reverb
 
         self.servers.append(reverb.Server(tables=list(tables), **options))
@@ -51,7 +51,7 @@ class Serve:
 
     @property
     def address(self):
-        """Where a client of this road finds the last server."""
+        """The address at which a client of this road reaches the last server."""
         return {
             "same_process": f"localhost:{self.server.port}",
             "unix": f"unix:{getattr(self.server, 'unix_path', None)}",
@@ -59,7 +59,7 @@ class Serve:
         }[self.road]
 
     def connect(self):
-        """Another client of the last server."""
+        """Returns another client of the last server."""
         import reverb
 
         return reverb.Client(self.address)
@@ -71,7 +71,7 @@ class Serve:
 
 @pytest.fixture(params=ROADS)
 def road(request):
-    """The name of the road that the test takes."""
+    """The name of the road that the test uses."""
     return request.param
 
 
@@ -85,7 +85,7 @@ def serve(road):
 
 @pytest.fixture(params=("unix", "tcp"))
 def serve_far(request):
-    """Like `serve`, for clients in other processes: they cannot take the road of the same process."""
+    """Does the same as `serve` for clients in other processes, which cannot use the road within the process."""
     serve = Serve(request.param)
     yield serve
     serve.stop()
@@ -93,7 +93,7 @@ def serve_far(request):
 
 @pytest.fixture
 def client(serve):
-    """A client of a server whose one table, `table`, gives the oldest of at most 100 items."""
+    """A client of a server with one table, `table`, which draws the oldest of at most 100 items."""
     import reverb
 
     return serve(

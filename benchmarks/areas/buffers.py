@@ -1,8 +1,8 @@
-"""Buffers of one process: ours, cpprb's, Flashbax's and TorchRL's, side by side.
+"""In-process buffers compared: ours, cpprb's, Flashbax's and TorchRL's.
 
-`survey` is cpprb's own. `image` is Flashbax's own benchmark: 500 000 frames of 32 x 32 x 3 bytes, with action, reward
-and discount, batches of 256. Flashbax's calls are compiled, its state is donated, and results are waited for. `million`
-is a million transitions, in TorchRL's TensorDicts and in ours as tensors. Beside TorchRL ours gives tensors, too.
+`survey` is cpprb's own survey. `image` is Flashbax's own benchmark: 500 000 frames of 32 x 32 x 3 bytes, with action,
+reward and discount, in batches of 256. Flashbax's calls are compiled, its state is donated, and the benchmark waits for
+results. `million` is a million transitions, in TorchRL's TensorDicts and in our buffer, which yields tensors here.
 """
 
 import timing
@@ -12,7 +12,7 @@ CONFIGURATIONS = {
         "payload": "transition",
         "capacity": 4096,
         "works": ("add 1", "add 101", "sample 32", "sample 256"),
-        # Flashbax's prioritised buffers hold sequences or pairs, not frames.
+        # Flashbax's prioritised buffers hold sequences or pairs instead of single frames.
         "sides": {"uniform": ("ours", "cpprb", "flashbax"), "prioritized": ("ours", "cpprb")},
     },
     "image": {
@@ -42,7 +42,7 @@ def run(sides, quick):
             workers = {side: sides.worker(side) for side in sides.here(*configuration["sides"][table])}
             try:
                 if len(workers) == 1 and "output" in setup:
-                    # Nobody to stand beside, and maybe no PyTorch.
+                    # There is no TorchRL to compare with, and possibly no PyTorch.
                     continue
                 for worker in workers.values():
                     worker.call("buffer_setup", exponent=exponent, **setup)

@@ -1,18 +1,18 @@
-"""Saving and loading a table of 1 GiB: seconds, memory, and how long others wait. Each step has its own process."""
+"""Saving and loading a table of 1 GiB: seconds, memory, and the waits of other calls. Each step has its own process."""
 
 import pathlib
 import statistics
 import tempfile
 
 SIZES = (400, 400_000)
-# Seconds between two inserts and samples of another thread.
+# Seconds between two inserts and samples by another thread.
 WORKS = {"save": None, "save in traffic": 0.01, "save in heavy traffic": 0.0}
 LOADS = 3
 
 
 def run(sides, quick):
     total = (32 if quick else 1024) * 2**20
-    # In random bytes zlib and Snappy find nothing to do.
+    # Random bytes do not compress with zlib or Snappy.
     for content, works in (("random", WORKS), ("runs", {"save": None})):
         for size in SIZES:
             count = total // size
@@ -25,7 +25,7 @@ def measure(sides, content, works, size, count):
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
-        # One content for both, which would take the reference minutes to insert.
+        # One checkpoint serves both sides, since inserting the items would take the reference minutes.
         with sides.worker("ours") as worker:
             source = worker.call("checkpoint_make", root=str(root / "source"), content=content, size=size, count=count)
         there = sides.here("ours", "reference")
@@ -34,7 +34,7 @@ def measure(sides, content, works, size, count):
                 with sides.worker(side) as worker:
                     worker.call("checkpoint_load", root=str(root / side / work), count=count, source=source)
                     found[side, work] = worker.call("checkpoint_save", content=content, size=size, pause=pause)
-        # What each side itself has written, in turn.
+        # Each side loads the checkpoint that it has written, in turn.
         loads = {side: [] for side in there}
         for _ in range(LOADS):
             for side in there:
@@ -56,7 +56,7 @@ def rounded(result):
 
 
 def ratios(found, works):
-    """What the reference takes for each of ours: above 1, ours takes less."""
+    """Returns the reference's cost divided by ours: above 1, ours is lower."""
     names = {"seconds": "speed", "cpu_seconds": "processor", "worst_call_ms": "stall", "peak_mib": "peak"}
     for work in works:
         ours, theirs = found["ours", work], found["reference", work]

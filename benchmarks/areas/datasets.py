@@ -1,6 +1,6 @@
 """`TrajectoryDataset` of both sides, batched, over TCP: the same program on the same data, in TensorFlow 2.15.
 
-Each side has the best of a few settings, tried anew for each payload.
+Each side uses the best of a few settings, which are tried for each payload.
 """
 
 import payloads
@@ -8,7 +8,7 @@ import timing
 
 from areas.network import LARGE_SETTINGS, SETTINGS
 
-# Our side's addresses choose the shortest road by themselves; the reference has one.
+# Our addresses select the shortest road automatically; the reference has one road.
 ADDRESS = {"tensorflow": "ipv4:127.0.0.1:{}", "reference": "localhost:{}"}
 
 

@@ -1,4 +1,4 @@
-"""A vector of environments, bare and with a writer: what storing the steps costs the loop that makes them.
+"""A vector of environments with and without a writer: the cost of storing steps in the loop that makes them.
 
 Gymnasium's CartPole, 64 of them in a SyncVectorEnv, with random actions; every step makes a 3-step transition of each
 environment through `reverb.adders.NStepTransitionAdder`. An item is a step of one environment.

@@ -1,7 +1,7 @@
-"""How long `import reverb` takes after `import numpy`, in a fresh interpreter each time.
+"""The duration of `import reverb` after `import numpy`, in a fresh interpreter each time.
 
-Our names load when they are first asked for, so the import alone says little; with the first use of what every program
-needs it is what users wait for.
+Our names are loaded at first use, so the import alone says little. Users wait for the import together with the first
+use of the names that every program needs.
 """
 
 import statistics

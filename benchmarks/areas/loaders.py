@@ -1,4 +1,4 @@
-"""Loaders beside the bare call: batches of one learner, from a server in another process and in the same.
+"""Loaders compared with the bare call: batches of one learner, from a server in another process and in the same.
 
 `sample_batch` is the bare call; with `device_put` its data are put on JAX's default device. A framework that the
 interpreter lacks is left out.

@@ -30,7 +30,7 @@ def run(sides, quick):
 
 
 def rss(pid):
-    """Bytes of a process that are in memory."""
+    """Returns the resident memory of a process in bytes."""
     try:
         with open(f"/proc/{pid}/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

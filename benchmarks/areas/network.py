@@ -1,7 +1,7 @@
-"""Server in one process, load in others: items and bytes a second, and the time of a call.
+"""A server in one process, load from others: items and bytes per second, and the time of a call.
 
-Each payload is written and read by one and by four clients. Ours over each road; on that of the same process the
-clients are threads beside the server. The reference over TCP, its batches by tf.data with the best of a few settings.
+One client and four clients write and read each payload. Ours uses each road; within the server's process, clients are
+threads. The reference uses TCP, and reads batches by tf.data with the best of a few settings.
 """
 
 import payloads
@@ -10,9 +10,9 @@ import timing
 CLIENTS = (1, 4)
 ROADS = ("same_process", "unix", "tcp")
 WORKS = ("insert", "insert_batch", "trajectory_writer", "writer", "sample", "sample_batch", "NumpyLoader")
-# What both sides can do, with the items of a call.
+# The operations that both sides have, with the items per call.
 REFERENCE_WORKS = {"insert": 1, "trajectory_writer": 200, "writer": 200, "sample": 100}
-# Samples in flight a worker, workers, batches prefetched: of a dozen tried, each was the best for some payload.
+# Samples in flight per worker, workers, prefetched batches: of a dozen tried, each was the best for some payload.
 SETTINGS = ((100, 2, 2), (1000, 1, 2), (256, 4, 2))
 LARGE_SETTINGS = ((8, 1, 1), (64, 1, 2))
 
@@ -32,7 +32,7 @@ def run(sides, quick):
                 addresses = servers[side].call("serve", payload=payload)
                 make = our_cells if side == "ours" else reference_cells
                 cells += make(servers[side], loads[side], addresses, payload, seconds)
-            # Sides take turns: all cells of a round, then the next round.
+            # The sides take turns: all cells of a round, then the next round.
             results = [[cell["measure"]() for cell in cells] for _ in range(rounds)]
             for index, cell in enumerate(cells):
                 measured = [one[index] for one in results]
@@ -124,7 +124,7 @@ def dataset(loads, address, payload, seconds, setting):
 
 
 def at_once(loads, function, **arguments):
-    """The same call in several processes at the same time, as one result."""
+    """Makes the same call in several processes at the same time, and combines the results."""
     for load in loads:
         load.start(function, **arguments)
     return timing.together([load.finish() for load in loads])

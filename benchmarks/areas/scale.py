@@ -1,4 +1,4 @@
-"""What a batch of 256 transitions costs as the table grows, and what gathering as many rows of a plain array costs."""
+"""The cost of a batch of 256 transitions as the table grows, and of gathering as many rows of a plain array."""
 
 import contextlib
 import statistics
@@ -7,7 +7,7 @@ import machine
 import timing
 
 SIZES = (10**4, 10**5, 10**6, 10**7)
-# What a table of ours may take, and the plain array; ten million items must not drive the machine into swapping.
+# Memory limits of our table and of the plain array: ten million items must not make the machine swap.
 BYTES_PER_ITEM = 1000
 ROADS = ("same_process", "tcp")
 
@@ -32,7 +32,7 @@ def run(sides, quick):
 
 
 def measure(servers, reader, rounds, seconds):
-    """All sizes in each round: what the machine does to one, it then does to its neighbours too."""
+    """Measures all sizes in each round, so that disturbances affect neighbouring sizes equally."""
     arguments = {"work": "sample_batch", "payload": "transition", "seconds": seconds, "table": "in"}
     cells = {(size, road): [] for road in ROADS for size in servers}
     for _ in range(rounds):

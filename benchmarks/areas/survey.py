@@ -1,8 +1,8 @@
 """cpprb's own survey of replay buffers: one process, 4096 transitions, adds and draws, uniform and prioritized.
 
 Our side adds with one `insert_batch` and draws with one `sample_batch`, whose result is a dict of stacked arrays with
-keys and probabilities; prioritized, `importance_weights` comes on top, as cpprb computes them too. The reference has
-neither call: it inserts and draws one by one.
+keys and probabilities. Prioritized draws include `importance_weights`, since cpprb computes these too. The reference
+has neither call: it inserts and draws one by one.
 """
 
 import timing

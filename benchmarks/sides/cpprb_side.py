@@ -31,7 +31,7 @@ def survey_add(count, seconds):
 
 def survey_sample(count, seconds, prioritized):
     buffer = state["buffer"]
-    if prioritized:  # Gives weights and indices with the batch.
+    if prioritized:  # Returns weights and indices with the batch.
         return timing.measure(lambda: buffer.sample(count, beta=0.4), seconds, count, warm_up=10)
     return timing.measure(lambda: buffer.sample(count), seconds, count, warm_up=10)
 

@@ -1,4 +1,4 @@
-"""Our side: what a worker of this package can be asked to do."""
+"""Our side: the calls that a worker with this package can execute."""
 
 import os
 import sys
@@ -33,7 +33,7 @@ def make_table(name, payload, max_size, exponent=None):
     )
 
 
-# The survey: all in this process.
+# The survey, all in this process.
 
 
 def survey_setup(size, exponent):
@@ -45,12 +45,19 @@ def survey_setup(size, exponent):
 
 
 def survey_add(count, seconds):
-    client, rows = state["client"], payloads.rows_of("transition", count)
-    return timing.measure(lambda: client.insert_batch(rows, {"table": 1.0}), seconds, count, warm_up=10)
+    return timing.measure(survey_call("add", count, False), seconds, count, warm_up=10)
 
 
 def survey_sample(count, seconds, prioritized):
+    return timing.measure(survey_call("sample", count, prioritized), seconds, count, warm_up=10)
+
+
+def survey_call(work, count, prioritized):
+    """One call of the survey, without arguments; `instructions_worker.py` counts it."""
     client = state["client"]
+    if work == "add":
+        rows = payloads.rows_of("transition", count)
+        return lambda: client.insert_batch(rows, {"table": 1.0})
 
     def draw():
         return client.sample_batch("table", count, squeeze_time=True)
@@ -59,7 +66,7 @@ def survey_sample(count, seconds, prioritized):
         batch = client.sample_batch("table", count, squeeze_time=True)
         return batch, reverb.importance_weights(batch.info, 0.4)
 
-    return timing.measure(draw_weighted if prioritized else draw, seconds, count, warm_up=10)
+    return draw_weighted if prioritized else draw
 
 
 # Server and load generators.
@@ -81,7 +88,7 @@ def serve(payload):
 
 
 def serve_empty(max_size):
-    """A server with one empty table of transitions; its addresses."""
+    """Starts a server with one empty table of transitions, and returns its addresses."""
     stop()
     state["server"] = server = reverb.Server(tables=[make_table("in", "transition", max_size)])
     return {
@@ -98,7 +105,7 @@ def stop():
 
 
 def load(address, work, payload, seconds, threads=1, table=None):
-    """One kind of call, again and again, on one or more threads, each with its own client."""
+    """Repeats one kind of call on one or more threads, each with its own client."""
 
     def make_call():
         client = reverb.Client(address)
@@ -115,7 +122,7 @@ def load(address, work, payload, seconds, threads=1, table=None):
             count = items_per_call(work, payload)
             return lambda: [None for _ in client.sample(table or "out", count, emit_timesteps=False)]
         if work == "NumpyLoader":
-            # The clock starts after what was drawn ahead before it.
+            # The clock starts once the batches prefetched before have been used up.
             batches = reverb.loaders.NumpyLoader(client, table or "out", batch_size=size)
             return lambda: next(batches)
         return lambda: client.sample_batch(table or "out", size)
@@ -134,7 +141,7 @@ def items_per_call(work, payload):
 
 
 def write(address, count, batch):
-    """So many transitions, one by one or in batches."""
+    """Inserts transitions, one by one or in batches."""
     client = reverb.Client(address)
     if batch == 1:
         for step in payloads.steps_of("transition", 1000) * (count // 1000):
@@ -146,7 +153,7 @@ def write(address, count, batch):
 
 
 def bare_gather(count, seconds):
-    """256 random rows out of an array of transitions: what the memory alone costs."""
+    """Gathers 256 random rows of an array of transitions, which is the cost of memory access alone."""
     rows = np.zeros((count, 35))
     rows[:] = np.arange(35.0)
     random = np.random.default_rng(0)

@@ -22,7 +22,7 @@ def make_table(name, max_size, exponent=None):
     return reverb.Table(name, sampler, selectors.Fifo(), max_size, rate_limiters.MinSize(1))
 
 
-# The survey: all in this process.
+# The survey, all in this process.
 
 
 def survey_setup(size, exponent):
@@ -43,7 +43,7 @@ def survey_add(count, seconds):
 
 
 def survey_sample(count, seconds, prioritized):
-    del prioritized  # The weights are the caller's to compute; they would hide in these times.
+    del prioritized  # The caller must compute the weights, whose cost would be lost in these times.
     client = state["client"]
     return timing.measure(lambda: list(client.sample("table", count)), seconds, count)
 
@@ -75,7 +75,7 @@ def stop():
 
 
 def load(address, work, payload, seconds):
-    """One kind of call, again and again."""
+    """Repeats one kind of call."""
     client = reverb.Client(address)
     if work == "insert":
         step = payloads.steps_of(payload, 1)[0]
@@ -88,7 +88,7 @@ def load(address, work, payload, seconds):
 
 
 def load_dataset(address, payload, seconds, in_flight, workers, prefetch):
-    """Batches out of tf.data, which is the reference's fastest reader."""
+    """Reads batches with tf.data, which is the reference's fastest reader."""
     columns = payloads.PAYLOADS[payload]
     dataset = reverb.TrajectoryDataset(
         server_address=address,
@@ -100,7 +100,7 @@ def load_dataset(address, payload, seconds, in_flight, workers, prefetch):
     )
     size = payloads.batch_size(payload)
     batches = dataset.batch(size, drop_remainder=True).prefetch(prefetch).as_numpy_iterator()
-    # What was fetched ahead before the clock starts must not count: warm up beyond it.
+    # Batches prefetched before the clock starts must not count, so the warm-up uses them up.
     return timing.measure(lambda: next(batches), seconds, size, warm_up=3 + 2 * in_flight * workers // size)
 
 
@@ -108,7 +108,7 @@ def load_dataset(address, payload, seconds, in_flight, workers, prefetch):
 
 
 def write(address, count, batch):
-    """So many transitions, one by one: the reference has no other call without a writer."""
+    """Inserts transitions one by one: the reference has no other call without a writer."""
     assert batch == 1
     client = reverb.Client(address)
     for step in payloads.steps_of("transition", 1000) * (count // 1000):

@@ -1,4 +1,4 @@
-"""Our side of the area `datasets`: what the reference's programs do, word for word, with this package instead."""
+"""Our side of the area `datasets`: the reference's programs, unchanged, with this package instead."""
 
 from sides.reference_side import load_dataset, serve, stop
 

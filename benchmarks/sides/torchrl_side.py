@@ -15,7 +15,7 @@ from torchrl.data import (
     TensorDictReplayBuffer,
 )
 
-# Batches are small: more threads were never faster here, and on busy cores each call waited for them, up to 24 ms.
+# Batches are small: more threads were never faster, and on busy cores each call waited up to 24 ms for them.
 torch.set_num_threads(1)
 
 state = {}
@@ -27,7 +27,7 @@ def rows_of(payload, count):
 
 
 def buffer_setup(payload, capacity, exponent, output="torch"):
-    del output  # It has but one.
+    del output  # The buffer has only one.
     storage = LazyTensorStorage(capacity)
     if exponent is None:
         buffer = TensorDictReplayBuffer(storage=storage)

@@ -1,11 +1,11 @@
-"""Items by writers: the same calls on both sides."""
+"""Items made by writers, with the same calls on both sides."""
 
-# Items of a call, and items that may be unconfirmed after it.
+# Items per call, and items that may be unconfirmed after it.
 ITEMS = 200
 
 
 def trajectory_writer(client, steps, table):
-    """One item a step, of that step: `append`, `create_item`, and now and then `flush`."""
+    """Writes one item per step, of that step: `append`, `create_item`, and occasionally `flush`."""
     writer = client.trajectory_writer(1)
     names = list(steps[0])
 
@@ -20,7 +20,7 @@ def trajectory_writer(client, steps, table):
 
 
 def row_writer(client, steps, table):
-    """The same by the older writer."""
+    """Does the same with the older writer."""
     writer = client.writer(1, max_in_flight_items=ITEMS)
 
     def call():

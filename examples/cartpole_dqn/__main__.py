@@ -2,8 +2,8 @@
 
     python examples/cartpole_dqn [--seed N] [--quick] [--output DIR]
 
-The learner is this process; the others are its children. Nothing but the replay server connects them:
-transitions, parameters and the news of finished episodes are items of its three tables.
+The learner is this process; the others are its children. Only the replay server connects them: transitions,
+parameters and reports of finished episodes are items of its three tables.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 
-# The learner leaves the other core to the actors. Read when JAX is imported.
+# The learner leaves the other core to the actors. JAX reads this when it is imported.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -35,24 +35,24 @@ import server  # noqa: E402
 
 QUICK_UPDATES = 3_000
 SOLVED_RETURN = 400.0
-# How long actors may take to see that they shall end, and how long a process may take to end.
+# Seconds in which actors must notice that they should end, and in which a process must end.
 ACTORS_GRACE_S = 0.5
 PATIENCE_S = 30.0
 
 
 class PeerError(RuntimeError):
-    """A process that the run needs has ended."""
+    """A process that the run needs has exited."""
 
 
 class Processes:
-    """The children: started together, ended together."""
+    """The child processes, which are started and ended together."""
 
     def __init__(self, config: cfg.Config):
         self._config = config
         self._context = multiprocessing.get_context("spawn")
         self._children: list[multiprocessing.process.BaseProcess] = []
-        # Ctrl-C reaches every process of a terminal. Children ignore it from birth: the parent tells them to
-        # end. If it is killed, the server ends, and the actors when they find it gone.
+        # Ctrl-C reaches every process of a terminal. Children ignore it from the start: the parent tells them to
+        # end. If the parent is killed, the server ends, and the actors end when they notice.
         self._handler = signal.getsignal(signal.SIGINT)
         self._control, self._server_end = self._context.Pipe()
         self._ending = self._context.Event()
@@ -79,16 +79,16 @@ class Processes:
         return address
 
     def check(self) -> None:
-        """Raises `PeerError` if one of them has ended."""
+        """Raises `PeerError` if a child has exited."""
         ended = [child for child in self._children if not child.is_alive()]
         if ended:
             raise PeerError(", ".join(f"{child.name} ended with status {child.exitcode}" for child in ended))
 
     def stop(self) -> None:
-        """Ends the actors, then the server, and by force whoever does not end.
+        """Ends the actors, then the server, and kills processes that do not end.
 
-        An actor that finds the server gone looks for it for ten seconds. So those that play get the time to see that
-        they shall end; those that wait in a call are woken by the end of the server.
+        An actor that loses the server tries to reconnect for ten seconds. So actors that play get time to notice that
+        they should end; those that wait in a call are woken when the server ends.
         """
         self._ending.set()
         grace_ends = time.monotonic() + ACTORS_GRACE_S
@@ -104,7 +104,7 @@ class Processes:
 
 
 def evaluate(values: np.ndarray, config: cfg.Config, episodes: int = 20) -> list[float]:
-    """Returns of greedy episodes from start states that the actors did not choose."""
+    """Plays greedy episodes from new start states, and returns their returns."""
     env, layers = gymnasium.make("CartPole-v1"), network.split(values, config.layer_sizes)
     returns = []
     for episode in range(episodes):
@@ -119,7 +119,7 @@ def evaluate(values: np.ndarray, config: cfg.Config, episodes: int = 20) -> list
 
 
 def learn(config: cfg.Config) -> learner.History:
-    """One run with all its processes."""
+    """Runs all processes once."""
     processes = Processes(config)
     try:
         return learner.run(
@@ -133,7 +133,7 @@ def learn(config: cfg.Config) -> learner.History:
 
 
 def verdict(history: learner.History, config: cfg.Config, quick: bool) -> int:
-    """The exit status: 0 if the agent learned and the limiter held the ratio."""
+    """Returns the exit status: 0 if the agent learned and the limiter held the ratio."""
     first = np.mean([value for _, value in history.episodes[:20]])
     last = np.mean(history.last_returns())
     learned = last >= 2 * first if quick else last >= SOLVED_RETURN

@@ -16,7 +16,7 @@ import network
 
 
 class NStep:
-    """Turns steps into n-step transitions; the tail of an episode gives shorter ones."""
+    """Turns steps into n-step transitions. The last steps of an episode give shorter transitions."""
 
     def __init__(self, num_steps: int, discount: float, reward_scale: float):
         self._num_steps, self._discount, self._reward_scale = num_steps, discount, reward_scale
@@ -39,19 +39,19 @@ class NStep:
             "observation": observation,
             "action": np.int32(action),
             "reward": np.float32(sum(self._discount**i * step[2] for i, step in enumerate(self._steps))),
-            # Zero only where the episode really ended: a time limit is no reason not to look further.
+            # Zero only if the environment terminated: after a time limit the return still continues.
             "discount": np.float32(0.0 if terminated else self._discount ** len(self._steps)),
             "next_observation": next_observation,
         }
 
 
 def stack(transitions: list[dict]) -> dict[str, np.ndarray]:
-    """Rows to columns `[n, ...]`."""
+    """Stacks rows to columns of shape `[n, ...]`."""
     return {key: np.stack([row[key] for row in transitions]) for key in transitions[0]}
 
 
 def initial_priorities(layers: network.Layers, rows: dict[str, np.ndarray]) -> np.ndarray:
-    """The absolute n-step TD error under the actor's own parameters (Horgan et al. 2018, §3)."""
+    """Returns the absolute n-step TD error under the actor's own parameters (Horgan et al. 2018, §3)."""
     taken = network.action_values(layers, rows["observation"])[np.arange(len(rows["action"])), rows["action"]]
     following = network.action_values(layers, rows["next_observation"]).max(axis=-1)
     return np.abs(rows["reward"] + rows["discount"] * following - taken) + 1e-3
@@ -98,7 +98,7 @@ def play(client: reverb.Client, index: int, config: cfg.Config, ending: Event) -
 
 
 def run(index: int, address: str, config: cfg.Config, ending: Event) -> None:
-    """Plays until it is told to end, or finds the server gone."""
+    """Plays until it is told to end, or until the server is gone."""
     try:
         play(reverb.Client(address), index, config, ending)
     except (reverb.errors.UnavailableError, reverb.errors.CancelledError):

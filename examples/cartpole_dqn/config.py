@@ -1,4 +1,4 @@
-"""What the four processes of the example agree on."""
+"""The settings that the four processes of the example share."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ NUM_ACTIONS = 2
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """The run. The defaults learn CartPole-v1 on two CPU cores."""
+    """The configuration of a run. The defaults learn CartPole-v1 on two CPU cores."""
 
     seed: int = 0
     num_actors: int = 2
     num_updates: int = 30_000
 
-    # Replay: 32 samples an insert and batches of 128 are one update for every four transitions.
-    max_size: int = 200_000  # The whole run: an agent that no longer falls would forget how it did.
+    # Replay: 32 samples per insert and batches of 128 make one update for every four transitions.
+    max_size: int = 200_000  # Holds the whole run: an agent that no longer fails would forget its failures.
     min_size_to_sample: int = 1_000
     samples_per_insert: float = 32.0
     error_buffer: float = 8_000.0
@@ -36,7 +36,7 @@ class Config:
     # Actors.
     num_steps: int = 3
     discount: float = 0.99
-    reward_scale: float = 0.1  # Values of about 10, not 100: the network gets there sooner.
+    reward_scale: float = 0.1  # Action values of about 10 rather than 100, which the network learns sooner.
     epsilon_start: float = 1.0
     epsilon_end: float = 0.01
     epsilon_steps: int = 5_000
@@ -53,17 +53,17 @@ class Config:
 
     @property
     def layer_sizes(self) -> tuple[int, ...]:
-        """Widths of the network, input to output."""
+        """The widths of the network's layers, from input to output."""
         return (OBSERVATION_SIZE, self.hidden_size, self.hidden_size, NUM_ACTIONS)
 
     @property
     def num_parameters(self) -> int:
-        """Length of the flat parameter vector that travels to the actors."""
+        """Length of the flat parameter vector that is sent to the actors."""
         return sum((rows + 1) * columns for rows, columns in itertools.pairwise(self.layer_sizes))
 
 
 def transition_signature() -> dict[str, reverb.TensorSpec]:
-    """One n-step transition: the rewards are summed and the discounts multiplied on the way in."""
+    """The signature of one n-step transition, with rewards summed and discounts multiplied by the actor."""
     return {
         "observation": reverb.TensorSpec((OBSERVATION_SIZE,), np.float32),
         "action": reverb.TensorSpec((), np.int32),
@@ -74,7 +74,7 @@ def transition_signature() -> dict[str, reverb.TensorSpec]:
 
 
 def parameters_signature(config: Config) -> dict[str, reverb.TensorSpec]:
-    """The flat network, and the number of updates behind it."""
+    """The signature of the flat network parameters and of the number of updates that made them."""
     return {
         "values": reverb.TensorSpec((config.num_parameters,), np.float32),
         "update": reverb.TensorSpec((), np.int64),
@@ -82,7 +82,7 @@ def parameters_signature(config: Config) -> dict[str, reverb.TensorSpec]:
 
 
 def episode_signature() -> dict[str, reverb.TensorSpec]:
-    """What an actor tells of a finished episode."""
+    """The signature of an actor's report on a finished episode."""
     return {
         "actor": reverb.TensorSpec((), np.int32),
         "episode_return": reverb.TensorSpec((), np.float32),

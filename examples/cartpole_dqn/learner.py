@@ -19,7 +19,7 @@ import network
 
 @dataclasses.dataclass
 class History:
-    """What the run leaves behind for the report; times in seconds since its start."""
+    """The measurements of a run for the report. Times are in seconds since the start."""
 
     started_at: float
     episodes: list[tuple[float, float]] = dataclasses.field(default_factory=list)  # (time, return)
@@ -29,12 +29,12 @@ class History:
     final_values: np.ndarray | None = None
 
     def last_returns(self, count: int = 20) -> list[float]:
-        """Returns of the last `count` finished episodes."""
+        """The returns of the last `count` finished episodes."""
         return [value for _, value in self.episodes[-count:]]
 
 
 def td_errors(values, target_values, batch, layer_sizes):
-    """Double DQN: the online network chooses the next action, the target network judges it."""
+    """Double DQN: the online network chooses the next action, and the target network evaluates it."""
     online = network.split(values, layer_sizes)
     target = network.split(target_values, layer_sizes)
     q_taken = jnp.take_along_axis(forward(online, batch["observation"]), batch["action"][:, None], axis=1)[:, 0]
@@ -52,7 +52,7 @@ def forward(layers, observations):
 
 
 def make_update(config: cfg.Config, optimizer: optax.GradientTransformation) -> Callable:
-    """One jitted step: gradient, optimiser, a little of the new parameters into the target."""
+    """Makes one jitted step: gradient, optimiser, and a small update of the target parameters."""
 
     def loss(values, target_values, batch, weights):
         errors = td_errors(values, target_values, batch, config.layer_sizes)
@@ -70,7 +70,7 @@ def make_update(config: cfg.Config, optimizer: optax.GradientTransformation) -> 
 
 
 def observe(client: reverb.Client, history: History) -> reverb.reverb_types.TableInfo:
-    """Empties the queue of episodes into the history, and notes what the limiter has let through."""
+    """Moves the queue of episodes into the history, and records the limiter's counts."""
     info = client.server_info()
     waiting = info[cfg.EPISODES].current_size
     if waiting:
@@ -100,7 +100,7 @@ def run(address: str, config: cfg.Config, report: Callable, check_peers: Callabl
         try:
             batch = client.sample_batch(cfg.REPLAY, config.batch_size, timeout=5.0, squeeze_time=True)
         except reverb.errors.DeadlineExceededError:
-            check_peers()  # The limiter waits for inserts: are there still actors to make them?
+            check_peers()  # The rate limiter waits for inserts. Checks that actors are still running to make them.
             continue
         beta = config.beta_start + (1.0 - config.beta_start) * history.updates / config.num_updates
         weights = reverb.importance_weights(batch.info, beta)

@@ -1,4 +1,4 @@
-"""The Q-network in NumPy: actors need no JAX, and the learner uses the same layout."""
+"""The Q-network in NumPy, so that actors need no JAX. The learner uses the same layout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Layers: TypeAlias = "list[tuple[np.ndarray, np.ndarray]]"
 
 
 def init(layer_sizes: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    """A flat float32 vector of He-initialised weights and zero biases, layer by layer."""
+    """Makes a flat float32 vector of He-initialised weights and zero biases, layer by layer."""
     parts = []
     for rows, columns in itertools.pairwise(layer_sizes):
         parts.append(rng.normal(0.0, np.sqrt(2.0 / rows), rows * columns))
@@ -20,7 +20,7 @@ def init(layer_sizes: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
 
 
 def split(values: np.ndarray, layer_sizes: tuple[int, ...]) -> Layers:
-    """Cuts a flat vector into `(weights, bias)` per layer. Works on JAX arrays too."""
+    """Splits a flat vector into `(weights, bias)` per layer. Works on JAX arrays too."""
     layers, offset = [], 0
     for rows, columns in itertools.pairwise(layer_sizes):
         weights = values[offset : offset + rows * columns].reshape(rows, columns)

@@ -1,4 +1,4 @@
-"""What the run shows: a line every few seconds, a picture and a table at the end."""
+"""Reports on a run: a line every few seconds, and a picture and a table at the end."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from learner import History
 
 
 def samples_per_insert(inserts: int, samples: int, config: cfg.Config) -> float:
-    """Samples for every insert past the first `min_size_to_sample`, which is what the limiter counts."""
+    """The samples for each insert after the first `min_size_to_sample`, as the limiter counts them."""
     return samples / max(1, inserts - config.min_size_to_sample)
 
 
 def diff_bounds(config: cfg.Config) -> tuple[float, float]:
-    """Between these the limiter keeps `samples_per_insert * inserts - samples`."""
+    """The bounds between which the limiter keeps `samples_per_insert * inserts - samples`."""
     middle = config.samples_per_insert * config.min_size_to_sample
     return middle - config.error_buffer, middle + config.error_buffer
 
 
 def print_progress(history: History, config: cfg.Config, current_size: int) -> None:
-    """One line; it ends in a newline, so that it reads well in a log too."""
+    """Prints one line. It ends in a newline, so that a log stays readable."""
     now, inserts, samples = history.ratio[-1]
     earlier = [look for look in history.ratio if look[0] <= now - config.report_every_s]
     before, inserts_before, samples_before = earlier[-1] if earlier else (0.0, 0, 0)
@@ -44,14 +44,14 @@ def print_progress(history: History, config: cfg.Config, current_size: int) -> N
 
 
 def ratio_held(history: History, config: cfg.Config) -> bool:
-    """Whether the limiter's difference was within its bounds at every look after the first sample."""
+    """Whether the limiter's difference was within its bounds at every measurement after the first sample."""
     low, high = diff_bounds(config)
     differences = [config.samples_per_insert * inserts - samples for _, inserts, samples in history.ratio if samples]
     return bool(differences) and all(low <= difference <= high for difference in differences)
 
 
 def save_picture(path: pathlib.Path, history: History, config: cfg.Config) -> None:
-    """The learning curve, and below it the ratio with the band that the limiter allows."""
+    """Plots the learning curve, and below it the ratio with the band that the limiter allows."""
     figure, (top, bottom) = plt.subplots(2, 1, figsize=(8, 7), sharex=True, layout="constrained")
     times, returns = (np.asarray(column) for column in zip(*history.episodes, strict=True))
     top.plot(times, returns, ".", markersize=3, color="0.7", label="episode")
@@ -75,7 +75,7 @@ def save_picture(path: pathlib.Path, history: History, config: cfg.Config) -> No
 
 
 def save_episodes(path: pathlib.Path, history: History) -> None:
-    """The learning curve as numbers."""
+    """Writes the learning curve as numbers."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["seconds", "return"])
@@ -83,7 +83,7 @@ def save_episodes(path: pathlib.Path, history: History) -> None:
 
 
 def print_summary(history: History, greedy: list[float], config: cfg.Config) -> None:
-    """The table at the end."""
+    """Prints the table at the end."""
     _, inserts, samples = history.ratio[-1]
     low, high = diff_bounds(config)
     rows = [

@@ -10,14 +10,14 @@ import config as cfg
 
 
 def tables(config: cfg.Config) -> list[reverb.Table]:
-    """Transitions for the learner, parameters for the actors, episodes for the report."""
+    """The tables: transitions for the learner, parameters for the actors, and episodes for the report."""
     return [
         reverb.Table(
             name=cfg.REPLAY,
             sampler=reverb.selectors.Prioritized(config.priority_exponent),
             remover=reverb.selectors.Fifo(),
             max_size=config.max_size,
-            # Whoever runs ahead, actors or learner, waits here for the other.
+            # The faster of actors and learner waits here for the other.
             rate_limiter=reverb.rate_limiters.SampleToInsertRatio(
                 samples_per_insert=config.samples_per_insert,
                 min_size_to_sample=config.min_size_to_sample,
@@ -25,7 +25,7 @@ def tables(config: cfg.Config) -> list[reverb.Table]:
             ),
             signature=cfg.transition_signature(),
         ),
-        # One item, the newest: an insert pushes the old one out, a sample leaves it there.
+        # One item, the newest: an insert replaces the old one, and a sample leaves it there.
         reverb.Table(
             name=cfg.PARAMETERS,
             sampler=reverb.selectors.Lifo(),
@@ -39,7 +39,7 @@ def tables(config: cfg.Config) -> list[reverb.Table]:
 
 
 def run(config: cfg.Config, control: Connection) -> None:
-    """Serves until `control` has something to say, which is also so once the other end has died."""
+    """Serves until `control` is readable, which it also is once the other end has died."""
     server = reverb.Server(tables(config), port=None)
     control.send(server.port)
     control.poll(None)

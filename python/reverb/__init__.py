@@ -1,4 +1,4 @@
-"""Experience replay as a service. Names load what they need when they are first asked for."""
+"""Experience replay as a service. Each name is imported when it is first used."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from reverb import batched_writer as batched_writer
     from reverb import buffers as buffers
     from reverb import cc as cc
+    from reverb import checkpoint_reader as checkpoint_reader
     from reverb import client as client
     from reverb import errors as errors
     from reverb import exchange as exchange
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from reverb import loaders as loaders
     from reverb import pattern_dataset as pattern_dataset
     from reverb import platform as platform
+    from reverb import prioritized as prioritized
     from reverb import pybind as pybind
     from reverb import rate_limiters as rate_limiters
     from reverb import replay_sample as replay_sample
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from reverb import server as server
     from reverb import structured_writer as structured
     from reverb import structured_writer as structured_writer
+    from reverb import tensor_spec as tensor_spec
+    from reverb import tf_client as tf_client
+    from reverb import timestep_dataset as timestep_dataset
+    from reverb import trajectory_dataset as trajectory_dataset
     from reverb import trajectory_writer as trajectory_writer
     from reverb import writer as writer
     from reverb.batched_writer import BatchedWriter as BatchedWriter
@@ -46,10 +52,11 @@ if TYPE_CHECKING:
     from reverb.trajectory_writer import TrajectoryWriter as TrajectoryWriter
     from reverb.writer import Writer as Writer
 
-# Where each name lives: `module` for a module, `module:name` for what is in one.
+# Maps each public name to its location: `module` for a module, `module:name` for an object in a module. A test compares
+# this table with the imports above, which type checkers read.
 _NAMES = {
-    "BoundedTensorSpec": "tensor_spec:BoundedTensorSpec",
     "BatchedWriter": "batched_writer:BatchedWriter",
+    "BoundedTensorSpec": "tensor_spec:BoundedTensorSpec",
     "Client": "client:Client",
     "DeadlineExceededError": "errors:DeadlineExceededError",
     "PatternDataset": "pattern_dataset:PatternDataset",
@@ -61,24 +68,26 @@ _NAMES = {
     "TFClient": "tf_client:TFClient",
     "Table": "server:Table",
     "TensorSpec": "tensor_spec:TensorSpec",
+    "TimestepDataset": "timestep_dataset:TimestepDataset",
     "TrajectoryColumn": "trajectory_writer:TrajectoryColumn",
+    "TrajectoryDataset": "trajectory_dataset:TrajectoryDataset",
     "TrajectoryWriter": "trajectory_writer:TrajectoryWriter",
     "Writer": "writer:Writer",
     "adders": "adders",
     "batched_writer": "batched_writer",
-    "TimestepDataset": "timestep_dataset:TimestepDataset",
-    "TrajectoryDataset": "trajectory_dataset:TrajectoryDataset",
     "buffers": "buffers",
     "cc": "cc",
+    "checkpoint_reader": "checkpoint_reader",
     "checkpointers": "platform.default.checkpointers",
     "client": "client",
     "errors": "errors",
     "exchange": "exchange",
     "importance_weights": "prioritized:importance_weights",
     "item_selectors": "item_selectors",
+    "loaders": "loaders",
     "pattern_dataset": "pattern_dataset",
     "platform": "platform",
-    "loaders": "loaders",
+    "prioritized": "prioritized",
     "pybind": "pybind",
     "rate_limiters": "rate_limiters",
     "replay_sample": "replay_sample",
@@ -87,21 +96,34 @@ _NAMES = {
     "server": "server",
     "structured": "structured_writer",
     "structured_writer": "structured_writer",
+    "tensor_spec": "tensor_spec",
+    "tf_client": "tf_client",
+    "timestep_dataset": "timestep_dataset",
+    "trajectory_dataset": "trajectory_dataset",
     "trajectory_writer": "trajectory_writer",
     "writer": "writer",
 }
 
-# These need TensorFlow, which `import *` must not.
-_OF_TENSORFLOW = ("PatternDataset", "TFClient", "pattern_dataset", "TimestepDataset", "TrajectoryDataset")
+# These names need TensorFlow, so `import *` must leave them out.
+_NEEDING_TENSORFLOW = (
+    "PatternDataset",
+    "TFClient",
+    "TimestepDataset",
+    "TrajectoryDataset",
+    "pattern_dataset",
+    "tf_client",
+    "timestep_dataset",
+    "trajectory_dataset",
+)
 
-__all__ = [name for name in _NAMES if name not in _OF_TENSORFLOW]
+__all__ = [name for name in _NAMES if name not in _NEEDING_TENSORFLOW]
 
 
 def __getattr__(name: str) -> Any:
-    place = _NAMES.get(name)
-    if place is None:
+    location = _NAMES.get(name)
+    if location is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, attribute = place.partition(":")
+    module, _, attribute = location.partition(":")
     value: Any = importlib.import_module(f"{__name__}.{module}")
     if attribute:
         value = getattr(value, attribute)

@@ -1,4 +1,7 @@
-"""When a pattern is applied: expressions such as `Condition.step_index() % 4 == 0`, made into messages."""
+"""Conditions for applying a pattern: turns expressions such as `Condition.step_index() % 4 == 0` into messages.
+
+Pickled conditions name this module, so it keeps its path.
+"""
 
 import operator
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,11 +24,11 @@ _INT32 = range(-(2**31), 2**31)
 
 
 def as_int32(what: str, value: object) -> int:
-    """An integer of Python or numpy that fits the messages' 32 bits.
+    """Converts a Python or numpy integer that must fit the 32-bit fields of the messages.
 
     Raises:
-      TypeError: Not an integer.
-      ValueError: It does not fit.
+      TypeError: The value is not an integer.
+      ValueError: The value does not fit into 32 bits.
     """
     try:
         number = operator.index(bool(value) if isinstance(value, np.bool_) else value)  # type: ignore[arg-type]
@@ -37,18 +40,19 @@ def as_int32(what: str, value: object) -> int:
 
 
 class ConditionBuilder:
-    """The left side of a condition. Comparing it with an int makes the condition.
+    """The left side of a condition. Comparing it with an int creates the condition.
 
-    `==`, `!=`, `>`, `>=`, `<` and `<=` compare the value itself; `% m`, followed by `==` or `!=`, its remainder.
+    `==`, `!=`, `>`, `>=`, `<` and `<=` compare the value itself. `% m`, followed by `==` or `!=`, compares the
+    remainder.
 
     Args:
-      left: The field that names the left side, and its value.
-      mod: What the value is divided by, None for the value itself.
+      left: Name and value of the message field that identifies the left side.
+      mod: Divisor for comparing remainders; None compares the value itself.
     """
 
     __slots__ = ("_left", "_mod")
 
-    # Else a numpy integer on the left would compare itself with an array of one builder.
+    # Without this, a numpy integer on the left would treat the builder as an array and compare itself with that.
     __array_ufunc__ = None
     __hash__ = None  # type: ignore[assignment]
 
@@ -94,7 +98,7 @@ class ConditionBuilder:
         if self._mod is not None:
             raise TypeError(f"After `%` a condition takes `==` or `!=`, got `{self!r} {sign} {value!r}`.")
         number = as_int32(f"The right side of `{self!r} {sign}`", value)
-        # There is only `>=` in the messages.
+        # The messages can express only `>=`.
         return self._finish(inverse, ge=as_int32(f"The right side of `{self!r} {sign}`, plus 1,", number + more))
 
     def _finish(self, inverse: bool, **comparison: Any) -> Any:
@@ -105,7 +109,7 @@ class ConditionBuilder:
         return message
 
     def __bool__(self) -> bool:
-        raise TypeError(f"`{self!r}` is no condition yet: compare it with an int.")
+        raise TypeError(f"`{self!r}` is not a condition yet: compare it with an int.")
 
     def __repr__(self) -> str:
         name, value = self._left
@@ -114,29 +118,31 @@ class ConditionBuilder:
 
 
 class Condition:
-    """What a config's conditions are made of. All conditions of a config must hold."""
+    """Building blocks for the conditions of a config. All conditions of a config must hold."""
 
     @staticmethod
     def step_index() -> ConditionBuilder:
-        """The index of the newest step in its episode, from 0."""
+        """The index of the newest step within its episode, starting from 0."""
         return ConditionBuilder(("step_index", True))
 
     @staticmethod
     def steps_since_applied() -> ConditionBuilder:
-        """Steps since the config last made an item, or since the writer began; the newest included."""
+        """Number of steps since the config last created an item, or since the writer started, including the newest."""
         return ConditionBuilder(("steps_since_applied", True))
 
     @staticmethod
     def is_end_episode() -> Any:
-        """A whole condition: the episode is being ended."""
+        """A complete condition, which needs no comparison: the episode is ending."""
         return patterns_pb2.Condition(is_end_episode=True, eq=1)
 
     @staticmethod
     def data(step_structure: Any) -> Any:
-        """The value of a leaf in the newest step. It must hold one integer or bool; if it is absent, nothing holds.
+        """The value of a leaf in the newest step, which must be a single integer or bool.
+
+        A condition on a leaf that is absent from the newest step does not hold.
 
         Args:
-          step_structure: A nest like a step; its leaves do not matter.
+          step_structure: Nest with the structure of a step; the values of its leaves are ignored.
 
         Returns:
           The same nest with a builder for each leaf.
@@ -150,10 +156,10 @@ class Condition:
 
 def _refuse_truth(self: Any) -> NoReturn:
     raise TypeError(
-        "A condition is neither true nor false before a writer asks it. Instead of `0 <= x < 5`, `and`, `or` "
-        "and `not`, give a config several conditions; all must hold."
+        "A condition has no truth value until a writer evaluates it. Instead of `0 <= x < 5`, `and`, `or` or "
+        "`not`, give the config several conditions; all of them must hold."
     )
 
 
-# Else `0 <= x < 5` would silently be `x < 5`: Python reads it as `0 <= x and x < 5`, and messages count as true.
-setattr(patterns_pb2.Condition, "__bool__", _refuse_truth)  # noqa: B010  A type checker sees no class there.
+# Without this, `0 <= x < 5` would silently mean `x < 5`: Python reads it as `0 <= x and x < 5`, and `0 <= x` is truthy.
+setattr(patterns_pb2.Condition, "__bool__", _refuse_truth)  # noqa: B010  Type checkers do not see a class there.

@@ -1,7 +1,9 @@
-"""The project's protobuf messages, in a descriptor pool of their own.
+"""The project's protobuf messages, in a separate descriptor pool.
 
-TensorFlow and the reference register files of the same names in protobuf's default pool, so ours cannot live there. No
-code is generated, for that would tie the package to one version of protobuf.
+TensorFlow and dm-reverb register files with the same names in protobuf's default pool, so our files cannot be in that
+pool. There is no generated code because it would tie the package to one version of protobuf.
+
+Pickled messages name this module, so it keeps its path.
 """
 
 import functools
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["message_class", "module_contents"]
 
-# Where users find the messages of a file.
+# Maps each proto file to the module in which users find its messages.
 _MODULES = {
     "reverb/cc/schema.proto": "reverb.cc.schema_pb2",
     "reverb/cc/patterns.proto": "reverb.cc.patterns_pb2",
@@ -25,7 +27,7 @@ _MODULES = {
 
 @functools.cache
 def _pool() -> "descriptor_pool.DescriptorPool":
-    # Protobuf takes longer to import than all of this package, and a program that only writes never needs it.
+    # Importing protobuf takes longer than importing all of this package, and a program that only writes never needs it.
     from google.protobuf import descriptor_pb2, descriptor_pool
 
     pool = descriptor_pool.DescriptorPool()
@@ -40,13 +42,13 @@ def message_class(full_name: str) -> Any:
     """The class of a message.
 
     Args:
-      full_name: With its package, such as `deepmind.reverb.TableInfo`.
+      full_name: Name of the message including its package, such as `deepmind.reverb.TableInfo`.
 
     Returns:
-      The one class that this process has for the message. Nested messages are its attributes.
+      The only class for this message in the process. Nested messages are attributes of the class.
 
     Raises:
-      KeyError: No such message.
+      KeyError: There is no such message.
     """
     from google.protobuf import message_factory
 
@@ -54,16 +56,16 @@ def message_class(full_name: str) -> Any:
 
 
 def module_contents(file_name: str) -> dict[str, Any]:
-    """What a module generated from a file would define.
+    """The names that a module generated from a proto file would define.
 
     Args:
-      file_name: Such as `reverb/cc/schema.proto`.
+      file_name: Path of the proto file, such as `reverb/cc/schema.proto`.
 
     Returns:
       The file's top-level message classes and enum wrappers by name, and its `DESCRIPTOR`.
 
     Raises:
-      KeyError: No such file.
+      KeyError: There is no such file.
     """
     file = _pool().FindFileByName(file_name)
     contents: dict[str, Any] = {"DESCRIPTOR": file}
@@ -83,7 +85,7 @@ def _place(cls: Any, module: str, qualified_name: str) -> Any:
 
 
 def _reduce(message: Any) -> tuple[Any, ...]:
-    # Protobuf's own way looks nested messages up in the default pool, where ours are not.
+    # Protobuf's default implementation looks nested messages up in the default pool, which does not contain ours.
     return _from_bytes, (message.DESCRIPTOR.full_name, message.SerializeToString())
 
 

@@ -2,29 +2,32 @@
 
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, SupportsIndex, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self, disjoint_base
 
-from reverb.loaders.here import Plan
-from reverb.replay_sample import Ragged
+from reverb.replay_sample import Ragged, ReplaySample, SampleInfo
 
 __all__ = [
     "BatchIterator",
+    "BatchMaker",
     "BatchedWriter",
     "CellRef",
     "CheckpointReader",
     "Checkpointer",
     "Client",
     "Draw",
-    "DrawsHere",
     "Frames",
+    "ItemIterator",
+    "LocalDraws",
     "PatternReader",
     "PatternWriter",
     "RowWriter",
+    "SampledBatch",
+    "SampledFrames",
     "Server",
     "StatsClock",
     "Table",
@@ -41,19 +44,13 @@ __all__ = [
 
 _FlatSpec = tuple[str, int, Sequence[int] | None]
 _Signatures = Mapping[str, Sequence[_FlatSpec] | None]
-# Values kept of a column, and rows of a chunk; None: as many as are good.
+# The number of values of a column that are kept, and the rows of a chunk; None: the library chooses.
 _ColumnOptions = tuple[int, int | None]
-# Bytes of unconfirmed items past which the caller waits, and seconds that a lost server is looked for.
+# Bytes of unconfirmed items above which the caller waits, and seconds for which a writer tries to reconnect.
 _Limits = tuple[int, float]
 # A codec (`none`, `lz4`, `zstd`, `auto`), and whether integers are stored as differences.
 _Compression = tuple[str, bool]
-# Key, probability, table size, priority and times sampled of each sample.
-_Infos: TypeAlias = tuple[
-    NDArray[np.uint64], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int32]
-]
-# What `Client.sample` returns.
-_Sampled: TypeAlias = tuple[_Infos, list[NDArray[Any] | Ragged], int, list[bool]]
-# Whether this package wrote a checkpoint; of each table a serialized `deepmind.reverb.TableInfo`, and its items.
+# Whether this package wrote a checkpoint; for each table a serialized `deepmind.reverb.TableInfo`, and its items.
 _Summary: TypeAlias = tuple[bool, list[tuple[bytes, int | None]]]
 
 def descriptor_set() -> bytes:
@@ -66,7 +63,7 @@ def importance_weights(
 
 @final
 class Table:
-    """A table. Belongs to no server until one is made with it."""
+    """A table. It does not belong to a server until one is made with it."""
 
     def __new__(
         cls,
@@ -84,18 +81,18 @@ class Table:
         """An empty table.
 
         Args:
-          name: Its name on the server.
-          sampler: A selector: `fifo`, `lifo`, `uniform`, `prioritized`, `min_heap` or `max_heap`, and the exponent of
-            `prioritized`, 0.0 for the others.
-          remover: Likewise.
-          max_size: Items the table may hold.
-          max_times_sampled: Below 1: no limit.
-          rate_limiter: `samples_per_insert`, `min_size_to_sample`, `min_diff`, `max_diff`.
-          signature: A serialized `tensorflow.StructuredValue`.
-          specs: The signature flattened: name, number of the dtype, and dimensions with -1 where unknown, None where
+          name: The name of the table on the server.
+          sampler: The selector of draws: `fifo`, `lifo`, `uniform`, `prioritized`, `min_heap` or `max_heap`; and the
+            exponent of `prioritized`, 0.0 for the others.
+          remover: The selector of removals, in the same form.
+          max_size: The number of items that the table may hold.
+          max_times_sampled: The number of draws after which an item is removed; below 1: there is no limit.
+          rate_limiter: The numbers `samples_per_insert`, `min_size_to_sample`, `min_diff` and `max_diff`.
+          signature: A serialized `tensorflow.StructuredValue`; None: the table has no signature.
+          specs: The flat signature: name, number of the dtype, and dimensions, with -1 where a dimension and None where
             the rank is unknown.
-          max_bytes: Bytes the items may take; None: no limit.
-          seed: Of the draws; None: from the operating system.
+          max_bytes: The number of bytes that the items may take; None: there is no limit.
+          seed: The seed of the draws; None: a seed from the operating system.
         """
 
     @property
@@ -106,14 +103,14 @@ class Table:
         """A serialized `deepmind.reverb.TableInfo`."""
 
     def undelivered_samples(self) -> int:
-        """Samples that were drawn and are not received yet."""
+        """The number of samples that were drawn and are not received yet."""
 
     def close(self) -> None:
-        """Fails all who wait and all who come."""
+        """Fails all waiting calls and all later ones."""
 
 @final
 class Checkpointer:
-    """Where and how a server keeps checkpoints. Does nothing before a server is made with it."""
+    """The options of the checkpoints of a server. It does nothing before a server is made with it."""
 
     def __new__(
         cls,
@@ -129,7 +126,7 @@ class Checkpointer:
         tables: Sequence[tuple[str, str]] | None,
         keep_definitions: bool,
     ) -> Checkpointer:
-        """See `reverb.checkpointers.DefaultCheckpointer`; `is_temporary`: the folder goes if nothing was saved."""
+        """See `reverb.checkpointers.DefaultCheckpointer`; `is_temporary`: an unused folder is removed."""
 
 @final
 class CheckpointReader:
@@ -143,10 +140,8 @@ class CheckpointReader:
     def infos(self) -> list[bytes]:
         """A serialized `deepmind.reverb.TableInfo` for each table."""
 
-    def batch(
-        self, table: str, first: int, count: int, squeeze_time: bool
-    ) -> tuple[_Sampled, NDArray[np.uint64]] | None:
-        """Items from the `first` on, and when they were inserted (ns since 1970); None behind the last."""
+    def batch(self, table: str, first: int, count: int, squeeze_time: bool) -> SampledBatch | None:
+        """Items from number `first` on, `count` at most, with `inserted_at`; None after the last item."""
 
 def checkpoint_list(root: str | os.PathLike[str]) -> list[pathlib.Path]:
     """The checkpoints in a folder, newest first."""
@@ -155,7 +150,7 @@ def checkpoint_summary(path: str | os.PathLike[str]) -> _Summary:
     """The definitions of a checkpoint's tables; the number of items is None where only all of them would tell."""
 
 def checkpoint_verify(path: str | os.PathLike[str], limit_bytes: int) -> _Summary:
-    """Reads a checkpoint whole and checks it."""
+    """Reads a whole checkpoint and checks it."""
 
 @final
 class Server:
@@ -185,26 +180,130 @@ class Server:
 
 @final
 class Draw:
-    """A draw under way. Its samples count as undelivered until `received`; dropped before that, they go back."""
+    """A draw in progress. Its samples are undelivered until `received`; if it is dropped before, they go back."""
 
-    def result(self, timeout: float | None) -> _Sampled | None:
-        """What `Client.sample` returns, once; None if it is not here after `timeout` seconds."""
+    def result(self, timeout: float | None) -> SampledBatch | None:
+        """The batch, once; None if it is not here after `timeout` seconds."""
 
     def is_ready(self) -> bool:
-        """Whether `result` would not wait."""
+        """Whether `result` would return at once."""
 
     def received(self) -> None:
-        """The samples are the caller's. Before `result` it gives them back."""
+        """Marks the samples as delivered. Before `result` it gives them back."""
 
     def give_back(self) -> None:
-        """On return they are back in a table of this process; a server was told to take them back."""
+        """Gives the samples back. On return a table of this process has them; another server was told to take them."""
 
     def times(self) -> tuple[float, float]:
-        """Seconds that the draw waited for its table, and that it took in all; zeros before `result`."""
+        """Seconds that the draw waited for its table, and seconds that it took in all; zeros before `result`."""
+
+@final
+class SampledBatch:
+    """Items of a table, stacked column by column.
+
+    Its arrays are made when they are first asked for. Those of the infos share one block of memory, those of the
+    columns another.
+    """
+
+    @property
+    def signature_token(self) -> int:
+        """A number that changes with the table's signature; 0 for a table without one."""
+
+    def __len__(self) -> int:
+        """The number of items."""
+
+    @property
+    def num_columns(self) -> int: ...
+    @property
+    def info(self) -> SampleInfo:
+        """What is known of the items: arrays `[batch]`."""
+
+    @property
+    def columns(self) -> list[NDArray[Any] | Ragged]:
+        """The columns: `[batch, time, ...]`, `[batch, ...]` without a time axis, or ragged."""
+
+    @property
+    def squeezed(self) -> list[bool]:
+        """For each column whether its items have no time axis."""
+
+    @property
+    def inserted_at(self) -> NDArray[np.uint64] | None:
+        """Nanoseconds since 1970 at which each item was inserted; None for a draw, which does not tell."""
+
+@final
+class BatchMaker:
+    """Makes samples and batches of the items of one table; built once for each signature, and used for each batch."""
+
+    def __new__(
+        cls,
+        *,
+        signature_token: int = 0,
+        columns: Sequence[int] | None = None,
+        names: list[str] | None = None,
+        keys: Sequence[tuple[Any, int]] | None = None,
+        pack: Callable[[list[Any]], Any] | None = None,
+        to_leaves: Callable[[list[Any], list[str]], Iterable[Any]] | None = None,
+        tensor_maker: TensorMaker | None = None,
+        convert: Callable[[Any], Any] | None = None,
+    ) -> BatchMaker:
+        """Makes nothing yet.
+
+        Args:
+          signature_token: The signature of the batches.
+          columns: The numbers of the columns that are kept; None: all.
+          names: The paths of these columns, for error messages; None: their numbers.
+          keys: The data are a dict with these keys, in order, each with the place of its leaf among the kept columns.
+          pack: Makes the data from the list of leaves, where there are no `keys`. None: the data are that list.
+          to_leaves: Makes the leaves from the kept columns and their names. None: the columns are the leaves.
+          tensor_maker: Makes tensors of as many columns as it can, from their memory. If it cannot make all of them,
+            `to_leaves` gets its tensors and the other columns.
+          convert: Makes what `batch` returns from a `reverb.loaders.Batch`. None: that batch.
+        """
+
+    @property
+    def signature_token(self) -> int: ...
+    def sample(self, sampled: SampledBatch) -> ReplaySample:
+        """All items as one sample, whose arrays are `[batch, ...]`."""
+
+    def batch(self, sampled: SampledBatch, *, beta: float | None = None, table: NDArray[np.int32] | None = None) -> Any:
+        """All items as a loader gives them.
+
+        Args:
+          sampled: Items to make one batch of.
+          beta: The exponent of the importance weights; None: the batch has no weights.
+          table: The number of the table of each item; None: the loader has one table only.
+        """
+
+    def data(self, columns: Sequence[Any]) -> Any:
+        """The data made of the kept columns, which the caller may have changed."""
+
+@final
+class ItemIterator:
+    """Cuts a batch into its items, or these into their steps. All arrays share the batch's memory."""
+
+    def __new__(cls, sampled: SampledBatch, maker: BatchMaker, *, of_steps: bool) -> ItemIterator:
+        """Begins with the first item.
+
+        Args:
+          sampled: Batch that was sampled.
+          maker: Makes the data of an item or a step from its columns.
+          of_steps: Whether each item comes as a list of samples, one for each step, which share their info.
+
+        Raises:
+          ValueError: Steps are asked for, but a column has no time axis.
+        """
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Any:
+        """The next ReplaySample, or list of them.
+
+        Raises:
+          ValueError: Steps are asked for, but the columns of this item differ in length.
+        """
 
 @final
 class Frames:
-    """Frames of a buffer: `segments` rings of `length` rows each. The frames of one add have the same id."""
+    """The frames of a buffer: `segments` rings of `length` rows. The frames of one `add` have the same id."""
 
     def __new__(
         cls,
@@ -214,7 +313,7 @@ class Frames:
         priority_exponent: float | None,
         seed: int | None,
     ) -> Frames:
-        """`columns`: numbers of dtypes and shapes of rows. With an exponent frames are drawn by priority."""
+        """`columns`: numbers of dtypes, and shapes of rows. With an exponent, frames are drawn by priority."""
 
     @property
     def added(self) -> int:
@@ -222,18 +321,16 @@ class Frames:
 
     @property
     def oldest(self) -> int:
-        """The oldest id that is there."""
+        """The oldest id that is still stored."""
 
     def clear(self, next_id: int) -> None:
-        """Forgets all frames; the next ones have the id `next_id`."""
+        """Removes all frames; the next frames have the id `next_id`."""
 
     def add(self, data: object, priorities: Sequence[float]) -> int:
-        """Adds rows `[n * segments, ...]`, all segments in turn, with a priority each or one for all; the first id."""
+        """Adds rows `[n * segments, ...]` to all segments in turn, with one or all priorities. Returns the first id."""
 
-    def sample(
-        self, count: int, steps: int, prefix: Sequence[int]
-    ) -> tuple[list[NDArray[Any]], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        """Draws sequences: columns `[*prefix, ...]`, segments and ids at which they begin, and probabilities."""
+    def sample(self, count: int, steps: int, prefix: Sequence[int]) -> SampledFrames:
+        """Draws `count` sequences of `steps` frames, whose columns are `[*prefix, ...]`."""
 
     def gather(
         self, segments: NDArray[np.int64], ids: NDArray[np.int64], steps: int, prefix: Sequence[int]
@@ -244,42 +341,78 @@ class Frames:
         self, segments: NDArray[np.int64], ids: NDArray[np.int64], priorities: NDArray[np.float64]
     ) -> None: ...
 
+@final
+class SampledFrames:
+    """Sequences that were drawn from Frames."""
+
+    @property
+    def columns(self) -> list[NDArray[Any]]: ...
+    @property
+    def segments(self) -> NDArray[np.int64]:
+        """The segment of each sequence."""
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """The id of the first frame of each sequence."""
+
+    @property
+    def probabilities(self) -> NDArray[np.float64]:
+        """The probability with which each sequence was drawn."""
+
 @disjoint_base
 class BatchIterator:
-    """Iterates over batches: what a DrawsHere gives, and where that gives none what `_next` of a subclass returns.
+    """Iterates over batches: those of a LocalDraws, and where it gives none those that `_next` of a subclass returns.
 
-    A loop over a loader calls nothing of Python's for each batch of microseconds.
+    A loop over a loader does not run Python code for batches that take microseconds.
     """
 
     def __new__(cls, *_args: Any, **_options: Any) -> Self:
-        """Takes no notice of the arguments, which are a subclass's."""
+        """Ignores the arguments, which are for the `__init__` of a subclass."""
 
-    def _prefer(self, here: DrawsHere) -> None:
-        """What is asked first; once."""
+    def _prefer(self, local: LocalDraws) -> None:
+        """Sets the draws that are asked first. Only the first call counts."""
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> Any:
         """The next batch.
 
         Raises:
-          StopIteration: `_next` gave None.
+          StopIteration: `_next` returned None.
         """
 
 @final
-class DrawsHere:
-    """Draws batches of one table of a server of this process, on the thread that asks for one; closed at first."""
+class LocalDraws:
+    """Draws batches of one table of a server of this process, on the thread that asks for one; closed at first.
 
-    def __new__(cls, clock: StatsClock) -> DrawsHere: ...
-    def open(self, plan: Plan, left: int | None) -> None:
+    A small batch takes ten microseconds. To begin it ahead, to queue it and to wait for it would cost half as much
+    again, and to do all of this in Python a fifth.
+    """
+
+    def __new__(
+        cls, *, client: Client, table: str, batch_size: int, squeeze_time: bool, takes_all: bool, clock: StatsClock
+    ) -> LocalDraws:
+        """Draws nothing yet.
+
+        Args:
+          client: A client of the server.
+          table: The name of the table.
+          batch_size: The number of items of a batch.
+          squeeze_time: Whether columns of items of one step lose their time axis.
+          takes_all: Whether the maker refuses nothing but strings. Other batches are then drawn without a lease.
+          clock: The clock that gets the times of all batches.
+        """
+
+    def open(self, maker: BatchMaker, *, beta: Callable[[int], float | None] | None, left: int | None) -> None:
         """From now on there are batches, if they can be had without waiting.
 
         Args:
-          plan: How they are drawn and made.
-          left: How many; None: without end.
+          maker: Makes the batches, as long as the table has the signature that the maker was built for.
+          beta: Gives the exponent of the importance weights for the number of a batch; None: there are no weights.
+          left: The number of batches; None: without end.
         """
 
     def close(self) -> tuple[int, Draw | None]:
-        """From now on there are none. Batches given since `open`, and a draw that must be waited for."""
+        """From now on there are none. Returns the batches given since `open`, and a draw that must be waited for."""
 
 @final
 class StatsClock:
@@ -288,46 +421,46 @@ class StatsClock:
     def __new__(cls) -> StatsClock: ...
     @property
     def batches(self) -> int:
-        """Given to the learner."""
+        """The number of batches that were given to the learner."""
 
     def asked(self) -> None:
-        """The learner asks for a batch."""
+        """Notes that the learner asks for a batch."""
 
     def arrived(self, limiter_s: float, total_s: float) -> None:
-        """A batch, or the news that there is none, has been waited for.
+        """Notes that the wait for a batch is over, whether there is one or not.
 
         Args:
-          limiter_s: Of the draw's whole time, which may have begun before the batch was asked for.
-          total_s: The draw's whole time.
+          limiter_s: The part of the draw's time in which it waited for the rate limiter, in seconds.
+          total_s: The whole time of the draw, which may have begun before the batch was requested, in seconds.
         """
 
     def converted(self) -> None:
-        """A batch that had arrived has the form in which it is given."""
+        """Notes that a batch that had arrived is converted."""
 
     def given(self, samples: int) -> None:
-        """A batch goes to the learner."""
+        """Counts a batch that goes to the learner."""
 
     def stats(self) -> tuple[int, int, float, float, float, float]:
-        """The fields of `LoaderStats` but `undelivered`."""
+        """The fields of `LoaderStats`, except `undelivered`."""
 
 @final
 class TensorMaker:
-    """Makes tensors of a library, by the functions that it offers to native code (DLPack's exchange API)."""
+    """Makes tensors of a library by the functions that it offers to native code (DLPack's exchange API)."""
 
     @staticmethod
     def of(api: object) -> TensorMaker | None:
-        """Of the capsule that the library's tensor type has as `__dlpack_c_exchange_api__`.
+        """A maker from the capsule that the library's tensor type has as `__dlpack_c_exchange_api__`.
 
         Returns:
-          None if it is of a version that is not known.
+          None if the version of the capsule is unknown.
         """
 
 @final
 class Client:
-    """A way to a server, the shortest there is. Timeouts are seconds of the whole call; None: no limit."""
+    """A client of a server, over the shortest road. Timeouts are seconds of the whole call; None: no limit."""
 
     def __new__(cls, address: str) -> Client:
-        """Contacts nobody."""
+        """Does not contact the server."""
 
     @property
     def address(self) -> str: ...
@@ -335,25 +468,25 @@ class Client:
     def road(self) -> str:
         """`same_process`, `unix`, `tcp` or `unconnected`."""
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the server is known to be in another process."""
+
     def insert(self, data: object, priorities: Mapping[str, Any], timeout: float | None) -> None: ...
     def insert_batch(self, data: object, priorities: Mapping[str, Any], timeout: float | None) -> None: ...
     def sample(
         self, table: str, at_least: int, at_most: int, ahead: int, timeout: float | None, squeeze_time: bool
-    ) -> _Sampled:
+    ) -> SampledBatch:
         """Draws items.
 
         Args:
-          table: Where from.
-          at_least: Items to wait for.
-          at_most: Items to take if they can be had without waiting.
-          ahead: Further items to draw, only if neither limiter nor `max_times_sampled` counts samples.
-          timeout: When it ends, what has been drawn is returned; DeadlineExceededError if that is nothing.
+          table: The name of the table.
+          at_least: The number of items to wait for.
+          at_most: The number of items to take if they come without a wait.
+          ahead: The number of further items to draw if neither limiter nor `max_times_sampled` counts samples.
+          timeout: The number of seconds after which the items drawn so far are returned; without any item, a
+            DeadlineExceededError is raised.
           squeeze_time: Whether columns of items of one step lose their time axis.
-
-        Returns:
-          The infos (key, probability, table size, priority, times sampled), each `[batch]`; the columns, stacked
-          `[batch, time, ...]`; a number that changes with the table's signature, 0 if it has none; and which columns
-          have no time axis.
         """
 
     def begin_sample(
@@ -366,21 +499,22 @@ class Client:
         by_caller: bool = False,
         at_once: bool = False,
     ) -> Draw:
-        """Begins to draw items as `sample` does; waits at most for a connection.
+        """Begins to draw items as `sample` does. It may wait for a connection, but not for the items.
 
         Args:
-          table: Its name.
-          counts: How many items at least, and at most.
-          timeout: In seconds; of the draw.
-          squeeze_time: As of `sample`.
-          connect_timeout: In seconds; None: the draw's, or as long as usual.
+          table: The name of the table.
+          counts: The numbers of items to wait for, and to take at most.
+          timeout: The timeout of the draw in seconds.
+          squeeze_time: Whether columns of items of one step lose their time axis.
+          connect_timeout: The timeout of the connection in seconds; None: that of the draw, or the usual one.
           by_caller: Whether the thread that waits for the draw reads the connection itself, which saves small batches
-            two wake-ups. What comes meanwhile is read when somebody waits, or after 50 ms.
-          at_once: Whether a batch of this process that can be had now is copied before this returns, however large.
+            two wake-ups. Data that come meanwhile are read when a thread waits, or after 50 ms.
+          at_once: Whether a batch of a server of this process is copied before this returns, however large it is, if it
+            needs no wait.
 
         Raises:
-          UnavailableError: There is no server.
-          DeadlineExceededError: That was not known in time.
+          UnavailableError: The server cannot be reached.
+          DeadlineExceededError: The connection took longer than its timeout.
         """
 
     def mutate_priorities(
@@ -399,8 +533,8 @@ class Client:
     def checkpoint(self, timeout: float | None) -> str:
         """Saves all tables; the path on the server's machine."""
 
-    def peek(self, table: str, count: int, newest: bool, timeout: float | None) -> list[tuple[_Sampled, int]]:
-        """Items as batches of one, and when they were inserted (ns since 1970). They are neither drawn nor counted."""
+    def peek(self, table: str, count: int, newest: bool, timeout: float | None) -> list[SampledBatch]:
+        """Items as batches of one, with `inserted_at`. They are neither drawn nor counted."""
 
 @final
 class CellRef:
@@ -408,17 +542,17 @@ class CellRef:
 
     @property
     def expired(self) -> bool:
-        """Whether the writer keeps the value no longer; then only this can be asked."""
+        """Whether the writer has dropped the value. All other methods then fail."""
 
     @property
     def shape(self) -> list[int]: ...
     @property
     def dtype(self) -> np.dtype[Any]: ...
     def numpy(self) -> NDArray[Any]:
-        """The value, an array of its own.
+        """A copy of the value.
 
         Raises:
-          RuntimeError: It has expired.
+          RuntimeError: The value has expired.
         """
 
 @final
@@ -434,13 +568,13 @@ class TrajectoryColumn:
         """A column of these values.
 
         Args:
-          data_references: Of columns with the same dtype and shape.
-          squeeze: Whether the time axis is dropped; there must be one reference then.
-          path: Named in errors.
+          data_references: The references, to values of columns with the same dtype and shape.
+          squeeze: Whether the time axis is dropped, which needs exactly one reference.
+          path: The path of the column, for error messages.
 
         Raises:
-          ValueError: A reference is None, or `squeeze` is set with another number than one.
-          TypeError: Something else than a reference.
+          ValueError: A reference is None, or `squeeze` is set and there is not exactly one reference.
+          TypeError: An element is not a reference.
         """
 
     def __len__(self) -> int: ...
@@ -450,7 +584,7 @@ class TrajectoryColumn:
     def is_squeezed(self) -> bool: ...
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a value, with the time axis in front unless it is dropped. IndexError for an empty column."""
+        """The shape of a value, after the time axis unless that is dropped. IndexError for an empty column."""
 
     @property
     def dtype(self) -> np.dtype[Any]: ...
@@ -459,7 +593,7 @@ class TrajectoryColumn:
 
         Raises:
           RuntimeError: A value has expired.
-          ValueError: There is none.
+          ValueError: The column is empty.
         """
 
 @final
@@ -484,7 +618,7 @@ class TrajectoryWriter:
         compression: _Compression,
         limits: _Limits,
     ) -> TrajectoryWriter:
-        """`structure`: a `reverb._structure.Structure`. `signatures` None: items are not checked."""
+        """`structure`: a `reverb.writing.structure.Structure`. `signatures` None: items are not checked."""
 
     def append(self, data: object, partial_step: bool) -> None: ...
     def create_item(self, table: str, priority: float, trajectory: object) -> None: ...
@@ -495,7 +629,7 @@ class TrajectoryWriter:
         """Without a flush."""
 
     def close(self, patience: float) -> str | None:
-        """What was given up after `patience` seconds, in words; None: nothing."""
+        """A description of what was given up after `patience` seconds; None if nothing was."""
 
     @property
     def episode_steps(self) -> int: ...

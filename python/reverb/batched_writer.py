@@ -1,12 +1,12 @@
-"""The batched writer: one call appends a step of every environment of a vector.
+"""The batched writer appends a step of every environment of a vector in one call.
 
     with client.batched_writer(num_envs=64, num_keep_alive_refs=2) as writer:
       while True:
         writer.append({"observation": observations, "action": actions, ...}, episode_end=terminated | truncated)
         writer.create_items("replay", 1.0, {"observation": writer.history["observation"][-2:], ...})
 
-Every environment has rows, chunks and episodes of its own, as if it had a trajectory writer of its own; nothing is done
-per environment in Python.
+Every environment has its own rows, chunks and episodes, as if it had its own trajectory writer. Python code does not
+loop over the environments.
 """
 
 import operator
@@ -16,14 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reverb import _structure, pybind
-from reverb._flushing import FlushingWriter
+from reverb import pybind
+from reverb.writing.flushing import FlushingWriter
+from reverb.writing.structure import FixedStructure, Structure
 
 __all__ = ["BatchedColumn", "BatchedHistory", "BatchedWriter"]
 
 
 class BatchedColumn(NamedTuple):
-    """Rows of one column, the same of every environment. Made by indexing `BatchedWriter.history`."""
+    """The same rows of one column for every environment. Created by indexing `BatchedWriter.history`."""
 
     column: int
     start: int | None
@@ -33,10 +34,10 @@ class BatchedColumn(NamedTuple):
 
 
 class BatchedHistory:
-    """One column of all environments. An int gives the column without time axis, a slice with it.
+    """One column of all environments. Indexing with an int gives no time axis, indexing with a slice gives one.
 
     Args:
-      column: Its number.
+      column: Number of the column, counted from 0.
     """
 
     __slots__ = ("_column",)
@@ -60,9 +61,9 @@ class BatchedHistory:
 
 
 class BatchedWriter(FlushingWriter):
-    """Writes the steps of `num_envs` environments. Made by `Client.batched_writer`.
+    """Writes the steps of `num_envs` environments. Created by `Client.batched_writer`.
 
-    One thread at a time may use a writer.
+    Only one thread at a time may use a writer.
     """
 
     def __init__(
@@ -78,11 +79,11 @@ class BatchedWriter(FlushingWriter):
         reconnect_timeout: float,
     ) -> None:
         self._num_envs = num_envs
-        # Patterns name columns by their place in the step, so there the structure must not grow.
-        self._structure = _structure.Structure()
+        # Patterns refer to columns by their position in the step, so with patterns the structure must not grow.
+        self._structure = Structure()
         self._writer = pybind.BatchedWriter(
             client,
-            _structure.FixedStructure() if configs else self._structure,
+            FixedStructure() if configs else self._structure,
             num_envs,
             (num_keep_alive_refs, max_chunk_length),
             [config.SerializeToString() for config in configs],
@@ -94,64 +95,66 @@ class BatchedWriter(FlushingWriter):
 
     @property
     def num_envs(self) -> int:
-        """How many environments it writes for."""
+        """Number of environments in the vector."""
         return self._num_envs
 
     def append(self, data: Any, *, episode_end: ArrayLike | None = None, mask: ArrayLike | None = None) -> None:
-        """Appends a step of every environment, and makes the items that patterns describe.
+        """Appends a step of every environment, and creates the items that the patterns describe.
 
         Args:
-          data: A nest of arrays `[num_envs, ...]`.
-          episode_end: Bools `[num_envs]`: whose episode ends with this step. Their rows cannot be referred to any more.
-          mask: Bools `[num_envs]`: who has a step; the rows of the others are passed over. None: all.
+          data: Nest of arrays `[num_envs, ...]`, one row per environment.
+          episode_end: Bools `[num_envs]` that mark the environments whose episode ends with this step. Later items
+            cannot refer to the rows of these episodes. None marks no environment.
+          mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.
 
         Raises:
-          ValueError: An array has another first axis, or rows another dtype or shape than those before; nothing was
-            appended. Also an item that the server refused.
+          ValueError: An array has another first axis, or rows have another dtype or shape than earlier ones, and
+            nothing was appended. Also raised if the server rejected an earlier item.
           TypeError: A leaf cannot be stored.
-          UnavailableError: The server could not be reached for `reconnect_timeout`.
+          UnavailableError: The server could not be reached within `reconnect_timeout`.
         """
         self._writer.append(data, self._as_mask("mask", mask), self._as_mask("episode_end", episode_end))
 
     @property
     def history(self) -> Any:
-        """The columns in the structure of the steps, to be indexed for `create_items`.
+        """The columns in the structure of the steps. Index them to get the columns for `create_items`.
 
         Raises:
-          RuntimeError: Nothing was appended yet, or the writer makes its items by patterns.
+          RuntimeError: Nothing has been appended yet, or the writer creates its items from patterns.
         """
         if self._has_patterns:
-            raise RuntimeError("a writer with configs makes its items by itself and has no history")
+            raise RuntimeError("A writer with configs creates its items from patterns and has no history.")
         if not self._structure.num_columns:
             raise RuntimeError("history cannot be accessed before `append` is called at least once.")
         return self._structure.build(BatchedHistory)
 
     @property
     def episode_steps(self) -> NDArray[np.int64]:
-        """Steps of each environment's episode so far, `[num_envs]`."""
+        """Number of steps in the current episode of each environment, int64 `[num_envs]`."""
         return self._writer.episode_steps()
 
     def create_items(
         self, table: str, priorities: ArrayLike, trajectory: Any, *, mask: ArrayLike | None = None
     ) -> NDArray[np.bool_]:
-        """Makes an item of every environment that has all the rows that are named.
+        """Creates an item for every environment that has all the selected rows.
 
-        `[-3:]` names three rows: an environment whose episode has two so far gets no item. `[:]` names what there is.
+        `[-3:]` selects three rows, so an environment whose episode has only two steps gets no item. `[:]` selects all
+        rows of the episode that are kept.
 
         Args:
-          table: Where to.
-          priorities: One number, or `[num_envs]`.
-          trajectory: A nest of BatchedColumn.
-          mask: Bools `[num_envs]`: for whom. None: all.
+          table: Name of the table for the items.
+          priorities: Priorities of the items, one number for all or an array `[num_envs]`.
+          trajectory: Nest of BatchedColumns, which becomes the data of the items.
+          mask: Bools `[num_envs]` that mark the environments to create items for; None marks all.
 
         Returns:
-          Bools `[num_envs]`: who got an item.
+          Bools `[num_envs]` that mark the environments that got an item.
 
         Raises:
-          TypeError: A leaf is no BatchedColumn.
-          ValueError: There is no column, `priorities` has another shape, or one is NaN. Also an item that the server
-            refused.
-          UnavailableError: The server could not be reached for `reconnect_timeout`.
+          TypeError: A leaf is not a BatchedColumn.
+          ValueError: There is no column, `priorities` has another shape, or a priority is NaN. Also raised if the
+            server rejected an earlier item.
+          UnavailableError: The server could not be reached within `reconnect_timeout`.
         """
         columns = [*_columns(trajectory)]
         if not columns:
@@ -177,7 +180,7 @@ class BatchedWriter(FlushingWriter):
 
 
 def _columns(trajectory: Any) -> Sequence[Any]:
-    """The leaves; a BatchedColumn is one, though it is a tuple."""
+    """The leaves of a nest. A BatchedColumn is a leaf, although it is a tuple."""
     if isinstance(trajectory, BatchedColumn):
         return [trajectory]
     if isinstance(trajectory, dict):

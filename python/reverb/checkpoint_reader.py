@@ -1,4 +1,4 @@
-"""Checkpoints without a server: their items as batches."""
+"""Reads the items of checkpoints without a server."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -6,91 +6,91 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from reverb import _checks, nests, pybind
+from reverb import pybind
+from reverb.data import checks
+from reverb.data.items import sample_maker
 from reverb.errors import TableNotFoundError
-from reverb.replay_sample import ReplaySample, SampleInfo
+from reverb.replay_sample import ReplaySample
 from reverb.reverb_types import TableInfo
 
 __all__ = ["Checkpoint", "CheckpointTable", "open"]
 
-# Bytes of one chunk that are read at most, unless the caller says otherwise.
+# Default limit on the size of one chunk, in bytes.
 _LIMIT_BYTES = 256 * 1024 * 1024
 
 
 class CheckpointTable:
     """The items of one table, in the order in which they were inserted.
 
-    Iterating yields items one by one, each a ReplaySample whose arrays are `[time, ...]`, or `[...]` for columns
-    without a time axis. `info.probability` is 1: nothing is drawn.
+    Iterating yields one ReplaySample per item. Its arrays are `[time, ...]`, or `[...]` for columns without a time
+    axis. `info.probability` is 1 because items are read, not drawn.
     """
 
     def __init__(self, reader: pybind.CheckpointReader, info: TableInfo) -> None:
         self._reader = reader
         self._info = info
-        self._pack = list if info.signature is None else nests.compile_packer(info.signature)
+        self._maker = sample_maker(info.signature)
 
     @property
     def name(self) -> str:
-        """The table's name."""
+        """The name of the table."""
         return self._info.name
 
     @property
     def info(self) -> TableInfo:
-        """Its definition and counts."""
+        """The definition and the counters of the table."""
         return self._info
 
     def __len__(self) -> int:
         return self._info.current_size
 
     def batches(self, batch_size: int, *, squeeze_time: bool = False) -> Iterator[ReplaySample]:
-        """All items, stacked.
+        """Yields all items in stacked batches.
 
         Args:
-          batch_size: Items in a batch at most. There are fewer in the last one, and in one before an item whose columns
-            have another dtype or shape.
-          squeeze_time: Whether columns of items of one step lose their time axis.
+          batch_size: Maximum number of items in a batch, at least 1. The last batch may be smaller, and so may a batch
+            that is followed by an item whose columns have another dtype or shape.
+          squeeze_time: Whether to drop the time axis of columns whose items all have one step.
 
         Yields:
-          What `Client.sample_batch` returns: `info`, whose fields are arrays `[batch]`, and `data` in the structure of
-          the table's signature, or a flat list of columns if it has none, `[batch, time, ...]`.
+          Samples as returned by `Client.sample_batch`: `info`, whose fields are arrays `[batch]`, and `data`, whose
+          arrays are `[batch, time, ...]`. `data` has the structure of the table's signature; without a signature it is
+          a flat list of columns.
 
         Raises:
           ValueError: `batch_size` is below 1.
         """
-        size = _checks.as_count("batch_size", batch_size)
+        size = checks.as_count("batch_size", batch_size)
         first = 0
         while True:
             read = self._reader.batch(self.name, first, size, squeeze_time)
             if read is None:
                 return
-            (infos, columns, _, _), _ = read
-            first += len(infos[0])
-            yield ReplaySample(SampleInfo(*infos), self._pack(columns))
+            first += len(read)
+            yield self._maker.sample(read)
 
     def inserted_at(self) -> NDArray[np.uint64]:
-        """When each item was inserted: nanoseconds since 1970, `[items]`."""
+        """The insertion time of each item, in nanoseconds since 1970, `[items]`."""
         times = []
         first = 0
         while (read := self._reader.batch(self.name, first, 1024, False)) is not None:
-            times.append(read[1])
-            first += len(read[1])
+            assert read.inserted_at is not None
+            times.append(read.inserted_at)
+            first += len(read)
         return np.concatenate(times) if times else np.zeros(0, np.uint64)
 
     def __iter__(self) -> Iterator[ReplaySample]:
-        from reverb import _items
-
         first = 0
         while (read := self._reader.batch(self.name, first, 64, False)) is not None:
-            (infos, columns, _, squeezed), _ = read
-            first += len(infos[0])
-            yield from _items.whole(infos, columns, squeezed, self._pack)
+            first += len(read)
+            yield from pybind.ItemIterator(read, self._maker, of_steps=False)
 
     def __repr__(self) -> str:
         return f"CheckpointTable(name={self.name!r}, items={len(self)})"
 
 
 class Checkpoint:
-    """A checkpoint in memory. Made by `reverb.checkpointers.open`."""
+    """A checkpoint in memory. Created by `reverb.checkpointers.open`."""
 
     def __init__(self, reader: pybind.CheckpointReader) -> None:
         infos = map(TableInfo.from_serialized_proto, reader.infos())
@@ -99,19 +99,19 @@ class Checkpoint:
 
     @property
     def path(self) -> str:
-        """Where it was read from."""
+        """The path that the checkpoint was read from."""
         return self._path
 
     @property
     def tables(self) -> dict[str, CheckpointTable]:
-        """Its tables that were read, by name."""
+        """The tables that were read, by name."""
         return dict(self._tables)
 
     def table(self, name: str) -> CheckpointTable:
-        """A table.
+        """Returns one table.
 
         Raises:
-          TableNotFoundError: It is not there, or was not read.
+          TableNotFoundError: The checkpoint does not have the table, or the table was not read.
         """
         if name not in self._tables:
             raise TableNotFoundError(f"No table {name!r} in {self._path}; it has: {', '.join(self._tables)}")
@@ -124,18 +124,18 @@ class Checkpoint:
 def open(
     path: str | os.PathLike[str], *, tables: Iterable[str] | None = None, limit_bytes: int = _LIMIT_BYTES
 ) -> Checkpoint:
-    """Reads a checkpoint, of this package or of dm-reverb, into memory. It is checked whole.
+    """Reads a checkpoint of this package or of dm-reverb into memory, and checks all of it.
 
     Args:
-      path: A checkpoint; or a folder of them, of which the newest good one is read.
-      tables: Names of those to be read; None: all.
-      limit_bytes: Bytes that one chunk may have.
+      path: Path of a checkpoint, or of a folder of checkpoints, whose newest undamaged one is read.
+      tables: Names of the tables to read; None reads all tables.
+      limit_bytes: Maximum size of one chunk, in bytes.
 
     Raises:
-      ValueError: There is no checkpoint.
-      DataLossError: It is damaged; of a folder, all are.
-      TableNotFoundError: A table is not there.
-      StorageError: It cannot be read.
+      ValueError: There is no checkpoint at `path`.
+      DataLossError: The checkpoint is damaged, or all checkpoints in the folder are.
+      TableNotFoundError: The checkpoint does not have one of `tables`.
+      StorageError: The checkpoint cannot be read.
     """
     names = None if tables is None else list(tables)
-    return Checkpoint(pybind.CheckpointReader(os.fspath(path), names, _checks.as_count("limit_bytes", limit_bytes)))
+    return Checkpoint(pybind.CheckpointReader(os.fspath(path), names, checks.as_count("limit_bytes", limit_bytes)))

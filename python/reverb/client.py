@@ -1,37 +1,48 @@
-"""The client: how programs write to and read from a server's tables."""
+"""The client, with which programs write to and read from a server's tables."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import starmap
-from typing import Any, SupportsFloat, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from reverb import _checks, _client_writers, _items, nests, pybind
+from reverb import pybind
+from reverb.data import checks
+from reverb.data.items import sample_maker
+from reverb.data.keys import as_keys, as_priority, broadcast
 from reverb.errors import DeadlineExceededError
-from reverb.replay_sample import ReplaySample, SampleInfo
-from reverb.reverb_types import TableInfo
+from reverb.replay_sample import ReplaySample
+from reverb.reverb_types import TableInfo, table_infos
 from reverb.writer import Writer
+from reverb.writing import make
+
+if TYPE_CHECKING:
+    from reverb.batched_writer import BatchedWriter
+    from reverb.structured_writer import StructuredWriter
+    from reverb.trajectory_writer import TrajectoryWriter
 
 __all__ = ["Client", "Writer"]
 
-# How many items `sample` draws beyond the one it returns, from tables that do not count samples.
+# Number of items that `sample` draws ahead of the one it returns, from tables that do not count samples.
 _AHEAD = 63
-# How long to wait for the signature of a table whose items are there already.
+# How long to wait for the signature of a table whose items have already arrived.
 _LOOK_UP_SECONDS = 10.0
 
-# Makes a named tuple without its constructor written in Python: a batch of 32 takes 5 microseconds in all.
-_new = tuple.__new__
+# Makes samples whose data are flat lists of columns.
+_flat_maker = sample_maker(None)
 
 
-class Client(_client_writers.ClientWriters):
-    """A way to a server. Making one contacts nobody; a pickled one comes back with the address alone.
+class Client:
+    """A client of one server. The constructor does not contact the server. Pickling keeps only the address.
 
-    Timeouts are seconds of the whole call. With None a call waits as long as it must.
+    A timeout is in seconds and covers the whole call. With None a call waits without a limit.
 
     Args:
-      server_address: `host:port`.
+      server_address: Address of the server, `host:port`.
+
+    Attributes:
+      engine: The native client, for other modules of this package. It is not part of the public interface.
 
     Raises:
       TypeError: The address is not a str.
@@ -39,21 +50,21 @@ class Client(_client_writers.ClientWriters):
 
     def __init__(self, server_address: str) -> None:
         if not isinstance(server_address, str):
-            _checks.refuse("server_address", "a str", server_address)
+            checks.refuse("server_address", "a str", server_address)
         self._server_address = server_address
-        self._client = pybind.Client(server_address)
-        # For each table the number that came with its samples, and the packer of the signature that belongs to it.
-        self._packers: dict[str, tuple[int, nests.Packer]] = {}
+        self.engine = pybind.Client(server_address)
+        # Maps each table to the maker of samples that fits the signature which the table had last.
+        self._makers: dict[str, pybind.BatchMaker] = {}
 
     @property
     def server_address(self) -> str:
-        """The address, as it was given."""
+        """The address of the server, as passed to the constructor."""
         return self._server_address
 
     @property
     def road(self) -> str:
-        """How the server was reached last: `same_process`, `unix`, `tcp`, or `unconnected` before the first call."""
-        return self._client.road
+        """The transport of the last call: `same_process`, `unix`, `tcp`, or `unconnected` before the first call."""
+        return self.engine.road
 
     def __reduce__(self) -> tuple[type["Client"], tuple[str]]:
         return self.__class__, (self._server_address,)
@@ -62,39 +73,212 @@ class Client(_client_writers.ClientWriters):
         return f"Client, server_address={self._server_address}"
 
     def insert(self, data: Any, priorities: dict[str, float], *, timeout: float | None = None) -> None:
-        """Inserts one item of one step, into one or more tables.
+        """Inserts one item of one step into one or more tables.
 
         Args:
-          data: A nest of arrays, or of what numpy makes arrays of.
-          priorities: For each table that gets the item, its priority there.
-          timeout: Seconds; None: as long as the tables' limiters block.
+          data: Nest of arrays, or of values that numpy can convert into arrays.
+          priorities: Mapping from the name of each table that gets the item to the item's priority in that table.
+          timeout: Time limit in seconds; None waits as long as the tables' rate limiters block.
 
         Raises:
-          ValueError: `priorities` is empty, or the data do not fit a table's signature (SignatureMismatchError).
-          TypeError: A leaf is None or otherwise nothing that can be stored.
+          ValueError: `priorities` is empty, or the data does not fit a table's signature (SignatureMismatchError).
+          TypeError: A leaf is None, or another value that cannot be stored.
           TableNotFoundError: A table does not exist.
-          DeadlineExceededError: Not all items were in their tables in time.
+          DeadlineExceededError: Not all tables had accepted the item within the timeout.
         """
         _check_priorities(priorities)
-        self._client.insert(data, priorities, _checks.as_timeout(timeout))
+        self.engine.insert(data, priorities, checks.as_timeout(timeout))
 
     def insert_batch(self, data: Any, priorities: Mapping[str, ArrayLike], *, timeout: float | None = None) -> None:
-        """Inserts many items of one step each: what `insert` does, once a row, in one call.
+        """Inserts many items of one step each in one call, like one call of `insert` per row.
 
         Args:
-          data: A nest of arrays `[n, ...]`: row i of all leaves is item i.
-          priorities: For each table that gets the items, one priority for all, or an array `[n]`.
-          timeout: Seconds; None: as long as the tables' limiters block.
+          data: Nest of arrays `[n, ...]`. Row i of all leaves becomes item i.
+          priorities: Mapping from the name of each table that gets the items to one priority for all items, or to an
+            array `[n]` of priorities.
+          timeout: Time limit in seconds; None waits as long as the tables' rate limiters block.
 
         Raises:
-          ValueError: `priorities` is empty, the leaves differ in n, or the data do not fit a table's signature
+          ValueError: `priorities` is empty, the leaves differ in n, or the data does not fit a table's signature
             (SignatureMismatchError).
           TypeError: A leaf cannot be stored.
           TableNotFoundError: A table does not exist.
-          DeadlineExceededError: Not all items were in their tables in time.
+          DeadlineExceededError: Not all items were in their tables within the timeout.
         """
         _check_priorities(priorities)
-        self._client.insert_batch(data, priorities, _checks.as_timeout(timeout))
+        self.engine.insert_batch(data, priorities, checks.as_timeout(timeout))
+
+    def writer(
+        self,
+        max_sequence_length: int,
+        delta_encoded: bool = False,
+        chunk_length: int | None = None,
+        max_in_flight_items: int | None = 25,
+        *,
+        max_pending_bytes: int = 64 << 20,
+        reconnect_timeout: float = 300.0,
+    ) -> "Writer":
+        """Creates a writer whose items consist of the last steps, with all their columns.
+
+        Args:
+          max_sequence_length: Maximum number of steps in an item, at least 1.
+          delta_encoded: Whether to compress chunks, with integers as differences between steps, if that saves space.
+          chunk_length: Number of steps in a chunk, at most `max_sequence_length`; None means the smaller of
+            `max_sequence_length` and 10.
+          max_in_flight_items: Maximum number of unconfirmed items, beyond which the writer waits; 25 by default, and
+            None means 1,000,000.
+          max_pending_bytes: Limit in bytes on unconfirmed items and their data, above which the writer also waits;
+            64 MiB by default.
+          reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300
+            by default.
+
+        Raises:
+          ValueError: A number is out of range.
+          TypeError: A number is not an integer.
+          UnavailableError: The server cannot be reached.
+        """
+        return make.make_writer(
+            self.engine,
+            max_sequence_length,
+            delta_encoded,
+            chunk_length,
+            max_in_flight_items,
+            max_pending_bytes=max_pending_bytes,
+            reconnect_timeout=reconnect_timeout,
+        )
+
+    def trajectory_writer(
+        self,
+        num_keep_alive_refs: int,
+        *,
+        validate_items: bool = True,
+        get_signature_timeout_ms: int | None = -1,
+        max_chunk_length: int | None = None,
+        compression: str = "none",
+        delta_encoded: bool = False,
+        max_pending_bytes: int = 64 << 20,
+        reconnect_timeout: float = 300.0,
+    ) -> "TrajectoryWriter":
+        """Creates a writer whose items may refer to any of the last values of each column.
+
+        Args:
+          num_keep_alive_refs: Number of values of each column that items may refer to, at least 1.
+          validate_items: Whether to check, when an item is created, that it fits the signature of its table. The
+            writer then asks the server for the signatures and waits for them. Tables accept unchecked items, but
+            reading a misfit by the table's signature raises an error.
+          get_signature_timeout_ms: Time limit in milliseconds for fetching the signatures. A negative number, the
+            default, means no limit. None means `validate_items=False`. (Programs written for dm-reverb before 0.8 pass
+            this argument.)
+          max_chunk_length: Maximum number of steps in a chunk, at most `num_keep_alive_refs`. With None a chunk holds
+            as many steps as fit into 64 KiB, at most 64, and an item waits at most a few milliseconds for its chunk to
+            fill.
+          compression: Codec for chunks, on the wire and in the server: `none` (the default), `lz4`, `zstd`, or `auto`,
+            which tries the codecs on some chunks and keeps the best one for a while. A batch decodes each of its
+            chunks once.
+          delta_encoded: Whether to store integers as differences between steps before compression, which helps with
+            image frames. `auto` chooses this by itself.
+          max_pending_bytes: Limit in bytes on unconfirmed items and their data, above which `create_item` waits; 64 MiB
+            by default.
+          reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300
+            by default.
+
+        Raises:
+          ValueError: A number is out of range.
+          TypeError: A number is not an integer.
+          UnavailableError: The server cannot be reached, and `validate_items` is set.
+          DeadlineExceededError: The server did not send the signatures within the timeout.
+        """
+        return make.make_trajectory_writer(
+            self.engine,
+            num_keep_alive_refs,
+            validate_items=validate_items,
+            get_signature_timeout_ms=get_signature_timeout_ms,
+            max_chunk_length=max_chunk_length,
+            compression=compression,
+            delta_encoded=delta_encoded,
+            max_pending_bytes=max_pending_bytes,
+            reconnect_timeout=reconnect_timeout,
+        )
+
+    def structured_writer(
+        self,
+        configs: Sequence[Any],
+        *,
+        max_chunk_length: int | None = None,
+        compression: str = "none",
+        delta_encoded: bool = False,
+        max_pending_bytes: int = 64 << 20,
+        reconnect_timeout: float = 300.0,
+    ) -> "StructuredWriter":
+        """Creates a writer that makes items from patterns; see `reverb.structured_writer`. Does not contact the server.
+
+        Args:
+          configs: Configs (`reverb.structured.Config`) of the items to create, at least one.
+          max_chunk_length: Maximum number of steps in a chunk. With None a chunk holds as many steps as fit into
+            64 KiB, at most 64, and an item waits at most a few milliseconds for its chunk to fill.
+          compression: Codec for chunks: `none` (the default), `lz4`, `zstd` or `auto`; see `trajectory_writer`.
+          delta_encoded: Whether to store integers as differences between steps before compression.
+          max_pending_bytes: Limit in bytes on unconfirmed items and their data, above which the writer waits; 64 MiB by
+            default.
+          reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300
+            by default.
+
+        Raises:
+          ValueError: There is no config, or a config is invalid. The message says which one, and why.
+        """
+        return make.make_structured_writer(
+            self.engine,
+            configs,
+            max_chunk_length=max_chunk_length,
+            compression=compression,
+            delta_encoded=delta_encoded,
+            max_pending_bytes=max_pending_bytes,
+            reconnect_timeout=reconnect_timeout,
+        )
+
+    def batched_writer(
+        self,
+        num_envs: int,
+        num_keep_alive_refs: int = 1,
+        *,
+        configs: Sequence[Any] = (),
+        max_chunk_length: int | None = None,
+        compression: str = "none",
+        delta_encoded: bool = False,
+        max_pending_bytes: int = 64 << 20,
+        reconnect_timeout: float = 300.0,
+    ) -> "BatchedWriter":
+        """Creates a writer for a vector of environments; see `reverb.batched_writer`. Does not contact the server.
+
+        Args:
+          num_envs: Number of environments in the vector, at least 1.
+          num_keep_alive_refs: Number of steps of each environment that items may refer to, at least 1.
+          configs: Configs of the items to create, evaluated separately for each environment. Without configs, the
+            default, items are created with `create_items`.
+          max_chunk_length: Maximum number of steps in a chunk. With None a chunk holds as many steps as fit into
+            64 KiB, at most 64, and an item waits at most a few milliseconds for its chunk to fill.
+          compression: Codec for chunks: `none` (the default), `lz4`, `zstd` or `auto`; see `trajectory_writer`.
+          delta_encoded: Whether to store integers as differences between steps before compression.
+          max_pending_bytes: Limit in bytes on unconfirmed items and their data, for all environments together, above
+            which the writer waits; 64 MiB by default.
+          reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300
+            by default.
+
+        Raises:
+          ValueError: A number is out of range, or a config is invalid.
+          TypeError: A number is not an integer.
+        """
+        return make.make_batched_writer(
+            self.engine,
+            num_envs,
+            num_keep_alive_refs,
+            configs=configs,
+            max_chunk_length=max_chunk_length,
+            compression=compression,
+            delta_encoded=delta_encoded,
+            max_pending_bytes=max_pending_bytes,
+            reconnect_timeout=reconnect_timeout,
+        )
 
     def sample(
         self,
@@ -105,76 +289,74 @@ class Client(_client_writers.ClientWriters):
         unpack_as_table_signature: bool = False,
         timeout: float | None = None,
     ) -> Iterator[Any]:
-        """Draws items, one after the other. Nothing happens before the first `next`.
+        """Draws items one by one. Drawing starts with the first `next`.
 
-        Up to 64 items travel together where the table counts no samples (no `max_times_sampled`, and a limiter without
-        a ratio); their arrays are views into one buffer, which lives as long as the last of them.
+        If the table does not count samples (no `max_times_sampled`, and a rate limiter without a ratio), up to 64 items
+        are fetched together. Their arrays are views into one buffer, which stays alive until the last view is gone.
 
         Args:
-          table: Where from.
-          num_samples: How many; -1 yields nothing.
-          emit_timesteps: Whether an item comes as a list of its steps.
-          unpack_as_table_signature: Whether the data have the structure of the table's signature. Without it, or if
-            the table has none, they are a flat list.
-          timeout: Seconds for all items together, from the first `next` on.
+          table: Name of the table to draw from.
+          num_samples: Number of items to draw; -1 yields nothing.
+          emit_timesteps: Whether to yield each item as a list of its steps.
+          unpack_as_table_signature: Whether to give the data the structure of the table's signature. If False, or if
+            the table has no signature, the data is a flat list of columns.
+          timeout: Time limit in seconds for all items together, counted from the first `next`; None means no limit.
 
         Yields:
-          With `emit_timesteps` a list of ReplaySample, one a step, which share their info and whose arrays are
-          `[...]`. Else one ReplaySample whose arrays are `[time, ...]`, or `[...]` for columns without a time axis.
-          Scalars are 0-d arrays, strings object arrays of bytes; the fields of the info are Python numbers.
+          With `emit_timesteps`, a list of ReplaySample, one per step, which share their info; their arrays are `[...]`.
+          Otherwise one ReplaySample whose arrays are `[time, ...]`, or `[...]` for columns without a time axis.
+          Scalars are 0-d arrays, strings are object arrays of bytes, and the fields of the info are Python numbers.
 
         Raises:
-          ValueError: `num_samples` is 0 or below -1; with `unpack_as_table_signature`, the table does not exist; with
-            `emit_timesteps`, the columns of an item differ in length or lack the time axis.
+          ValueError: `num_samples` is 0 or below -1; the table does not exist, with `unpack_as_table_signature`; or the
+            columns of an item differ in length or lack the time axis, with `emit_timesteps`.
           TableNotFoundError: The table does not exist.
-          DeadlineExceededError: Not all items came in time.
+          DeadlineExceededError: Not all items were drawn within the timeout.
         """
         if num_samples == 0 or num_samples < -1:
             raise ValueError(f"max_samples ({num_samples}) must be -1 or >= 1")
-        left = 0 if num_samples == -1 else _checks.as_count("num_samples", num_samples)
+        left = 0 if num_samples == -1 else checks.as_count("num_samples", num_samples)
         remaining = _countdown(timeout)
-        if left and unpack_as_table_signature and table not in self._packers:
+        if left and unpack_as_table_signature and table not in self._makers:
             self._check_table_exists(table, remaining())
-        split = _items.steps if emit_timesteps else _items.whole
         while left > 0:
-            infos, columns, token, squeezed = self._client.sample(
-                table, 1, 1, min(_AHEAD, left - 1), remaining(), False
-            )
-            left -= len(infos[0])
-            pack = self._packer(table, token) if unpack_as_table_signature else list
-            yield from split(infos, columns, squeezed, pack)
+            sampled = self.engine.sample(table, 1, 1, min(_AHEAD, left - 1), remaining(), False)
+            left -= len(sampled)
+            maker = self.maker(table, sampled.signature_token) if unpack_as_table_signature else _flat_maker
+            yield from pybind.ItemIterator(sampled, maker, of_steps=emit_timesteps)
 
     def sample_batch(
         self, table: str, batch_size: int, timeout: float | None = None, *, squeeze_time: bool = False
     ) -> ReplaySample:
         """Draws items with replacement and stacks them.
 
-        Never draws more than it returns.
+        Never draws more items than it returns.
 
         Args:
-          table: Where from.
-          batch_size: Items to draw, at least 1.
-          timeout: Seconds. When they are over, the items drawn so far are returned.
-          squeeze_time: Whether columns of items of one step lose their time axis.
+          table: Name of the table to draw from.
+          batch_size: Number of items to draw, at least 1.
+          timeout: Time limit in seconds, after which the items drawn so far are returned; None means no limit.
+          squeeze_time: Whether to drop the time axis of columns whose items all have one step.
 
         Returns:
-          `info`, whose fields are arrays `[batch]`, and `data` in the structure of the table's signature, or the flat
-          list of columns if it has none. Arrays are `[batch, time, ...]`, or `[batch, ...]` for columns without a time
-          axis; a column whose items differ in length is a `Ragged`. `batch` is `batch_size`, or less if the
-          time was over.
+          `info`, whose fields are arrays `[batch]`, and `data` in the structure of the table's signature, or as a flat
+          list of columns if the table has none. Arrays are `[batch, time, ...]`, or `[batch, ...]` for columns without
+          a time axis. A column whose items differ in length is a `Ragged`. `batch` is `batch_size`, or less if the
+          timeout passed.
 
         Raises:
           ValueError: `batch_size` is below 1.
           TableNotFoundError: The table does not exist.
-          DeadlineExceededError: No item came in time.
+          DeadlineExceededError: No item was drawn within the timeout.
         """
-        # Checks are called only where they are needed: a small batch takes some microseconds in all.
-        size = batch_size if type(batch_size) is int and batch_size > 0 else _checks.as_count("batch_size", batch_size)
-        seconds = None if timeout is None else _checks.as_timeout(timeout)
-        infos, columns, token, _ = self._client.sample(table, size, size, 0, seconds, squeeze_time)
-        known = self._packers.get(table)
-        pack = known[1] if known is not None and known[0] == token else self._packer(table, token)
-        return _new(ReplaySample, (_new(SampleInfo, infos), pack(columns)))
+        # Calls the checks only if they are needed: a small batch takes only a few microseconds in total.
+        size = batch_size if type(batch_size) is int and batch_size > 0 else checks.as_count("batch_size", batch_size)
+        seconds = None if timeout is None else checks.as_timeout(timeout)
+        sampled = self.engine.sample(table, size, size, 0, seconds, squeeze_time)
+        maker = self._makers.get(table)
+        if maker is None or maker.signature_token != sampled.signature_token:
+            maker = self.maker(table, sampled.signature_token)
+        return maker.sample(sampled)
 
     def mutate_priorities(
         self,
@@ -184,115 +366,118 @@ class Client(_client_writers.ClientWriters):
         *,
         timeout: float | None = None,
     ) -> None:
-        """Deletes items, then changes priorities. Keys that the table does not hold are passed over.
+        """Deletes items, then changes priorities. Keys that are not in the table are ignored.
 
         Args:
-          table: Whose items.
-          updates: New priorities by key.
-          deletes: Keys.
-          timeout: Seconds; None: until the server answers.
+          table: Name of the table that holds the items.
+          updates: Mapping from item keys to new priorities; None changes none.
+          deletes: Keys of the items to delete; None deletes none.
+          timeout: Time limit in seconds; None waits until the server answers.
 
         Raises:
-          TypeError: A key is not an integer in [0, 2**64), or a priority not a number.
-          InvalidPriorityError: A priority that the table's selectors cannot take. Nothing has changed then.
+          TypeError: A key is not an integer in [0, 2**64), or a priority is not a number.
+          InvalidPriorityError: The table's selectors do not accept a priority. The table is unchanged.
           TableNotFoundError: The table does not exist.
-          DeadlineExceededError: The server did not answer in time.
+          DeadlineExceededError: The server did not answer within the timeout.
         """
-        pairs = [(_checks.as_key(key), _as_priority(priority)) for key, priority in (updates or {}).items()]
-        keys = [_checks.as_key(key) for key in (() if deletes is None else deletes)]
-        self._client.mutate_priorities(table, pairs, keys, _checks.as_timeout(timeout))
+        pairs = [(checks.as_key(key), as_priority(priority)) for key, priority in (updates or {}).items()]
+        keys = [checks.as_key(key) for key in (() if deletes is None else deletes)]
+        self.engine.mutate_priorities(table, pairs, keys, checks.as_timeout(timeout))
 
     def update_priorities(
         self, table: str, keys: ArrayLike, priorities: ArrayLike, *, timeout: float | None = None
     ) -> None:
-        """Changes the priorities of many items. Keys that the table does not hold are passed over.
+        """Changes the priorities of many items. Keys that are not in the table are ignored.
 
         Args:
-          table: Whose items.
-          keys: Integers `[n]`, as `info.key` has them.
-          priorities: `[n]`, or one for all.
-          timeout: Seconds; None: until the server answers.
+          table: Name of the table that holds the items.
+          keys: Keys of the items, integers `[n]` as in `info.key`.
+          priorities: New priorities, an array `[n]` or one number for all items.
+          timeout: Time limit in seconds; None waits until the server answers.
 
         Raises:
           TypeError: A key is not an integer.
-          ValueError: A key is negative, or the shapes do not fit.
-          InvalidPriorityError: A priority that the table's selectors cannot take. Nothing has changed then.
+          ValueError: A key is negative, or the numbers of keys and priorities differ.
+          InvalidPriorityError: The table's selectors do not accept a priority. The table is unchanged.
           TableNotFoundError: The table does not exist.
-          DeadlineExceededError: The server did not answer in time.
+          DeadlineExceededError: The server did not answer within the timeout.
         """
-        keys = _as_keys(keys)
+        keys = as_keys(keys)
         values = np.ascontiguousarray(priorities, dtype=np.float64)
         if values.shape != keys.shape:
-            values = np.ascontiguousarray(_broadcast(values, keys.shape))
-        self._client.update_priorities(table, keys, values, _checks.as_timeout(timeout))
+            values = np.ascontiguousarray(broadcast(values, keys.shape))
+        self.engine.update_priorities(table, keys, values, checks.as_timeout(timeout))
 
     def reset(self, table: str, *, timeout: float | None = None) -> None:
-        """Removes all items of a table and sets its counters back, those of its limiter too.
+        """Removes all items of a table and resets its counters, including those of its rate limiter.
 
         Args:
-          table: Which.
-          timeout: Seconds; None: until the server answers.
+          table: Name of the table to reset.
+          timeout: Time limit in seconds; None waits until the server answers.
 
         Raises:
           TableNotFoundError: The table does not exist.
-          DeadlineExceededError: The server did not answer in time.
+          DeadlineExceededError: The server did not answer within the timeout.
         """
-        self._client.reset(table, _checks.as_timeout(timeout))
+        self.engine.reset(table, checks.as_timeout(timeout))
 
     def checkpoint(self, *, timeout: float | None = None) -> str:
-        """Saves all tables of the server, as they are at one moment. Inserts and samples go on meanwhile.
+        """Saves a consistent snapshot of all tables of the server. Inserts and samples continue during the save.
 
         Args:
-          timeout: Seconds; None: until the checkpoint is on the server's disk. A save that nobody waits for any more
-            goes on.
+          timeout: Time limit in seconds; None waits until the checkpoint is on the server's disk. The server continues
+            to save after the timeout.
 
         Returns:
           The folder of the checkpoint, an absolute path on the server's machine.
 
         Raises:
-          StorageError: The server could not write it: what was saved before is still there.
-          DeadlineExceededError: It was not saved in time.
+          StorageError: The server could not write the checkpoint. Earlier checkpoints are unchanged.
+          DeadlineExceededError: The checkpoint was not saved within the timeout.
         """
-        return self._client.checkpoint(_checks.as_timeout(timeout))
+        return self.engine.checkpoint(checks.as_timeout(timeout))
 
     def server_info(self, timeout: float | None = None) -> dict[str, TableInfo]:
         """Describes all tables of the server. Waits until the server can be reached.
 
         Args:
-          timeout: Seconds; None, 0 and below: no limit.
+          timeout: Time limit in seconds; None, 0 and negative numbers mean no limit.
 
         Returns:
-          The infos by the tables' names.
+          A mapping from table names to their infos.
 
         Raises:
-          DeadlineExceededError: The server did not answer in time.
+          DeadlineExceededError: The server did not answer within the timeout.
         """
-        limit = None if timeout is None or timeout <= 0 else _checks.as_timeout(timeout)
+        limit = None if timeout is None or timeout <= 0 else checks.as_timeout(timeout)
         try:
-            return self._table_infos(limit)
+            return table_infos(self.engine, limit)
         except DeadlineExceededError:
             raise DeadlineExceededError(
                 f"ServerInfo call did not complete within provided timeout of {timeout}s"
             ) from None
 
-    def _table_infos(self, timeout: float | None) -> dict[str, TableInfo]:
-        infos = starmap(TableInfo.from_serialized_proto, self._client.server_info(timeout))
-        return {info.name: info for info in infos}
-
     def _check_table_exists(self, table: str, timeout: float | None) -> None:
-        tables = self._table_infos(timeout)
+        tables = table_infos(self.engine, timeout)
         if table not in tables:
             raise ValueError(f'Could not find table "{table}". The following tables exists: {", ".join(tables)}.')
 
-    def _packer(self, table: str, token: int) -> nests.Packer:
-        """What puts columns into the structure of the signature to which `token` belongs, 0 being none."""
-        known = self._packers.get(table)
-        if known is None or known[0] != token:
-            # The items have been drawn, so this must not fail for their deadline; nor may it wait for ever.
-            info = self._table_infos(_LOOK_UP_SECONDS).get(table) if token else None
-            pack = list if info is None or info.signature is None else nests.compile_packer(info.signature)
-            known = self._packers[table] = token, pack
-        return known[1]
+    def maker(self, table: str, signature_token: int) -> pybind.BatchMaker:
+        """A maker of samples whose data have the structure of a table's signature.
+
+        For other modules of this package. It is not part of the public interface.
+
+        Args:
+          table: Name of the table that the columns came from.
+          signature_token: Token that identifies the signature, as returned with the samples; 0 if the table has no
+            signature.
+        """
+        maker = self._makers.get(table)
+        if maker is None or maker.signature_token != signature_token:
+            # The items are already drawn, so the caller's deadline must not fail this call; nor may it wait forever.
+            info = table_infos(self.engine, _LOOK_UP_SECONDS).get(table) if signature_token else None
+            maker = self._makers[table] = sample_maker(None if info is None else info.signature, signature_token)
+        return maker
 
 
 def _check_priorities(priorities: object) -> None:
@@ -301,48 +486,9 @@ def _check_priorities(priorities: object) -> None:
 
 
 def _countdown(timeout: float | None) -> Callable[[], float | None]:
-    """Says how many seconds of a timeout are left, from now on. Never less than none."""
-    seconds = _checks.as_timeout(timeout)
+    """A function that returns the seconds left of a timeout that starts now, at least 0; None for no limit."""
+    seconds = checks.as_timeout(timeout)
     if seconds is None:
         return lambda: None
     deadline = time.monotonic() + seconds
     return lambda: max(0.0, deadline - time.monotonic())
-
-
-def _as_priority(priority: object) -> float:
-    """A number, or an array of one, of any library."""
-    if isinstance(priority, (str, bytes)):
-        raise TypeError(f"Priorities are numbers, got {priority!r}.")
-    if isinstance(priority, np.ndarray) and priority.size == 1:
-        return float(priority.item())
-    return float(cast(SupportsFloat, priority))
-
-
-def _as_keys(keys: ArrayLike) -> NDArray[np.uint64]:
-    if not isinstance(keys, np.ndarray):
-        array = np.asarray(keys)
-        # Numpy reads ints of both halves of the range as floats.
-        keys = array if array.dtype.kind in "ui" and array.ndim else _keys_of_list(keys)
-    if keys.dtype != np.uint64:
-        if keys.dtype.kind not in "ui":
-            raise TypeError(f"Keys of items are integers, got {keys.dtype}.")
-        if keys.dtype.kind == "i" and (keys < 0).any():
-            raise ValueError("Keys of items are not negative.")
-    return np.ascontiguousarray(keys, dtype=np.uint64).ravel()
-
-
-def _keys_of_list(keys: Any) -> NDArray[np.uint64]:
-    try:
-        listed = list(keys)
-    except TypeError:
-        listed = [keys]
-    return np.array([_checks.as_key(key) for key in listed], dtype=np.uint64)
-
-
-def _broadcast(values: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float64]:
-    if values.size != 1:
-        values = values.ravel()
-        if values.shape != shape:
-            raise ValueError(f"{shape[0]} keys, but {values.size} priorities.")
-        return values
-    return np.full(shape, values.item())

@@ -1,4 +1,4 @@
-"""Everything that goes wrong has a class here.
+"""The error classes of Reverb.
 
     Exception
     └── ReverbError
@@ -17,8 +17,8 @@
         ├── UnimplementedError        (NotImplementedError)
         └── InternalError             (RuntimeError)
 
-The second base, in brackets, is the built-in class that the reference raises in the same case, so that programs which
-catch that one go on working. The extension finds these classes by name as it raises.
+The second base, in parentheses, is the built-in class that dm-reverb raises in the same case, so programs that catch
+the built-in class keep working. The extension looks these classes up by name when it raises them.
 """
 
 __all__ = [
@@ -41,47 +41,47 @@ __all__ = [
 
 
 class ReverbError(Exception):
-    """The root of all errors that are Reverb's own."""
+    """The base class of all errors that Reverb defines."""
 
 
 class DeadlineExceededError(ReverbError):
-    """The call did not end within its timeout. Says what it waited for, where that is known."""
+    """The call did not finish within its timeout. The message says what the call waited for, if that is known."""
 
 
 class InvalidArgumentError(ReverbError, ValueError):
-    """An argument that no state of the server could make valid."""
+    """An argument is invalid, whatever the state of the server."""
 
 
 class SignatureMismatchError(InvalidArgumentError):
-    """Data does not fit the signature of its table, or the columns that were there before."""
+    """Data does not fit the signature of its table, or the columns of earlier data."""
 
 
 class InvalidPriorityError(InvalidArgumentError):
-    """A priority that the table's selectors cannot work with, such as NaN or, where drawn by weight, a negative one."""
+    """The table's selectors do not accept a priority, such as NaN or, if items are drawn by weight, a negative one."""
 
 
 class ItemTooLargeError(InvalidArgumentError):
-    """One item alone passes what the table may hold."""
+    """A single item is larger than the byte limit of its table, or than 4 GiB."""
 
 
 class MessageTooLargeError(InvalidArgumentError):
-    """A message passes the server's `max_message_size`."""
+    """A message exceeds the server's `max_message_size`."""
 
 
 class TableNotFoundError(ReverbError, RuntimeError, ValueError):
-    """No table of this name on the server. The reference raises RuntimeError on sampling and ValueError on insert."""
+    """The server has no table of this name. dm-reverb raises RuntimeError when sampling and ValueError on insert."""
 
 
 class CancelledError(ReverbError, RuntimeError):
-    """The call was given up, for instance because the server stopped while it waited."""
+    """The call was cancelled, for instance because the server stopped while the call waited."""
 
 
 class UnavailableError(ReverbError, RuntimeError):
-    """The server cannot be reached, or has gone."""
+    """The server cannot be reached, or the connection to it was lost."""
 
 
 class ResourceExhaustedError(ReverbError, IndexError):
-    """A limit of the server, on bytes, streams or waiting requests, has been reached."""
+    """The server has reached a limit on bytes, streams or waiting requests."""
 
 
 class DataLossError(ReverbError, RuntimeError):
@@ -89,12 +89,12 @@ class DataLossError(ReverbError, RuntimeError):
 
 
 class StorageError(ReverbError, RuntimeError):
-    """A file or folder could not be read or written: no room, no permission, a broken disk."""
+    """A file or folder could not be read or written, for lack of space or permission or because of a disk error."""
 
 
 class UnimplementedError(ReverbError, NotImplementedError):
-    """The server does not know this call."""
+    """The server does not implement this call."""
 
 
 class InternalError(ReverbError, RuntimeError):
-    """A defect: please report it."""
+    """A bug in Reverb. Please report it."""

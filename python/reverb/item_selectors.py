@@ -1,13 +1,13 @@
-"""Selectors: which item of a table is drawn next, or removed when the table is full.
+"""Selectors choose the item of a table that is drawn next, or removed when the table is full.
 
-A selector here is a kind and its options; its state lives in the table it is given to, and in one role only.
+A selector here is only a kind and its options. The state belongs to the table, where a selector has one role.
 """
 
 import functools
 import weakref
 from typing import Any, ClassVar
 
-from reverb import _checks
+from reverb.data import checks
 
 __all__ = ["Fifo", "HeapSelector", "Lifo", "MaxHeap", "MinHeap", "Prioritized", "Selector", "Uniform"]
 
@@ -17,14 +17,14 @@ class Selector:
 
     __slots__ = ("__weakref__", "_owner")
 
-    # As the extension and the messages name it.
+    # The name of the kind in the extension and in the messages.
     kind: ClassVar[str]
 
     def __init__(self) -> None:
         self._owner: weakref.ref[Any] | None = None
 
     def options(self) -> tuple[str, float]:
-        """The kind and the one number that some kinds have, as the extension takes them."""
+        """The kind and its numeric option (0 if it has none), in the form that the extension expects."""
         return self.kind, 0.0
 
     def __eq__(self, other: object) -> bool:
@@ -41,36 +41,37 @@ class Selector:
 
 
 class Fifo(Selector):
-    """The item that was inserted first. Its probability is 1."""
+    """Selects the item that was inserted first. Its probability is 1."""
 
     __slots__ = ()
     kind = "fifo"
 
 
 class Lifo(Selector):
-    """The item that was inserted last. Its probability is 1."""
+    """Selects the item that was inserted last. Its probability is 1."""
 
     __slots__ = ()
     kind = "lifo"
 
 
 class Uniform(Selector):
-    """Any item, all with the same probability."""
+    """Selects any item, all with the same probability."""
 
     __slots__ = ()
     kind = "uniform"
 
 
 class Prioritized(Selector):
-    """Item i with probability p_i^e / sum of all p^e: Schaul et al. 2016, "Prioritized Experience Replay", §3.3.
+    """Selects item i with probability p_i^e / sum of all p^e.
 
-    A priority of 0 has weight 0; if all are 0, all items have the same probability.
+    Schaul et al. 2016, "Prioritized Experience Replay", §3.3. An item with priority 0 has weight 0. If all priorities
+    are 0, all items have the same probability.
 
     Args:
-      priority_exponent: e. 0 is uniform over the priorities that are not 0.
+      priority_exponent: Exponent e of the priorities. With 0, all items whose priority is not 0 are equally likely.
 
     Raises:
-      TypeError: Not a number.
+      TypeError: `priority_exponent` is not a number.
     """
 
     __slots__ = ("priority_exponent",)
@@ -78,7 +79,7 @@ class Prioritized(Selector):
 
     def __init__(self, priority_exponent: float) -> None:
         super().__init__()
-        self.priority_exponent = _checks.as_float("priority_exponent", priority_exponent)
+        self.priority_exponent = checks.as_float("priority_exponent", priority_exponent)
 
     def options(self) -> tuple[str, float]:
         """The kind and the exponent."""
@@ -92,10 +93,12 @@ class Prioritized(Selector):
 
 
 class HeapSelector(Selector):
-    """The item of lowest or highest priority; of several, the one least recently inserted or updated. Probability 1.
+    """Selects the item of lowest or highest priority, with probability 1.
+
+    Among items of equal priority it selects the one that was inserted or updated least recently.
 
     Args:
-      min_heap: Lowest if true, else highest.
+      min_heap: Whether to select the item of lowest priority; if False, the one of highest priority.
     """
 
     __slots__ = ("min_heap",)
@@ -106,7 +109,7 @@ class HeapSelector(Selector):
         self.min_heap = bool(min_heap)
 
     def options(self) -> tuple[str, float]:
-        """Which of the two kinds of heaps."""
+        """The kind, `min_heap` or `max_heap`, and 0."""
         return ("min_heap" if self.min_heap else "max_heap"), 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -121,7 +124,7 @@ MaxHeap = functools.partial(HeapSelector, False)
 
 
 def selector_to_proto(selector: Selector) -> Any:
-    """The options of a selector as a `KeyDistributionOptions` message."""
+    """Converts a selector into a `KeyDistributionOptions` message."""
     from reverb.cc import schema_pb2
 
     message = schema_pb2.KeyDistributionOptions()
@@ -136,10 +139,10 @@ def selector_to_proto(selector: Selector) -> Any:
 
 
 def selector_from_proto(message: Any) -> Selector:
-    """A fresh selector with the options in a `KeyDistributionOptions` message.
+    """Creates a selector with the options of a `KeyDistributionOptions` message.
 
     Raises:
-      ValueError: The message names no kind.
+      ValueError: The message does not name a kind of selector.
     """
     kind = message.WhichOneof("distribution")
     if kind == "prioritized":
@@ -149,4 +152,4 @@ def selector_from_proto(message: Any) -> Selector:
     for cls in (Fifo, Lifo, Uniform):
         if cls.kind == kind:
             return cls()
-    raise ValueError("The options name no kind of selector: `distribution` is not set.")
+    raise ValueError("The options do not name a kind of selector: `distribution` is not set.")

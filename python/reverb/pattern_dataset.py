@@ -1,29 +1,32 @@
-"""Items that patterns make of a dataset of steps, without a server. Needs TensorFlow."""
+"""Creates items from a dataset of steps and patterns, without a server. Needs TensorFlow."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from reverb import _structure, nests, pybind, structured_writer
+from reverb import pybind, structured_writer
+from reverb.data import nests
 from reverb.replay_sample import ReplaySample, SampleInfo
+from reverb.writing.structure import FixedStructure
 
 __all__ = ["PatternDataset", "pattern_dataset_with_info"]
 
 
 class PatternDataset(tf.data.Dataset):  # type: ignore[misc]
-    """A `tf.data.Dataset` of the items that patterns make of the steps of another; eager only.
+    """A `tf.data.Dataset` of the items that patterns create from the steps of another dataset. Eager mode only.
 
     Args:
-      input_dataset: A dataset of steps.
-      configs: What items to make, as for `Client.structured_writer`; all of one table and structure. Tables and
-        priorities mean nothing here.
-      respect_episode_boundaries: Whether items never span episodes.
-      is_end_of_episode: From a step to a scalar bool: whether the episode ends with it. Traced like a map function.
+      input_dataset: Dataset whose elements are steps.
+      configs: Configs of the items to create, as for `Client.structured_writer`. All have the same table and structure;
+        tables and priorities are otherwise ignored.
+      respect_episode_boundaries: Whether to prevent items from spanning episodes.
+      is_end_of_episode: Function from a step to a scalar bool that says whether the step ends its episode. It is traced
+        like a map function.
 
     Raises:
-      ValueError: A config is not valid, the configs differ in table or structure or their items in dtypes or shapes, or
-        `is_end_of_episode` returns something else than a scalar bool.
+      ValueError: A config is invalid, the configs differ in their tables or structures, their items differ in dtypes or
+        shapes, or `is_end_of_episode` does not return a scalar bool.
     """
 
     def __new__(
@@ -33,19 +36,19 @@ class PatternDataset(tf.data.Dataset):  # type: ignore[misc]
         respect_episode_boundaries: bool,
         is_end_of_episode: Callable[[Any], Any],
     ) -> "PatternDataset":
-        """The dataset."""
+        """Creates the dataset."""
         signature = _without_lists(structured_writer.infer_signature(configs, input_dataset.element_spec))
         spec = tf.nest.map_structure(lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), signature)
         serialized = [config.SerializeToString() for config in configs]
-        # Checked now, and not when iteration begins.
-        pybind.PatternReader(_structure.FixedStructure(), serialized)
+        # Checks the configs now instead of at the start of an iteration.
+        pybind.PatternReader(FixedStructure(), serialized)
         whole = input_dataset.element_spec
         steps = input_dataset.map(lambda *step: (_one(step, whole), is_end_of_episode(_one(step, whole))))
         _check_end(steps.element_spec[1])
         pack = nests.compile_packer(_without_lists(structured_writer.unpack_pattern(configs[0])))
 
         def items() -> Iterator[Any]:
-            reader = pybind.PatternReader(_structure.FixedStructure(), serialized)
+            reader = pybind.PatternReader(FixedStructure(), serialized)
             for step, is_end in steps.as_numpy_iterator():
                 yield from map(pack, reader.append(step))
                 if is_end:
@@ -63,13 +66,13 @@ def pattern_dataset_with_info(
     respect_episode_boundaries: bool,
     is_end_of_episode: Callable[[Any], Any],
 ) -> tf.data.Dataset:
-    """As PatternDataset, each item as a ReplaySample whose info is all zeros.
+    """Creates a PatternDataset whose elements are ReplaySamples with an info of zeros.
 
     Args:
-      input_dataset: As there.
-      configs: As there.
-      respect_episode_boundaries: As there.
-      is_end_of_episode: As there.
+      input_dataset: Dataset whose elements are steps.
+      configs: Configs of the items to create, all with the same table and structure.
+      respect_episode_boundaries: Whether to prevent items from spanning episodes.
+      is_end_of_episode: Function from a step to a scalar bool that says whether the step ends its episode.
     """
     dataset = PatternDataset(input_dataset, configs, respect_episode_boundaries, is_end_of_episode)
     info = SampleInfo(key=0, probability=0.0, table_size=0, priority=0.0, times_sampled=0)
@@ -77,12 +80,12 @@ def pattern_dataset_with_info(
 
 
 def _one(elements: tuple[Any, ...], spec: Any) -> Any:
-    """An element, as a dataset has it: map functions get the parts of plain tuples one by one."""
+    """The whole element. Map functions receive the parts of a plain tuple as separate arguments."""
     return elements if type(spec) is tuple else elements[0]
 
 
 def _without_lists(nest: Any) -> Any:
-    """A nest with tuples for lists, which are arrays to a dataset."""
+    """Replaces the lists in a nest by tuples, because a dataset would convert lists to arrays."""
     if isinstance(nest, dict):
         return {key: _without_lists(child) for key, child in nest.items()}
     if isinstance(nest, tuple) and hasattr(nest, "_fields"):

@@ -1,20 +1,22 @@
-"""The extension's classes. The only module that imports `_rust`; named as the reference names it."""
-
-from typing import TYPE_CHECKING, TypeAlias
+"""The extension's classes. This is the only module that imports `_rust`; its name is that of dm-reverb's module."""
 
 from reverb._rust import (
     BatchedWriter,
     BatchIterator,
+    BatchMaker,
     CellRef,
     Checkpointer,
     CheckpointReader,
     Client,
     Draw,
-    DrawsHere,
     Frames,
+    ItemIterator,
+    LocalDraws,
     PatternReader,
     PatternWriter,
     RowWriter,
+    SampledBatch,
+    SampledFrames,
     Server,
     StatsClock,
     Table,
@@ -29,13 +31,9 @@ from reverb._rust import (
 )
 from reverb._rust import _ColumnHistory as ColumnHistory
 
-if TYPE_CHECKING:
-    from reverb._rust import _Sampled
-
-    Sampled: TypeAlias = _Sampled
-
 __all__ = [
     "BatchIterator",
+    "BatchMaker",
     "BatchedWriter",
     "CellRef",
     "CheckpointReader",
@@ -43,11 +41,14 @@ __all__ = [
     "Client",
     "ColumnHistory",
     "Draw",
-    "DrawsHere",
     "Frames",
+    "ItemIterator",
+    "LocalDraws",
     "PatternReader",
     "PatternWriter",
     "RowWriter",
+    "SampledBatch",
+    "SampledFrames",
     "Server",
     "StatsClock",
     "Table",

@@ -1,8 +1,8 @@
-"""Rate limiters: when a table lets inserts and samples go.
+"""Rate limiters decide when the inserts and samples of a table may proceed.
 
-With I inserts and S samples so far, a sample may go if the table holds `min_size_to_sample` items and
-`I * samples_per_insert - S` stays at or above `min_diff`; an insert may go if that difference stays at or below
-`max_diff`, or the table holds fewer than `min_size_to_sample` items.
+With I inserts and S samples so far, a sample may proceed if the table holds at least `min_size_to_sample` items and
+`I * samples_per_insert - S` stays at or above `min_diff`. An insert may proceed if that difference stays at or below
+`max_diff`, or if the table holds fewer than `min_size_to_sample` items.
 """
 
 import logging
@@ -11,7 +11,7 @@ import sys
 import weakref
 from typing import Any
 
-from reverb import _checks
+from reverb.data import checks
 
 __all__ = ["MinSize", "Queue", "RateLimiter", "SampleToInsertRatio", "Stack"]
 
@@ -20,24 +20,24 @@ _UNBOUNDED = sys.float_info.max
 
 
 class RateLimiter:
-    """The general limiter. A limiter belongs to one table.
+    """The general rate limiter. A rate limiter can belong to only one table.
 
     Args:
-      samples_per_insert: Samples that each insert pays for.
-      min_size_to_sample: Items the table must hold before a sample may go.
-      min_diff: The lowest value that `inserts * samples_per_insert - samples` may have after a sample.
-      max_diff: The highest value that it may have after an insert.
+      samples_per_insert: Number of samples that each insert allows, above 0.
+      min_size_to_sample: Number of items that the table must hold before a sample may proceed, at least 1.
+      min_diff: Lowest value that `inserts * samples_per_insert - samples` may have after a sample.
+      max_diff: Highest value that `inserts * samples_per_insert - samples` may have after an insert.
 
     Raises:
-      TypeError: An argument is not a number, or `min_size_to_sample` is not an int of 32 bits.
+      TypeError: An argument is not a number, or `min_size_to_sample` is not an int that fits into 32 bits.
       ValueError: `samples_per_insert` or `min_size_to_sample` is not positive, or an argument is NaN.
     """
 
     def __init__(self, samples_per_insert: float, min_size_to_sample: int, min_diff: float, max_diff: float) -> None:
-        self._samples_per_insert = _checks.as_float("samples_per_insert", samples_per_insert)
-        self._min_size_to_sample = _checks.as_int32("min_size_to_sample", min_size_to_sample)
-        self._min_diff = _checks.as_float("min_diff", min_diff)
-        self._max_diff = _checks.as_float("max_diff", max_diff)
+        self._samples_per_insert = checks.as_float("samples_per_insert", samples_per_insert)
+        self._min_size_to_sample = checks.as_int32("min_size_to_sample", min_size_to_sample)
+        self._min_diff = checks.as_float("min_diff", min_diff)
+        self._max_diff = checks.as_float("max_diff", max_diff)
         self._owner: weakref.ref[Any] | None = None
         if not self._samples_per_insert > 0:
             raise ValueError(f"samples_per_insert ({samples_per_insert}) must be > 0")
@@ -47,7 +47,7 @@ class RateLimiter:
 
     @property
     def internal_limiter(self) -> tuple[float, int, float, float]:
-        """The four parameters, as the extension takes them."""
+        """The four parameters, in the form that the extension expects."""
         return self._samples_per_insert, self._min_size_to_sample, self._min_diff, self._max_diff
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -61,14 +61,14 @@ class RateLimiter:
 
 
 class MinSize(RateLimiter):
-    """Samples wait until the table holds `min_size_to_sample` items; inserts never wait.
+    """Samples wait until the table holds `min_size_to_sample` items. Inserts never wait.
 
     Args:
-      min_size_to_sample: At least 1.
+      min_size_to_sample: Number of items that the table must hold before a sample may proceed, at least 1.
 
     Raises:
-      TypeError: Not an int.
-      ValueError: Below 1.
+      TypeError: `min_size_to_sample` is not an int.
+      ValueError: `min_size_to_sample` is below 1.
     """
 
     def __init__(self, min_size_to_sample: int) -> None:
@@ -80,14 +80,14 @@ class SampleToInsertRatio(RateLimiter):
     """Keeps the number of samples near `samples_per_insert` times the number of inserts.
 
     Args:
-      samples_per_insert: The ratio, above 0.
-      min_size_to_sample: Items the table must hold before a sample may go, at least 1.
-      error_buffer: How far samples may run ahead or behind, in samples, counted from
-        `samples_per_insert * min_size_to_sample`; or `(min_diff, max_diff)` themselves.
+      samples_per_insert: Target ratio of samples to inserts, above 0.
+      min_size_to_sample: Number of items that the table must hold before a sample may proceed, at least 1.
+      error_buffer: Number of samples by which `inserts * samples_per_insert - samples` may deviate, in either
+        direction, from `samples_per_insert * min_size_to_sample`; or the pair `(min_diff, max_diff)` of its bounds.
 
     Raises:
       TypeError: An argument is not a number.
-      ValueError: A number is out of range, or the buffer is so small or so high that the table would block for ever.
+      ValueError: A number is out of range, or the buffer is so small or so high that the table would block forever.
     """
 
     def __init__(
@@ -121,10 +121,10 @@ class SampleToInsertRatio(RateLimiter):
 
 
 class Queue(RateLimiter):
-    """Each item is sampled once, and inserts wait while `size` items wait. For `Table.queue`.
+    """Each item is sampled exactly once, and inserts wait while the table holds `size` items. Used by `Table.queue`.
 
     Args:
-      size: Items that may wait.
+      size: Maximum number of items that have not been sampled, at least 1.
     """
 
     def __init__(self, size: int) -> None:
@@ -132,10 +132,10 @@ class Queue(RateLimiter):
 
 
 class Stack(RateLimiter):
-    """Likewise, for `Table.stack`.
+    """Each item is sampled exactly once, and inserts wait while the table holds `size` items. Used by `Table.stack`.
 
     Args:
-      size: Items that may wait.
+      size: Maximum number of items that have not been sampled, at least 1.
     """
 
     def __init__(self, size: int) -> None:

@@ -1,13 +1,15 @@
-"""Types that many modules share."""
+"""Types that are shared by many modules."""
 
 import dataclasses
+from itertools import starmap
 from typing import Any, TypeAlias
 
+from reverb import pybind
 from reverb.item_selectors import Fifo, HeapSelector, Lifo, Prioritized, Uniform
 
 __all__ = ["Fifo", "Heap", "Lifo", "Prioritized", "SelectorType", "SpecNest", "TableInfo", "Uniform"]
 
-# What `MinHeap()` and `MaxHeap()` are instances of.
+# The class of `MinHeap()` and `MaxHeap()`.
 Heap = HeapSelector
 SelectorType: TypeAlias = Fifo | Heap | Lifo | Prioritized | Uniform
 # A nest of specs.
@@ -16,23 +18,23 @@ SpecNest: TypeAlias = Any
 
 @dataclasses.dataclass
 class TableInfo:
-    """A table's options, and how it stands.
+    """Options and current state of a table.
 
     Attributes:
-      name: Of the table.
-      sampler_options: A `KeyDistributionOptions` message: the selector for sampling.
-      remover_options: Likewise, for removal.
-      max_size: Items the table may hold.
-      max_times_sampled: How often an item may be sampled; below 1: no limit.
-      rate_limiter_info: A `RateLimiterInfo` message: the limiter's parameters, and inserts and samples so far.
-      signature: A nest of specs, None if the table has none.
-      current_size: Items in the table now.
-      num_episodes: Distinct episodes that items refer to now.
-      num_deleted_episodes: Episodes that no item refers to any more.
-      num_unique_samples: Items that were sampled at least once since the last reset.
-      table_worker_time: A `TableWorkerTime` message: how the table has spent its time, in milliseconds.
-      undelivered_samples: Drawn, and not with the learner yet: on their way, or fetched ahead by a loader. They count
-        as sampled, and go back if the loader is closed. Not part of comparisons.
+      name: Name of the table.
+      sampler_options: Selector for sampling, a `KeyDistributionOptions` message.
+      remover_options: Selector for removal, a `KeyDistributionOptions` message.
+      max_size: Maximum number of items in the table.
+      max_times_sampled: Number of samples after which an item is removed; 0 and negative numbers mean no limit.
+      rate_limiter_info: Parameters of the rate limiter and counts of inserts and samples, a `RateLimiterInfo` message.
+      signature: Nest of specs that items must fit; None if the table has no signature.
+      current_size: Number of items now in the table.
+      num_episodes: Number of distinct episodes that items now refer to.
+      num_deleted_episodes: Number of episodes to which no item refers any longer.
+      num_unique_samples: Number of items that have been sampled at least once since the last reset.
+      table_worker_time: Time that the table has spent in each state, in milliseconds, a `TableWorkerTime` message.
+      undelivered_samples: Number of samples that are drawn but not delivered, because they are in transit or prefetched
+        by a loader. They count as sampled, and return to the table if the loader is closed. Ignored in comparisons.
     """
 
     name: str
@@ -51,14 +53,14 @@ class TableInfo:
 
     @classmethod
     def from_serialized_proto(cls, serialized_proto: bytes, undelivered_samples: int = 0) -> "TableInfo":
-        """The info in a serialized `deepmind.reverb.TableInfo`, which does not have `undelivered_samples`.
+        """Parses a serialized `deepmind.reverb.TableInfo`, a message that lacks `undelivered_samples`.
 
         Raises:
-          google.protobuf.message.DecodeError: The bytes are no such message.
-          ValueError: The signature in it is none.
+          google.protobuf.message.DecodeError: The bytes are not a `TableInfo` message.
+          ValueError: The message contains an invalid signature.
         """
-        from reverb import signatures
         from reverb.cc import schema_pb2
+        from reverb.data import signatures
 
         message = schema_pb2.TableInfo.FromString(serialized_proto)
         return cls(
@@ -76,3 +78,17 @@ class TableInfo:
             table_worker_time=message.table_worker_time,
             undelivered_samples=undelivered_samples,
         )
+
+
+def table_infos(engine: pybind.Client, timeout: float | None) -> dict[str, TableInfo]:
+    """Asks a server for the infos of its tables, and returns them by table name.
+
+    Args:
+      engine: Native client of the server.
+      timeout: Time limit in seconds; None means no limit.
+
+    Raises:
+      DeadlineExceededError: The server did not answer within the timeout.
+    """
+    infos = starmap(TableInfo.from_serialized_proto, engine.server_info(timeout))
+    return {info.name: info for info in infos}

@@ -1,18 +1,18 @@
-"""Tables, and the server that makes them reachable."""
+"""Tables, and the server that gives clients access to them."""
 
 import abc
-import atexit
 import logging
 import operator
 import os
-import sys
 import weakref
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from reverb import _checks, _listening, pybind, rate_limiters, signatures
+from reverb import _listening, pybind, rate_limiters
+from reverb._shutdown import Stage, at_exit
 from reverb.client import Client
+from reverb.data import checks, signatures
 from reverb.item_selectors import Fifo, Lifo, Selector, selector_from_proto
 from reverb.rate_limiters import RateLimiter
 from reverb.reverb_types import SpecNest, TableInfo
@@ -23,37 +23,37 @@ if TYPE_CHECKING:
 __all__ = ["Server", "Table", "TableExtensionBase"]
 
 _logger = logging.getLogger("reverb")
-# Servers that want to save once more when the interpreter ends.
-_to_be_saved: "weakref.WeakSet[Server]" = weakref.WeakSet()
+# Servers that save a last checkpoint at interpreter exit.
+_saving_at_exit: "weakref.WeakSet[Server]" = weakref.WeakSet()
 
 
 class TableExtensionBase(abc.ABC):
-    """Something that is told what happens to a table's items. None exists yet: an extension must build no parts."""
+    """An observer of a table's items. There are no implementations yet, so extensions must not build any parts."""
 
     @abc.abstractmethod
     def build_internal_extensions(self, table_name: str) -> Sequence[Any]:
-        """The parts of the extension for one table, called once as the table is made."""
+        """Builds the parts of the extension for one table. Called once, when the table is created."""
 
 
 class Table:
-    """Items, a Selector for sampling, another one for removal, and a RateLimiter.
+    """Items, with a Selector for sampling, another Selector for removal, and a RateLimiter.
 
     Args:
-      name: Its name on the server, not empty.
-      sampler: Chooses the item that is drawn.
-      remover: Chooses the item that is removed when an insert passes `max_size`; the new item is among the candidates.
-      max_size: Items the table may hold, at least 1.
-      rate_limiter: When inserts and samples may go.
-      max_times_sampled: An item is removed once it has been sampled so often; below 1: never.
-      extensions: See TableExtensionBase.
-      signature: A nest of specs that items must fit; None or an empty nest: they may be anything.
-      max_bytes: Bytes the items may take; None: no limit of the table's own.
-      seed: Of the draws, which are then the same in each run; None: from the operating system.
+      name: Name of the table on the server, not empty.
+      sampler: Selector of the item that is drawn.
+      remover: Selector of the item that is removed when an insert exceeds `max_size`. It may select the new item.
+      max_size: Maximum number of items in the table, at least 1.
+      rate_limiter: Limiter that decides when inserts and samples may proceed.
+      max_times_sampled: Number of samples after which an item is removed; 0 and negative numbers mean no limit.
+      extensions: Extensions of the table, none by default; they must not build any parts (see TableExtensionBase).
+      signature: Nest of specs that items must fit; None or an empty nest accepts any items.
+      max_bytes: Maximum size of the items in bytes; None means that the table has no byte limit.
+      seed: Seed of the random draws, which makes them reproducible; None takes a seed from the operating system.
 
     Raises:
       ValueError: `name` is empty, `max_size` is below 1, a leaf of `signature` is not a spec, or a selector or the
-        limiter has another role already.
-      TypeError: An argument has the wrong type, or a number does not fit 32 bits.
+        rate limiter is already in use.
+      TypeError: An argument has the wrong type, or a number does not fit into 32 bits.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class Table:
             raise ValueError(f"max_size ({int(max_size)}) must be a positive integer")
         self._extensions = extensions
         for part in [part for extension in extensions for part in extension.build_internal_extensions(name)]:
-            _checks.refuse("extensions", "extensions without parts", part)
+            checks.refuse("extensions", "extensions without parts", part)
         encoded = signatures.encode(signature)
-        self._max_bytes = None if max_bytes is None else _checks.as_count("max_bytes", max_bytes)
+        self._max_bytes = None if max_bytes is None else checks.as_count("max_bytes", max_bytes)
         self._seed = _as_seed(seed)
         self._server: weakref.ref[Server] | None = None
         name = _as_name(name)
@@ -88,8 +88,8 @@ class Table:
             name,
             sampler.options(),
             remover.options(),
-            _checks.as_int32("max_size", max_size),
-            _checks.as_int32("max_times_sampled", max_times_sampled),
+            checks.as_int32("max_size", max_size),
+            checks.as_int32("max_times_sampled", max_times_sampled),
             limiter,
             encoded,
             signatures.flat_specs(signature),
@@ -107,19 +107,19 @@ class Table:
         extensions: Sequence[TableExtensionBase] = (),
         signature: SpecNest | None = None,
     ) -> "Table":
-        """A table whose items are each sampled once, the oldest first; inserts wait while it is full.
+        """Creates a table whose items are sampled once each, oldest first. Inserts wait while the table is full.
 
         Args:
-          name: As of Table.
-          max_size: As of Table.
-          extensions: As of Table.
-          signature: As of Table.
+          name: Name of the table on the server, not empty.
+          max_size: Maximum number of items in the table, at least 1.
+          extensions: Extensions of the table, none by default; they must not build any parts.
+          signature: Nest of specs that items must fit; None or an empty nest accepts any items.
 
         Returns:
-          The table.
+          The new table.
 
         Raises:
-          ValueError, TypeError: As Table.
+          ValueError, TypeError: An argument is invalid; see Table.
         """
         return cls(name, Fifo(), Fifo(), max_size, rate_limiters.Queue(max_size), 1, extensions, signature)
 
@@ -131,19 +131,19 @@ class Table:
         extensions: Sequence[TableExtensionBase] = (),
         signature: SpecNest | None = None,
     ) -> "Table":
-        """A table whose items are each sampled once, the newest first; inserts wait while it is full.
+        """Creates a table whose items are sampled once each, newest first. Inserts wait while the table is full.
 
         Args:
-          name: As of Table.
-          max_size: As of Table.
-          extensions: As of Table.
-          signature: As of Table.
+          name: Name of the table on the server, not empty.
+          max_size: Maximum number of items in the table, at least 1.
+          extensions: Extensions of the table, none by default; they must not build any parts.
+          signature: Nest of specs that items must fit; None or an empty nest accepts any items.
 
         Returns:
-          The table.
+          The new table.
 
         Raises:
-          ValueError, TypeError: As Table.
+          ValueError, TypeError: An argument is invalid; see Table.
         """
         return cls(name, Lifo(), Lifo(), max_size, rate_limiters.Stack(max_size), 1, extensions, signature)
 
@@ -161,28 +161,30 @@ class Table:
         max_bytes: int | None = None,
         seed: int | None = None,
     ) -> "Table":
-        """An empty table like this one, but for the arguments that are not None.
+        """Creates an empty table with the options of this one, except for the arguments that are not None.
 
-        Selectors and limiter are fresh ones with the options of this table's. A signature cannot be taken away, only
-        replaced.
+        The selectors and the rate limiter are new objects with the options of this table's. A signature can be replaced
+        but not removed.
 
         Args:
-          name: As of Table.
-          sampler: As of Table.
-          remover: As of Table.
-          max_size: As of Table.
-          rate_limiter: As of Table.
-          max_times_sampled: As of Table.
-          extensions: As of Table.
-          signature: As of Table.
-          max_bytes: As of Table.
-          seed: As of Table.
+          name: Name of the new table on the server; None keeps this table's name.
+          sampler: Selector of the item that is drawn; None creates one like this table's.
+          remover: Selector of the item that is removed when an insert exceeds `max_size`; None creates one like this
+            table's.
+          max_size: Maximum number of items in the table, at least 1; None keeps this table's.
+          rate_limiter: Limiter that decides when inserts and samples may proceed; None creates one like this table's.
+          max_times_sampled: Number of samples after which an item is removed, 0 or less for no limit; None keeps this
+            table's.
+          extensions: Extensions of the new table, which must not build any parts; None keeps this table's.
+          signature: Nest of specs that items must fit; None keeps this table's signature.
+          max_bytes: Maximum size of the items in bytes; None keeps this table's limit.
+          seed: Seed of the random draws; None keeps this table's seed.
 
         Returns:
-          A plain Table, whatever the class of this one.
+          An instance of Table, even if this table belongs to a subclass.
 
         Raises:
-          ValueError, TypeError: As Table.
+          ValueError, TypeError: An argument is invalid; see Table.
         """
         info = self.info
         return Table(
@@ -200,31 +202,31 @@ class Table:
 
     @property
     def name(self) -> str:
-        """Its name on the server."""
+        """The name of the table on the server."""
         return self.internal_table.name
 
     @property
     def info(self) -> TableInfo:
-        """The table's options and how it stands now, whether a server runs it or not."""
+        """The options and the current state of the table, even if it does not belong to a server."""
         return TableInfo.from_serialized_proto(self.internal_table.info(), self.internal_table.undelivered_samples())
 
     def can_sample(self, num_samples: int) -> bool:
-        """Whether the limiter would let so many samples go at once.
+        """Whether the rate limiter would allow this many samples now.
 
         Raises:
-          TypeError: Not an int.
-          ValueError: Below 1.
+          TypeError: `num_samples` is not an int.
+          ValueError: `num_samples` is below 1.
         """
-        return self.internal_table.can_sample(_checks.as_count("num_samples", num_samples))
+        return self.internal_table.can_sample(checks.as_count("num_samples", num_samples))
 
     def can_insert(self, num_inserts: int) -> bool:
-        """Whether the limiter would let so many inserts go at once.
+        """Whether the rate limiter would allow this many inserts now.
 
         Raises:
-          TypeError: Not an int.
-          ValueError: Below 1.
+          TypeError: `num_inserts` is not an int.
+          ValueError: `num_inserts` is below 1.
         """
-        return self.internal_table.can_insert(_checks.as_count("num_inserts", num_inserts))
+        return self.internal_table.can_insert(checks.as_count("num_inserts", num_inserts))
 
     def __repr__(self) -> str:
         from reverb.cc import schema_pb2
@@ -243,7 +245,7 @@ def _as_name(name: object) -> str:
     if isinstance(name, bytes):
         return name.decode()
     if not isinstance(name, str):
-        _checks.refuse("name", "a str", name)
+        checks.refuse("name", "a str", name)
     return name
 
 
@@ -253,7 +255,7 @@ def _as_seed(seed: object) -> int | None:
     try:
         return operator.index(cast(Any, seed)) % 2**64
     except TypeError:
-        _checks.refuse("seed", "an int or None", seed)
+        checks.refuse("seed", "an int or None", seed)
 
 
 def _limiter_from_info(info: TableInfo) -> RateLimiter:
@@ -262,13 +264,13 @@ def _limiter_from_info(info: TableInfo) -> RateLimiter:
 
 
 def _check_free(name: str, sampler: object, remover: object, rate_limiter: RateLimiter) -> None:
-    """Refuses what is no selector, one selector in two roles, and what serves another living table."""
+    """Checks that both selectors are selectors, that they differ, and that no part belongs to another live table."""
     for role, selector in (("sampler", sampler), ("remover", remover)):
         if not isinstance(selector, Selector):
-            _checks.refuse(role, "one of reverb.selectors", selector)
+            checks.refuse(role, "one of reverb.selectors", selector)
     if sampler is remover:
         raise ValueError(
-            f"One selector object, {sampler}, is both `sampler` and `remover` of table `{name}`. Make one for each."
+            f"One selector object, {sampler}, is both `sampler` and `remover` of table `{name}`. Create one for each."
         )
     parts = (("sampler", sampler), ("remover", remover), ("rate_limiter", rate_limiter))
     for role, part in parts:
@@ -276,31 +278,33 @@ def _check_free(name: str, sampler: object, remover: object, rate_limiter: RateL
         owner = None if reference is None else reference()
         if owner is not None:
             raise ValueError(
-                f"`{role}` of table `{name}`, {part}, already belongs to table `{owner.name}`. Make one for each."
+                f"`{role}` of table `{name}`, {part}, already belongs to table `{owner.name}`. Create one for each."
             )
 
 
 class Server:
-    """Makes tables reachable, until it is stopped or collected.
+    """Gives clients access to tables, until it is stopped or garbage-collected.
 
     Args:
-      tables: At least one, of different names, none of which another server has had.
-      port: Where to listen; None or 0: at a free port.
-      checkpointer: Where checkpoints are kept; the newest good one there is loaded first. None: a new temporary folder.
-      host: The address to listen at. Unless given, the environment's `REVERB_HOST`; if that is not set either,
-        loopback, which only programs on this machine can reach.
-      allow_insecure: Whether a `host` other than loopback is taken, though everyone who reaches it can then read and
-        write the tables. Unless given, whether the environment has `REVERB_ALLOW_INSECURE=1`.
-      max_message_size: Bytes of data that one insert may carry. Batches out are sent in pieces, and not limited.
+      tables: Tables to serve, at least one, with distinct names. A table can belong to only one server, ever.
+      port: Port to listen on; None or 0 chooses a free port.
+      checkpointer: Checkpointer that saves the tables, and from which the newest undamaged checkpoint is loaded first.
+        None saves into a new temporary folder.
+      host: Address to listen on. None means the environment variable `REVERB_HOST`, or, if that is not set, loopback,
+        which only programs on this machine can reach.
+      allow_insecure: Whether to accept a `host` other than loopback, where anyone who can reach it can read and write
+        the tables. None means True only if the environment has `REVERB_ALLOW_INSECURE=1`.
+      max_message_size: Maximum size in bytes of the data of one insert, 256 MiB by default. Sampled batches are sent in
+        parts and are not limited.
 
     Raises:
-      ValueError: There are no tables, names occur twice, a table belongs to a server already, the port is no port, or
-        the host is not loopback and `allow_insecure` is not set; another server keeps its checkpoints in the same
-        folder, or the checkpoint has a table that is not among `tables`.
-      SignatureMismatchError: The checkpoint has a table with data of another signature.
-      DataLossError: There are checkpoints, and all are damaged.
+      ValueError: There are no tables, names occur more than once, a table already belongs to a server, the port is
+        invalid, or the host is not loopback and `allow_insecure` is not set. Also raised if another server keeps its
+        checkpoints in the same folder, or if the checkpoint has a table that is not in `tables`.
+      SignatureMismatchError: A table in the checkpoint holds data with another signature.
+      DataLossError: There are checkpoints, but all of them are damaged.
       TypeError: An argument has the wrong type.
-      UnavailableError: The port is taken, or the address cannot be bound.
+      UnavailableError: The port is in use, or the address cannot be bound.
     """
 
     def __init__(
@@ -313,76 +317,76 @@ class Server:
         allow_insecure: bool | None = None,
         max_message_size: int = 256 * 1024 * 1024,
     ) -> None:
-        # Before anything can fail, since `__del__` runs for half-made servers too.
+        # Set before anything can fail, because `__del__` also runs if the constructor raises.
         self._server: pybind.Server | None = None
         self._pid = os.getpid()
         self._tables = _checked_tables(tables)
         port = _listening.as_port(port)
         host = _listening.checked_host(host, allow_insecure)
-        size = _checks.as_count("max_message_size", max_message_size)
+        size = checks.as_count("max_message_size", max_message_size)
         self._checkpointer = _default_checkpointer() if checkpointer is None else checkpointer
-        keeper = _internal_checkpointer(self._checkpointer)
-        self._server = pybind.Server([table.internal_table for table in self._tables], host, port, size, keeper)
+        internal = _internal_checkpointer(self._checkpointer)
+        self._server = pybind.Server([table.internal_table for table in self._tables], host, port, size, internal)
         self._port = self._server.port
         for table in self._tables:
             table._server = weakref.ref(self)
         if getattr(self._checkpointer, "save_on_stop", False):
-            _to_be_saved.add(self)
+            _saving_at_exit.add(self)
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that the server listens on."""
         return self._port
 
     @property
     def host(self) -> str | None:
-        """The address it listens at; None if it never did."""
+        """The address that the server listens on; None if it has never listened."""
         return None if self._server is None else self._server.host
 
     @property
     def unix_path(self) -> str | None:
-        """The Unix socket beside the port, which clients on this machine take by themselves; None if there is none."""
+        """The Unix socket that clients on this machine use automatically instead of the port; None if there is none."""
         return None if self._server is None else self._server.unix_path
 
     @property
     def restored_from(self) -> str | None:
-        """The checkpoint that was loaded when the server was made; None if there was none."""
+        """The path of the checkpoint that was loaded when the server was created; None if there was none."""
         return None if self._server is None else self._server.restored_from
 
     def localhost_client(self) -> Client:
-        """A client of this server, for programs on this machine."""
+        """Creates a client of this server, for programs on this machine."""
         return Client(f"localhost:{self._port}")
 
     def stop(self) -> None:
-        """Closes the tables for good, fails all who wait, and stops listening. May be called again.
+        """Closes the tables for good, fails all waiting calls, and stops listening. May be called more than once.
 
-        With a checkpointer that has `save_on_stop`, the tables are saved last. Such a server stops by itself when the
-        interpreter ends, after the writers of the program were closed.
+        If the checkpointer has `save_on_stop`, the tables are then saved. Such a server also stops at interpreter exit,
+        after the program's writers have been closed.
 
         Raises:
-          StorageError: That save failed. The server has stopped all the same.
+          StorageError: The save failed. The server has stopped nevertheless.
         """
         if self._server is not None:
             self._server.stop()
-            _to_be_saved.discard(self)
+            _saving_at_exit.discard(self)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until the server is stopped.
 
         Args:
-          timeout: Seconds; None: no limit.
+          timeout: Time limit in seconds; None means no limit.
 
         Returns:
-          True if the server has stopped, at once if it had before; False if the time is over.
+          True if the server has stopped, immediately if it had stopped before; False if the timeout passed.
 
         Raises:
-          KeyboardInterrupt: On Ctrl-C. The server is stopped then.
+          KeyboardInterrupt: Ctrl-C was pressed. The server has then been stopped.
           ValueError: `timeout` is negative.
         """
         if self._server is None:
             return True
         try:
-            return self._server.wait(_checks.as_timeout(timeout))
+            return self._server.wait(checks.as_timeout(timeout))
         except KeyboardInterrupt:
             self.stop()
             raise
@@ -396,7 +400,7 @@ class Server:
         self.stop()
 
     def __del__(self) -> None:
-        # A forked child must not stop its parent's server; and at the interpreter's exit anything may be gone.
+        # A forked child must not stop its parent's server. At interpreter exit, any module may already be gone.
         try:
             if self._pid == os.getpid():
                 self.stop()
@@ -411,18 +415,21 @@ class Server:
         )
 
 
-@atexit.register
+def _unsaved() -> list[Server]:
+    """The servers that have yet to save a last checkpoint. Servers of the parent of a forked child do not count."""
+    return [server for server in _saving_at_exit if server._pid == os.getpid()]
+
+
 def _save_all() -> None:
-    """Stops the servers that want to save, once the writers of this program have said their last."""
-    servers = [server for server in _to_be_saved if server._pid == os.getpid()]
-    endings = sys.modules.get("reverb._endings")
-    if servers and endings is not None:
-        endings.end_all()
-    for server in servers:
+    """Stops the servers that have yet to save a last checkpoint."""
+    for server in _unsaved():
         try:
             server.stop()
         except Exception as error:
-            _logger.error("A server could not save when the program ended: %s", error)
+            _logger.error("A server could not save its tables at interpreter exit: %s", error)
+
+
+at_exit(Stage.SERVERS, _save_all, is_due=lambda: bool(_unsaved()))
 
 
 def _default_checkpointer() -> "CheckpointerBase":
@@ -434,21 +441,23 @@ def _default_checkpointer() -> "CheckpointerBase":
 def _internal_checkpointer(checkpointer: "CheckpointerBase") -> pybind.Checkpointer:
     make = getattr(checkpointer, "internal_checkpointer", None)
     if make is None:
-        _checks.refuse("checkpointer", "a checkpointer, such as reverb.checkpointers.DefaultCheckpointer", checkpointer)
+        checks.refuse("checkpointer", "a checkpointer, such as reverb.checkpointers.DefaultCheckpointer", checkpointer)
     internal = make()
     if not isinstance(internal, pybind.Checkpointer):
-        _checks.refuse("checkpointer", "one whose internal_checkpointer() is a reverb.pybind.Checkpointer", internal)
+        checks.refuse(
+            "checkpointer", "one whose internal_checkpointer() returns a reverb.pybind.Checkpointer", internal
+        )
     return internal
 
 
 def _checked_tables(tables: Iterable[Table] | None) -> list[Table]:
-    """The tables as a list: iterators can be read only once."""
+    """Checks the tables and returns them as a list, because an iterator can be read only once."""
     listed = [] if tables is None else list(tables)
     if not listed:
         raise ValueError("At least one table must be provided")
     for table in listed:
         if not isinstance(table, Table):
-            _checks.refuse("tables", "a sequence of tables", table)
+            checks.refuse("tables", "a sequence of tables", table)
     names = [table.name for table in listed]
     repeated = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if repeated:
@@ -456,7 +465,7 @@ def _checked_tables(tables: Iterable[Table] | None) -> list[Table]:
     for table in listed:
         if table._server is not None:
             raise ValueError(
-                f"Table `{table.name}` belongs to a server already, or did until that stopped. Make a new one, for "
-                f"instance with `replace()`."
+                f"Table `{table.name}` already belongs to a server, possibly one that has stopped. Create a new table, "
+                f"for instance with `replace()`."
             )
     return listed

@@ -1,6 +1,6 @@
-"""Patterns: which items to make of a stream of steps, said once instead of at every step.
+"""Patterns declare once which items to create from a stream of steps, instead of creating them step by step.
 
-A pattern is a nest of references to columns of the newest steps, -1 being the newest:
+A pattern is a nest of references to columns of the newest steps, where -1 is the newest:
 
     config = create_config(
         pattern_from_transform(step, lambda x: {"obs": x["obs"][-3:-1], "action": x["action"][-2]}),
@@ -8,17 +8,18 @@ A pattern is a nest of references to columns of the newest steps, -1 being the n
         conditions=[Condition.step_index() >= 2],
     )
 
-Configs are protobuf messages, the same bytes as those of dm-reverb.
+Configs are protobuf messages, with the same bytes as those of dm-reverb.
 """
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from reverb import _pattern_signature, nests, signatures
 from reverb._conditions import Condition, ConditionBuilder, ConditionProto, as_int32
-from reverb._pattern_writer import StructuredWriter
 from reverb.cc import patterns_pb2
+from reverb.data import nests, signatures
+from reverb.writing.patterns.signature import infer_signature
+from reverb.writing.patterns.writer import StructuredWriter
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -43,7 +44,7 @@ __all__ = [
     "unpack_pattern",
 ]
 
-# Type checkers know nothing of messages that are made when the program runs.
+# Type checkers do not know message classes that are created at run time.
 if TYPE_CHECKING:
     Config: TypeAlias = Any
     PatternNode: TypeAlias = Any
@@ -55,19 +56,17 @@ else:
 
 # A nest of pattern nodes.
 Pattern = Sequence[Any] | Mapping[str, Any] | PatternNode
-# A nest of reference nodes: what a step looks like to those who write patterns.
+# A nest of reference nodes, which stands for a step when a pattern is written.
 ReferenceStep = Any
 PatternTransform = Callable[[ReferenceStep], Pattern]
 ConfigList = Sequence[Config]
 
-infer_signature = _pattern_signature.infer_signature
-
 
 class ReferenceNode:
-    """A column of the step. `node[-1]` is its newest row, `node[-3:]` its newest three.
+    """A column of the step. `node[-1]` is its newest row, `node[-3:]` its newest three rows.
 
     Args:
-      index: Which leaf of the flattened step it is.
+      index: Index of the leaf in the flattened step.
     """
 
     __slots__ = ("_index",)
@@ -79,11 +78,11 @@ class ReferenceNode:
         """A reference to rows, counted back from the newest, which is -1.
 
         Args:
-          key: An int, for one row without time axis (`[:-2]` means `[-2]`); or a slice that begins with a negative
-            number. Ranges are checked when a writer is made.
+          key: An int for one row without a time axis (`[:-2]` means `[-2]`), or a slice that starts with a negative
+            number. Ranges are checked when a writer is created.
 
         Raises:
-          ValueError: The key is neither an int nor a slice, or passes 32 bits.
+          ValueError: The key is neither an int nor a slice, or does not fit into 32 bits.
           TypeError: A part of the slice is not an int.
         """
         node = patterns_pb2.PatternNode(flat_source_index=self._index)
@@ -100,7 +99,7 @@ class ReferenceNode:
         node.stop = as_int32("The key of a node", position)
         return node
 
-    # Python would else try keys 0, 1, 2, ... for ever, since each of them makes a node.
+    # Without this, iteration would never end: Python would try the keys 0, 1, 2, ..., and each of them gives a node.
     __iter__ = None
 
     def __repr__(self) -> str:
@@ -108,13 +107,13 @@ class ReferenceNode:
 
 
 def create_reference_step(step_structure: Any) -> ReferenceStep:
-    """A step to write patterns with.
+    """Creates a reference step for writing patterns.
 
     Args:
-      step_structure: A nest like the steps that will be appended; its leaves do not matter.
+      step_structure: Nest with the structure of the steps that will be appended; the values of its leaves are ignored.
 
     Returns:
-      The same nest with a node for each leaf.
+      The same nest with a ReferenceNode for each leaf.
     """
     import tree
 
@@ -123,11 +122,11 @@ def create_reference_step(step_structure: Any) -> ReferenceStep:
 
 
 def pattern_from_transform(step_structure: Any, transform: PatternTransform) -> Pattern:
-    """The pattern that a function makes of a reference step.
+    """The pattern that a function returns for a reference step.
 
     Args:
-      step_structure: As of `create_reference_step`.
-      transform: From a reference step to a pattern.
+      step_structure: Nest with the structure of the steps that will be appended; the values of its leaves are ignored.
+      transform: Function from a reference step to a pattern.
     """
     return transform(create_reference_step(step_structure))
 
@@ -138,20 +137,21 @@ def create_config(
     conditions: Sequence[ConditionProto] = (),
     priority: "Priority | None" = None,
 ) -> Config:
-    """A pattern, the table for its items, and when they are made.
+    """Combines a pattern with the table for its items and the conditions for creating them.
 
     Args:
-      pattern: A nest of pattern nodes.
-      table: Name of the table.
-      conditions: All must hold. That the buffers reach back far enough is a condition that writers add.
-      priority: Made by `constant_priority_fn` or `td_error`; None is the constant 1.
+      pattern: Nest of pattern nodes, which describes the item.
+      table: Name of the table for the items.
+      conditions: Conditions that must all hold for an item to be created. By default there are none. Writers add the
+        condition that the buffers hold enough steps.
+      priority: Priority of the items, created by `constant_priority_fn` or `td_error`; None means the constant 1.
 
     Returns:
-      A new message. The arguments are copied.
+      A new message with copies of the arguments.
 
     Raises:
-      TypeError: A leaf of the pattern, a condition or the priority is something else, such as a node without an
-        index or a condition without a comparison; or a key of a mapping is not a str.
+      TypeError: A leaf of the pattern, a condition or the priority has the wrong type, such as a node without an index
+        or a condition without a comparison; or a key of a mapping is not a str.
     """
     if not isinstance(table, str):
         raise TypeError(f"`table` must be a str, got {table!r} ({type(table).__name__}).")
@@ -183,7 +183,7 @@ def _checked_condition(index: int, condition: Any) -> Any:
     if isinstance(condition, ConditionBuilder):
         hint = " Compare it with an int, as in `Condition.step_index() >= 3`."
     elif isinstance(condition, bool):
-        hint = " `Condition.is_end_episode()` is whole without a comparison."
+        hint = " `Condition.is_end_episode()` takes no comparison."
     else:
         hint = ""
     kind = type(condition).__name__
@@ -191,13 +191,13 @@ def _checked_condition(index: int, condition: Any) -> Any:
 
 
 def unpack_pattern(config: Config) -> Pattern:
-    """The pattern of a config, the reverse of `create_config`.
+    """The pattern of a config, as it was passed to `create_config`.
 
     Args:
-      config: A config; without `pattern_structure` its nodes are a list.
+      config: Config to take the pattern from. Without `pattern_structure` the pattern is a list of nodes.
 
     Raises:
-      ValueError: The structure has another number of leaves than the config has nodes.
+      ValueError: The number of leaves in the structure differs from the number of nodes in the config.
     """
     if not config.HasField("pattern_structure"):
         return list(config.flat)
@@ -206,7 +206,7 @@ def unpack_pattern(config: Config) -> Pattern:
 
 
 def constant_priority_fn(value: float) -> Priority:
-    """The same priority for all items of a config."""
+    """Gives all items of a config the same priority."""
     priority = patterns_pb2.Priority()
     priority.constant_fn.value = value
     return priority
@@ -217,18 +217,18 @@ def td_error(
     step_structure: Any,
     get_field_from_step_fn: Callable[[Any], Any],
 ) -> Priority:
-    """The priority w * max |d| + (1 - w) * mean |d| of an item, d being a column with the TD errors of its steps.
+    """Gives an item the priority w * max |d| + (1 - w) * mean |d|, where d is the column of its TD errors.
 
     Kapturowski et al. 2019, "Recurrent Experience Replay in Distributed Reinforcement Learning", §2.3.
 
     Args:
-      max_priority_weight: w.
-      step_structure: As of `create_reference_step`.
-      get_field_from_step_fn: Picks the column of TD errors out of a nest like the step. The errors are scalars of
-        float32, float64, int32 or int64, and a column of the item must be made of them.
+      max_priority_weight: Weight w of the maximum, from 0 (only the mean) to 1 (only the maximum).
+      step_structure: Nest with the structure of the steps that will be appended; the values of its leaves are ignored.
+      get_field_from_step_fn: Function that picks the column of TD errors out of a nest with the structure of a step.
+        The errors are scalars of float32, float64, int32 or int64, and the item must contain a column of them.
 
     Raises:
-      TypeError: The function gave something else than a leaf of the step.
+      TypeError: The function did not return a leaf of the step.
     """
     import tree
 

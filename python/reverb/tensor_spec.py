@@ -1,7 +1,7 @@
-"""What one leaf of a table's signature looks like: shape, dtype, name, and bounds if it has any.
+"""Specs describe one leaf of a table's signature: its shape, dtype and name, and its bounds if it has any.
 
-Users who have TensorFlow give `tf.TensorSpec`; those who have not give these, which compare equal to them. Specs of
-other libraries become these on the way in.
+Programs with TensorFlow can use `tf.TensorSpec`. Programs without it use these specs, which compare equal to
+TensorFlow's. Specs of other libraries are converted into these.
 """
 
 import operator
@@ -12,19 +12,19 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from reverb import dtypes
+from reverb.data import dtypes
 
 __all__ = ["BoundedTensorSpec", "TensorShape", "TensorSpec", "spec_from_leaf"]
 
 
 class TensorShape:
-    """The sizes of dimensions. Any of them, and even their number, may be unknown.
+    """The sizes of the dimensions of an array. The sizes, and even the rank, may be unknown.
 
-    Compares equal to lists and tuples of the same sizes, None where unknown, and to TensorFlow's shapes. Not a
-    sequence for nests: a leaf.
+    Compares equal to TensorFlow's shapes, and to lists and tuples of the same sizes, with None for unknown ones. In a
+    nest a TensorShape is a leaf, not a sequence.
 
     Args:
-      dims: Sizes, None where unknown; or None if not even the rank is known.
+      dims: Sizes of the dimensions, None for each unknown size; or None if the rank is unknown.
     """
 
     __slots__ = ("_dims",)
@@ -34,21 +34,21 @@ class TensorShape:
 
     @property
     def rank(self) -> int | None:
-        """The number of dimensions, None if unknown."""
+        """The number of dimensions; None if it is unknown."""
         return None if self._dims is None else len(self._dims)
 
     @property
     def ndims(self) -> int | None:
-        """`rank`, under TensorFlow's other name."""
+        """Alias of `rank`, as in TensorFlow."""
         return self.rank
 
     @property
     def dims(self) -> list[int | None] | None:
-        """The sizes; None if the rank is unknown."""
+        """The sizes of the dimensions; None if the rank is unknown."""
         return None if self._dims is None else list(self._dims)
 
     def as_list(self) -> list[int | None]:
-        """The sizes, None where unknown.
+        """The sizes of the dimensions, with None for unknown ones.
 
         Raises:
           ValueError: The rank is unknown.
@@ -56,11 +56,11 @@ class TensorShape:
         return list(self._known())
 
     def is_fully_defined(self) -> bool:
-        """Whether rank and all sizes are known."""
+        """Whether the rank and all sizes are known."""
         return self._dims is not None and None not in self._dims
 
     def num_elements(self) -> int | None:
-        """The product of the sizes, None if one is unknown."""
+        """The product of the sizes; None if any of them is unknown."""
         if self._dims is None:
             return None
         product = 1
@@ -71,7 +71,7 @@ class TensorShape:
         return product
 
     def is_compatible_with(self, other: Any) -> bool:
-        """Whether some array could have both shapes."""
+        """Whether an array could match both shapes."""
         ours, theirs = self._dims, _dims_of(other)
         if ours is None or theirs is None:
             return True
@@ -129,7 +129,7 @@ class TensorShape:
 
 
 def _dims_of(shape: Any) -> tuple[int | None, ...] | None:
-    """The sizes in a TensorShape of ours or TensorFlow's, a sequence, an int (rank 1) or None."""
+    """The sizes in one of our or TensorFlow's TensorShapes, a sequence, an int (rank 1), or None."""
     if shape is None:
         return None
     if isinstance(shape, TensorShape):
@@ -146,7 +146,7 @@ def _dims_of(shape: Any) -> tuple[int | None, ...] | None:
 def _size(size: Any) -> int | None:
     if size is None:
         return None
-    number = operator.index(getattr(size, "value", size))  # Dimensions of TensorFlow 1 have a `value`.
+    number = operator.index(getattr(size, "value", size))  # TensorFlow 1's dimensions have a `value`.
     if number < 0:
         raise ValueError(f"A dimension cannot have the size {number}; None means unknown.")
     return number
@@ -156,50 +156,51 @@ class TensorSpec:
     """Shape and dtype of one leaf of a signature.
 
     Args:
-      shape: Sizes, None where unknown; None if not even the rank is known.
-      dtype: Whatever numpy takes for a dtype, or a `tf.DType`. Strings of all kinds become `object`.
-      name: Becomes part of the column's name in messages.
+      shape: Sizes of the dimensions, None for each unknown size; or None if the rank is unknown.
+      dtype: Dtype of the elements in any form that numpy accepts, or a `tf.DType`; float32 by default. All kinds of
+        strings become `object`.
+      name: Name of the leaf, which becomes part of the column's name in error messages; None for no name.
 
     Raises:
-      TypeError: The dtype cannot be stored, or shape or name are none.
+      TypeError: Elements of the dtype cannot be stored, or the shape or name has the wrong type.
     """
 
     __slots__ = ("_dtype", "_name", "_shape")
 
     def __init__(self, shape: Any, dtype: Any = np.float32, name: str | None = None) -> None:
-        # TensorFlow's `==` reads these three names from what it is compared with.
+        # TensorFlow's `==` reads attributes with these three names from the other operand.
         self._shape = TensorShape(shape)
         self._dtype = dtypes.as_dtype(dtype)
         self._name = name
 
     @classmethod
     def from_spec(cls, spec: Any, name: str | None = None) -> "TensorSpec":
-        """A spec like another one, of any library, with another name if one is given."""
+        """Copies a spec of any library, with a new name if one is given."""
         return cls(spec.shape, spec.dtype, name or spec.name)
 
     @classmethod
     def from_tensor(cls, tensor: Any, name: str | None = None) -> "TensorSpec":
-        """The spec of an array: its exact shape and dtype."""
+        """Creates the spec with the exact shape and dtype of an array."""
         array = tensor if hasattr(tensor, "shape") and hasattr(tensor, "dtype") else np.asarray(tensor)
         return TensorSpec(array.shape, array.dtype, name)
 
     @property
     def shape(self) -> TensorShape:
-        """What is known of the shape."""
+        """The shape, as far as it is known."""
         return self._shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """A numpy dtype; `object` for strings."""
+        """The numpy dtype; `object` for strings."""
         return self._dtype
 
     @property
     def name(self) -> str | None:
-        """The leaf's own name, None if it has none."""
+        """The name of the leaf; None if it has no name."""
         return self._name
 
     def is_compatible_with(self, spec_or_tensor: Any) -> bool:
-        """Whether an array, or all arrays of a spec, might fit this spec: equal dtype and compatible shape."""
+        """Whether an array or another spec has the same dtype as this spec, and a compatible shape."""
         other = spec_or_tensor
         if not (hasattr(other, "shape") and hasattr(other, "dtype")):
             other = np.asarray(other)
@@ -226,17 +227,17 @@ class TensorSpec:
 
 
 class BoundedTensorSpec(TensorSpec):
-    """A spec whose elements lie between bounds. The bounds are kept, never checked.
+    """A spec with bounds for the elements. The bounds are stored but never checked against data.
 
     Args:
-      shape: As of TensorSpec.
-      dtype: As of TensorSpec.
-      minimum: A scalar or an array that broadcasts to the shape; inclusive.
-      maximum: Likewise.
-      name: As of TensorSpec.
+      shape: Sizes of the dimensions, None for each unknown size; or None if the rank is unknown.
+      dtype: Dtype of the elements in any form that numpy accepts, or a `tf.DType`.
+      minimum: Lower bound, inclusive: a scalar, or an array that broadcasts to the shape.
+      maximum: Upper bound, inclusive: a scalar, or an array that broadcasts to the shape.
+      name: Name of the leaf, which becomes part of the column's name in error messages; None for no name.
 
     Raises:
-      TypeError: As of TensorSpec.
+      TypeError: Elements of the dtype cannot be stored, or the shape or name has the wrong type.
       ValueError: A bound does not broadcast to the shape.
     """
 
@@ -259,7 +260,7 @@ class BoundedTensorSpec(TensorSpec):
 
     @classmethod
     def from_spec(cls, spec: Any, name: str | None = None) -> "BoundedTensorSpec":
-        """A spec like another one, with another name if one is given. Without bounds it gets those of its dtype."""
+        """Copies a spec, with a new name if one is given. Without bounds, the copy gets the limits of its dtype."""
         dtype = dtypes.as_dtype(spec.dtype)
         minimum, maximum = getattr(spec, "minimum", None), getattr(spec, "maximum", None)
         if minimum is None or maximum is None:
@@ -269,12 +270,12 @@ class BoundedTensorSpec(TensorSpec):
 
     @property
     def minimum(self) -> NDArray[Any]:
-        """The lower bound, inclusive, in the shape in which it was given. Read-only."""
+        """The inclusive lower bound, a read-only array with the shape in which it was given."""
         return self._minimum
 
     @property
     def maximum(self) -> NDArray[Any]:
-        """The upper bound, likewise."""
+        """The inclusive upper bound, a read-only array with the shape in which it was given."""
         return self._maximum
 
     def __eq__(self, other: object) -> bool:
@@ -300,18 +301,17 @@ class BoundedTensorSpec(TensorSpec):
 
 
 def spec_from_leaf(leaf: Any) -> TensorSpec:
-    """A leaf of a signature as a spec of ours.
+    """Converts a leaf of a signature to one of our specs.
 
     Args:
-      leaf: A spec of ours, a `tf.TensorSpec` or its bounded kind, a `dm_env.specs.Array` or its bounded kind, or
-        another object that describes an array without being one: it has `shape` and `dtype` and no data, such as
-        `jax.ShapeDtypeStruct`.
+      leaf: Spec to convert: one of ours, a `tf.TensorSpec` or `dm_env.specs.Array` or the bounded kind of either, or
+        another object that has `shape` and `dtype` but no data, such as `jax.ShapeDtypeStruct`.
 
     Returns:
-      The spec, bounded if the leaf is.
+      The spec, which is bounded if the leaf is.
 
     Raises:
-      ValueError: Anything else, such as an array, a number, None or a ragged spec.
+      ValueError: The leaf is something else, such as an array, a number, None or a ragged spec.
     """
     if isinstance(leaf, TensorSpec):
         return leaf
@@ -332,7 +332,7 @@ def _convert(spec: Any) -> TensorSpec:
 
 
 def _is_plain_spec(leaf: Any) -> bool:
-    """Whether this is a spec of a dense tensor: ours, TensorFlow's or dm_env's. Imports neither of the two."""
+    """Whether the object is our, TensorFlow's or dm_env's spec of a dense tensor. Imports neither library."""
     if isinstance(leaf, TensorSpec):
         return True
     for module, name in (("tensorflow", "TensorSpec"), ("dm_env.specs", "Array")):
@@ -344,6 +344,6 @@ def _is_plain_spec(leaf: Any) -> bool:
 
 def _describes_an_array(leaf: Any) -> bool:
     if isinstance(leaf, type) or type(leaf).__module__.partition(".")[0] == "tensorflow":
-        return False  # Of TensorFlow's specs only the dense ones, which were asked for before, have a shape to trust.
+        return False  # Only TensorFlow's dense specs, for which the caller has checked, have a usable shape.
     has_data = any(hasattr(leaf, name) for name in ("__array__", "__array_interface__", "__dlpack__", "__getitem__"))
     return hasattr(leaf, "shape") and hasattr(leaf, "dtype") and not has_data

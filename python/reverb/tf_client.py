@@ -1,4 +1,4 @@
-"""A client whose calls are operations of TensorFlow, in graphs and eagerly."""
+"""A client whose calls are TensorFlow operations, in graphs and in eager mode."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -8,29 +8,33 @@ import tensorflow as tf
 import tree
 from numpy.typing import NDArray
 
-from reverb import dtypes as dtype_numbers
-from reverb import tf_errors, tf_shapes, tf_streams
-from reverb.errors import InvalidArgumentError, TableNotFoundError
+from reverb.data import dtypes as dtype_numbers
+from reverb.errors import InternalError, InvalidArgumentError, TableNotFoundError
+from reverb.frameworks import tensorflow_calls
 from reverb.replay_sample import ReplaySample, SampleInfo
-from reverb.tf_specs import check_batch, of_signature
+from reverb.reverb_types import table_infos
+from reverb.tf import shapes as tf_shapes
+from reverb.tf import streams
+from reverb.tf.specs import check_batch, dtype_text, of_signature
 
 __all__ = ["TFClient"]
 
 _INFO_DTYPES = list(SampleInfo.tf_dtypes())
-# A table's signature must come within so many seconds.
+# Time limit, in seconds, for fetching the signature of a table.
 _SIGNATURE_S = 30.0
 
 
 class TFClient:
-    """Calls to a server as operations. For more than a few samples take `reverb.TrajectoryDataset`.
+    """Provides calls to a server as operations. For more than a few samples use `reverb.TrajectoryDataset`.
 
-    Errors of the server are `tf.errors`: NotFoundError for an unknown table, InvalidArgumentError for data that do not
-    fit, and so on.
+    Errors of the server are raised as `tf.errors`: NotFoundError for an unknown table, InvalidArgumentError for data
+    that does not fit, and so on.
 
     Args:
-      server_address: `host:port`.
-      shared_name: Accepted, and without effect: all clients of one address in a process share a connection.
-      name: A prefix for the names of operations.
+      server_address: Address of the server, `host:port`.
+      shared_name: Argument of dm-reverb that is accepted and has no effect, because all clients of one address in a
+        process share a connection.
+      name: Prefix for the names of the operations, `reverb` by default.
     """
 
     def __init__(self, server_address: str, shared_name: str | None = None, name: str = "reverb") -> None:
@@ -38,54 +42,57 @@ class TFClient:
         self._name = name
         self._shared_name = shared_name
         # Keeps the shared client alive.
-        self._client = tf_streams.client_of(server_address)
+        self._client = streams.client_of(server_address)
 
     @property
     def server_address(self) -> str:
-        """The address, as it was given."""
+        """The address of the server, as passed to the constructor."""
         return self._server_address
 
     def sample(self, table: Any, data_dtypes: Any, name: str | None = None) -> ReplaySample:
-        """Draws one item, and gives its first step.
+        """Draws one item and returns its first step.
 
         Args:
-          table: A str, or a tensor of one string.
-          data_dtypes: A nest of the dtypes of the step's leaves.
-          name: Of the operation.
+          table: Name of the table to draw from, a str or a tensor of one string.
+          data_dtypes: Nest with the dtypes of the step's leaves.
+          name: Name of the operation; None uses the prefix of the client and `_sample`.
 
         Returns:
-          A sample whose data have the structure of `data_dtypes`, and whose info are scalar tensors. In a graph the
-          shapes of the data are unknown.
+          A sample whose data has the structure of `data_dtypes`, and whose info consists of scalar tensors. In a graph
+          the shapes of the data are unknown.
 
         Raises:
-          tf.errors.InvalidArgumentError: The item has other leaves or dtypes, does not fit the table's signature, or
-            is not made of steps.
+          tf.errors.InvalidArgumentError: The item has another number of leaves, does not fit the table's signature, or
+            cannot be split into steps. In eager mode also: a leaf has another dtype.
+          tf.errors.InternalError: In a graph, a leaf has another dtype.
           tf.errors.NotFoundError: There is no such table.
         """
         flat = [tf.as_dtype(dtype) for dtype in tree.flatten(data_dtypes)]
         numbers = tf.constant([dtype.as_datatype_enum for dtype in flat], tf.int64)
         with tf.name_scope(name or f"{self._name}_sample"):
             address, table = self._address(), tf.reshape(tf.convert_to_tensor(table, tf.string), [])
-            results = tf_errors.call(_sample, [address, table, numbers], [*_INFO_DTYPES, *flat])
+            # TensorFlow itself checks the dtypes of dm-reverb's operation, with another error in graphs.
+            sample = _sample_eagerly if tf.executing_eagerly() else _sample_in_graph
+            results = tensorflow_calls.call(sample, [address, table, numbers], [*_INFO_DTYPES, *flat])
         for field in results[:5]:
             field.set_shape([])
         return ReplaySample(SampleInfo(*results[:5]), tree.unflatten_as(data_dtypes, results[5:]))
 
     def insert(self, data: Sequence[Any], tables: Any, priorities: Any, name: str | None = None) -> Any:
-        """Inserts one step, as an item of each of some tables. Waits until it is there.
+        """Inserts one step as an item into one or more tables, and waits until the items are in their tables.
 
         Args:
-          data: Tensors, the leaves of the step.
-          tables: Strings `[n]`.
-          priorities: float64 `[n]`.
-          name: Of the operation.
+          data: Tensors with the leaves of the step.
+          tables: Names of the tables, strings `[n]`.
+          priorities: Priority of the item in each table, float64 `[n]`.
+          name: Name of the operation; None uses the prefix of the client and `_insert`.
 
         Returns:
           The operation, or None if it ran eagerly.
 
         Raises:
-          ValueError: `tables` or `priorities` have another dtype or rank, or differ in shape.
-          tf.errors.InvalidArgumentError: A table does not exist, or does not take the data or a priority.
+          ValueError: `tables` or `priorities` has the wrong dtype or rank, or they differ in shape.
+          tf.errors.InvalidArgumentError: A table does not exist, or does not accept the data or a priority.
         """
         tables, priorities = tf.convert_to_tensor(tables), tf.convert_to_tensor(priorities)
         if tables.dtype != tf.string or tables.shape.rank != 1:
@@ -96,44 +103,44 @@ class TFClient:
             raise ValueError("priorities and tables must have the same shape")
         leaves = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(data)]
         with tf.name_scope(name or f"{self._name}_insert"):
-            return tf_errors.call(_insert, [self._address(), tables, priorities, *leaves], [])
+            return tensorflow_calls.call(_insert, [self._address(), tables, priorities, *leaves], [])
 
     def update_priorities(self, table: Any, keys: Any, priorities: Any, name: str | None = None) -> Any:
-        """Sets the priorities of items. Keys that the table does not hold are passed over.
+        """Sets the priorities of items. Keys that are not in the table are ignored.
 
         Args:
-          table: A str, or a tensor of one string.
-          keys: uint64 `[n]`.
-          priorities: float64 `[n]`.
-          name: Of the operation.
+          table: Name of the table that holds the items, a str or a tensor of one string.
+          keys: Keys of the items, uint64 `[n]`.
+          priorities: New priorities of the items, float64 `[n]`.
+          name: Name of the operation; None uses the prefix of the client and `_update_priorities`.
 
         Returns:
           The operation, or None if it ran eagerly.
 
         Raises:
-          ValueError: Tensors of other dtypes.
-          tf.errors.InvalidArgumentError: The shapes do not fit, or the table cannot take a priority.
+          ValueError: `keys` or `priorities` is a tensor of the wrong dtype.
+          tf.errors.InvalidArgumentError: The shapes do not match, or the table does not accept a priority.
           tf.errors.NotFoundError: There is no such table.
         """
         with tf.name_scope(name or f"{self._name}_update_priorities"):
             table = tf.reshape(tf.convert_to_tensor(table, tf.string), [])
             keys = tf.convert_to_tensor(_exact(keys), tf.uint64)
             priorities = tf.convert_to_tensor(priorities, tf.float64)
-            return tf_errors.call(_update_priorities, [self._address(), table, keys, priorities], [])
+            return tensorflow_calls.call(_update_priorities, [self._address(), table, keys, priorities], [])
 
     def _address(self) -> Any:
         return tf.constant(self._server_address)
 
 
 def _exact(keys: Any) -> Any:
-    """Lists of ints as arrays: newer TensorFlow takes them through floats in graphs, which cuts keys."""
+    """Converts lists of ints to arrays. In graphs, newer TensorFlow converts lists via floats, which rounds keys."""
     if isinstance(keys, (list, tuple)) and all(isinstance(key, (int, np.integer)) for key in keys):
         return np.array(keys, np.uint64)
     return keys
 
 
 class _Pairs(Mapping[str, float]):
-    """A mapping in which a table may occur twice: each time is an item."""
+    """A mapping in which a table may occur more than once, each time for another item."""
 
     def __init__(self, tables: list[str], priorities: list[float]) -> None:
         self._pairs = list(zip(tables, priorities, strict=True))
@@ -151,23 +158,42 @@ class _Pairs(Mapping[str, float]):
         return len(self._pairs)
 
 
-def _sample(address: bytes, table: bytes, dtypes: NDArray[np.int64]) -> list[Any]:
-    client, name = tf_streams.client_of(address.decode()), table.decode()
-    sampled = client._client.sample(name, 1, 1, 0, None, False)
-    info = client._table_infos(_SIGNATURE_S).get(name)
+def _sample_eagerly(address: bytes, table: bytes, dtypes: NDArray[np.int64]) -> list[Any]:
+    arrays = _first_step(address, table, len(dtypes))
+    for _, actual, expected in _type_mismatches(arrays, dtypes):
+        raise InvalidArgumentError(f"Type mismatch: actual {actual} vs. expect {expected}")
+    return arrays
+
+
+def _sample_in_graph(address: bytes, table: bytes, dtypes: NDArray[np.int64]) -> list[Any]:
+    arrays = _first_step(address, table, len(dtypes))
+    for index, actual, expected in _type_mismatches(arrays, dtypes):
+        raise InternalError(f"Output {index} of type {actual} does not match declared output type {expected}")
+    return arrays
+
+
+def _first_step(address: bytes, table: bytes, num_leaves: int) -> list[Any]:
+    """Returns the fields of the info, and the leaves of the first step, of one sampled item."""
+    client, name = streams.client_of(address.decode()), table.decode()
+    sampled = client.engine.sample(name, 1, 1, 0, None, False)
+    info = table_infos(client.engine, _SIGNATURE_S).get(name)
     if info is not None and info.signature is not None:
-        check_batch(name, of_signature(info.signature), sampled[1], sampled[3], of_steps=True)
+        check_batch(name, of_signature(info.signature), sampled.columns, sampled.squeezed, of_steps=True)
     (arrays,) = tf_shapes.steps(sampled)
-    if len(arrays) != 5 + len(dtypes):
+    if len(arrays) != 5 + num_leaves:
         raise InvalidArgumentError(
             "Number of tensors in the replay sample did not match the expected count. "
-            f"Got {len(arrays)} but wanted {5 + len(dtypes)}"
+            f"Got {len(arrays)} but wanted {5 + num_leaves}"
         )
-    for array, expected in zip(arrays[5:], dtypes.tolist(), strict=True):
-        if dtype_numbers.number_of(array.dtype) != expected:
-            wanted = dtype_numbers.dtype_from_number(expected)
-            raise InvalidArgumentError(f"Type mismatch: actual {array.dtype} vs. expect {wanted}")
     return [array[0] for array in arrays]
+
+
+def _type_mismatches(arrays: list[Any], dtypes: NDArray[np.int64]) -> Iterator[tuple[int, str, str]]:
+    """Yields the index, the actual and the expected dtype of each leaf that does not have the dtype in `dtypes`."""
+    for index, expected in enumerate(dtypes.tolist(), start=5):
+        actual = dtype_numbers.number_of(np.asarray(arrays[index]).dtype)
+        if actual != expected:
+            yield index, dtype_text(actual), dtype_text(expected)
 
 
 def _insert(address: bytes, tables: NDArray[Any], priorities: NDArray[np.float64], *data: Any) -> list[Any]:
@@ -178,9 +204,9 @@ def _insert(address: bytes, tables: NDArray[Any], priorities: NDArray[np.float64
     if len(tables):
         pairs = _Pairs([table.decode() for table in tables.tolist()], priorities.tolist())
         try:
-            tf_streams.client_of(address.decode())._client.insert(list(data), pairs, None)
+            streams.client_of(address.decode()).engine.insert(list(data), pairs, None)
         except TableNotFoundError as error:
-            # What the reference's writer makes of it.
+            # dm-reverb's writer raises this error, too.
             raise InvalidArgumentError(str(error)) from None
     return []
 
@@ -192,5 +218,5 @@ def _update_priorities(address: bytes, table: bytes, keys: NDArray[Any], priorit
         raise InvalidArgumentError(
             f"Tensors `keys` and `priorities` do not match in shape ([{len(keys)}] vs. [{len(priorities)}])"
         )
-    tf_streams.client_of(address.decode()).update_priorities(table.decode(), keys, priorities)
+    streams.client_of(address.decode()).update_priorities(table.decode(), keys, priorities)
     return []

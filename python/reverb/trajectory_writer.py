@@ -1,4 +1,4 @@
-"""The trajectory writer: appends steps, and makes items of any of the values it still keeps.
+"""The trajectory writer appends steps, and creates items from any of the values that it still keeps.
 
 with client.trajectory_writer(num_keep_alive_refs=3) as writer:
   for step in episode:
@@ -13,12 +13,14 @@ with client.trajectory_writer(num_keep_alive_refs=3) as writer:
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from reverb import _checks, _structure, pybind
-from reverb._flushing import FlushingWriter, as_seconds
+from reverb import pybind
+from reverb.data import checks
 from reverb.errors import DeadlineExceededError, TableNotFoundError
+from reverb.writing.flushing import FlushingWriter, as_seconds
+from reverb.writing.structure import Structure
 
 if TYPE_CHECKING:
-    from reverb.signatures import FlatSpec
+    from reverb.data.signatures import FlatSpec
 
 TrajectoryColumn = pybind.TrajectoryColumn
 _ColumnHistory = pybind.ColumnHistory
@@ -27,14 +29,14 @@ __all__ = ["TrajectoryColumn", "TrajectoryWriter"]
 
 
 class TrajectoryWriter(FlushingWriter):
-    """Writes steps, and items made of them. Made by `Client.trajectory_writer`.
+    """Writes steps, and items that refer to them. Created by `Client.trajectory_writer`.
 
-    Each leaf of the appended steps is a column. The writer keeps the last `num_keep_alive_refs` values of each, and an
-    item may refer to any of them, in any order. Values travel in chunks, once each, however many items refer to them.
-    Items reach their tables in the order in which they are made; a lost connection is made again, and what the server
-    has not confirmed is sent again, without doubling anything.
+    Each leaf of the appended steps is a column. The writer keeps the last `num_keep_alive_refs` values of each column,
+    and an item may refer to any of them, in any order. Each value is sent once, as part of a chunk, however many items
+    refer to it. Items reach their tables in the order in which they are created. After a lost connection the writer
+    reconnects and resends everything that the server has not confirmed; nothing is inserted twice.
 
-    One thread at a time may use a writer, except for `close`.
+    Only one thread at a time may use a writer, except for `close`.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class TrajectoryWriter(FlushingWriter):
         max_pending_bytes: int,
         reconnect_timeout: float,
     ) -> None:
-        self._structure = _structure.Structure()
+        self._structure = Structure()
         self._options = (num_keep_alive_refs, max_chunk_length)
         self._writer = pybind.TrajectoryWriter(
             client,
@@ -67,20 +69,20 @@ class TrajectoryWriter(FlushingWriter):
         super().__init__(self._writer)
 
     def append(self, data: Any, *, partial_step: bool = False) -> None:
-        """Appends a step, or a part of one. Either all of it is taken or nothing.
+        """Appends a step, or a part of one. On an error nothing is appended.
 
         Args:
-          data: A nest of arrays, or of what numpy makes arrays of. Leaves that are None have no value in this step.
-            Later steps may have more or fewer leaves than the first. A column keeps the dtype and shape of its first
-            value.
+          data: Nest of arrays, or of values that numpy can convert into arrays. A leaf that is None has no value in
+            this step. Later steps may have more or fewer leaves than the first. A column keeps the dtype and shape of
+            its first value.
           partial_step: Whether the step stays open, so that the next append adds other columns to it.
 
         Raises:
-          ValueError: A value has another dtype or shape than its column, the open step has a value of its column
-            already, or the structure of the step contradicts those before. Also an item made before that the server
-            refused; see `create_item`.
+          ValueError: A value has another dtype or shape than its column, the open step already has a value for its
+            column, or the structure of the step contradicts earlier steps. Also raised if the server rejected an
+            earlier item; see `create_item`.
           TypeError: A leaf cannot be stored.
-          UnavailableError: The server could not be reached for `reconnect_timeout`.
+          UnavailableError: The server could not be reached within `reconnect_timeout`.
         """
         self._append(data, partial_step)
 
@@ -88,13 +90,13 @@ class TrajectoryWriter(FlushingWriter):
     def history(self) -> Any:
         """The columns, in the structure of the steps, each a live view of its rows.
 
-        A row is a step since the writer was made or its buffers were cleared. A view has the length of all rows, and is
-        indexed by the rules of lists: an int gives a TrajectoryColumn without time axis; a slice or a list of ints one
-        with it.  Rows that are kept no longer, or have no value of the column, raise ValueError when they are selected;
-        rows outside the list raise IndexError.
+        A row is a step since the writer was created or its buffers were cleared. The length of a view is the number of
+        rows, and indexing follows the rules of lists: an int gives a TrajectoryColumn without a time axis, a slice or a
+        list of ints gives one with a time axis. Selecting a row that is no longer kept, or that has no value for the
+        column, raises ValueError. Selecting a row outside the list raises IndexError.
 
         Raises:
-          RuntimeError: Nothing was appended yet.
+          RuntimeError: Nothing has been appended yet.
         """
         structure = self._structure
         if structure.version != self._history_version:
@@ -114,52 +116,53 @@ class TrajectoryWriter(FlushingWriter):
 
     @property
     def episode_steps(self) -> int:
-        """Complete steps of the episode so far."""
+        """Number of complete steps in the episode so far."""
         return self._writer.episode_steps
 
     def create_item(self, table: str, priority: float, trajectory: Any) -> None:
-        """Makes an item and queues it for its table.
+        """Creates an item and queues it for its table.
 
-        Waits only while the items that the server has not confirmed come to more than `max_pending_bytes`.
+        Waits only while the items that the server has not confirmed take more than `max_pending_bytes`.
 
         Args:
-          table: Where to.
-          priority: Any finite number; what the table's selectors take.
-          trajectory: A nest of TrajectoryColumn.
+          table: Name of the table for the item.
+          priority: Priority of the item, a finite number that the table's selectors accept.
+          trajectory: Nest of TrajectoryColumns, which becomes the item's data.
 
         Raises:
-          TypeError: A leaf is no TrajectoryColumn.
-          ValueError: There is no column, a column is empty or refers to values that are kept no longer or belong to
+          TypeError: A leaf is not a TrajectoryColumn.
+          ValueError: There is no column, a column is empty or refers to values that are no longer kept or belong to
             another writer, its values differ in dtype or shape, `priority` is NaN, or the item does not fit the
-            table's signature. Also the reason why the server refused an item made before; that item is gone, the
-            writer goes on.
+            table's signature. Also raised if the server rejected an earlier item, with the reason; that item is
+            dropped, and the writer can still be used.
           TableNotFoundError: There is no such table.
-          UnavailableError: The server could not be reached for `reconnect_timeout`.
+          UnavailableError: The server could not be reached within `reconnect_timeout`.
         """
         try:
             self._create_item(table, priority, trajectory)
         except TableNotFoundError:
             if self._signatures is None:
                 raise
-            # The server may have been started anew, with other tables.
+            # The server may have been restarted with other tables.
             self._writer.set_signatures(self._signatures())
             self._create_item(table, priority, trajectory)
 
     def configure(self, path: tuple[Any, ...], *, num_keep_alive_refs: int, max_chunk_length: int | None) -> None:
-        """Sets how one column is kept and cut into chunks.
+        """Sets how many values of one column are kept, and how they are divided into chunks.
 
         Args:
-          path: Of the column, as dm-tree names it: `("a", 0)`; `()` if a step is one bare leaf. The column need not
-            have appeared yet.
-          num_keep_alive_refs: Values that items may refer to, at least 1.
-          max_chunk_length: Steps in a chunk, at most `num_keep_alive_refs`; None: the writer chooses.
+          path: Path of the column as in dm-tree, such as `("a", 0)`, or `()` if a step is a single leaf. The column
+            need not have appeared yet.
+          num_keep_alive_refs: Number of values that items may refer to, at least 1.
+          max_chunk_length: Maximum number of steps in a chunk, at most `num_keep_alive_refs`; None lets the writer
+            choose.
 
         Raises:
           ValueError: A number is out of range.
-          TypeError: `path` is no tuple.
+          TypeError: `path` is not a tuple.
         """
         if not isinstance(path, tuple):
-            _checks.refuse("path", "a tuple, such as ('observation',)", path)
+            checks.refuse("path", "a tuple, such as ('observation',)", path)
         _check_keep_alive(num_keep_alive_refs)
         check_chunk_length(max_chunk_length, num_keep_alive_refs)
         options = (num_keep_alive_refs, max_chunk_length)
@@ -169,15 +172,18 @@ class TrajectoryWriter(FlushingWriter):
             self._writer.configure(column, options)
 
     def end_episode(self, clear_buffers: bool = True, timeout_ms: int | None = None) -> None:
-        """Ends the episode: flushes, closes an open step, and counts steps from 0 again.
+        """Ends the episode: flushes, closes an open step, and restarts the step count at 0.
 
         Args:
-          clear_buffers: Whether no item may refer to the values so far any more. Without it items may span episodes.
-          timeout_ms: Milliseconds to wait for confirmations; None: as long as the tables' limiters block.
+          clear_buffers: Whether to drop the values kept so far. If False, later items may refer to them and so span
+            episodes.
+          timeout_ms: Time limit in milliseconds for the confirmations; None waits as long as the tables' rate limiters
+            block.
 
         Raises:
-          DeadlineExceededError: Not all items were confirmed in time. They stay queued, and the episode has ended.
-          ValueError: As `flush`.
+          DeadlineExceededError: Not all items were confirmed within the timeout. They stay queued, and the episode has
+            ended.
+          ValueError: `timeout_ms` is negative, or the server rejected an earlier item; see `flush`.
         """
         as_seconds(timeout_ms)
         try:
@@ -189,15 +195,15 @@ class TrajectoryWriter(FlushingWriter):
 
 
 def _check_keep_alive(num_keep_alive_refs: int) -> None:
-    if _checks.as_int("num_keep_alive_refs", num_keep_alive_refs) < 1:
+    if checks.as_int("num_keep_alive_refs", num_keep_alive_refs) < 1:
         raise ValueError(f"num_keep_alive_refs ({num_keep_alive_refs}) must be a positive integer")
 
 
 def check_chunk_length(max_chunk_length: int | None, num_keep_alive_refs: int) -> None:
-    """Checks the length of chunks that is to go with a number of values kept.
+    """Checks the maximum chunk length against the number of values kept.
 
     Raises:
-      ValueError: It is no positive integer up to `num_keep_alive_refs`.
+      ValueError: `max_chunk_length` is not a positive integer up to `num_keep_alive_refs`.
     """
     if max_chunk_length is not None and not 1 <= max_chunk_length <= num_keep_alive_refs:
         raise ValueError(

@@ -1,23 +1,25 @@
-"""The row-wise writer: appends whole steps, and makes items of the last of them."""
+"""The row-wise writer appends whole steps, and creates items from the last of them."""
 
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from reverb import _checks, _endings, pybind
+from reverb import pybind
+from reverb.data import checks
 from reverb.errors import CancelledError, TableNotFoundError, UnavailableError
+from reverb.writing import closing
 
 if TYPE_CHECKING:
-    from reverb.signatures import FlatSpec
+    from reverb.data.signatures import FlatSpec
 
 __all__ = ["Writer"]
 
 
 class Writer:
-    """Writes steps and items of the last steps. Made by `Client.writer`; `Client.trajectory_writer` can do more.
+    """Writes steps, and items of the last steps. Created by `Client.writer`; `Client.trajectory_writer` can do more.
 
-    Steps travel in chunks of `chunk_length`; an item goes out when the chunk of its last step is full, or at `flush` or
-    `close`. One thread at a time may use a writer.
+    Steps are sent in chunks of `chunk_length`. An item is sent when the chunk of its last step is full, or at `flush`
+    or `close`. Only one thread at a time may use a writer.
     """
 
     def __init__(
@@ -42,12 +44,12 @@ class Writer:
             self._lengths,
             max_in_flight_items,
             signatures(),
-            # Whether differences pay is found by trying.
+            # The codec finds out by trial whether differences save space.
             ("auto" if delta_encoded else "none", False),
             (max_pending_bytes, reconnect_timeout),
         )
-        self._finalizer = _endings.when_deleted(
-            self, self._writer, complaint="Writer-object deleted without calling .close explicitly."
+        self._finalizer = closing.close_when_deleted(
+            self, self._writer, warning="Writer-object deleted without calling .close explicitly."
         )
 
     def __enter__(self) -> "Writer":
@@ -58,7 +60,7 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Flushes and closes, whatever happened in the body."""
+        """Flushes and closes, even if the body raised an error."""
         self.flush()
         self.close()
 
@@ -72,18 +74,18 @@ class Writer:
         )
 
     def append(self, data: Any) -> None:
-        """Appends a step. Either all of it is taken or nothing.
+        """Appends a step. On an error nothing is appended.
 
-        Waits while more than `max_in_flight_items` items are unconfirmed that could be sent.
+        Waits while more than `max_in_flight_items` sendable items are unconfirmed.
 
         Args:
-          data: A nest of arrays, or of what numpy makes arrays of. All steps of a chunk have the same leaves, with the
-            same dtypes and shapes; between chunks they may change.
+          data: Nest of arrays, or of values that numpy can convert into arrays. All steps of a chunk have the same
+            leaves, with the same dtypes and shapes; these may change between chunks.
 
         Raises:
-          ValueError: The step does not fit its chunk. Also an item made before that the server refused.
+          ValueError: The step does not fit its chunk. Also raised if the server rejected an earlier item.
           TypeError: A leaf cannot be stored.
-          RuntimeError: The writer is closed (CancelledError), or the server could not be reached for
+          RuntimeError: The writer is closed (CancelledError), or the server could not be reached within
             `reconnect_timeout` (UnavailableError).
         """
         self._check_open("Append")
@@ -93,31 +95,31 @@ class Writer:
         """Appends steps that are stacked along the first axis of every leaf.
 
         Args:
-          sequence: A nest of arrays `[num_steps, ...]`. Without steps nothing happens.
+          sequence: Nest of arrays `[num_steps, ...]`. If `num_steps` is 0, nothing is appended.
 
         Raises:
-          ValueError: There is no leaf, or the leaves differ in their number of steps; then nothing was appended. As
-            `append`; steps before the one that does not fit stay.
+          ValueError: There is no leaf, or the leaves differ in their number of steps, and nothing was appended. Also
+            raised in the cases of `append`; steps before the one that does not fit have then been appended.
         """
         self._check_open("AppendSequence")
         for step in _steps(sequence):
             self.append(step)
 
     def create_item(self, table: str, num_timesteps: int, priority: float) -> None:
-        """Makes an item of the last steps, whole.
+        """Creates an item from the last steps, with all their columns.
 
         Args:
-          table: Where to.
-          num_timesteps: How many steps, at most `max_sequence_length`.
-          priority: Any finite number; what the table's selectors take.
+          table: Name of the table for the item.
+          num_timesteps: Number of steps in the item, from 1 to `max_sequence_length`.
+          priority: Priority of the item, a finite number that the table's selectors accept.
 
         Raises:
-          ValueError: `num_timesteps` is below 1 or more than there are, `priority` is NaN, or the steps do not fit the
-            table's signature. Also the reason why the server refused an item made before.
+          ValueError: `num_timesteps` is below 1 or greater than the number of steps kept, `priority` is NaN, or the
+            steps do not fit the table's signature. Also raised if the server rejected an earlier item, with the reason.
           TableNotFoundError: There is no such table.
-          RuntimeError: As `append`.
+          RuntimeError: The writer is closed, or the server could not be reached; see `append`.
         """
-        count = _checks.as_int("num_timesteps", num_timesteps)
+        count = checks.as_int("num_timesteps", num_timesteps)
         if count < 1:
             raise ValueError(f"num_timesteps ({num_timesteps}) must be a positive integer")
         self._check_open("CreateItem")
@@ -126,35 +128,42 @@ class Writer:
         try:
             self._writer.create_item(table, count, priority)
         except TableNotFoundError:
-            # The server may have been started anew, with other tables.
+            # The server may have been restarted with other tables.
             self._writer.set_signatures(self._signatures())
             self._writer.create_item(table, count, priority)
 
     def flush(self) -> None:
-        """Sends all items, closing the open chunk if one needs it, and waits until they are in their tables.
+        """Sends all items, and waits until they are in their tables. Closes the open chunk if an item refers to it.
+
+        After interpreter exit has closed the writer, as in a `__del__` that runs late, nothing is left to send, and the
+        call returns.
 
         Raises:
-          ValueError: The server refused an item; it is gone, the writer goes on.
-          RuntimeError: As `append`.
+          ValueError: The server rejected an item. The item is dropped, and the writer can still be used.
+          RuntimeError: The writer is closed, or the server could not be reached; see `append`.
         """
         self._check_open("Flush")
-        self._writer.flush(None)
+        if not closing.was_closed_at_exit(self._writer):
+            self._writer.flush(None)
 
     def close(self, retry_on_unavailable: bool = True) -> None:
-        """Flushes and ends the writer.
+        """Flushes and closes the writer.
 
         Args:
-          retry_on_unavailable: Whether a server that is gone is looked for. Without it, unconfirmed items are given up
-            at once then, and named in the log.
+          retry_on_unavailable: Whether to try to reconnect to a lost server. If False, unconfirmed items are discarded
+            immediately in that case, and logged.
 
         Raises:
-          ValueError: It was closed before; or the server refused an item.
-          UnavailableError: The server could not be reached for `reconnect_timeout`; names what was not confirmed.
+          ValueError: The writer is already closed, or the server rejected an item.
+          UnavailableError: The server could not be reached within `reconnect_timeout`. The message lists the
+            unconfirmed items.
         """
         if self._closed:
             raise ValueError("close() has already been called on Writer.")
         self._closed = True
         self._finalizer.detach()
+        if closing.was_closed_at_exit(self._writer):
+            return
         try:
             if retry_on_unavailable or self._writer.has_server:
                 self._writer.flush(None)
@@ -162,8 +171,8 @@ class Writer:
             if retry_on_unavailable:
                 raise
         finally:
-            _endings.forget(self._writer)
-            _endings.log_lost(self._writer.close(0.0))
+            closing.mark_closed(self._writer)
+            closing.log_discarded(self._writer.close(0.0))
 
     def _check_open(self, method: str) -> None:
         if self._closed:

@@ -1,4 +1,4 @@
-"""Short words for the behaviour tests: tables, drawing values, waiting without guessing a duration."""
+"""Helpers of the behaviour tests: tables, drawing values, waiting without guessing a duration."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import numpy as np
 import reverb
 from reverb import rate_limiters, selectors
 
-# Far beyond what any machine needs; only a call that hangs reaches it.
+# Far longer than any machine needs: only a call that hangs reaches it.
 PATIENCE_S = 20.0
 
 SELECTORS = {
@@ -25,7 +25,7 @@ SELECTORS = {
 
 
 def make_table(name="table", *, sampler="fifo", remover="fifo", max_size=1000, limiter=None, **options):
-    """A table; selectors by name or as objects, and no limit on inserts unless given."""
+    """Makes a table. Selectors are given by name or as objects; inserts are not limited by default."""
     return reverb.Table(
         name=name,
         sampler=SELECTORS[sampler]() if isinstance(sampler, str) else sampler,
@@ -37,19 +37,19 @@ def make_table(name="table", *, sampler="fifo", remover="fifo", max_size=1000, l
 
 
 def insert_values(client, values, table="table", priority=1.0):
-    """One item a value, in order; `priority` is one number, or a list of one a value."""
+    """Inserts one item per value, in order. `priority` is one number, or a list with one per value."""
     priorities = priority if isinstance(priority, (list, tuple)) else [priority] * len(values)
     for value, one in zip(values, priorities, strict=True):
         client.insert(np.int64(value), {table: one})
 
 
 def draw(client, count=1, table="table"):
-    """Samples of `count` draws, in order."""
+    """Returns the samples of `count` draws, in order."""
     return list(client.sample(table, num_samples=count, emit_timesteps=False))
 
 
 def value_of(sample):
-    """The number that `insert_values` put into the item."""
+    """Returns the number that `insert_values` put into the item."""
     return int(sample.data[0][0])
 
 
@@ -58,7 +58,7 @@ def draw_values(client, count=1, table="table"):
 
 
 def contents(client, table="table"):
-    """Keys by value, of a table that draws in turn or at random; found by drawing often."""
+    """Returns the keys of a table by value, found by drawing often."""
     size = client.server_info()[table].current_size
     found = {}
     for _ in range(200):
@@ -82,7 +82,7 @@ def num_inserts(client, table="table"):
 
 
 def eventually(condition, patience_s=PATIENCE_S):
-    """Waits until `condition()` is true; fails if that never happens."""
+    """Waits until `condition()` is true. Fails if that never happens."""
     assert comes_true(condition, patience_s), "the awaited state never came"
 
 
@@ -96,10 +96,10 @@ def comes_true(condition, patience_s):
 
 
 class Background:
-    """A call on a thread of its own, which a test may abandon.
+    """A call on a separate thread, which a test may abandon.
 
     Args:
-      function: Called with the arguments that follow.
+      function: Function to call with the arguments that follow.
     """
 
     def __init__(self, function, *args, **kwargs):
@@ -110,7 +110,7 @@ class Background:
     def _run(self, function, args, kwargs):
         try:
             self._outcome = (function(*args, **kwargs), None)
-        except BaseException as error:  # Handed to the test.
+        except BaseException as error:  # `result` raises it in the test.
             self._outcome = (None, error)
 
     @property
@@ -118,7 +118,7 @@ class Background:
         return self._thread.is_alive()
 
     def result(self, patience_s=PATIENCE_S):
-        """What the call returned or raised; fails if it does neither."""
+        """Returns or raises what the call returned or raised. Fails if it does neither in time."""
         self._thread.join(patience_s)
         assert not self._thread.is_alive(), f"still waiting after {patience_s} s"
         value, error = self._outcome
@@ -128,15 +128,15 @@ class Background:
 
 
 class program:  # noqa: N801 - reads as the call that it is
-    """A running Python program with text pipes; a context manager that kills it.
+    """A running Python program with text pipes. A context manager that kills it on exit.
 
     Args:
-      source: What it runs, indented as one likes.
-      *arguments: Its `sys.argv[1:]`.
+      source: Source of the program, with any common indentation.
+      *arguments: Values of the program's `sys.argv[1:]`.
     """
 
     def __init__(self, source, *arguments):
-        # Ctrl-C is heard even if whoever runs the tests ignores it, as shells make background jobs do.
+        # Ctrl-C works even if the process that runs the tests ignores it, as shells make background jobs do.
         hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         self.process = subprocess.Popen(
             [sys.executable, "-X", "faulthandler", "-c", hear + textwrap.dedent(source), *map(str, arguments)],
@@ -147,19 +147,19 @@ class program:  # noqa: N801 - reads as the call that it is
         )
 
     def line(self):
-        """The next line that it prints; fails, with what it had to say, if it ends instead."""
+        """Returns the next line that the program prints. Fails with its output if it ends instead."""
         line = self.process.stdout.readline()
         assert line, f"the program has ended\n{self.process.stderr.read()}"
         return line.rstrip("\n")
 
     def end(self, patience_s=PATIENCE_S):
-        """What it still prints until it ends, and its errors; fails if it fails, or does not end."""
+        """Returns what the program still prints until it ends, and its stderr. Fails if it fails, or does not end."""
         out, err = self.process.communicate(timeout=patience_s)
         assert self.process.returncode == 0, f"exit status {self.process.returncode}\n{out}\n{err}"
         return out, err
 
     def kill(self):
-        """Kills it at once, and returns what it had printed."""
+        """Kills the program, and returns what it had printed."""
         self.process.kill()
         return self.process.communicate()[0]
 
@@ -174,6 +174,6 @@ class program:  # noqa: N801 - reads as the call that it is
 
 
 def run_program(source, *arguments, patience_s=2 * PATIENCE_S):
-    """Runs a Python program to its end and returns what it printed; fails if it fails."""
+    """Runs a Python program to its end, and returns what it printed. Fails if the program fails."""
     with program(source, *arguments) as running:
         return running.end(patience_s)

@@ -1,4 +1,4 @@
-"""The items that adders make of the steps of one environment, and of a vector of them."""
+"""The items that adders make from the steps of one environment, or of a vector of environments."""
 
 import numpy as np
 import pytest
@@ -15,13 +15,13 @@ def client(serve):
 
 
 def take_all(client):
-    """The items in order, each a flat list of its columns as Python values."""
+    """Returns the items in order, each a flat list of its columns as Python values."""
     size = info_of(client).current_size
     return [[np.asarray(column).tolist() for column in sample.data] for sample in (draw(client, size) if size else [])]
 
 
 def n_step_targets(rewards, terminated, n):
-    """What n-step transitions of one episode must hold, from the definition: begin, reward, discount, next."""
+    """Returns the n-step transitions of one episode, from their definition: begin, reward, discount, next."""
     items = []
     for begin in range(len(rewards)):
         end = min(begin + n, len(rewards))
@@ -59,7 +59,7 @@ def test_n_step_transitions_follow_their_definition(client, n, terminated, lengt
         check_transitions(sorted(episode, key=lambda item: item[3]), expected)
 
 
-def test_transitions_of_a_vector_are_those_of_its_environments(client):
+def test_transitions_of_a_vector_equal_those_of_separate_environments(client):
     lengths = [3, 5, 2]
     rewards = np.random.default_rng(7).standard_normal((10, 3))
     steps = np.zeros(3, np.int64)
@@ -86,7 +86,7 @@ def test_transitions_of_a_vector_are_those_of_its_environments(client):
 
 
 def windows(num_steps, length, period, end):
-    """What windows of one episode must hold, from the definition."""
+    """Returns the windows of one episode, from their definition."""
     made = [list(range(first, first + length)) for first in range(0, max(0, num_steps - length) + 1, period)]
     made = [window for window in made if window[-1] < num_steps]
     reached = made[-1][-1] + 1 if made else 0
@@ -116,7 +116,7 @@ def test_windows_follow_their_definition(client, end, length, period, num_envs):
         assert sorted(got) == sorted(expected)
 
 
-def test_windows_of_environments_that_end_at_different_times(client):
+def test_windows_of_environments_whose_episodes_end_at_different_times(client):
     with adders.SequenceAdder(client, "table", length=3, period=3, end="pad", num_envs=2) as adder:
         steps = np.zeros(2, np.int64)
         for _ in range(8):

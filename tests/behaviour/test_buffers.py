@@ -1,4 +1,4 @@
-"""Buffers of one process for users of NumPy, and the Python buffer of TF-Agents' interface."""
+"""In-process buffers for users of NumPy, and the Python buffer with TF-Agents' interface."""
 
 import collections
 import threading
@@ -13,7 +13,7 @@ ArraySpec = collections.namedtuple("ArraySpec", "shape dtype name")
 NUMBER = reverb.TensorSpec([], np.int64)
 
 
-def test_the_oldest_frames_make_room():
+def test_new_frames_replace_the_oldest():
     buffer = UniformBuffer(NUMBER, 5)
     for first in range(0, 12, 3):
         buffer.add(np.arange(first, first + 3))
@@ -21,7 +21,7 @@ def test_the_oldest_frames_make_room():
     assert buffer.all().tolist() == [[7, 8, 9, 10, 11]]
 
 
-def test_more_frames_than_fit_leave_the_newest():
+def test_adding_more_frames_than_the_capacity_keeps_the_newest():
     buffer = UniformBuffer(NUMBER, 5)
     buffer.add(np.arange(13))
     assert buffer.all().tolist() == [[8, 9, 10, 11, 12]]
@@ -46,7 +46,7 @@ def test_draws_are_uniform():
     assert abs(counts / 5000 - 1).max() < 0.1
 
 
-def test_priorities_weigh_draws_and_give_weights():
+def test_priorities_set_probabilities_and_importance_weights():
     buffer = PrioritizedBuffer(NUMBER, 4, exponent=0.5, seed=1)
     buffer.add(np.arange(3), [0.0, 1.0, 9.0])
     sample = buffer.sample(40_000, beta=1.0)
@@ -58,7 +58,7 @@ def test_priorities_weigh_draws_and_give_weights():
     assert set(buffer.sample(100).data.tolist()) == {1}
 
 
-def test_new_frames_get_the_greatest_priority_and_overwritten_ones_are_passed_over():
+def test_new_frames_get_the_greatest_priority_and_overwritten_frames_are_skipped():
     buffer = PrioritizedBuffer(NUMBER, 2, exponent=1.0, seed=1)
     buffer.add(np.arange(2), 5.0)
     sample = buffer.sample(10)
@@ -107,7 +107,7 @@ def test_specs_that_are_named_tuples_are_leaves():
 
 
 @pytest.mark.parametrize("make", [UniformBuffer, PrioritizedBuffer])
-def test_a_saved_buffer_comes_back_and_goes_on(tmp_path, make):
+def test_a_saved_buffer_is_restored_and_can_be_written_to(tmp_path, make):
     buffer, other = make(NUMBER, 6, segments=2), make(NUMBER, 6, segments=2)
     for step in range(5):
         buffer.add(np.array([step, 100 + step]))
@@ -121,7 +121,7 @@ def test_a_saved_buffer_comes_back_and_goes_on(tmp_path, make):
         make(NUMBER, 4, segments=1).load(tmp_path / "buffer.npz")
 
 
-def test_large_frames_and_many_of_them_keep_their_contents():
+def test_many_large_frames_keep_their_contents():
     buffer = UniformBuffer({"image": reverb.TensorSpec([32, 32, 3], np.uint8), "n": NUMBER}, 1000)
     for first in range(0, 2500, 50):
         numbers = np.arange(first, first + 50)
@@ -132,7 +132,7 @@ def test_large_frames_and_many_of_them_keep_their_contents():
     assert (sample["image"] == (sample["n"] % 251).astype(np.uint8)[..., None, None, None]).all()
 
 
-def test_threads_may_write_and_read_together():
+def test_threads_can_write_and_read_concurrently():
     buffer = UniformBuffer({"a": NUMBER, "b": NUMBER}, 64)
     buffer.add({"a": np.arange(64), "b": np.arange(64)})
     stop = threading.Event()
@@ -156,7 +156,7 @@ def test_threads_may_write_and_read_together():
             writer.join()
 
 
-def test_episodes_come_whole_and_the_oldest_make_room():
+def test_episodes_are_drawn_whole_and_new_ones_replace_the_oldest():
     buffer = EpisodicBuffer(NUMBER, 3, seed=1)
     first = buffer.begin_episode()
     for length in (2, 3, 4):
@@ -171,7 +171,7 @@ def test_episodes_come_whole_and_the_oldest_make_room():
         buffer.sample(1, num_steps=5)
 
 
-def test_py_uniform_replay_buffer_stores_frames_in_the_form_of_a_subclass():
+def test_py_uniform_replay_buffer_stores_frames_as_a_subclass_encodes_them():
     from reverb.buffers.py_uniform_replay_buffer import PyUniformReplayBuffer
 
     deleted = []

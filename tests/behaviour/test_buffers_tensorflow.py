@@ -1,4 +1,4 @@
-"""Buffers of TF-Agents' interface: what the example script does not show."""
+"""Buffers with TF-Agents' interface, beyond what the example script shows."""
 
 import pytest
 from behaviour_support import run_program
@@ -38,7 +38,7 @@ def test_all_calls_work_in_graphs():
     assert everything.numpy().tolist() == [[2, 3, 4, 5], [102, 103, 104, 105]]
 
 
-def test_what_is_added_must_fit():
+def test_frames_must_fit_the_data_spec():
     buffer = filled(0)
     with pytest.raises(tf.errors.InvalidArgumentError, match="batch of 2 frames, got 3"):
         buffer.add_batch(tf.constant([1, 2, 3], tf.int64))
@@ -50,13 +50,13 @@ def test_what_is_added_must_fit():
         buffer.as_dataset(sequence_preprocess_fn=lambda item: item)
 
 
-def test_a_frame_without_batch_axis_is_that_of_all_segments():
+def test_a_frame_without_batch_axis_is_added_to_all_segments():
     buffer = filled(0)
     buffer.add_batch(tf.constant(7, tf.int64))
     assert buffer.gather_all().numpy().tolist() == [[7], [7]]
 
 
-def test_one_pass_keeps_segments_apart_after_the_ring_went_round():
+def test_one_pass_keeps_segments_apart_after_the_ring_wrapped_around():
     passed = [int(item) for item, _ in filled(7, max_length=4).as_dataset(single_deterministic_pass=True)]
     assert passed == [3, 4, 5, 6, 103, 104, 105, 106]
 
@@ -70,7 +70,7 @@ def test_a_dataset_made_before_the_first_frame_works_later():
     assert set(next(iter(dataset))[0].numpy().tolist()) <= {1, 2}
 
 
-def test_checkpoints_and_files_bring_frames_back(tmp_path):
+def test_checkpoints_and_files_restore_frames(tmp_path):
     buffer = filled(7, max_length=4)
     path = tf.train.Checkpoint(buffer=buffer).save(str(tmp_path / "checkpoint"))
     buffer.save(tmp_path / "file")
@@ -92,7 +92,7 @@ def episodes(**options):
     return buffer
 
 
-def test_the_id_that_comes_with_an_episode_is_its_own():
+def test_an_episode_is_drawn_with_its_own_id():
     found = {}
     for items, id_ in episodes().as_dataset().take(60):
         found[int(id_)] = items.numpy().tolist()
@@ -105,7 +105,7 @@ def test_windows_lie_within_episodes():
     assert rows == {(0, 1, 2), (100, 101, 103), (101, 103, 104)}
 
 
-def test_episodes_come_back_from_a_checkpoint(tmp_path):
+def test_a_checkpoint_restores_episodes(tmp_path):
     buffer = episodes()
     path = tf.train.Checkpoint(buffer=buffer).save(str(tmp_path / "checkpoint"))
     other = EpisodicReplayBuffer(NUMBER, capacity=3, completed_only=True)
@@ -114,7 +114,7 @@ def test_episodes_come_back_from_a_checkpoint(tmp_path):
     assert other.get_valid_ids_mask(tf.constant([0, 2, 3], tf.int64)).numpy().tolist() == [True, True, False]
 
 
-def test_a_stateful_buffer_is_an_observer():
+def test_a_stateful_buffer_can_be_an_observer():
     buffer = StatefulEpisodicReplayBuffer(
         EpisodicReplayBuffer(NUMBER, begin_episode_fn=lambda t: t == 0, end_episode_fn=lambda t: t == 1), 2
     )
@@ -125,7 +125,7 @@ def test_a_stateful_buffer_is_an_observer():
 
 
 def lists_of(*frames):
-    """Lists of frames, each of which is a list of numbers."""
+    """Makes lists of frames, each of which is a list of numbers."""
     return tf.stack(
         [
             tf.raw_ops.TensorListFromTensor(tensor=tf.constant(part, tf.int64), element_shape=tf.constant([], tf.int32))
@@ -149,7 +149,7 @@ def contents(buffer):
 
 
 @pytest.mark.parametrize("in_graph", [False, True])
-def test_episodes_are_extended_at_their_places(in_graph):
+def test_episodes_are_extended_at_their_indices(in_graph):
     begins = [[False], [False, True]]
     buffer = EpisodicReplayBuffer(
         NUMBER, capacity=4, begin_episode_fn=lambda _: begins[0], end_episode_fn=lambda _: False
@@ -181,13 +181,13 @@ def test_episodes_move_from_one_buffer_to_another(in_graph):
     assert contents(other) == {0: [100, 101, 103, 104], 1: [0, 1, 2]}
     assert other.extract([0, 1]).completed.numpy().tolist() == [0, 1]
     assert contents(one) == {2: [200]}
-    # The episodes are still there, and go on.
+    # The episodes are still held, and can be extended.
     one.add_batch(tf.constant([5], tf.int64), tf.constant([1], tf.int64))
     assert contents(one) == {1: [5], 2: [200]}
     assert one.extract([1]).completed.numpy().tolist() == [0]
 
 
-def test_an_episode_that_had_to_make_room_is_not_extended():
+def test_an_evicted_episode_is_not_extended():
     buffer = EpisodicReplayBuffer(NUMBER, capacity=2, begin_episode_fn=lambda _: False, end_episode_fn=lambda _: False)
     buffer.extend_episodes(tf.constant([-1, -1, -1], tf.int64), [0, 1, 2], extension([0], [1], [2]))
     buffer.extend_episodes(tf.constant([0, 1], tf.int64), [0, 1], extension([7], [8], completed=[1, 0]))
@@ -195,7 +195,7 @@ def test_an_episode_that_had_to_make_room_is_not_extended():
     assert [int(length) for length in buffer.extract([0, 1]).length] == [1, 2]
 
 
-def test_a_stateful_buffer_extends_the_episodes_that_go_on():
+def test_a_stateful_buffer_extends_its_current_episodes():
     inner = EpisodicReplayBuffer(NUMBER, begin_episode_fn=lambda _: False, end_episode_fn=lambda _: False)
     buffer = StatefulEpisodicReplayBuffer(inner, 3)
     assert buffer.extend_episodes([2, 0], extension([1, 2], [3])).numpy().tolist() == [1, -1, 0]
@@ -204,7 +204,7 @@ def test_a_stateful_buffer_extends_the_episodes_that_go_on():
     assert contents(inner) == {0: [1, 2], 1: [3, 4]}
 
 
-def test_extensions_must_fit():
+def test_extensions_must_fit_the_buffer():
     buffer = EpisodicReplayBuffer(NUMBER, begin_episode_fn=lambda _: False, end_episode_fn=lambda _: False)
     ids = buffer.create_episode_ids(2)
     good = extension([1], [2])
@@ -226,12 +226,12 @@ def test_extensions_must_fit():
 
 
 def other_lists():
-    """Lists of texts."""
+    """Makes lists of texts."""
     shape = tf.constant([], tf.int32)
     return tf.stack([tf.raw_ops.TensorListFromTensor(tensor=tf.constant(["a"]), element_shape=shape)] * 2)
 
 
-def test_frames_need_a_way_to_tell_the_ends_of_episodes():
+def test_frames_without_is_first_and_is_last_need_functions():
     buffer = EpisodicReplayBuffer(NUMBER)
     with pytest.raises(TypeError, match="begin_episode_fn"):
         buffer.add_batch(tf.constant([1], tf.int64), buffer.create_episode_ids(1))
@@ -249,6 +249,6 @@ EXITING = """
 
 
 @pytest.mark.timeout(180)
-def test_a_program_ends_while_its_iterators_are_at_work():
+def test_a_program_ends_while_its_iterators_are_running():
     for _ in range(3):
         run_program(EXITING)

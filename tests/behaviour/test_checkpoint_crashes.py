@@ -1,4 +1,4 @@
-"""Programs that are killed while they save: what they had confirmed is there, and nothing torn is loaded."""
+"""Programs that are killed while they save: confirmed saves survive, and no incomplete checkpoint is loaded."""
 
 import os
 import random
@@ -10,7 +10,7 @@ from behaviour_support import program
 import reverb
 from reverb import checkpointers
 
-# Kills in one run; REVERB_KILLS=200 for a long one.
+# Number of kills per run; set REVERB_KILLS=200 for a long run.
 KILLS = int(os.environ.get("REVERB_KILLS", "8"))
 
 SAVER = """
@@ -42,14 +42,14 @@ SAVER = """
 
 
 @pytest.mark.timeout(60 + 10 * KILLS)
-def test_what_was_saved_survives_a_kill_at_any_moment(tmp_path):
+def test_saved_checkpoints_survive_a_kill_at_any_moment(tmp_path):
     choose = random.Random(0)
     confirmed = 0
     for _ in range(KILLS):
         with program(SAVER, str(tmp_path)) as saver:
             assert int(saver.line().split()[1]) >= confirmed
             time.sleep(choose.uniform(0.0, 0.4))
-            # The last line may be cut off.
+            # The kill may have truncated the last line.
             lines = [line.split() for line in saver.kill().splitlines()]
         said = [int(words[1]) for words in lines if len(words) == 3 and words[0] == "saved"]
         confirmed = max([confirmed, *said])
@@ -68,7 +68,7 @@ def check(root, confirmed):
         assert values == list(range(max(0, last - 500), last)), "the newest items, in order, without a gap"
 
 
-def test_leftovers_of_a_kill_are_removed_by_the_next_server(tmp_path):
+def test_the_next_server_removes_what_a_kill_left_behind(tmp_path):
     left = tmp_path / ".saving-2026-01-01T00:00:00.000000000+00:00"
     left.mkdir()
     (left / "items.tfrecord").write_bytes(b"half")

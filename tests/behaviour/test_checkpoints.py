@@ -1,4 +1,4 @@
-"""Checkpoints as users meet them: saved by a client, restored by a server, read without one."""
+"""Checkpoints as users see them: saved by a client, restored by a server, read without a server."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ def keep_in(root, **options):
 
 @pytest.fixture
 def start():
-    """Starts servers that stop with the test."""
+    """Starts servers that stop at the end of the test."""
     servers = []
 
     def start(*tables, **options):
@@ -47,7 +47,7 @@ def test_checkpoint_is_a_folder_with_an_absolute_path(serve):
     assert {"DONE", "tables.tfrecord", "items.tfrecord", "chunks.tfrecord"} < set(os.listdir(path))
 
 
-def test_server_goes_on_where_the_last_checkpoint_was_made(root, start):
+def test_server_restores_the_state_of_the_last_checkpoint(root, start):
     server, client = start(make_table(sampler="lifo"), make_table("other"), checkpointer=keep_in(root))
     assert server.restored_from is None
     insert_values(client, range(5), priority=[1.0, 2.0, 3.0, 4.0, 5.0])
@@ -71,7 +71,7 @@ def test_server_goes_on_where_the_last_checkpoint_was_made(root, start):
     assert table.info.current_size == 6, "the table that was given to the server is the one that was restored"
 
 
-def test_large_items_that_compress_well_are_the_same_again(root, serve):
+def test_large_items_that_compress_well_are_restored_unchanged(root, serve):
     images = np.repeat(np.random.default_rng(0).integers(0, 256, (4, 100, 10), dtype=np.uint8), 100, axis=2)
     counts = np.arange(4 * 9000).reshape(4, 9000) // 100
     nothing = np.zeros((4, 0), np.float32)
@@ -79,7 +79,7 @@ def test_large_items_that_compress_well_are_the_same_again(root, serve):
     client = serve(table(), checkpointer=keep_in(root))
     client.insert_batch([images, counts, nothing], {"table": 1.0})
     client.checkpoint()
-    # The second time it is saved by a server that has not read it.
+    # The second save comes from a server that has not decoded the items.
     for _ in range(2):
         serve.server.stop()
         client = serve(table(), checkpointer=keep_in(root))
@@ -89,7 +89,7 @@ def test_large_items_that_compress_well_are_the_same_again(root, serve):
             np.testing.assert_array_equal(got, column[:3, None])
 
 
-def test_save_goes_on_while_items_come_and_go(root, start):
+def test_saving_proceeds_while_items_are_inserted_and_removed(root, start):
     server, client = start(make_table(max_size=10), checkpointer=keep_in(root, interval=0.02))
     for value in range(2000):
         client.insert(np.int64(value), {"table": 1.0})
@@ -104,7 +104,7 @@ def test_save_goes_on_while_items_come_and_go(root, start):
     assert values == set(range(max(0, last - 9), last + 1)), "what was saved was the table at one moment"
 
 
-def test_one_moment_of_all_tables_is_saved(root, start):
+def test_all_tables_are_saved_at_one_moment(root, start):
     """Items that are moved from table to table are in exactly one of them, or in the one they come to as well."""
     import threading
 
@@ -131,7 +131,7 @@ def test_one_moment_of_all_tables_is_saved(root, start):
         writer.join()
 
 
-def test_older_checkpoints_go_and_foreign_files_stay(root, start):
+def test_older_checkpoints_are_removed_and_foreign_files_stay(root, start):
     root.mkdir(parents=True)
     (root / "notes.txt").write_text("mine")
     _, client = start(make_table(), checkpointer=keep_in(root))
@@ -139,14 +139,14 @@ def test_older_checkpoints_go_and_foreign_files_stay(root, start):
     assert names_in(root) == [os.path.basename(paths[-1]), "notes.txt"]
 
 
-def test_keep_says_how_many_stay(root, start):
+def test_keep_sets_how_many_checkpoints_stay(root, start):
     _, client = start(make_table(), checkpointer=keep_in(root, keep=2))
     paths = [os.path.basename(client.checkpoint()) for _ in range(4)]
     assert names_in(root) == paths[-2:]
     assert paths == sorted(paths)
 
 
-def test_damaged_checkpoint_is_named_kept_and_passed_over(root, start, caplog):
+def test_damaged_checkpoint_is_named_kept_and_skipped(root, start, caplog):
     server, client = start(make_table(), checkpointer=keep_in(root, keep=2))
     insert_values(client, range(3))
     older = client.checkpoint()
@@ -165,7 +165,7 @@ def test_damaged_checkpoint_is_named_kept_and_passed_over(root, start, caplog):
     assert os.path.exists(newer)
 
 
-def test_server_raises_if_no_checkpoint_is_good(root, start):
+def test_server_raises_if_every_checkpoint_is_damaged(root, start):
     server, client = start(make_table(), checkpointer=keep_in(root))
     path = client.checkpoint()
     server.stop()
@@ -174,7 +174,7 @@ def test_server_raises_if_no_checkpoint_is_good(root, start):
         start(make_table(), checkpointer=keep_in(root))
 
 
-def test_definition_of_the_checkpoint_wins_and_both_are_named(root, start, caplog):
+def test_definition_in_the_checkpoint_wins_and_both_are_named(root, start, caplog):
     server, client = start(make_table(sampler="fifo", max_size=10), checkpointer=keep_in(root))
     insert_values(client, range(8))
     client.checkpoint()
@@ -195,7 +195,7 @@ def test_definition_of_the_checkpoint_wins_and_both_are_named(root, start, caplo
     assert draw_values(client) == [7]
 
 
-def test_other_signature_is_an_error(root, start):
+def test_different_signature_is_an_error(root, start):
     signature = {"a": reverb.TensorSpec((), np.int64)}
     server, client = start(make_table(signature=signature), checkpointer=keep_in(root))
     client.insert({"a": np.int64(1)}, {"table": 1.0})
@@ -209,7 +209,7 @@ def test_other_signature_is_an_error(root, start):
     assert sample.data["a"].tolist() == [1]
 
 
-def test_signature_that_the_saved_items_do_not_fit_is_an_error(root, start):
+def test_saved_items_that_do_not_fit_the_signature_are_an_error(root, start):
     server, client = start(make_table(), checkpointer=keep_in(root))
     insert_values(client, [1])
     client.checkpoint()
@@ -238,7 +238,7 @@ def test_table_that_the_server_lacks_is_an_error_unless_others_are_chosen(root, 
         start(make_table("a"), checkpointer=keep_in(root, tables=["x"]))
 
 
-def test_fallback_is_loaded_where_there_is_no_checkpoint(root, tmp_path, start):
+def test_fallback_is_loaded_if_there_is_no_checkpoint(root, tmp_path, start):
     server, client = start(make_table(), checkpointer=keep_in(tmp_path / "old"))
     insert_values(client, range(4))
     path = client.checkpoint()
@@ -254,7 +254,7 @@ def test_fallback_is_loaded_where_there_is_no_checkpoint(root, tmp_path, start):
     assert os.path.exists(path)
 
 
-def test_group_fails_each_save(root, serve):
+def test_saving_with_a_checkpoint_group_fails(root, serve):
     client = serve(make_table(), checkpointer=keep_in(root, group="some"))
     with pytest.raises(ValueError, match="Setting non-empty group is not supported"):
         client.checkpoint()
@@ -297,7 +297,7 @@ def test_path_must_be_a_path():
         reverb.Server([make_table()], checkpointer="/somewhere")
 
 
-def test_folder_has_one_server(root, start):
+def test_folder_can_be_used_by_one_server_only(root, start):
     server, _ = start(make_table(), checkpointer=keep_in(root))
     with pytest.raises(ValueError, match="another server of this process"):
         start(make_table(), checkpointer=keep_in(root))
@@ -305,7 +305,7 @@ def test_folder_has_one_server(root, start):
     start(make_table(), checkpointer=keep_in(root))
 
 
-def test_folder_of_another_process_is_refused_with_its_number(root):
+def test_folder_of_another_process_is_refused_with_its_pid(root):
 
     source = """
         import sys, reverb
@@ -331,7 +331,7 @@ def test_stop_saves_once_more_if_asked(root, start):
 
 
 @pytest.mark.parametrize("ending", ["", "sys.exit(3)", "raise RuntimeError"])
-def test_end_of_the_program_saves_once_more_if_asked(root, ending):
+def test_exit_of_the_program_saves_once_more_if_asked(root, ending):
     source = """
         import sys, threading, time, numpy as np, reverb
         table = reverb.Table.queue("table", 100)
@@ -371,7 +371,26 @@ def test_folder_that_cannot_be_written_to_can_be_loaded_from(root, start, caplog
         client.checkpoint()
 
 
-def test_temporary_folder_goes_if_nothing_was_saved(start):
+@pytest.mark.parametrize("options", [{}, {"compression": 9}], ids=["stored", "compressed"])
+def test_server_loads_its_own_chunks_under_a_smaller_message_limit(root, start, options):
+    server, client = start(
+        make_table(max_times_sampled=1), checkpointer=keep_in(root, **options), max_message_size=8 << 20
+    )
+    rows = np.zeros((2, 4 << 20), np.uint8)
+    client.insert_batch(rows[:, : 2 << 20], {"table": 1.0})
+    with client.trajectory_writer(1, compression="lz4") as writer:
+        writer.append(rows[0])
+        writer.create_item("table", 1.0, writer.history[-1:])
+    client.checkpoint()
+    server.stop()
+    _, client = start(make_table(max_times_sampled=1), checkpointer=keep_in(root), max_message_size=1 << 20)
+    assert info_of(client).current_size == 3
+    assert [sample.data[0].size for sample in draw(client, 3)] == [2 << 20, 2 << 20, 4 << 20]
+    with pytest.raises(errors.MessageTooLargeError):
+        client.insert(rows[0], {"table": 1.0})
+
+
+def test_temporary_folder_is_removed_if_nothing_was_saved(start):
     for saves in (False, True):
         checkpointer = checkpointers.TempDirCheckpointer()
         server, client = start(make_table(), checkpointer=checkpointer)
@@ -418,7 +437,7 @@ class TestReading:
         server.stop()
         return path
 
-    def test_batches_come_in_the_order_of_insertion(self, path):
+    def test_batches_are_read_in_the_order_of_insertion(self, path):
         table = checkpointers.open(path).table("table")
         batches = list(table.batches(3))
         assert [len(batch.info.key) for batch in batches] == [3, 3, 1]
@@ -429,7 +448,7 @@ class TestReading:
         ]
         assert next(table.batches(2, squeeze_time=True)).data["a"].shape == (2,)
 
-    def test_items_come_one_by_one(self, path):
+    def test_items_are_read_one_by_one(self, path):
         table = checkpointers.open(path).table("table")
         assert [sample.data["a"].tolist() for sample in table] == [[value] for value in range(7)]
         assert len(table) == 7
@@ -437,7 +456,7 @@ class TestReading:
         assert times.shape == (7,)
         assert (np.diff(times) > 0).all()
 
-    def test_items_that_do_not_stack_come_in_batches_of_their_own(self, path):
+    def test_items_that_do_not_stack_are_read_in_separate_batches(self, path):
         batches = list(checkpointers.open(path).table("plain").batches(10))
         assert [batch.data[0].shape for batch in batches] == [(1, 1, 2, 3), (1, 1, 4)]
 
@@ -450,7 +469,7 @@ class TestReading:
         with pytest.raises(errors.TableNotFoundError, match="table, plain"):
             checkpointers.open(path, tables=["nowhere"])
 
-    def test_what_is_no_checkpoint_is_refused(self, path, tmp_path):
+    def test_invalid_checkpoints_are_refused(self, path, tmp_path):
         with pytest.raises(ValueError, match="invalid checkpoint path"):
             checkpointers.open(tmp_path / "nowhere")
         with pytest.raises(errors.MessageTooLargeError, match="max_message_size"):

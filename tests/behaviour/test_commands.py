@@ -1,4 +1,4 @@
-"""The command `reverb`, in processes of its own."""
+"""The command `reverb`, run in separate processes."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def output(*arguments, **environment):
 
 @pytest.fixture
 def address():
-    """A server with a table `table` of three items, and one that a queue's insert waits for."""
+    """The address of a server with a table `table` of three items, and an empty queue."""
     server = reverb.Server([make_table(sampler="lifo"), reverb.Table.queue("queue", 1)])
     client = server.localhost_client()
     insert_values(client, range(3))
@@ -77,7 +77,7 @@ def saved(tmp_path):
     return pathlib.Path(path)
 
 
-def test_help_teaches():
+def test_help_explains_the_commands():
     text = output("--help")
     for word in ("serve", "info", "checkpoint", "peek", "Exit status"):
         assert word in text
@@ -97,7 +97,7 @@ def test_info_takes_the_address_from_the_environment(address):
     assert json.loads(output("info", "--json", REVERB_ADDRESS=address))
 
 
-def test_info_watches(address):
+def test_info_can_watch(address):
     with subprocess.Popen(
         [*COMMAND, "info", address, "--watch", "--json", "--interval", "0.05"], stdout=subprocess.PIPE, text=True
     ) as watching:
@@ -108,21 +108,21 @@ def test_info_watches(address):
     assert looks[2][0]["inserts_per_second"] == 0.0
 
 
-def test_a_server_that_is_not_there_has_a_status_of_its_own():
+def test_an_unreachable_server_has_its_own_exit_status():
     done = run("info", "localhost:1", "--timeout", "0.2")
     assert done.returncode == 4
     assert done.stderr.startswith("reverb: ")
     assert "Traceback" not in done.stderr
 
 
-def test_wrong_usage_has_status_2():
+def test_wrong_usage_has_exit_status_2():
     assert run("info").returncode == 2
     assert run("peek", "localhost:1", "table", "--count", "0").returncode == 2
     assert run("nothing").returncode == 2
     assert run("serve").returncode == 2
 
 
-def test_peek_shows_items_and_counts_nothing(address):
+def test_peek_shows_items_without_counting_them_as_sampled(address):
     items = [json.loads(line) for line in output("peek", address, "table", "-n", "2", "--json").splitlines()]
     assert [item["columns"][0]["values"] for item in items] == [[0], [1]]
     assert items[0]["columns"][0]["dtype"] == "int64"
@@ -153,7 +153,7 @@ def test_checkpoints_are_listed_shown_and_verified(saved):
     assert "good, 4 items" in output("checkpoint", "verify", saved)
 
 
-def test_a_checkpoint_without_our_own_file_counts_as_one_of_the_reference(saved):
+def test_a_checkpoint_without_our_own_file_is_taken_as_one_of_the_reference(saved):
     (saved / "reverb.jsonl").unlink()
     shown = json.loads(output("checkpoint", "show", saved, "--json"))
     assert (shown["writer"], shown["tables"][0]["items"]) == ("dm-reverb", None)
@@ -161,7 +161,7 @@ def test_a_checkpoint_without_our_own_file_counts_as_one_of_the_reference(saved)
     assert verified["tables"][0]["items"] == 4
 
 
-def test_a_damaged_checkpoint_has_a_status_of_its_own(saved):
+def test_a_damaged_checkpoint_has_its_own_exit_status(saved):
     items = saved / "items.tfrecord"
     items.write_bytes(items.read_bytes()[:-1])
     done = run("checkpoint", "verify", saved.parent)
@@ -172,7 +172,7 @@ def test_a_damaged_checkpoint_has_a_status_of_its_own(saved):
 
 
 class Serving:
-    """`reverb serve` while it runs; a context manager that kills it."""
+    """A running `reverb serve`. A context manager that kills it on exit."""
 
     def __init__(self, *arguments, **environment):
         self.process = subprocess.Popen(
@@ -238,7 +238,7 @@ def test_serve_reads_the_textproto_of_reverb_server(tmp_path):
         ("queue = 3", "queue = 0", ["[tables.queue]", "max_size (0)"]),
     ],
 )
-def test_serve_names_the_place_of_an_error(tmp_path, old, new, expected):
+def test_serve_reports_the_position_of_an_error(tmp_path, old, new, expected):
     file = tmp_path / "tables.toml"
     assert old in TABLES
     file.write_text(TABLES.replace(old, new))
@@ -262,5 +262,5 @@ def test_export_and_import_move_a_table_through_a_file(address, tmp_path):
     assert output("export", folder, "table", file).startswith("exported 3 items: ")
     torn = run("import", __file__, address, "table")
     assert torn.returncode == 3
-    assert "is no whole Parquet file" in torn.stderr
+    assert "is not a complete Parquet file" in torn.stderr
     assert run("export", address, "nowhere", file).returncode == 1

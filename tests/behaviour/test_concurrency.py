@@ -1,4 +1,4 @@
-"""Many clients at once."""
+"""Many clients at the same time."""
 
 import threading
 
@@ -31,7 +31,7 @@ def test_two_hundred_clients_at_once(serve):
     assert (num_inserts(client, "queue"), num_samples(client, "queue")) == (1000, 1000)
 
 
-def test_threads_may_share_a_client(serve):
+def test_threads_can_share_a_client(serve):
     client = serve(reverb.Table.queue("table", max_size=20))
     count = 200
 
@@ -52,7 +52,7 @@ def test_threads_may_share_a_client(serve):
     assert sorted(drawn) == list(range(4 * count))
 
 
-def test_threads_that_wait_on_one_client_go_on_when_others_end(serve):
+def test_waiting_threads_continue_when_other_threads_of_the_client_end(serve):
     other = serve(reverb.Table.queue("queue", max_size=100))
     client = serve.connect()
     given_up = [Background(client.sample_batch, "queue", 1, timeout=0.05 * (1 + number)) for number in range(4)]
@@ -84,7 +84,7 @@ def test_queue_keeps_the_order_of_each_writer(serve):
         assert own == [1000 * number + step for step in range(100)]
 
 
-def test_limiter_holds_under_many_writers_and_readers(serve):
+def test_limiter_is_respected_with_many_writers_and_readers(serve):
     table = make_table(sampler="uniform", limiter=reverb.rate_limiters.SampleToInsertRatio(2.0, 5, (0.0, 20.0)))
     client = serve(table)
     stop = threading.Event()

@@ -39,7 +39,7 @@ def numbers(dataset):
 
 @pytest.mark.parametrize("length", [1, None])
 @pytest.mark.parametrize("in_flight", [1, 2, 7, 200])
-def test_a_queue_comes_out_whole_in_order_and_ends_with_the_limiters_timeout(serve, in_flight, length):
+def test_a_queue_is_read_completely_in_order_and_ends_with_the_timeout(serve, in_flight, length):
     client = serve(queue())
     insert_numbers(client, 100)
     dataset = items(serve, in_flight, length, rate_limiter_timeout_ms=50)
@@ -48,7 +48,7 @@ def test_a_queue_comes_out_whole_in_order_and_ends_with_the_limiters_timeout(ser
     assert numbers(dataset) == [0, 1, 2], "a new iterator starts afresh"
 
 
-def test_elements_are_replay_samples_of_the_spec(serve):
+def test_elements_are_replay_samples_that_fit_the_spec(serve):
     client = serve(make_table(sampler="uniform"))
     insert_numbers(client, 5)
     dataset = items(serve, length=None)
@@ -80,7 +80,7 @@ def test_max_samples_counts_items_of_each_iterator(serve):
         assert len(list(dataset)) == len(list(dataset)) == 7
 
 
-def test_steps_come_one_by_one(serve):
+def test_steps_are_yielded_one_by_one(serve):
     insert_numbers(serve(queue()), 10)
     assert numbers(steps(serve, rate_limiter_timeout_ms=0)) == list(range(10))
 
@@ -118,7 +118,7 @@ def test_from_table_signature_takes_dtypes_and_shapes_from_the_table(serve):
         reverb.TimestepDataset.from_table_signature(serve.address, "bare", 10)
 
 
-def test_a_request_that_cannot_fit_the_signature_is_refused_with_both(serve):
+def test_a_request_that_cannot_fit_the_signature_is_refused_with_both_texts(serve):
     insert_numbers(serve(make_table(signature={k: reverb.TensorSpec(None, t) for k, t in NUMBERS.items()})), 5)
     with pytest.raises(tf.errors.InvalidArgumentError, match="Requested 1 tensors, but table signature shows 2"):
         next(iter(reverb.TrajectoryDataset(serve.address, "table", tf.int64, tf.TensorShape([1]), 1)))
@@ -140,7 +140,7 @@ def test_an_unknown_table_is_not_found(serve):
         next(iter(items(serve, table="nowhere")))
 
 
-def test_what_is_on_its_way_goes_back_when_an_iterator_is_deleted(serve):
+def test_samples_in_flight_go_back_when_an_iterator_is_deleted(serve):
     client = serve(queue())
     insert_numbers(client, 100)
     iterator = iter(items(serve, in_flight=20))
@@ -148,11 +148,11 @@ def test_what_is_on_its_way_goes_back_when_an_iterator_is_deleted(serve):
     assert info_of(client).current_size <= 90
     del iterator
     eventually(lambda: info_of(client).undelivered_samples == 0)
-    # Half of what may be in flight had gone to TensorFlow.
+    # TensorFlow had received half of the samples that may be in flight.
     assert info_of(client).current_size == 90
 
 
-def test_an_iterator_that_waits_can_be_deleted_at_once(serve):
+def test_a_waiting_iterator_can_be_deleted_at_once(serve):
     client = serve(queue())
     iterator = iter(items(serve).prefetch(2))
     threading.Thread(target=lambda held: next(held, None), args=(iterator,), daemon=True)
@@ -163,7 +163,7 @@ def test_an_iterator_that_waits_can_be_deleted_at_once(serve):
     eventually(lambda: info_of(client).undelivered_samples == 0)
 
 
-def test_a_learner_that_is_slower_than_the_timeout_keeps_its_iterator(serve):
+def test_a_learner_slower_than_the_timeout_keeps_its_iterator(serve):
     client = serve(queue())
     insert_numbers(client, 4)
     iterator = iter(items(serve, in_flight=2, rate_limiter_timeout_ms=300))
@@ -173,16 +173,17 @@ def test_a_learner_that_is_slower_than_the_timeout_keeps_its_iterator(serve):
     assert int(next(iterator).data["a"][0]) == 0
 
 
-def test_an_iterator_whose_server_has_gone_can_be_deleted(serve):
+def test_an_iterator_whose_server_went_away_can_be_deleted(serve):
     client = serve(make_table(sampler="uniform"))
     insert_numbers(client, 3)
-    # The prefetch is always waiting in a fetch, which TensorFlow cannot interrupt.
+    # The prefetch always waits in a fetch, which TensorFlow cannot interrupt.
     held = [iter(items(serve, in_flight=1).prefetch(1))]
     next(held[0])
     serve.server.stop()
     Background(held.clear).result(patience_s=2)
 
 
+@pytest.mark.alone
 def test_a_restarted_server_is_found_again(serve_far):
     insert_numbers(serve_far(make_table(sampler="uniform")), 5)
     port = serve_far.server.port
@@ -216,7 +217,7 @@ def test_numbers_out_of_range_are_refused(serve, options, message):
         items(serve, **options)
 
 
-def test_dtypes_and_shapes_must_have_one_structure():
+def test_dtypes_and_shapes_must_have_the_same_structure():
     with pytest.raises(ValueError, match="don't have the same nested structure"):
         reverb.TrajectoryDataset("localhost:1", "table", [tf.int64], [tf.TensorShape([])] * 2, 1)
 
@@ -235,8 +236,8 @@ EXITING = """
 
 
 @pytest.mark.timeout(180)
-def test_a_program_ends_while_its_iterators_are_at_work():
-    # An iterator that outlived the interpreter hung in one run of three.
+def test_a_program_ends_while_its_iterators_are_running():
+    # An iterator that outlived the interpreter hung in one of three runs.
     for _ in range(5):
         run_program(EXITING)
 

@@ -1,4 +1,4 @@
-"""The examples that users of the reference learn from: its notebook's, and the survey of its clients."""
+"""Examples from the reference's notebook and from the survey of its clients."""
 
 import numpy as np
 import pytest
@@ -159,7 +159,7 @@ def test_rate_limits(serve):
         put(5, timeout_ms=200)
 
 
-def test_three_ways_to_save(serve):
+def test_three_ways_to_save_checkpoints(serve):
     client = serve(prioritized_table("table"), prioritized_table("other"))
     client.insert(STEP, priorities={"table": 1.0, "other": np.ones(1)})
     with client.writer(max_sequence_length=3) as writer:
@@ -194,8 +194,8 @@ def test_atari_like_stacks_store_each_frame_once(serve):
     batch = client.sample_batch("table", 1)
     assert batch.data[1].shape == (1, 4, 84, 84)
     assert batch.data[1][0, :, 0, 0].tolist() == [0, 1, 2, 3]
-    # The bytes of all chunks that the items refer to.
+    # Bytes of all chunks that the items refer to.
     status_class = _protos.message_class("reverb.replay.v1.TableStatus")
-    [status] = client._client.table_statuses(None)
+    [status] = client.engine.table_statuses(None)
     assert status_class.FromString(status).size_bytes <= 1.1 * frames * 84 * 84
     assert draw(client)[0].data[0].shape == ()

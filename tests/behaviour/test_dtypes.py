@@ -1,4 +1,4 @@
-"""Values come back as they went in: every dtype, shape and memory layout."""
+"""Values are returned as they were inserted, in every dtype, shape and memory layout."""
 
 import array
 
@@ -15,7 +15,7 @@ SHAPES = [(), (1,), (3,), (2, 3), (0,), (0, 3), (2, 0, 3), (1, 2, 1, 2)]
 
 
 def values_of(dtype, shape, seed=0):
-    """Random bits, so that NaN, infinities and the smallest and largest values occur."""
+    """Makes values of random bits, so that NaN, infinities and the smallest and largest values occur."""
     random = np.random.default_rng(seed)
     if dtype == "bool":
         return random.integers(0, 2, shape).astype(bool)
@@ -31,7 +31,7 @@ def assert_same_bits(got, expected):
 
 
 @pytest.mark.parametrize("dtype", [*NUMBERS, "bfloat16"])
-def test_numbers_come_back_to_the_bit(client, dtype):
+def test_numbers_are_returned_bit_for_bit(client, dtype):
     rows = [values_of(dtype, shape, seed) for seed, shape in enumerate(SHAPES)]
     client.insert(rows, {"table": 1.0})
     [sample] = draw(client)
@@ -40,7 +40,7 @@ def test_numbers_come_back_to_the_bit(client, dtype):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_steps_come_back_in_their_shape(client, shape):
+def test_steps_are_returned_in_their_shape(client, shape):
     row = values_of("float32", shape)
     client.insert(row, {"table": 1.0})
     [[step]] = client.sample("table")
@@ -48,7 +48,7 @@ def test_steps_come_back_in_their_shape(client, shape):
 
 
 @pytest.mark.parametrize("dtype", [*NUMBERS, "bfloat16"])
-def test_batches_of_numbers_come_back_to_the_bit(serve, dtype):
+def test_batches_of_numbers_are_returned_bit_for_bit(serve, dtype):
     client = serve(make_table(max_times_sampled=1))
     columns = [values_of(dtype, (5, *shape), seed) for seed, shape in enumerate(SHAPES)]
     client.insert_batch(columns, {"table": 1.0})
@@ -72,7 +72,7 @@ def test_batches_of_numbers_come_back_to_the_bit(serve, dtype):
         (np.bool_(False), "bool"),
     ],
 )
-def test_scalars_become_columns_of_the_dtype_that_numpy_gives_them(client, leaf, dtype):
+def test_scalars_become_columns_of_numpys_dtype_for_them(client, leaf, dtype):
     client.insert(leaf, {"table": 1.0})
     [sample] = draw(client)
     [column] = sample.data
@@ -94,7 +94,7 @@ def test_scalars_become_columns_of_the_dtype_that_numpy_gives_them(client, leaf,
     ],
     ids=["str", "bytes", "empty", "array of str", "array of bytes", "objects", "long", "no strings"],
 )
-def test_strings_come_back_as_object_arrays_of_bytes(client, leaf, expected):
+def test_strings_are_returned_as_object_arrays_of_bytes(client, leaf, expected):
     client.insert(leaf, {"table": 1.0})
     [sample] = draw(client)
     [column] = sample.data
@@ -102,7 +102,7 @@ def test_strings_come_back_as_object_arrays_of_bytes(client, leaf, expected):
     np.testing.assert_array_equal(column, np.array(expected, dtype=object))
 
 
-def test_batches_of_strings_come_back(serve):
+def test_batches_of_strings_are_returned_unchanged(serve):
     client = serve(make_table(max_times_sampled=1))
     texts = np.array([b"", b"one", b"\x00\xff" * 500], dtype=object)
     client.insert_batch({"text": texts, "number": np.arange(3)}, {"table": 1.0})
@@ -204,7 +204,7 @@ def test_objects_that_numpy_can_read_are_leaves(client):
     ],
     ids=["None", "2**64", "object", "set", "function", "objects", "mixed objects", "dates", "records"],
 )
-def test_what_is_no_array_of_values_is_a_type_error_and_changes_nothing(client, leaf):
+def test_a_leaf_that_is_not_an_array_of_values_is_a_type_error_and_changes_nothing(client, leaf):
     with pytest.raises(TypeError):
         client.insert({"good": 1, "odd": leaf}, {"table": 1.0})
     assert info_of(client).current_size == 0
@@ -215,7 +215,7 @@ def test_type_error_names_the_leaf(client):
         client.insert({"outer": {"inner": object()}}, {"table": 1.0})
 
 
-def test_large_arrays_come_back(serve):
+def test_large_arrays_are_returned_unchanged(serve):
     client = serve(make_table())
     large = np.random.default_rng(0).bytes(20_000_000)
     client.insert(np.frombuffer(large, np.uint8), {"table": 1.0})

@@ -1,4 +1,4 @@
-"""Vectors of environments as Gymnasium makes them, written as they are stepped."""
+"""Vectors of Gymnasium environments, whose steps are written as they are made."""
 
 import collections
 
@@ -21,7 +21,7 @@ def client(serve):
 
 
 def walk():
-    """Steps of CartPoles: observations, actions, rewards, what follows, both kinds of end, and who has a step."""
+    """Steps CartPoles: yields observations, actions, rewards, next observations, both kinds of end, and the mask."""
     envs = gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make("CartPole-v1", max_episode_steps=25)] * NUM_ENVS)
     random = np.random.default_rng(3)
     observations, _ = envs.reset(seed=3)
@@ -29,14 +29,14 @@ def walk():
     for _ in range(NUM_STEPS):
         actions = random.integers(0, 2, NUM_ENVS)
         following, rewards, terminated, truncated, _ = envs.step(actions)
-        # `step` gives the same arrays again.
+        # `step` returns the same arrays each time.
         yield observations.copy(), actions, rewards.copy(), following.copy(), terminated, truncated, ~is_reset
         is_reset = terminated | truncated
         observations = following.copy()
 
 
 def episodes_of(steps):
-    """The steps of each episode by environment and then time; the last of each environment may be unfinished."""
+    """Returns the steps of each episode by environment and time. The last episode of each may be unfinished."""
     episodes = [[[]] for _ in range(NUM_ENVS)]
     for *values, terminated, truncated, mask in steps:
         for env in np.flatnonzero(mask):
@@ -47,14 +47,14 @@ def episodes_of(steps):
 
 
 def contents(client):
-    """How often each item is in the table; an item as its columns' bytes."""
+    """Counts how often each item is in the table, given by the bytes of its columns."""
     size = info_of(client).current_size
     return collections.Counter(
         tuple(np.asarray(column).tobytes() for column in sample.data) for sample in draw(client, size)
     )
 
 
-def test_n_step_transitions_of_cart_poles_are_those_of_their_episodes(client):
+def test_n_step_transitions_of_cart_poles_match_their_episodes(client):
     steps = list(walk())
     with adders.NStepTransitionAdder(client, "table", n=3, discount=GAMMA, num_envs=NUM_ENVS) as adder:
         for observation, action, reward, following, terminated, truncated, mask in steps:

@@ -1,4 +1,4 @@
-"""Tables to Arrow and Parquet, and back, bit for bit."""
+"""Exports of tables to Arrow and Parquet and imports of them, bit for bit."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from reverb import checkpointers, errors, exchange, selectors
 pa = pytest.importorskip("pyarrow", exc_type=ImportError, reason="the extra `arrow` is not installed")
 pq = pytest.importorskip("pyarrow.parquet")
 
-# Values that a careless conversion changes: NaNs that differ in their bits, both zeros, the greatest, empty texts.
+# Values that a careless conversion changes: NaNs with different bits, both zeros, the greatest value, empty texts.
 VALUES = {
     "bool": np.array([True, False, True]),
     "int8": np.array([-128, 127, 0], np.int8),
@@ -46,7 +46,7 @@ def client():
 
 
 def content(client, table):
-    """Priority, structure and bits of all items, in order."""
+    """Returns the priority, structure and bits of all items, in order."""
     import tree
 
     saved = checkpointers.open(client.checkpoint()).table(table)
@@ -63,7 +63,7 @@ def content(client, table):
 
 
 def there_and_back(client, way, tmp_path):
-    """Copies `table` to `back`."""
+    """Copies `table` to `back` by an export and an import."""
     if way == "arrow":
         return exchange.from_arrow(client, exchange.to_arrow(client, "table"), "back")
     path = tmp_path / "table.parquet"
@@ -102,7 +102,7 @@ def test_items_of_different_lengths_keep_the_length_of_each_column(client, tmp_p
 
 
 @pytest.mark.parametrize("way", ["arrow", "parquet"])
-def test_the_nest_of_a_signature_comes_back(tmp_path, way):
+def test_the_nest_of_a_signature_is_restored(tmp_path, way):
     signature = {
         "observation": {
             "image": reverb.TensorSpec((None, 2, None), np.uint8),
@@ -128,7 +128,7 @@ def test_the_nest_of_a_signature_comes_back(tmp_path, way):
 
 
 @pytest.mark.parametrize("way", ["arrow", "parquet"])
-def test_a_signature_of_steps_and_one_of_whole_columns_both_take_their_items_back(tmp_path, way):
+def test_signatures_of_steps_and_of_whole_columns_accept_their_exported_items(tmp_path, way):
     step, column = reverb.TensorSpec((2,), np.int64), reverb.TensorSpec((None, 2), np.int64)
     for signature in ({"x": step, "y": step}, {"x": column, "y": column}):
         server = reverb.Server([make_table(name, signature=signature) for name in ("table", "back")])
@@ -149,7 +149,7 @@ def test_a_signature_of_steps_and_one_of_whole_columns_both_take_their_items_bac
         server.stop()
 
 
-def test_a_row_says_what_the_table_knew_of_the_item(client):
+def test_a_row_holds_what_the_table_knew_about_the_item(client):
     for value in range(3):
         client.insert(np.int64(value), {"table": value / 2})
     client.sample_batch("table", 2)
@@ -164,7 +164,7 @@ def test_a_row_says_what_the_table_knew_of_the_item(client):
     assert inserted[0] > 0
 
 
-def test_an_empty_table_is_a_file_without_rows(client, tmp_path):
+def test_an_empty_table_is_exported_as_a_file_without_rows(client, tmp_path):
     assert there_and_back(client, "parquet", tmp_path) == 0
 
 
@@ -175,11 +175,11 @@ def test_a_table_of_a_checkpoint_needs_no_server(client, tmp_path):
     assert exchange.to_parquet(saved, tmp_path / "file") == 1
     assert exchange.from_parquet(client, tmp_path / "file", "table", priority=4.0) == 1
     assert client.sample_batch("table", 1).info.priority == [4.0]
-    with pytest.raises(ValueError, match="`table` is 'back', but the source is the table 'table'"):
+    with pytest.raises(ValueError, match="`table` is 'back', but the source is table 'table'"):
         exchange.to_arrow(saved, "back")
 
 
-def test_memory_is_that_of_a_portion_and_not_of_the_table(client, tmp_path):
+def test_export_needs_memory_for_a_portion_rather_than_for_the_table(client, tmp_path):
     count = 200
     for index in range(count):
         client.insert(np.full(2**18, index, np.uint8), {"table": 1.0})
@@ -199,17 +199,17 @@ def test_memory_is_that_of_a_portion_and_not_of_the_table(client, tmp_path):
 # --- What cannot be exported -----------------------------------------------------------------------------------
 
 
-def test_export_says_which_item_differs_and_in_what(client):
+def test_export_reports_which_item_differs_and_how(client):
     client.insert(np.zeros(2, np.float32), {"table": 1.0})
     client.insert(np.zeros(3, np.float32), {"table": 1.0})
     with pytest.raises(
-        ValueError, match=r"column 'data/0': item \d+ has rows of float32\[3\].*before have float32\[2\]"
+        ValueError, match=r"column 'data/0': item \d+ has rows of float32\[3\].*earlier items have float32\[2\]"
     ):
         exchange.to_arrow(client, "table").read_all()
     client.reset("table")
     client.insert(np.zeros(2, np.float32), {"table": 1.0})
     client.insert([np.zeros(2, np.float32), np.zeros(2, np.float32)], {"table": 1.0})
-    with pytest.raises(ValueError, match=r"item \d+ has 2 columns, those before have 1"):
+    with pytest.raises(ValueError, match=r"item \d+ has 2 columns, earlier items have 1"):
         exchange.to_arrow(client, "table").read_all()
 
 
@@ -225,7 +225,7 @@ def test_a_failed_export_leaves_the_old_file(client, tmp_path):
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_export_refuses_what_is_no_source(client):
+def test_export_refuses_other_kinds_of_sources(client):
     with pytest.raises(TypeError, match="Client or a table of a checkpoint, got str"):
         exchange.to_arrow("localhost:1", "table")
     with pytest.raises(ValueError, match="must name the table"):
@@ -239,7 +239,7 @@ def test_export_refuses_what_is_no_source(client):
 
 @pytest.fixture
 def file(client, tmp_path):
-    """Five items, in a file."""
+    """A file with five items."""
     path = tmp_path / "five.parquet"
     random = np.random.default_rng(0)
     for _ in range(5):
@@ -252,11 +252,13 @@ def size_of(client, table="back"):
     return client.server_info()[table].current_size
 
 
-def test_a_torn_file_inserts_nothing(client, file):
+def test_a_truncated_file_inserts_nothing(client, file):
     whole = file.read_bytes()
     for length in [*range(0, len(whole), len(whole) // 40), len(whole) - 1]:
         file.write_bytes(whole[:length])
-        with pytest.raises(errors.DataLossError, match=f"{file.name} is no whole Parquet file.*Nothing was inserted"):
+        with pytest.raises(
+            errors.DataLossError, match=f"{file.name} is not a complete Parquet file.*Nothing was inserted"
+        ):
             exchange.from_parquet(client, file, "back")
     assert size_of(client) == 0
 
@@ -273,7 +275,7 @@ def test_a_flipped_bit_in_the_data_is_found(client, file):
     assert size_of(client) == 0
 
 
-def test_damage_further_on_says_how_many_items_came_before(client, tmp_path):
+def test_damage_further_on_is_reported_with_the_number_of_items_before(client, tmp_path):
     path = tmp_path / "file"
     for index in range(100):
         client.insert(np.random.default_rng(index).bytes(2**18), {"table": 1.0})
@@ -292,7 +294,7 @@ def test_damage_further_on_says_how_many_items_came_before(client, tmp_path):
 
 
 def changed(path, change):
-    """The file, with its Arrow table changed."""
+    """Rewrites the file with its Arrow table changed."""
     table = change(pq.read_table(path))
     pq.write_table(table, path)
     return table
@@ -304,31 +306,34 @@ def with_metadata(table, **changes):
 
 
 BAD = {
-    "no metadata": (lambda t: t.replace_schema_metadata(None), "is no exported table: its schema has no metadata"),
-    "no column": (lambda t: t.drop_columns(["data/0"]), "there must be one column 'data/0', got: key, priority"),
-    "no key": (lambda t: t.drop_columns(["key"]), "there must be one column 'key'"),
+    "no metadata": (lambda t: t.replace_schema_metadata(None), "is not an exported table: its schema has no metadata"),
+    "no column": (lambda t: t.drop_columns(["data/0"]), "expected exactly one column 'data/0', got: key, priority"),
+    "no key": (lambda t: t.drop_columns(["key"]), "expected exactly one column 'key'"),
     "another type": (
         lambda t: t.set_column(0, "key", t["priority"]),
         "column 'key': expected uint64, got double",
     ),
     "a missing value": (
         lambda t: t.set_column(1, "priority", pa.array([1.0, None, 1.0, 1.0, 1.0])),
-        "column 'priority': expected a value everywhere, got 1 missing",
+        "column 'priority': expected no missing values, got 1",
     ),
     "an item without steps": (
         lambda t: t.set_column(4, t.schema.field(4), pa.array([[]] * 5, t.schema.field(4).type)),
         "column 'data/0': row 0 has no steps",
     ),
-    "a later version": (lambda t: with_metadata(t, version=2), "has version 2 of the layout, this package reads 1"),
+    "a later version": (
+        lambda t: with_metadata(t, version=2),
+        "has version 2 of the layout, but this package reads version 1",
+    ),
     "an absurd shape": (
         lambda t: with_metadata(t, columns=[{"name": "data/0", "dtype": "double", "shape": [2**40], "time": True}]),
         "metadata `reverb` of its schema is damaged",
     ),
     "an unknown dtype": (
         lambda t: with_metadata(t, columns=[{"name": "data/0", "dtype": "float99", "shape": [], "time": True}]),
-        "no dtype is called 'float99'",
+        "unknown dtype 'float99'",
     ),
-    "a signature that is none": (
+    "an invalid signature": (
         lambda t: with_metadata(t, signature="AAAA"),
         "metadata `reverb` of its schema is damaged",
     ),
@@ -359,7 +364,7 @@ def test_values_that_do_not_fit_their_shape_are_refused(client):
     for shape, message in (
         ([2, 2], r"expected 4 values of shape \[2, 2\], got 3"),
         ([0, 3], "has no steps"),
-        ([-1, -3], "is no shape"),
+        ([-1, -3], "invalid shape"),
         ([2**62, 4], "expected"),
     ):
         value = pa.array([{"shape": shape, "values": [1, 2, 3]}], kind)
@@ -369,28 +374,28 @@ def test_values_that_do_not_fit_their_shape_are_refused(client):
     assert size_of(client) == 0
 
 
-def test_import_refuses_a_table_that_is_not_there_or_of_another_signature(client, file):
-    with pytest.raises(errors.TableNotFoundError, match="no table 'nowhere'.*it has: table, back"):
+def test_import_refuses_a_missing_table_and_one_with_another_signature(client, file):
+    with pytest.raises(errors.TableNotFoundError, match="no table 'nowhere'.*which has the tables: table, back"):
         exchange.from_parquet(client, file, "nowhere")
     signature = {"y": reverb.TensorSpec((50,), np.float64)}
     server = reverb.Server([make_table("a", signature=signature), make_table("b", signature={"x": signature["y"]})])
     other = server.localhost_client()
     other.insert({"x": np.zeros(50)}, {"b": 1.0})
     with pytest.raises(
-        ValueError, match=r"the data have the columns \['x'\], the signature of the table 'a' has \['y'\]"
+        ValueError, match=r"the data have the columns \['x'\], but the signature of table 'a' has \['y'\]"
     ):
         exchange.from_arrow(other, exchange.to_arrow(other, "b"), "a")
     server.stop()
 
 
-def test_a_priority_that_the_table_cannot_take_is_named_with_what_was_inserted(client, file):
+def test_a_priority_that_the_table_refuses_is_reported_with_the_number_inserted(client, file):
     server = reverb.Server([make_table("table", sampler=selectors.Prioritized(1.0))])
     with pytest.raises(errors.InvalidPriorityError, match="Before that, 0 items were inserted"):
         exchange.from_parquet(server.localhost_client(), file, "table", priority=-1.0)
     server.stop()
 
 
-def test_import_takes_what_speaks_arrow_and_names_what_does_not(client, file):
+def test_import_accepts_arrow_streams_and_names_other_types(client, file):
     table = pq.read_table(file)
     for data in (table, table.to_batches()[0], table.to_reader()):
         client.reset("back")

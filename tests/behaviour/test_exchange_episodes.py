@@ -1,4 +1,4 @@
-"""Episodes of RLDS into tables."""
+"""Imports of RLDS episodes into tables."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def client():
 
 
 def steps_of(episode, length, *, terminal=True):
-    """Steps whose observation is `100 * episode + index`."""
+    """Yields steps whose observation is `100 * episode + index`."""
     for index in range(length):
         is_last = index == length - 1
         yield {
@@ -44,13 +44,13 @@ def test_patterns_make_the_items_of_each_episode(client):
 
     imported = exchange.from_rlds(client, iter(episodes_of(5, 2)), windows)
     assert imported == (2, 7)
-    # By dm-tree's order of keys the observation's `x` is column 6.
+    # In dm-tree's order of keys, the observation's `x` is column 6.
     observations = [[int(value) for value in item[6].ravel()] for item in items(client)]
     assert observations == [[0, 1, 2], [2, 3, 4], [100, 101]]
     assert [name for item in items(client) for name in item[5]] == [b"\0a\0"] * 8
 
 
-def test_configs_may_be_a_list_and_steps_be_changed_before(client):
+def test_configs_can_be_a_list_and_steps_can_be_transformed(client):
     def keep(step):
         return {"x": step["observation"]["x"]}
 
@@ -60,7 +60,7 @@ def test_configs_may_be_a_list_and_steps_be_changed_before(client):
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_transitions_end_with_a_discount_only_where_the_environment_did(client, terminal):
+def test_transitions_end_with_discount_zero_only_where_the_environment_terminated(client, terminal):
     with adders.NStepTransitionAdder(client, "table", n=2, discount=0.5) as adder:
         exchange.from_rlds(client, episodes_of(3, terminal=terminal), adder=adder)
     action, discount, _, next_x, _, x, reward = zip(*items(client), strict=True)
@@ -71,14 +71,14 @@ def test_transitions_end_with_a_discount_only_where_the_environment_did(client, 
     assert [value.item() for value in next_x] == [2.0, 2.0]
 
 
-def test_whole_episodes_are_items_of_their_lengths(client):
+def test_whole_episodes_become_items_of_their_lengths(client):
     with adders.EpisodeAdder(client, "table", max_length=4) as adder:
         assert exchange.from_rlds(client, episodes_of(4, 1), adder=adder) == (2, 5)
     assert [len(item[0]) for item in items(client)] == [4, 1]
     assert [item[5].tolist() for item in items(client)] == [[b"\0a\0"] * 4, [b"\0a\0"]]
 
 
-def test_nothing_is_imported_of_no_episodes(client):
+def test_importing_no_episodes_inserts_nothing(client):
     assert exchange.from_rlds(client, [], lambda step: []) == (0, 0)
 
 
@@ -94,18 +94,18 @@ BAD = {
         ValueError,
         r"episode 0 must be a dict with `steps`, got the keys \['episode_id'\]",
     ),
-    "no dict": ([3], ValueError, "episode 0 must be a dict with `steps`, got a int"),
+    "an episode that is not a dict": ([3], ValueError, "episode 0 must be a dict with `steps`, got int"),
     "stacked": ([{"steps": {"reward": np.zeros(3)}}], ValueError, "`steps` of episode 0 must be an iterable of dicts"),
     "empty": ([{"steps": []}], ValueError, "episode 0 has no steps"),
-    "a step that is none": (
+    "a step that is not a dict": (
         broken(lambda steps: steps.append(3)),
         TypeError,
         "episode 1, step 2: a step must be a dict",
     ),
-    "steps behind the last": (
+    "steps after the last": (
         broken(lambda steps: steps.insert(0, steps[-1])),
         ValueError,
-        "episode 1, step 0: `is_last` is set, and another step follows",
+        "episode 1, step 0: `is_last` is set, but another step follows",
     ),
     "a missing field": (
         broken(lambda steps: steps[1].pop("reward")),
@@ -121,7 +121,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_episode_is_named_with_what_is_wrong(client, case):
+def test_bad_episode_is_named_in_the_error(client, case):
     episodes, kind, message = BAD[case]
     adder = adders.NStepTransitionAdder(client, "table", n=1, discount=1.0)
     with adder, pytest.raises(kind, match=message):
@@ -131,14 +131,14 @@ def test_bad_episode_is_named_with_what_is_wrong(client, case):
 def test_import_needs_either_configs_or_an_adder(client):
     adder = adders.EpisodeAdder(client, "table", max_length=4)
     for arguments in ({}, {"configs": [], "adder": adder}):
-        with pytest.raises(ValueError, match="give one of `configs` and `adder`"):
+        with pytest.raises(ValueError, match="give exactly one of `configs` and `adder`"):
             exchange.from_rlds(client, episodes_of(2), **arguments)
-    with pytest.raises(TypeError, match=r"`adder` must be one of reverb.adders, got a str"):
+    with pytest.raises(TypeError, match=r"`adder` must be one of reverb.adders, got str"):
         exchange.from_rlds(client, episodes_of(2), adder="mine")
     adder.close()
 
 
-def test_a_server_that_refuses_an_item_is_heard(client):
+def test_an_item_that_the_server_refuses_is_an_error(client):
     with pytest.raises((errors.ReverbError, ValueError), match="nowhere"):
         exchange.from_rlds(
             client, episodes_of(2), lambda step: adders.sequence_configs(step, "nowhere", length=1, period=1)
@@ -146,7 +146,7 @@ def test_a_server_that_refuses_an_item_is_heard(client):
 
 
 @pytest.mark.tensorflow
-def test_datasets_of_tensorflow_are_read_as_they_are(client):
+def test_tensorflow_datasets_are_read_directly(client):
     tf = pytest.importorskip("tensorflow")
     kinds = {
         "observation": {"x": tf.TensorSpec([1]), "name": tf.TensorSpec([], tf.string)},

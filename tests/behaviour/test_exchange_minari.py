@@ -1,4 +1,4 @@
-"""A data set of Minari goes into a table, to a file, and back."""
+"""A Minari data set is imported, exported to a file, and imported again."""
 
 import types
 import warnings
@@ -26,7 +26,7 @@ def client():
 
 @pytest.fixture
 def dataset(tmp_path, monkeypatch):
-    """Three episodes; the second was cut off."""
+    """A data set of three episodes, of which the second was truncated."""
     from gymnasium import spaces
     from minari.data_collector import EpisodeBuffer
 
@@ -54,7 +54,7 @@ def dataset(tmp_path, monkeypatch):
         )
 
     with warnings.catch_warnings():
-        # Of all that one should say of a data set before others get it.
+        # Minari warns about metadata that a published data set should have.
         warnings.simplefilter("ignore", UserWarning)
         return minari.create_dataset_from_buffers(
             "test/exchange-v0",
@@ -66,7 +66,7 @@ def dataset(tmp_path, monkeypatch):
 
 
 def dataset_of(observations, length):
-    """What gives one episode as Minari's data sets do."""
+    """A stand-in for a Minari data set with one episode."""
     episode = types.SimpleNamespace(
         id=7,
         observations=observations,
@@ -85,7 +85,7 @@ def items(client, table):
     ]
 
 
-def test_a_data_set_goes_into_a_table_and_to_parquet_and_back(client, dataset, tmp_path):
+def test_a_data_set_is_imported_exported_to_parquet_and_imported_again(client, dataset, tmp_path):
     with adders.EpisodeAdder(client, "table", max_length=10) as adder:
         assert exchange.from_minari(client, dataset, adder=adder) == (3, sum(LENGTHS) + 3)
     names = ["action", "discount", "is_first", "is_last", "is_terminal", "image", "pair/0", "pair/1", "reward"]
@@ -112,7 +112,7 @@ def test_a_data_set_goes_into_a_table_and_to_parquet_and_back(client, dataset, t
     assert items(client, "back") == items(client, "table")
 
 
-def test_patterns_take_a_data_set_by_its_name_and_some_of_its_episodes(client, dataset):
+def test_patterns_can_read_some_episodes_of_a_data_set_given_by_name(client, dataset):
     def pairs(step):
         return adders.sequence_configs(step, "table", length=2, period=1, end="drop")
 
@@ -131,7 +131,7 @@ def test_texts_become_strings(client):
     assert item.data[0].tolist() == [b"a", b"bc", b""]
 
 
-def test_an_episode_whose_lengths_do_not_fit_is_named(client):
+def test_an_episode_whose_lengths_do_not_match_is_named(client):
     dataset = dataset_of({"x": np.zeros(3)}, 3)
     with (
         adders.EpisodeAdder(client, "table", max_length=10) as adder,

@@ -27,7 +27,7 @@ def test_batch_and_single_inserts_leave_the_same_table(serve):
     assert draw_values(client, 1, "batch") == draw_values(client, 1, "single") == [13]
 
 
-def test_priorities_may_be_one_number_or_one_a_row(serve):
+def test_priorities_can_be_one_number_or_one_per_row(serve):
     client = serve(make_table("one", sampler="max_heap"), make_table("each", sampler="max_heap"))
     client.insert_batch(np.arange(3), {"one": 2.5, "each": np.array([1.0, 9.0, 4.0])})
     assert draw(client, 1, "one")[0].info.priority == 2.5
@@ -42,7 +42,7 @@ def test_priorities_may_be_a_list(serve):
 
 
 @pytest.mark.parametrize("count", [0, 2, 4])
-def test_as_many_priorities_as_rows_are_needed(client, count):
+def test_a_wrong_number_of_priorities_is_refused(client, count):
     with pytest.raises(ValueError, match="priorit"):
         client.insert_batch(np.arange(3), {"table": np.ones(count)})
     assert info_of(client).current_size == 0
@@ -87,7 +87,7 @@ def test_batch_without_priorities_is_refused(client):
         client.insert_batch(np.zeros(2), {})
 
 
-def test_batch_larger_than_the_table_leaves_its_last_rows(serve):
+def test_batch_larger_than_the_table_keeps_its_last_rows(serve):
     client = serve(make_table(max_size=5, max_times_sampled=1))
     client.insert_batch(np.arange(1000), {"table": 1.0})
     assert draw_values(client, 5) == [995, 996, 997, 998, 999]

@@ -1,4 +1,4 @@
-"""Servers that are not there, go away, come back, or end with their program."""
+"""Servers that are unreachable, go away, come back, or end with their program."""
 
 import os
 import pickle
@@ -22,6 +22,8 @@ from behaviour_support import (
 
 import reverb
 from reverb import errors
+
+pytestmark = pytest.mark.alone
 
 # A server that stops can still tell the reason; one whose connection is cut can not.
 GONE = (errors.CancelledError, errors.UnavailableError)
@@ -68,7 +70,7 @@ def test_address_must_be_text(address):
         reverb.Client(address)
 
 
-def test_client_tells_its_road(serve, road):
+def test_client_reports_its_road(serve, road):
     client = serve(make_table())
     client.server_info()
     assert client.road == road
@@ -84,8 +86,8 @@ def test_localhost_client_is_a_client_of_the_server():
 
 
 @pytest.mark.parametrize("address", ["localhost:{port}", "ipv4:127.0.0.1:{port}", "unix:/nonexistent/reverb-{port}"])
-def test_every_call_of_a_server_that_is_not_there_fails(address):
-    # All at once, for each looks for the server for some seconds before it gives up.
+def test_every_call_to_an_unreachable_server_fails(address):
+    # The calls run concurrently, since each tries to reach the server for some seconds before it gives up.
     port = free_port()
     waiting = [Background(call, reverb.Client(address.format(port=port))) for call in CALLS.values()]
     for one in waiting:
@@ -113,7 +115,7 @@ def test_server_info_of_a_server_that_never_answers_ends_at_its_deadline():
             client.server_info(timeout=1)
 
 
-def test_address_that_is_none_is_an_error():
+def test_invalid_address_is_an_error():
     with pytest.raises((errors.UnavailableError, ValueError)):
         reverb.Client("not an address").server_info()
 
@@ -128,18 +130,18 @@ def test_every_call_after_the_server_stopped_fails(serve):
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
-def test_call_of_a_server_that_this_process_stopped_does_not_look_for_another(call):
+def test_call_to_a_server_that_this_process_stopped_does_not_look_for_another(call):
     with reverb.Server(tables=[make_table()]) as server:
         client = server.localhost_client()
         client.server_info()
     for _ in range(2):
-        # The search for a server that may still come takes ten seconds.
+        # A client tries to reach a server that may still start for ten seconds.
         with pytest.raises(errors.UnavailableError, match="was stopped"):
             Background(call, client).result(patience_s=5)
 
 
 @pytest.mark.parametrize("where", ["this process", "another process"])
-def test_client_finds_the_server_that_took_the_place_of_a_stopped_one(where):
+def test_client_finds_the_server_that_replaced_a_stopped_one(where):
     with reverb.Server(tables=[make_table()]) as server:
         client = server.localhost_client()
         client.server_info()
@@ -178,7 +180,7 @@ def test_stop_wakes_every_waiter(serve, road, call):
             one.result(patience_s=5)
 
 
-def test_stop_can_be_called_again(serve):
+def test_stop_can_be_called_twice(serve):
     serve(make_table())
     assert serve.server.stop() is None
     assert serve.server.stop() is None
@@ -219,7 +221,7 @@ def far_client(road, port, unix_path):
 
 
 @pytest.mark.parametrize("road", ["unix", "tcp"])
-def test_waiters_learn_that_the_server_was_killed(road):
+def test_waiting_calls_fail_when_the_server_is_killed(road):
     with program(SERVER_PROGRAM) as server:
         client = far_client(road, *server.line().split())
         calls = (
@@ -236,7 +238,7 @@ def test_waiters_learn_that_the_server_was_killed(road):
 
 
 @pytest.mark.timeout(120)
-def test_client_finds_a_server_that_came_back():
+def test_client_finds_a_restarted_server():
     port = free_port()
     client = reverb.Client(f"ipv4:127.0.0.1:{port}")
     for _ in range(2):
@@ -256,7 +258,7 @@ def test_call_after_a_restart_between_calls_does_not_fail():
             assert draw_values(client) == [7]
 
 
-def test_samples_of_a_client_that_was_dropped_stay_counted(serve_far):
+def test_samples_of_a_dropped_client_stay_counted(serve_far):
     client = serve_far(make_table(sampler="uniform"))
     insert_values(client, range(10))
     reader = serve_far.connect()
@@ -305,7 +307,7 @@ def test_pickled_client_is_a_client_of_the_same_server(serve):
     ["", "sys.exit(0)", "del server", "server.stop()", "server.stop(); server.stop()"],
     ids=["falls off", "exits", "drops the server", "stops it", "stops it twice"],
 )
-def test_program_with_a_live_server_ends_in_silence(ending):
+def test_program_with_a_running_server_exits_silently(ending):
     out, err = run_program(
         f"""
         import sys, numpy, reverb
@@ -320,7 +322,7 @@ def test_program_with_a_live_server_ends_in_silence(ending):
     assert (out, err) == ("", "")
 
 
-def test_program_whose_threads_still_wait_ends_in_silence():
+def test_program_with_waiting_threads_exits_silently():
     out, err = run_program(
         """
         import threading, time, reverb
@@ -338,7 +340,7 @@ def test_program_whose_threads_still_wait_ends_in_silence():
     assert (out, err) == ("", "")
 
 
-def test_unix_socket_is_private_and_goes_with_the_server(serve):
+def test_unix_socket_is_private_and_is_removed_with_the_server(serve):
     serve(make_table())
     path = serve.server.unix_path
     if path is None:
@@ -384,7 +386,7 @@ def test_killed_inserter_leaves_nothing_behind(serve_far):
         assert inserter.line() == "waits"
         eventually(lambda: info_of(client).current_size == 2)
     assert draw_values(client, 2) == [0, 1]
-    # Whatever else of the batch was already on its way, the table goes on working.
+    # Whatever else of the batch was already in flight, the table keeps working.
     comes_true(lambda: info_of(client).current_size > 0, patience_s=0.5)
     client.reset("table")
     insert_values(client, [100])
@@ -400,7 +402,7 @@ READER_PROGRAM = """
 
 
 def rest_of(client):
-    """All that is left in a queue."""
+    """Returns all items left in a queue."""
     values = []
     while size := info_of(client).current_size:
         values += client.sample_batch("table", size, timeout=PATIENCE_S).data[0].ravel().tolist()
@@ -414,15 +416,15 @@ def test_reader_that_is_killed_loses_nothing(serve_far):
         lines = [reader.line() for _ in range(20)]
         lines += reader.kill().splitlines()
     read = [int(value) for line in lines for value in line.split()]
-    # Until the server has seen that the reader is gone, a batch may still be that one's.
+    # Until the server notices that the reader is gone, a batch may still be leased to it.
     eventually(lambda: info_of(client).undelivered_samples == 0)
     left = rest_of(client)
-    # The batch that it had, but could not yet confirm, comes again; a line cut short is of that batch.
+    # The batch that it had, but could not confirm yet, is drawn again; a truncated line belongs to that batch.
     assert set(left) | set(read) >= set(range(5000))
     assert len(left) + len(read) <= 5005
 
 
-def test_what_a_program_has_drawn_does_not_come_back_when_it_ends(serve_far):
+def test_samples_that_a_program_received_do_not_go_back_when_it_ends(serve_far):
     client = serve_far(reverb.Table.queue("table", max_size=100))
     client.insert_batch(np.arange(50), {"table": 1.0})
     read = []

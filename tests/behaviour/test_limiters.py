@@ -1,4 +1,4 @@
-"""When a table lets inserts and samples go."""
+"""When a table allows inserts and samples."""
 
 import sys
 
@@ -26,7 +26,7 @@ def allowed(predicate, most=100):
     return max((n for n in range(1, most + 1) if predicate(n)), default=0)
 
 
-def test_min_size_lets_samples_go_from_that_many_items_on(serve):
+def test_min_size_allows_samples_from_that_many_items_on(serve):
     table = make_table(limiter=rate_limiters.MinSize(3))
     client = serve(table)
     insert_values(client, [0, 1])
@@ -48,7 +48,7 @@ def test_sample_waits_until_the_table_holds_min_size_to_sample(serve):
 
 
 def test_samples_per_insert_bounds_both_sides(serve):
-    # min_diff 2, max_diff 10: five inserts go at once, then samples must come.
+    # min_diff 2, max_diff 10: five inserts are allowed, and the next must wait for samples.
     table = make_table(limiter=rate_limiters.SampleToInsertRatio(2.0, 3, 4.0))
     client = serve(table)
     insert_values(client, range(5))
@@ -76,7 +76,7 @@ def test_deleted_items_may_be_replaced_up_to_min_size_whatever_the_ratio(serve):
     assert allowed(table.can_insert) >= 1
 
 
-def test_explicit_error_buffer_is_taken_as_the_differences_themselves(serve):
+def test_explicit_error_buffer_sets_the_differences_directly(serve):
     table = make_table(limiter=rate_limiters.SampleToInsertRatio(1.0, 1, (-2.0, 3.0)))
     client = serve(table)
     insert_values(client, range(3))
@@ -106,7 +106,7 @@ def test_insert_waits_while_a_queue_is_full(serve):
 
 
 @pytest.mark.parametrize("buffer", [(-sys.float_info.max, sys.float_info.max)])
-def test_limiter_can_be_rebuilt_from_the_info_of_a_table(serve, buffer):
+def test_limiter_can_be_rebuilt_from_a_tables_info(serve, buffer):
     client = serve(make_table(limiter=rate_limiters.MinSize(4)))
     info = info_of(client).rate_limiter_info
     assert (info.min_diff, info.max_diff) == buffer
@@ -118,7 +118,7 @@ def test_limiter_can_be_rebuilt_from_the_info_of_a_table(serve, buffer):
     assert table.can_sample(10**6)
 
 
-def test_counts_of_samples_wait_for_no_one_past_two_to_the_31(serve):
+def test_limiter_accepts_counts_of_samples_up_to_two_to_the_31(serve):
     table = make_table()
     insert_values(serve(table), [0])
     assert table.can_sample(2**31 - 1)
@@ -131,7 +131,7 @@ def test_predicates_refuse_counts_below_one(predicate, count):
         getattr(make_table(), predicate)(count)
 
 
-def test_batch_of_inserts_larger_than_the_room_goes_on_as_samples_make_room(serve):
+def test_batch_of_inserts_larger_than_the_room_proceeds_as_samples_make_room(serve):
     client = serve(reverb.Table.queue("table", max_size=3))
     waiting = Background(serve.connect().insert_batch, np.arange(10), {"table": 1.0})
     eventually(lambda: info_of(client).current_size == 3)

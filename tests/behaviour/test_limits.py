@@ -1,4 +1,4 @@
-"""Bytes: of one call, of a table, and of the process."""
+"""Limits on the bytes of a call, of a table, and of the process."""
 
 import numpy as np
 import pytest
@@ -10,13 +10,13 @@ from reverb import errors
 LIMIT = 1 << 20
 
 
-def test_insert_of_exactly_the_message_limit_goes_in(serve):
+def test_insert_of_exactly_the_message_limit_is_accepted(serve):
     client = serve(make_table(), max_message_size=LIMIT)
     client.insert(np.ones(LIMIT, np.uint8), {"table": 1.0})
     assert int(draw(client)[0].data[0].sum()) == LIMIT
 
 
-def test_insert_of_one_byte_more_is_refused_and_changes_nothing(serve):
+def test_insert_of_one_byte_above_the_limit_is_refused_and_changes_nothing(serve):
     client = serve(make_table(), max_message_size=LIMIT)
     with pytest.raises(errors.MessageTooLargeError, match=str(LIMIT)) as caught:
         client.insert(np.ones(LIMIT + 1, np.uint8), {"table": 1.0})
@@ -37,7 +37,37 @@ def test_all_columns_and_rows_of_a_call_count(serve):
     assert info_of(client).current_size == 4
 
 
-def test_batch_drawn_may_be_larger_than_a_message(serve):
+def write_last_step(writer):
+    writer.create_item("table", 1.0, writer.history[-1:])
+    writer.flush()
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
+def test_writers_row_above_the_limit_is_refused_however_well_it_compresses(serve, compression):
+    client = serve(make_table(), max_message_size=LIMIT)
+    with client.trajectory_writer(1, compression=compression) as writer:
+        writer.append(np.zeros(LIMIT + 1, np.uint8))
+        with pytest.raises(errors.MessageTooLargeError, match=str(LIMIT)):
+            write_last_step(writer)
+    assert info_of(client).current_size == 0
+    with client.trajectory_writer(1, compression=compression) as writer:
+        writer.append(np.zeros(LIMIT, np.uint8))
+        writer.create_item("table", 1.0, writer.history[-1:])
+    assert info_of(client).current_size == 1
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
+def test_limit_holds_for_each_chunk_of_a_writer_alone(serve, compression):
+    """Chunks that compress well travel in one message, and may exceed the limit together."""
+    client = serve(make_table(), max_message_size=LIMIT)
+    with client.trajectory_writer(1, compression=compression) as writer:
+        for _ in range(10):
+            writer.append(np.zeros(LIMIT * 3 // 4, np.uint8))
+            writer.create_item("table", 1.0, writer.history[-1:])
+    assert info_of(client).current_size == 10
+
+
+def test_drawn_batch_may_be_larger_than_a_message(serve):
     client = serve(make_table(max_times_sampled=1), max_message_size=LIMIT)
     rows = np.random.default_rng(0).integers(0, 255, (16, LIMIT // 4), np.uint8)
     for part in np.split(rows, 4):
@@ -45,7 +75,7 @@ def test_batch_drawn_may_be_larger_than_a_message(serve):
     np.testing.assert_array_equal(client.sample_batch("table", 16, squeeze_time=True).data[0], rows)
 
 
-def test_table_gives_items_up_before_it_passes_max_bytes(serve):
+def test_table_removes_items_before_it_exceeds_max_bytes(serve):
     client = serve(make_table(max_bytes=10_000, max_times_sampled=1))
     for value in range(30):
         client.insert(np.full(125, value, np.int64), {"table": 1.0})
@@ -69,7 +99,7 @@ def test_max_bytes_holds_for_batches_too(serve):
     assert draw_values_of_rows(client, size) == list(range(50 - size, 50))
 
 
-def test_batch_above_max_bytes_leaves_what_single_inserts_would(serve):
+def test_batch_above_max_bytes_leaves_the_same_items_as_single_inserts(serve):
     tables = [make_table(name, max_bytes=10_000, max_times_sampled=1) for name in ("single", "batch")]
     client = serve(*tables)
     rows = {"number": np.arange(50), "data": np.random.default_rng(0).random((50, 125)), "text": np.array(["a"] * 50)}
@@ -85,13 +115,13 @@ def test_batch_above_max_bytes_leaves_what_single_inserts_would(serve):
 
 
 @pytest.mark.parametrize("sampler", ["uniform", "prioritized", "min_heap"])
-def test_batch_above_max_bytes_goes_in_whatever_the_remover_is(serve, sampler):
+def test_batch_above_max_bytes_is_accepted_with_every_remover(serve, sampler):
     client = serve(make_table(remover=sampler, max_bytes=10_000))
     client.insert_batch(np.ones((100, 125)), {"table": 1.0})
     assert info_of(client).current_size == 10
 
 
-def test_large_item_drives_out_many_small_ones(serve):
+def test_large_item_evicts_many_small_ones(serve):
     client = serve(make_table(max_bytes=10_000))
     for value in range(8):
         client.insert(np.full(125, value, np.int64), {"table": 1.0})
@@ -99,7 +129,7 @@ def test_large_item_drives_out_many_small_ones(serve):
     assert 1 <= info_of(client).current_size <= 3
 
 
-def test_remover_chooses_what_goes_for_bytes(serve):
+def test_remover_chooses_which_items_max_bytes_removes(serve):
     client = serve(make_table(sampler="min_heap", remover="min_heap", max_bytes=5_000, max_times_sampled=1))
     for priority in (5.0, 1.0, 4.0, 2.0, 3.0, 6.0, 7.0):
         client.insert(np.zeros(125), {"table": priority})
@@ -146,8 +176,8 @@ MEMORY = """
 
 
 @pytest.mark.skipif(not __import__("os").path.exists("/proc/self/statm"), reason="reads /proc")
-def test_memory_stays_near_that_of_the_items_when_they_go_at_random(road):
-    # Without moving survivors together, a batch's memory would live until its last row goes: five times the items.
+def test_memory_stays_near_the_size_of_the_items_under_random_removal(road):
+    # Without compaction, a batch's memory would live until its last row is removed: five times the size of the items.
     run_program(
         MEMORY
         + """
@@ -169,7 +199,7 @@ def test_memory_stays_near_that_of_the_items_when_they_go_at_random(road):
 
 
 @pytest.mark.skipif(not __import__("os").path.exists("/proc/self/statm"), reason="reads /proc")
-def test_memory_comes_back_when_items_go(road):
+def test_memory_is_freed_when_items_are_removed(road):
     run_program(
         MEMORY
         + """

@@ -1,4 +1,4 @@
-"""Where a server listens, and where it does not unless told to."""
+"""Where a server listens, and where it does not by default."""
 
 import socket
 
@@ -6,6 +6,8 @@ import pytest
 from behaviour_support import draw_values, insert_values, make_table
 
 import reverb
+
+pytestmark = pytest.mark.alone
 
 
 def answers(host, port):
@@ -25,10 +27,10 @@ def has_ipv6():
 
 
 def address_of_this_host():
-    """An address of this host that is not loopback, None if it has none."""
+    """Returns an address of this host other than loopback; None if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # Sends nothing: only asks which address would be used.
+            probe.connect(("192.0.2.1", 9))  # This sends nothing. It only finds out which address would be used.
         except OSError:
             return None
         address = probe.getsockname()[0]
@@ -86,7 +88,7 @@ def test_wider_host_serves_when_allowed(start):
         assert draw_values(client) == [1]
 
 
-def test_environment_speaks_for_programs_that_cannot_be_changed(start, monkeypatch):
+def test_environment_variable_allows_a_wider_host(start, monkeypatch):
     monkeypatch.setenv("REVERB_HOST", "0.0.0.0")
     with pytest.raises(ValueError, match="allow_insecure"):
         start()
@@ -100,19 +102,19 @@ def test_argument_overrides_the_environment(start, monkeypatch):
 
 
 @pytest.mark.parametrize("port", [None, 0])
-def test_free_port_is_found_and_told(start, port):
+def test_free_port_is_found_and_reported(start, port):
     server = start(port=port)
     assert 0 < server.port < 2**16
     assert answers("127.0.0.1", server.port)
 
 
-def test_port_that_is_taken_is_an_error(start):
+def test_port_in_use_is_an_error(start):
     taken = start().port
     with pytest.raises((reverb.ReverbError, OSError, ValueError), match=str(taken)):
         start(port=taken)
 
 
-def test_port_that_another_program_has_is_an_error(start):
+def test_port_used_by_another_program_is_an_error(start):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises((reverb.ReverbError, OSError, ValueError), match=str(port)):
@@ -132,7 +134,7 @@ def test_impossible_ports_are_refused(start, port):
 
 
 @pytest.mark.parametrize("port", ["8000", 80.5])
-def test_ports_that_are_no_ints_are_type_errors(start, port):
+def test_ports_that_are_not_ints_are_type_errors(start, port):
     with pytest.raises(TypeError):
         start(port=port)
 
@@ -158,7 +160,7 @@ def test_usual_ways_to_write_an_ipv6_address_work(start, name):
 @pytest.mark.parametrize(
     "noise", [b"\x00" * 100, b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 500]
 )
-def test_noise_on_the_port_does_no_harm(start, noise):
+def test_arbitrary_bytes_on_the_port_do_no_harm(start, noise):
     server = start()
     for _ in range(20):
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:

@@ -1,4 +1,4 @@
-"""What all loaders share, shown with the one for NumPy."""
+"""The behaviour that all loaders share, tested with the NumPy loader."""
 
 import collections
 import os
@@ -37,7 +37,7 @@ def undelivered(client, table="table"):
     return info_of(client, table).undelivered_samples
 
 
-def test_a_queue_comes_out_whole_and_in_order(serve):
+def test_a_queue_is_read_completely_and_in_order(serve):
     client = serve(queue_table(max_size=100))
     insert_numbers(client, 50)
     with NumpyLoader(client, "table", batch_size=8, timeout=0.1, on_timeout="stop") as loader:
@@ -46,7 +46,7 @@ def test_a_queue_comes_out_whole_and_in_order(serve):
     assert [len(batch.info.key) for batch in batches] == [8] * 6 + [2]
 
 
-def test_what_is_drawn_ahead_is_undelivered_and_goes_back_on_close(serve):
+def test_prefetched_samples_are_undelivered_and_go_back_on_close(serve):
     client = serve(queue_table(max_size=100))
     insert_numbers(client, 50)
     loader = NumpyLoader(client, "table", batch_size=8, prefetch=3)
@@ -62,7 +62,7 @@ def test_what_is_drawn_ahead_is_undelivered_and_goes_back_on_close(serve):
     assert list(loader) == []
 
 
-def test_without_prefetch_nothing_is_drawn_ahead(serve):
+def test_without_prefetch_nothing_is_drawn_in_advance(serve):
     client = serve(queue_table(max_size=100))
     insert_numbers(client, 50)
     with NumpyLoader(client, "table", batch_size=8, prefetch=0) as loader:
@@ -70,7 +70,7 @@ def test_without_prefetch_nothing_is_drawn_ahead(serve):
         assert info_of(client).current_size == 42
 
 
-def test_by_default_batches_are_drawn_ahead_only_from_a_server_elsewhere(serve):
+def test_by_default_batches_are_prefetched_only_from_another_process(serve):
     client = serve(queue_table(max_size=100))
     insert_numbers(client, 50)
     with NumpyLoader(client, "table", batch_size=8) as loader:
@@ -81,7 +81,7 @@ def test_by_default_batches_are_drawn_ahead_only_from_a_server_elsewhere(serve):
             assert loader.stats().undelivered == expected
 
 
-def test_a_loader_waits_for_items_as_long_as_it_must(serve):
+def test_a_loader_without_a_timeout_waits_for_items(serve):
     client = serve(queue_table(max_size=100))
     insert_numbers(client, 6)
     with NumpyLoader(client, "table", batch_size=4, num_batches=2) as loader:
@@ -95,7 +95,7 @@ def test_a_loader_waits_for_items_as_long_as_it_must(serve):
 
 
 @pytest.mark.parametrize("table", [uniform_table, queue_table], ids=["uniform", "queue"])
-def test_a_beta_that_fails_costs_no_sample(serve, table):
+def test_a_beta_function_that_raises_loses_no_sample(serve, table):
     client = serve(table())
     insert_numbers(client, 40)
 
@@ -133,7 +133,7 @@ def test_all_batches_have_the_same_shapes(serve):
         assert [len(batch.info.key) for batch in batches] == [3] * 4
 
 
-def test_a_loader_that_is_forgotten_gives_back(serve):
+def test_a_dropped_loader_gives_its_samples_back(serve):
     client = serve(queue_table(max_size=100))
     insert_numbers(client, 50)
     next(NumpyLoader(client, "table", batch_size=8, prefetch=2))
@@ -150,7 +150,7 @@ def test_a_timeout_without_items_raises_or_ends(serve):
     assert list(NumpyLoader(client, "table", batch_size=4, timeout=0.05, on_timeout="stop")) == []
 
 
-def test_short_batches_are_given_back_where_only_full_ones_are_wanted(serve):
+def test_drop_remainder_gives_short_batches_back(serve):
     client = serve(queue_table(max_size=100))
     insert_numbers(client, 3)
     with NumpyLoader(client, "table", batch_size=4, timeout=0.05, on_timeout="stop", drop_remainder=True) as loader:
@@ -158,7 +158,7 @@ def test_short_batches_are_given_back_where_only_full_ones_are_wanted(serve):
     eventually(lambda: info_of(client).current_size == 3)
 
 
-def test_timeout_0_takes_what_there_is(serve):
+def test_timeout_0_takes_the_items_available_now(serve):
     client = serve(queue_table(max_size=100))
     insert_numbers(client, 3)
     with NumpyLoader(client, "table", batch_size=4, timeout=0, on_timeout="stop") as loader:
@@ -183,7 +183,7 @@ def test_several_threads_share_the_batches_of_a_loader(serve):
     eventually(lambda: info_of(client).rate_limiter_info.sample_stats.completed == 1600)
 
 
-def test_items_of_a_table_without_signature_may_get_other_columns(serve):
+def test_items_of_a_table_without_a_signature_can_change_their_columns(serve):
     client = serve(queue_table(max_size=100))
     insert_numbers(client, 8)
     client.insert_batch([np.arange(8, 16), np.zeros(8), np.ones(8)], {"table": 1.0})
@@ -201,7 +201,7 @@ def test_a_close_from_another_thread_ends_a_waiting_loader(serve):
     assert waiting.result() == []
 
 
-def test_parts_of_the_data_can_be_chosen(serve):
+def test_fields_selects_parts_of_the_data(serve):
     signature = {
         "obs": {"image": reverb.TensorSpec([1, 2], np.uint8), "pose": reverb.TensorSpec([1], np.float32)},
         "reward": reverb.TensorSpec([1], np.float64),
@@ -235,7 +235,7 @@ def test_data_have_the_order_of_their_fields(serve):
                 ]
 
 
-def test_weights_follow_a_beta_that_changes(serve):
+def test_weights_follow_a_changing_beta(serve):
     client = serve(make_table(sampler="prioritized"))
     client.insert_batch({"a": np.arange(2.0)}, {"table": [1.0, 3.0]})
     with NumpyLoader(client, "table", batch_size=64, beta=LinearBeta(0.0, 1.0, num_batches=2)) as loader:
@@ -264,11 +264,11 @@ def test_a_mixture_takes_items_by_weight_and_updates_each_table(serve):
     assert client.sample_batch("two", 1).info.priority == 5.0
 
 
-def test_a_mixture_of_tables_that_do_not_agree_is_refused(serve):
+def test_a_mixture_of_tables_with_different_rows_is_refused(serve):
     client = serve(uniform_table("one"), uniform_table("two"))
     client.insert(np.float32(1), {"one": 1.0})
     client.insert(np.float64(1), {"two": 1.0})
-    with pytest.raises(ValueError, match="must agree in their rows.*float32.*float64"):
+    with pytest.raises(ValueError, match="must have the same dtype and row shape.*float32.*float64"):
         next(NumpyLoader(client, {"one": 1, "two": 1}, batch_size=50))
 
 
@@ -283,6 +283,7 @@ def test_batches_are_padded_with_a_mask(serve):
         assert not batch.data[1][:, 1:].any()
 
 
+@pytest.mark.alone
 def test_a_stopped_and_restarted_server_is_found_again(serve_far):
     serve_far(uniform_table())
     port = serve_far.server.port
@@ -301,7 +302,7 @@ def test_a_stopped_and_restarted_server_is_found_again(serve_far):
         server.stop()
 
 
-def test_stats_say_where_the_time_went(serve):
+def test_stats_report_how_time_was_spent(serve):
     client = serve(queue_table(max_size=100))
     insert_numbers(client, 8)
     with NumpyLoader(client, "table", batch_size=4, timeout=0.3, on_timeout="stop") as loader:
@@ -320,7 +321,7 @@ def test_an_unknown_table_is_an_error_each_time(serve):
             next(loader)
 
 
-def test_the_times_in_the_stats_add_up(serve):
+def test_the_times_in_the_stats_add_up_to_the_elapsed_time(serve):
     client = serve(uniform_table())
     insert_numbers(client, 8)
     with NumpyLoader(client, "table", batch_size=4) as loader:
@@ -335,7 +336,7 @@ def test_the_times_in_the_stats_add_up(serve):
     assert sum(times) <= total
 
 
-def test_stats_can_be_asked_while_another_thread_waits(serve):
+def test_stats_can_be_read_while_another_thread_waits(serve):
     client = serve(queue_table())
     loader = NumpyLoader(client, "table", batch_size=4, prefetch=2)
     waiting = Background(lambda: numbers(next(loader)))
@@ -345,7 +346,7 @@ def test_stats_can_be_asked_while_another_thread_waits(serve):
     loader.close()
 
 
-def test_a_server_that_is_gone_for_good_is_an_error(serve_far):
+def test_a_server_that_stays_away_is_an_error(serve_far):
     serve_far(make_table())
     loader = NumpyLoader(serve_far.address, "table", batch_size=4, timeout=0.3)
     serve_far.server.stop()
@@ -355,7 +356,7 @@ def test_a_server_that_is_gone_for_good_is_an_error(serve_far):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_child_leaves_what_the_parent_has_drawn_to_the_parent(serve):
+def test_a_forked_child_leaves_the_parents_samples_alone(serve):
     client = serve(queue_table(max_size=100))
     insert_numbers(client, 50)
     loader = NumpyLoader(client, "table", batch_size=8, prefetch=2)
@@ -384,7 +385,7 @@ def test_a_forked_child_leaves_what_the_parent_has_drawn_to_the_parent(serve):
         ({"batch_size": 1, "beta": -0.5}, "beta"),
     ],
 )
-def test_options_without_meaning_are_refused_at_once(options, message):
+def test_invalid_options_are_refused_at_once(options, message):
     with pytest.raises(ValueError, match=message):
         NumpyLoader("localhost:1", "table", **options)
 
@@ -395,5 +396,5 @@ def test_a_mixture_needs_positive_weights():
             NumpyLoader("localhost:1", table, batch_size=1)
 
 
-def test_a_batch_is_a_named_tuple_of_five():
+def test_a_batch_is_a_named_tuple_of_five_fields():
     assert Batch._fields == ("info", "data", "weights", "mask", "table")

@@ -1,4 +1,4 @@
-"""Batches as arrays of JAX."""
+"""Batches as JAX arrays."""
 
 import gc
 
@@ -26,7 +26,7 @@ def test_batches_are_jax_arrays_and_infos_numpy_arrays(serve):
     assert batch.info.key.max() > 2**32, "a key of 64 bits is not cut"
 
 
-def test_a_queue_comes_out_whole_and_what_is_staged_goes_back(serve):
+def test_a_queue_is_read_completely_and_staged_batches_go_back(serve):
     client = serve(reverb.Table.queue("table", 100))
     client.insert_batch([np.arange(50, dtype=np.int32)], {"table": 1.0})
     with JaxLoader(client, "table", batch_size=5) as loader:
@@ -61,7 +61,7 @@ def test_dtypes_follow_the_table_of_rules(serve, stored, expected):
     assert np.asarray(leaf).astype(np.complex64)[0, 0] == 1
 
 
-def test_integers_that_would_be_cut_and_strings_are_refused(serve):
+def test_integers_that_would_be_truncated_and_strings_are_refused(serve):
     client = serve(make_table("large"), make_table("text"))
     client.insert(2**40, {"large": 1.0})
     client.insert("text", {"text": 1.0})
@@ -74,7 +74,7 @@ def test_integers_that_would_be_cut_and_strings_are_refused(serve):
 @pytest.mark.parametrize("table", ["queue", "uniform"])
 @pytest.mark.parametrize("size", [20_000, 50_000], ids=["copied as it is drawn", "gathered"])
 @pytest.mark.parametrize("double_buffer", [False, True])
-def test_arrays_do_not_change_when_the_buffers_of_later_batches_are_used_again(serve, table, size, double_buffer):
+def test_arrays_do_not_change_when_later_batches_reuse_buffers(serve, table, size, double_buffer):
     client = serve(reverb.Table.queue("table", 100) if table == "queue" else make_table(sampler="uniform"))
     client.insert_batch([np.repeat(np.arange(40, dtype=np.float32)[:, None], size, axis=1)], {"table": 1.0})
     options = {"num_batches": 40, "double_buffer": double_buffer}
@@ -89,7 +89,7 @@ def test_arrays_do_not_change_when_the_buffers_of_later_batches_are_used_again(s
 
 
 @pytest.mark.parametrize("double_buffer", [False, True])
-def test_a_batch_that_jax_cannot_have_goes_back(serve, double_buffer):
+def test_a_batch_that_jax_cannot_represent_goes_back(serve, double_buffer):
     client = serve(reverb.Table.queue("table", 100))
     client.insert_batch([np.array([1, 2, 3, 2**40])], {"table": 1.0})
     with JaxLoader(client, "table", batch_size=1, double_buffer=double_buffer) as loader:

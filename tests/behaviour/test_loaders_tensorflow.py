@@ -1,4 +1,4 @@
-"""Batches as eager tensors of TensorFlow."""
+"""Batches as eager TensorFlow tensors."""
 
 import ml_dtypes
 import numpy as np
@@ -14,7 +14,7 @@ from reverb.loaders import TensorFlowLoader  # noqa: E402
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int64", "uint64", "float16", "float64", "complex128", "bfloat16"])
-def test_every_dtype_arrives_as_it_is(serve, dtype):
+def test_every_dtype_arrives_unchanged(serve, dtype):
     client = serve(make_table())
     client.insert_batch([np.ones(2, getattr(ml_dtypes, dtype, dtype))], {"table": 1.0})
     with TensorFlowLoader(client, "table", batch_size=2, beta=1.0) as loader:

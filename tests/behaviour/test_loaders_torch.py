@@ -1,4 +1,4 @@
-"""Batches as tensors of PyTorch, in this process and in workers of a DataLoader."""
+"""Batches as PyTorch tensors, in this process and in workers of a DataLoader."""
 
 import gc
 import os
@@ -64,7 +64,7 @@ def test_batches_are_tensors_and_infos_numpy_arrays(serve):
         "float8_e4m3fn",
     ],
 )
-def test_every_dtype_but_strings_arrives_as_it_is(serve, dtype):
+def test_every_dtype_except_strings_arrives_unchanged(serve, dtype):
     client = serve(make_table())
     values = np.array([1, 0, 0], getattr(ml_dtypes, dtype, dtype))
     client.insert_batch([values, np.tile(np.float32([2, 3]), (3, 1))], {"table": 1.0})
@@ -111,7 +111,7 @@ def test_tensors_keep_their_buffer_alive(serve, before, size):
         assert others[-1][0].all()
 
 
-def test_parts_that_are_left_out_are_no_leak(serve):
+def test_fields_that_are_left_out_do_not_leak(serve):
     client = serve(
         make_table(signature={"a": reverb.TensorSpec([1, 20_000], np.float32), "b": reverb.TensorSpec([1], np.int64)})
     )
@@ -127,7 +127,7 @@ def test_parts_that_are_left_out_are_no_leak(serve):
     assert len(addresses) < 10, "the same few buffers are used again"
 
 
-def test_a_device_gets_the_next_batch_ahead(serve):
+def test_the_next_batch_is_put_on_the_device_in_advance(serve):
     client = serve(reverb.Table.queue("table", 100))
     insert_numbers(client, 20)
     with TorchLoader(client, "table", batch_size=4, device="cpu", timeout=0.2, on_timeout="stop") as loader:
@@ -140,7 +140,7 @@ def test_a_device_gets_the_next_batch_ahead(serve):
         assert [number for batch in loader for number in numbers_of(batch)] == list(range(4, 20))
 
 
-def test_an_error_of_the_next_batch_does_not_cost_this_one(serve):
+def test_an_error_in_the_next_batch_does_not_lose_this_one(serve):
     client = serve(reverb.Table.queue("table", 100))
     client.insert(np.int64(1), {"table": 1.0})
     client.insert("text", {"table": 1.0})
@@ -184,18 +184,18 @@ def test_num_batches_is_shared_by_the_workers(serve):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_what_waits_in_the_queues_of_a_stopped_data_loader_goes_back(serve):
+def test_batches_in_the_queues_of_a_stopped_data_loader_go_back(serve):
     client = serve(reverb.Table.queue("table", 200))
     insert_numbers(client, 100)
     loader = TorchLoader(client, "table", batch_size=5, prefetch=2)
     batches = iter(DataLoader(loader, batch_size=None, num_workers=2, multiprocessing_context="fork"))
     seen = [number for _ in range(4) for number in numbers_of(next(batches))]
-    # Of each worker: two batches in the queues, and two drawn ahead.
+    # Each worker has two batches in the queues, and two prefetched.
     eventually(lambda: info_of(client).undelivered_samples == 40)
     del batches
     eventually(lambda: info_of(client).undelivered_samples == 0)
     left = client.sample_batch("table", 100, timeout=0).data[0][:, 0].tolist()
-    # Nothing is lost. Of what was seen, a worker's last batch may be there again: it had not been asked for another.
+    # Nothing is lost. A worker's last batch may be there again although it was seen: no other had been requested.
     assert set(seen) | set(left) == set(range(100))
     assert len(set(seen) & set(left)) <= 20
     assert len(left) == len(set(left))
@@ -234,5 +234,5 @@ def test_a_killed_data_loader_leaks_no_thread_socket_or_item(serve_far):
         eventually(lambda: not seen or resources() <= seen[0])
         seen.append(resources())
     values = client.sample_batch("table", 400, timeout=0).data[0][:, 0].tolist()
-    # The one batch that each program took may or may not have been received when it died.
+    # The batch that each program took may or may not have been received when the program died.
     assert len(values) == len(set(values)) >= 400 - 3 * 5

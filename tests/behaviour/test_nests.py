@@ -1,4 +1,4 @@
-"""Structures of leaves: how they are taken apart, and put together again by a signature."""
+"""Nests: how they are flattened, and packed again by a signature."""
 
 import collections
 
@@ -22,7 +22,7 @@ NESTED_SPEC = {
 }
 
 
-def test_leaves_come_in_order_of_keys_positions_and_fields(client):
+def test_leaves_are_ordered_by_keys_positions_and_fields(client):
     client.insert(NESTED, {"table": 1.0})
     [sample] = draw(client)
     assert [column.dtype.name for column in sample.data] == [
@@ -44,7 +44,7 @@ def test_dict_order_does_not_matter(client):
         assert [int(column[0]) for column in sample.data] == [1, 2]
 
 
-def test_sample_is_packed_as_the_signature_says(serve):
+def test_sample_has_the_structure_of_the_signature(serve):
     client = serve(make_table(signature=NESTED_SPEC))
     client.insert(NESTED, {"table": 1.0})
     [steps] = client.sample("table", unpack_as_table_signature=True)
@@ -61,7 +61,7 @@ def test_sample_is_packed_as_the_signature_says(serve):
     np.testing.assert_array_equal(data["a"]["y"], [[1, 1]])
 
 
-def test_trajectory_is_packed_as_the_signature_says(serve):
+def test_trajectory_has_the_structure_of_the_signature(serve):
     client = serve(make_table(signature=NESTED_SPEC))
     client.insert(NESTED, {"table": 1.0})
     [sample] = client.sample("table", emit_timesteps=False, unpack_as_table_signature=True)
@@ -69,7 +69,7 @@ def test_trajectory_is_packed_as_the_signature_says(serve):
     assert sample.data["c"].reward.shape == (1,)
 
 
-def test_batch_is_packed_as_the_signature_says(serve):
+def test_batch_has_the_structure_of_the_signature(serve):
     client = serve(make_table(signature=NESTED_SPEC))
     client.insert(NESTED, {"table": 1.0})
     data = client.sample_batch("table", 3).data
@@ -80,7 +80,7 @@ def test_batch_is_packed_as_the_signature_says(serve):
     assert data["b"][1][0].shape == (3,)
 
 
-def test_nest_of_a_batch_gives_one_item_a_row(serve):
+def test_nest_of_a_batch_gives_one_item_per_row(serve):
     client = serve(make_table(max_times_sampled=1))
     client.insert_batch({"x": np.arange(4), "y": (np.arange(8.0).reshape(4, 2),)}, {"table": 1.0})
     for row, sample in enumerate(draw(client, 4)):
@@ -97,7 +97,7 @@ def test_table_without_signature_gives_the_flat_list(client):
     assert len(client.sample_batch("table", 2).data) == 2
 
 
-def test_bare_leaf_is_a_structure_too(serve):
+def test_bare_leaf_is_a_structure(serve):
     client = serve(make_table(signature=TensorSpec([2], np.float32)))
     client.insert(np.ones(2, np.float32), {"table": 1.0})
     [sample] = client.sample("table", emit_timesteps=False, unpack_as_table_signature=True)
@@ -112,7 +112,7 @@ def test_structure_without_leaves_is_refused(client, empty):
     assert info_of(client).current_size == 0
 
 
-def test_signature_comes_back_from_the_server(serve):
+def test_server_returns_the_signature(serve):
     client = serve(make_table(signature=NESTED_SPEC))
     signature = info_of(client).signature
     assert list(signature) == ["a", "b", "c"]

@@ -1,4 +1,4 @@
-"""Items that patterns make of a dataset of steps."""
+"""Items that patterns make from a dataset of steps."""
 
 import collections
 
@@ -28,7 +28,7 @@ def items(pattern, *conditions, respect=True, is_end=lambda step: step["a"] == 2
     return [tf.nest.map_structure(lambda leaf: leaf.tolist(), item) for item in dataset.as_numpy_iterator()]
 
 
-def test_items_do_not_span_episodes_unless_they_may():
+def test_items_span_episodes_only_if_allowed():
     assert items(lambda x: {"x": x["a"][-2:], "y": x["b"][-1]}) == [
         {"x": [0, 1], "y": [2, 3]},
         {"x": [1, 2], "y": [4, 5]},
@@ -37,11 +37,11 @@ def test_items_do_not_span_episodes_unless_they_may():
     assert items(lambda x: {"x": x["a"][-2:]}, respect=False) == [{"x": [i, i + 1]} for i in range(4)]
 
 
-def test_the_end_of_an_episode_is_a_condition_and_an_unfinished_one_has_none():
+def test_the_end_of_an_episode_is_a_condition_that_unfinished_episodes_never_meet():
     assert items(lambda x: {"x": x["a"][-2:]}, structured.Condition.is_end_episode()) == [{"x": [1, 2]}]
 
 
-def test_strides_give_the_rows_asked_for():
+def test_strides_select_the_rows_asked_for():
     assert items(lambda x: x["a"][-5::2], is_end=lambda step: False) == [[0, 2, 4]]
 
 
@@ -72,7 +72,7 @@ def test_with_info_each_item_is_a_sample():
     assert (samples[0].info.key.dtype, samples[0].info.priority.dtype) == (tf.int32, tf.float32)
 
 
-def test_the_configs_stay_as_they_are():
+def test_the_configs_are_not_modified():
     one = config(lambda x: {"x": x["a"][-2:]})
     before = one.SerializeToString()
     list(reverb.PatternDataset(steps(), [one], True, lambda step: False))

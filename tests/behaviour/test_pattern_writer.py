@@ -1,4 +1,4 @@
-"""Items that patterns make, as they arrive in tables."""
+"""Items that patterns make, as tables receive them."""
 
 import collections
 
@@ -103,7 +103,7 @@ def test_items_are_those_that_the_pattern_describes(client, pattern, conditions,
     assert items(client) == expected
 
 
-def test_configs_are_asked_in_order(client):
+def test_configs_are_evaluated_in_order(client):
     configs = [config(lambda x: x["a"][-1]), config(lambda x: x["b"][-1])]
     feed(client.structured_writer(configs), [1, 2])
     assert items(client) == [(1,), (10,), (2,), (20,)]
@@ -146,8 +146,8 @@ def test_a_step_is_open_until_a_whole_append_or_the_end(client):
     ("step", "text"),
     [
         ({"a": 1}, "Flattened data has an unexpected length, got 1 but wanted 2."),
-        ({"a": 1, "z": 2}, "another structure"),
-        ([1, 2], "another structure"),
+        ({"a": 1, "z": 2}, "differs from the first"),
+        ([1, 2], "differs from the first"),
         ({"a": 1.0, "b": 1}, r"column 0 \(path=\('a',\)\). Got double but expected int64."),
     ],
 )
@@ -161,7 +161,7 @@ def test_a_step_that_does_not_fit_is_refused_and_changes_nothing(client, step, t
     assert items(client) == [([1, 2],)]
 
 
-def test_columns_that_no_config_uses_may_be_anything_that_converts(client):
+def test_columns_that_no_config_uses_can_be_any_convertible_value(client):
     writer = client.structured_writer([config(lambda x: x["a"][-1])])
     writer.append({"a": 1, "b": 1})
     writer.append({"a": 2, "b": "text"})
@@ -193,7 +193,7 @@ def test_bad_configs_are_refused_with_their_position(client):
         client.structured_writer([good, bad])
 
 
-def test_configs_are_left_as_they_are(client):
+def test_configs_are_not_modified(client):
     one = config(lambda x: x["a"][-3:])
     before = one.SerializeToString()
     client.structured_writer([one])
@@ -207,7 +207,7 @@ def test_an_unknown_table_is_reported(client):
         writer.flush()
 
 
-def test_a_writer_that_is_dropped_delivers_its_items(client):
+def test_a_dropped_writer_delivers_its_items(client):
     writer = client.structured_writer([config(lambda x: x["a"][-1])])
     writer.append({"a": 1, "b": 1})
     del writer
@@ -236,7 +236,7 @@ class TestBatched:
         assert [sample.data[1].item() for sample in samples] == [b"a", b"", b"a", b""]
         assert [sample.info.priority for sample in samples] == [0.0, 2.0, 0.0, 2.0]
 
-    def test_patterns_see_each_environment_by_itself(self, client):
+    def test_patterns_see_each_environment_separately(self, client):
         writer = client.batched_writer(2, configs=[config(lambda x: x["a"][-2:])])
         steps = np.zeros(2, np.int64)
         for _ in range(5):
@@ -246,7 +246,7 @@ class TestBatched:
         writer.flush()
         assert sorted(items(client)) == [([100, 101],)] * 2 + [([200, 201],)] * 2 + [([201, 202],)]
 
-    def test_an_item_that_cannot_be_made_costs_no_other_environment_anything(self, client):
+    def test_an_item_that_cannot_be_made_does_not_affect_other_environments(self, client):
         priority = structured.td_error(1.0, STEP, lambda x: x["b"])
         writer = client.batched_writer(3, configs=[config(lambda x: [x["a"][-1], x["b"][-1]], priority=priority)])
         with pytest.raises(ValueError, match="nan"):
@@ -256,7 +256,7 @@ class TestBatched:
         writer.flush()
         assert [item[0] for item in items(client)] == [0, 2, 10, 11, 12]
 
-    def test_a_mask_passes_environments_over(self, client):
+    def test_a_mask_skips_environments(self, client):
         writer = client.batched_writer(2, 3)
         writer.append(np.array([1, 2]))
         writer.append(np.array([3, 4]), mask=np.array([True, False]))
@@ -282,7 +282,7 @@ class TestBatched:
             client.batched_writer(0)
         assert writer.episode_steps.tolist() == [1, 1]
 
-    def test_windows_are_whole_or_not_made(self, client):
+    def test_only_complete_windows_become_items(self, client):
         writer = client.batched_writer(1, 4)
         made = []
         for i in range(4):

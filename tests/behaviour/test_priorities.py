@@ -1,4 +1,4 @@
-"""Priorities that no table can work with are refused before anything changes."""
+"""Invalid priorities are refused before anything changes."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 @pytest.mark.parametrize("priority", [1, True, np.float32(1), np.int64(1), np.array(1.0)])
-def test_whatever_converts_to_a_float_is_a_priority(client, priority):
+def test_values_that_convert_to_a_float_are_priorities(client, priority):
     client.insert(0, {"table": priority})
     [sample] = draw(client)
     assert sample.info.priority == 1.0
@@ -25,7 +25,7 @@ def test_other_things_are_type_errors(client, priority):
 
 
 @pytest.mark.parametrize("priority", [-1.0, 0.0, INF, -INF, 1e300])
-def test_tables_that_do_not_draw_by_weight_take_any_priority_but_nan(serve, priority):
+def test_tables_that_do_not_draw_by_weight_accept_any_priority_except_nan(serve, priority):
     client = serve(make_table(sampler="uniform", remover="min_heap"))
     insert_values(client, [0], priority=priority)
     [sample] = draw(client)
@@ -45,7 +45,7 @@ def test_nan_is_refused_by_every_table(serve, sampler):
 
 @pytest.mark.parametrize("priority", [-1.0, INF, -INF, 1e200])
 @pytest.mark.parametrize("roles", [("prioritized", "fifo"), ("fifo", "prioritized")])
-def test_table_that_draws_by_weight_refuses_what_has_no_finite_weight(serve, roles, priority):
+def test_table_that_draws_by_weight_refuses_priorities_without_a_finite_weight(serve, roles, priority):
     squared = {"prioritized": selectors.Prioritized(2.0), "fifo": selectors.Fifo()}
     sampler, remover = (squared[role] for role in roles)
     client = serve(make_table(sampler=sampler, remover=remover))
@@ -55,7 +55,7 @@ def test_table_that_draws_by_weight_refuses_what_has_no_finite_weight(serve, rol
     with pytest.raises(errors.InvalidPriorityError):
         client.insert_batch(np.arange(3), {"table": [1.0, 1.0, priority]})
     assert info_of(client).current_size == 2
-    # Still in order after the refusals.
+    # The draws are unchanged after the refusals.
     insert_values(client, [3])
     assert draw(client, 10)[0].info.table_size == 3
 
@@ -92,7 +92,7 @@ def test_bad_priority_for_one_of_two_tables_changes_neither(serve):
     assert info_of(client, "weighted").current_size == 0
 
 
-def test_importance_weights_are_those_of_the_paper(serve):
+def test_importance_weights_follow_the_paper(serve):
     client = serve(make_table(sampler="prioritized"))
     insert_values(client, range(5), priority=[1.0, 2.0, 3.0, 4.0, 5.0])
     info = client.sample_batch("table", 64).info

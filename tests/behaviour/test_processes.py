@@ -1,4 +1,4 @@
-"""Forks: a child may use what the parent used, and leaves the parent's server alone."""
+"""Forks: a child can use the parent's clients, and leaves the parent's server alone."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The command `reverb_server`: the reference's, with the packages that the package itself needs."""
+"""The reference's command `reverb_server`, without dependencies beyond those of the package."""
 
 import signal
 import socket
@@ -39,7 +39,7 @@ def run(*arguments):
 
 
 class Serving:
-    """The command while it serves; a context manager that kills it."""
+    """The running command. A context manager that kills it on exit."""
 
     def __init__(self, *arguments):
         self.process = subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True)
@@ -59,6 +59,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_serves_the_tables_of_the_text_until_a_signal(number, status):
     port = free_port()
@@ -74,7 +75,7 @@ def test_serves_the_tables_of_the_text_until_a_signal(number, status):
         assert "Traceback" not in serving.process.stderr.read()
 
 
-def test_a_free_port_is_said():
+def test_a_free_port_is_reported():
     with Serving("--config", config()) as serving:
         line = serving.process.stderr.readline()
         port = int(line.split("port ")[1].split(",")[0])
@@ -88,13 +89,13 @@ def test_flags_may_be_in_a_file(tmp_path):
         assert "tables: my_table" in serving.process.stderr.readline()
 
 
-def test_without_a_configuration_it_says_so():
+def test_a_missing_configuration_is_reported():
     done = run()
     assert done.returncode == 1
     assert "Flag --config must have a value other than None" in done.stderr
 
 
-def test_help_has_an_example_that_is_read():
+def test_the_example_in_the_help_is_valid():
     done = run("--help")
     assert done.returncode == 0
     example = done.stdout.split("--config='")[1].split("}'")[0] + "}"
@@ -106,7 +107,7 @@ def test_help_has_an_example_that_is_read():
     ("text", "expected"),
     [
         (config().replace("max_size: 200", "max_size: many"), ["7:", "many"]),
-        ("tables: {", ["configuration cannot be read"]),
+        ("tables: {", ["configuration cannot be parsed"]),
         ("nothing: 1", ["1:1", "nothing"]),
         ("port: 1", ["At least one table must be provided"]),
         (config(sampler="fifo: false"), ["my_table", "sampler", "associated boolean value is false"]),
@@ -117,7 +118,7 @@ def test_help_has_an_example_that_is_read():
         (config(port=-5), ["port -5"]),
     ],
 )
-def test_errors_say_where(text, expected):
+def test_errors_report_their_position(text, expected):
     done = run(f"--config={text}")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr

@@ -1,4 +1,4 @@
-"""The older writer, whose items are the last steps, whole."""
+"""The older writer, whose items consist of the last steps, with all their columns."""
 
 import threading
 
@@ -15,7 +15,7 @@ def size(client):
 
 
 def take(client, count):
-    """The oldest items' first columns, which leave the table."""
+    """Returns the first column of the oldest items, and removes these items."""
     taken = []
     for _ in range(count):
         [sample] = draw(client)
@@ -24,7 +24,7 @@ def take(client, count):
     return taken
 
 
-def test_items_go_out_with_the_chunk_of_their_last_step(client):
+def test_items_are_sent_with_the_chunk_of_their_last_step(client):
     writer = client.writer(10, chunk_length=4)
     for i in range(3):
         writer.append(np.int64(i))
@@ -84,12 +84,12 @@ def test_sequences_are_appended_step_by_step(client):
         ([np.zeros(3), np.zeros((2, 2))], "AppendSequence called with tensors of non equal batch dimension: 0: "),
     ],
 )
-def test_what_is_no_sequence_is_refused(client, sequence, text):
+def test_a_value_that_is_not_a_sequence_is_refused(client, sequence, text):
     with pytest.raises(ValueError, match=text):
         client.writer(3).append_sequence(sequence)
 
 
-def test_steps_of_a_chunk_are_alike_and_between_chunks_they_may_change(client):
+def test_steps_of_a_chunk_have_equal_shapes_and_later_chunks_may_differ(client):
     writer = client.writer(2, chunk_length=2)
     writer.append(np.zeros(3))
     for wrong, text in ((np.zeros(2), "incompatible shape"), (np.zeros(3, np.int64), "wrong dtype")):
@@ -123,7 +123,7 @@ def test_numbers_out_of_range_are_refused(client, arguments, text):
         client.writer(**arguments)
 
 
-def test_items_that_cannot_be_are_refused(client):
+def test_impossible_items_are_refused(client):
     writer = client.writer(2)
     writer.append(1)
     for count, text in ((0, "must be a positive integer"), (2, "larger than number of buffered timesteps")):
@@ -157,7 +157,7 @@ def test_items_that_span_chunks_fit_a_signature_of_one_step(serve):
             writer.create_item("table", 3, 1.0)
 
 
-def test_signatures_may_be_of_one_step_or_of_the_whole_item(serve):
+def test_signatures_may_describe_one_step_or_the_whole_item(serve):
     client = serve(
         make_table("step", signature=reverb.TensorSpec([2], np.float32)),
         make_table("whole", signature=reverb.TensorSpec([3, 2], np.float32)),
@@ -195,7 +195,7 @@ def test_items_in_flight_are_limited(serve):
     writer.close()
 
 
-def test_a_closed_writer_says_so(client):
+def test_calls_of_a_closed_writer_are_refused(client):
     writer = client.writer(1)
     writer.append(1)
     writer.close()
@@ -212,7 +212,7 @@ def test_a_closed_writer_says_so(client):
         writer.__enter__()
 
 
-def test_with_delivers_the_items_also_when_the_body_fails(client):
+def test_with_delivers_the_items_even_if_the_body_raises(client):
     def body():
         with client.writer(1) as writer:
             writer.append(1)
@@ -224,7 +224,7 @@ def test_with_delivers_the_items_also_when_the_body_fails(client):
     assert size(client) == 1
 
 
-def test_a_writer_that_is_dropped_complains_and_delivers(client, caplog):
+def test_a_dropped_writer_warns_and_delivers_its_items(client, caplog):
     writer = client.writer(2, chunk_length=2)
     writer.append(1)
     writer.create_item("table", 1, 1.0)
@@ -233,7 +233,7 @@ def test_a_writer_that_is_dropped_complains_and_delivers(client, caplog):
     assert "Writer-object deleted without calling .close explicitly." in caplog.messages
 
 
-def test_close_without_retries_gives_items_up_at_once_and_names_them(serve_far, caplog):
+def test_close_without_retries_drops_items_at_once_and_names_them(serve_far, caplog):
     client = serve_far(make_table())
     writer = client.writer(1)
     writer.append(1)

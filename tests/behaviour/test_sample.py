@@ -1,4 +1,4 @@
-"""`client.sample`: a generator of items or of their steps."""
+"""`client.sample`, a generator of items or of their steps."""
 
 import types
 
@@ -16,7 +16,7 @@ def test_nothing_happens_before_the_first_next(client):
     assert isinstance(generator, types.GeneratorType)
 
 
-def test_items_come_as_lists_of_steps_by_default(client):
+def test_items_are_lists_of_steps_by_default(client):
     client.insert({"x": np.arange(2.0), "y": 3}, {"table": 1.0})
     [steps] = client.sample("table")
     assert isinstance(steps, list)
@@ -29,7 +29,7 @@ def test_items_come_as_lists_of_steps_by_default(client):
     assert int(y) == 3
 
 
-def test_items_come_whole_without_emit_timesteps(client):
+def test_items_are_whole_without_emit_timesteps(client):
     client.insert({"x": np.arange(2.0), "y": 3}, {"table": 1.0})
     [sample] = client.sample("table", emit_timesteps=False)
     assert isinstance(sample, reverb.ReplaySample)
@@ -37,13 +37,13 @@ def test_items_come_whole_without_emit_timesteps(client):
     assert [column.shape for column in sample.data] == [(1, 2), (1,)]
 
 
-def test_as_many_items_come_as_were_asked_for(client):
+def test_sample_yields_the_requested_number_of_items(client):
     insert_values(client, [0])
     for count in (1, 2, 17, 150):
         assert len(list(client.sample("table", count))) == count
 
 
-def test_options_after_num_samples_are_given_by_name(client):
+def test_options_after_num_samples_are_keyword_only(client):
     with pytest.raises(TypeError):
         client.sample("table", 1, True)
 
@@ -61,18 +61,18 @@ def test_minus_one_yields_nothing(client):
 
 
 @pytest.mark.parametrize("count", [1.5, "two", None])
-def test_counts_that_are_no_ints_are_type_errors(client, count):
+def test_counts_that_are_not_ints_are_type_errors(client, count):
     with pytest.raises(TypeError):
         next(client.sample("table", num_samples=count))
 
 
-def test_unknown_table_is_told_on_the_first_next(client):
+def test_unknown_table_is_reported_on_the_first_next(client):
     generator = client.sample("nowhere")
     with pytest.raises(RuntimeError, match="Priority table nowhere was not found"):
         next(generator)
 
 
-def test_unknown_table_is_told_with_those_there_are_when_unpacking(serve):
+def test_unknown_table_is_reported_with_the_known_ones_when_unpacking(serve):
     client = serve(make_table("a"), make_table("b"))
     generator = client.sample("nowhere", unpack_as_table_signature=True)
     with pytest.raises(ValueError, match='Could not find table "nowhere". The following tables exists: (a, b|b, a).'):
@@ -89,7 +89,7 @@ def test_unpacked_steps_have_the_structure_of_the_signature(serve):
     assert sample.data["x"].shape == (1, 2)
 
 
-def test_generator_can_be_left_early(client):
+def test_generator_can_be_abandoned_early(client):
     insert_values(client, range(5))
     generator = client.sample("table", num_samples=1000)
     next(generator)
@@ -98,7 +98,7 @@ def test_generator_can_be_left_early(client):
 
 
 @pytest.mark.parametrize("taken", [0, 1, 3])
-def test_queue_keeps_what_a_generator_left_behind_did_not_yield(serve, taken):
+def test_queue_keeps_items_that_an_abandoned_generator_did_not_yield(serve, taken):
     client = serve(reverb.Table.queue("table", max_size=10))
     insert_values(client, range(10))
     generator = client.sample("table", num_samples=10, emit_timesteps=False)
@@ -108,7 +108,7 @@ def test_queue_keeps_what_a_generator_left_behind_did_not_yield(serve, taken):
     assert draw_values(client, 10 - taken) == list(range(taken, 10))
 
 
-def test_limiter_that_counts_samples_counts_only_those_taken(serve):
+def test_limiter_counts_only_the_samples_that_were_yielded(serve):
     limiter = reverb.rate_limiters.SampleToInsertRatio(10.0, 1, 100.0)
     client = serve(make_table(limiter=limiter))
     insert_values(client, [0])
@@ -128,12 +128,12 @@ def test_samples_follow_changes_of_the_table_between_calls(client):
     assert info_of(client).current_size == 1
 
 
-def test_sample_with_a_timeout_raises_if_nothing_comes(client):
+def test_sample_with_a_timeout_raises_if_no_item_is_available(client):
     with pytest.raises(errors.DeadlineExceededError, match="table"):
         next(client.sample("table", timeout=0.1))
 
 
-def test_sample_with_a_timeout_gives_what_there_is_first(serve):
+def test_sample_with_a_timeout_yields_available_items_first(serve):
     client = serve(reverb.Table.queue("table", max_size=10))
     insert_values(client, range(3))
     generator = client.sample("table", num_samples=5, emit_timesteps=False, timeout=0.3)

@@ -1,4 +1,4 @@
-"""`client.sample_batch`: many items as one stacked array a column."""
+"""`client.sample_batch`, which returns many items as one stacked array per column."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def test_columns_are_stacked_with_and_without_the_time_axis(client):
     np.testing.assert_array_equal(x, np.tile(np.arange(2.0), (5, 1)))
 
 
-def test_info_is_an_array_a_field(serve):
+def test_info_has_one_array_per_field(serve):
     client = serve(make_table(sampler="prioritized"))
     insert_values(client, range(3), priority=[1.0, 2.0, 5.0])
     batch = client.sample_batch("table", 100)
@@ -39,7 +39,7 @@ def test_times_sampled_counts_within_a_batch(serve):
     np.testing.assert_array_equal(client.sample_batch("table", 5).info.times_sampled, [1, 2, 3, 4, 5])
 
 
-def test_batch_is_as_if_drawn_one_by_one(serve):
+def test_batch_equals_single_draws(serve):
     client = serve(make_table("batch", max_times_sampled=2), make_table("single", max_times_sampled=2))
     for table in ("batch", "single"):
         insert_values(client, range(10), table=table)
@@ -64,7 +64,7 @@ def test_items_of_several_inserts_are_gathered_in_order_of_the_draw(serve):
     np.testing.assert_array_equal(client.sample_batch("table", 9, squeeze_time=True).data[0], np.arange(9))
 
 
-def test_short_batch_comes_when_the_timeout_ends(serve):
+def test_short_batch_is_returned_when_the_timeout_ends(serve):
     client = serve(reverb.Table.queue("table", max_size=10))
     insert_values(client, range(3))
     batch = client.sample_batch("table", 8, timeout=0.2, squeeze_time=True)
@@ -80,7 +80,7 @@ def test_empty_batch_is_an_error_when_the_timeout_ends(serve):
     assert client.sample_batch("table", 2, timeout=10).data.shape == (2, 1)
 
 
-def test_timeout_of_zero_takes_what_can_be_had_at_once(serve):
+def test_timeout_of_zero_takes_the_items_available_now(serve):
     client = serve(reverb.Table.queue("table", max_size=10))
     with pytest.raises(errors.DeadlineExceededError):
         client.sample_batch("table", 2, timeout=0)
@@ -98,14 +98,14 @@ def test_batch_waits_for_its_full_size_without_a_timeout(serve):
     assert waiting.result().data[0].ravel().tolist() == [0, 1, 2, 3, 4]
 
 
-def test_batch_larger_than_a_queue_fills_as_inserts_come(serve):
+def test_batch_larger_than_a_queue_fills_as_items_are_inserted(serve):
     client = serve(reverb.Table.queue("table", max_size=2))
     waiting = Background(serve.connect().sample_batch, "table", 20)
     insert_values(client, range(20))
     assert waiting.result().data[0].ravel().tolist() == list(range(20))
 
 
-def test_batch_takes_no_more_than_was_asked_for(serve):
+def test_batch_takes_only_the_requested_number_of_items(serve):
     client = serve(reverb.Table.queue("table", max_size=10))
     insert_values(client, range(10))
     client.sample_batch("table", 4)
@@ -120,7 +120,7 @@ def test_sizes_below_one_are_refused(client, size):
 
 
 @pytest.mark.parametrize("size", [1.5, "two", None])
-def test_sizes_that_are_no_ints_are_type_errors(client, size):
+def test_sizes_that_are_not_ints_are_type_errors(client, size):
     with pytest.raises(TypeError):
         client.sample_batch("table", size)
 
@@ -139,7 +139,7 @@ def test_items_of_different_shapes_cannot_be_stacked_and_are_named(serve):
     assert [sample.data[0].shape for sample in client.sample("table", 2, emit_timesteps=False)] == [(1, 2), (1, 3)]
 
 
-def test_large_batches_come_whole(serve):
+def test_large_batches_are_complete(serve):
     client = serve(make_table(max_times_sampled=1))
     rows = np.random.default_rng(0).standard_normal((64, 50_000))
     for part in np.split(rows, 8):

@@ -1,4 +1,4 @@
-"""Which item a table draws, and which it gives up when it is full."""
+"""Which item a table draws, and which it removes when it is full."""
 
 import collections
 
@@ -15,7 +15,7 @@ PRIORITIES = [3.0, 1.0, 4.0, 1.0, 5.0, 4.0]
     ("sampler", "first"),
     [("fifo", 0), ("lifo", 5), ("min_heap", 1), ("max_heap", 4)],
 )
-def test_deterministic_sampler_draws_its_item_again_and_again(serve, sampler, first):
+def test_deterministic_sampler_draws_its_item_repeatedly(serve, sampler, first):
     client = serve(make_table(sampler=sampler))
     insert_values(client, range(6), priority=PRIORITIES)
     samples = draw(client, 3)
@@ -32,7 +32,7 @@ def test_deterministic_sampler_draws_its_item_again_and_again(serve, sampler, fi
         ("max_heap", [4, 2, 5, 0, 1, 3]),
     ],
 )
-def test_deterministic_sampler_draws_in_its_order_when_items_go_after_one_draw(serve, sampler, order):
+def test_deterministic_sampler_draws_in_its_order_when_items_are_removed_after_one_draw(serve, sampler, order):
     client = serve(make_table(sampler=sampler, max_times_sampled=1))
     insert_values(client, range(6), priority=PRIORITIES)
     assert draw_values(client, 6) == order
@@ -47,8 +47,8 @@ def test_deterministic_sampler_draws_in_its_order_when_items_go_after_one_draw(s
         ("max_heap", [0, 1, 3]),
     ],
 )
-def test_remover_chooses_among_all_items_and_the_new_one(serve, remover, kept):
-    # The new item is in the table when the remover chooses, so the newest may be the one that goes.
+def test_remover_chooses_among_all_items_including_the_new_one(serve, remover, kept):
+    # The new item is in the table when the remover chooses, so the newest item may be removed.
     if remover == "lifo":
         kept = [0, 1, 2]
     client = serve(make_table(sampler="uniform", remover=remover, max_size=3))
@@ -65,7 +65,7 @@ def test_random_remover_keeps_the_table_at_its_size(serve, remover):
     assert set(found) <= set(range(50))
 
 
-def test_prioritized_remover_takes_only_items_of_some_priority(serve):
+def test_prioritized_remover_removes_only_items_of_nonzero_priority(serve):
     client = serve(make_table(sampler="uniform", remover="prioritized", max_size=3))
     insert_values(client, [0, 1], priority=0.0)
     insert_values(client, range(2, 12), priority=1.0)
@@ -105,7 +105,7 @@ def test_prioritized_sampler_draws_by_priority_to_the_exponent(serve, exponent):
         assert counts[value] / 4000 == pytest.approx(expected[value], abs=0.05)
 
 
-def test_item_of_priority_zero_is_never_drawn_beside_others(serve):
+def test_item_of_priority_zero_is_never_drawn_while_others_have_more(serve):
     client = serve(make_table(sampler="prioritized"))
     insert_values(client, range(10), priority=[0.0] * 9 + [1e-30])
     assert set(draw_values(client, 500)) == {9}
@@ -133,7 +133,7 @@ def test_probabilities_are_exact_at_any_scale_after_many_updates(serve, scale):
         assert sample.info.probability == pytest.approx((value_of(sample) + 1) / 36, rel=1e-9)
 
 
-def test_same_seed_gives_the_same_draws_and_another_seed_others(serve):
+def test_same_seed_gives_the_same_draws_and_another_seed_gives_others(serve):
     def draws(seed, sampler):
         client = serve(make_table(sampler=sampler, seed=seed))
         insert_values(client, range(50))

@@ -1,4 +1,4 @@
-"""What a table with a signature accepts, and what it says of the rest."""
+"""What a table with a signature accepts, and how it refuses the rest."""
 
 import re
 
@@ -18,7 +18,7 @@ def client(serve):
     return serve(make_table(signature=SIGNATURE))
 
 
-def test_fitting_data_goes_in(client):
+def test_data_that_fit_are_accepted(client):
     client.insert(GOOD, {"table": 1.0})
     assert len(draw(client)[0].data) == 2
 
@@ -42,7 +42,7 @@ def test_unknown_dimensions_fit_anything(serve, shape):
     assert info_of(client).current_size == 1
 
 
-def test_wrong_dtype_is_told_as_the_reference_tells_it(client):
+def test_wrong_dtype_is_reported_with_the_references_text(client):
     with pytest.raises(errors.SignatureMismatchError) as caught:
         client.insert({"a": np.zeros(2), "b": 1}, {"table": 1.0})
     assert isinstance(caught.value, ValueError)
@@ -56,7 +56,7 @@ def test_wrong_dtype_is_told_as_the_reference_tells_it(client):
     assert info_of(client).current_size == 0
 
 
-def test_wrong_number_of_columns_is_told_as_the_reference_tells_it(client):
+def test_wrong_number_of_columns_is_reported_with_the_references_text(client):
     with pytest.raises(errors.SignatureMismatchError) as caught:
         client.insert({"a": np.zeros(3, np.float32)}, {"table": 1.0})
     assert str(caught.value) == (
@@ -108,7 +108,7 @@ def test_item_that_fits_only_one_of_two_tables_goes_into_neither(serve):
 
 
 @pytest.mark.parametrize("leaf", [None, 3, "float32", np.zeros(2)])
-def test_signature_of_other_things_than_specs_is_refused(leaf):
+def test_signature_with_leaves_other_than_specs_is_refused(leaf):
     with pytest.raises(ValueError, match="Unsupported signature spec"):
         make_table(signature={"a": TensorSpec([], np.float32), "b": leaf})
 
@@ -119,13 +119,13 @@ def test_signature_keys_must_be_text():
 
 
 @pytest.mark.parametrize("empty", [None, {}, ()])
-def test_empty_signature_is_none(serve, empty):
+def test_empty_signature_means_no_signature(serve, empty):
     client = serve(make_table(signature=empty))
     assert info_of(client).signature is None
     client.insert({"any": b"thing"}, {"table": 1.0})
 
 
-def test_client_learns_the_tables_of_a_server_that_came_later(serve):
+def test_client_learns_the_tables_of_a_server_that_started_later(serve):
     client = serve(make_table(signature=SIGNATURE))
     client.insert(GOOD, {"table": 1.0})
     [sample] = client.sample("table", emit_timesteps=False, unpack_as_table_signature=True)

@@ -1,4 +1,4 @@
-"""What a table holds, counts and tells."""
+"""What a table holds, counts and reports."""
 
 import numpy as np
 import pytest
@@ -26,33 +26,33 @@ def test_table_never_holds_more_than_max_size(serve):
     assert draw_values(client) == [7]
 
 
-def test_item_goes_after_max_times_sampled(serve):
+def test_item_is_removed_after_max_times_sampled(serve):
     client = serve(make_table(max_times_sampled=2))
     insert_values(client, [0, 1, 2])
     samples = draw(client, 5)
     assert [int(sample.data[0][0]) for sample in samples] == [0, 0, 1, 1, 2]
     assert [sample.info.times_sampled for sample in samples] == [1, 2, 1, 2, 1]
-    # The size is that before the item goes.
+    # The size is the one before the item is removed.
     assert [sample.info.table_size for sample in samples] == [3, 3, 2, 2, 1]
     assert info_of(client).current_size == 1
 
 
 @pytest.mark.parametrize("limit", [0, -1])
-def test_max_times_sampled_below_one_is_no_limit_and_is_reported_unchanged(serve, limit):
+def test_max_times_sampled_below_one_sets_no_limit_and_is_reported_unchanged(serve, limit):
     client = serve(make_table(max_times_sampled=limit))
     insert_values(client, [0])
     assert draw(client, 10)[-1].info.times_sampled == 10
     assert info_of(client).max_times_sampled == limit
 
 
-def test_queue_gives_each_item_once_in_order(serve):
+def test_queue_yields_each_item_once_in_order(serve):
     client = serve(reverb.Table.queue("table", max_size=10))
     insert_values(client, range(10))
     assert draw_values(client, 10) == list(range(10))
     assert info_of(client).current_size == 0
 
 
-def test_stack_gives_each_item_once_the_newest_first(serve):
+def test_stack_yields_each_item_once_newest_first(serve):
     client = serve(reverb.Table.stack("table", max_size=10))
     insert_values(client, range(10))
     assert draw_values(client, 10) == list(reversed(range(10)))
@@ -72,7 +72,7 @@ def test_queue_and_stack_report_their_options(serve):
         assert (limiter.min_diff, limiter.max_diff) == (0.0, size)
 
 
-def test_sample_info_tells_key_probability_size_priority_and_times_sampled(serve):
+def test_sample_info_has_key_probability_size_priority_and_times_sampled(serve):
     client = serve(make_table(sampler="prioritized"))
     insert_values(client, [0, 1], priority=[1.0, 3.0])
     for sample in draw(client, 20):
@@ -85,7 +85,7 @@ def test_sample_info_tells_key_probability_size_priority_and_times_sampled(serve
         assert info.probability == info.priority / 4
 
 
-def test_keys_are_unique_and_stay(serve):
+def test_keys_are_unique_and_do_not_change(serve):
     client = serve(make_table(sampler="uniform"))
     insert_values(client, range(30))
     before = contents(client)
@@ -94,7 +94,7 @@ def test_keys_are_unique_and_stay(serve):
     assert contents(client) == before
 
 
-def test_server_info_tells_what_each_table_was_made_with(serve):
+def test_server_info_reports_each_tables_options(serve):
     client = serve(
         make_table("a", sampler=selectors.Prioritized(0.5), remover="min_heap", max_size=7, max_times_sampled=3),
         make_table("b", sampler="uniform", remover="lifo", limiter=rate_limiters.SampleToInsertRatio(2.0, 4, 8.0)),
@@ -117,13 +117,13 @@ def test_server_info_tells_what_each_table_was_made_with(serve):
     assert limiter.HasField("sample_stats")
 
 
-def test_table_handle_tells_the_same_as_the_server(serve):
+def test_table_object_reports_the_same_info_as_the_server(serve):
     table = make_table()
     client = serve(table)
     insert_values(client, [0, 1])
     draw(client, 3)
     of_handle, of_server = table.info, info_of(client)
-    # How the table spends its time goes on between the two looks.
+    # The times that the table reports grow between the two calls.
     of_handle.table_worker_time.Clear()
     of_server.table_worker_time.Clear()
     assert of_handle == of_server
@@ -159,7 +159,7 @@ def test_delete_removes_items_and_ignores_unknown_keys(serve):
     assert sorted(contents(client)) == [0, 2, 4]
 
 
-def test_deletes_go_before_updates(serve):
+def test_deletes_are_applied_before_updates(serve):
     client = serve(make_table(sampler="uniform"))
     insert_values(client, [0, 1])
     keys = contents(client)
@@ -167,7 +167,7 @@ def test_deletes_go_before_updates(serve):
     assert sorted(contents(client)) == [1]
 
 
-def test_mutated_priority_is_told_and_drawn_by(serve):
+def test_mutated_priority_is_reported_and_used_for_draws(serve):
     client = serve(make_table(sampler="max_heap"))
     insert_values(client, [0, 1, 2])
     [sample] = draw(client)
@@ -184,14 +184,14 @@ def test_mutate_without_changes_does_nothing(client):
 
 
 @pytest.mark.parametrize("key", [-1, 2**64, "a", 1.5])
-def test_keys_that_are_none_are_type_errors(client, key):
+def test_invalid_keys_are_type_errors(client, key):
     with pytest.raises(TypeError):
         client.mutate_priorities("table", updates={key: 1.0})
     with pytest.raises(TypeError):
         client.mutate_priorities("table", deletes=[key])
 
 
-def test_numpy_integers_are_keys_too(serve):
+def test_numpy_integers_can_be_keys(serve):
     client = serve(make_table(sampler="uniform"))
     insert_values(client, [0, 1])
     keys = contents(client)
@@ -300,7 +300,7 @@ def test_replace_makes_an_empty_table_with_the_options_of_the_old_one(serve):
     assert old.info.current_size == 2
 
 
-def test_replace_takes_another_limiter(serve):
+def test_replace_accepts_another_limiter(serve):
     new = make_table().replace(rate_limiter=rate_limiters.MinSize(3))
     insert_values(serve(new), [0, 1])
     assert not new.can_sample(1)
@@ -314,7 +314,7 @@ def test_replace_takes_another_limiter(serve):
         ({"max_size": -3}, r"max_size \(-3\) must be a positive integer"),
     ],
 )
-def test_table_names_the_option_it_cannot_take(options, text):
+def test_table_names_the_option_it_refuses(options, text):
     with pytest.raises(ValueError, match=text):
         make_table(**options)
 
@@ -342,7 +342,7 @@ def test_repr_of_a_table_is_that_of_the_reference():
     )
 
 
-def test_server_refuses_no_tables_and_tables_of_one_name():
+def test_server_refuses_an_empty_list_and_repeated_names_of_tables():
     with pytest.raises(ValueError, match="At least one table must be provided"):
         reverb.Server(tables=[])
     with pytest.raises(ValueError, match="Multiple items in tables have the same name: a"):

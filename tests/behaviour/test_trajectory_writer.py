@@ -1,4 +1,4 @@
-"""Items made of any values that a writer still keeps."""
+"""Items made from any values that a writer still keeps."""
 
 import collections
 import tracemalloc
@@ -14,7 +14,7 @@ import reverb
 from reverb import _protos, errors
 
 
-def test_an_item_of_many_kinds_of_columns_arrives_as_it_was_asked_for(client):
+def test_an_item_of_many_kinds_of_columns_arrives_as_requested(client):
     writer = client.trajectory_writer(4)
     writer.append({"obs": np.float32(0)})
     for i in (1, 2, 3):
@@ -44,7 +44,7 @@ def test_an_item_of_many_kinds_of_columns_arrives_as_it_was_asked_for(client):
     [slice(None, None, 2), [0, 3], [2, 0], [0, 0], [0, 1, 3], slice(None, None, -1), slice(1, None), -2],
     ids=str,
 )
-def test_rows_that_come_out_are_the_rows_asked_for(client, length, index):
+def test_items_have_exactly_the_rows_asked_for(client, length, index):
     writer = client.trajectory_writer(4, max_chunk_length=length)
     write_steps(writer, 4)
     writer.create_item("table", 1.0, writer.history["x"][index])
@@ -132,7 +132,7 @@ class TestAppend:
         assert writer.history.keys() == {"a", "b"}
         writer.append({"a": 2, "b": np.ones(2)})
         assert rows(writer.history["a"]) == [1, 2]
-        # What the refused step had in a place does not bind it.
+        # The values of the refused step do not fix the dtype or shape of a column.
         writer.append({"a": 3, "c": {"d": 4}})
         assert rows(writer.history["c"]["d"]) == [None, None, 4]
 
@@ -164,7 +164,7 @@ class TestAppend:
         writer.flush()
         assert flat(client) == [[1]]
 
-    def test_a_column_is_set_once_a_step(self, client):
+    def test_a_column_is_set_at_most_once_per_step(self, client):
         writer = client.trajectory_writer(3)
         writer.append({"a": 1}, partial_step=True)
         with pytest.raises(errors.ReverbError) as error:
@@ -238,7 +238,7 @@ class TestCreateItem:
         assert info_of(client).current_size == 1
 
     @pytest.mark.parametrize("switch", [{"validate_items": False}, {"get_signature_timeout_ms": None}], ids=str)
-    def test_items_that_are_not_validated_go_in_and_are_read_without_the_signature(self, serve, switch):
+    def test_items_that_are_not_validated_are_inserted_and_read_without_the_signature(self, serve, switch):
         client = serve(make_table(signature={"a": reverb.TensorSpec([None], np.float32)}, max_times_sampled=1))
         writer = client.trajectory_writer(2, **switch)
         for i in range(2):
@@ -262,7 +262,7 @@ class TestCreateItem:
         with pytest.raises(errors.InvalidPriorityError):
             writer.flush()
 
-    def test_the_server_may_take_so_long_for_its_signatures(self, client, serve):
+    def test_reading_signatures_has_a_timeout(self, client, serve):
         writer = client.trajectory_writer(1, get_signature_timeout_ms=20_000)
         writer.append(1)
         writer.create_item("table", 1.0, writer.history[-1:])
@@ -274,7 +274,7 @@ class TestCreateItem:
         with pytest.raises(TypeError, match="get_signature_timeout_ms"):
             client.trajectory_writer(1, get_signature_timeout_ms="soon")
 
-    def test_an_item_that_the_server_refuses_is_reported_once_and_costs_no_other(self, client):
+    def test_an_item_that_the_server_refuses_is_reported_once_and_does_not_affect_others(self, client):
         writer = client.trajectory_writer(3, validate_items=False)
         writer.append(1)
         writer.create_item("nowhere", 1.0, writer.history[-1:])
@@ -284,6 +284,7 @@ class TestCreateItem:
         writer.flush()
         assert info_of(client).current_size == 1
 
+    @pytest.mark.alone
     def test_tables_of_a_server_that_was_started_anew_are_found(self, serve):
         client = serve(make_table("old"))
         writer = client.trajectory_writer(1)
@@ -301,7 +302,7 @@ class TestCreateItem:
 class TestCompression:
     @pytest.mark.parametrize("codec", ["lz4", "zstd", "auto"])
     @pytest.mark.parametrize("delta", [True, False])
-    def test_chunks_that_compress_take_less_memory_and_read_the_same(self, serve, codec, delta):
+    def test_compressible_chunks_take_less_memory_and_read_the_same(self, serve, codec, delta):
         client = serve(make_table("plain"), make_table("compressed"))
         frames = np.cumsum(np.ones((200, 64, 64), np.uint8), axis=0, dtype=np.uint8)
         for table, options in (("plain", {}), ("compressed", {"compression": codec, "delta_encoded": delta})):
@@ -341,13 +342,13 @@ class TestCompression:
 
 
 def table_bytes(client, table):
-    """Bytes of all chunks that the items of a table refer to."""
+    """Returns the bytes of all chunks that the items of a table refer to."""
     status_class = _protos.message_class("reverb.replay.v1.TableStatus")
-    statuses = map(status_class.FromString, client._client.table_statuses(None))
+    statuses = map(status_class.FromString, client.engine.table_statuses(None))
     return next(status.size_bytes for status in statuses if status.info.name == table)
 
 
-def test_arrays_are_written_without_a_python_object_for_each(client):
+def test_arrays_are_written_without_one_python_object_each(client):
     def allocated(call):
         tracemalloc.start()
         try:
@@ -365,6 +366,6 @@ def test_arrays_are_written_without_a_python_object_for_each(client):
             writer.append(step)
         trajectory = {name: view[-1:] for name, view in writer.history.items()}
         writer.create_item("table", 1.0, trajectory)
-        # An object has 16 bytes at least.
+        # A Python object has at least 16 bytes.
         assert allocated(lambda: writer.create_item("table", 1.0, trajectory)) < 16 * num_columns
         assert allocated(lambda: writer.append(step)) < 16 * num_columns

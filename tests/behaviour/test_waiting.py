@@ -1,4 +1,4 @@
-"""Calls that must wait: in order, with a deadline, with a reason, and not past Ctrl-C."""
+"""Calls that must wait: in order, with a deadline, with a logged reason, and interruptible by Ctrl-C."""
 
 import logging
 import signal
@@ -34,7 +34,7 @@ def test_insert_with_a_timeout_raises_and_inserts_nothing(serve):
     assert draw_values(client) == [2]
 
 
-def test_insert_with_a_timeout_goes_through_when_there_is_room(serve):
+def test_insert_with_a_timeout_succeeds_when_there_is_room(serve):
     client = serve(reverb.Table.queue("table", max_size=1))
     client.insert(np.int64(0), {"table": 1.0}, timeout=PATIENCE_S)
     assert draw_values(client) == [0]
@@ -42,6 +42,8 @@ def test_insert_with_a_timeout_goes_through_when_there_is_room(serve):
 
 def test_timeout_of_zero_does_not_wait(serve):
     client = serve(reverb.Table.queue("table", max_size=1))
+    # Connects first, which has to be done within the timeout as well.
+    client.server_info()
     client.insert(np.int64(0), {"table": 1.0}, timeout=0)
     with pytest.raises(errors.DeadlineExceededError):
         client.insert(np.int64(1), {"table": 1.0}, timeout=0)
@@ -55,7 +57,7 @@ def test_impossible_timeouts_are_refused(client, timeout):
         client.insert(1, {"table": 1.0}, timeout=timeout)
 
 
-def test_wait_given_up_leaves_no_trace(serve):
+def test_abandoned_wait_leaves_no_trace(serve):
     client = serve(reverb.Table.queue("table", max_size=10))
     for _ in range(5):
         with pytest.raises(errors.DeadlineExceededError):
@@ -64,7 +66,7 @@ def test_wait_given_up_leaves_no_trace(serve):
     assert draw_values(client, 3) == [0, 1, 2]
 
 
-def test_error_of_a_timeout_says_what_was_waited_for(serve):
+def test_timeout_error_reports_what_was_waited_for(serve):
     client = serve(make_table("replay", limiter=rate_limiters.MinSize(1000)))
     insert_values(client, range(3), table="replay")
     with pytest.raises(errors.DeadlineExceededError, match=r"(?s)replay.*3.*1000"):
@@ -75,7 +77,7 @@ def test_waiting_samples_are_served_first_come_first_served(serve):
     client = serve(reverb.Table.queue("table", max_size=100))
     first = Background(serve.connect().sample_batch, "table", 20)
     insert_values(client, [0])
-    eventually(lambda: num_samples(client) == 1)  # So the first stands at the head.
+    eventually(lambda: num_samples(client) == 1)  # The first call is at the head of the queue now.
     second = Background(serve.connect().sample_batch, "table", 1)
     insert_values(client, range(1, 20))
     assert first.result().data[0].ravel().tolist() == list(range(20))
@@ -93,7 +95,7 @@ def test_waiting_inserts_are_served_first_come_first_served(serve):
     second.result()
 
 
-def test_many_who_wait_are_all_served(serve):
+def test_many_waiting_calls_are_all_served(serve):
     client = serve(reverb.Table.queue("table", max_size=5))
     waiting = [Background(draw_values, serve.connect()) for _ in range(20)]
     insert_values(client, range(20))
@@ -121,7 +123,7 @@ def test_delete_wakes_an_insert_that_refills_to_min_size(serve):
     assert draw_values(client) == [1]
 
 
-def test_one_tables_wait_does_not_block_another_table(serve):
+def test_waiting_on_one_table_does_not_block_another(serve):
     client = serve(reverb.Table.queue("empty", max_size=1), make_table())
     waiting = Background(draw_values, client, 1, "empty")
     insert_values(client, [1])
@@ -175,7 +177,7 @@ def test_ctrl_c_ends_a_wait_in_the_servers_process():
     interrupt(running)
 
 
-def test_ctrl_c_gives_back_what_the_call_had_drawn():
+def test_ctrl_c_gives_back_the_samples_of_the_interrupted_call():
     running = program(
         """
         import numpy, reverb
@@ -195,16 +197,16 @@ def test_ctrl_c_gives_back_what_the_call_had_drawn():
 
 
 def interrupt(running):
-    """Waits until a program waits, interrupts it, and expects it to notice."""
+    """Waits until a program waits, interrupts it, and checks that it reacts."""
     with running:
         assert running.line() == "waits"
-        time.sleep(0.3)  # Into the call. Too short on a slow machine, it only tests less.
+        time.sleep(0.3)  # Lets the program enter the call. If this is too short, the test only checks less.
         running.process.send_signal(signal.SIGINT)
         assert running.end()[0] == "interrupted\n"
 
 
 def messages_of(caplog):
-    """What was logged."""
+    """Returns the messages that were logged."""
     return [record.getMessage() for record in caplog.records if record.name.split(".")[0] == "reverb"]
 
 

@@ -1,4 +1,4 @@
-"""Writers whose server, or the network before it, goes away."""
+"""Writers whose server, or connection to it, goes away."""
 
 import collections
 import contextlib
@@ -14,6 +14,8 @@ from behaviour_support import PATIENCE_S, Background, draw, eventually, info_of,
 import reverb
 from reverb import errors
 
+pytestmark = pytest.mark.alone
+
 SERVER = """
     import sys, reverb
 
@@ -28,10 +30,10 @@ SERVER = """
 
 
 class Proxy:
-    """Passes bytes on between a client and a server, and can stop doing so.
+    """Forwards bytes between a client and a server, and can stop doing so.
 
     Args:
-      port: Of the server.
+      port: Port of the server.
     """
 
     def __init__(self, port):
@@ -39,7 +41,7 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._pairs = []
         self.port = self._listener.getsockname()[1]
-        # Whether what the server says reaches the client; what the client says reaches the server in any case.
+        # Whether the server's bytes reach the client. The client's bytes always reach the server.
         self.answers = True
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -59,7 +61,7 @@ class Proxy:
                     target.sendall(data)
 
     def cut(self):
-        """Ends all connections; new ones are taken."""
+        """Ends all connections. New ones are accepted."""
         pairs, self._pairs = self._pairs, []
         for pair in pairs:
             for end in pair:
@@ -74,7 +76,7 @@ class Proxy:
 
 @pytest.fixture
 def proxied():
-    """A client of a server that it reaches through a proxy; the client, the proxy, and a client of the same process."""
+    """Yields a client that reaches its server through a proxy, the proxy, and a client of the same process."""
     server = reverb.Server([make_table(max_times_sampled=1), reverb.Table.queue("queue", 1)])
     proxy = Proxy(server.port)
     yield reverb.Client(f"ipv4:127.0.0.1:{proxy.port}"), proxy, reverb.Client(f"localhost:{server.port}")
@@ -87,7 +89,7 @@ def write(writer, value, table="table"):
     writer.create_item(table, 1.0, writer.history[-1])
 
 
-def test_items_sent_again_are_not_inserted_again_though_they_have_left_their_table(proxied):
+def test_resent_items_are_not_inserted_again_even_if_they_have_left_their_table(proxied):
     client, proxy, near = proxied
     writer = client.trajectory_writer(1)
     write(writer, 0)
@@ -105,7 +107,7 @@ def test_items_sent_again_are_not_inserted_again_though_they_have_left_their_tab
     assert [int(sample.data[0]) for sample in draw(near, info_of(near).current_size)] == [6]
 
 
-def test_items_that_were_waiting_in_the_server_are_neither_lost_nor_doubled(proxied):
+def test_items_waiting_in_the_server_are_neither_lost_nor_duplicated(proxied):
     client, proxy, near = proxied
     writer = client.trajectory_writer(1)
     for value in range(5):
@@ -120,12 +122,12 @@ def test_items_that_were_waiting_in_the_server_are_neither_lost_nor_doubled(prox
     assert info_of(near, "queue").current_size == 0
 
 
-def test_items_that_wait_keep_their_numbers_when_others_between_them_were_confirmed(proxied):
+def test_waiting_items_keep_their_numbers_when_others_between_them_were_confirmed(proxied):
     client, proxy, near = proxied
     writer = client.trajectory_writer(1)
     for value in range(6):
         write(writer, value, "table" if value % 2 else "queue")
-    # One in the queue and three in the table; two wait for room in the queue, with a confirmed one between.
+    # One item is in the queue and three are in the table. Two wait for room in the queue, with a confirmed one between.
     writer.flush(block_until_num_items=2, timeout_ms=int(PATIENCE_S * 1000))
     proxy.cut()
     got = [int(draw(near, 1, "queue")[0].data[0]) for _ in range(3)]
@@ -135,7 +137,7 @@ def test_items_that_wait_keep_their_numbers_when_others_between_them_were_confir
     assert info_of(near).current_size == 0
 
 
-def test_cuts_at_any_moment_neither_lose_nor_double(proxied):
+def test_connection_losses_at_any_moment_neither_lose_nor_duplicate_items(proxied):
     client, proxy, near = proxied
     writer = client.trajectory_writer(3)
     random = np.random.default_rng(3)
@@ -153,7 +155,7 @@ def test_cuts_at_any_moment_neither_lose_nor_double(proxied):
     assert sorted(got) == [[i, i + 1, i + 2] for i in range(398)]
 
 
-def test_writers_resume_at_a_server_that_was_killed_and_started_anew():
+def test_writers_resume_at_a_server_that_was_killed_and_restarted():
     values = collections.defaultdict(list)
     with program(SERVER, 0) as first:
         port = int(first.line())
@@ -182,7 +184,7 @@ def test_writers_resume_at_a_server_that_was_killed_and_started_anew():
             writer.result()
         again = reverb.Client(f"ipv4:127.0.0.1:{port}")
         size = info_of(again).current_size
-        # What the new server has of each writer is the end of what it wrote, without a hole or a double.
+        # The new server has the last items of each writer, without a gap or a duplicate.
         found = collections.defaultdict(list)
         for sample in again.sample("table", size, emit_timesteps=False):
             found[int(sample.data[0]) // 1_000_000].append(int(sample.data[0]))
@@ -191,7 +193,7 @@ def test_writers_resume_at_a_server_that_was_killed_and_started_anew():
             assert len(found[number]) > 100
 
 
-def test_a_server_that_stays_away_is_named_with_what_was_not_confirmed():
+def test_a_server_that_stays_away_is_named_with_the_unconfirmed_items():
     server = reverb.Server([make_table()])
     client = reverb.Client(f"ipv4:127.0.0.1:{server.port}")
     writer = client.trajectory_writer(1, reconnect_timeout=0.5)
@@ -207,7 +209,7 @@ def test_a_server_that_stays_away_is_named_with_what_was_not_confirmed():
     writer.close()
 
 
-def test_a_flush_that_waits_for_a_lost_server_ends_in_time_and_says_so():
+def test_a_flush_that_waits_for_a_lost_server_raises_at_its_timeout():
     server = reverb.Server([make_table()])
     client = reverb.Client(f"ipv4:127.0.0.1:{server.port}")
     writer = client.trajectory_writer(1)
@@ -231,7 +233,7 @@ def _is_sent(writer):
     return True
 
 
-def test_ctrl_c_ends_a_flush_that_waits(road):
+def test_ctrl_c_ends_a_waiting_flush(road):
     with program(
         """
         import sys, reverb
@@ -261,7 +263,7 @@ def test_ctrl_c_ends_a_flush_that_waits(road):
 
 
 @pytest.mark.parametrize("kept", ["writer = make()", "make_and_drop()"])
-def test_a_program_that_just_ends_delivers_what_it_can(serve_far, kept):
+def test_a_program_that_exits_without_closing_delivers_what_it_can(serve_far, kept):
     client = serve_far(make_table())
     run_program(
         f"""
@@ -283,7 +285,7 @@ def test_a_program_that_just_ends_delivers_what_it_can(serve_far, kept):
     assert info_of(client).current_size == 1
 
 
-def test_a_writer_of_before_a_fork_is_refused_in_the_child(road):
+def test_a_writer_made_before_a_fork_is_refused_in_the_child(road):
     run_program(
         """
         import multiprocessing, sys, warnings, reverb

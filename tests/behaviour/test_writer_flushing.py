@@ -1,4 +1,4 @@
-"""When a trajectory writer waits, for what, and how it ends."""
+"""When and for what a trajectory writer waits, and how it ends."""
 
 import datetime
 
@@ -20,7 +20,7 @@ class TestFlush:
             writer.flush()
             assert info_of(client).current_size == i + 1
 
-    def test_items_that_may_stay_behind_keep_their_chunk_open(self, client):
+    def test_items_that_a_flush_may_leave_keep_their_chunk_open(self, client):
         writer = client.trajectory_writer(10, max_chunk_length=10)
         write_steps(writer, 3)
         writer.create_item("table", 1.0, writer.history["x"][-1:])
@@ -29,7 +29,7 @@ class TestFlush:
         writer.flush(0)
         assert info_of(client).current_size == 1
 
-    def test_a_full_table_makes_flush_wait_and_a_timeout_ends_it(self, serve):
+    def test_flush_waits_for_a_full_table_until_its_timeout(self, serve):
         client = serve(reverb.Table.queue("table", 1))
         writer = client.trajectory_writer(1)
         for i in range(3):
@@ -46,7 +46,7 @@ class TestFlush:
         assert [flat(client) for _ in range(3)] == [[[0]], [[1]], [[2]]]
         writer.flush()
 
-    def test_the_wait_of_flush_ends_when_there_is_room(self, serve):
+    def test_flush_continues_when_there_is_room(self, serve):
         client = serve(reverb.Table.queue("table", 1))
         writer = client.trajectory_writer(1)
         for i in range(3):
@@ -72,13 +72,13 @@ class TestFlush:
         with pytest.raises(ValueError, match=r"max_chunk_length \(5\) must be None or a positive integer <= "):
             writer.configure(("a",), num_keep_alive_refs=4, max_chunk_length=5)
 
-    def test_items_come_without_flush(self, client):
+    def test_items_arrive_without_flush(self, client):
         writer = client.trajectory_writer(5)
         writer.append(1)
         writer.create_item("table", 1.0, writer.history[-1:])
         assert flat(client) == [[1]]
 
-    def test_a_blocked_table_does_not_hold_up_another(self, serve):
+    def test_a_blocked_table_does_not_delay_another(self, serve):
         client = serve(reverb.Table.queue("blocked", 1), make_table())
         writer = client.trajectory_writer(1)
         for i in range(5):
@@ -98,7 +98,7 @@ class TestEpisodes:
         writer.end_episode()
         assert writer.episode_steps == 0
 
-    def test_items_may_span_episodes_if_the_buffers_stay(self, client):
+    def test_items_can_span_episodes_if_the_buffers_are_kept(self, client):
         writer = client.trajectory_writer(3, max_chunk_length=3)
         write_steps(writer, 2)
         writer.end_episode(clear_buffers=False)
@@ -108,7 +108,7 @@ class TestEpisodes:
         assert flat(client) == [[0, 1, 2]]
         assert info_of(client).num_episodes == 2
 
-    def test_an_episode_ends_also_when_its_items_are_late(self, serve):
+    def test_an_episode_ends_even_if_its_items_are_late(self, serve):
         client = serve(reverb.Table.queue("table", 1))
         writer = client.trajectory_writer(3)
         for i in range(2):
@@ -121,7 +121,7 @@ class TestEpisodes:
 
 
 class TestClose:
-    def test_a_closed_writer_says_so(self, client):
+    def test_calls_of_a_closed_writer_are_refused(self, client):
         writer = client.trajectory_writer(3)
         write_steps(writer, 1)
         writer.close()
@@ -144,7 +144,7 @@ class TestClose:
         writer.close()
         assert info_of(client).current_size == 1
 
-    def test_close_names_what_it_gives_up(self, serve, caplog):
+    def test_close_names_the_items_it_drops(self, serve, caplog):
         client = serve(reverb.Table.queue("table", 1))
         writer = client.trajectory_writer(3)
         for i in range(3):
@@ -153,7 +153,7 @@ class TestClose:
         writer.close()
         assert any("2 items were not confirmed and are given up (2 for table `table`)" in m for m in caplog.messages)
 
-    def test_a_writer_that_is_dropped_delivers_its_items(self, client):
+    def test_a_dropped_writer_delivers_its_items(self, client):
         writer = client.trajectory_writer(3, max_chunk_length=3)
         write_steps(writer, 1)
         writer.create_item("table", 1.0, writer.history["x"][-1:])
@@ -180,7 +180,7 @@ class TestClose:
 
 
 class TestBackPressure:
-    def test_a_writer_ahead_of_its_server_waits(self, serve):
+    def test_a_writer_faster_than_its_server_waits(self, serve):
         client = serve(reverb.Table.queue("table", 2))
         writer = client.trajectory_writer(1, max_pending_bytes=200_000)
         made = []
@@ -198,7 +198,7 @@ class TestBackPressure:
             assert flat(client)[0][0][0] == i
         writing.result()
 
-    def test_an_item_larger_than_the_limit_still_goes(self, client):
+    def test_an_item_larger_than_the_limit_is_still_sent(self, client):
         writer = client.trajectory_writer(1, max_pending_bytes=1000)
         writer.append(np.zeros(100_000))
         writer.create_item("table", 1.0, writer.history[-1:])

@@ -90,7 +90,7 @@ class TestHistory:
             with pytest.raises(TypeError, match="indices must be integers"):
                 view[index]
 
-    def test_rows_that_are_kept_no_longer_are_refused(self, client):
+    def test_rows_that_are_no_longer_kept_are_refused(self, client):
         writer = client.trajectory_writer(3)
         write_steps(writer, 5)
         view = writer.history["x"]
@@ -156,7 +156,7 @@ class TestHistory:
 
 
 class TestColumn:
-    def test_columns_can_be_put_together_by_hand(self, client):
+    def test_columns_can_be_built_by_hand(self, client):
         writer = client.trajectory_writer(3)
         writer.append({"obs": 3.0})
         writer.append({"obs": 9.0, "goal": 100.0})
@@ -178,7 +178,7 @@ class TestColumn:
         assert column[2].numpy().shape == ()
         assert column[2].shape == ()
 
-    def test_what_cannot_be_a_column_is_refused(self, client):
+    def test_values_that_cannot_form_a_column_are_refused(self, client):
         writer = client.trajectory_writer(4)
         write_steps(writer, 2)
         cells = list(writer.history["x"][:])
@@ -197,7 +197,7 @@ class TestColumn:
     @pytest.mark.parametrize(
         "value", ["text", b"a\0b", np.array(["x", "yz"], object), np.zeros((0, 3)), np.bool_(True)], ids=str
     )
-    def test_numpy_gives_what_was_appended_before_and_after_the_chunk_is_full(self, client, value):
+    def test_numpy_returns_the_appended_values_before_and_after_the_chunk_is_full(self, client, value):
         writer = client.trajectory_writer(2, max_chunk_length=2)
         writer.append(value)
         before = writer.history[-1].numpy()

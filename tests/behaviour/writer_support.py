@@ -1,4 +1,4 @@
-"""Short words for the tests of writers."""
+"""Helpers for the tests of writers."""
 
 import numpy as np
 from behaviour_support import draw

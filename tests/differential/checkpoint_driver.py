@@ -21,8 +21,8 @@ class Job(Run):
     """One job.
 
     Args:
-      reverb: The module.
-      job: As above.
+      reverb: Module under test.
+      job: Job as described above.
     """
 
     def __init__(self, reverb, job):
@@ -47,7 +47,7 @@ class Job(Run):
         self.client.insert([decode(leaf) for leaf in op["leaves"]], op["priorities"])
 
     def fill_batch(self, op):
-        """Rows of a batch, one by one where there is no call for all."""
+        """Inserts the rows of a batch, one by one if there is no call for all."""
         columns = [decode(leaf) for leaf in op["leaves"]]
         if hasattr(self.client, "insert_batch"):
             self.client.insert_batch(columns, op["priorities"])
@@ -56,7 +56,7 @@ class Job(Run):
             self.client.insert(list(row), op["priorities"])
 
     def fill_writer(self, op):
-        """Overlapping items of a writer that appends whole steps."""
+        """Writes overlapping items with a writer that appends whole steps."""
         with self.client.writer(op["length"], chunk_length=op["chunk_length"], delta_encoded=op["delta"]) as writer:
             for step in range(op["steps"]):
                 writer.append([np.int32([step, -step]), np.float32(step)])
@@ -65,7 +65,7 @@ class Job(Run):
             writer.flush()
 
     def fill_trajectories(self, op):
-        """Items whose columns differ in length, one of them without time axis."""
+        """Writes items whose columns differ in length, one of them without a time axis."""
         with self.client.trajectory_writer(op["length"]) as writer:
             for step in range(op["steps"]):
                 writer.append({"a": np.full((2,), step, np.float32), "b": np.int64(step), "s": f"step {step}"})
@@ -81,7 +81,7 @@ class Job(Run):
             writer.flush()
 
     def fill_rows(self, op):
-        """Overlapping items of steps that are given, with the delta code."""
+        """Writes overlapping items of given steps, with delta encoding."""
         writer = self.client.writer(op["length"], chunk_length=op["chunk_length"], delta_encoded=True)
         with writer:
             for step, row in enumerate(op["rows"]):
@@ -91,7 +91,7 @@ class Job(Run):
             writer.flush()
 
     def fill_columns(self, op):
-        """Items over two columns that are chunked apart, whose steps come in two parts; every third lacks one."""
+        """Writes items of two separately chunked columns, whose steps come in two parts. Every third lacks one."""
         with self.client.trajectory_writer(4) as writer:
             writer.append({"a": np.zeros((2,), np.float32), "b": np.int64(0)})
             writer.end_episode()
@@ -114,7 +114,7 @@ class Job(Run):
             writer.flush()
 
     def fill_patterns(self, op):
-        """Items that a structured writer makes."""
+        """Writes items with a structured writer."""
         structured = self.reverb.structured_writer
         reference = structured.create_reference_step({"a": 0, "b": 0})
         configs = []
@@ -139,7 +139,7 @@ class Job(Run):
             self.client.mutate_priorities(op["table"], deletes=[sample.info.key])
 
     def draw_all(self, spec):
-        """In the order of a table that draws in order, each item being deleted once drawn; else by key."""
+        """Returns items in draw order if the table draws in order, deleting each item once drawn; else by key."""
         in_order = spec["sampler"][0] not in ("uniform", "prioritized")
         size = self.client.server_info()[spec["name"]].current_size
         found, order = {}, []
@@ -168,13 +168,13 @@ def at(column, first, *last):
 
 def main():
     jobs = json.load(sys.stdin)
-    # Logs of either side must not mix with the results.
+    # The logs of either side must not mix with the results.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import reverb
 
-    # Which of the two was found must be no guess.
+    # The caller must know which of the two packages was found.
     package = "reverb-replay" if hasattr(reverb, "buffers") else "dm-reverb"
     json.dump({"package": package, "results": [Job(reverb, job).run() for job in jobs]}, out)
     out.close()

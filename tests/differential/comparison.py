@@ -1,13 +1,13 @@
-"""Holds a trace of ours against one of the reference."""
+"""Compares a trace of ours with one of the reference."""
 
 import math
 
-# Texts that are ours on purpose, since they say more than the reference's; and one that names tables in any order.
+# Texts that differ on purpose, since they say more than the reference's; and one that names tables in any order.
 OWN_TEXTS = {"sample", "insert", "reset", "mutate", "insert nan", "bad key", "None leaf", "unpack"}
 
 
 def differences(scenario, expected, actual):
-    """What differs, a sentence each; nothing if the traces agree."""
+    """Describes each difference in a sentence. The result is empty if the traces agree."""
     if not len(scenario["ops"]) == len(expected) == len(actual):
         return [f"{len(scenario['ops'])} ops, {len(expected)} and {len(actual)} entries"]
     found = []
@@ -30,14 +30,14 @@ def is_error(entry):
 
 
 def error_agrees(op, theirs, ours):
-    """A program that catches the reference's class must catch ours."""
+    """Whether errors agree. A program that catches the reference's class must catch ours."""
     if theirs["error"][0] not in ours["error"]:
         return False
     return op.get("call") in OWN_TEXTS or theirs["text"] == ours["text"]
 
 
 def same(theirs, ours):
-    """Equality, but for the last bits of floats."""
+    """Whether values are equal, except for the last bits of floats."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         return theirs.keys() == ours.keys() and all(same(theirs[key], ours[key]) for key in theirs)
     if isinstance(theirs, list) and isinstance(ours, list):
@@ -48,21 +48,21 @@ def same(theirs, ours):
 
 
 def agree_in_distribution(op, theirs, ours):
-    """The same items with the same probability, priority and size, and each side's counts fit its probabilities."""
+    """Whether items, probabilities, priorities and sizes agree, and each side's counts fit its probabilities."""
     if is_error(theirs) or is_error(ours) or len(theirs) != len(ours):
         return False
     return same(static_of(theirs), static_of(ours)) and counts_fit(theirs) and counts_fit(ours)
 
 
 def static_of(draws):
-    """What each drawn item has apart from chance, by value; and all counts of draws taken together."""
+    """Returns what each drawn item has, by value, without chance; and all counts of draws together."""
     fields = ("probability", "table_size", "priority", "same_key", "shapes")
     items = {str(draw["value"]): {field: draw[field] for field in fields} for draw in draws}
     return {"items": items, "seen": sorted(items)}
 
 
 def counts_fit(draws):
-    """Within six standard deviations; with 400 draws a right side fails less than once in 10⁷ items."""
+    """Whether all counts are within six standard deviations. In 400 draws chance exceeds that once in 10⁷ items."""
     for value in {draw["value"] for draw in draws}:
         own = [draw for draw in draws if draw["value"] == value]
         probability = own[0]["probability"]

@@ -25,11 +25,11 @@ SELECTORS = {
 
 
 class Run:
-    """One scenario on one new server.
+    """Runs one scenario on a new server.
 
     Args:
-      reverb: The module.
-      scenario: As above.
+      reverb: Module under test.
+      scenario: Scenario as described above.
     """
 
     def __init__(self, reverb, scenario):
@@ -68,7 +68,7 @@ class Run:
         return {name: TensorSpec(shape, np.dtype(dtype)) for name, dtype, shape in columns}
 
     def step(self, op):
-        """The trace's entry of one op; an error is an entry too."""
+        """Returns the trace's entry for one op. An error is an entry too."""
         try:
             return getattr(self, f"op_{op['op']}")(op)
         except Exception as error:
@@ -85,7 +85,7 @@ class Run:
         return "inserted"
 
     def op_sample(self, op):
-        """As many single draws as may go, each an entry."""
+        """Makes as many single draws as the limiter allows. Each is an entry."""
         drawn = []
         for _ in range(op["count"]):
             if not self.tables[op["table"]].can_sample(1):
@@ -96,14 +96,14 @@ class Run:
         return drawn
 
     def op_sample_leaves(self, op):
-        """One item, its columns in full."""
+        """Returns one item with all its columns."""
         [sample] = self.client.sample(op["table"], 1, emit_timesteps=op["emit_timesteps"])
         data = sample[0].data if op["emit_timesteps"] else sample.data
         return [encode(column) for column in data]
 
     def describe(self, table, sample):
         value = int(sample.data[0][0])
-        # A key must stay that of its item: the first one seen for a value is kept, another one shows.
+        # The key of an item must not change: the first key seen for a value is recorded, to notice another one.
         known = self.keys.setdefault(f"{table}/{value}", sample.info.key)
         return {
             "value": value,
@@ -132,7 +132,7 @@ class Run:
         return "reset"
 
     def op_can(self, op):
-        """The limiter's answers for counts up to 20."""
+        """Returns the limiter's answers for counts up to 20."""
         table = self.tables[op["table"]]
         counts = range(1, 21)
         return [[table.can_sample(n) for n in counts], [table.can_insert(n) for n in counts]]
@@ -160,7 +160,7 @@ class Run:
         return repr(self.tables[op["table"]])
 
     def op_table_error(self, op):
-        """An error of a call that names no table of the server, or of a constructor."""
+        """Makes a call or calls a constructor with arguments that must be refused."""
         calls = {
             "sample": lambda: next(self.client.sample("nowhere")),
             "insert": lambda: self.client.insert(1, {"nowhere": 1.0}),
@@ -186,7 +186,7 @@ class Run:
 
 
 def decode(leaf):
-    """A leaf of a scenario as a numpy array: bits in hex, or a list of byte strings in hex."""
+    """Converts a leaf of a scenario, bits or byte strings in hex, to a NumPy array."""
     if leaf["dtype"] == "bytes":
         flat = np.array([bytes.fromhex(item) for item in leaf["items"]] + [None], dtype=object)[:-1]
         return flat.reshape(leaf["shape"])
@@ -194,7 +194,7 @@ def decode(leaf):
 
 
 def encode(column):
-    """The reverse, for what came back."""
+    """Converts a returned array back to a leaf of a scenario."""
     column = np.asarray(column)
     if column.dtype == object:
         return {"dtype": "bytes", "shape": list(column.shape), "items": [bytes(item).hex() for item in column.ravel()]}
@@ -203,7 +203,7 @@ def encode(column):
 
 def main():
     scenarios = json.load(sys.stdin)
-    # Logs of either side must not mix with the traces.
+    # The logs of either side must not mix with the traces.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -31,7 +31,7 @@ def make(sw, case):
     names = {"s": sw.create_reference_step(step_spec()), "C": sw.Condition, "sw": sw, "step": step_spec(), "np": np}
     pattern, conditions, priority = (
         eval(case[part], names)
-        for part in ("pattern", "conditions", "priority")  # Of this test only.
+        for part in ("pattern", "conditions", "priority")  # These expressions come only from this test.
     )
     return sw.create_config(pattern, "table", conditions, priority)
 
@@ -60,7 +60,7 @@ def describe(sw, case):
 
 
 def main():
-    # What libraries print must not mix with the result.
+    # The output of libraries must not mix with the result.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     from reverb import structured_writer

@@ -37,7 +37,7 @@ def table_spec(name, sampler, remover, limiter, max_size, max_times_sampled):
 
 
 def deterministic(seed, sampler, remover, limiter, num_ops=60):
-    """Random ops on a table whose draws and removals are determined. Every entry must be equal on both sides."""
+    """Random ops on a table with deterministic draws and removals. Every entry must be equal on both sides."""
     choose = random.Random(seed)
     spec = table_spec("t", sampler, remover, limiter, choose.choice([1, 3, 5, 50]), choose.choice([0, 0, 1, 2, 3]))
     tables = [spec]
@@ -56,7 +56,7 @@ def deterministic(seed, sampler, remover, limiter, num_ops=60):
             value = next(values)
             used.append(value)
             targets = [name for name in names if name == table or choose.random() < 0.2]
-            # Few priorities, so that ties come; negative ones too, which these tables take.
+            # Few distinct priorities, so that ties occur; also negative ones, which these tables accept.
             priorities = {name: choose.choice([-1.0, 0.0, 0.5, 1.0, 1.0, 2.0, 1e9]) for name in targets}
             ops.append({"op": "insert", "value": value, "priorities": priorities})
         elif kind == "sample":
@@ -92,7 +92,7 @@ def random_draws(seed, sampler):
     ops += [{"op": "repr", "table": "t"}, {"op": "sample", "table": "t", "count": 400}, {"op": "info", "table": "t"}]
     ops.append({"op": "mutate", "table": "t", "updates": [[0, 2.5], [3, 0.0]], "deletes": [1]})
     ops += [{"op": "sample", "table": "t", "count": 400}, {"op": "info", "table": "t"}]
-    if sampler != ["prioritized", 0.5]:  # The reference's sums keep a rest of irrational weights.
+    if sampler != ["prioritized", 0.5]:  # The reference's sums keep rounding errors of irrational weights.
         updates = [[value, 0.0] for value in range(size)]
         ops.append({"op": "mutate", "table": "t", "updates": updates, "deletes": []})
         ops += [{"op": "sample", "table": "t", "count": 400}, {"op": "info", "table": "t"}]
@@ -116,7 +116,7 @@ def leaf(dtype, shape, random_bytes):
 
 
 def round_trips():
-    """Every dtype that both know, in many shapes; what comes back must be equal to the bit."""
+    """Every dtype that both sides know, in many shapes. The returned values must be equal bit for bit."""
     random_bytes = random.Random(0).randbytes
     items = [[leaf(dtype, shape, random_bytes) for shape in SHAPES] for dtype in NUMBERS]
     texts = ["", "61", "c3a9", "00ff00", "ab" * 1000]
@@ -131,7 +131,7 @@ def round_trips():
 
 
 def errors():
-    """Calls that must fail alike. And what a table with a signature says of data that do not fit."""
+    """Calls that must fail in the same way, and the errors of a table with a signature for data that do not fit."""
     signed = table_spec("s", ["fifo"], ["fifo"], ["MinSize", 1], 5, 0)
     signed["signature"] = [["a", "float32", [2]], ["b", "int64", []]]
     random_bytes = random.Random(0).randbytes

@@ -15,7 +15,7 @@ SIDES = ("reference", "ours")
 
 
 def python_of(side):
-    """The interpreter of a side; skips if the reference has none."""
+    """Returns the interpreter of a side. Skips the test if the reference has none."""
     if side == "ours":
         return sys.executable
     root = pathlib.Path(__file__).parents[2]
@@ -26,8 +26,8 @@ def python_of(side):
 
 
 def answer_of(side, driver, wanted):
-    """What a side makes of `wanted` with a driver, a program of this folder that reads and writes JSON."""
-    # Ours may be found by a path that would hide the reference.
+    """Returns a side's answer to `wanted`, from a driver: a program of this folder that reads and writes JSON."""
+    # A path by which our package is found could hide the reference.
     hidden = () if side == "ours" else ("PYTHONPATH",)
     done = subprocess.run(
         [python_of(side), str(pathlib.Path(__file__).with_name(driver))],

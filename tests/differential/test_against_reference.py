@@ -1,4 +1,4 @@
-"""Whatever the reference does right, we do alike: the same scenarios on both sides, and their traces compared."""
+"""Our behaviour equals the reference's: both sides run the same scenarios, and their traces are compared."""
 
 import copy
 
@@ -19,7 +19,7 @@ GROUPS = {
 
 @pytest.fixture(scope="module")
 def traces():
-    """For each group: scenarios, traces of the reference, traces of ours."""
+    """For each group: scenarios, the reference's traces, and our traces."""
     wanted = {name: make() for name, make in GROUPS.items()}
     flat = [scenario for group in wanted.values() for scenario in group]
     expected, actual = (iter(answer_of(side, "driver.py", flat)) for side in SIDES)
@@ -99,7 +99,7 @@ def test_wrong_counts_are_noticed(traces):
     often, seldom = draws[0]["value"], next(draw["value"] for draw in draws if draw["value"] != draws[0]["value"])
     instead = next(draw for draw in draws if draw["value"] == often)
     found = [index for index, draw in enumerate(draws) if draw["value"] == seldom]
-    # One draw of it stays, so that the items and all that is said of them are the same.
+    # One of its draws stays, so that the items and their info are the same.
     for index in found[1:]:
         draws[index] = instead
     assert differences(scenario, expected, damaged)

@@ -1,4 +1,4 @@
-"""What either side saves, the other loads: data, priorities, times sampled, order, and the limiters' counts.
+"""Each side loads what the other saves: data, priorities, times sampled, order, and the limiters' counts.
 
 Each checkpoint is loaded by the other side, drawn from, and saved again there; its records must then be the same.
 """
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.reference, pytest.mark.timeout(400)]
 
 SELECTORS = (["fifo"], ["lifo"], ["uniform"], ["prioritized", 0.7], ["min_heap"], ["max_heap"])
 INTEGERS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
-# What the reference takes from numpy; the golden chunks have a bfloat16, which it takes from TensorFlow only.
+# Dtypes that the reference accepts from NumPy. It accepts bfloat16, which the golden chunks have, from TensorFlow only.
 DTYPES = ("?", *INTEGERS, "f2", "f4", "f8", "c8", "c16", "O")
 SHAPES = ((), (1,), (3,), (2, 3), (0,), (2, 0))
 
@@ -47,7 +47,7 @@ def leaf(dtype, shape, seed):
 
 
 def numbers(table_names, count, start=0):
-    """Items with numbers that tell them apart, and priorities with ties."""
+    """Items with distinct numbers, and priorities with ties."""
     return [
         {
             "op": "insert",
@@ -59,7 +59,7 @@ def numbers(table_names, count, start=0):
 
 
 def all_dtypes():
-    """Every dtype in every shape, each an item of one column."""
+    """Every dtype in every shape, each as an item of one column."""
     leaves = [leaf(*pair, seed) for seed, pair in enumerate(itertools.product(DTYPES, SHAPES))]
     fill = [{"op": "insert", "leaves": [one], "priorities": {"t": 1.0}} for one in leaves]
     return {"tables": [table("t", max_size=len(leaves))], "fill": fill}
@@ -74,7 +74,7 @@ def all_selectors():
 
 
 def limiter_states():
-    """Limiters between their bounds, at them, and below their least size."""
+    """Limiters between their bounds, at them, and below their minimum size."""
     limiters = {
         "ratio": ["SampleToInsertRatio", 2.0, 3, 9.0],
         "bounds": ["RateLimiter", 1.5, 2, -4.0, 100.0],
@@ -105,7 +105,7 @@ def batches():
 
 
 def writers():
-    """Steps in many chunks, with and without the delta code; columns that differ in length; one without time axis."""
+    """Steps in many chunks, with and without delta encoding; columns that differ in length; one without a time axis."""
     options = itertools.product((1, 3, 4), (False, True))
     fill, tables = [], []
     for chunk_length, delta in options:
@@ -120,7 +120,7 @@ def writers():
 
 
 def delta_code():
-    """Every dtype with the delta code, in rows that have a shape and in rows that have none; integers at their ends."""
+    """Every dtype with delta encoding, in rows with and without a shape; integers at their limits."""
     columns = []
     for dtype in DTYPES:
         shapes = [(), (2,), (2, 3)]
@@ -139,7 +139,7 @@ def delta_code():
 
 
 def trajectory_options():
-    """Columns with chunks of their own lengths; steps that come in parts, or lack columns; several episodes."""
+    """Columns with different chunk lengths; steps that come in parts, or lack columns; several episodes."""
     fill, tables = [], []
     for lengths in ({}, {"a": 1, "b": 1}, {"a": 4, "b": 1}, {"a": 2, "b": 3}, {"a": None, "b": 2}):
         for episode in (100, 5):
@@ -162,7 +162,7 @@ def structured():
 
 
 def large():
-    """Chunks that are not decoded until they are read, if they compress: some do, some as differences only."""
+    """Chunks that stay encoded until they are read if they compress: some do, some only as deltas."""
     steps = np.arange(20_000, dtype=np.int32)
     noise = np.random.default_rng(0).integers(0, 1 << 30, 20_000, np.int32)
     columns = [steps // 100, noise, np.zeros(100_000, np.uint8)]
@@ -193,7 +193,7 @@ def run(side, jobs):
 
 
 def records(path, name):
-    """The records of a file; checksums are other tests' business."""
+    """Returns the records of a file. Other tests cover the checksums."""
     data = zlib.decompress((pathlib.Path(path) / name).read_bytes())
     found, at = [], 0
     while at < len(data):
@@ -204,7 +204,7 @@ def records(path, name):
 
 
 def saved(path):
-    """A checkpoint's tables and items as JSON, the keys of its chunks, and the items' order in each table."""
+    """Returns a checkpoint's tables and items as JSON, the keys of its chunks, and the items' order in each table."""
     from reverb.cc import schema_pb2
     from reverb.cc.checkpointing import checkpoint_pb2
 
@@ -250,7 +250,7 @@ class TestCheckpointOf:
     def test_is_loaded_by_the_other_side(self, results, side, scenario):
         first, second = results[side][scenario]
         if (side, scenario) == ("ours", "batches"):
-            # Rows of a batch are episodes of their own, and the reference has one for each chunk.
+            # Each row of a batch is an episode in ours; the reference has one episode per chunk.
             for infos in (first["infos"], second["infos"]):
                 infos["t"].pop("num_episodes")
         assert second["infos"] == first["infos"]
@@ -258,7 +258,7 @@ class TestCheckpointOf:
         for name in first["drawn"]:
             draws = zip(first["drawn"][name], second["drawn"][name], strict=True)
             for position, ((key, priority, times, probability, data), other) in enumerate(draws):
-                # How often an item drawn at random was drawn when it was first seen is chance; see the records.
+                # How often a random item was drawn when first seen depends on chance; the records hold it.
                 is_random = "uniform" in name or "prioritized" in name or name == "trajectories"
                 assert other[0] == key, (name, position)
                 assert other[1] == priority, (name, position)

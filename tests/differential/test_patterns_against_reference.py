@@ -1,4 +1,4 @@
-"""Configs of patterns are the same bytes here and in the reference."""
+"""Configs of patterns have the same bytes here and in the reference."""
 
 import itertools
 
@@ -7,7 +7,7 @@ from sides import SIDES, answer_of
 
 pytestmark = [pytest.mark.reference, pytest.mark.timeout(200)]
 
-# Their lengths are whole numbers of steps: the reference infers wrong ones for others.
+# The slice lengths are multiples of the step: for others the reference infers wrong lengths.
 PATTERNS = (
     "s['a'][-1]",
     "s['b'][:-2]",

@@ -1,4 +1,4 @@
-"""Runs a program of others in a process of its own, as its users would."""
+"""Runs a third-party program in a separate process, as its users would."""
 
 import os
 import pathlib
@@ -6,16 +6,16 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).parent
-# Far above what any of them takes: what hangs is ended.
+# Far longer than any of them takes: a program that hangs is killed.
 LIMIT_S = 280
 
 
 def run(folder, *arguments):
-    """Runs `python *arguments` and returns what it wrote; fails, with all of that, if the program fails.
+    """Runs `python *arguments` and returns its output. Fails with this output if the program fails.
 
     Args:
-      folder: Where it runs, and its home: some programs write files.
-      *arguments: Of the interpreter.
+      folder: Working directory and home of the program, since some programs write files.
+      *arguments: Arguments of the interpreter.
     """
     outcome = attempt(folder, *arguments)
     assert outcome.returncode == 0, f"exit status {outcome.returncode}\n{outcome.stdout}"
@@ -23,7 +23,7 @@ def run(folder, *arguments):
 
 
 def attempt(folder, *arguments):
-    """As `run`, for programs that may fail: the finished process, its output and errors in `stdout`."""
+    """Does the same for programs that may fail. Returns the finished process, with stdout and stderr in `stdout`."""
     path = os.pathsep.join(filter(None, [str(HERE / "stand_ins"), os.environ.get("PYTHONPATH")]))
     return subprocess.run(
         [sys.executable, *map(str, arguments)],

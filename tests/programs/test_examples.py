@@ -1,4 +1,4 @@
-"""The scripts in `examples`, as they were written for dm-reverb: each checks what it shows, and says so at its end."""
+"""The scripts in `examples`, written for dm-reverb. Each checks what it shows, and prints so at its end."""
 
 import pytest
 from programs_support import HERE, run

@@ -1,4 +1,4 @@
-"""Packages that require dm-reverb by name are content with what is installed here."""
+"""Packages that require dm-reverb by name accept what is installed here."""
 
 import importlib.metadata
 import subprocess
@@ -19,10 +19,12 @@ def test_dm_reverb_is_an_empty_distribution_and_the_module_is_ours():
     assert reverb == "reverb-replay"
     assert importlib.metadata.version("dm-reverb") == "0.14.1"
     assert {path.parent.suffix for path in importlib.metadata.files("dm-reverb")} == {".dist-info"}
+    without_extras = [text for text in importlib.metadata.requires("dm-reverb") if "extra ==" not in text]
+    assert without_extras == ["dm-tree", "portpicker", "reverb-replay"]
 
 
 def names_of_modules():
-    """Pairs of a distribution and a package at its top."""
+    """Returns pairs of a distribution and one of its top-level packages."""
     for distribution in importlib.metadata.distributions():
         for package in {path.parts[0] for path in distribution.files or () if path.suffix == ".py"}:
             yield distribution.name, package

@@ -1,4 +1,4 @@
-"""The tests over Reverb that TF-Agents, RLDS and Acme ship in their wheels, as they are."""
+"""The unmodified tests for Reverb that TF-Agents, RLDS and Acme ship in their wheels."""
 
 import re
 
@@ -7,7 +7,7 @@ from programs_support import attempt, run
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(300)]
 
-# How many tests each module has: none of them may get lost.
+# The number of tests in each module, so that none gets lost.
 MODULES = {
     "rlds.transformations.pattern_test": 4,
     "tf_agents.replay_buffers.reverb_replay_buffer_test": 31,
@@ -24,7 +24,7 @@ MODULES = {
     "acme.agents.tf.r2d2.agent_test": 2,
     "acme.agents.tf.bcq.discrete_learning_test": 1,
 }
-# TF-Agents runs this one with processes prepared, by a runner that is not in its wheel; unprepared it refuses to begin.
+# TF-Agents runs this one with a runner that prepares processes and is not in its wheel. It refuses to start without it.
 BATCHED = """
 import tensorflow as tf
 from tf_agents.system import system_multiprocessing
@@ -34,7 +34,7 @@ system_multiprocessing.handle_test_main(tf.test.main)
 
 
 def ran(written):
-    """How many tests passed, or were skipped by their authors."""
+    """Returns how many tests passed, or were skipped by their authors."""
     assert re.search(r"^OK( \(skipped=\d+\))?$", written, re.MULTILINE), written
     return int(re.search(r"^Ran (\d+) tests? in", written, re.MULTILINE)[1])
 
@@ -51,7 +51,7 @@ def test_environments_in_processes_write_through_an_observer_each(tmp_path):
 
 
 def test_acme_copies_a_table_from_its_description(tmp_path):
-    # The test compares two looks at the age of a table, in milliseconds: these may differ, also with dm-reverb.
+    # The test reads the age of a table twice, in milliseconds. The values may differ, also with dm-reverb.
     for _ in range(3):
         outcome = attempt(tmp_path, "-m", "acme.utils.reverb_utils_test")
         if outcome.returncode == 0:

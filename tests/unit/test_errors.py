@@ -32,7 +32,7 @@ def test_error_is_caught_as_the_built_in_that_the_reference_raises(name, built_i
             raise error("what went wrong")
 
 
-def test_every_error_is_listed_and_documented_and_stands_in_the_picture():
+def test_every_error_is_listed_documented_and_in_the_tree():
     found = {name for name, value in vars(errors).items() if inspect.isclass(value)}
     assert found == set(errors.__all__) == {"ReverbError", *BUILT_INS}
     for name in found:
@@ -40,5 +40,5 @@ def test_every_error_is_listed_and_documented_and_stands_in_the_picture():
         assert name in errors.__doc__
 
 
-def test_a_deadline_is_no_runtime_error():
+def test_a_deadline_is_not_a_runtime_error():
     assert not issubclass(reverb.DeadlineExceededError, RuntimeError)

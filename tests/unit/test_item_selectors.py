@@ -50,13 +50,13 @@ def test_selector_survives_its_message(make, text, options):
     assert again is not item_selectors.selector_from_proto(message)
 
 
-def test_message_counts_by_what_is_set_not_by_its_value():
+def test_message_is_read_by_which_field_is_set():
     from reverb.cc import schema_pb2
 
     assert item_selectors.selector_from_proto(schema_pb2.KeyDistributionOptions.FromString(b"\x08\x00")) == (
         item_selectors.Fifo()
     )
-    with pytest.raises(ValueError, match="name no kind"):
+    with pytest.raises(ValueError, match="do not name a kind"):
         item_selectors.selector_from_proto(schema_pb2.KeyDistributionOptions())
 
 
@@ -96,4 +96,4 @@ def test_one_object_as_sampler_and_remover_is_refused():
     selector = item_selectors.Fifo()
     with pytest.raises(ValueError, match="FifoSelector, is both `sampler` and `remover` of table `table`"):
         table(sampler=selector, remover=selector)
-    table(sampler=selector)  # The failure has not used it up.
+    table(sampler=selector)  # The failure has not bound the selector to a table.

@@ -1,41 +1,70 @@
+"""Cuts batches that a server of this process draws."""
+
 import numpy as np
 import pytest
 
-from reverb import _items
-from reverb.replay_sample import Ragged, ReplaySample, SampleInfo
+import reverb
+from reverb import pybind
+from reverb.replay_sample import ReplaySample, SampleInfo
+
+NOT_STEPS = r"^Can't split non timestep trajectory into timesteps\.$"
 
 
-def infos_of(batch):
-    return (
-        np.arange(batch, dtype=np.uint64) + np.uint64(2**63),
-        np.full(batch, 0.5),
-        np.full(batch, 7),
-        np.arange(batch, dtype=np.float64),
-        np.ones(batch, dtype=np.int32),
-    )
+@pytest.fixture
+def draw():
+    """Draws all items of a queue, each given by its columns: arrays `[time, ...]`, or scalars without a time axis."""
+    server = reverb.Server([reverb.Table.queue("queue", 100)])
+    address = f"localhost:{server.port}"
+
+    def draw(*items):
+        for columns in items:
+            insert(reverb.Client(address), columns)
+        return pybind.Client(address).sample("queue", len(items), len(items), 0, 10.0, False)
+
+    yield draw
+    server.stop()
 
 
-def test_whole_items_are_views_with_their_time_axis():
+def insert(client, columns):
+    rows = [np.atleast_1d(column) for column in columns]
+    with client.trajectory_writer(10, validate_items=False) as writer:
+        for step in range(max(map(len, rows))):
+            # Columns of one item may differ in length.
+            writer.append([column[step] if step < len(column) else None for column in rows])
+        pairs = zip(writer.history, columns, strict=True)
+        trajectory = [history[: len(column)] if np.ndim(column) else history[0] for history, column in pairs]
+        writer.create_item("queue", 1.5, trajectory)
+
+
+def cut(sampled, of_steps, **options):
+    return pybind.ItemIterator(sampled, pybind.BatchMaker(**options), of_steps=of_steps)
+
+
+def test_whole_items_are_views_with_their_time_axis(draw):
     column = np.arange(12.0).reshape(2, 3, 2)
-    ragged = Ragged(np.arange(5), np.array([1, 4]))
+    ragged = [np.arange(1), np.arange(1, 5)]
     squeezed = np.array([10, 20], dtype=np.int16)
-    first, second = _items.whole(infos_of(2), [column, ragged, squeezed], [False, False, True], list)
+    sampled = draw(*zip(column, ragged, squeezed, strict=True))
+    first, second = cut(sampled, False)
     assert isinstance(first, ReplaySample)
-    assert first.info == SampleInfo(2**63, 0.5, 7, 0.0, 1)
+    assert isinstance(first.info, SampleInfo)
+    assert first.info[1:] == (1.0, 2, 1.5, 1)
     assert [type(value) for value in first.info] == [int, float, int, float, int]
+    assert first.info.key == sampled.info.key[0]
     np.testing.assert_array_equal(first.data[0], column[0])
     np.testing.assert_array_equal(first.data[1], [0])
     np.testing.assert_array_equal(second.data[1], [1, 2, 3, 4])
     assert second.data[2].shape == ()
     assert second.data[2].dtype == np.int16
     assert isinstance(second.data[2], np.ndarray)
-    assert np.shares_memory(second.data[0], column)
+    assert second.data[2] == 20
+    assert np.shares_memory(second.data[0], sampled.columns[0])
 
 
-def test_steps_of_an_item_share_its_info():
+def test_steps_of_an_item_share_its_info(draw):
     column = np.arange(12.0).reshape(2, 3, 2)
     scalars = np.arange(6).reshape(2, 3)
-    items = list(_items.steps(infos_of(2), [column, scalars], [False, False], list))
+    items = list(cut(draw(*zip(column, scalars, strict=True)), True))
     assert [len(item) for item in items] == [3, 3]
     assert all(step.info is items[1][0].info for step in items[1])
     np.testing.assert_array_equal(items[1][2].data[0], [10.0, 11.0])
@@ -44,39 +73,74 @@ def test_steps_of_an_item_share_its_info():
     assert items[1][2].data[1] == 5
 
 
-def test_steps_of_ragged_items():
-    ragged = Ragged(np.arange(10).reshape(5, 2), np.array([1, 4]))
-    items = list(_items.steps(infos_of(2), [ragged], [False], tuple))
+def test_steps_of_ragged_items(draw):
+    rows = np.arange(10).reshape(5, 2)
+    items = list(cut(draw([rows[:1]], [rows[1:]]), True, pack=tuple))
     assert [[step.data[0].tolist() for step in item] for item in items] == [
         [[0, 1]],
         [[2, 3], [4, 5], [6, 7], [8, 9]],
     ]
 
 
-def test_strings_stay_in_arrays():
-    column = np.array([[b"a"], [b""]], dtype=object)
-    for item in (
-        next(_items.steps(infos_of(2), [column], [False], list))[0].data[0],
-        next(_items.whole(infos_of(2), [column[:, 0]], [True], list)).data[0],
-    ):
+def test_strings_stay_in_arrays(draw):
+    sampled = draw([np.array([b"a"], object), b"a"], [np.array([b""], object), b""])
+    for item in (next(cut(sampled, True, columns=[0]))[0].data[0], next(cut(sampled, False)).data[1]):
         assert isinstance(item, np.ndarray)
         assert item.shape == ()
         assert item.item() == b"a"
 
 
-def test_items_of_uneven_columns_do_not_split_but_those_before_do():
-    columns = [Ragged(np.arange(4), np.array([1, 3])), Ragged(np.arange(3), np.array([1, 2]))]
-    items = _items.steps(infos_of(2), columns, [False, False], list)
+def test_strings_of_ragged_items(draw):
+    sampled = draw([np.array([b"a"], object)], [np.array([b"", b"bc"], object)])
+    assert [item.data[0].tolist() for item in cut(sampled, False)] == [[b"a"], [b"", b"bc"]]
+    assert [[step.data[0].item() for step in item] for item in cut(sampled, True)] == [[b"a"], [b"", b"bc"]]
+
+
+def test_items_of_uneven_columns_do_not_split_but_those_before_do(draw):
+    items = cut(draw([np.arange(1), np.arange(1)], [np.arange(1, 4), np.arange(1, 3)]), True)
     assert len(next(items)) == 1
-    with pytest.raises(ValueError, match=r"^Can't split non timestep trajectory into timesteps\.$"):
+    with pytest.raises(ValueError, match=NOT_STEPS):
         next(items)
 
 
-def test_items_of_squeezed_columns_do_not_split():
-    columns = [np.zeros((2, 1)), np.zeros(2)]
-    with pytest.raises(ValueError, match=r"^Can't split non timestep trajectory into timesteps\.$"):
-        next(_items.steps(infos_of(2), columns, [False, True], list))
+def test_items_of_squeezed_columns_do_not_split(draw):
+    with pytest.raises(ValueError, match=NOT_STEPS):
+        cut(draw([np.zeros(1), 0.0]), True)
 
 
-def test_infos_that_a_program_makes_itself_may_leave_out_how_often_they_were_sampled():
+def test_an_iterator_that_is_at_its_end_stays_there(draw):
+    items = cut(draw([np.zeros(1)]), False)
+    assert len(list(items)) == 1
+    assert list(items) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "data"),
+    [
+        ({}, [0, 1]),
+        ({"columns": [1]}, [1]),
+        ({"keys": [("b", 1), ("a", 0)]}, {"b": 1, "a": 0}),
+        ({"pack": tuple}, (0, 1)),
+        ({"columns": [1, 0], "keys": [("x", 0), ("y", 1)]}, {"x": 1, "y": 0}),
+        ({"names": ["x", "y"], "to_leaves": lambda columns, names: [name + "!" for name in names]}, ["x!", "y!"]),
+        ({"to_leaves": lambda columns, names: names}, ["0", "1"]),
+    ],
+    ids=["flat", "columns", "keys", "pack", "columns and keys", "to_leaves with names", "to_leaves"],
+)
+def test_the_data_are_what_the_makers_options_say(draw, options, data):
+    sampled = draw([0, 1])
+    (item,) = cut(sampled, False, **options)
+    assert item.data == data
+    assert pybind.BatchMaker(**options).data([0, 1][: len(options.get("columns", [0, 1]))]) is not None
+
+
+def test_a_maker_refuses_columns_that_are_not_there(draw):
+    sampled = draw([0, 1])
+    with pytest.raises(IndexError, match="the batch has no column 2"):
+        pybind.BatchMaker(columns=[2]).sample(sampled)
+    with pytest.raises(ValueError, match=r"The structure has 1 leaves, got 2\."):
+        pybind.BatchMaker(keys=[("a", 0)]).sample(sampled)
+
+
+def test_infos_made_by_a_program_can_omit_times_sampled():
     assert SampleInfo(key=1, probability=0.5, table_size=2, priority=3.0) == (1, 0.5, 2, 3.0, 1)

@@ -7,7 +7,7 @@ import tree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverb import nests
+from reverb.data import nests
 
 Pair = collections.namedtuple("Pair", "second first")
 
@@ -19,7 +19,7 @@ class Step:
 
 
 def dicts_of(children):
-    # In the order in which the keys come: dm-tree counts by sorted keys and rebuilds in this order.
+    # The keys' own order: dm-tree flattens by sorted keys, and rebuilds dicts in this order.
     keys = st.text(string.ascii_letters + "'\"\\{}\n", max_size=3)
     return st.lists(st.tuples(keys, children), max_size=4).map(dict)
 

@@ -8,7 +8,7 @@ import reverb
 from reverb import _protos
 
 
-def test_modules_have_what_generated_ones_have():
+def test_modules_have_the_names_of_generated_ones():
     from reverb.cc import patterns_pb2, schema_pb2
     from reverb.cc.checkpointing import checkpoint_pb2
 
@@ -44,7 +44,7 @@ def test_messages_are_copied_and_pickled():
         assert pickle.loads(pickle.dumps(message)) == message
 
 
-def test_timestamps_keep_their_manners():
+def test_timestamps_keep_their_methods():
     from reverb.cc import schema_pb2
 
     item = schema_pb2.PrioritizedItem()
@@ -52,14 +52,14 @@ def test_timestamps_keep_their_manners():
     assert item.inserted_at.ToSeconds() == 5
 
 
-def test_the_default_pool_is_left_alone():
+def test_the_default_pool_is_not_touched():
     _protos.message_class("deepmind.reverb.TableInfo")
     with pytest.raises(KeyError):
         descriptor_pool.Default().FindFileByName("reverb/cc/schema.proto")
 
 
 @pytest.mark.tensorflow
-def test_messages_live_beside_those_of_tensorflow():
+def test_messages_coexist_with_those_of_tensorflow():
     pytest.importorskip("tensorflow")
     from tensorflow.core.protobuf import struct_pb2
 

@@ -82,7 +82,7 @@ def test_ratio_refuses_buffers_that_block(arguments, error, text):
         rate_limiters.SampleToInsertRatio(*arguments)
 
 
-def test_rules_are_asked_in_order():
+def test_rules_are_checked_in_order():
     with pytest.raises(ValueError, match="samples_per_insert"):  # The buffer and the size are wrong too.
         rate_limiters.SampleToInsertRatio(0, 0, 0)
     with pytest.raises(ValueError, match="The size of error_buffer"):  # The size is wrong too.
@@ -122,5 +122,5 @@ def test_ratio_warns_of_a_range_below_the_first_sample(caplog):
         ),
     ],
 )
-def test_repr_is_that_of_the_reference(limiter, text):
+def test_repr_equals_that_of_the_reference(limiter, text):
     assert repr(limiter) == text

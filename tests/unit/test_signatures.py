@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverb import reverb_types, signatures
+from reverb import reverb_types
+from reverb.data import signatures
 from reverb.tensor_spec import BoundedTensorSpec, TensorSpec
 
 Pair = collections.namedtuple("Pair", "second first")
@@ -57,7 +58,7 @@ def decoded(signature):
 
 
 @given(nests)
-def test_signature_comes_back_equal(signature):
+def test_decoded_signature_equals_the_original(signature):
     again = decoded(signature)
     assert signature == again
     assert type(again) is type(signature) or type(again).__name__ in ("Pair", type(signature).__name__)
@@ -66,7 +67,7 @@ def test_signature_comes_back_equal(signature):
 
 
 @pytest.mark.parametrize("vector", [v for v in GOLDEN if v["signature_hex"]], ids=lambda v: v["name"])
-def test_signature_of_the_reference_is_read_and_written_again(vector):
+def test_signature_of_the_reference_is_read_and_written_back(vector):
     message = signatures.parse(bytes.fromhex(vector["signature_hex"]))
     signature = signatures.decode(message)
     assert signatures.parse(signatures.encode(signature)) == message
@@ -90,18 +91,18 @@ def test_table_info_of_the_reference_is_read(vector):
     assert pickle.loads(pickle.dumps(info)) == info
 
 
-def test_same_named_tuple_is_of_one_class():
+def test_equal_named_tuples_have_one_class():
     signature = Pair(TensorSpec([]), TensorSpec([]))
     assert type(decoded(signature)) is type(decoded(signature))
     assert type(decoded(signature)) is not Pair
 
 
-def test_dicts_come_back_in_the_order_of_their_keys():
+def test_dicts_are_decoded_in_the_order_of_their_keys():
     assert list(decoded({"b": TensorSpec([]), "a": TensorSpec([])})) == ["a", "b"]
 
 
 @pytest.mark.parametrize("nothing", [None, {}, (), []])
-def test_empty_nests_are_no_signature(nothing):
+def test_empty_nests_are_not_signatures(nothing):
     assert signatures.encode(nothing) is None
     assert signatures.flat_specs(nothing) is None
 
@@ -123,7 +124,7 @@ def test_flat_specs_have_path_number_and_dimensions():
 
 
 @pytest.mark.parametrize("leaf", [None, 1, np.zeros(2), "x"])
-def test_leaves_that_are_no_specs_are_refused(leaf):
+def test_leaves_that_are_not_specs_are_refused(leaf):
     with pytest.raises(ValueError, match="^Unsupported signature spec: "):
         signatures.encode({"a": [leaf]})
 
@@ -133,7 +134,7 @@ def test_keys_must_be_strings():
         signatures.encode({1: TensorSpec([])})
 
 
-def test_what_is_no_signature_is_refused_in_a_message():
+def test_a_message_that_is_not_a_signature_is_refused():
     with pytest.raises(ValueError, match="Saw unsupported encoded subtree in signature"):
         signatures.decode(signatures.parse(b"\x70\x01"))
 

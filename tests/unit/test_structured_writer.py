@@ -24,7 +24,7 @@ SPEC = {
 
 
 def fields(message):
-    """The fields that are set, as a dict."""
+    """Returns the fields of a message that are set, as a dict."""
     return {field.name: value for field, value in message.ListFields()}
 
 
@@ -63,8 +63,8 @@ def test_reference_step_numbers_leaves_in_flat_order():
         (slice(None), {}),
     ],
 )
-def test_key_of_a_node_sets_what_it_names(key, wanted):
-    # `stop: 0` is set, not absent: each field is a oneof of its own.
+def test_key_of_a_node_sets_the_matching_field(key, wanted):
+    # `stop: 0` is set, not absent: each field is a separate oneof.
     assert fields(sw.create_reference_step([0, 1])[1][key]) == {"flat_source_index": 1, **wanted}
 
 
@@ -133,15 +133,15 @@ def test_end_of_episode_is_a_whole_condition():
         (lambda b: 0 <= b < 5, TypeError, "several conditions"),
         (lambda b: b >= 1 and b < 5, TypeError, "several conditions"),
         (lambda b: not b == 1, TypeError, "several conditions"),  # noqa: SIM201
-        (lambda b: b and b == 1, TypeError, "no condition yet"),
+        (lambda b: b and b == 1, TypeError, "not a condition yet"),
     ],
 )
-def test_what_no_condition_can_say_is_refused(condition, error, text):
+def test_comparisons_that_no_condition_can_express_are_refused(condition, error, text):
     with pytest.raises(error, match=text.replace("(", r"\(").replace("%", "%")):
         condition(Condition.step_index())
 
 
-def test_conditions_still_compare_and_travel():
+def test_conditions_can_still_be_compared_and_serialized():
     condition = Condition.step_index() >= 3
     assert condition == sw.ConditionProto(step_index=True, ge=3)
     assert condition != sw.ConditionProto(step_index=True, ge=4)
@@ -168,7 +168,7 @@ def test_config_has_nodes_in_flat_order_and_the_constant_one():
         lambda s: {"x": Pair(s["a"][-1], (s["c"].first[-2:],)), "e": [], "b": {"z": s["a"][-1], "k": s["a"][-2]}},
     ],
 )
-def test_pattern_is_unpacked_as_it_was_packed(make):
+def test_pattern_is_unpacked_to_its_structure(make):
     pattern = make(sw.create_reference_step(STEP))
     assert sw.unpack_pattern(sw.create_config(pattern, "t")) == pattern
 
@@ -197,7 +197,7 @@ def test_nodes_that_do_not_fill_their_structure_are_refused():
         (lambda s: ({1: s["a"][-1]}, "t"), "must be str, got 1"),
         (lambda s: (s["a"][-1], 1), "`table` must be a str"),
         (lambda s: (s["a"][-1], "t", [Condition.step_index()]), r"`conditions\[0\]` must be .* Compare it with an int"),
-        (lambda s: (s["a"][-1], "t", [Condition.is_end_episode() == 1]), "whole without a comparison"),
+        (lambda s: (s["a"][-1], "t", [Condition.is_end_episode() == 1]), "takes no comparison"),
         (lambda s: (s["a"][-1], "t", (), 3.0), "`priority` must be a Priority message, got 3.0"),
     ],
 )

@@ -54,7 +54,7 @@ def test_arguments_are_checked_in_the_order_of_the_reference():
         table(signature=1, rate_limiter=None)
 
 
-def test_table_takes_numbers_of_numpy_and_names_in_bytes():
+def test_table_accepts_numpy_numbers_and_names_in_bytes():
     info = table(b"bytes", max_size=np.int64(7), max_times_sampled=np.int32(-1), max_bytes=np.int64(5)).info
     assert (info.name, info.max_size, info.max_times_sampled) == ("bytes", 7, -1)
 
@@ -90,7 +90,7 @@ def test_queue_and_stack_sample_each_item_once(make, kind):
         make("table", 0)
 
 
-def test_replace_keeps_what_is_not_given():
+def test_replace_keeps_options_that_are_not_given():
     class Special(reverb.Table):
         pass
 
@@ -121,7 +121,7 @@ def test_replace_keeps_what_is_not_given():
         original.replace(name="")
 
 
-def test_repr_is_that_of_the_reference():
+def test_repr_equals_that_of_the_reference():
     assert repr(table(max_times_sampled=2)) == (
         "Table(sampler=UniformSelector, remover=FifoSelector, max_size=10, max_times_sampled=2, name=table, "
         "rate_limiter=RateLimiter(samples_per_insert=1, min_diff_=-1.79769e+308, max_diff=1.79769e+308, "
@@ -133,7 +133,7 @@ def test_repr_is_that_of_the_reference():
 
 
 @pytest.mark.parametrize("ask", [reverb.Table.can_sample, reverb.Table.can_insert])
-def test_limiter_is_asked_for_at_least_one(ask):
+def test_can_sample_and_can_insert_need_a_count_of_at_least_one(ask):
     with pytest.raises(TypeError):
         ask(table(), 1.5)
     with pytest.raises(ValueError, match="at least 1"):
@@ -141,7 +141,7 @@ def test_limiter_is_asked_for_at_least_one(ask):
     assert ask(table(), np.int64(1)) in (True, False)
 
 
-def test_extensions_without_parts_are_taken():
+def test_empty_extensions_are_accepted():
     class Silent(server.TableExtensionBase):
         def build_internal_extensions(self, table_name):
             assert table_name == "table"
@@ -186,13 +186,13 @@ def test_server_names_all_repeated_tables_once_in_order():
         reverb.Server(tables)
 
 
-def test_environment_opens_the_server_to_other_hosts(monkeypatch):
+def test_environment_variable_opens_the_server_to_other_hosts(monkeypatch):
     monkeypatch.setenv("REVERB_HOST", "0.0.0.0")
     with pytest.raises(ValueError, match=r"0\.0\.0\.0.*REVERB_ALLOW_INSECURE=1"):
         reverb.Server([table()])
     monkeypatch.setenv("REVERB_ALLOW_INSECURE", "1")
     reverb.Server([table()]).stop()
-    with pytest.raises(ValueError, match="allow_insecure"):  # What is said here counts for more.
+    with pytest.raises(ValueError, match="allow_insecure"):  # The argument takes precedence.
         reverb.Server([table()], allow_insecure=False)
 
 
@@ -204,10 +204,10 @@ def test_loopback_is_always_allowed(host):
 def test_one_table_serves_one_server():
     shared = table()
     first = reverb.Server([shared])
-    with pytest.raises(ValueError, match="`table` belongs to a server already"):
+    with pytest.raises(ValueError, match="`table` already belongs to a server"):
         reverb.Server([shared])
     first.stop()
-    with pytest.raises(ValueError, match="`table` belongs to a server already"):
+    with pytest.raises(ValueError, match="`table` already belongs to a server"):
         reverb.Server([shared])
 
 

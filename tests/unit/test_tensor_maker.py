@@ -1,4 +1,4 @@
-"""Which libraries' functions the extension takes to make tensors; what it makes is tested with PyTorch."""
+"""Which libraries' functions the extension uses to make tensors. The tensors are tested with PyTorch."""
 
 import ctypes
 
@@ -10,7 +10,7 @@ NAME = b"dlpack_exchange_api"
 
 
 class Api(ctypes.Structure):
-    """The beginning of DLPack's table of functions."""
+    """The head of DLPack's table of functions."""
 
 
 Api._fields_ = [
@@ -39,18 +39,18 @@ def an_api(major, previous=None):
 
 
 @pytest.mark.parametrize("minor", [0, 3, 99])
-def test_a_known_version_is_taken(minor):
+def test_a_known_version_is_used(minor):
     api = an_api(1)
     api.minor = minor
     assert isinstance(TensorMaker.of(capsule(api)), TensorMaker)
 
 
-def test_an_unknown_version_is_not():
+def test_an_unknown_version_is_not_used():
     api = an_api(2)
     assert TensorMaker.of(capsule(api)) is None
 
 
-def test_an_older_version_is_looked_for():
+def test_an_older_version_is_searched_for():
     older = an_api(1)
     between = an_api(2, older)
     newest = an_api(3, between)
@@ -63,7 +63,7 @@ def test_without_the_function_there_is_no_maker():
     assert TensorMaker.of(capsule(api)) is None
 
 
-def test_something_else_is_refused():
+def test_other_objects_are_refused():
     api = an_api(1)
     other = b"another name"
     with pytest.raises(ValueError, match="PyCapsule"):

@@ -12,7 +12,7 @@ SHAPES = [(None, "<unknown>", None), ([], "()", 0), ([2, None], "(2, None)", 2),
 
 
 @pytest.mark.parametrize(("dims", "text", "rank"), SHAPES)
-def test_shape_is_what_it_was_made_of(dims, text, rank):
+def test_shape_equals_the_dimensions_it_was_made_of(dims, text, rank):
     shape = TensorShape(dims)
     assert str(shape) == text
     assert shape.rank == shape.ndims == rank
@@ -44,7 +44,7 @@ def test_shape_of_unknown_rank_has_no_length():
 
 
 @pytest.mark.parametrize("dims", ["ab", [-1], [1.5], {1}, object()])
-def test_what_is_no_shape_is_refused(dims):
+def test_invalid_shapes_are_refused(dims):
     with pytest.raises((TypeError, ValueError)):
         TensorShape(dims)
 
@@ -53,7 +53,7 @@ def test_what_is_no_shape_is_refused(dims):
     ("first", "second", "compatible"),
     [([2], [2], True), ([None], [2], True), (None, [2], True), ([2], [3], False), ([2], [2, 1], False)],
 )
-def test_compatible_shapes_could_be_of_one_array(first, second, compatible):
+def test_shapes_are_compatible_if_one_array_can_have_both(first, second, compatible):
     assert TensorShape(first).is_compatible_with(second) == compatible
     assert TensorShape(second).is_compatible_with(first) == compatible
 
@@ -112,7 +112,7 @@ def test_specs_are_equal_if_shape_dtype_name_and_bounds_are():
         assert type(each).from_spec(each, "b").name == "b"
 
 
-def test_bounds_are_arrays_of_the_dtype_that_nobody_can_change():
+def test_bounds_are_read_only_arrays_of_the_dtype():
     spec = BoundedTensorSpec([2], np.int8, 0, [1, 2])
     assert spec.minimum.dtype == spec.maximum.dtype == np.int8
     assert spec.minimum.shape == ()
@@ -134,7 +134,7 @@ def test_spec_of_an_array_fits_it():
 
 
 class Description:
-    """As other libraries have it: says what an array would be."""
+    """A description of an array as in other libraries."""
 
     shape = (2,)
     dtype = np.dtype(np.int32)
@@ -149,12 +149,12 @@ def test_descriptions_of_other_libraries_become_specs():
 
 
 @pytest.mark.parametrize("leaf", [np.zeros(3), np.float32(1), None, 3, "a", np.float32, np.dtype("f4"), Description])
-def test_what_is_no_spec_is_refused(leaf):
+def test_values_that_are_not_specs_are_refused(leaf):
     with pytest.raises(ValueError, match="^Unsupported signature spec: "):
         tensor_spec.spec_from_leaf(leaf)
 
 
-def test_specs_stand_at_the_top():
+def test_specs_are_exported_at_the_top():
     assert reverb.TensorSpec is TensorSpec
     assert reverb.BoundedTensorSpec is BoundedTensorSpec
 
@@ -176,7 +176,7 @@ def test_specs_equal_those_of_tensorflow():
 
 
 @pytest.mark.tensorflow
-def test_only_dense_specs_of_tensorflow_are_taken():
+def test_only_dense_specs_of_tensorflow_are_accepted():
     tf = pytest.importorskip("tensorflow")
     for leaf in (tf.RaggedTensorSpec([2, None]), tf.SparseTensorSpec([2]), tf.constant(1.0), tf.float32):
         with pytest.raises(ValueError, match="^Unsupported signature spec: "):

@@ -1,4 +1,4 @@
-//! What it costs to make a batch of drawn items.
+//! The cost of gathering a batch of drawn items.
 #![allow(missing_docs, reason = "criterion makes public functions")]
 
 use bytes::Bytes;
@@ -6,7 +6,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use reverb_core::gather::Gatherer;
 use reverb_core::{
     Chunk, DType, Drawn, EpisodeIds, Layout, NewItem, RateLimiterConfig, SelectorKind, Slice, StepRange, Table,
-    TableConfig, Trajectory, TrajectoryColumn, random_key,
+    TableConfig, Trajectory, TrajectoryColumn, item_key, random_key,
 };
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 const BATCH: usize = 256;
 const WINDOW: u32 = 20;
 
-/// A chunk of five float32 columns, as a transition has them.
+/// A chunk of float32 columns, like those of a transition.
 fn chunk(layout: &Arc<Layout>) -> Arc<Chunk> {
     let data = Bytes::from(vec![1; layout.size_bytes]);
     let chunk = Chunk::new(random_key(), EpisodeIds::Same(1), StepRange::default(), layout.clone(), data);
@@ -26,7 +26,7 @@ fn layout(rows: usize, widths: &[usize]) -> Arc<Layout> {
     Arc::new(Layout::new(rows, columns).expect("a small chunk"))
 }
 
-/// A full window of every column that crosses from one chunk to the next.
+/// A full window of every column that spans two chunks.
 fn window(chunks: &[Arc<Chunk>; 2]) -> Trajectory {
     let slice = |chunk: &Arc<Chunk>, column, offset| Slice { chunk: chunk.clone(), column, offset, length: WINDOW / 2 };
     let column = |column| TrajectoryColumn {
@@ -55,14 +55,14 @@ fn table(mut trajectory: impl FnMut(usize) -> Trajectory, size: usize) -> Table 
     })
     .expect("a valid configuration");
     for index in 0..size {
-        let item = NewItem { key: random_key(), priority: 1.0, times_sampled: 0, trajectory: trajectory(index) };
+        let item = NewItem { key: item_key(), priority: 1.0, times_sampled: 0, trajectory: trajectory(index) };
         table.insert(item, 0, &mut Vec::new());
     }
     table
 }
 
 fn draw(table: &mut Table) -> Vec<Drawn> {
-    (0..BATCH).filter_map(|_| table.sample(&mut Vec::new())).collect()
+    (0..BATCH).filter_map(|_| table.sample()).collect()
 }
 
 fn gather(criterion: &mut Criterion) {
@@ -84,7 +84,7 @@ fn gather(criterion: &mut Criterion) {
         group.bench_function(*name, |bencher| {
             bencher.iter_batched(
                 || draw(table),
-                |drawn| Gatherer::new(drawn, true).expect("items of one form").gather(),
+                |drawn| Gatherer::new(drawn, true).expect("items of one shape").gather(),
                 criterion::BatchSize::SmallInput,
             );
         });

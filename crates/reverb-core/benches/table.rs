@@ -1,11 +1,11 @@
-//! What one insert, one draw and one update of a table cost.
+//! The cost of one insert, one draw and one update of a table.
 #![allow(missing_docs, reason = "criterion makes public functions")]
 
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use reverb_core::{
     Chunk, DType, EpisodeIds, Layout, NewItem, RateLimiterConfig, SelectorKind, StepRange, Table, TableConfig,
-    Trajectory, random_key,
+    Trajectory, item_key, random_key,
 };
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ const BATCH: usize = 256;
 const SIZES: [usize; 2] = [4096, 1_000_000];
 const PRIORITIZED: SelectorKind = SelectorKind::Prioritized { priority_exponent: 1.0 };
 
-/// Rows of five columns, as `insert` makes them.
+/// Rows of five columns, like those that `insert` creates.
 fn rows(count: usize) -> Vec<NewItem> {
     let columns = [4_usize, 4, 1, 1, 1].map(|width| (DType::Float32, smallvec![width], 0));
     let layout = Arc::new(Layout::new(count, columns).expect("a small chunk"));
@@ -23,7 +23,7 @@ fn rows(count: usize) -> Vec<NewItem> {
     let chunk = Chunk::new(random_key(), episodes, StepRange::default(), layout, data);
     let chunk = Arc::new(chunk.expect("as many bytes as the layout says"));
     let item = |row| NewItem {
-        key: random_key(),
+        key: item_key(),
         priority: 0.5 + (row % 100) as f64,
         times_sampled: 0,
         trajectory: Trajectory::Rows { chunk: chunk.clone(), offset: row, length: 1 },
@@ -89,11 +89,10 @@ fn draw(criterion: &mut Criterion) {
         for size in SIZES {
             let mut table = full_table(sampler.clone(), SelectorKind::Fifo, size);
             let mut drawn = Vec::with_capacity(BATCH);
-            let mut removed = Vec::new();
             group.bench_function(format!("{name}/{size}"), |bencher| {
                 bencher.iter(|| {
                     drawn.clear();
-                    drawn.extend((0..BATCH).filter_map(|_| table.sample(&mut removed)));
+                    drawn.extend((0..BATCH).filter_map(|_| table.sample()));
                     drawn.len()
                 });
             });
@@ -107,7 +106,7 @@ fn update(criterion: &mut Criterion) {
     for size in SIZES {
         let mut table = full_table(PRIORITIZED, SelectorKind::Fifo, size);
         let mut removed = Vec::new();
-        let keys: Vec<_> = (0..64 * BATCH).filter_map(|_| table.sample(&mut removed)).map(|drawn| drawn.key).collect();
+        let keys: Vec<_> = (0..64 * BATCH).filter_map(|_| table.sample()).map(|drawn| drawn.key).collect();
         let mut batches = keys.chunks(BATCH).cycle();
         let mut priority = 0.0;
         group.bench_function(format!("prioritized/{size}"), |bencher| {

@@ -1,16 +1,16 @@
-//! What is known of each sample of a batch.
+//! Information on each sample of a batch.
 
 use crate::{Drawn, Error, Result};
 
-/// What is known of each sample of a batch, column by column, in one block of memory.
+/// Information on each sample of a batch, column by column, in one block of memory.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct BatchInfo {
-    /// Four columns of 64 bits, then one of 32.
+    /// Four columns of 64-bit words, then one of 32 bits.
     words: Vec<u64>,
     count: usize,
 }
 
-/// The columns, to be written. Numbers with a fraction are given by their bits.
+/// The columns, for writing. Floating-point numbers are written as their bits.
 pub(crate) struct InfoColumns<'a> {
     pub(crate) keys: &'a mut [u64],
     pub(crate) probabilities: &'a mut [u64],
@@ -20,7 +20,7 @@ pub(crate) struct InfoColumns<'a> {
 }
 
 impl BatchInfo {
-    /// Of drawn items.
+    /// Collects the information on drawn items.
     pub fn of(items: &[Drawn]) -> Self {
         let mut info = Self::zeros(items.len());
         let columns = info.columns_mut();
@@ -34,16 +34,16 @@ impl BatchInfo {
         info
     }
 
-    /// Of little-endian bytes: keys, probabilities, table sizes and priorities of 8 bytes each, and how often items were
-    /// sampled, of 4 bytes each.
+    /// Reads little-endian bytes: keys, probabilities, table sizes and priorities of 8 bytes each, and numbers of draws
+    /// of 4 bytes each.
     ///
     /// # Errors
-    /// [`Error::DataLoss`] if they are not as many.
+    /// [`Error::DataLoss`] if the columns have different lengths.
     pub fn from_le_bytes(columns: [&[u8]; 4], times_sampled: &[u8]) -> Result<Self> {
         let count = columns[0].len() / 8;
         if columns.iter().any(|column| column.len() != 8 * count) || times_sampled.len() != 4 * count {
             return Err(Error::DataLoss(format!(
-                "a batch has {:?} bytes of infos of 8 bytes, and {} of infos of 4",
+                "the sample infos of a batch differ in number: {:?} bytes in columns of 8 bytes, {} bytes in one of 4",
                 columns.map(<[u8]>::len),
                 times_sampled.len()
             )));
@@ -65,7 +65,7 @@ impl BatchInfo {
         let (probabilities, rest) = rest.split_at_mut(self.count);
         let (table_sizes, rest) = rest.split_at_mut(self.count);
         let (priorities, rest) = rest.split_at_mut(self.count);
-        // SAFETY: two numbers in each word; any bits are a number, and a word.
+        // SAFETY: each word holds two numbers, and any bits are a valid number and a valid word.
         let (_, pairs, _) = unsafe { rest.align_to_mut() };
         InfoColumns { keys, probabilities, table_sizes, priorities, times_sampled: &mut pairs[..self.count] }
     }
@@ -75,37 +75,37 @@ impl BatchInfo {
         self.count
     }
 
-    /// Whether there is no sample.
+    /// Whether the batch has no samples.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Item keys.
+    /// Keys of the items.
     pub fn keys(&self) -> &[u64] {
         &self.words[..self.count]
     }
 
-    /// Probability each draw had.
+    /// Probability of each draw.
     pub fn probabilities(&self) -> &[f64] {
-        // SAFETY: as large and aligned as the words, and any bits are a number.
+        // SAFETY: numbers have the size and the alignment of the words, and any bits are a valid number.
         unsafe { self.words[self.count..2 * self.count].align_to().1 }
     }
 
-    /// Items in the table at each draw.
+    /// Number of items in the table at each draw.
     pub fn table_sizes(&self) -> &[i64] {
-        // SAFETY: as large and aligned as the words, and any bits are a number.
+        // SAFETY: numbers have the size and the alignment of the words, and any bits are a valid number.
         unsafe { self.words[2 * self.count..3 * self.count].align_to().1 }
     }
 
-    /// Priorities.
+    /// Priorities of the items.
     pub fn priorities(&self) -> &[f64] {
-        // SAFETY: as large and aligned as the words, and any bits are a number.
+        // SAFETY: numbers have the size and the alignment of the words, and any bits are a valid number.
         unsafe { self.words[3 * self.count..4 * self.count].align_to().1 }
     }
 
-    /// How often each item was sampled, this time included.
+    /// Number of draws of each item, including this one.
     pub fn times_sampled(&self) -> &[i32] {
-        // SAFETY: two in each word, and any bits are a number.
+        // SAFETY: each word holds two numbers, and any bits are a valid number.
         let pairs: &[i32] = unsafe { self.words[4 * self.count..].align_to().1 };
         &pairs[..self.count]
     }

@@ -1,16 +1,16 @@
-//! Large buffers, used again: a batch of megabytes is not faulted in anew each time.
+//! Large buffers, pooled: a batch of megabytes does not cause page faults each time.
 
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
 
-/// Buffers below this size are not kept: the allocator is as fast.
+/// Buffers below this size in bytes are not pooled, because the allocator is as fast.
 const POOLED_BYTES: usize = 64 * 1024;
-/// Bytes that the pool keeps at most.
+/// Maximum size of the pool in bytes.
 const POOL_LIMIT: usize = 64 * 1024 * 1024;
 
 type Words = Box<[MaybeUninit<Word>]>;
 
-/// Columns of a batch start at multiples of this, so that readers may use the widest loads.
+/// Alignment of the columns of a batch in bytes, so that readers may use the widest loads.
 pub const ALIGN: usize = 64;
 
 #[repr(align(64))]
@@ -24,25 +24,25 @@ struct Pool {
     bytes: usize,
 }
 
-/// An uninitialised block of bytes aligned to [`ALIGN`], returned to a pool of the process when dropped.
+/// An uninitialised block of bytes, aligned to 64 bytes. It returns to a pool of the process when dropped.
 pub struct Buffer {
     words: Words,
     len: usize,
 }
 
 impl Buffer {
-    /// A buffer of `len` bytes with arbitrary content.
+    /// Creates a buffer of `len` bytes with arbitrary content.
     pub fn new(len: usize) -> Self {
         let words = len.div_ceil(ALIGN);
         let pooled = (len >= POOLED_BYTES).then(|| take(words)).flatten();
         Self { words: pooled.unwrap_or_else(|| Box::new_uninit_slice(words)), len }
     }
 
-    /// As [`Buffer::new`], where the length comes from a peer: `None` if there is not so much memory.
+    /// As [`Buffer::new`], for a length that a peer chose: `None` if there is not enough memory.
     pub fn try_new(len: usize) -> Option<Self> {
         let mut words = Vec::new();
         words.try_reserve_exact(len.div_ceil(ALIGN)).ok()?;
-        // Only asked whether it could be had: the pool may have one.
+        // Only a test for enough memory: the pool may have a buffer.
         drop::<Vec<Word>>(words);
         Some(Self::new(len))
     }
@@ -52,7 +52,7 @@ impl Buffer {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// Whether the buffer has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -62,18 +62,18 @@ impl Buffer {
         self.words.as_ptr().cast()
     }
 
-    /// A copy of the bytes.
+    /// Returns a copy of the bytes.
     ///
     /// # Safety
-    /// All of them were written since [`Buffer::new`]; a gathered batch is, gaps between columns included.
+    /// All bytes were written since [`Buffer::new`]. This holds for a gathered batch, including gaps between columns.
     pub unsafe fn to_vec(&self) -> Vec<u8> {
-        // SAFETY: the bytes are ours; that they were written is the caller's to say.
+        // SAFETY: the buffer owns the bytes, and the caller guarantees that they were written.
         unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len) }.to_vec()
     }
 
-    /// The bytes, to be written.
+    /// The bytes, for writing.
     pub fn as_uninit_mut(&mut self) -> &mut [MaybeUninit<u8>] {
-        // SAFETY: the words are `len` rounded up, and uninitialised bytes have no invalid value.
+        // SAFETY: the words cover `len` bytes, and uninitialised bytes have no invalid value.
         unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.len) }
     }
 }
@@ -90,7 +90,8 @@ impl Drop for Buffer {
         if bytes < POOLED_BYTES {
             return;
         }
-        // A process forked while another thread held the lock would wait for ever, so the pool is only tried.
+        // In a process that was forked while another thread held the lock, the lock is never released, so this only
+        // tries it.
         if let Ok(mut pool) = POOL.try_lock()
             && pool.bytes + bytes <= POOL_LIMIT
         {

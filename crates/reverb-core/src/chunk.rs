@@ -1,8 +1,9 @@
-//! Chunks: consecutive steps of one or more columns, in one allocation, never changed once made.
+//! Chunks: consecutive steps of one or more columns in one allocation, which never change once made.
 
-use crate::compression::{self, Codec, Encoding};
-use crate::interleave;
-use crate::layout::{Column, Layout, MAX_CHUNK_BYTES};
+use crate::column::Column;
+use crate::compression;
+use crate::encoding::{Codec, Encoding};
+use crate::layout::{Layout, MAX_CHUNK_BYTES};
 use crate::packed::{Packed, Unpack};
 use crate::prefetch::prefetch;
 use crate::{ChunkKey, DType, EpisodeId, Error, Result};
@@ -10,30 +11,31 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Whether this process ever had a compressed or packed chunk. Who has none must not pay for looking for one in every batch.
+/// Whether this process ever had a compressed or packed chunk. Lets processes without such chunks skip the check in
+/// every batch.
 static ANY_COMPRESSED: AtomicBool = AtomicBool::new(false);
-/// Whether it ever had an interleaved one.
+/// Whether this process ever had an interleaved chunk.
 static ANY_INTERLEAVED: AtomicBool = AtomicBool::new(false);
-/// Before what an [`Arc`] points to lie its counts.
+/// The reference counts of an [`Arc`] lie before the value that it points to.
 const COUNTS_BYTES: usize = 2 * size_of::<usize>();
 
-/// The steps of an episode that a chunk covers, both ends included.
+/// The steps of an episode that a chunk covers, including both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StepRange {
     /// Step of the first row.
     pub first: i32,
     /// Step of the last row.
     pub last: i32,
-    /// Whether steps in between are missing.
+    /// Whether the chunk lacks steps between the two.
     pub sparse: bool,
 }
 
-/// Which episode the rows of a chunk belong to.
+/// The episodes that the rows of a chunk belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EpisodeIds {
-    /// All rows to one.
+    /// All rows belong to one episode.
     Same(EpisodeId),
-    /// Row `i` to the episode `first + i` (wrapping): a batch of rows that have nothing to do with each other.
+    /// Row `i` belongs to episode `first + i` (wrapping): the rows of a batch are unrelated.
     PerRow(EpisodeId),
 }
 
@@ -41,7 +43,7 @@ pub enum EpisodeIds {
 #[derive(Debug)]
 enum Data {
     Held(Bytes),
-    /// To be unpacked when they are first read.
+    /// Bytes that are unpacked by their first reader.
     Packed(Box<Packed>),
 }
 
@@ -54,33 +56,34 @@ impl Data {
     }
 }
 
-/// An immutable block of steps. Items hold it by reference; it goes with the last of them.
+/// An immutable block of steps. Items hold it by reference, and it is freed with the last of them.
 #[derive(Debug)]
 pub struct Chunk {
-    /// Name of the chunk, made by the writer.
+    /// Key of the chunk, chosen by the writer.
     pub key: ChunkKey,
-    /// The episode of its rows.
+    /// Episodes of the rows.
     pub episodes: EpisodeIds,
-    /// The steps it covers.
+    /// Steps that the chunk covers.
     pub steps: StepRange,
     layout: Arc<Layout>,
     data: Data,
-    /// Bytes of the data by its rows: a division less for every item.
+    /// Bytes of the data divided by the number of rows: saves a division for every item.
     bytes_per_row: u32,
-    /// The table that counts its uses in `used_cells` (its number), or 0. See [`crate::TableUsage`].
+    /// The number of the table that counts its uses in `used_cells`, or 0. See [`crate::TableUsage`].
     pub(crate) owner: AtomicU32,
-    /// Cells (a row of a column) that items of the owner use, counted once an item.
+    /// Number of cells that items of the owner use, counted once for each item. A cell is a row of a column.
     pub(crate) used_cells: AtomicU64,
 }
 
 impl Chunk {
-    /// Puts a chunk together from its layout and bytes. Encoded bytes are decoded once here, so that a chunk which cannot
-    /// be is refused where it comes from; that takes no more memory than the layout says.
+    /// Creates a chunk from its layout and bytes. Encoded bytes are decoded once here, so that a chunk which does not
+    /// decode is refused at its origin. This needs no more memory than the layout states.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the bytes are, or decode to, another number than the layout says, or the ends of a
-    /// string column do not ascend within its region: after this call every row can be read without a check. Also if
-    /// encoded bytes are not fewer than they stand for.
+    /// [`Error::InvalidArgument`] if the data has, or decodes to, another number of bytes than the layout states; if
+    /// the ends of a string column do not ascend within its region; if it has more than 65 536 rows and fewer bytes
+    /// than rows; or if encoded data is not smaller than the data it
+    /// decodes to. After this call every row can be read without a check.
     pub fn new(
         key: ChunkKey,
         episodes: EpisodeIds,
@@ -88,13 +91,15 @@ impl Chunk {
         layout: Arc<Layout>,
         data: Bytes,
     ) -> Result<Self> {
+        layout.check_rows().map_err(|error| Error::invalid(format!("chunk {key}: {error}")))?;
         let (got, expected) = (data.len(), layout.held_bytes());
         if let Some(encoding) = layout.encoding() {
-            // Nothing is never compressed, so sizes can be divided by.
+            // Empty data is never compressed, so sizes can be divisors.
             if got >= expected {
                 let codec = encoding.codec.name();
-                let text =
-                    format!("chunk {key}: {got} bytes of {codec} for {expected} bytes of data: send it as it is");
+                let text = format!(
+                    "chunk {key}: {got} bytes of {codec} data decode to only {expected} bytes; do not compress it"
+                );
                 return Err(Error::invalid(text));
             }
         } else if got != expected {
@@ -102,7 +107,7 @@ impl Chunk {
         }
         let chunk = Self::unchecked(key, episodes, steps, layout, Data::Held(data));
         if chunk.layout.is_interleaved() {
-            // There are no strings, which are all that is checked.
+            // Only strings need a check, and an interleaved chunk has none.
             return Ok(chunk);
         }
         let mut scratch = Vec::new();
@@ -111,8 +116,8 @@ impl Chunk {
         Ok(chunk)
     }
 
-    /// A chunk whose bytes are made by `source` when they are first read. Its sizes are those of the bytes that it will
-    /// have. The layout has no columns of strings, whose ends would have to be checked, and says of no other encoding.
+    /// Creates a chunk whose bytes `source` makes when they are first read. Its sizes are those of the unpacked bytes.
+    /// The layout has no columns of strings, whose ends would need a check, and no encoding.
     pub fn packed(
         key: ChunkKey,
         episodes: EpisodeIds,
@@ -130,24 +135,24 @@ impl Chunk {
         } else if layout.encoding().is_some() || matches!(data, Data::Packed(_)) {
             ANY_COMPRESSED.store(true, Relaxed);
         }
-        // A chunk has a row at least, and less than 4 GiB.
+        // A chunk has at least one row and less than 4 GiB.
         let bytes_per_row = (data.size_bytes(&layout) / layout.rows.max(1) as usize) as u32;
         let (owner, used_cells) = (AtomicU32::new(0), AtomicU64::new(0));
         Self { key, episodes, steps, layout, data, bytes_per_row, owner, used_cells }
     }
 
-    /// The same chunk with its bytes encoded, or as they are if that would save less than a sixteenth, or if they are
-    /// encoded already.
+    /// Returns the same chunk with its bytes encoded. The bytes stay as they are if encoding would save less than a
+    /// sixteenth, or if they are encoded already.
     ///
     /// # Arguments
-    /// `delta` says for each column whether to store differences; columns that cannot are passed over, missing ones
-    /// count as false.
+    /// `delta` holds a flag for each column: whether to store differences between rows. Flags of columns that cannot be
+    /// stored as differences are ignored; missing flags count as false.
     #[must_use]
     pub fn compress(&self, codec: Codec, delta: &[bool]) -> Self {
         self.compress_as(&Arc::new(compression::encoded_layout(&self.layout, codec, delta)))
     }
 
-    /// [`Chunk::compress`] with a layout that many chunks can share: that of this chunk, encoded.
+    /// As [`Chunk::compress`], with the encoded layout of this chunk given, so that many chunks can share it.
     #[must_use]
     pub(crate) fn compress_as(&self, encoded: &Arc<Layout>) -> Self {
         debug_assert_eq!((encoded.rows, encoded.size_bytes), (self.rows(), self.decoded_bytes()));
@@ -162,29 +167,29 @@ impl Chunk {
         Self::unchecked(self.key, self.episodes, self.steps, layout.clone(), Data::Held(data))
     }
 
-    /// The same chunk, interleaved.
+    /// Returns the same chunk, interleaved.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if it has strings, [`Error::DataLoss`] if its bytes do not decode.
+    /// [`Error::InvalidArgument`] if the chunk has strings; [`Error::DataLoss`] if its bytes do not decode.
     pub fn interleave(&self) -> Result<Self> {
         let layout = self.layout.interleaved()?;
         let mut scratch = Vec::new();
-        let data = interleave::encode(&layout, self.view(&mut scratch)?.data());
+        let data = layout.interleave_bytes(self.view(&mut scratch)?.data());
         Ok(Self::unchecked(self.key, self.episodes, self.steps, Arc::new(layout), Data::Held(data.into())))
     }
 
-    /// How [`Chunk::data`] is compressed; `None` if it is not.
+    /// The encoding of [`Chunk::data`]; `None` if the data is not compressed.
     pub fn encoding(&self) -> Option<&Encoding> {
         self.layout.encoding()
     }
 
-    /// Whether [`Chunk::data`] has to be decoded, or put into columns, before any rows can be read.
+    /// Whether [`Chunk::data`] must be decoded, or separated into columns, before rows can be read.
     #[inline]
     pub fn is_encoded(&self) -> bool {
         self.layout.is_interleaved() || self.layout.encoding().is_some()
     }
 
-    /// Begins to load what it takes to count a reference and to find the rows: of most chunks two cache lines.
+    /// Prefetches what a reader needs to count a reference and to find the rows: two cache lines for most chunks.
     #[inline]
     pub(crate) fn prefetch(this: &Arc<Self>) {
         let start = Arc::as_ptr(this).cast::<u8>().wrapping_sub(COUNTS_BYTES);
@@ -192,19 +197,19 @@ impl Chunk {
         prefetch(start.wrapping_add(COUNTS_BYTES + size_of::<Self>() - 1));
     }
 
-    /// Whether so many rows one after another can be read from [`Chunk::data`] as it is, if it is not packed: all of a
-    /// chunk that is not encoded, single ones of an interleaved one.
+    /// Whether this number of consecutive rows can be read from [`Chunk::data`] directly, once unpacked. True for all
+    /// rows of a chunk that is not encoded, and for single rows of an interleaved one.
     #[inline]
     pub(crate) fn is_readable(&self, rows: u32) -> bool {
         self.layout.encoding().is_none() && (rows == 1 || !self.layout.is_interleaved())
     }
 
-    /// Whether its bytes are fewer than it stands for.
+    /// Whether the data is compressed.
     pub fn is_compressed(&self) -> bool {
         self.layout.encoding().is_some()
     }
 
-    /// Whether [`Chunk::data`] has to be unpacked first.
+    /// Whether [`Chunk::data`] must be unpacked first.
     #[inline]
     pub fn is_packed(&self) -> bool {
         match &self.data {
@@ -213,15 +218,15 @@ impl Chunk {
         }
     }
 
-    /// The rows, to be read. If they have to be decoded or unpacked, that is done here and now, into `scratch`: read as
-    /// much as you can through one view.
+    /// Returns a view of the rows. Rows that must be decoded or unpacked are written to `scratch` by this call, so read
+    /// as much as possible through one view.
     ///
     /// # Errors
-    /// [`Error::DataLoss`] if the bytes do not decode; those of a chunk that was made do.
+    /// [`Error::DataLoss`] if the bytes do not decode, which [`Chunk::new`] has ruled out for every chunk it made.
     pub fn view<'a>(&'a self, scratch: &'a mut Vec<u8>) -> Result<ChunkView<'a>> {
         if self.layout.is_interleaved() {
             scratch.resize(self.layout.size_bytes, 0);
-            interleave::decode(&self.layout, self.data(), scratch);
+            self.layout.separate_bytes(self.data(), scratch);
             return Ok(ChunkView { layout: &self.layout, data: scratch });
         }
         let Some(encoding) = self.encoding() else {
@@ -234,19 +239,22 @@ impl Chunk {
         scratch.resize(self.layout.size_bytes, 0);
         compression::decode(&self.layout, self.data(), encoding, scratch).map_err(|reason| {
             let (codec, size_bytes) = (encoding.codec.name(), self.layout.size_bytes);
-            Error::DataLoss(format!("chunk {}: its {codec} does not decode to {size_bytes} bytes: {reason}", self.key))
+            Error::DataLoss(format!(
+                "chunk {}: its {codec} data does not decode to {size_bytes} bytes: {reason}",
+                self.key
+            ))
         })?;
         Ok(ChunkView { layout: &self.layout, data: scratch })
     }
 
-    /// Whether any chunk of this process may be compressed or packed.
+    /// Whether a chunk of this process may be compressed or packed.
     #[inline]
     pub(crate) fn may_be_compressed() -> bool {
-        // Whoever holds a compressed chunk got it after the flag was set.
+        // A thread that holds a compressed chunk received it after the flag was set.
         ANY_COMPRESSED.load(Relaxed)
     }
 
-    /// Whether any chunk of this process may be interleaved.
+    /// Whether a chunk of this process may be interleaved.
     #[inline]
     pub(crate) fn may_be_interleaved() -> bool {
         ANY_INTERLEAVED.load(Relaxed)
@@ -262,18 +270,18 @@ impl Chunk {
         &self.layout.columns
     }
 
-    /// How the columns lie in [`Chunk::data`], or would if it were not encoded.
+    /// The places of the columns in [`Chunk::data`], or in the decoded data if it is encoded.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
 
-    /// Rows of every column.
+    /// Number of rows, the same for every column.
     pub fn rows(&self) -> u32 {
         self.layout.rows
     }
 
-    /// All columns' bytes, as [`Layout::is_interleaved`] and [`Chunk::encoding`] say. Packed ones are unpacked here and
-    /// now, and stay so.
+    /// The bytes of all columns, arranged as [`Layout::is_interleaved`] and [`Chunk::encoding`] state. Packed bytes are
+    /// unpacked by this call and stay unpacked.
     #[inline]
     pub fn data(&self) -> &Bytes {
         match &self.data {
@@ -282,12 +290,13 @@ impl Chunk {
         }
     }
 
-    /// Bytes of the data as it is held: encoded, if it is, but unpacked, since the first reader will leave it so.
+    /// Size of the data as it is stored: encoded if it is encoded, but unpacked, because its first reader unpacks it
+    /// for good.
     pub fn size_bytes(&self) -> usize {
         self.data.size_bytes(&self.layout)
     }
 
-    /// Bytes of the data, as it is held, by row, rounded down.
+    /// Size of the stored data divided by the number of rows, rounded down.
     pub fn bytes_per_row(&self) -> u64 {
         self.bytes_per_row.into()
     }
@@ -297,12 +306,12 @@ impl Chunk {
         u64::from(self.rows()) * self.columns().len() as u64
     }
 
-    /// Bytes of the rows when they are not encoded.
+    /// Size of the decoded data.
     pub fn decoded_bytes(&self) -> usize {
         self.layout.size_bytes
     }
 
-    /// [`ChunkView::rows_of`] of a chunk that is not encoded, or of one row of an interleaved chunk.
+    /// As [`ChunkView::rows_of`], for a chunk that is not encoded or for one row of an interleaved chunk.
     #[inline]
     pub fn rows_of(&self, column: usize, first: u32, length: u32) -> &[u8] {
         debug_assert!(self.is_readable(length), "an encoded chunk is read through `view`");
@@ -311,7 +320,7 @@ impl Chunk {
         &self.data()[start..start + length as usize * column.row_bytes]
     }
 
-    /// [`ChunkView::strings_of`] of a chunk that is not encoded.
+    /// As [`ChunkView::strings_of`], for a chunk that is not encoded.
     pub fn strings_of(&self, column: usize, first: usize, length: usize) -> impl Iterator<Item = &[u8]> {
         self.plain().strings_of(column, first, length)
     }
@@ -325,7 +334,7 @@ pub struct ChunkView<'a> {
 }
 
 impl<'a> ChunkView<'a> {
-    /// Bytes of rows `[first, first + length)` of a column of numbers. The caller has checked the range.
+    /// Returns the bytes of rows `[first, first + length)` of a column of numbers. The caller has checked the range.
     #[inline]
     pub fn rows_of(self, column: usize, first: u32, length: u32) -> &'a [u8] {
         let column = &self.layout.columns[column];
@@ -333,28 +342,42 @@ impl<'a> ChunkView<'a> {
         &self.data[start..start + length as usize * column.row_bytes]
     }
 
-    /// Elements `[first, first + length)` of a column of strings. The caller has checked the range.
+    /// Returns elements `[first, first + length)` of a column of strings. The caller has checked the range.
     pub fn strings_of(self, column: usize, first: usize, length: usize) -> impl Iterator<Item = &'a [u8]> {
         let column = &self.layout.columns[column];
         let elements = column.elements * self.layout.rows as usize;
         let region = &self.data[column.offset..column.offset + column.size_bytes];
         let (ends, bytes) = region.split_at((elements + 1) * 4);
-        let end = move |i: usize| u32::from_le_bytes(ends[i * 4..i * 4 + 4].try_into().expect("four bytes")) as usize;
-        (first..first + length).map(move |i| &bytes[end(i)..end(i + 1)])
+        (first..first + length).map(move |i| &bytes[end_of(ends, i)..end_of(ends, i + 1)])
     }
 
-    /// All bytes, as the layout says.
+    /// Size in bytes of elements `[first, first + length)` of a column of strings, without their ends. The caller has
+    /// checked the range.
+    pub(crate) fn text_bytes(self, column: usize, first: usize, length: usize) -> u64 {
+        let ends = &self.data[self.layout.columns[column].offset..];
+        (end_of(ends, first + length) - end_of(ends, first)) as u64
+    }
+
+    /// All bytes, arranged as the layout states.
     pub fn data(self) -> &'a [u8] {
         self.data
     }
 }
 
-/// Writes a column of strings as a chunk's region holds it.
+/// Entry `index` of the ends of a column of strings.
+#[inline]
+fn end_of(ends: &[u8], index: usize) -> usize {
+    u32::from_le_bytes(ends[index * 4..index * 4 + 4].try_into().expect("four bytes")) as usize
+}
+
+/// Encodes a column of strings as its region in a chunk.
 pub fn encode_strings<'a>(strings: impl ExactSizeIterator<Item = &'a [u8]> + Clone) -> Result<Vec<u8>> {
     let total: usize = strings.clone().map(<[u8]>::len).sum();
     let size = (strings.len() + 1) * 4 + total;
     if size > MAX_CHUNK_BYTES {
-        return Err(Error::invalid(format!("a column of strings of {size} bytes passes {MAX_CHUNK_BYTES}")));
+        return Err(Error::invalid(format!(
+            "a column of strings has {size} bytes, more than the {MAX_CHUNK_BYTES} bytes of a chunk"
+        )));
     }
     let mut region = Vec::with_capacity(size);
     let mut end = 0_u32;
@@ -390,7 +413,7 @@ fn check_strings(region: &[u8], elements: usize) -> std::result::Result<(), Stri
     for (i, end) in ends.chunks_exact(4).enumerate() {
         let end = u32::from_le_bytes(end.try_into().expect("four bytes")) as usize;
         if (i == 0 && end != 0) || end < previous || end > bytes.len() {
-            return Err(format!("string {i} ends at {end}, outside {previous}..={}", bytes.len()));
+            return Err(format!("string {i} ends at {end}, expected {previous} to {}", bytes.len()));
         }
         previous = end;
     }

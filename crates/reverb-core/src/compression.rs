@@ -1,53 +1,22 @@
-//! How a chunk's bytes are made smaller: differences along time, then a codec for the whole chunk.
+//! Compression of a chunk's bytes: differences along time, then a codec for the whole chunk.
 
-use crate::{DType, Layout};
+use crate::encoding::{Codec, Encoding, takes_delta};
+use crate::layout::Layout;
 use std::cell::RefCell;
 
-/// Of all levels the one that is nearly as fast as LZ4 to write: actors have no time to spare.
+/// The level that is nearly as fast as LZ4 to write, because actors have no time to spare.
 const ZSTD_LEVEL: i32 = 1;
-/// Chunks below this size are left as they are.
+/// Chunks below this size in bytes stay uncompressed.
 pub(crate) const MIN_BYTES: usize = 128;
 
-/// How the bytes of a chunk are encoded. The numbers are those of the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Codec {
-    /// The LZ4 block format.
-    Lz4 = 1,
-    /// Frames of Zstandard.
-    Zstd = 2,
-}
-
-impl Codec {
-    /// The name that users give.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Lz4 => "lz4",
-            Self::Zstd => "zstd",
-        }
-    }
-}
-
-/// How a chunk's data is encoded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Encoding {
-    /// What the bytes went through last.
-    pub codec: Codec,
-    /// For each column whether its rows, the first aside, are differences to the row before.
-    pub delta: Box<[bool]>,
-}
-
-/// Whether rows of this type can be differences: integers, which wrap.
-pub fn takes_delta(dtype: DType) -> bool {
-    use DType::{Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
-    matches!(dtype, Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64)
-}
-
-/// The layout of a chunk when it is encoded. Of `delta`, flags of columns that cannot are dropped, missing ones are false.
+/// Returns the encoded layout of a chunk. Flags in `delta` of columns that cannot be stored as differences are ignored;
+/// missing flags are false.
 pub(crate) fn encoded_layout(layout: &Layout, codec: Codec, delta: &[bool]) -> Layout {
     let wanted = delta.iter().copied().chain(std::iter::repeat(false));
     let flags = layout.columns.iter().zip(wanted).map(|(column, delta)| delta && takes_delta(column.dtype));
-    layout.encoded(Encoding { codec, delta: flags.collect() }).expect("one flag a column, and only where it may be")
+    layout
+        .encoded(Encoding { codec, delta: flags.collect() })
+        .expect("there is one flag for each column, set only for integers")
 }
 
 /// Encodes a chunk's bytes; `None` if that saves less than a sixteenth.
@@ -65,14 +34,15 @@ pub(crate) fn encode(layout: &Layout, data: &[u8], encoding: &Encoding) -> Optio
         Codec::Lz4 => lz4_flex::block::compress(data),
         Codec::Zstd => ZSTD.with_borrow_mut(|zstd| zstd.compress(data))?,
     };
-    // A copy, since what compressors return has room for the worst case.
+    // A copy, because compressors return a buffer with room for the worst case.
     (encoded.len() < data.len() - data.len() / 16).then(|| encoded.as_slice().to_vec())
 }
 
-/// Decodes into `target`, which has as many bytes as the layout says.
+/// Decodes into `target`, whose size is the decoded size that the layout states.
 ///
 /// # Errors
-/// What is wrong with the bytes. Nothing else is written to and nothing allocated, whatever they are.
+/// A description of what is wrong with the bytes. Whatever the bytes are, this writes to nothing but `target` and
+/// allocates nothing.
 pub(crate) fn decode(
     layout: &Layout,
     encoded: &[u8],
@@ -84,7 +54,7 @@ pub(crate) fn decode(
         Codec::Zstd => ZSTD.with_borrow_mut(|zstd| zstd.decompress(encoded, target))?,
     };
     if written != target.len() {
-        return Err(format!("it has {written} bytes"));
+        return Err(format!("it decodes to {written} bytes"));
     }
     for_each_delta(layout, encoding, target, add_rows);
     Ok(())
@@ -99,7 +69,7 @@ fn for_each_delta(layout: &Layout, encoding: &Encoding, data: &mut [u8], change:
     }
 }
 
-/// Replaces each row but the first by its difference to the row before.
+/// Replaces each row but the first by its difference from the row before.
 pub(crate) fn subtract_rows(region: &mut [u8], row_bytes: usize, element_bytes: usize) {
     if row_bytes == 0 {
         return;
@@ -121,7 +91,8 @@ fn add_rows(region: &mut [u8], row_bytes: usize, element_bytes: usize) {
     }
 }
 
-/// Adds a row of integers to another, or subtracts it, element by element; signs do not matter where numbers wrap.
+/// Adds a row of integers to another, or subtracts it, element by element. Signs do not matter, because the numbers
+/// wrap.
 fn combine(target: &mut [u8], other: &[u8], element_bytes: usize, add: bool) {
     macro_rules! combine {
         ($number:ty) => {{
@@ -143,7 +114,7 @@ fn combine(target: &mut [u8], other: &[u8], element_bytes: usize, add: bool) {
 }
 
 thread_local! {
-    /// Contexts take long to make, so each thread keeps its own.
+    /// Creating a context is slow, so each thread keeps its own.
     static ZSTD: RefCell<Zstd> = const { RefCell::new(Zstd { compressor: None, decompressor: None }) };
 }
 

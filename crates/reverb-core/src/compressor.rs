@@ -1,25 +1,29 @@
-//! Which codec the chunks of a writer get: the one that was asked for, or the one that pays.
+//! The codec for the chunks of a writer: the requested one, or the one that saves most.
+//!
+//! [`AutoCodec`] tries the codecs on three chunks out of every 1024. It compresses if that leaves less than three
+//! quarters of the bytes, and uses Zstandard only if Zstandard saves a further eighth of the bytes.
 
-use crate::compression::{Codec, Encoding, MIN_BYTES, encoded_layout, subtract_rows, takes_delta};
+use crate::compression::{MIN_BYTES, encoded_layout, subtract_rows};
+use crate::encoding::{Codec, Encoding, takes_delta};
 use crate::{Chunk, Error, Layout, Result};
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Chunks that are tried, and of how many.
+/// Number of chunks that are tried, out of the number below.
 const TRIALS: u32 = 3;
 const TRIALS_EVERY: u32 = 1024;
 
-/// What a writer is asked to do.
+/// The compression that a user requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// Nothing.
+    /// No compression.
     #[default]
     None,
-    /// LZ4, which is fast to read.
+    /// LZ4, which is fast to decode.
     Lz4,
-    /// Zstandard, which is smaller.
+    /// Zstandard, which compresses better.
     Zstd,
-    /// Whatever pays, found by trying; also differences.
+    /// The codec and the differences that save most, found by trial.
     Auto,
 }
 
@@ -47,16 +51,16 @@ pub struct Compressor {
 }
 
 impl Compressor {
-    /// For chunks of these columns.
+    /// Creates a compressor for the chunks of one set of columns.
     ///
     /// # Arguments
-    /// `delta` says for each column whether to store differences; columns that cannot are passed over, missing ones
-    /// count as false. With [`Compression::Auto`] it is not read.
+    /// `delta` holds a flag for each column: whether to store differences between rows. Flags of columns that cannot be
+    /// stored as differences are ignored; missing flags count as false. [`Compression::Auto`] does not read them.
     pub fn new(kind: Compression, delta: &[bool]) -> Self {
         Self { kind, delta: delta.into(), auto: AutoCodec::default(), layouts: Layouts::default() }
     }
 
-    /// The chunk, smaller if that pays.
+    /// Returns the chunk, compressed if that saves enough.
     pub fn compress(&mut self, chunk: Chunk) -> Chunk {
         match self.kind {
             Compression::None => chunk,
@@ -67,7 +71,7 @@ impl Compressor {
     }
 }
 
-/// Remembers the last layout and what it is encoded: chunks that follow each other mostly share both.
+/// Remembers the last layout and its encoded form: consecutive chunks mostly share both.
 #[derive(Debug, Default)]
 struct Layouts {
     last: Option<(Arc<Layout>, Arc<Layout>)>,
@@ -87,29 +91,29 @@ impl Layouts {
     }
 }
 
-/// Finds out what pays for the chunks of one set of columns: it tries everything on a few chunks, then keeps to what was
-/// best for a while, then tries again, for data changes.
+/// Finds the best encoding for the chunks of one set of columns. It tries all encodings on a few chunks, uses the best
+/// one for a while, and then tries again, because data changes.
 #[derive(Debug, Default)]
 pub struct AutoCodec {
-    /// Chunks seen since the last trials began.
+    /// Number of chunks since the last trials began.
     chunks: u32,
     trial: Trial,
     choice: Option<Encoding>,
     layouts: Layouts,
 }
 
-/// Bytes of the chunks that were tried, in each form.
+/// Sizes in bytes of the chunks that were tried, for each encoding.
 #[derive(Debug, Default)]
 struct Trial {
     plain: usize,
     lz4: usize,
     zstd: usize,
-    /// LZ4 bytes of each column: as it is, and as differences.
+    /// LZ4 sizes of each column: plain, and as differences.
     columns: Vec<(usize, usize)>,
 }
 
 impl AutoCodec {
-    /// The chunk in the form that was found best so far.
+    /// Returns the chunk in the encoding that was best so far.
     pub fn compress(&mut self, chunk: Chunk) -> Chunk {
         if chunk.is_encoded() || chunk.size_bytes() < MIN_BYTES {
             return chunk;
@@ -128,7 +132,7 @@ impl AutoCodec {
         }
     }
 
-    /// What is used now; `None` for bytes as they are.
+    /// The encoding in use; `None` if chunks stay as they are.
     pub fn choice(&self) -> Option<&Encoding> {
         self.choice.as_ref()
     }
@@ -152,7 +156,7 @@ impl Trial {
         self.plain += chunk.size_bytes();
         self.lz4 += chunk.compress(Codec::Lz4, &delta).size_bytes();
         self.zstd += chunk.compress(Codec::Zstd, &delta).size_bytes();
-        // Whoever samples pays for it each time, so a little less memory is not worth it.
+        // Every sample pays for decoding, so a little less memory is not worth it.
         let best =
             if self.zstd + self.plain / 8 < self.lz4 { (Codec::Zstd, self.zstd) } else { (Codec::Lz4, self.lz4) };
         (best.1 < self.plain / 4 * 3).then_some(Encoding { codec: best.0, delta })

@@ -1,17 +1,18 @@
-//! Copies of rows, most of which are of a few bytes.
+//! Copies of rows, most of which have a few bytes.
 
 use std::mem::MaybeUninit;
 
-/// Copies bytes to a place of as many.
+/// Copies bytes to a target of the same length.
 #[inline(always)]
 pub(crate) fn copy(target: &mut [MaybeUninit<u8>], bytes: &[u8]) {
     assert_eq!(target.len(), bytes.len());
-    // SAFETY: both are `bytes.len()` long, and what is borrowed to be written cannot overlap what is borrowed to be read.
+    // SAFETY: both have `bytes.len()` bytes, and a mutable borrow cannot overlap a shared one.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.as_mut_ptr().cast(), bytes.len()) }
 }
 
-/// Evaluates an expression for which the number of bytes is a constant of the given name if it is a usual one, else another.
-/// Calling a copy of a few bytes costs more than the copy, so their sizes are made known to the compiler.
+/// Evaluates the first expression, in which the number of bytes is a constant of the given name, if the number is a
+/// common one, and otherwise the second expression. A call that copies a few bytes costs more than the copy, so the
+/// macro makes common sizes known to the compiler.
 macro_rules! by_size {
     ($bytes:expr, $SIZE:ident => $usual:expr, _ => $other:expr) => {
         by_size!(@ $bytes, $SIZE, $usual, $other,

@@ -1,13 +1,13 @@
-//! Everything that can go wrong, once. The binding and the wire map each case to their own world.
+//! All errors of the crates, in one enum. The binding and the wire each map its cases once.
 
 /// The result of a fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong: what was expected, what came, and where.
+/// An error, which says what was expected, what came, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An argument, or a message from a peer, is not what the call takes.
+    /// An argument or a message from a peer is not valid.
     #[error("{0}")]
     InvalidArgument(String),
     /// A row of a batch is not acceptable; nothing of the batch was applied.
@@ -15,39 +15,39 @@ pub enum Error {
     InvalidRow {
         /// Index of the row in the batch.
         row: usize,
-        /// The complaint about the row, a full sentence.
+        /// The reason, as a full sentence.
         reason: String,
     },
-    /// No table of this name.
+    /// No table has this name.
     #[error("Priority table {table} was not found; this server has: {known}")]
     TableNotFound {
-        /// The name asked for.
+        /// The requested name.
         table: String,
-        /// The names there are, joined by `, `.
+        /// The names of the existing tables, joined by `, `.
         known: String,
     },
     /// The data does not fit the signature of the table.
     #[error("{0}")]
     SignatureMismatch(String),
-    /// A priority the table cannot take.
+    /// The table cannot take this priority.
     #[error("{0}")]
     InvalidPriority(String),
-    /// An item larger than the table may become.
-    #[error("the item has {size_bytes} bytes, more than max_bytes ({max_bytes}) of table `{table}`")]
+    /// The item is larger than the table may become, or than any item may be.
+    #[error("the item has {size_bytes} bytes, more than {} ({max_bytes}) of table `{table}`", limit_name(*max_bytes))]
     ItemTooLarge {
-        /// The table.
+        /// Name of the table.
         table: String,
-        /// Bytes of the item's data.
+        /// Size of the item's data in bytes.
         size_bytes: u64,
-        /// The table's limit in bytes.
+        /// The table's limit in bytes, or [`crate::MAX_ITEM_BYTES`].
         max_bytes: u64,
     },
-    /// A message, or a call's data, over the limit.
+    /// A message, or the data of a call, exceeds the limit.
     #[error("{what} has {size_bytes} bytes, more than the {limit_bytes} bytes that {option} allows")]
     MessageTooLarge {
-        /// What is too large.
+        /// The thing that is too large.
         what: String,
-        /// The option that sets the limit.
+        /// The name of the option that sets the limit.
         option: String,
         /// Its size in bytes.
         size_bytes: u64,
@@ -57,16 +57,16 @@ pub enum Error {
     /// A limit on the number of something was reached.
     #[error("{0}")]
     ResourceExhausted(String),
-    /// A wait ended at its deadline.
+    /// The deadline passed while the call waited.
     #[error("{0}")]
     DeadlineExceeded(String),
     /// The table, or the server, was stopped.
     #[error("{0}")]
     Cancelled(String),
-    /// The server cannot be reached, or went away.
+    /// The server cannot be reached, or the connection was lost.
     #[error("{0}")]
     Unavailable(String),
-    /// Bytes that do not decode.
+    /// The bytes do not decode.
     #[error("{0}")]
     DataLoss(String),
     /// A file or folder could not be read or written.
@@ -75,14 +75,19 @@ pub enum Error {
     /// The server does not have the method or feature.
     #[error("{0}")]
     Unimplemented(String),
-    /// A bug.
+    /// An internal error, caused by a bug.
     #[error("{0}")]
     Internal(String),
 }
 
 impl Error {
-    /// Shorthand for [`Error::InvalidArgument`].
+    /// Creates an [`Error::InvalidArgument`].
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::InvalidArgument(message.into())
     }
+}
+
+/// The name of the limit that an item exceeds.
+fn limit_name(max_bytes: u64) -> &'static str {
+    if max_bytes == crate::MAX_ITEM_BYTES { "the maximum size of an item" } else { "max_bytes" }
 }

@@ -1,6 +1,6 @@
-//! Whether this process is a child of the one that made something.
+//! Detects forks: whether this process is a child of the process that created a value.
 //!
-//! Asking the kernel for the process id costs as much as inserting an item, so a handler counts forks instead.
+//! Asking the kernel for the process id costs as much as inserting an item, so a fork handler counts forks instead.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -9,12 +9,12 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 static INSTALL: Once = Once::new();
 
 extern "C" fn in_child() {
-    // All that may be done here is what a signal handler may do.
+    // Only what is safe in a signal handler is allowed here.
     GENERATION.fetch_add(1, Relaxed);
 }
 
-/// How many forks lie between this process and the first that asked. What was made in another generation belongs to a
-/// parent: its threads are not here.
+/// Returns the number of forks between this process and the first process that called this function. A value that was
+/// created in another generation belongs to a parent process, whose threads do not exist here.
 #[inline]
 pub fn generation() -> u32 {
     if !INSTALL.is_completed() {
@@ -26,7 +26,8 @@ pub fn generation() -> u32 {
 #[cold]
 fn install() {
     INSTALL.call_once(|| {
-        // SAFETY: the handler only adds to an atomic number. It fails only without memory; then forks are not seen.
+        // SAFETY: the handler only adds to an atomic number. The call fails only without memory, and then forks go
+        // unnoticed.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
 }

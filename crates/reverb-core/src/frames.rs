@@ -1,8 +1,8 @@
-//! Frames for buffers of one process: rows of blocks that are laid out as chunks are, written in place and gathered by
+//! Frames for buffers within one process: rows of blocks with the layout of chunks, written in place and gathered by
 //! ranges of rows.
 //!
-//! Frames lie in *segments*, one for each environment of a batch. A segment is a ring of `length` rows. The frames of one
-//! `add` have the same *id*, which counts adds; frame `id` of a segment lies in its row `id % length`.
+//! Frames lie in *segments*, one for each environment of a batch. A segment is a ring of `length` rows. The frames of
+//! one `add` have the same *id*, which counts adds. Frame `id` of a segment lies in its row `id % length`.
 
 use crate::copy::{by_size, copy};
 use crate::gather::{BatchColumn, BatchLayout};
@@ -15,34 +15,34 @@ use rand::{Rng, SeedableRng};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// Blocks have about so many bytes: memory comes as frames do, and large allocations are few.
+/// Approximate size of a block in bytes: memory grows with the frames, and large allocations are few.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Rows of all segments: selectors count slots in 32 bits.
+/// Maximum number of rows of all segments, because selectors count slots in 32 bits.
 const MAX_ROWS: u64 = u32::MAX as u64;
-/// Draws by priority that may hit frames without enough successors, for each one wanted.
+/// Maximum number of draws by priority for each sequence, because a draw may choose a frame without enough successors.
 const MAX_TRIES: usize = 10_000;
-/// So many rows ahead of the copy are asked for.
+/// Number of rows before its copy at which a row is prefetched.
 const AHEAD: usize = 8;
 
 /// The first frame of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameId {
-    /// Its segment.
+    /// Index of the segment.
     pub segment: u32,
-    /// Its number in the segment.
+    /// Number of the frame in the segment.
     pub id: u64,
 }
 
-/// What a draw gives: where sequences begin, and the probability that each had.
+/// The result of a draw: first frames of the sequences, and the probability of each.
 pub type FrameDraw = (Vec<FrameId>, Vec<f64>);
 
-/// The frames of a buffer. A plain struct: whoever shares one puts a lock around it.
+/// The frames of a buffer. A plain struct: a caller that shares one puts a lock around it.
 #[derive(Debug)]
 pub struct Frames {
     block: Arc<Layout>,
-    /// Rows of a block are a power of two: the logarithm.
+    /// Logarithm of the number of rows of a block, which is a power of two.
     shift: u32,
-    /// Made when their first row is written; empty before.
+    /// Blocks, allocated when their first row is written and empty before.
     blocks: Vec<Box<[u8]>>,
     segments: u64,
     length: u64,
@@ -54,10 +54,10 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Room for `segments` rings of `length` frames, drawn by priority if there is an exponent.
+    /// Creates `segments` rings of `length` frames. Frames are drawn by priority if there is an exponent.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for no room, too much of it, or columns of strings.
+    /// [`Error::InvalidArgument`] if there would be no rows or too many, or if a column holds strings.
     pub fn new(
         columns: Vec<(DType, Shape)>,
         segments: u64,
@@ -66,10 +66,12 @@ impl Frames {
         seed: Option<u64>,
     ) -> Result<Self> {
         let rows = segments.checked_mul(length).filter(|&rows| (1..=MAX_ROWS).contains(&rows)).ok_or_else(|| {
-            Error::invalid(format!("{segments} segments of {length} frames: expected 1 to {MAX_ROWS} in all"))
+            Error::invalid(format!(
+                "expected 1 to {MAX_ROWS} frames in all segments, got {segments} segments of {length} frames"
+            ))
         })?;
         if columns.is_empty() || columns.iter().any(|(dtype, _)| *dtype == DType::String) {
-            return Err(Error::invalid("frames need at least one column, and cannot have columns of strings"));
+            return Err(Error::invalid("frames need at least one column and cannot hold strings"));
         }
         let row_bytes = Layout::new(1, columns.iter().map(|(dtype, shape)| (*dtype, shape.clone(), 0)))?.size_bytes;
         let fitting = (BLOCK_BYTES / row_bytes.max(1)).clamp(1, 1 << 16).next_power_of_two();
@@ -95,17 +97,17 @@ impl Frames {
         })
     }
 
-    /// How often frames were added since the last clear: the id of the next ones.
+    /// Number of adds since the last clear, which is the id of the next frames.
     pub fn added(&self) -> u64 {
         self.added
     }
 
-    /// The oldest id that is still there.
+    /// The oldest id that still exists.
     pub fn oldest(&self) -> u64 {
         self.added.saturating_sub(self.length).max(self.base)
     }
 
-    /// Forgets all frames. The next ones have the id `next_id`. Memory stays.
+    /// Removes all frames. The next frames have the id `next_id`. Memory stays allocated.
     pub fn clear(&mut self, next_id: u64) {
         self.added = next_id;
         self.base = next_id;
@@ -114,11 +116,12 @@ impl Frames {
         }
     }
 
-    /// Adds the rows of a chunk: one for each segment, then the next for each segment, and so on. They overwrite the oldest.
+    /// Adds the rows of a chunk: one row for each segment, then the next row for each segment, and so on. They
+    /// overwrite the oldest rows.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the rows are no multiple of the segments, or other than frames are;
-    /// [`Error::InvalidPriority`]. Nothing was added then.
+    /// [`Error::InvalidArgument`] if the number of rows is not a multiple of the number of segments, or the columns
+    /// differ from those of the frames; [`Error::InvalidPriority`]. Nothing was added then.
     pub fn add(&mut self, chunk: &Chunk, priorities: &[f64]) -> Result<u64> {
         let types: Vec<_> = chunk.columns().iter().map(|column| (column.dtype, &column.shape[..])).collect();
         self.check_types(&types)?;
@@ -126,13 +129,14 @@ impl Frames {
         self.add_columns(&columns, u64::from(chunk.rows()), priorities)
     }
 
-    /// Likewise the rows of values, which all have `rows` of them along their first axis. Copies them once.
+    /// Adds the rows of values as [`Frames::add`] adds those of a chunk. Each value has `rows` rows along its first
+    /// axis. Copies them once.
     ///
     /// # Errors
-    /// As [`Frames::add`].
+    /// The errors of [`Frames::add`].
     ///
     /// # Panics
-    /// If a value has other rows.
+    /// If a value has another number of rows.
     pub fn add_values(&mut self, values: &[Value<'_>], rows: usize, priorities: &[f64]) -> Result<u64> {
         assert!(values.iter().all(|value| value.shape.first() == Some(&rows)), "each value has {rows} rows");
         self.check_types(&values.iter().map(|value| (value.dtype, &value.shape[1..])).collect::<Vec<_>>())?;
@@ -153,7 +157,7 @@ impl Frames {
         let first = self.added;
         let mut row = 0;
         while row < rows {
-            // With one segment, rows that follow each other do so in the ring too, up to its seam.
+            // With one segment, consecutive rows are consecutive in the ring as well, up to its end.
             let (segment, id) = (row % self.segments, first + row / self.segments);
             let target = segment * self.length + id % self.length;
             let room = self.length - id % self.length;
@@ -213,11 +217,11 @@ impl Frames {
         }
     }
 
-    /// Changes the priorities of frames; those that were overwritten are passed over.
+    /// Changes the priorities of frames. Frames that were overwritten are ignored.
     ///
     /// # Errors
-    /// [`Error::InvalidPriority`], and [`Error::InvalidArgument`] where frames are not drawn by priority or there is no
-    /// such segment. Nothing has changed then.
+    /// [`Error::InvalidPriority`]; [`Error::InvalidArgument`] if frames are not drawn by priority or a segment does not
+    /// exist. Nothing has changed then.
     pub fn update_priorities(&mut self, frames: &[FrameId], priorities: &[f64]) -> Result<()> {
         let (oldest, added, length, segments) = (self.oldest(), self.added, self.length, self.segments);
         let Some((kind, selector)) = &mut self.priorities else {
@@ -236,10 +240,11 @@ impl Frames {
         Ok(())
     }
 
-    /// Draws `count` sequences of `steps` frames, each within one segment and never over the newest frame.
+    /// Draws `count` sequences of `steps` frames. Each sequence lies within one segment and ends at its newest frame at
+    /// the latest.
     ///
-    /// Uniformly, or by the priority of the first frame: those with too few successors are drawn again, and the
-    /// probabilities are those of single frames.
+    /// Draws are uniform, or by the priority of the first frame. A frame with too few successors is drawn again, and
+    /// the probabilities are those of single frames.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if there are fewer than `steps` frames.
@@ -271,7 +276,9 @@ impl Frames {
                 frames.push(FrameId { segment: segment as u32, id });
                 probabilities.push(probability);
             } else if tries == MAX_TRIES * count {
-                return Err(Error::invalid(format!("no frame with a priority above 0 has {steps} frames in a row")));
+                return Err(Error::invalid(format!(
+                    "no frame with a priority above 0 starts a sequence of {steps} frames"
+                )));
             }
             tries += 1;
         }
@@ -286,7 +293,7 @@ impl Frames {
     /// * `prefix`: The first dimensions of the arrays, whose product is the number of frames.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a segment that is not there, or a batch that is too large.
+    /// [`Error::InvalidArgument`] if a segment does not exist, or the batch is too large.
     pub fn gather(&self, frames: &[FrameId], steps: u64, prefix: &[usize]) -> Result<(BatchLayout, Buffer)> {
         frames.iter().try_for_each(|frame| check_segment(frame.segment, self.segments))?;
         let total = frames.len() as u64 * steps;
@@ -311,7 +318,7 @@ impl Frames {
         Ok((layout, buffer))
     }
 
-    /// Ranges of rows that lie in one block: block, first row there, count.
+    /// Ranges of rows within one block: block, first row in the block, number of rows.
     fn runs(&self, frames: &[FrameId], steps: u64) -> Vec<(u32, u32, u32)> {
         let mut runs = Vec::with_capacity(frames.len());
         let mask = self.block_rows() - 1;
@@ -368,7 +375,7 @@ impl Frames {
         }
     }
 
-    /// Bytes of a block; `None` if it was never written.
+    /// The bytes of a block; `None` if it was never written.
     #[inline]
     fn bytes(&self, block: u32, start: usize, len: usize) -> Option<&[u8]> {
         self.blocks.get(block as usize)?.get(start..start + len)
@@ -388,5 +395,5 @@ fn check_segment(segment: u32, segments: u64) -> Result<()> {
     if u64::from(segment) < segments {
         return Ok(());
     }
-    Err(Error::invalid(format!("there is no segment {segment}; the buffer has {segments}")))
+    Err(Error::invalid(format!("segment {segment} does not exist; the buffer has {segments} segments")))
 }

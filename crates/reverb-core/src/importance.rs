@@ -1,9 +1,9 @@
-//! The weights that correct for prioritised draws: Schaul et al. 2016, "Prioritized Experience Replay", §3.4.
+//! Importance weights that correct for prioritised draws: Schaul et al. 2016, "Prioritized Experience Replay", §3.4.
 
-/// `(N · P(i))^-beta` for each draw, divided by the greatest if `normalize`, with N the table's size and P(i) the draw's
-/// probability. Costs O(n), a power each.
+/// Returns `(N · P(i))^-beta` for each draw, divided by the largest of them if `normalize`, where N is the size of the
+/// table and P(i) the probability of the draw. Costs one power for each draw.
 ///
-/// The product is taken in double precision and the power in single, which is what is returned.
+/// The product is computed in double precision; the power is computed and returned in single precision.
 pub fn importance_weights(
     draws: impl Iterator<Item = (f64, i64)> + Clone,
     beta: f64,
@@ -11,7 +11,7 @@ pub fn importance_weights(
 ) -> impl Iterator<Item = f32> {
     let expected = |(probability, table_size): (f64, i64)| probability * table_size as f64;
     let scale = match normalize {
-        // The smallest product has the greatest weight.
+        // The smallest product has the largest weight.
         true => draws.clone().map(expected).fold(f64::INFINITY, f64::min),
         false => 1.0,
     };

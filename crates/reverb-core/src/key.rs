@@ -1,43 +1,58 @@
-//! Keys of items, chunks and episodes: random 64-bit numbers that the writer makes.
+//! Keys of items, chunks and episodes: random 64-bit numbers.
 
 use crate::fork;
 use rand::{RngCore, SeedableRng, rngs::SmallRng};
 use std::cell::RefCell;
 
-/// Names an item in its table.
+/// Key of an item, unique in its table.
 pub type ItemKey = u64;
-/// Names a chunk.
+/// Key of a chunk.
 pub type ChunkKey = u64;
-/// Names an episode.
+/// Key of an episode.
 pub type EpisodeId = u64;
 
 thread_local! {
-    static KEYS: RefCell<(u32, SmallRng)> = RefCell::new((fork::generation(), SmallRng::from_os_rng()));
+    static GENERATOR: RefCell<(u32, SmallRng)> = RefCell::new((fork::generation(), SmallRng::from_os_rng()));
 }
 
-/// A fresh uniform key in `[0, 2^64 - 1)`, from a generator per thread seeded by the operating system.
+/// Returns a new key for anything but an item: a chunk, an episode, a writer. Keys are uniform in `[0, 2^64 - 1)` and
+/// come from one generator for each thread, seeded by the operating system.
+#[inline]
 pub fn random_key() -> u64 {
-    let mut key = 0;
-    random_keys(|next| key = next());
-    key
+    with_generator(next_key)
 }
 
-/// Lends a source of keys, for callers that need many.
+/// Returns a new key for an item.
+pub fn item_key() -> ItemKey {
+    item_keys(|next| next())
+}
+
+/// Calls `make` with the source of new item keys. For many keys, this is faster than [`item_key`].
 ///
-/// A forked child would repeat its parent's keys, so there the generator is seeded anew.
-pub fn random_keys<T>(make: impl FnOnce(&mut dyn FnMut() -> u64) -> T) -> T {
-    KEYS.with_borrow_mut(|(generation, rng)| {
+/// All item keys that this process chooses come from this function. The generator is that of [`random_key`].
+pub fn item_keys<T>(make: impl FnOnce(&mut dyn FnMut() -> ItemKey) -> T) -> T {
+    with_generator(|rng| make(&mut || next_key(rng)))
+}
+
+/// Calls `draw` with the generator of this thread. In a forked child the generator is seeded again, because otherwise
+/// the child would repeat the keys of its parent.
+#[inline]
+fn with_generator<T>(draw: impl FnOnce(&mut SmallRng) -> T) -> T {
+    GENERATOR.with_borrow_mut(|(generation, rng)| {
         let current = fork::generation();
         if *generation != current {
             (*generation, *rng) = (current, SmallRng::from_os_rng());
         }
-        make(&mut || {
-            loop {
-                let key = rng.next_u64();
-                if key != u64::MAX {
-                    return key;
-                }
-            }
-        })
+        draw(rng)
     })
+}
+
+#[inline]
+fn next_key(rng: &mut SmallRng) -> u64 {
+    loop {
+        let key = rng.next_u64();
+        if key != u64::MAX {
+            return key;
+        }
+    }
 }

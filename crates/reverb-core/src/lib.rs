@@ -1,23 +1,27 @@
 //! What experience replay is: chunks of steps, items that refer to them, and tables of items.
 //!
-//! Nothing here waits, talks to a network, or knows Python. Data goes one way: a [`Chunk`] is filled
-//! once and never changes; an item is a [`Trajectory`] over chunks; a [`Table`] keeps items, says
-//! whether one may go in or out now, and draws them; [`gather`] copies what was drawn into a batch.
+//! Nothing here waits, talks to a network, or knows Python. Data goes one way. A [`Chunk`] is filled once and then
+//! never changes. An item is a [`Trajectory`] over chunks. A [`Table`] holds items, decides whether one may enter or
+//! leave now, and draws them. [`gather`] copies drawn items into a batch.
 
 mod batch_info;
 mod buffer;
 mod chunk;
+mod column;
 mod compression;
 mod compressor;
 mod copy;
+mod encoding;
 mod error;
 pub mod fork;
 pub mod frames;
 pub mod gather;
 mod importance;
-mod interleave;
+mod item;
+mod item_size;
 mod key;
 mod layout;
+mod limits;
 mod packed;
 pub mod pattern;
 mod prefetch;
@@ -35,18 +39,21 @@ pub mod writer;
 pub use batch_info::BatchInfo;
 pub use buffer::Buffer;
 pub use chunk::{Chunk, ChunkView, EpisodeIds, StepRange, encode_strings};
-pub use compression::{Codec, Encoding};
+pub use column::Column;
 pub use compressor::{AutoCodec, Compression, Compressor};
+pub use encoding::{Codec, Encoding};
 pub use error::{Error, Result};
 pub use importance::importance_weights;
-pub use key::{ChunkKey, EpisodeId, ItemKey, random_key, random_keys};
-pub use layout::{Column, Layout};
+pub use item::{Drawn, ItemView, NewItem};
+pub use key::{ChunkKey, EpisodeId, ItemKey, item_key, item_keys, random_key};
+pub use layout::Layout;
+pub use limits::MAX_ITEM_BYTES;
 pub use packed::Unpack;
 pub use rate_limiter::{RateLimiter, RateLimiterConfig};
 pub use repack::{MovedRows, UsedRows, keep_rows, keep_rows_encoded};
 pub use selector::SelectorKind;
 pub use signature::Signature;
-pub use table::{CopiedBatch, CopiedDraws, Drawn, ItemView, NewItem, Table, TableConfig, TableInfo, TableSnapshot};
+pub use table::{CopiedBatch, CopiedDraws, RemovalCounts, Table, TableConfig, TableInfo, TableSnapshot};
 pub use tensor::{DType, Shape, TensorSpec, shape_text};
 pub use trajectory::{Slice, Trajectory, TrajectoryColumn};
 pub use usage::{TableUsage, is_sparse};

@@ -1,26 +1,26 @@
-//! Data that stays as it came until it is first read.
+//! Data that stays packed until it is first read.
 //!
-//! A table that is loaded from a checkpoint may have gigabytes of which little will ever be drawn. What compresses well
-//! is left compressed, and each chunk is unpacked once, by whoever reads it first.
+//! A table that is loaded from a checkpoint may hold gigabytes of which few rows are ever drawn. Data that compresses
+//! well stays compressed, and the first reader of each chunk unpacks it, once.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 
-/// What a chunk's bytes can be made of. It was checked: unpacking it cannot fail.
+/// A source of a chunk's bytes. It was checked, so unpacking cannot fail.
 pub trait Unpack: Debug + Send + Sync {
-    /// All bytes of the chunk, as many as its layout says.
+    /// Returns all bytes of the chunk, as many as its layout states.
     fn unpack(&self, size_bytes: usize) -> Bytes;
 
-    /// Writes all bytes of the chunk to a place that has room for just that.
+    /// Writes all bytes of the chunk to `target`, which has exactly this size.
     fn unpack_into(&self, target: &mut [u8]);
 }
 
-/// See the module.
+/// Bytes that the first reader unpacks.
 #[derive(Debug)]
 pub(crate) struct Packed {
-    /// Until it is unpacked.
+    /// `Some` until the bytes are unpacked.
     source: Mutex<Option<Arc<dyn Unpack>>>,
     bytes: OnceLock<Bytes>,
 }
@@ -35,15 +35,15 @@ impl Packed {
         self.bytes.get().is_some()
     }
 
-    /// The bytes, unpacked here and now if nobody has done it yet. They stay, and what they were made of goes.
+    /// Returns the bytes. The first call unpacks them, keeps them, and drops the source.
     pub fn bytes(&self, size_bytes: usize) -> &Bytes {
         self.bytes.get_or_init(|| {
             let source = self.source.lock().take();
-            source.expect("it is taken once, here").unpack(size_bytes)
+            source.expect("only this call takes it, and only once").unpack(size_bytes)
         })
     }
 
-    /// The bytes; if they are not unpacked, they are written to `scratch`, and nothing changes.
+    /// Returns the bytes. If they are still packed, they are written to `scratch` and stay packed.
     pub fn peek<'a>(&'a self, size_bytes: usize, scratch: &'a mut Vec<u8>) -> &'a [u8] {
         let source = self.source.lock().clone();
         match source {

@@ -1,6 +1,6 @@
-//! A hint that memory will be read soon.
+//! A hint to the processor that memory will be read soon.
 
-/// Begins to load the cache line at `address`, which need not be valid: nothing is read.
+/// Prefetches the cache line at `address`, which need not be valid: nothing is read.
 #[inline(always)]
 pub fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]

@@ -2,15 +2,15 @@
 
 use crate::{Error, Result};
 
-/// How inserts and samples depend on each other.
+/// The ratio between inserts and samples.
 ///
 /// With `diff = inserts × samples_per_insert - samples`, a sample must leave `diff` at or above `min_diff`, and an
 /// insert must leave it at or below `max_diff`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RateLimiterConfig {
-    /// Samples wanted for each insert, on average.
+    /// Average number of samples for each insert.
     pub samples_per_insert: f64,
-    /// Items a table must hold before the first sample, and may always refill to.
+    /// Number of items that a table must hold before the first sample, and to which it may always refill.
     pub min_size_to_sample: i64,
     /// Lower bound of `diff`; `-f64::MAX` for none.
     pub min_diff: f64,
@@ -19,11 +19,11 @@ pub struct RateLimiterConfig {
 }
 
 impl RateLimiterConfig {
-    /// Whether the numbers can limit a table.
+    /// Checks that the numbers can limit a table.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if `samples_per_insert` is not positive and finite, `min_size_to_sample` is below 1, a
-    /// bound is NaN, or the bounds are the wrong way round.
+    /// [`Error::InvalidArgument`] if `samples_per_insert` is not positive and finite, `min_size_to_sample` is below 1,
+    /// a bound is NaN, or `min_diff` is above `max_diff`.
     pub fn validate(&self) -> Result<()> {
         let Self { samples_per_insert, min_size_to_sample, min_diff, max_diff } = *self;
         if !(samples_per_insert > 0.0 && samples_per_insert.is_finite()) {
@@ -45,7 +45,7 @@ impl RateLimiterConfig {
         Ok(())
     }
 
-    /// Whether the number of samples taken can ever hold back a sample or an insert.
+    /// Whether the number of samples can ever block a sample or an insert.
     pub fn counts_samples(&self) -> bool {
         self.min_diff > -f64::MAX || self.max_diff < f64::MAX
     }
@@ -56,33 +56,33 @@ impl RateLimiterConfig {
 pub struct RateLimiter {
     /// The bounds.
     pub config: RateLimiterConfig,
-    /// New items inserted.
+    /// Number of new items inserted.
     pub inserts: i64,
-    /// Items sampled.
+    /// Number of samples.
     pub samples: i64,
-    /// Items removed, for whatever reason.
+    /// Number of items removed for any reason.
     pub deletes: i64,
 }
 
 impl RateLimiter {
-    /// A limiter that has counted nothing.
+    /// Creates a rate limiter that has counted no events.
     pub fn new(config: RateLimiterConfig) -> Self {
         Self { config, inserts: 0, samples: 0, deletes: 0 }
     }
 
-    /// Whether `n` samples may go now.
+    /// Whether `n` samples are allowed now.
     pub fn can_sample(&self, n: i64) -> bool {
         self.size() >= self.config.min_size_to_sample && self.diff(self.inserts) - n as f64 >= self.config.min_diff
     }
 
-    /// Whether `n` inserts may go now. A table may always refill to `min_size_to_sample`: else it could never be
-    /// sampled again after deletes.
+    /// Whether `n` inserts are allowed now. A table may always refill to `min_size_to_sample`: otherwise it could never
+    /// be sampled again after deletes.
     pub fn can_insert(&self, n: i64) -> bool {
         self.size().saturating_add(n) <= self.config.min_size_to_sample
             || self.diff(self.inserts.saturating_add(n)) <= self.config.max_diff
     }
 
-    /// What a blocked insert waits for.
+    /// The condition that a blocked insert waits for.
     pub fn explain_insert(&self) -> String {
         format!(
             "inserts x samples_per_insert - samples = {:?}, must be at most max_diff ({:?}) after the insert",
@@ -91,7 +91,7 @@ impl RateLimiter {
         )
     }
 
-    /// What a blocked sample waits for.
+    /// The condition that a blocked sample waits for.
     pub fn explain_sample(&self) -> String {
         let RateLimiterConfig { min_size_to_sample, min_diff, .. } = self.config;
         if self.size() < min_size_to_sample {

@@ -1,27 +1,34 @@
-//! Some rows of chunks, moved to chunks of their own: to free the others, or to decode no more than once.
+//! Copies of some rows of chunks in new chunks: to free the other rows, or to decode rows only once.
 
 use crate::{Chunk, EpisodeIds, Layout, Result, Slice, Trajectory, TrajectoryColumn, encode_strings, random_key};
 use hashbrown::HashMap;
 use std::sync::Arc;
 
-/// Chunks by their address.
+/// Values by the address of a chunk.
 type ByChunk<T> = HashMap<*const Chunk, T, foldhash::fast::RandomState>;
+
+/// Ranges of rows, each the first row and the row after the last. They may overlap.
+type Ranges = Vec<(u32, u32)>;
 
 /// The rows of some chunks that items refer to.
 #[derive(Debug, Default)]
 pub struct UsedRows {
-    /// `None` for a chunk that was not wanted when it was first looked at. What is wanted may change between two items
-    /// of a chunk, which must move with the rows of all or not at all.
-    chunks: ByChunk<Option<(Arc<Chunk>, Vec<u32>)>>,
+    /// `None` for a chunk that was not wanted when it was first seen. The answer may change between two items of a
+    /// chunk, but the rows of a chunk must move for all its items or for none.
+    chunks: ByChunk<Option<(Arc<Chunk>, Ranges)>>,
 }
 
 impl UsedRows {
-    /// Adds the rows that an item refers to in chunks that are wanted.
+    /// Adds the rows of wanted chunks that an item refers to.
     pub fn add(&mut self, trajectory: &Trajectory, mut is_wanted: impl FnMut(&Chunk) -> bool) {
         let mut add = |chunk: &Arc<Chunk>, offset: u32, length: u32| {
             let begin = || is_wanted(chunk).then(|| (chunk.clone(), Vec::new()));
-            if let Some((_, rows)) = self.chunks.entry(Arc::as_ptr(chunk)).or_insert_with(begin) {
-                rows.extend(offset..offset + length);
+            let Some((_, ranges)) = self.chunks.entry(Arc::as_ptr(chunk)).or_insert_with(begin) else { return };
+            let end = offset + length;
+            match ranges.last_mut() {
+                // Items refer to the same rows of many columns, and to consecutive rows one after another.
+                Some((first, last)) if *first <= offset && offset <= *last => *last = end.max(*last),
+                _ => ranges.push((offset, end)),
             }
         };
         match trajectory {
@@ -39,17 +46,25 @@ impl IntoIterator for UsedRows {
     type Item = (Arc<Chunk>, Vec<u32>);
     type IntoIter = Box<dyn Iterator<Item = Self::Item>>;
 
-    /// The wanted chunks, each with its rows, ascending.
+    /// The wanted chunks, each with its rows in ascending order.
     fn into_iter(self) -> Self::IntoIter {
-        Box::new(self.chunks.into_values().flatten().map(|(chunk, mut rows)| {
-            rows.sort_unstable();
-            rows.dedup();
-            (chunk, rows)
-        }))
+        Box::new(self.chunks.into_values().flatten().map(|(chunk, ranges)| (chunk, distinct_rows(ranges))))
     }
 }
 
-/// Chunks, and those that have some of their rows instead.
+/// The rows of all ranges in ascending order.
+fn distinct_rows(mut ranges: Ranges) -> Vec<u32> {
+    ranges.sort_unstable();
+    let mut rows = Vec::new();
+    let mut next = 0;
+    for (first, end) in ranges {
+        rows.extend(first.max(next)..end);
+        next = end.max(next);
+    }
+    rows
+}
+
+/// Chunks, and the copies that hold some of their rows.
 #[derive(Debug, Default)]
 pub struct MovedRows {
     moved: ByChunk<Moved>,
@@ -57,19 +72,19 @@ pub struct MovedRows {
 
 #[derive(Debug)]
 struct Moved {
-    /// Kept, so that no other chunk gets its address.
+    /// Stored so that no other chunk gets this address.
     _old: Arc<Chunk>,
     copy: Arc<Chunk>,
     rows: Vec<u32>,
 }
 
 impl MovedRows {
-    /// `copy` has exactly these rows of `chunk`, which ascend.
+    /// Adds a chunk and its copy, which has exactly `rows` of it, in ascending order.
     pub fn insert(&mut self, chunk: Arc<Chunk>, copy: Chunk, rows: Vec<u32>) {
         self.moved.insert(Arc::as_ptr(&chunk), Moved { _old: chunk, copy: Arc::new(copy), rows });
     }
 
-    /// The same data by the copies; `None` if none of it was copied whole.
+    /// The same data, taken from the copies; `None` if no chunk of it has a copy with all the rows.
     pub fn rewrite(&self, trajectory: &Trajectory) -> Option<Trajectory> {
         match trajectory {
             Trajectory::Rows { chunk, offset, length } => {
@@ -98,16 +113,16 @@ impl MovedRows {
     fn place(&self, chunk: &Arc<Chunk>, offset: u32, length: u32) -> Option<(Arc<Chunk>, u32)> {
         let Moved { copy, rows, .. } = self.moved.get(&Arc::as_ptr(chunk))?;
         let first = rows.binary_search(&offset).ok()?;
-        // All of the rows were copied, since the last of as many different ascending ones is where it should be.
+        // All rows were copied if the last of them is where it should be, because the rows are distinct and ascend.
         let last = rows.get(first + length as usize - 1)?;
         (*last == offset + length - 1).then(|| (copy.clone(), first as u32))
     }
 }
 
-/// A chunk of these rows of another, not encoded. Rows that followed each other still do.
+/// Creates a chunk of some rows of another, not encoded. Consecutive rows stay consecutive.
 ///
 /// # Arguments
-/// `rows` ascend and are there. `scratch` takes the decoded chunk; use one for many calls.
+/// `rows` ascend and exist. `scratch` holds the decoded chunk; pass the same buffer to consecutive calls.
 ///
 /// # Errors
 /// [`crate::Error::DataLoss`] if the chunk does not decode.
@@ -134,16 +149,16 @@ pub fn keep_rows(chunk: &Chunk, rows: &[u32], scratch: &mut Vec<u8>) -> Result<C
     steps.sparse = true;
     let episodes = match chunk.episodes {
         EpisodeIds::Same(episode) => EpisodeIds::Same(episode),
-        // Rows of a batch are episodes of their own, whichever number they have.
+        // Each row of a batch is an episode of its own, whatever its number.
         EpisodeIds::PerRow(_) => EpisodeIds::PerRow(random_key()),
     };
     Chunk::new(random_key(), episodes, steps, Arc::new(layout), data.into())
 }
 
-/// [`keep_rows`], encoded as the other chunk is, if that pays for so few.
+/// As [`keep_rows`], with the encoding of the original chunk if that pays for the remaining rows.
 ///
 /// # Errors
-/// As [`keep_rows`].
+/// The errors of [`keep_rows`].
 pub fn keep_rows_encoded(chunk: &Chunk, rows: &[u32], scratch: &mut Vec<u8>) -> Result<Chunk> {
     let copy = keep_rows(chunk, rows, scratch)?;
     match chunk.encoding() {
@@ -153,7 +168,7 @@ pub fn keep_rows_encoded(chunk: &Chunk, rows: &[u32], scratch: &mut Vec<u8>) -> 
     }
 }
 
-/// Calls `visit` with the first row and the length of each run of rows that follow each other.
+/// Calls `visit` with the first row and the length of each run of consecutive rows.
 fn for_each_run(rows: &[u32], mut visit: impl FnMut(u32, u32)) {
     rows.chunk_by(|a, b| *a + 1 == *b).for_each(|run| visit(run[0], run.len() as u32));
 }

@@ -1,28 +1,30 @@
-//! What a table accepts: dtype and shape of every column.
+//! Signatures: the dtype and shape that a table accepts in every column.
 
 use crate::tensor::shape_text;
 use crate::trajectory::ColumnView;
 use crate::{Column, DType, Error, Result, Shape, TensorSpec, Trajectory};
 use bytes::Bytes;
 
-/// A table's signature: the specs of the flat columns, and the nest they come from as opaque bytes.
+/// The signature of a table: the specs of the flat columns, and the nest that they come from as opaque bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
-    /// The nest, a serialised `tensorflow.StructuredValue`. The core only keeps and returns it.
+    /// The nest, as a serialised `tensorflow.StructuredValue`. The core only stores and returns it.
     pub structure: Bytes,
     /// The specs in flattening order.
     pub specs: Vec<TensorSpec>,
 }
 
 impl Signature {
-    /// A number, never 0, that differs for different signatures (but for chance), and is the same in every process.
+    /// Returns a number, never 0, that identifies the signature in every process. Different signatures differ in it
+    /// except by chance.
     pub fn token(&self) -> u64 {
-        // FNV-1a: tokens meet tokens of other processes, so the hash must not be seeded.
+        // FNV-1a, because processes compare tokens and the hash must not be seeded.
         let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         self.structure.iter().fold(0xcbf2_9ce4_8422_2325, hash).max(1)
     }
 
-    /// Whether an item of whole rows fits. A column passes if the spec fits one row, or the rows with their time axis.
+    /// Checks that an item of whole rows fits. A column passes if the spec fits one row, or all rows with their time
+    /// axis.
     ///
     /// # Errors
     /// [`Error::SignatureMismatch`] with the text that the reference's row-wise writer gives.
@@ -34,14 +36,8 @@ impl Signature {
     /// As [`Signature::check_rows`], for columns of these dtypes and row shapes.
     ///
     /// # Errors
-    /// As [`Signature::check_rows`].
+    /// The errors of [`Signature::check_rows`].
     pub fn check_row_types(&self, table: &str, columns: &[(DType, &Shape)], num_rows: usize) -> Result<()> {
-        let data_text = || {
-            let specs = columns.iter().enumerate().map(|(i, (dtype, shape))| {
-                format!("{i}: Tensor<name: '', dtype: {dtype}, shape: {}>", shape_text(shape))
-            });
-            specs.collect::<Vec<_>>().join(", ")
-        };
         if columns.len() != self.specs.len() {
             return Err(Error::SignatureMismatch(format!(
                 "Unable to CreateItem in table '{table}' because Append was called with a tensor signature inconsistent with \
@@ -50,7 +46,7 @@ impl Signature {
                 columns.len(),
                 self.specs.len(),
                 self.text(),
-                data_text()
+                row_types_text(columns)
             )));
         }
         for (index, (spec, (dtype, row_shape))) in self.specs.iter().zip(columns).enumerate() {
@@ -72,15 +68,15 @@ impl Signature {
                     spec.dtype,
                     spec.shape_text(),
                     self.text(),
-                    data_text()
+                    row_types_text(columns)
                 )));
             }
         }
         Ok(())
     }
 
-    /// Whether an item of arbitrary columns fits, time axis included where it is not squeezed. Whole steps may also fit
-    /// one by one: a row-wise writer's item is columns where it spans chunks.
+    /// Checks that an item of arbitrary columns fits, including the time axis unless the column is squeezed. Whole
+    /// steps may also fit one by one, because an item of a row-wise writer consists of columns if it spans chunks.
     ///
     /// # Errors
     /// [`Error::SignatureMismatch`] with the text that the reference's trajectory writer gives.
@@ -96,10 +92,11 @@ impl Signature {
         })
     }
 
-    /// Whether columns of these dtypes and shapes (time axis included where it is not squeezed) fit.
+    /// Checks that columns of these dtypes and shapes fit. A shape includes the time axis unless the column is
+    /// squeezed.
     ///
     /// # Errors
-    /// As [`Signature::check_trajectory`].
+    /// The errors of [`Signature::check_trajectory`].
     pub fn check_types(&self, table: &str, got: &[(DType, Vec<usize>)]) -> Result<()> {
         let got_text = || {
             let specs = got.iter().enumerate().map(|(i, (dtype, shape))| {
@@ -142,7 +139,15 @@ impl Signature {
     }
 }
 
-/// How many steps an item has, if every column has a row of each.
+/// Columns of rows, as the reference prints a data signature.
+fn row_types_text(columns: &[(DType, &Shape)]) -> String {
+    let specs = columns.iter().enumerate();
+    let specs =
+        specs.map(|(i, (dtype, shape))| format!("{i}: Tensor<name: '', dtype: {dtype}, shape: {}>", shape_text(shape)));
+    specs.collect::<Vec<_>>().join(", ")
+}
+
+/// Number of steps of an item; `None` unless every column has a row for each step.
 fn num_whole_steps(trajectory: &Trajectory) -> Option<usize> {
     let mut lengths = (0..trajectory.num_columns()).map(|index| match trajectory.column(index) {
         ColumnView::One { length, squeeze, .. } => (!squeeze).then_some(length as usize),

@@ -1,7 +1,11 @@
-//! Where a table keeps its items: slots in pages, and an index from keys to slots.
+//! Storage of a table's items: slots in pages, and an index from keys to slots.
+//!
+//! Pages hold 256 slots. A snapshot shares them with the slab: a flag marks a page that a snapshot may hold, and the
+//! slab copies such a page before it changes it. The index stores the hash of each key beside its slot and is seeded at
+//! random. A small index is at most three sixteenths full, because tombstones slow down a fuller one.
 
 use crate::prefetch::prefetch;
-use crate::{ItemKey, NewItem, Trajectory};
+use crate::{ItemKey, ItemView, NewItem, Trajectory};
 use foldhash::quality::RandomState;
 use hashbrown::{HashTable, hash_table};
 use std::hash::BuildHasher;
@@ -9,25 +13,37 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const PAGE_SLOTS: usize = 256;
-/// Up to so many items, at most three sixteenths of the index are full. In a fuller one, marks are left where items were
-/// removed, which later searches must pass: inserts to a full table get slower by a third until it is made anew. With more
-/// items a look into the index is slow anyway, and much room for each would cost more than it saves.
+/// Up to this number of items, at most three sixteenths of the index are full. In a fuller index, removals leave
+/// tombstones that later searches must pass: inserts into a full table become slower by a third until the index is
+/// rebuilt. With more items a look-up is slow anyway, and the additional room would cost more than it saves.
 const ROOMY_ITEMS: usize = 1 << 13;
-/// Slots are counted in 32 bits; the last number is free for selectors to say "none".
+/// Slots are counted in 32 bits; selectors use the last number for "none".
 pub(crate) const MAX_SLOTS: u64 = u32::MAX as u64;
 
-/// An item as the table keeps it, in a cache line of its own: a large table is read at random, a line at a time.
+/// An item as the table stores it, in a cache line of its own: a large table is read at random, one line at a time.
 #[derive(Debug, Clone)]
 #[repr(align(64))]
 pub(crate) struct Item {
     pub(crate) key: ItemKey,
     pub(crate) priority: f64,
-    /// Nanoseconds since the epoch.
+    /// Time of the insert in nanoseconds since the Unix epoch.
     pub(crate) inserted_at: u64,
     pub(crate) trajectory: Trajectory,
     pub(crate) times_sampled: i32,
-    /// Of the key, as the index has it.
+    /// Hash of the key, as in the index.
     pub(crate) hash: u32,
+}
+
+impl From<&Item> for ItemView {
+    fn from(item: &Item) -> Self {
+        Self {
+            key: item.key,
+            priority: item.priority,
+            times_sampled: item.times_sampled,
+            inserted_at: item.inserted_at,
+            trajectory: item.trajectory.clone(),
+        }
+    }
 }
 
 const _: () = assert!(size_of::<Option<Item>>() == 64, "an item fits its cache line");
@@ -43,8 +59,8 @@ impl Page {
     }
 }
 
-/// An entry of the index. The hash is kept, so that the index can grow without a look at the items: of ten million, that
-/// would be ten million cache misses in one insert.
+/// An entry of the index. It stores the hash, so that the index can grow without reading the items: for ten million
+/// items, that would be ten million cache misses in one insert.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     hash: u32,
@@ -52,7 +68,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// The hash table wants 64 bits: the upper ones to compare, the lower ones to choose a bucket.
+    /// The hash table takes 64 bits: it compares the upper ones, and chooses a bucket by the lower ones.
     fn wide_hash(hash: u32) -> u64 {
         u64::from(hash) << 32 | u64::from(hash)
     }
@@ -60,21 +76,21 @@ impl Entry {
 
 /// Items by slot, and slots by key.
 ///
-/// A page that a snapshot shares is copied when it is first changed; the snapshot keeps the old one.
+/// A page that a snapshot shares is copied when it is first changed; the snapshot keeps the old page.
 #[derive(Debug, Default)]
 pub(crate) struct Slab {
     pages: Vec<Arc<Page>>,
-    /// Slots below `end` that hold nothing; the last one is used next, its page is most likely in the cache.
+    /// Empty slots below `end`. The last one is used next, because its page is most likely cached.
     free: Vec<u32>,
     /// The lowest slot that was never used.
     end: u32,
-    /// For each page, whether a snapshot may hold it too. Asking the page's count of references instead would be an
-    /// atomic operation at every change.
+    /// For each page, whether a snapshot may share it. Reading the page's reference count instead would be an atomic
+    /// operation for every change.
     shared: Vec<AtomicBool>,
     index: HashTable<Entry>,
-    /// The number of items at which the index takes more room than it must.
+    /// The number of items at which the index grows although it still has room.
     grow_at: usize,
-    /// Keyed by chance in each table: a writer that chooses keys must not be able to make them collide.
+    /// Seeded at random for each table, so that a writer which chooses keys cannot make them collide.
     hasher: RandomState,
 }
 
@@ -85,21 +101,21 @@ impl Slab {
         self.index.len()
     }
 
-    /// Whether there is no item.
+    /// Whether the slab has no items.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Makes room for `count` more items in the index, which otherwise moves each time it grows.
+    /// Reserves room for `count` more items in the index, which is rebuilt whenever it grows.
     pub(crate) fn reserve(&mut self, count: usize) {
         self.index.reserve(count, |entry| Entry::wide_hash(entry.hash));
-        // Seven eighths can be filled.
+        // Seven eighths of the index can be filled.
         let items = self.index.capacity() * 3 / 14;
         self.grow_at = if items <= ROOMY_ITEMS { items } else { usize::MAX };
     }
 
-    /// The slot of a key.
+    /// The slot that holds a key.
     #[inline]
     pub(crate) fn find(&self, key: ItemKey) -> Option<u32> {
         let hash = self.hash(key);
@@ -114,20 +130,20 @@ impl Slab {
         item_in(&self.pages, slot)
     }
 
-    /// Begins to load the item in a slot.
+    /// Prefetches the item in a slot.
     #[inline]
     pub(crate) fn prefetch(&self, slot: u32) {
         let page = &self.pages[slot as usize / PAGE_SLOTS];
         prefetch(&raw const page.slots[slot as usize % PAGE_SLOTS]);
     }
 
-    /// The item in a slot, which must hold one, to be changed.
+    /// The item in a slot, which must hold one, for changes.
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: u32) -> &mut Item {
         self.slot_mut(slot).as_mut().expect("the slot holds an item")
     }
 
-    /// Puts an item into a free slot. If its key is here already it comes back, with the slot of that key.
+    /// Puts an item into a free slot. If the key is taken, returns the item and the slot of the key.
     #[inline]
     pub(crate) fn insert(&mut self, item: NewItem, inserted_at: u64) -> Result<u32, (u32, NewItem)> {
         let slot = self.free.last().copied().unwrap_or(self.end);
@@ -139,13 +155,13 @@ impl Slab {
             self.grow();
         }
         let NewItem { key, priority, times_sampled, trajectory } = item;
-        // Field by field into its place: to put it together elsewhere and copy it costs more than the search.
+        // Written field by field in place: building the item elsewhere and copying it costs more than the search.
         self.slot_mut(slot).get_or_insert_with(|| Item { key, priority, inserted_at, trajectory, times_sampled, hash });
         Ok(slot)
     }
 
-    /// Puts an item into a slot in the place of the one there, whose data is returned. If its key is here already it
-    /// comes back, with the slot of that key.
+    /// Replaces the item in a slot, and returns the data of the old one. If the key is taken, returns the new item and
+    /// the slot of the key.
     #[inline]
     pub(crate) fn replace(&mut self, slot: u32, item: NewItem, inserted_at: u64) -> Result<Trajectory, (u32, NewItem)> {
         let hash = match self.enter(item.key, slot) {
@@ -163,7 +179,7 @@ impl Slab {
         Ok(old)
     }
 
-    /// Takes the item out of a slot, which must hold one.
+    /// Removes the item from a slot, which must hold one.
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) -> Item {
         let item = self.slot_mut(slot).take().expect("the slot holds an item");
@@ -172,8 +188,8 @@ impl Slab {
         item
     }
 
-    /// Writes down that a key is in `slot`, and returns its hash; or returns the slot that it is in already. One search
-    /// finds the key or the place for it.
+    /// Enters a key with its slot into the index, and returns the key's hash. If the index has the key, returns its
+    /// slot as an error. One search finds the key or the place for it.
     #[inline]
     fn enter(&mut self, key: ItemKey, slot: u32) -> Result<u32, u32> {
         if self.index.len() >= self.grow_at {
@@ -191,8 +207,8 @@ impl Slab {
         }
     }
 
-    /// Forgets that a key of this hash is in `slot`. In a slot that was given to another item there are two entries for a
-    /// moment; if they have the same hash as well, they are the same.
+    /// Removes the entry of a hash and a slot from the index. While a slot passes from one item to another, it has two
+    /// entries; if these have the same hash, they are interchangeable.
     #[inline]
     fn leave(&mut self, hash: u32, slot: u32) {
         let is_it = |entry: &Entry| entry.slot == slot && entry.hash == hash;
@@ -201,17 +217,17 @@ impl Slab {
         }
     }
 
-    /// Empties the slab and returns the pages.
+    /// Empties the slab and returns its pages.
     pub(crate) fn take(&mut self) -> Vec<Arc<Page>> {
         std::mem::take(self).pages
     }
 
-    /// The pages, to be looked at.
+    /// The pages, for reading.
     pub(crate) fn pages(&self) -> &[Arc<Page>] {
         &self.pages
     }
 
-    /// The pages as they are now, whatever happens later: a copy of pointers.
+    /// The pages as they are now, whatever changes later. Copies only pointers.
     pub(crate) fn share_pages(&self) -> Vec<Arc<Page>> {
         self.shared.iter().for_each(|shared| shared.store(true, Relaxed));
         self.pages.clone()
@@ -230,20 +246,20 @@ impl Slab {
             *shared = false;
             Arc::make_mut(page)
         } else {
-            // SAFETY: the pages leave the slab only through `share_pages`, which marks them all, and `make_mut` has put
-            // one of our own in the place of a marked one. So this reference is the only one, and `self` is borrowed.
+            // SAFETY: pages leave the slab only through `share_pages`, which marks them all as shared, and `make_mut`
+            // has replaced a shared page by one of our own. So this reference is the only one, and `self` is borrowed.
             unsafe { &mut *Arc::as_ptr(page).cast_mut() }
         };
         &mut page.slots[slot as usize % PAGE_SLOTS]
     }
 
-    /// Doubles the room of the index.
+    /// Doubles the capacity of the index.
     #[cold]
     fn make_room(&mut self) {
         self.reserve(self.index.capacity() + 1 - self.index.len());
     }
 
-    /// Takes one more slot into use.
+    /// Adds one slot.
     #[cold]
     fn grow(&mut self) {
         if self.end as usize == self.pages.len() * PAGE_SLOTS {
@@ -262,7 +278,7 @@ fn item_in(pages: &[Arc<Page>], slot: u32) -> &Item {
     page.slots[slot as usize % PAGE_SLOTS].as_ref().expect("the slot holds an item")
 }
 
-/// The items of pages taken out of a slab. Those of a page that a snapshot shares stay there.
+/// The items of pages that were taken out of a slab. Items of a page that a snapshot shares stay in that page.
 pub(crate) fn into_items(pages: Vec<Arc<Page>>) -> impl Iterator<Item = Item> {
     pages.into_iter().filter_map(Arc::into_inner).flat_map(|page| page.slots.into_iter().flatten())
 }
@@ -274,7 +290,7 @@ mod tests {
     use smallvec::smallvec;
 
     #[test]
-    fn the_index_of_a_small_full_table_does_not_fill_with_marks() {
+    fn the_index_of_a_small_full_table_does_not_fill_with_tombstones() {
         let layout = Arc::new(Layout::new(1, [(DType::UInt8, smallvec![1], 0)]).unwrap());
         let chunk = Chunk::new(1, EpisodeIds::Same(1), StepRange::default(), layout, vec![0].into()).unwrap();
         let trajectory = Trajectory::rows(Arc::new(chunk), 0, 1).unwrap();
@@ -287,7 +303,7 @@ mod tests {
         for slot in (0..4096).cycle().take(500_000) {
             slab.replace(slot, item(), 0).ok().unwrap();
         }
-        // What marks take is not there for items, until the index is made anew, and larger.
+        // Tombstones use up capacity until the index is rebuilt, and larger.
         let left = slab.index.capacity();
         assert!((room - room / 100..=room).contains(&left), "{left} of {room}");
     }

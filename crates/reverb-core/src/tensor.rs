@@ -15,11 +15,11 @@ macro_rules! dtypes {
             /// Every element type.
             pub const ALL: &'static [DType] = &[$(DType::$name,)*];
 
-            /// The type with TensorFlow's number `number`.
+            /// Returns the type with TensorFlow's number `number`.
             pub fn from_number(number: u32) -> Result<Self> {
                 match number {
                     $($number => Ok(Self::$name),)*
-                    _ => Err(Error::invalid(format!("dtype number {number} is not one that a table can hold"))),
+                    _ => Err(Error::invalid(format!("dtype number {number} is not supported"))),
                 }
             }
 
@@ -28,7 +28,7 @@ macro_rules! dtypes {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// Bytes of an element; 0 for [`DType::String`], whose elements differ.
+            /// Size of an element in bytes; 0 for [`DType::String`], whose elements differ in size.
             pub const fn size(self) -> usize {
                 match self { $(Self::$name => $size,)* }
             }
@@ -66,25 +66,25 @@ impl fmt::Display for DType {
 /// A fully known shape.
 pub type Shape = SmallVec<[usize; 4]>;
 
-/// Prints a shape as error texts do: `[]`, `[3]`, `[2,2]`.
+/// Formats a shape as in error texts: `[]`, `[3]`, `[2,2]`.
 pub fn shape_text(shape: &[usize]) -> String {
     let dims: Vec<_> = shape.iter().map(ToString::to_string).collect();
     format!("[{}]", dims.join(","))
 }
 
-/// Dtype and shape of one entry of a signature: what a table accepts in a column.
+/// One entry of a signature: the dtype and the shape that a table accepts in a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorSpec {
-    /// Path of the leaf in the nest, joined by `/`, with the spec's own name appended.
+    /// Path of the leaf in the nest, joined by `/`, followed by the spec's own name.
     pub name: String,
     /// Element type.
     pub dtype: DType,
-    /// Dimensions; an inner `None` is a dimension of any size, an outer one a shape of any rank.
+    /// Dimensions; an inner `None` is a dimension of any size, an outer `None` a shape of any rank.
     pub shape: Option<Vec<Option<usize>>>,
 }
 
 impl TensorSpec {
-    /// Whether a tensor of exactly this shape fits.
+    /// Whether a tensor of this shape fits.
     pub fn accepts_shape(&self, shape: impl ExactSizeIterator<Item = usize>) -> bool {
         match &self.shape {
             None => true,
@@ -95,7 +95,7 @@ impl TensorSpec {
         }
     }
 
-    /// The shape as error texts print it: `[?,2]`, `<unknown>`.
+    /// The shape as in error texts: `[?,2]`, `<unknown>`.
     pub fn shape_text(&self) -> String {
         match &self.shape {
             None => "<unknown>".into(),

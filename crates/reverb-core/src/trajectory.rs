@@ -1,4 +1,7 @@
-//! What an item refers to: columns made of slices of chunks.
+//! The data of an item: columns made of slices of chunks.
+//!
+//! A trajectory is checked when it is created: ranges lie inside their chunks, slices of a column agree in dtype and
+//! row shape, and a squeezed column has one row.
 
 use crate::{Chunk, Error, Result};
 use smallvec::SmallVec;
@@ -17,10 +20,10 @@ pub struct Slice {
     pub length: u32,
 }
 
-/// One column of an item: slices one after another along the time axis.
+/// One column of an item: slices, one after another along the time axis.
 #[derive(Debug, Clone)]
 pub struct TrajectoryColumn {
-    /// At least one slice, all of one dtype and row shape.
+    /// At least one slice, all with the same dtype and row shape.
     pub slices: SmallVec<[Slice; 1]>,
     /// Whether the time axis, of length 1, is dropped.
     pub squeeze: bool,
@@ -36,7 +39,7 @@ impl TrajectoryColumn {
 /// The data of an item. Cloning it clones references, not data.
 #[derive(Debug, Clone)]
 pub enum Trajectory {
-    /// The same rows of every column of one chunk: what `insert` makes, and the common case by far.
+    /// The same rows of every column of one chunk. This is what `insert` makes, and by far the most common case.
     Rows {
         /// The chunk.
         chunk: Arc<Chunk>,
@@ -49,7 +52,7 @@ pub enum Trajectory {
     Columns(Arc<[TrajectoryColumn]>),
 }
 
-/// A column of a trajectory, whichever form that has.
+/// A column of a trajectory of either kind.
 pub enum ColumnView<'a> {
     /// Rows of a column of one chunk.
     One {
@@ -69,10 +72,10 @@ pub enum ColumnView<'a> {
 }
 
 impl Trajectory {
-    /// Rows of all columns of one chunk.
+    /// Creates a trajectory of the same rows of all columns of a chunk.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if there is no column or no row, or the rows are not in the chunk.
+    /// [`Error::InvalidArgument`] if there are no columns or no rows, or the rows are not in the chunk.
     pub fn rows(chunk: Arc<Chunk>, offset: u32, length: u32) -> Result<Self> {
         if chunk.columns().is_empty() || length == 0 {
             return Err(Error::invalid("Item trajectory must not be empty."));
@@ -81,11 +84,12 @@ impl Trajectory {
         Ok(Self::Rows { chunk, offset, length })
     }
 
-    /// Slices of any chunks. (Also checks that a reader can put every column together.)
+    /// Creates a trajectory of slices of any chunks. Checks that a reader can concatenate the slices of every column.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`], naming the column: no column, a column without a row, a slice outside its chunk, slices
-    /// of different dtypes or row shapes, a squeezed column with more than one row.
+    /// [`Error::InvalidArgument`], naming the column, if there are no columns; if a column has no rows; if a slice lies
+    /// outside its chunk; if slices of a column differ in dtype or row shape; or if a squeezed column has more than one
+    /// row.
     pub fn columns(columns: Vec<TrajectoryColumn>) -> Result<Self> {
         if columns.is_empty() {
             return Err(Error::invalid("Item trajectory must not be empty."));
@@ -120,7 +124,7 @@ impl Trajectory {
         }
     }
 
-    /// Whether its rows can be read from its chunks as they are, if those are not packed.
+    /// Whether its rows can be read from the data of its chunks directly, once unpacked.
     #[inline]
     pub(crate) fn is_readable(&self) -> bool {
         match self {
@@ -132,7 +136,7 @@ impl Trajectory {
         }
     }
 
-    /// Calls `visit(chunk, cells)` for each slice, or once for [`Trajectory::Rows`]; a cell is a row of a column.
+    /// Calls `visit(chunk, cells)` for each slice, or once for [`Trajectory::Rows`]. A cell is a row of a column.
     pub fn for_each_use(&self, mut visit: impl FnMut(&Arc<Chunk>, u64)) {
         match self {
             Self::Rows { chunk, length, .. } => visit(chunk, u64::from(*length) * chunk.columns().len() as u64),
@@ -144,7 +148,7 @@ impl Trajectory {
         }
     }
 
-    /// The chunks, each once, in order of first appearance.
+    /// The distinct chunks in the order of first use.
     pub fn chunks(&self) -> SmallVec<[Arc<Chunk>; 4]> {
         let mut chunks = SmallVec::<[Arc<Chunk>; 4]>::new();
         self.for_each_use(|chunk, _| {
@@ -155,19 +159,20 @@ impl Trajectory {
         chunks
     }
 
-    /// Bytes of the rows it refers to, decoded (a row referred to twice counts twice; strings by their chunk's mean).
+    /// Size in bytes of the rows that it refers to, decoded. A row that is referred to twice counts twice; strings
+    /// count with the average size of their chunk.
     pub fn size_bytes(&self) -> u64 {
         self.sum_of_slices(slice_bytes)
     }
 
-    /// The part of the chunks' own bytes, encoded if they are, that those rows make.
+    /// The share of these rows in the stored size of their chunks, which is the encoded size for encoded chunks.
     pub fn held_bytes(&self) -> u64 {
         self.sum_of_slices(|chunk, column, length| {
             let decoded = slice_bytes(chunk, column, length);
             if !chunk.is_compressed() {
                 return decoded;
             }
-            // Both sizes are below 2^32, and what is compressed is never empty.
+            // Both sizes are below 2^32, and compressed data is never empty.
             (decoded * chunk.size_bytes() as u64).div_ceil(chunk.decoded_bytes() as u64)
         })
     }

@@ -1,4 +1,8 @@
-//! Which chunks a table keeps alive: its bytes, its episodes, and how sparsely chunks are used.
+//! The chunks that a table keeps alive: their bytes, their episodes, and how sparsely they are used.
+//!
+//! A use is counted in cells (a cell is a row of a column), once for each item. The first table that uses a chunk owns
+//! it and counts in the chunk itself, without a look-up on the hot path; other tables count in a map of their own. Only
+//! the count of the owner finds sparse chunks, so sharing a chunk can delay compaction but not break it.
 
 use crate::{Chunk, EpisodeId, EpisodeIds, Trajectory};
 use hashbrown::HashMap;
@@ -7,10 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 static NEXT_TABLE: AtomicU32 = AtomicU32::new(1);
 
-/// Counts the uses of chunks by the items of one table.
-///
-/// The first table to use a chunk counts in the chunk itself (no look-up on the hot path); other tables that share
-/// the chunk count in a map of their own. Only the owner's count is read for compaction, so sharing only delays it.
+/// Counts the uses of chunks by the items of one table; see the module.
 #[derive(Debug)]
 pub struct TableUsage {
     table: u32,
@@ -21,8 +22,8 @@ pub struct TableUsage {
     bytes: u64,
 }
 
-// SAFETY: the pointers are names of chunks, never followed; the items that count here keep the chunks alive, so no
-// other chunk can have the same name.
+// SAFETY: the pointers identify chunks and are never dereferenced. The items that count here keep the chunks alive, so
+// no other chunk can have the same address.
 unsafe impl Send for TableUsage {}
 // SAFETY: as above; the struct has no interior mutability.
 unsafe impl Sync for TableUsage {}
@@ -51,7 +52,7 @@ impl TableUsage {
         }
     }
 
-    /// Counts an item that left the table. Returns whether a chunk of it is used by few rows now (see [`is_sparse`]).
+    /// Counts an item that left the table. Returns whether one of its chunks is sparse now (see [`is_sparse`]).
     pub fn remove(&mut self, trajectory: &Trajectory) -> bool {
         let mut sparse = false;
         trajectory.for_each_use(|chunk, cells| sparse |= self.remove_cells(chunk, cells));
@@ -66,7 +67,7 @@ impl TableUsage {
 
     fn add_cells(&mut self, chunk: &Arc<Chunk>, cells: u64) {
         if self.owns(chunk) {
-            // Only the owner's lock holder writes the count, so a load and a store are enough.
+            // Only the thread that holds the owner's lock writes the count, so a load and a store are enough.
             let used = chunk.used_cells.load(Relaxed);
             chunk.used_cells.store(used + cells, Relaxed);
             if used == 0 {
@@ -92,7 +93,7 @@ impl TableUsage {
             return used > 0 && is_sparse(chunk);
         }
         let name = Arc::as_ptr(chunk);
-        let used = self.shared.get_mut(&name).expect("an item that leaves was counted when it came");
+        let used = self.shared.get_mut(&name).expect("an item that leaves was counted when it entered");
         *used -= cells;
         if *used == 0 {
             self.shared.remove(&name);
@@ -131,28 +132,28 @@ impl TableUsage {
         }
     }
 
-    /// Bytes of the chunks that the table's items refer to, each chunk once.
+    /// Size in bytes of the chunks that the table's items refer to; each chunk counts once.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Distinct episodes that the table's items refer to.
+    /// Number of distinct episodes that the table's items refer to.
     pub fn num_episodes(&self) -> u64 {
         self.episodes.len() as u64 + self.row_episodes
     }
 
-    /// Episodes that the last item went away of, since the last reset.
+    /// Number of episodes whose last item has been removed since the last reset.
     pub fn num_deleted_episodes(&self) -> u64 {
         self.num_deleted_episodes
     }
 
-    /// Sets the counter, as a checkpoint recorded it.
+    /// Sets the number of deleted episodes to the value of a checkpoint.
     pub fn set_num_deleted_episodes(&mut self, count: u64) {
         self.num_deleted_episodes = count;
     }
 }
 
-/// Whether the items of the chunk's owner use less than half of a chunk that has more than one row.
+/// Whether the items of the chunk's owner use less than half of the chunk. Always false for a chunk of one row.
 pub fn is_sparse(chunk: &Chunk) -> bool {
     chunk.rows() > 1 && chunk.used_cells.load(Relaxed) * 2 < chunk.cells()
 }

@@ -1,4 +1,4 @@
-//! Chunks that a few items hold for many rows: found, replaced, and freed.
+//! Chunks of which items use only few rows: found, copied, and freed.
 
 mod common;
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 const ROWS: u32 = 100;
 const ROW_BYTES: usize = 64 << 10;
 
-/// Rows of `ROW_BYTES` bytes, each filled with its number plus `first`.
+/// A chunk with rows of `ROW_BYTES` bytes, each filled with its number plus `first`.
 fn chunk(first: u8, rows: u32, episode: u64) -> Arc<Chunk> {
     let layout = Layout::new(rows as usize, [(DType::UInt8, smallvec![ROW_BYTES], 0)]).unwrap();
     let data: Vec<u8> = (0..rows).flat_map(|row| vec![first + row as u8; ROW_BYTES]).collect();
@@ -19,7 +19,7 @@ fn chunk(first: u8, rows: u32, episode: u64) -> Arc<Chunk> {
     Arc::new(Chunk::new(random_key(), episodes, StepRange::default(), Arc::new(layout), Bytes::from(data)).unwrap())
 }
 
-/// Two chunks of 100 items; of the first, all but every tenth are deleted.
+/// Two chunks of 100 items; of the first, all items except every tenth are deleted.
 fn sparse_table() -> (Table, std::sync::Weak<Chunk>) {
     let mut table = Table::new(config(SelectorKind::Fifo, SelectorKind::Fifo, 1000)).unwrap();
     let chunks = [chunk(0, ROWS, 1), chunk(100, ROWS, 2)];
@@ -30,7 +30,7 @@ fn sparse_table() -> (Table, std::sync::Weak<Chunk>) {
     assert!(!table.wants_compaction());
     let deletes: Vec<u64> = (0..100).filter(|key| key % 10 != 0).collect();
     table.mutate(&[], &deletes, &mut Vec::new()).unwrap();
-    // The dense chunk goes, else its bytes in use would outweigh the others.
+    // The dense chunk is removed, because otherwise its bytes in use would outweigh the others.
     let deletes: Vec<u64> = (110..200).collect();
     table.mutate(&[], &deletes, &mut Vec::new()).unwrap();
     (table, Arc::downgrade(&chunks[0]))
@@ -86,7 +86,7 @@ fn search_that_finds_nothing_to_copy_is_not_repeated() {
 }
 
 #[test]
-fn search_goes_on_where_it_stopped() {
+fn search_continues_where_it_stopped() {
     let mut table = Table::new(config(SelectorKind::Fifo, SelectorKind::Fifo, 10_000)).unwrap();
     let mut found = Vec::new();
     for key in 0..1000 {

@@ -1,4 +1,4 @@
-//! Chunks whose bytes are encoded: smaller, and the same rows.
+//! Chunks whose bytes are encoded: smaller, with the same rows.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn bytes_layout(rows: usize, row_bytes: usize) -> Arc<Layout> {
     Arc::new(Layout::new(rows, [(DType::UInt8, smallvec![row_bytes], 0)]).unwrap())
 }
 
-/// Rows that grow by one from row to row, as a counter does.
+/// Rows that increase by one from row to row, like a counter.
 fn counting(rows: usize, row_bytes: usize) -> Vec<u8> {
     (0..rows).flat_map(|row| (0..row_bytes).map(move |column| (row + column * 37) as u8)).collect()
 }
@@ -118,7 +118,7 @@ fn bytes_that_decode_to_another_size_are_refused() {
         for wrong in [999, 1001, 100_000_000] {
             let error = encoded(&bytes_layout(10, 100), of(wrong), codec, &[false]).unwrap_err();
             let Error::InvalidArgument(text) = error else { panic!("{error:?}") };
-            assert!(text.contains("does not decode to 1000 bytes") || text.contains("send it as it is"), "{text}");
+            assert!(text.contains("does not decode to 1000 bytes") || text.contains("do not compress it"), "{text}");
         }
     }
 }
@@ -128,11 +128,14 @@ fn encodings_that_cannot_be_are_refused() {
     let layout = Arc::new(Layout::new(10, [(DType::Float32, smallvec![100], 0)]).unwrap());
     let bytes = make(&layout, vec![0; 4000]).compress(Codec::Lz4, &[]).data().to_vec();
     let said = |data: Vec<u8>, delta: &[bool]| encoded(&layout, data, Codec::Lz4, delta).unwrap_err().to_string();
-    assert_eq!(said(bytes.clone(), &[true]), "rows of column 0, of type float, cannot be differences");
-    assert_eq!(said(bytes.clone(), &[]), "0 delta flags for 1 columns");
-    assert_eq!(said(bytes, &[false; 2]), "2 delta flags for 1 columns");
+    assert_eq!(
+        said(bytes.clone(), &[true]),
+        "column 0 of dtype float cannot be stored as differences: only integers can"
+    );
+    assert_eq!(said(bytes.clone(), &[]), "expected 1 delta flags, one for each column, got 0");
+    assert_eq!(said(bytes, &[false; 2]), "expected 1 delta flags, one for each column, got 2");
     let long = said(vec![0; 4000], &[false]);
-    assert_eq!(long, "chunk 7: 4000 bytes of lz4 for 4000 bytes of data: send it as it is");
+    assert_eq!(long, "chunk 7: 4000 bytes of lz4 data decode to only 4000 bytes; do not compress it");
 }
 
 #[test]
@@ -157,10 +160,10 @@ fn auto_takes_what_pays() {
     assert!(none.is_none() && chunks.iter().all(|chunk| !chunk.is_encoded()));
     let (plain, _) = choice(&|seed| vec![seed as u8; 10_000], 10);
     assert_eq!(plain, Some(Encoding { codec: Codec::Lz4, delta: [false].into() }));
-    // Nothing repeats, but four bits a byte are enough.
+    // Nothing repeats, but four bits for each byte are enough.
     let (entropy, _) = choice(&|seed| noise(10_000, seed).into_iter().map(|byte| byte % 16).collect(), 10);
     assert_eq!(entropy.unwrap().codec, Codec::Zstd);
-    // Each row is the one before plus one: nothing repeats, all differences are equal.
+    // Each row is the row before plus one: nothing repeats, and all differences are equal.
     let rows = |seed| {
         let first = noise(1000, seed);
         (0..20_u8).flat_map(|row| first.iter().map(move |byte| byte.wrapping_add(row)).collect::<Vec<_>>()).collect()
@@ -204,7 +207,7 @@ fn any_column() -> impl Strategy<Value = (DType, Vec<usize>)> {
 }
 
 prop_compose! {
-    /// A layout and data that shrink more or less.
+    /// A layout, and data that compresses more or less.
     fn any_chunk()(
         rows in 1_usize..12, columns in prop::collection::vec(any_column(), 1..4), texts in prop::collection::vec("[ab]{0,9}", 300),
         seed in any::<u64>(), spread in prop::sample::select(&[1_u8, 3, 255]),

@@ -1,4 +1,4 @@
-//! Batches that are drawn and copied in one go are those that are drawn, planned and gathered.
+//! Batches that are drawn and copied in one step equal batches that are drawn, planned and gathered.
 
 mod common;
 
@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 const ROWS: u32 = 120;
 
-/// Columns of 120, 1, 8, 11 and 1200 bytes a row.
+/// Columns of 120, 1, 8, 11 and 1200 bytes for each row.
 fn numbers(rows: usize) -> Arc<Layout> {
     let shapes = [(DType::Float64, 15), (DType::Bool, 1), (DType::Int64, 1), (DType::UInt8, 11), (DType::Float32, 300)];
     Arc::new(Layout::new(rows, shapes.map(|(dtype, width)| (dtype, smallvec![width], 0))).unwrap())
 }
 
-/// A chunk whose bytes all look different.
+/// A chunk whose bytes all differ.
 fn chunk(layout: &Arc<Layout>) -> Arc<Chunk> {
     let data: Vec<u8> = (0..layout.size_bytes).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let episodes = EpisodeIds::PerRow(random_key());
@@ -48,12 +48,12 @@ fn table(config: TableConfig, length: u32) -> Table {
 }
 
 fn bytes(buffer: &Buffer) -> &[u8] {
-    // SAFETY: a batch's buffer is written whole.
+    // SAFETY: the buffer of a batch is written completely.
     unsafe { std::slice::from_raw_parts(buffer.as_ptr(), buffer.len()) }
 }
 
-/// What draws change.
-fn counts(table: &Table) -> (i64, u64, Vec<i32>) {
+/// The counts that draws change.
+fn counts(table: &mut Table) -> (i64, u64, Vec<i32>) {
     let info = table.info();
     let times_sampled = table.snapshot().items().map(|item| item.times_sampled).collect();
     (info.samples, info.num_unique_samples, times_sampled)
@@ -62,7 +62,7 @@ fn counts(table: &Table) -> (i64, u64, Vec<i32>) {
 fn assert_same_batch(sampler: &SelectorKind, count: usize, length: u32, squeeze_time: bool) {
     let config = config(sampler.clone(), Fifo, 1000);
     let (mut one, mut other) = (table(config.clone(), length), table(config, length));
-    // Again for items that were drawn before, and with a layout that fits, or does not.
+    // Repeated for items that were drawn before, and with a layout that fits or does not fit.
     let mut used = None;
     for round in 0..4 {
         let copied = one.sample_copied(count, squeeze_time, used).unwrap();
@@ -73,7 +73,7 @@ fn assert_same_batch(sampler: &SelectorKind, count: usize, length: u32, squeeze_
         assert_eq!(copied.info.len(), count);
         assert_eq!(&copied.layout, gatherer.layout());
         assert!(bytes(&copied.buffer) == bytes(&gatherer.gather()));
-        assert_eq!(counts(&one), counts(&other));
+        assert_eq!(counts(&mut one), counts(&mut other));
         let mut layout = copied.layout;
         if round == 1 {
             layout.columns.last_mut().unwrap().shape[0] += 1;
@@ -107,7 +107,7 @@ fn a_copied_batch_of_interleaved_rows_is_that_of_columns() {
             insert(&mut other, key, Trajectory::rows(rows.clone(), row, 1).unwrap());
         }
     }
-    // Some blocks of rows.
+    // Counts of one and of several blocks of rows.
     for count in [1, 12, 13, 97] {
         let (copied, again) =
             (one.sample_copied(count, true, None).unwrap(), other.sample_copied(count, true, None).unwrap());
@@ -200,12 +200,12 @@ fn strings_and_items_made_of_slices_are_not_copied() {
 fn a_copied_batch_that_is_given_back_leaves_no_trace() {
     let mut table = table(config(Uniform, Fifo, 1000), 1);
     table.sample_copied(40, true, None).unwrap();
-    let before = counts(&table);
+    let before = counts(&mut table);
     let (batch, draws) = table.sample_copied_leased(60, true).unwrap();
     assert_eq!(batch.info.len(), 60);
-    assert_ne!(counts(&table), before);
+    assert_ne!(counts(&mut table), before);
     table.give_back_copied(draws);
-    assert_eq!(counts(&table), before);
+    assert_eq!(counts(&mut table), before);
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn draws_of_items_that_have_left_are_given_back_to_the_limiter_alone() {
         table.insert(NewItem { key, priority: 1.0, times_sampled: 1, trajectory }, 10_000 + key, &mut Vec::new());
     }
     table.give_back_copied(draws);
-    let (samples, _, times_sampled) = counts(&table);
+    let (samples, _, times_sampled) = counts(&mut table);
     assert_eq!((samples, times_sampled.iter().sum::<i32>()), (0, keys.len() as i32));
 }
 
@@ -232,7 +232,7 @@ fn after_a_reset_there_is_nothing_to_give_back() {
     let mut table = table(config(Uniform, Fifo, 1000), 1);
     let (_, draws) = table.sample_copied_leased(60, true).unwrap();
     table.reset(&mut Vec::new());
-    let before = counts(&table);
+    let before = counts(&mut table);
     table.give_back_copied(draws);
-    assert_eq!(counts(&table), before);
+    assert_eq!(counts(&mut table), before);
 }

@@ -14,7 +14,7 @@ const FRAME_BYTES: usize = 84 * 84;
 const STACK: usize = 4;
 const ROWS: usize = 16;
 
-/// Counts what is allocated, so that nothing that takes room is forgotten.
+/// Counts all allocations, so that no memory is overlooked.
 struct Counting;
 
 static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
@@ -22,22 +22,22 @@ static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: all is left to the system's allocator.
+// SAFETY: all calls are passed to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, block: Block) -> *mut u8 {
         ALLOCATED.fetch_add(block.size(), Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees what the system's allocator needs.
         unsafe { System.alloc(block) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, block: Block) {
         ALLOCATED.fetch_sub(block.size(), Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees what the system's allocator needs.
         unsafe { System.dealloc(pointer, block) }
     }
 }
 
-/// A game's frame: a still background, and something that moves.
+/// A frame of a game: a still background, and something that moves.
 fn frame(index: usize) -> Vec<u8> {
     let mut pixels: Vec<u8> = (0..FRAME_BYTES).map(|pixel| (pixel / 84 * 3) as u8).collect();
     let corner = index * 5 % (84 * 80);
@@ -51,7 +51,7 @@ fn chunk(first: usize, layout: &Arc<Layout>) -> Chunk {
     Chunk::new(random_key(), EpisodeIds::Same(1), steps, layout.clone(), data.into()).unwrap()
 }
 
-/// The frames up to and with `last`, as slices of one or two chunks.
+/// The frames up to and including `last`, as slices of one or two chunks.
 fn stack(chunks: &[Arc<Chunk>], last: usize) -> Trajectory {
     let mut slices = SmallVec::<[Slice; 1]>::new();
     for index in last + 1 - STACK..=last {
@@ -64,7 +64,7 @@ fn stack(chunks: &[Arc<Chunk>], last: usize) -> Trajectory {
     Trajectory::columns(vec![TrajectoryColumn { slices, squeeze: false }]).unwrap()
 }
 
-/// Bytes that a table of all stacks takes, and those it says.
+/// The memory that a table of all stacks takes, and the size that it states.
 fn table_bytes(codec: Option<Codec>) -> (usize, u64) {
     let before = ALLOCATED.load(Relaxed);
     let rate_limiter =
@@ -97,7 +97,7 @@ fn table_bytes(codec: Option<Codec>) -> (usize, u64) {
     (ALLOCATED.load(Relaxed) - before, table.bytes())
 }
 
-// One test, since others at the same time would count in its memory.
+// A single test, because tests that run at the same time would count in its memory.
 #[test]
 fn each_frame_of_overlapping_stacks_is_held_once() {
     let frames = FRAMES * FRAME_BYTES;
@@ -105,6 +105,6 @@ fn each_frame_of_overlapping_stacks_is_held_once() {
     assert_eq!(said as usize, frames);
     assert!(allocated <= frames + frames / 10, "{allocated} bytes for {frames} bytes of frames");
     let (allocated, said) = table_bytes(Some(Codec::Lz4));
-    // The table's own bookkeeping is most of it now.
+    // Most of it is the table's own data now.
     assert!((said as usize) < frames / 20 && allocated < frames / 5, "{allocated}, {said} of {frames}");
 }

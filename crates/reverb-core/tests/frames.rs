@@ -1,4 +1,4 @@
-//! Frames against a plain model: a list of all that was added.
+//! Frames against a plain model: a list of all frames that were added.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ fn frames(segments: u64, length: u64, exponent: Option<f64>) -> Frames {
 }
 
 fn numbers(buffer: &Buffer, count: usize) -> Vec<i64> {
-    // SAFETY: a gathered buffer is written throughout, and its first column has `count` numbers.
+    // SAFETY: a gathered buffer is written completely, and its first column has `count` numbers.
     unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast::<i64>(), count) }.to_vec()
 }
 
@@ -70,7 +70,7 @@ fn priorities_follow_rows_that_are_overwritten() {
     let (starts, probabilities) = frames.draw(50, 1).unwrap();
     assert!(starts.iter().all(|start| [2, 3].contains(&start.id)), "{starts:?}");
     assert!(probabilities.iter().all(|&p| p == 0.5));
-    // The frame 0 is gone; its row belongs to frame 4.
+    // Frame 0 was overwritten; its row belongs to frame 4.
     frames.update_priorities(&[FrameId { segment: 0, id: 0 }], &[9.0]).unwrap();
     assert!(frames.draw(50, 1).unwrap().0.iter().all(|start| start.id != 4));
 }

@@ -1,4 +1,4 @@
-//! Chunks whose rows lie whole, column beside column: other bytes, and the same rows.
+//! Interleaved chunks: other bytes, with the same rows.
 
 mod common;
 
@@ -23,10 +23,10 @@ fn rows_of(chunk: &Chunk) -> Vec<u8> {
     chunk.view(&mut Vec::new()).unwrap().data().to_vec()
 }
 
-/// Three rows of a column of bytes and one of pairs of them.
+/// Three rows of a column of bytes and of a column of pairs of bytes.
 fn small() -> Chunk {
     let layout = Arc::new(layout(3, &[(DType::UInt8, 1), (DType::UInt8, 2)]));
-    // The second column begins at a multiple of 8.
+    // The second column starts at a multiple of 8.
     make(&layout, vec![1, 2, 3, 0, 0, 0, 0, 0, 11, 12, 21, 22, 31, 32]).unwrap()
 }
 
@@ -61,7 +61,7 @@ fn bytes_of_another_number_and_strings_are_refused() {
     }
     let strings = Layout::new(1, [(DType::Int8, smallvec![], 0), (DType::String, smallvec![], 8)]).unwrap();
     let error = strings.interleaved().unwrap_err();
-    assert!(matches!(&error, Error::InvalidArgument(text) if text.contains("column 1, of strings")), "{error:?}");
+    assert!(matches!(&error, Error::InvalidArgument(text) if text.contains("column 1 holds strings")), "{error:?}");
 }
 
 #[test]
@@ -115,7 +115,7 @@ proptest! {
         let (interleaved, chunk) = (Arc::new(chunk.interleave().unwrap()), Arc::new(chunk));
         prop_assert_eq!(rows_of(&interleaved), rows_of(&chunk));
         let (plain, mut read) = (items(&chunk, &picks, slices), items(&interleaved, &picks, slices));
-        // With items of other chunks among them.
+        // Together with items of other chunks.
         match other {
             0 => read[0] = plain[0].clone(),
             1 => {

@@ -1,4 +1,4 @@
-//! Chunks whose bytes are made when they are first read.
+//! Chunks whose bytes are unpacked when they are first read.
 
 mod common;
 
@@ -15,7 +15,7 @@ use std::sync::{Arc, Barrier};
 const ROWS: usize = 10;
 const ROW_BYTES: usize = 30;
 
-/// Counts how often it is unpacked to stay, and to be looked at.
+/// Counts the calls that unpack it for good, and those that only read it.
 #[derive(Debug, Default)]
 struct Counting {
     unpacked: AtomicUsize,
@@ -30,7 +30,7 @@ impl Unpack for Counting {
     fn unpack(&self, size_bytes: usize) -> Bytes {
         assert_eq!(size_bytes, ROWS * ROW_BYTES);
         self.unpacked.fetch_add(1, SeqCst);
-        // Whoever comes meanwhile must wait for it.
+        // Readers that come meanwhile must wait for it.
         std::thread::sleep(std::time::Duration::from_millis(20));
         data().into()
     }

@@ -1,4 +1,4 @@
-//! When patterns make items, and of which rows.
+//! The steps at which patterns create items, and the rows of the items.
 
 #[path = "common/steps.rs"]
 mod steps;
@@ -13,7 +13,7 @@ use steps::{Row, Rows, Value, Writer};
 const A: i32 = 0;
 const B: i32 = 1;
 
-/// A node as Python writes it: `-2`, `-3:`, `-3:-1`, `-5::2`.
+/// A node in Python's notation: `-2`, `-3:`, `-3:-1`, `-5::2`.
 fn node(source: i32, key: &str) -> NodeConfig {
     let parts: Vec<Option<i32>> = key.split(':').map(|part| part.parse().ok()).collect();
     match parts[..] {
@@ -45,8 +45,8 @@ fn end() -> ConditionConfig {
     when(Left::IsEndEpisode, Comparison::Eq(1))
 }
 
-/// Runs a script. `3` is a step with a = 3 and b = 30; `3/_` one with a = 3 and no b; `+` at its end leaves the step
-/// open; `E` ends the episode, `e` also, and keeps the rows. Returns the items, columns joined by `|`.
+/// Runs a script. `3` is a step with a = 3 and b = 30; `3/_` is a step with a = 3 and no b. A `+` at its end leaves the
+/// step open. `E` ends the episode; `e` ends it and keeps the rows. Returns the items, with columns joined by `|`.
 fn run(patterns: Vec<PatternConfig>, script: &str) -> Vec<String> {
     let mut writer = Writer::new(Evaluator::new(patterns).unwrap());
     for word in script.split_whitespace() {
@@ -262,7 +262,7 @@ fn extreme_numbers_are_taken_as_they_are() {
 }
 
 proptest! {
-    /// Of every step at most one item a pattern, of exactly the rows that the slice of a list would have.
+    /// Each pattern creates at most one item for each step, of exactly the rows that the slice of a list would have.
     #[test]
     fn rows_are_those_of_a_slice_of_a_list(
         start in 1_i32..8, length in 1_i32..8, step in 1_i32..5, steps in 0_i64..30, cuts in prop::collection::vec(any::<bool>(), 30),

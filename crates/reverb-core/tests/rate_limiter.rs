@@ -1,4 +1,4 @@
-//! When inserts and samples may go.
+//! The conditions under which inserts and samples are allowed.
 
 mod common;
 
@@ -11,7 +11,7 @@ fn limiter(samples_per_insert: f64, min_size_to_sample: i64, min_diff: f64, max_
 
 #[test]
 fn ratio_of_two_gives_the_counts_of_the_worked_example() {
-    // Two samples per insert, 3 items to begin with, an error buffer of 4 around 3 × 2.
+    // Two samples for each insert, 3 items at the start, and an error buffer of 4 around 3 × 2.
     let mut limiter = limiter(2.0, 3, 2.0, 10.0);
     while limiter.can_insert(1) {
         limiter.inserts += 1;

@@ -1,4 +1,4 @@
-//! Which slot comes next: every selector against a plain one, and the promises of each.
+//! The choices of selectors: every selector against a plain one, and the guarantees of each.
 
 mod common;
 
@@ -20,7 +20,7 @@ enum Op {
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
-    // Few priorities, so that there are ties; few slots, so that they are used again.
+    // Few priorities, so that there are ties; few slots, so that they are reused.
     let slot = 0..24_u32;
     let priority = prop_oneof![Just(0.0), Just(1.0), Just(2.5), Just(1e-300), Just(1e12), 0.0..5.0];
     let op = prop_oneof![
@@ -131,7 +131,7 @@ fn probabilities_are_exact_after_ten_million_updates() {
     (0..SLOTS).for_each(|slot| selector.insert(slot, 1.0));
     for _ in 0..10_000_000 {
         let slot = rng.random_range(0..SLOTS);
-        // Sixty orders of magnitude: sums that were updated by differences would be all residue.
+        // Sixty orders of magnitude: sums that were updated by differences would consist of rounding errors.
         let priority = 10_f64.powi(rng.random_range(-30..30));
         priorities[slot as usize] = priority;
         selector.update(slot, priority);

@@ -1,10 +1,10 @@
-//! What a table promises, one promise at a time.
+//! The guarantees of a table, one at a time.
 
 mod common;
 
 use common::{chi_square, chi_square_bound, chunk, config, item, keys, min_size, prioritized, queue, row_item};
 use reverb_core::SelectorKind::{Fifo, Lifo, MinHeap, Uniform};
-use reverb_core::{DType, Error, NewItem, Signature, Table, TableConfig, TensorSpec};
+use reverb_core::{DType, Error, NewItem, RemovalCounts, Signature, Table, TableConfig, TableInfo, TensorSpec};
 use std::sync::Arc;
 
 fn table(config: TableConfig) -> Table {
@@ -18,7 +18,7 @@ fn fill(table: &mut Table, keys: impl IntoIterator<Item = u64>) {
 }
 
 fn draw(table: &mut Table) -> u64 {
-    table.sample(&mut Vec::new()).expect("the table is not empty").key
+    table.sample().expect("the table is not empty").key
 }
 
 /// A queue: each item is drawn once, oldest first.
@@ -63,7 +63,7 @@ fn draw_of_an_empty_table_is_none_even_if_the_limiter_would_allow_it() {
     table.restore_counters(9, 0, 0, 0, 0);
     assert!(table.can_sample(1));
     assert_eq!(table.explain_sample(), "the table is empty");
-    assert!(table.sample(&mut Vec::new()).is_none());
+    assert!(table.sample().is_none());
     assert_eq!(table.info().samples, 0);
 }
 
@@ -71,7 +71,7 @@ fn draw_of_an_empty_table_is_none_even_if_the_limiter_would_allow_it() {
 fn items_given_back_are_drawn_again_in_their_old_order() {
     let mut table = queue_table(4);
     fill(&mut table, 0..4);
-    let drawn: Vec<_> = (0..3).map(|_| table.sample(&mut Vec::new()).unwrap()).collect();
+    let drawn: Vec<_> = (0..3).map(|_| table.sample().unwrap()).collect();
     assert_eq!((table.len(), table.can_insert(1)), (1, true));
     for drawn in drawn {
         table.give_back(drawn, &mut Vec::new());
@@ -86,7 +86,7 @@ fn items_given_back_are_drawn_again_in_their_old_order() {
 fn item_goes_back_to_a_table_that_others_have_filled() {
     let mut table = queue_table(2);
     fill(&mut table, [1, 2]);
-    let drawn = table.sample(&mut Vec::new()).unwrap();
+    let drawn = table.sample().unwrap();
     fill(&mut table, [3]);
     let mut removed = Vec::new();
     table.give_back(drawn, &mut removed);
@@ -100,7 +100,7 @@ fn item_goes_back_to_a_table_that_others_have_filled() {
 fn table_over_its_size_returns_to_it_with_the_next_insert() {
     let mut table = table(TableConfig { max_times_sampled: 1, ..config(Fifo, Fifo, 2) });
     fill(&mut table, [1, 2]);
-    let drawn = [table.sample(&mut Vec::new()).unwrap(), table.sample(&mut Vec::new()).unwrap()];
+    let drawn = [table.sample().unwrap(), table.sample().unwrap()];
     fill(&mut table, [3, 4]);
     drawn.into_iter().for_each(|drawn| table.give_back(drawn, &mut Vec::new()));
     assert_eq!(keys(&table), [1, 2, 3, 4]);
@@ -112,7 +112,7 @@ fn table_over_its_size_returns_to_it_with_the_next_insert() {
 fn draw_stands_if_its_key_is_in_the_table_again() {
     let mut table = queue_table(2);
     fill(&mut table, [1]);
-    let drawn = table.sample(&mut Vec::new()).unwrap();
+    let drawn = table.sample().unwrap();
     fill(&mut table, [1]);
     let mut removed = Vec::new();
     table.give_back(drawn, &mut removed);
@@ -123,11 +123,44 @@ fn draw_stands_if_its_key_is_in_the_table_again() {
 fn draw_from_before_a_reset_is_not_taken_back() {
     let mut table = queue_table(2);
     fill(&mut table, [1]);
-    let drawn = table.sample(&mut Vec::new()).unwrap();
+    let drawn = table.sample().unwrap();
     table.reset(&mut Vec::new());
     table.give_back(drawn, &mut Vec::new());
     let info = table.info();
     assert_eq!((info.current_size, info.samples, info.deletes), (0, 0, 0));
+}
+
+#[test]
+fn removals_are_counted_by_their_reason() {
+    let limits = TableConfig { max_times_sampled: 1, max_bytes: Some(16), ..config(Fifo, Fifo, 3) };
+    let mut table = table(limits);
+    fill(&mut table, 0..5);
+    draw(&mut table);
+    table.mutate(&[(4, 2.0)], &[3, 77], &mut Vec::new()).unwrap();
+    table.insert(row_item(5, 1.0, &chunk(4, 5), 0), 0, &mut Vec::new());
+    let drawn = table.sample().unwrap();
+    table.give_back(drawn, &mut Vec::new());
+    table.reset(&mut Vec::new());
+    let want = RemovalCounts { max_size: 2, max_bytes: 1, max_times_sampled: 1, deleted: 1, reset: 1 };
+    assert_eq!((table.info().removed, want.total()), (want, 6));
+}
+
+#[test]
+fn weight_of_a_table_is_what_its_sampler_sums() {
+    for (sampler, want) in [(prioritized(2.0), [0.0, 14.0, 13.0, 29.0]), (Uniform, [0.0, 4.0, 3.0, 3.0])] {
+        let mut table = table(config(sampler, Fifo, 5));
+        let empty = table.weight();
+        for key in 0..4 {
+            table.insert(item(key, key as f64), 0, &mut Vec::new());
+        }
+        let full = table.weight();
+        table.mutate(&[], &[1], &mut Vec::new()).unwrap();
+        let deleted = table.weight();
+        table.mutate(&[(0, 4.0)], &[], &mut Vec::new()).unwrap();
+        assert_eq!([empty, full, deleted, table.info().weight], want);
+        table.reset(&mut Vec::new());
+        assert_eq!(table.weight(), 0.0);
+    }
 }
 
 #[test]
@@ -173,8 +206,10 @@ fn table_restored_from_a_snapshot_continues_it() {
         snapshot.num_deleted_episodes,
         snapshot.num_unique_samples,
     );
-    let view = |table: &Table| format!("{:?}", table.info());
-    assert_eq!(view(&restored), view(&original));
+    assert_eq!((original.info().removed.max_size, restored.info().removed.total()), (3, 0));
+    // Removals are counted from the restore on; everything else is as before.
+    let view = |table: &mut Table| format!("{:?}", TableInfo { removed: RemovalCounts::default(), ..table.info() });
+    assert_eq!(view(&mut restored), view(&mut original));
     assert_eq!(keys(&restored), keys(&original));
     let present = restored.restore_item(item(4, 1.0), 0).unwrap_err().to_string();
     assert!(present.ends_with("already present key: 4"), "{present}");
@@ -208,7 +243,7 @@ fn items_go_until_the_bytes_are_within_the_limit() {
         table.insert(item(key, 1.0), 0, &mut removed);
     }
     assert_eq!((table.len(), table.bytes(), removed.len()), (25, 100, 0));
-    // A chunk's bytes are free only when the last of its items has gone.
+    // The bytes of a chunk are freed only with the last of its items.
     table.insert(item(25, 1.0), 0, &mut removed);
     assert_eq!((table.len(), table.bytes(), removed.len()), (16, 64, 10));
 }

@@ -1,18 +1,21 @@
-//! A table under random calls, against a plain model of one.
+//! A table under random calls, against a plain model.
 
 mod common;
 
-use common::plain::{Plain, allowed};
+use common::plain::{Plain, allowed, weight};
 use common::{config, item, keys, min_size, prioritized, queue};
 use proptest::prelude::*;
-use reverb_core::{Drawn, NewItem, RateLimiter, RateLimiterConfig, SelectorKind, Table, TableConfig};
+use reverb_core::{Drawn, NewItem, RateLimiter, RateLimiterConfig, RemovalCounts, SelectorKind, Table, TableConfig};
 use std::collections::BTreeMap;
+
+/// Size of an item in bytes; each item has a chunk of its own.
+const ITEM_BYTES: u64 = 4;
 
 #[derive(Debug, Clone)]
 enum Op {
     Insert(u64, f64, i32),
     Sample,
-    /// Gives back one of the draws that are held, the number modulo how many there are.
+    /// Gives back one of the draws that are held; the number is taken modulo their count.
     GiveBack(usize),
     Mutate(Vec<(u64, f64)>, Vec<u64>),
     Reset,
@@ -52,8 +55,10 @@ fn limiters() -> impl Strategy<Value = RateLimiterConfig> {
 }
 
 fn configs() -> impl Strategy<Value = TableConfig> {
-    (selectors(), selectors(), 1..8_u64, -1..4_i32, limiters()).prop_map(
-        |(sampler, remover, max_size, max_times_sampled, rate_limiter)| TableConfig {
+    let max_bytes = prop_oneof![3 => Just(None), 1 => (1..8_u64).prop_map(|items| Some(items * ITEM_BYTES))];
+    (selectors(), selectors(), 1..8_u64, max_bytes, -1..4_i32, limiters()).prop_map(
+        |(sampler, remover, max_size, max_bytes, max_times_sampled, rate_limiter)| TableConfig {
+            max_bytes,
             max_times_sampled,
             rate_limiter,
             ..config(sampler, remover, max_size)
@@ -68,13 +73,16 @@ struct Model {
     limiter: RateLimiter,
     num_unique_samples: u64,
     num_deleted_episodes: u64,
-    /// Counts calls, to tell what came before what.
+    /// Number of items inserted under a new key, and of removals; a reset clears neither.
+    entered: u64,
+    removed: RemovalCounts,
+    /// Counts calls, which orders events.
     now: u64,
     resets: u64,
     held: Vec<Held>,
 }
 
-/// A draw, and what the model knew of the item.
+/// A draw, and what the model knew about the item.
 struct Held {
     drawn: Drawn,
     plain: Plain,
@@ -91,6 +99,8 @@ impl Model {
             times_sampled: BTreeMap::new(),
             num_unique_samples: 0,
             num_deleted_episodes: 0,
+            entered: 0,
+            removed: RemovalCounts::default(),
             now: 0,
             resets: 0,
             held: Vec::new(),
@@ -110,15 +120,23 @@ impl Model {
             }
             Op::Mutate(updates, deletes) => {
                 table.mutate(updates, deletes, &mut Vec::new()).unwrap();
-                deletes.iter().for_each(|key| self.remove(*key));
+                deletes.iter().for_each(|key| self.removed.deleted += self.remove(*key));
                 updates.iter().for_each(|&(key, priority)| self.update(key, priority));
             }
             Op::Reset => {
                 let mut removed = Vec::new();
                 table.reset(&mut removed);
                 assert_eq!(removed.len(), self.items.len());
+                self.removed.reset += self.items.len() as u64;
                 let held = std::mem::take(&mut self.held);
-                *self = Self { held, now: self.now, resets: self.resets + 1, ..Self::new(self.config.clone()) };
+                *self = Self {
+                    held,
+                    now: self.now,
+                    resets: self.resets + 1,
+                    entered: self.entered,
+                    removed: self.removed,
+                    ..Self::new(self.config.clone())
+                };
             }
             _ => {}
         }
@@ -126,7 +144,7 @@ impl Model {
 
     fn insert(&mut self, table: &mut Table, key: u64, priority: f64, times_sampled: i32) {
         let mut removed = Vec::new();
-        // The clock stands still: order must not depend on it.
+        // The clock does not advance, because the order must not depend on it.
         table.insert(NewItem { times_sampled, ..item(key, priority) }, 1000, &mut removed);
         if self.items.contains_key(&key) {
             return self.update(key, priority);
@@ -134,19 +152,33 @@ impl Model {
         self.now += 1;
         self.items.insert(key, Plain { priority, inserted: self.now, changed: self.now });
         self.times_sampled.insert(key, times_sampled);
-        let over = (self.items.len() as u64).saturating_sub(self.config.max_size) as usize;
+        let over_size = (self.items.len() as u64).saturating_sub(self.config.max_size);
+        let over_bytes = (self.items.len() as u64 - over_size).saturating_sub(self.max_items_by_bytes());
+        assert_eq!(removed.len() as u64, over_size + over_bytes);
+        self.evict(table, over_size + over_bytes);
+        self.removed.max_size += over_size;
+        self.removed.max_bytes += over_bytes;
+        self.limiter.inserts += 1;
+        self.entered += 1;
+    }
+
+    fn max_items_by_bytes(&self) -> u64 {
+        self.config.max_bytes.map_or(u64::MAX, |bytes| bytes / ITEM_BYTES)
+    }
+
+    /// Removes the `count` items that the table has removed; the remover could choose each of them in turn.
+    fn evict(&mut self, table: &Table, count: u64) {
         let mut gone: Vec<_> = self.items.keys().copied().filter(|key| !table.contains(*key)).collect();
-        assert_eq!((gone.len(), removed.len()), (over, over));
+        assert_eq!(gone.len() as u64, count);
         while !gone.is_empty() {
             let allowed = allowed(&self.config.remover, &self.items);
             let next = gone.iter().position(|key| allowed.contains_key(key));
             self.remove(gone.swap_remove(next.unwrap_or_else(|| panic!("{gone:?} went, {allowed:?} could"))));
         }
-        self.limiter.inserts += 1;
     }
 
     fn sample(&mut self, table: &mut Table) {
-        let Some(drawn) = table.sample(&mut Vec::new()) else {
+        let Some(drawn) = table.sample() else {
             assert!(self.items.is_empty());
             return;
         };
@@ -163,7 +195,7 @@ impl Model {
         assert_eq!(drawn.times_sampled, *times);
         let removed = self.config.max_times_sampled > 0 && *times >= self.config.max_times_sampled;
         if removed {
-            self.remove(key);
+            self.removed.max_times_sampled += self.remove(key);
         }
         self.held.push(Held { drawn, plain, removed, resets: self.resets });
     }
@@ -183,12 +215,18 @@ impl Model {
             self.items.insert(key, plain);
             self.times_sampled.insert(key, times_sampled);
             self.limiter.deletes -= 1;
+            self.removed.max_times_sampled -= 1;
         }
         self.limiter.samples -= 1;
         if removed || same {
             let times = self.times_sampled.get_mut(&key).unwrap();
             *times -= 1;
             self.num_unique_samples -= u64::from(*times == 0);
+        }
+        if removed {
+            let over_bytes = (self.items.len() as u64).saturating_sub(self.max_items_by_bytes());
+            self.evict(table, over_bytes);
+            self.removed.max_bytes += over_bytes;
         }
     }
 
@@ -199,23 +237,30 @@ impl Model {
         }
     }
 
-    fn remove(&mut self, key: u64) {
-        if self.items.remove(&key).is_some() {
-            self.times_sampled.remove(&key);
-            self.limiter.deletes += 1;
-            self.num_deleted_episodes += 1;
+    /// Removes an item. Returns the number of removed items: 1, or 0 if it was not in the table.
+    fn remove(&mut self, key: u64) -> u64 {
+        if self.items.remove(&key).is_none() {
+            return 0;
         }
+        self.times_sampled.remove(&key);
+        self.limiter.deletes += 1;
+        self.num_deleted_episodes += 1;
+        1
     }
 
-    fn check(&self, table: &Table) {
+    fn check(&self, table: &mut Table) {
         let info = table.info();
         assert_eq!(info.current_size, self.items.len() as u64);
         assert_eq!(info.num_episodes, self.items.len() as u64);
         assert_eq!(info.num_deleted_episodes, self.num_deleted_episodes);
         assert_eq!(info.num_unique_samples, self.num_unique_samples);
-        assert_eq!(info.bytes, 4 * self.items.len() as u64);
+        assert_eq!(info.bytes, ITEM_BYTES * self.items.len() as u64);
         let RateLimiter { inserts, samples, deletes, .. } = self.limiter;
         assert_eq!((info.inserts, info.samples, info.deletes), (inserts, samples, deletes));
+        let weight: f64 = self.items.values().map(|plain| weight(&self.config.sampler, plain)).sum();
+        assert!((info.weight - weight).abs() <= 1e-12 * weight, "{} is not {weight}", info.weight);
+        assert_eq!(info.removed, self.removed);
+        assert_eq!(self.entered, info.current_size + info.removed.total());
         let mut by_age: Vec<_> = self.items.iter().collect();
         by_age.sort_by_key(|(_, plain)| plain.inserted);
         assert_eq!(keys(table), by_age.iter().map(|(key, _)| **key).collect::<Vec<_>>());
@@ -237,7 +282,7 @@ proptest! {
         let mut model = Model::new(config);
         for op in &ops {
             model.apply(&mut table, op);
-            model.check(&table);
+            model.check(&mut table);
         }
     }
 }

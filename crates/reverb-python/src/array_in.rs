@@ -1,4 +1,4 @@
-//! From NumPy and Python objects into chunks: each leaf is copied once, straight to its place.
+//! Converts NumPy arrays and Python objects to chunks. Each leaf is copied once, directly to its place.
 
 use crate::dtype::from_numpy;
 use crate::errors::{PyReverbError, PyReverbResult};
@@ -12,14 +12,14 @@ use reverb_core::writer::Value;
 use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, Shape, StepRange, encode_strings, random_key};
 use std::sync::Arc;
 
-/// Copies above this size let go of the GIL.
+/// Copies of more bytes than this release the GIL.
 pub const DETACH_BYTES: usize = 64 * 1024;
-/// Rows of batches up to this size are interleaved.
+/// Rows of batches are interleaved if they have at most this many bytes.
 const INTERLEAVED_ROW_BYTES: usize = 4096;
-/// Forms of chunks that are remembered: a program has few.
+/// Layouts of chunks that are remembered; a program has few.
 const KEPT_LAYOUTS: usize = 8;
 
-/// One value of a nest, ready to be copied.
+/// One value of a nest that is ready to be copied.
 pub struct Leaf<'py> {
     dtype: DType,
     shape: Shape,
@@ -34,8 +34,9 @@ impl Leaf<'_> {
                 let bytes = self.dtype.size() * self.shape.iter().product::<usize>();
                 match bytes {
                     0 => &[],
-                    // SAFETY: the array is alive as long as the leaf, and in C order, so `bytes` follow its data pointer.
-                    // That another thread writes there meanwhile is the caller's race, as it would be with a copy in NumPy.
+                    // SAFETY: the array lives as long as the leaf and is in C order, so `bytes` follow its data
+                    // pointer. If another thread writes to it meanwhile, that is the caller's race, as with a copy in
+                    // NumPy.
                     _ => unsafe { std::slice::from_raw_parts((*array.as_array_ptr()).fields.data.cast::<u8>(), bytes) },
                 }
             }
@@ -49,7 +50,7 @@ impl Leaf<'_> {
 /// The rows of a value along its first axis.
 pub struct LeafRows<'a> {
     value: Value<'a>,
-    /// Strings: each row's region.
+    /// The encoded strings of each row; empty if the value does not hold strings.
     strings: Vec<Vec<u8>>,
 }
 
@@ -90,13 +91,13 @@ impl<'a> LeafRows<'a> {
 enum Source<'py> {
     /// Memory of an array in C order, which the array keeps alive.
     Array(Bound<'py, PyUntypedArray>),
-    /// A Python number.
+    /// The bytes of a Python number.
     Number([u8; 8]),
     /// An encoded column of strings.
     Strings(Vec<u8>),
 }
 
-/// Layouts of the chunks made before, so that chunks of the same form share one.
+/// Layouts of earlier chunks, so that chunks with the same columns share one.
 #[derive(Default)]
 pub struct Layouts(Mutex<Vec<Arc<Layout>>>);
 
@@ -136,8 +137,8 @@ impl Layouts {
     }
 }
 
-/// Whether rows that are items of their own are found faster in memory if their columns lie side by side: if there are
-/// some, and they are small. Of large ones the processor sees by itself which memory comes next.
+/// Whether draws of single rows are faster if the columns of a row lie side by side. They are if there are several rows
+/// and columns, and rows are small. With large rows the processor itself predicts which memory is read next.
 fn is_drawn_better_by_row(layout: &Layout) -> bool {
     let row_bytes: usize = layout.columns.iter().map(|column| column.row_bytes).sum();
     layout.rows > 1
@@ -201,7 +202,7 @@ fn convert<'py>(data: &Bound<'py, PyAny>) -> PyReverbResult<Vec<Leaf<'py>>> {
     objects.into_iter().enumerate().map(to_leaf).collect()
 }
 
-/// Converts a value; it is not copied yet.
+/// Converts a value without copying it.
 pub fn leaf(object: Bound<'_, PyAny>) -> PyReverbResult<Leaf<'_>> {
     let object = match object.cast_into_exact::<PyUntypedArray>() {
         Ok(array) => return array_leaf(array),
@@ -243,7 +244,7 @@ pub fn leaf(object: Bound<'_, PyAny>) -> PyReverbResult<Leaf<'_>> {
 fn array_leaf(array: Bound<'_, PyUntypedArray>) -> PyReverbResult<Leaf<'_>> {
     let shape = Shape::from_slice(array.shape());
     let descriptor = array.dtype();
-    // 'O' objects, 'S' and 'U' fixed strings, 'T' NumPy 2's own.
+    // 'O': objects, 'S' and 'U': strings of fixed length, 'T': the strings of NumPy 2.
     if matches!(descriptor.kind(), b'O' | b'S' | b'U' | b'T') {
         let region = encode_array_of_strings(&array)?;
         return Ok(Leaf { dtype: DType::String, shape, source: Source::Strings(region) });
@@ -279,7 +280,7 @@ fn string_bytes(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     match object.cast::<PyBytes>() {
         Ok(bytes) => Ok(bytes.as_bytes().to_vec()),
         Err(_) => Err(PyTypeError::new_err(format!(
-            "a table can hold objects that are str or bytes, got one of type {}",
+            "a table can hold objects of type str or bytes, got {}",
             object.get_type()
         ))),
     }

@@ -1,97 +1,88 @@
-//! From a batch to NumPy arrays that share its one buffer.
+//! Converts batches to NumPy arrays that share the one buffer of their batch.
 
 use crate::dlpack::TensorMaker;
 use crate::dtype::to_numpy;
+use crate::records::{RAGGED, SAMPLE_INFO};
 use numpy::npyffi::{NPY_ARRAY_CARRAY, NpyTypes, PY_ARRAY_API, get_type_object};
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::PyBytes;
 use reverb_core::gather::BatchColumn;
 use reverb_core::{BatchInfo, Buffer, DType};
-use reverb_transport::client::Batch;
 use std::sync::Arc;
 
 /// Owns the columns of a batch; the base object of their arrays. The buffer returns to its pool with the last of them.
 #[pyclass(frozen)]
-struct BatchMemory(Arc<Buffer>);
+pub struct BatchMemory(pub Arc<Buffer>);
 
-/// Likewise for the infos: apart from the columns, since who keeps keys need not keep data.
+/// Owns the infos of a batch. It is not the columns' memory, so that keys can be kept without the data.
 #[pyclass(frozen)]
-struct InfoMemory(BatchInfo);
+pub struct InfoMemory(pub BatchInfo);
 
-/// What `_rust.Client.sample` returns: infos, columns, signature token, which columns are squeezed.
-pub type Sampled<'py> = (Bound<'py, PyTuple>, Bound<'py, PyList>, u64, Vec<bool>);
-
-/// Hands a batch to Python without copying it.
-pub fn to_python(py: Python<'_>, batch: Batch) -> PyResult<Sampled<'_>> {
-    let Batch { info, layout, buffer, signature_token, .. } = batch;
-    let squeezed = layout.columns.iter().map(|column| column.squeezed).collect();
-    let columns = PyList::new(py, columns_to_python(py, &layout.columns, buffer)?)?;
-    Ok((infos(py, info)?, columns, signature_token, squeezed))
-}
-
-/// Columns that share a buffer as tensors, or as arrays where `maker` makes none; and whether all are tensors.
+/// The columns of a batch as tensors that share its buffer. Columns of which `maker` makes no tensor are arrays. The
+/// flag says whether all are tensors.
 pub fn columns_to_tensors<'py>(
     py: Python<'py>,
     columns: &[BatchColumn],
-    buffer: Buffer,
+    buffer: &Arc<Buffer>,
     maker: &TensorMaker,
 ) -> PyResult<(Vec<Bound<'py, PyAny>>, bool)> {
-    let buffer = Arc::new(buffer);
     let to_array = |column: &BatchColumn| to_array(&Bound::new(py, BatchMemory(buffer.clone()))?, column);
-    maker.make(py, &buffer, columns, to_array)
+    maker.make(py, buffer, columns, to_array)
 }
 
 /// The columns of a batch as arrays that share its buffer.
-pub fn columns_to_python<'py>(
+pub fn columns_to_arrays<'py>(
     py: Python<'py>,
     columns: &[BatchColumn],
-    buffer: Buffer,
+    buffer: Arc<Buffer>,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    let memory = Bound::new(py, BatchMemory(Arc::new(buffer)))?;
+    let memory = Bound::new(py, BatchMemory(buffer))?;
     columns.iter().map(|column| to_array(&memory, column)).collect()
 }
 
-/// Key, probability, table size, priority, times sampled.
-pub fn infos(py: Python<'_>, info: BatchInfo) -> PyResult<Bound<'_, PyTuple>> {
-    let memory = Bound::new(py, InfoMemory(info))?;
+/// A `SampleInfo` of arrays that share the memory.
+pub fn sample_info<'py>(memory: &Bound<'py, InfoMemory>) -> PyResult<Bound<'py, PyAny>> {
     let info = &memory.get().0;
     // SAFETY: the memory owns the infos, `info.len()` of each, and nobody else writes to them.
     let view = |dtype, data| unsafe { view(memory.as_any(), data, dtype, &[info.len()]) };
-    let arrays = [
+    let fields = [
         view(DType::UInt64, info.keys().as_ptr().cast())?,
         view(DType::Float64, info.probabilities().as_ptr().cast())?,
         view(DType::Int64, info.table_sizes().as_ptr().cast())?,
         view(DType::Float64, info.priorities().as_ptr().cast())?,
         view(DType::Int32, info.times_sampled().as_ptr().cast())?,
     ];
-    PyTuple::new(py, arrays)
+    SAMPLE_INFO.make(memory.py(), fields)
 }
 
 /// Importance weights of a batch's draws, float32 `[n]`.
-pub fn weights<'py>(py: Python<'py>, info: &BatchInfo, beta: f64) -> Bound<'py, PyArray1<f32>> {
+pub fn importance_weights<'py>(py: Python<'py>, info: &BatchInfo, beta: f64) -> Bound<'py, PyArray1<f32>> {
     let draws = info.probabilities().iter().copied().zip(info.table_sizes().iter().copied());
     PyArray1::from_iter(py, reverb_core::importance_weights(draws, beta, true))
 }
 
 fn to_array<'py>(memory: &Bound<'py, BatchMemory>, column: &BatchColumn) -> PyResult<Bound<'py, PyAny>> {
     let py = memory.py();
-    let values = match column.dtype {
-        DType::String => strings(memory, column)?,
-        // SAFETY: the column lies inside the buffer, which `memory` owns and nobody else writes to.
-        dtype => unsafe {
-            let data = memory.get().0.as_ptr().add(column.offset);
-            view(memory.as_any(), data, dtype, &column.shape)?
-        },
-    };
+    let values = values(memory, column)?;
     match &column.row_lengths {
         None => Ok(values),
         Some(lengths) => {
             let lengths = PyArray1::from_iter(py, lengths.iter().map(|&length| i64::from(length)));
-            ragged(py)?.call1((values, lengths))
+            RAGGED.make(py, [values, lengths.into_any()])
         }
+    }
+}
+
+fn values<'py>(memory: &Bound<'py, BatchMemory>, column: &BatchColumn) -> PyResult<Bound<'py, PyAny>> {
+    if column.dtype == DType::String {
+        return strings(memory, column);
+    }
+    // SAFETY: the column lies inside the buffer, which `memory` owns and nobody else writes to.
+    unsafe {
+        let data = memory.get().0.as_ptr().add(column.offset);
+        view(memory.as_any(), data, column.dtype, &column.shape)
     }
 }
 
@@ -99,7 +90,7 @@ fn to_array<'py>(memory: &Bound<'py, BatchMemory>, column: &BatchColumn) -> PyRe
 ///
 /// # Safety
 /// `data` points to an array of this type and shape, which lives as long as `base` and which nobody else writes to.
-unsafe fn view<'py>(
+pub unsafe fn view<'py>(
     base: &Bound<'py, PyAny>,
     data: *const u8,
     dtype: DType,
@@ -130,13 +121,13 @@ unsafe fn view<'py>(
     }
 }
 
-/// An object array of `bytes`.
-fn strings<'py>(memory: &Bound<'py, BatchMemory>, column: &BatchColumn) -> PyResult<Bound<'py, PyAny>> {
+/// A column of strings as an object array of `bytes`.
+pub fn strings<'py>(memory: &Bound<'py, BatchMemory>, column: &BatchColumn) -> PyResult<Bound<'py, PyAny>> {
     let py = memory.py();
     // SAFETY: the column lies inside the buffer, which was written whole before the batch was handed over.
     let region = unsafe { std::slice::from_raw_parts(memory.get().0.as_ptr().add(column.offset), column.size_bytes) };
     let elements: usize = column.shape.iter().product();
-    let corrupt = || PyValueError::new_err("a column of strings came in pieces that do not fit together");
+    let corrupt = || PyValueError::new_err("the parts of a column of strings do not fit together");
     let (ends, text) = region.split_at_checked((elements + 1) * 4).ok_or_else(corrupt)?;
     let mut ends = ends.chunks_exact(4).map(|end| u32::from_le_bytes([end[0], end[1], end[2], end[3]]) as usize);
     let mut start = ends.next().ok_or_else(corrupt)?;
@@ -147,10 +138,4 @@ fn strings<'py>(memory: &Bound<'py, BatchMemory>, column: &BatchColumn) -> PyRes
         start = end;
     }
     Ok(PyArray1::from_vec(py, objects).reshape(&column.shape[..])?.into_any())
-}
-
-fn ragged(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
-    static RAGGED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let import = || py.import("reverb.replay_sample")?.getattr("Ragged").map(Bound::unbind);
-    RAGGED.get_or_try_init(py, import).map(|class| class.bind(py))
 }

@@ -1,18 +1,17 @@
 //! `reverb._rust.Checkpointer` and `reverb._rust.CheckpointReader`.
 
-use crate::array_out::{Sampled, to_python};
 use crate::errors::PyReverbResult;
 use crate::runtime::wait;
-use numpy::PyArray1;
+use crate::sampled_batch::SampledBatch;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use reverb_core::Error;
-use reverb_transport::checkpoint::{self, CheckpointOptions, CheckpointReader as CoreReader, LoadOptions, Summary};
-use reverb_transport::table_info;
+use reverb_net::info_bytes;
+use reverb_store::checkpoint::{self, CheckpointOptions, CheckpointReader as CoreReader, LoadOptions, Summary};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where and how a server keeps checkpoints. Does nothing before a server is made with it.
+/// The options of the checkpoints of a server. It does nothing before a server is made with it.
 #[pyclass(frozen, module = "reverb._rust")]
 pub struct Checkpointer {
     pub options: CheckpointOptions,
@@ -49,9 +48,6 @@ pub struct CheckpointReader {
     reader: CoreReader,
 }
 
-/// A batch, and when its items were inserted.
-type Read<'py> = (Sampled<'py>, Bound<'py, PyArray1<u64>>);
-
 #[pymethods]
 impl CheckpointReader {
     #[new]
@@ -69,21 +65,21 @@ impl CheckpointReader {
         self.reader.tables().map(|table| info(py, table)).collect()
     }
 
-    fn batch<'py>(
+    fn batch(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         table: &str,
         first: usize,
         count: usize,
         squeeze_time: bool,
-    ) -> PyReverbResult<Option<Read<'py>>> {
+    ) -> PyReverbResult<Option<SampledBatch>> {
         let batch = py.detach(|| self.reader.batch(table, first, count, squeeze_time))?;
         let Some(read) = batch else { return Ok(None) };
-        Ok(Some((to_python(py, read.batch)?, PyArray1::from_vec(py, read.inserted_at))))
+        Ok(Some(SampledBatch::stored(py, read.batch, read.inserted_at)?))
     }
 }
 
-/// Whether this package wrote a checkpoint; and for each table its info, and its number of items if known.
+/// Whether this package wrote a checkpoint, and for each table its info and, if known, its number of items.
 type Described<'py> = (bool, Vec<(Bound<'py, PyBytes>, Option<u64>)>);
 
 fn describe(py: Python<'_>, summary: Summary) -> Described<'_> {
@@ -91,8 +87,8 @@ fn describe(py: Python<'_>, summary: Summary) -> Described<'_> {
     (summary.is_ours, tables.collect())
 }
 
-fn info<'py>(py: Python<'py>, status: &reverb_transport::TableStatus) -> Bound<'py, PyBytes> {
-    PyBytes::new(py, &prost::Message::encode_to_vec(&table_info(status)))
+fn info<'py>(py: Python<'py>, status: &reverb_service::TableStatus) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, &info_bytes(status))
 }
 
 /// The checkpoints in a folder, newest first.
@@ -101,14 +97,14 @@ pub fn checkpoint_list(py: Python<'_>, root: PathBuf) -> PyReverbResult<Vec<Path
     Ok(py.detach(|| checkpoint::list(&root))?)
 }
 
-/// What a checkpoint says of itself.
+/// The definitions of the tables of a checkpoint.
 #[pyfunction]
 pub fn checkpoint_summary(py: Python<'_>, path: PathBuf) -> PyReverbResult<Described<'_>> {
     let summary = py.detach(|| Summary::read(&path))?;
     Ok(describe(py, summary))
 }
 
-/// Reads a checkpoint whole and checks it.
+/// Reads a whole checkpoint and checks it.
 #[pyfunction]
 pub fn checkpoint_verify(py: Python<'_>, path: PathBuf, limit_bytes: u64) -> PyReverbResult<Described<'_>> {
     let summary = wait(py, blocking(move || checkpoint::verify(&path, limit_bytes)))?;

@@ -1,21 +1,19 @@
 //! `reverb._rust.Client`.
 
 use crate::array_in::{Layouts, batch_chunk, step_chunk};
-use crate::array_out::{Sampled, to_python};
 use crate::draw::Draw;
 use crate::errors::PyReverbResult;
-use crate::lane::{Lane, flush};
-use crate::runtime::{deadline, runtime, wait};
+use crate::runtime::{deadline, runtime, wait, wait_driving};
+use crate::sampled_batch::SampledBatch;
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyMapping, PyString};
-use reverb_core::{Chunk, Error, Result};
-use reverb_transport::client::{
-    BatchRequest, Client as CoreClient, PendingDraw, RowInsert, begin_insert, gather, info_bytes, sample_copied,
-    status_bytes, warn,
-};
-use reverb_transport::{Call, DrawRequest, Replay, wait_for_inserts};
+use reverb_core::{Chunk, Error};
+use reverb_net::caller_driven::CallerDrivenRuntime;
+use reverb_net::client::{Client as CoreClient, PendingDraw, Started, WaitsFor};
+use reverb_net::{info_bytes, status_bytes};
+use reverb_service::{Batch, BatchRequest, DrawRequest, RowInsert, TableHandle, Transport};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
@@ -26,7 +24,7 @@ pub struct Client {
     address: String,
     client: CoreClient,
     /// Dropped after the client, whose connection it closes.
-    lane: Arc<Lane>,
+    driver: Arc<CallerDrivenRuntime>,
     /// Whether the last batch that was drawn ahead had more bytes than [`LARGE_BATCH`].
     draws_large: Arc<AtomicBool>,
     /// For what goes on while no call waits: its connection lives on the runtime of the process.
@@ -40,7 +38,7 @@ impl Client {
     fn new(address: String) -> Self {
         Self {
             client: CoreClient::new(&address),
-            lane: Arc::default(),
+            driver: Arc::default(),
             draws_large: Arc::default(),
             background: Arc::new(CoreClient::new(&address)),
             address,
@@ -55,11 +53,12 @@ impl Client {
 
     #[getter]
     fn road(&self) -> &'static str {
-        match self.client.road_name() {
-            // Draws that were begun may have gone by the other client only.
-            "unconnected" => self.background.road_name(),
-            road => road,
-        }
+        self.transport().map_or("unconnected", Transport::name)
+    }
+
+    #[getter]
+    fn is_remote(&self) -> bool {
+        self.transport().is_some_and(|transport| transport != Transport::SameProcess)
     }
 
     fn insert(
@@ -93,50 +92,22 @@ impl Client {
 
     #[pyo3(signature = (table, at_least, at_most, ahead, timeout, squeeze_time))]
     #[expect(clippy::too_many_arguments, reason = "the Python methods above it have fewer")]
-    fn sample<'py>(
+    fn sample(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         table: String,
         at_least: usize,
         at_most: usize,
         ahead: usize,
         timeout: Option<f64>,
         squeeze_time: bool,
-    ) -> PyReverbResult<Sampled<'py>> {
+    ) -> PyReverbResult<SampledBatch> {
         let draw = DrawRequest { at_least, at_most, ahead };
         let request = BatchRequest { table, draw, squeeze_time };
         let deadline = deadline(timeout)?;
-        // In the same process, a draw that need not wait is done on this thread.
-        let batch = match self.client.same_process() {
-            None => {
-                let sample = async {
-                    let batch = self.client.sample(&request, deadline).await?;
-                    if !batch.receipt_may_wait {
-                        flush().await;
-                    }
-                    Ok(batch)
-                };
-                self.lane.wait(py, sample)?
-            }
-            Some(replay) => {
-                let table = replay.table(&request.table)?;
-                let call = py.detach(|| match sample_copied(table, &request, None) {
-                    Some(batch) => Ok(Ok(batch)),
-                    None => match table.sample(draw) {
-                        Call::Done(drawn) => Ok(drawn.and_then(|drawn| gather(table, drawn, &request))),
-                        Call::Waiting(waiting) => Err(waiting),
-                    },
-                });
-                match call {
-                    Ok(batch) => batch?,
-                    Err(waiting) => {
-                        let drawn = wait(py, waiting.result(deadline, warn))?;
-                        py.detach(|| gather(table, drawn, &request))?
-                    }
-                }
-            }
-        };
-        Ok(to_python(py, batch)?)
+        let receipt_is_due = |batch: &Batch| !batch.receipt_may_wait;
+        let batch = self.call(py, || self.client.sample(&request, deadline).then_flush(receipt_is_due))?;
+        Ok(SampledBatch::new(py, batch)?)
     }
 
     #[pyo3(signature = (table, counts, timeout, squeeze_time, connect_timeout=None, by_caller=false, at_once=false))]
@@ -155,21 +126,17 @@ impl Client {
         let (at_least, at_most) = counts;
         let request = BatchRequest { table, draw: DrawRequest { at_least, at_most, ahead: 0 }, squeeze_time };
         let (deadline, connect_by) = (deadline(timeout)?, deadline(connect_timeout)?);
-        let pending = match self.client.same_process() {
-            Some(replay) => return self.begin_locally(py, &replay, &request, deadline, at_once),
-            // What comes between calls waits in the connection, which has not room for much.
-            None if by_caller && !self.draws_large.load(Relaxed) => {
-                let begin = async {
-                    let pending = self.client.begin_sample(&request, deadline, connect_by).await?;
-                    flush().await;
-                    Ok(pending)
-                };
-                let pending = self.lane.wait(py, begin)?;
-                return Ok(Draw::new(pending, Some(self.lane.clone()), self.draws_large.clone()));
+        // What comes between calls waits in the connection, which has not room for much.
+        let by_caller = by_caller && !self.draws_large.load(Relaxed);
+        let client = if by_caller { &self.client } else { &*self.background };
+        let pending = match begin(py, client, &request, (deadline, connect_by), at_once)? {
+            Started::Done(pending) => return Ok(self.draw(pending?, None)),
+            Started::Waiting(WaitsFor::Connection, pending) if by_caller => {
+                return Ok(self.draw(wait_driving(py, &self.driver, pending)?, Some(self.driver.clone())));
             }
-            None => wait(py, self.background.begin_sample(&request, deadline, connect_by))?,
+            Started::Waiting(_, pending) => wait(py, pending)?,
         };
-        Ok(Draw::new(pending, None, self.draws_large.clone()))
+        Ok(self.draw(pending, None))
     }
 
     fn mutate_priorities(
@@ -205,27 +172,31 @@ impl Client {
     }
 
     fn reset(&self, py: Python<'_>, table: &str, timeout: Option<f64>) -> PyReverbResult<()> {
-        self.wait(py, self.client.reset(table, deadline(timeout)?))
+        let deadline = deadline(timeout)?;
+        self.call(py, || self.client.reset(table, deadline))
     }
 
     fn checkpoint(&self, py: Python<'_>, timeout: Option<f64>) -> PyReverbResult<String> {
-        self.wait(py, self.client.checkpoint(deadline(timeout)?))
+        let deadline = deadline(timeout)?;
+        self.call(py, || self.client.checkpoint(deadline))
     }
 
-    fn peek<'py>(
+    fn peek(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         table: &str,
         count: u32,
         newest: bool,
         timeout: Option<f64>,
-    ) -> PyReverbResult<Vec<(Sampled<'py>, u64)>> {
-        let items = self.wait(py, self.client.peek(table, count, newest, deadline(timeout)?))?;
-        items.into_iter().map(|item| Ok((to_python(py, item.batch)?, item.inserted_at))).collect()
+    ) -> PyReverbResult<Vec<SampledBatch>> {
+        let deadline = deadline(timeout)?;
+        let items = self.call(py, || self.client.peek(table, count, newest, deadline))?;
+        items.into_iter().map(|item| Ok(SampledBatch::stored(py, item.batch, vec![item.inserted_at])?)).collect()
     }
 
     fn table_statuses<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Vec<Bound<'py, PyBytes>>> {
-        let tables = self.wait(py, self.client.info(deadline(timeout)?))?;
+        let deadline = deadline(timeout)?;
+        let tables = self.call(py, || self.client.info(deadline))?;
         Ok(tables.iter().map(|table| PyBytes::new(py, &status_bytes(table))).collect())
     }
 
@@ -234,8 +205,9 @@ impl Client {
         py: Python<'py>,
         timeout: Option<f64>,
     ) -> PyReverbResult<Vec<(Bound<'py, PyBytes>, u64)>> {
-        let tables = self.wait(py, self.client.info(deadline(timeout)?))?;
-        Ok(tables.iter().map(|table| (PyBytes::new(py, &info_bytes(table)), table.undelivered_samples)).collect())
+        let deadline = deadline(timeout)?;
+        let tables = self.call(py, || self.client.info(deadline))?;
+        Ok(tables.iter().map(|table| (PyBytes::new(py, &info_bytes(table)), table.undelivered)).collect())
     }
 }
 
@@ -245,33 +217,41 @@ impl Client {
         &self.background
     }
 
-    /// The server, if it is in this process.
-    pub fn same_process(&self) -> Option<Arc<Replay>> {
-        self.client.same_process()
+    /// The transport of the calls. Draws ahead may have connected only the other client.
+    fn transport(&self) -> Option<Transport> {
+        self.client.transport().or_else(|| self.background.transport())
     }
 
-    /// Begins a draw from a server of this process; see [`PendingDraw::local`].
-    pub fn begin_locally(
+    /// A table of a server of this process; `None` if the server is elsewhere.
+    pub fn local_table(&self, name: &str) -> PyReverbResult<Option<TableHandle>> {
+        Ok(self.client.local_table(name)?)
+    }
+
+    /// Begins a draw from a server of this process, whose batch is copied at once if it can be had; `None` if the
+    /// server is elsewhere.
+    pub fn begin_locally(&self, py: Python<'_>, request: &BatchRequest) -> PyReverbResult<Option<Draw>> {
+        match begin(py, &self.client, request, (None, None), true)? {
+            Started::Done(pending) => Ok(Some(self.draw(pending?, None))),
+            Started::Waiting(..) => Ok(None),
+        }
+    }
+
+    fn draw(&self, pending: PendingDraw, driver: Option<Arc<CallerDrivenRuntime>>) -> Draw {
+        Draw::new(pending, driver, self.draws_large.clone())
+    }
+
+    /// Makes a call, and waits for the rest of it on the runtime on which it goes on.
+    fn call<'a, T: Send + 'a>(
         &self,
         py: Python<'_>,
-        replay: &Replay,
-        request: &BatchRequest,
-        deadline: Option<Instant>,
-        at_once: bool,
-    ) -> PyReverbResult<Draw> {
-        let runtime = runtime()?;
-        let pending = py.detach(|| {
-            let _context = runtime.1.enter();
-            PendingDraw::local(replay, request, deadline, at_once)
-        })?;
-        Ok(Draw::new(pending, None, self.draws_large.clone()))
-    }
-
-    /// Waits for a call on whichever road it goes.
-    fn wait<T: Send>(&self, py: Python<'_>, call: impl Future<Output = Result<T>> + Send) -> PyReverbResult<T> {
-        match self.client.same_process() {
-            Some(_) => wait(py, call),
-            None => self.lane.wait(py, call),
+        start: impl FnOnce() -> Started<'a, T> + Send,
+    ) -> PyReverbResult<T> {
+        // Over a connection nothing is done yet, and the GIL is let go once, to wait.
+        let started = if self.client.is_near() { py.detach(start) } else { start() };
+        match started {
+            Started::Done(result) => Ok(result?),
+            Started::Waiting(WaitsFor::ThisProcess, rest) => wait(py, rest),
+            Started::Waiting(WaitsFor::Connection, rest) => wait_driving(py, &self.driver, rest),
         }
     }
 
@@ -284,15 +264,7 @@ impl Client {
     ) -> PyReverbResult<()> {
         let insert = RowInsert { chunk: Arc::new(chunk), rows_per_item: 1, tables };
         let deadline = deadline(timeout)?;
-        // In the same process, an insert that need not wait is done on this thread.
-        let Some(replay) = self.client.same_process() else {
-            return self.lane.wait(py, self.client.insert(insert, deadline));
-        };
-        let calls = py.detach(|| begin_insert(&replay, &insert))?;
-        if calls.iter().all(|call| matches!(call, Call::Done(Ok(())))) {
-            return Ok(());
-        }
-        wait(py, wait_for_inserts(calls, deadline, warn))
+        self.call(py, || self.client.insert(insert, deadline))
     }
 
     fn mutate(
@@ -303,11 +275,28 @@ impl Client {
         deletes: &[u64],
         timeout: Option<f64>,
     ) -> PyReverbResult<()> {
-        match self.client.same_process() {
-            Some(replay) => Ok(py.detach(|| replay.table(table)?.mutate(updates, deletes))?),
-            None => self.lane.wait(py, self.client.mutate(table, updates, deletes, deadline(timeout)?)),
-        }
+        let deadline = deadline(timeout)?;
+        self.call(py, || self.client.mutate(table, updates, deletes, deadline))
     }
+}
+
+/// Begins a draw, which gives up at the first of the two moments, or at the second if there is no connection by then.
+fn begin<'a>(
+    py: Python<'_>,
+    client: &'a CoreClient,
+    request: &'a BatchRequest,
+    (deadline, connect_by): (Option<Instant>, Option<Instant>),
+    at_once: bool,
+) -> PyReverbResult<Started<'a, PendingDraw>> {
+    let start = || client.begin_sample(request, deadline, connect_by, at_once);
+    if !client.is_near() {
+        return Ok(start());
+    }
+    let runtime = runtime()?;
+    Ok(py.detach(|| {
+        let _context = runtime.1.enter();
+        start()
+    }))
 }
 
 /// The tables of an insert, each with one priority for all rows or one for each.

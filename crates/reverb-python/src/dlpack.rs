@@ -1,7 +1,9 @@
-//! Columns of a batch as tensors of another library, by the functions that it offers to native code.
+//! Makes tensors of another library from the columns of a batch, with the functions that the library offers to native
+//! code.
 //!
-//! DLPack calls them its exchange API. A tensor costs two fifths of one that is made of a NumPy array, and there are several
-//! in each batch. Layouts and names are those of `dlpack.h`, version 1.3 (<https://github.com/dmlc/dlpack>).
+//! DLPack calls these functions its exchange API. A tensor made by it costs two fifths of a tensor made from a NumPy
+//! array, and each batch has several. Layouts and names are those of `dlpack.h`, version 1.3
+//! (<https://github.com/dmlc/dlpack>).
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -11,13 +13,13 @@ use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Arc;
 
-/// What the capsule of a library's functions is called.
+/// The name of the capsule that holds a library's functions.
 const EXCHANGE_API: &CStr = c"dlpack_exchange_api";
 
-/// What the structures below belong to. Later minor versions only add to it.
+/// The version that the structures below belong to. Later minor versions only add to them.
 const MAJOR_VERSION: u32 = 1;
 
-/// DLPack's number of the processor's own memory.
+/// DLPack's number for the memory of the CPU.
 const CPU: i32 = 1;
 
 /// `DLPackVersion`.
@@ -53,14 +55,15 @@ struct ManagedTensor {
     tensor: Tensor,
 }
 
-/// `DLPackManagedTensorToPyObjectNoSync`: takes a tensor over and makes an object of it. 0, or -1 with an exception set.
+/// `DLPackManagedTensorToPyObjectNoSync`: takes ownership of a tensor and makes an object of it. Returns 0, or -1 with
+/// an exception set.
 type ToObject = unsafe extern "C" fn(*mut ManagedTensor, *mut *mut c_void) -> c_int;
 
-/// `DLPackExchangeAPI`, as far as it is of use here.
+/// The part of `DLPackExchangeAPI` that is used here.
 #[repr(C)]
 struct ExchangeApi {
     version: Version,
-    /// An older one, for who does not know this one.
+    /// The table of an older version, for programs that do not know this one.
     previous: *const ExchangeApi,
     _allocator: Option<unsafe extern "C" fn()>,
     _from_object: Option<unsafe extern "C" fn()>,
@@ -75,7 +78,7 @@ pub struct TensorMaker {
 
 #[pymethods]
 impl TensorMaker {
-    /// By the capsule that the library's tensor type has as `__dlpack_c_exchange_api__`; None if it is of a version that
+    /// Takes the capsule that the library's tensor type has as `__dlpack_c_exchange_api__`. Returns None if its version
     /// is not known here.
     #[staticmethod]
     fn of(api: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
@@ -96,8 +99,8 @@ impl TensorMaker {
 }
 
 impl TensorMaker {
-    /// The columns of the buffer as tensors, and whether all are; `otherwise` makes those that are ragged, or of strings or
-    /// a type that the library may not know.
+    /// The columns of the buffer as tensors, and whether all of them are tensors. `otherwise` makes an object of a
+    /// column that is ragged, that holds strings, or whose type the library may not know.
     pub fn make<'py>(
         &self,
         py: Python<'py>,
@@ -109,9 +112,9 @@ impl TensorMaker {
         let to_object = |(managed, column): (&Option<UnsafeCell<ManagedTensor>>, &BatchColumn)| {
             let Some(managed) = managed else { return otherwise(column) };
             let mut object = std::ptr::null_mut();
-            // SAFETY: nobody else has this tensor yet. The library takes it over with a reference to all of them, whatever
-            // comes of it, and calls `delete` once when it is done with it. On success it has written an object, of which
-            // the reference is ours.
+            // SAFETY: nobody else has this tensor yet. The library takes ownership of it together with a reference to
+            // all tensors, whether it succeeds or not, and calls `delete` once when it no longer needs it. On success
+            // it has written an object whose reference is ours.
             unsafe {
                 (*managed.get()).manager = Arc::into_raw(tensors.clone()).cast_mut().cast();
                 if (self.to_object)(managed.get(), &raw mut object) != 0 {
@@ -125,22 +128,22 @@ impl TensorMaker {
     }
 }
 
-/// The tensors of a batch and what they point to, in one place: each of them holds a reference to all. The buffer returns to
-/// its pool with the last.
+/// The tensors of a batch and the memory that they point to. Each tensor holds a reference to all of it; the buffer
+/// returns to its pool when the last of them is gone.
 struct Tensors {
     managed: Box<[Option<UnsafeCell<ManagedTensor>>]>,
     _shapes: Vec<i64>,
     _buffer: Arc<Buffer>,
 }
 
-// SAFETY: what the pointers point to lies in here, and goes with it to whichever thread drops the last tensor.
+// SAFETY: the memory behind the pointers belongs to this, and moves with it to the thread that drops the last tensor.
 unsafe impl Send for Tensors {}
-// SAFETY: each tensor is given to the library once, which then is the only one that touches it.
+// SAFETY: each tensor is given to the library once, and from then on only the library touches it.
 unsafe impl Sync for Tensors {}
 
 impl Tensors {
     fn of(buffer: Arc<Buffer>, columns: &[BatchColumn]) -> Arc<Self> {
-        // All of it is there before anything points to it.
+        // The shapes are complete before anything points to them.
         let mut shapes: Vec<i64> = Vec::with_capacity(columns.iter().map(|column| column.shape.len()).sum());
         shapes.extend(columns.iter().flat_map(|column| &column.shape).map(|&size| size as i64));
         let mut rest = &mut shapes[..];
@@ -158,7 +161,7 @@ impl Tensors {
                 bits,
                 lanes: 1,
                 shape: shape.as_mut_ptr(),
-                // Version 1.0 takes that for rows one after another, which costs a library less than to see that they are.
+                // In version 1.0 null means C order. A library needs more time to find that out from strides.
                 strides: std::ptr::null_mut(),
                 byte_offset: 0,
             };
@@ -170,13 +173,14 @@ impl Tensors {
     }
 }
 
-/// The library is done with the tensor. It may call from any thread.
+/// Called by the library, from any thread, when it no longer needs the tensor.
 unsafe extern "C" fn delete(managed: *mut ManagedTensor) {
     // SAFETY: `TensorMaker::make` gave the tensor a reference of its own.
     drop(unsafe { Arc::from_raw((*managed).manager.cast::<Tensors>()) });
 }
 
-/// DLPack's number of a kind of elements, and bits of one. Who offers the functions knows all of these.
+/// DLPack's number for the kind of an element, and the number of its bits. Libraries that offer the functions know all
+/// of these.
 fn kind_and_bits(dtype: DType) -> Option<(u8, u8)> {
     const INTEGER: u8 = 0;
     const UNSIGNED: u8 = 1;

@@ -1,46 +1,48 @@
 //! `reverb._rust.Draw`.
 
-use crate::array_out::{Sampled, to_python};
 use crate::errors::PyReverbResult;
-use crate::lane::{Lane, flush};
-use crate::runtime::{runtime, wait};
+use crate::runtime::{runtime, wait, wait_driving};
+use crate::sampled_batch::SampledBatch;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::{Error, Result};
-use reverb_transport::client::{Batch, PendingDraw};
+use reverb_net::caller_driven::{CallerDrivenRuntime, flush};
+use reverb_net::client::PendingDraw;
+use reverb_service::Batch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Bytes of a batch that the connection holds while nobody reads it.
+/// The size of a batch, in bytes, that a connection can hold while nobody reads it.
 const LARGE_BATCH: usize = 512 << 10;
 
-/// A draw under way. Its samples count as undelivered until `received`, and go back to their table if that never comes.
+/// A draw in progress. Its samples count as undelivered until `received` is called. If it never is, they go back to
+/// their table.
 #[pyclass(frozen, module = "reverb._rust")]
 pub struct Draw {
     pending: Mutex<Option<PendingDraw>>,
-    /// Seconds that the draw waited for its table, and that it took in all; known with the batch.
+    /// Seconds that the draw waited for its table, and seconds that it took in all. Zero before the batch has come.
     times: Mutex<(f64, f64)>,
-    /// What moves its data, if that is whoever waits for it.
-    lane: Option<Arc<Lane>>,
-    /// Where it notes whether the batch was large.
+    /// The runtime that moves its data, if the waiting thread drives that.
+    driver: Option<Arc<CallerDrivenRuntime>>,
+    /// Set to whether the batch was large. All draws of a client share it.
     is_large: Arc<AtomicBool>,
-    /// Whether the server needs to hear soon that the batch is received.
+    /// Whether the server should be told soon that the batch has been received.
     receipt_is_urgent: AtomicBool,
 }
 
 impl Draw {
-    pub fn new(pending: PendingDraw, lane: Option<Arc<Lane>>, is_large: Arc<AtomicBool>) -> Self {
+    pub fn new(pending: PendingDraw, driver: Option<Arc<CallerDrivenRuntime>>, is_large: Arc<AtomicBool>) -> Self {
         Self {
             pending: Mutex::new(Some(pending)),
             times: Mutex::new((0.0, 0.0)),
-            lane,
+            driver,
             is_large,
             receipt_is_urgent: AtomicBool::new(false),
         }
     }
 
-    /// The batch, if it is here already. It can be had once.
+    /// The batch, if it has come. It is returned once.
     pub fn try_result(&self) -> Result<Option<Batch>> {
         let mut pending = self.take()?;
         let result = pending.try_result().transpose();
@@ -51,7 +53,7 @@ impl Draw {
         result
     }
 
-    /// What is to be known of a batch that has come, when it is Python's.
+    /// Records the times and the size of a batch that has come, before it is given to Python.
     fn note(&self, batch: &Batch, begun: Instant) {
         let total = batch.arrived.saturating_duration_since(begun);
         self.is_large.store(batch.buffer.len() > LARGE_BATCH, Relaxed);
@@ -60,7 +62,7 @@ impl Draw {
     }
 
     fn take(&self) -> Result<PendingDraw> {
-        let over = || Error::Cancelled("the draw is over, or another thread waits for it".into());
+        let over = || Error::Cancelled("the draw has ended, or another thread is waiting for it".into());
         self.pending.lock().take().ok_or_else(over)
     }
 }
@@ -68,12 +70,12 @@ impl Draw {
 #[pymethods]
 impl Draw {
     /// The batch, or None if it is not here after `timeout` seconds.
-    fn result<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Option<Sampled<'py>>> {
+    fn result(&self, py: Python<'_>, timeout: Option<f64>) -> PyReverbResult<Option<SampledBatch>> {
         let mut pending = self.take()?;
         let result = match pending.try_result() {
             Some(result) => Some(result.map_err(Into::into)),
-            None => match &self.lane {
-                Some(lane) => lane.wait(py, wait_for(&mut pending, timeout)),
+            None => match &self.driver {
+                Some(driver) => wait_driving(py, driver, wait_for(&mut pending, timeout)),
                 None => wait(py, wait_for(&mut pending, timeout)),
             }
             .transpose(),
@@ -83,7 +85,7 @@ impl Draw {
         }
         *self.pending.lock() = Some(pending);
         match result.transpose()? {
-            Some(batch) => Ok(Some(to_python(py, batch)?)),
+            Some(batch) => Ok(Some(SampledBatch::new(py, batch)?)),
             None => Ok(None),
         }
     }
@@ -96,8 +98,8 @@ impl Draw {
         if let Some(mut pending) = self.pending.lock().take() {
             pending.received();
         }
-        match &self.lane {
-            Some(lane) if self.receipt_is_urgent.load(Relaxed) => lane.wait(py, async {
+        match &self.driver {
+            Some(driver) if self.receipt_is_urgent.load(Relaxed) => wait_driving(py, driver, async {
                 flush().await;
                 Ok(())
             }),
@@ -107,8 +109,8 @@ impl Draw {
 
     fn give_back(&self, py: Python<'_>) -> PyReverbResult<()> {
         let Some(pending) = self.pending.lock().take() else { return Ok(()) };
-        if let Some(lane) = &self.lane {
-            return lane.wait(py, async {
+        if let Some(driver) = &self.driver {
+            return wait_driving(py, driver, async {
                 pending.give_back().await;
                 flush().await;
                 Ok(())

@@ -1,11 +1,11 @@
-//! Element types as NumPy's, and back.
+//! Converts element types to NumPy's dtypes, and back.
 
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use reverb_core::DType;
 
-/// What NumPy calls each type that it has itself.
+/// NumPy's names of the types that it defines itself.
 const BUILT_IN: &[(DType, &str)] = &[
     (DType::Float32, "float32"),
     (DType::Float64, "float64"),
@@ -24,11 +24,11 @@ const BUILT_IN: &[(DType, &str)] = &[
     (DType::UInt64, "uint64"),
 ];
 
-/// What ml_dtypes adds; the package is imported when one of them is met.
+/// Types that the package ml_dtypes adds. It is imported when the first of them is used.
 const ML_DTYPES: &[(DType, &str)] =
     &[(DType::BFloat16, "bfloat16"), (DType::Float8E5M2, "float8_e5m2"), (DType::Float8E4M3Fn, "float8_e4m3fn")];
 
-/// Descriptors by TensorFlow's number.
+/// Descriptors, indexed by TensorFlow's numbers of the types.
 static DESCRIPTORS: [PyOnceLock<Py<PyArrayDescr>>; 32] = [const { PyOnceLock::new() }; 32];
 
 /// NumPy's dtype; `object` for strings.
@@ -47,7 +47,8 @@ pub fn to_numpy(py: Python<'_>, dtype: DType) -> PyResult<&Bound<'_, PyArrayDesc
     DESCRIPTORS[dtype as usize].get_or_try_init(py, make).map(|descriptor| descriptor.bind(py))
 }
 
-/// The element type of an array of native byte order, if a table can hold it. Object and string arrays are not meant.
+/// The element type of an array in native byte order; `None` if a table cannot hold it, and for object and string
+/// arrays.
 pub fn from_numpy(descriptor: &Bound<'_, PyArrayDescr>) -> Option<DType> {
     // NumPy's type numbers; `long` is one of the two C types of 64 bits on the systems we run on.
     Some(match descriptor.num() {

@@ -1,4 +1,4 @@
-//! Core errors as the classes of `reverb.errors`: the only place that maps them.
+//! The only place that maps core errors to the classes of `reverb.errors`.
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;

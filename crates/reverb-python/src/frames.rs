@@ -1,7 +1,7 @@
 //! `reverb._rust.Frames`.
 
 use crate::array_in::{DETACH_BYTES, Leaf, batch_leaves};
-use crate::array_out::columns_to_python;
+use crate::array_out::columns_to_arrays;
 use crate::errors::PyReverbResult;
 use numpy::{PyArray1, PyReadonlyArray1};
 use parking_lot::Mutex;
@@ -9,10 +9,16 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use reverb_core::frames::{FrameId, Frames as CoreFrames};
 use reverb_core::{DType, Error, Shape};
+use std::sync::Arc;
 
-type Ints<'py> = Bound<'py, PyArray1<i64>>;
-/// Columns, segments, ids, probabilities.
-type Drawn<'py> = (Bound<'py, PyList>, Ints<'py>, Ints<'py>, Bound<'py, PyArray1<f64>>);
+/// Sequences that were drawn from a buffer.
+#[pyclass(frozen, module = "reverb._rust", get_all)]
+pub struct SampledFrames {
+    columns: Py<PyList>,
+    segments: Py<PyArray1<i64>>,
+    ids: Py<PyArray1<i64>>,
+    probabilities: Py<PyArray1<f64>>,
+}
 
 /// The frames of a buffer of one process.
 #[pyclass(frozen, module = "reverb._rust")]
@@ -60,25 +66,23 @@ impl Frames {
         if !is_large && let Some(mut frames) = self.frames.try_lock() {
             return Ok(frames.add_values(&values, rows, &priorities)?);
         }
-        // A lock that another thread holds is not waited for with the GIL.
+        // The GIL is released before waiting for a lock that another thread holds.
         Ok(py.detach(|| self.frames.lock().add_values(&values, rows, &priorities))?)
     }
 
-    fn sample<'py>(&self, py: Python<'py>, count: usize, steps: u64, prefix: Vec<usize>) -> PyReverbResult<Drawn<'py>> {
+    fn sample(&self, py: Python<'_>, count: usize, steps: u64, prefix: Vec<usize>) -> PyReverbResult<SampledFrames> {
         let (frames, probabilities, layout, buffer) = py.detach(|| {
             let mut held = self.frames.lock();
             let (frames, probabilities) = held.draw(count, steps)?;
             let (layout, buffer) = held.gather(&frames, steps, &prefix)?;
             Ok::<_, Error>((frames, probabilities, layout, buffer))
         })?;
-        let segments = PyArray1::from_iter(py, frames.iter().map(|frame| i64::from(frame.segment)));
-        let ids = PyArray1::from_iter(py, frames.iter().map(|frame| frame.id as i64));
-        Ok((
-            PyList::new(py, columns_to_python(py, &layout.columns, buffer)?)?,
-            segments,
-            ids,
-            PyArray1::from_vec(py, probabilities),
-        ))
+        Ok(SampledFrames {
+            columns: PyList::new(py, columns_to_arrays(py, &layout.columns, Arc::new(buffer))?)?.unbind(),
+            segments: PyArray1::from_iter(py, frames.iter().map(|frame| i64::from(frame.segment))).unbind(),
+            ids: PyArray1::from_iter(py, frames.iter().map(|frame| frame.id as i64)).unbind(),
+            probabilities: PyArray1::from_vec(py, probabilities).unbind(),
+        })
     }
 
     fn gather<'py>(
@@ -91,7 +95,7 @@ impl Frames {
     ) -> PyReverbResult<Bound<'py, PyList>> {
         let frames = frame_ids(&segments, &ids)?;
         let (layout, buffer) = py.detach(|| self.frames.lock().gather(&frames, steps, &prefix))?;
-        Ok(PyList::new(py, columns_to_python(py, &layout.columns, buffer)?)?)
+        Ok(PyList::new(py, columns_to_arrays(py, &layout.columns, Arc::new(buffer))?)?)
     }
 
     fn update_priorities(

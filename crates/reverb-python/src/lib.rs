@@ -1,20 +1,29 @@
-//! The extension module `reverb._rust`: NumPy and Python objects to the core and the transport. No logic of its own.
+//! The extension module `reverb._rust`: it converts Python objects, calls the crates below, and converts their results.
+//!
+//! Two things are done here and nowhere else, because they consist of Python objects. [`batch_maker`] makes samples and
+//! batches. [`loader`] draws and times the batches of loaders whose server is in this process.
 
 mod array_in;
 mod array_out;
+mod batch_maker;
 mod checkpoint;
 mod client;
+mod column;
+mod column_rows;
 mod dlpack;
 mod draw;
 mod dtype;
 mod errors;
 mod frames;
-mod lane;
+mod items;
 mod loader;
 mod log;
 mod nest;
+mod records;
 mod runtime;
+mod sampled_batch;
 mod server;
+mod signature;
 mod table;
 mod writer;
 
@@ -22,10 +31,10 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// The protos as a serialised `FileDescriptorSet`.
+/// All protos as a serialized `FileDescriptorSet`.
 #[pyfunction]
 fn descriptor_set(py: Python<'_>) -> Bound<'_, PyBytes> {
-    PyBytes::new(py, reverb_transport::proto::DESCRIPTORS)
+    PyBytes::new(py, reverb_net::DESCRIPTORS)
 }
 
 /// Importance weights of draws, float32 `[n]`; see `reverb.importance_weights`.
@@ -56,10 +65,14 @@ fn _rust(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<server::Server>()?;
     module.add_class::<dlpack::TensorMaker>()?;
     module.add_class::<draw::Draw>()?;
+    module.add_class::<sampled_batch::SampledBatch>()?;
+    module.add_class::<batch_maker::BatchMaker>()?;
+    module.add_class::<items::ItemIterator>()?;
     module.add_class::<loader::BatchIterator>()?;
-    module.add_class::<loader::DrawsHere>()?;
+    module.add_class::<loader::LocalDraws>()?;
     module.add_class::<loader::StatsClock>()?;
     module.add_class::<frames::Frames>()?;
+    module.add_class::<frames::SampledFrames>()?;
     module.add_class::<client::Client>()?;
     module.add_class::<writer::TrajectoryWriter>()?;
     module.add_class::<writer::BatchedWriter>()?;
@@ -67,6 +80,6 @@ fn _rust(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<writer::PatternWriter>()?;
     module.add_class::<writer::RowWriter>()?;
     module.add_class::<writer::ColumnHistory>()?;
-    module.add_class::<writer::TrajectoryColumn>()?;
-    module.add_class::<writer::CellRef>()
+    module.add_class::<column::TrajectoryColumn>()?;
+    module.add_class::<column::CellRef>()
 }

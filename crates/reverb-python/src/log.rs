@@ -1,4 +1,4 @@
-//! Warnings of the core and the transport, to Python's `logging`, logger `reverb`.
+//! Sends warnings of the crates below to Python's `logging`, logger `reverb`.
 
 use pyo3::prelude::*;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Sends events from now on, unless the process has a subscriber already.
+/// Sends events to Python from now on, unless the process already has a subscriber.
 pub fn install() {
     let _other = tracing::subscriber::set_global_default(ToPython);
 }
@@ -15,9 +15,8 @@ struct ToPython;
 
 impl Subscriber for ToPython {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // Of what is no warning, only how far long saves and loads have come.
-        let is_progress =
-            *metadata.level() == Level::INFO && metadata.target().starts_with("reverb_transport::checkpoint");
+        // Below the level of warnings, only the progress of long saves and loads is sent.
+        let is_progress = *metadata.level() == Level::INFO && metadata.target().starts_with("reverb_store::checkpoint");
         is_progress || (*metadata.level() <= Level::WARN && metadata.target().starts_with("reverb"))
     }
 
@@ -38,7 +37,7 @@ impl Subscriber for ToPython {
             Level::WARN => "warning",
             _ => "info",
         };
-        // Events are rare, and come from threads that must not wait for the GIL.
+        // Events are rare, and they come from threads that must not wait for the GIL.
         let _none_left = std::thread::Builder::new().name("reverb-log".into()).spawn(move || {
             Python::try_attach(|py| {
                 let logged = py

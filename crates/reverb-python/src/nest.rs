@@ -1,6 +1,6 @@
-//! Nests of Python objects, flattened by dm-tree's rules.
+//! Flattens nests of Python objects by dm-tree's rules.
 
-use crate::writer::TrajectoryColumn;
+use crate::column::TrajectoryColumn;
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -8,9 +8,10 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyT
 use smallvec::SmallVec;
 use std::borrow::Cow;
 
-/// The leaves of a nest: mappings in key order, sequences and named tuples in theirs. `None` is a leaf.
+/// Collects the leaves of a nest: those of mappings in key order, those of sequences and named tuples in their own
+/// order. `None` is a leaf.
 ///
-/// Common containers are walked here; the rest (mappings that are no dict, attrs classes, …) by dm-tree itself.
+/// Common containers are walked here. Others, such as attrs classes and mappings other than dicts, are left to dm-tree.
 pub fn flatten<'py>(data: &Bound<'py, PyAny>, leaves: &mut Vec<Bound<'py, PyAny>>) -> PyResult<()> {
     if let Ok(dict) = data.cast_exact::<PyDict>() {
         return flatten_dict(dict, leaves);
@@ -33,7 +34,7 @@ pub fn flatten<'py>(data: &Bound<'py, PyAny>, leaves: &mut Vec<Bound<'py, PyAny>
     Ok(())
 }
 
-/// Where leaf `index` stands in the nest, as dm-tree's path: `('a', 0)`.
+/// The path of leaf `index` in the nest, as dm-tree writes it: `('a', 0)`.
 pub fn path(data: &Bound<'_, PyAny>, index: usize) -> String {
     let path = || -> PyResult<String> {
         let flat = tree(data.py())?.call_method1("flatten_with_path", (data,))?;
@@ -46,7 +47,7 @@ fn flatten_dict<'py>(dict: &Bound<'py, PyDict>, leaves: &mut Vec<Bound<'py, PyAn
     if dict.iter().all(|(key, _)| key.is_instance_of::<PyString>()) {
         return walk_sorted(dict, |_, child| flatten(child, leaves));
     }
-    // Keys of other types sort by Python's rules.
+    // Keys of other types are sorted by Python's rules, which dm-tree applies.
     for leaf in tree(dict.py())?.call_method1("flatten", (dict,))?.try_iter()? {
         leaves.push(leaf?);
     }
@@ -69,24 +70,26 @@ fn tree(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     TREE.get_or_try_init(py, || py.import("tree").map(Bound::unbind)).map(|module| module.bind(py))
 }
 
-/// As [`flatten`], and a number that is the same for nests of the same form; `None` if some container is walked by dm-tree,
-/// whose form is not looked at.
-pub fn flatten_with_form<'py>(data: &Bound<'py, PyAny>, leaves: &mut Vec<Bound<'py, PyAny>>) -> PyResult<Option<u64>> {
-    let mut form = Form { hash: FORM_SEED, known: true };
-    form.walk(data, leaves)?;
-    Ok(form.known.then_some(form.hash))
+/// Does what [`flatten`] does, and returns a hash that is the same for nests of the same structure; `None` if dm-tree
+/// walked one of the containers, whose structure is then unknown.
+pub fn flatten_and_hash<'py>(data: &Bound<'py, PyAny>, leaves: &mut Vec<Bound<'py, PyAny>>) -> PyResult<Option<u64>> {
+    let mut hasher = StructureHasher { hash: HASH_SEED, is_known: true };
+    hasher.walk(data, leaves)?;
+    Ok(hasher.is_known.then_some(hasher.hash))
 }
 
-const FORM_SEED: u64 = 0xcbf2_9ce4_8422_2325;
+const HASH_SEED: u64 = 0xcbf2_9ce4_8422_2325;
 
-struct Form {
+/// Hashes the structure of a nest while its leaves are collected.
+struct StructureHasher {
     hash: u64,
-    known: bool,
+    is_known: bool,
 }
 
-impl Form {
+impl StructureHasher {
     fn mix(&mut self, value: u64) {
-        // Two multiplications of a mixer for 64 bits (Steele et al. 2014, "Fast splittable pseudorandom number generators").
+        // Two multiplications of a mixer for 64 bits (Steele et al. 2014, "Fast splittable pseudorandom number
+        // generators").
         let mut mixed = self.hash.rotate_left(23) ^ value;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -97,11 +100,11 @@ impl Form {
         if let Ok(dict) = data.cast_exact::<PyDict>() {
             self.mix(1 + ((dict.len() as u64) << 8));
             if dict.iter().any(|(key, _)| !key.is_instance_of::<PyString>()) {
-                self.known = false;
+                self.is_known = false;
                 return flatten_dict(dict, leaves);
             }
             return walk_sorted(dict, |key, child| {
-                // Strings keep their hash, so this is a look, not a computation.
+                // A string keeps its hash, so this only reads it.
                 self.mix(key.hash()? as u64);
                 self.walk(child, leaves)
             });
@@ -116,12 +119,12 @@ impl Form {
             return list.iter().try_for_each(|child| self.walk(&child, leaves));
         }
         if is_leaf(data) {
-            // Whether there is a value belongs to the form: a place that was always empty may become a structure.
+            // Whether there is a value belongs to the structure: a place that was always empty may become a nest.
             self.mix(if data.is_none() { 5 } else { 4 });
             leaves.push(data.clone());
             return Ok(());
         }
-        self.known = false;
+        self.is_known = false;
         flatten(data, leaves)
     }
 }
@@ -139,7 +142,7 @@ fn walk_sorted<'py>(
     for (index, (key, _)) in children.iter().enumerate() {
         order.push((key.to_cow()?, index));
     }
-    // UTF-8 sorts as code points do, which is Python's order.
+    // UTF-8 sorts in the order of code points, like strings in Python.
     order.sort_unstable();
     order.iter().try_for_each(|(_, index)| visit(&children[*index].0, &children[*index].1))
 }

@@ -7,9 +7,9 @@ use crate::table::Table;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::Error;
-use reverb_transport::Replay;
-use reverb_transport::checkpoint::Checkpointer as CoreCheckpointer;
-use reverb_transport::server::{ListenOptions, Server as CoreServer};
+use reverb_net::server::{ListenOptions, Server as CoreServer};
+use reverb_service::Replay;
+use reverb_store::checkpoint::Checkpointer as CoreCheckpointer;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +25,14 @@ pub struct Server {
     restored_from: Option<String>,
 }
 
-/// A server that cannot start leaves its folder to others, and no temporary one.
-fn let_go(replay: &Replay) {
-    if let Some(checkpointer) = replay.checkpointer() {
-        checkpointer.close();
+/// Leaves the checkpoints of a server that cannot start to others, and removes a temporary folder.
+fn release_folder(replay: &Replay) {
+    if let Some(store) = replay.store() {
+        store.close();
     }
 }
 
-/// Loads on a thread of its own, so that Ctrl-C is heard.
+/// Loads a checkpoint on a separate thread, so that the calling thread can react to Ctrl-C.
 async fn restore(checkpointer: Arc<CoreCheckpointer>, replay: Arc<Replay>) -> Result<Option<String>, Error> {
     let load = move || checkpointer.restore(replay.tables(), replay.max_message_size());
     let loaded = tokio::task::spawn_blocking(load).await.map_err(|error| Error::Internal(error.to_string()))??;
@@ -57,13 +57,13 @@ impl Server {
         let replay = Replay::new(tables.iter().map(|table| table.handle.clone()).collect(), max_message_size)?;
         let mut restored_from = None;
         if let Some(checkpointer) = checkpointer {
-            let keeper = Arc::new(CoreCheckpointer::open(checkpointer.options.clone())?);
-            replay.set_checkpointer(keeper.clone());
-            restored_from = wait(py, restore(keeper, replay.clone())).inspect_err(|_| let_go(&replay))?;
+            let opened = Arc::new(CoreCheckpointer::open(checkpointer.options.clone())?);
+            replay.set_store(opened.clone());
+            restored_from = wait(py, restore(opened, replay.clone())).inspect_err(|_| release_folder(&replay))?;
         }
         let runtime = runtime()?;
         let server = py.detach(|| CoreServer::start(runtime.1.handle(), replay.clone(), &options));
-        let server = server.inspect_err(|_| let_go(&replay))?;
+        let server = server.inspect_err(|_| release_folder(&replay))?;
         Ok(Self {
             replay,
             port: server.port(),
@@ -119,7 +119,7 @@ fn resolve(host: &str) -> Result<Option<IpAddr>, Error> {
     if let Ok(address) = host.trim_matches(['[', ']']).parse() {
         return Ok(Some(address));
     }
-    let unknown = |why: String| Error::invalid(format!("host `{host}` is no address: {why}"));
+    let unknown = |why: String| Error::invalid(format!("host `{host}` is not an address: {why}"));
     let mut addresses = (host, 0).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
-    addresses.next().map(|address| Some(address.ip())).ok_or_else(|| unknown("the name has none".into()))
+    addresses.next().map(|address| Some(address.ip())).ok_or_else(|| unknown("the name has no address".into()))
 }

@@ -1,16 +1,13 @@
 //! `reverb._rust.Table`.
 
 use crate::errors::{PyReverbError, PyReverbResult};
+use crate::signature::{FlatSpec, to_signature};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use reverb_core::{
-    DType, Error, RateLimiterConfig, SelectorKind, Signature, Table as CoreTable, TableConfig, TensorSpec,
-};
-use reverb_transport::TableHandle;
+use reverb_core::{Error, RateLimiterConfig, SelectorKind, Table as CoreTable, TableConfig};
+use reverb_net::info_bytes;
+use reverb_service::TableHandle;
 use std::sync::Arc;
-
-/// Name, dtype number, and dimensions (-1 unknown; `None` unknown rank) of a leaf of a signature.
-type Spec = (String, u32, Option<Vec<i64>>);
 
 /// A table, with or without a server.
 #[pyclass(frozen, module = "reverb._rust")]
@@ -30,7 +27,7 @@ impl Table {
         max_times_sampled: i32,
         rate_limiter: (f64, i64, f64, f64),
         signature: Option<&[u8]>,
-        specs: Option<Vec<Spec>>,
+        specs: Option<Vec<FlatSpec>>,
         max_bytes: Option<u64>,
         seed: Option<u64>,
     ) -> PyReverbResult<Self> {
@@ -43,7 +40,7 @@ impl Table {
             max_times_sampled,
             rate_limiter: RateLimiterConfig { samples_per_insert, min_size_to_sample, min_diff, max_diff },
             signature: match (signature, specs) {
-                (Some(structure), Some(specs)) => Some(Arc::new(make_signature(structure, specs)?)),
+                (Some(structure), Some(specs)) => Some(Arc::new(to_signature(structure, specs)?)),
                 _ => None,
             },
             max_bytes,
@@ -68,8 +65,8 @@ impl Table {
     }
 
     fn info<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let info = py.detach(|| self.handle.info_bytes());
-        PyBytes::new(py, &info)
+        let status = py.detach(|| self.handle.status());
+        PyBytes::new(py, &info_bytes(&status))
     }
 
     fn undelivered_samples(&self, py: Python<'_>) -> u64 {
@@ -96,15 +93,6 @@ fn selector(name: &str, priority_exponent: f64) -> Result<SelectorKind, Error> {
         "prioritized" => SelectorKind::Prioritized { priority_exponent },
         "min_heap" => SelectorKind::MinHeap,
         "max_heap" => SelectorKind::MaxHeap,
-        _ => return Err(Error::invalid(format!("`{name}` is no selector"))),
+        _ => return Err(Error::invalid(format!("`{name}` is not a selector"))),
     })
-}
-
-fn make_signature(structure: &[u8], specs: Vec<Spec>) -> Result<Signature, Error> {
-    let spec = |(name, dtype, dims): Spec| {
-        let shape = dims.map(|dims| dims.into_iter().map(|dim| usize::try_from(dim).ok()).collect());
-        Ok(TensorSpec { name, dtype: DType::from_number(dtype)?, shape })
-    };
-    let specs = specs.into_iter().map(spec).collect::<Result<_, Error>>()?;
-    Ok(Signature { structure: structure.to_vec().into(), specs })
 }

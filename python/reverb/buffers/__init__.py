@@ -1,4 +1,8 @@
-"""Replay buffers of one process: no server, no network. See the modules for the interface of TF-Agents."""
+"""Replay buffers within one process, without a server or a network.
+
+The classes here serve users of NumPy, PyTorch and JAX. The submodules named after TF-Agents' buffers have their
+interface.
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Whole episodes, for TensorFlow: the interface of TF-Agents' class of the same name, on our engine."""
+"""Whole episodes, for TensorFlow: the interface of TF-Agents' EpisodicReplayBuffer, on our engine."""
 
 import os
 from collections.abc import Callable
@@ -10,29 +10,30 @@ from numpy.typing import NDArray
 
 from reverb.buffers.frame_nest import flatten_as
 from reverb.buffers.replay_buffer import ReplayBuffer, SavedState, run
-from reverb.buffers.tf_episode_lists import Episodes, from_lists, to_lists
-from reverb.buffers.tf_episode_reader import BufferInfo, EpisodeReader
+from reverb.buffers.tf_agents.episode_lists import Episodes, from_lists, to_lists
+from reverb.buffers.tf_agents.episode_reader import BufferInfo, EpisodeReader
 
 __all__ = ["BufferInfo", "Episodes", "EpisodicReplayBuffer", "StatefulEpisodicReplayBuffer"]
 
 
 class EpisodicReplayBuffer(EpisodeReader):
-    """Episodes of any length, of which the oldest make room.
+    """A buffer of episodes of any length. New episodes replace the oldest.
 
-    Ids count episodes from 0 on; -1 stands for an episode that has not begun.
+    Ids number episodes consecutively from 0; -1 stands for an episode that has not begun.
 
     Args:
-      data_spec: A nest of `tf.TensorSpec`s of a frame.
-      capacity: Episodes.
+      data_spec: A nest of `tf.TensorSpec`s of one frame.
+      capacity: Maximum number of episodes held.
       completed_only: Whether only completed episodes are read.
-      buffer_size: Accepted for the interface, and without effect: draws see all episodes.
-      name_prefix: Likewise.
-      device: Likewise.
-      seed: Of the draws; None: from the operating system.
-      begin_episode_fn: From frames to whether each begins an episode; None: their `is_first()`.
-      end_episode_fn: From frames to whether each completes one; None: their `is_last()`.
-      dataset_drop_remainder: Whether one pass leaves out windows that are not full.
-      dataset_window_shift: From one window of a pass to the next; None: its length.
+      buffer_size: Size of a shuffle buffer, accepted for compatibility and without effect: draws cover all episodes.
+      name_prefix: Prefix of variable names, accepted for compatibility and without effect.
+      device: TensorFlow device, accepted for compatibility and without effect.
+      seed: Seed of the draws; None takes one from the operating system.
+      begin_episode_fn: Function from frames to whether each begins an episode; None calls their `is_first()`.
+      end_episode_fn: Function from frames to whether each completes an episode; None calls their `is_last()`.
+      dataset_drop_remainder: Whether a single pass omits windows that are not full.
+      dataset_window_shift: Number of frames from one window of a single pass to the next; None uses the window's
+        length.
     """
 
     def __init__(
@@ -60,37 +61,38 @@ class EpisodicReplayBuffer(EpisodeReader):
             self._state.save(path)
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Reads what `save` wrote; what was there is gone.
+        """Replaces all episodes by those that `save` wrote.
 
         Raises:
-          ValueError: It is that of another buffer.
+          ValueError: The file has frames of another data spec, or more episodes than the capacity.
         """
         with self._lock:
             self._state.load(path)
 
     def create_episode_ids(self, num_episodes: int | None = None) -> Any:
-        """Ids of episodes that have not begun: int64 `[num_episodes]`, or a scalar.
+        """Returns ids of episodes that have not begun: int64 `[num_episodes]`, or a scalar without a number.
 
         Raises:
-          ValueError: More than the capacity.
+          ValueError: `num_episodes` is above the capacity.
         """
         if num_episodes is not None and num_episodes > self.capacity:
             raise ValueError(f"num_episodes ({num_episodes}) is above the capacity ({self.capacity})")
         return tf.constant(-1, tf.int64) if num_episodes is None else tf.fill([num_episodes], tf.constant(-1, tf.int64))
 
     def add_batch(self, items: Any, episode_ids: Any) -> Any:  # type: ignore[override]
-        """Adds a frame to each of some episodes.
+        """Adds one frame to each of some episodes.
 
         Args:
-          items: A nest of tensors `[batch, ...]`.
-          episode_ids: int64 `[batch]`, as the last call returned them. A frame that begins an episode gets a new one.
+          items: A nest of tensors `[batch, ...]`, one frame per episode.
+          episode_ids: Ids of the episodes, int64 `[batch]`, as the last call returned them. A frame that begins an
+            episode gets a new id.
 
         Returns:
-          The ids to which frames were added. Frames of an episode that had to make room are gone.
+          The ids to which frames were added. Frames of an episode that has been replaced are dropped.
 
         Raises:
-          ValueError: Another structure.
-          tf.errors.InvalidArgumentError: Another shape.
+          ValueError: The structure differs from the data spec.
+          tf.errors.InvalidArgumentError: A shape differs from the data spec.
         """
         leaves = self._leaves(items)
         flags = [tf.convert_to_tensor(self._begins(items)), tf.convert_to_tensor(self._ends(items))]
@@ -111,18 +113,19 @@ class EpisodicReplayBuffer(EpisodeReader):
         """Adds frames `[time, ...]` to one episode.
 
         Args:
-          items: A nest of tensors; the two functions must give one bool for all of it.
-          episode_id: An int64 scalar; -1, or a sequence that begins an episode, for a new one.
+          items: A nest of tensors `[time, ...]`, for which begin_episode_fn and end_episode_fn must each return one
+            bool.
+          episode_id: Id of the episode, an int64 scalar; -1, or a sequence that begins an episode, gets a new id.
 
         Returns:
-          The id.
+          The id of the episode to which the frames were added.
         """
         leaves = self._leaves(items)
         flags = [tf.convert_to_tensor(self._begins(items)), tf.convert_to_tensor(self._ends(items))]
 
         def add(id_: Any, begins: Any, ends: Any, *arrays: NDArray[Any]) -> list[Any]:
             if np.ndim(begins) or np.ndim(ends):
-                raise ValueError("begin_episode_fn and end_episode_fn must give one bool for a sequence")
+                raise ValueError("begin_episode_fn and end_episode_fn must return one bool for a sequence")
             with self._lock:
                 new = self._store.begin() if id_ < 0 or begins else int(id_)
                 self._append(new, list(arrays), bool(ends))
@@ -135,19 +138,20 @@ class EpisodicReplayBuffer(EpisodeReader):
         """Adds frames to some of the caller's episodes.
 
         Args:
-          episode_ids: int64 `[max_episodes]`, as the last call returned them.
-          episode_ids_indices: Which of these are extended: int64 `[episodes]`.
-          episodes: An Episodes, such as `extract` gives, in the order of the indices. An episode whose id is -1, or
-            for which `begin_episode_fn(episodes)` is true, gets a new id. Its `completed` says whether the episode then
-            is.
+          episode_ids: Ids of the caller's episodes, int64 `[max_episodes]`, as the last call returned them.
+          episode_ids_indices: Indices into `episode_ids` of the episodes to extend, int64 `[episodes]`.
+          episodes: An Episodes, such as `extract` returns, in the order of the indices. An episode whose id is -1, or
+            for which `begin_episode_fn(episodes)` is true, gets a new id. `completed` says whether an episode is
+            complete after the call.
 
         Returns:
-          The ids, of which those of new episodes have changed. Frames of an episode that had to make room are gone.
+          The ids, of which only those of new episodes have changed. Frames of an episode that has been replaced are
+          dropped.
 
         Raises:
-          ValueError: The lists have another structure, or are none.
-          tf.errors.InvalidArgumentError: The lists of an episode, and its `length`, differ in length; they hold other
-            tensors; or an index is out of range.
+          ValueError: The nest of lists has another structure, or a leaf is not a vector of lists.
+          tf.errors.InvalidArgumentError: The lists of an episode differ in length from its `length`, or hold tensors of
+            another dtype or shape; or an index is out of range.
         """
         ids = tf.convert_to_tensor(episode_ids, tf.int64)
         places = tf.cast(episode_ids_indices, tf.int64)
@@ -188,12 +192,12 @@ class EpisodicReplayBuffer(EpisodeReader):
         return [new]
 
     def extract(self, locations: Any, clear_data: bool = False) -> Episodes:
-        """Episodes as lists of tensors, for `extend_episodes` of another buffer.
+        """Returns episodes as lists of tensors, for `extend_episodes` of another buffer.
 
         Args:
-          locations: int64 `[episodes]`: places, which are ids modulo the capacity. One without an episode gives an
-            empty list.
-          clear_data: Whether their frames are forgotten; the episodes stay, and may go on.
+          locations: Locations of the episodes, which are ids modulo the capacity, int64 `[episodes]`. A location
+            without an episode yields an empty list.
+          clear_data: Whether the frames are removed from this buffer. The episodes stay, and can be extended.
 
         Raises:
           tf.errors.InvalidArgumentError: A location is out of range.
@@ -221,7 +225,7 @@ class EpisodicReplayBuffer(EpisodeReader):
         return Episodes(lengths, completed, self._pack(lists))
 
     def get_valid_ids_mask(self, episode_ids: Any) -> Any:
-        """Whether each of these episodes is held: bool, in the shape of the ids."""
+        """Returns whether each of some episodes is held: bool, in the shape of the ids."""
 
         def held(ids: Any) -> list[Any]:
             with self._lock:
@@ -239,11 +243,11 @@ class EpisodicReplayBuffer(EpisodeReader):
 
 
 class StatefulEpisodicReplayBuffer(ReplayBuffer):
-    """An EpisodicReplayBuffer that keeps the ids itself, so that `add_batch(items)` is an observer.
+    """An EpisodicReplayBuffer that keeps the ids itself, so that `add_batch` can serve as an observer.
 
     Args:
-      replay_buffer: Holds the episodes.
-      num_episodes: Size of the batches; None: single frames without a batch axis.
+      replay_buffer: Buffer that holds the episodes.
+      num_episodes: Number of frames per batch, one per episode; None takes single frames without a batch axis.
     """
 
     def __init__(self, replay_buffer: EpisodicReplayBuffer, num_episodes: int | None = None) -> None:
@@ -253,7 +257,7 @@ class StatefulEpisodicReplayBuffer(ReplayBuffer):
 
     @property
     def episode_ids(self) -> Any:
-        """The ids of the episodes that go on."""
+        """The ids of the episodes to which the next batch is added."""
         return self._episode_ids.read_value()
 
     def _add_batch(self, items: Any) -> Any:
@@ -267,7 +271,7 @@ class StatefulEpisodicReplayBuffer(ReplayBuffer):
         return self._episode_ids.assign(ids)
 
     def extend_episodes(self, episode_ids_indices: Any, episodes: Any) -> Any:
-        """As `EpisodicReplayBuffer.extend_episodes`, of the episodes that go on; returns their ids."""
+        """Extends episodes of `episode_ids` as `EpisodicReplayBuffer.extend_episodes` does, and returns the new ids."""
         ids = self._buffer.extend_episodes(self.episode_ids, episode_ids_indices, episodes)
         self._episode_ids.assign(ids)
         return ids
@@ -292,16 +296,16 @@ class StatefulEpisodicReplayBuffer(ReplayBuffer):
 
 
 def _method(name: str) -> Callable[[Any], Any]:
-    """A method of the frames.
+    """A function that calls a method of frames by its name.
 
     Raises (the result, when called):
-      TypeError: They do not have it.
+      TypeError: The frames do not have the method.
     """
 
     def call(items: Any) -> Any:
         method = getattr(items, name, None)
         if method is None:
-            raise TypeError(f"frames have no `{name}`: give the buffer begin_episode_fn and end_episode_fn")
+            raise TypeError(f"frames have no method `{name}`: give the buffer begin_episode_fn and end_episode_fn")
         return method()
 
     return call

@@ -1,4 +1,4 @@
-"""Frames of a structure, in the engine's rings."""
+"""Nested frames, stored in the engine's rings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reverb import dtypes, nests, pybind
+from reverb import pybind
+from reverb.data import dtypes, nests
 from reverb.errors import InvalidArgumentError
 from reverb.tensor_spec import TensorShape
 
@@ -17,15 +18,15 @@ class FrameNest:
     """Rings of frames that are nests of arrays.
 
     Args:
-      data_spec: A nest of whatever has a fully known `shape` and a `dtype`; named tuples with these are leaves too.
-      segments: Rings, one for each environment of a batch.
-      length: Frames of each.
-      priority_exponent: If there is one, frames are drawn by priority.
-      seed: Of the draws; None: from the operating system.
+      data_spec: A nest of leaves that have a fully known `shape` and a `dtype`; named tuples with both are leaves too.
+      segments: Number of rings, one for each environment of a batch.
+      length: Capacity of each ring, in frames.
+      priority_exponent: Exponent of the priorities by which frames are drawn; None draws uniformly.
+      seed: Seed of the draws; None takes one from the operating system.
 
     Raises:
-      ValueError: No leaf, an unknown dimension, or no room.
-      TypeError: A leaf of strings.
+      ValueError: The spec has no leaf or an unknown dimension, or the rings have no capacity.
+      TypeError: A leaf holds strings.
     """
 
     def __init__(
@@ -51,19 +52,19 @@ class FrameNest:
 
     @property
     def stored(self) -> int:
-        """Frames in each segment."""
+        """The number of frames in each segment."""
         return self.frames.added - self.frames.oldest
 
     def add(self, data: Any, priorities: Sequence[float] = (1.0,)) -> int:
-        """Adds a nest of arrays `[n * segments, ...]`, frames of all segments in turn; the id of the first.
+        """Adds a nest of arrays `[n * segments, ...]`, one frame of each segment in turn. Returns the first frame's id.
 
         Raises:
-          ValueError: Another structure, or arrays of another shape.
+          ValueError: The structure or a shape differs from the data spec.
         """
         return self.add_leaves(flatten_as(self.spec, data), priorities)
 
     def add_leaves(self, leaves: Sequence[Any], priorities: Sequence[float] = (1.0,)) -> int:
-        """As `add`, for flat leaves."""
+        """Does the same as `add` for flat leaves."""
         arrays = []
         for leaf, dtype, shape in zip(leaves, self.dtypes, self.shapes, strict=True):
             array = np.asarray(leaf, dtype)
@@ -75,12 +76,12 @@ class FrameNest:
         return self.frames.add(arrays, list(priorities))
 
     def gather(self, segments: Any, ids: Any, steps: int, prefix: Sequence[int]) -> list[NDArray[Any]]:
-        """Sequences as flat leaves `[*prefix, ...]`."""
+        """Reads sequences as flat leaves `[*prefix, ...]`."""
         segments, ids = (np.ascontiguousarray(values, np.int64).ravel() for values in (segments, ids))
         return self.frames.gather(segments, ids, steps, list(prefix))
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """All frames, as arrays by name."""
+        """Returns all frames, as arrays by name."""
         first, count = self.frames.oldest, self.stored
         state = {"next_id": np.array(self.frames.added)}
         if count:
@@ -90,10 +91,10 @@ class FrameNest:
         return state
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Takes the frames of `state`; what was there is gone.
+        """Replaces all frames by those of `state`.
 
         Raises:
-          ValueError: They are those of another buffer.
+          ValueError: The state has other leaves or segments, or more frames than the capacity.
         """
         next_id = int(state["next_id"])
         leaves = [state[f"leaf_{index}"] for index in range(len(self.dtypes)) if f"leaf_{index}" in state]
@@ -102,22 +103,22 @@ class FrameNest:
             return
         count = leaves[0].shape[1]
         if len(leaves) != len(self.dtypes) or leaves[0].shape[0] != self.segments or count > self.length:
-            raise ValueError("the state is that of a buffer with other leaves, segments or length")
+            raise ValueError("the state is from a buffer with other leaves, segments or length")
         self.frames.clear(next_id - count)
-        # Frames of all segments in turn.
+        # One frame of each segment in turn.
         self.add_leaves([leaf.swapaxes(0, 1).reshape(-1, *leaf.shape[2:]) for leaf in leaves])
 
 
 def is_spec(node: Any) -> bool:
-    """Whether this describes an array."""
+    """Whether a node has a shape and a dtype, and so describes an array."""
     return hasattr(node, "shape") and hasattr(node, "dtype")
 
 
 def spec_leaves(spec: Any) -> list[Any]:
-    """The leaves of a nest of specs, by dm-tree's order.
+    """The leaves of a nest of specs, in dm-tree's order.
 
     Raises:
-      ValueError: There is none, or what should be a leaf is no spec.
+      ValueError: The nest has no leaf, or a leaf is not a spec.
     """
     leaves: list[Any] = []
     _collect(spec, spec, leaves)
@@ -130,7 +131,7 @@ def flatten_as(spec: Any, data: Any) -> list[Any]:
     """The leaves of data that have the structure of a nest of specs.
 
     Raises:
-      ValueError: They have another one.
+      ValueError: The data have another structure.
     """
     leaves: list[Any] = []
     _collect(spec, data, leaves)
@@ -163,7 +164,7 @@ def _name(data: Any) -> str:
 
 
 def _with_markers(spec: Any) -> Any:
-    """The structure of a nest of specs, with leaves that nobody takes for a nest."""
+    """The structure of a nest of specs, with leaves that cannot be mistaken for nests."""
     if is_spec(spec):
         return 0
     if isinstance(spec, Mapping):
@@ -176,5 +177,5 @@ def _with_markers(spec: Any) -> Any:
 def _known_shape(leaf: Any) -> tuple[int, ...]:
     shape = TensorShape(leaf.shape)
     if not shape.is_fully_defined():
-        raise ValueError(f"frames have a known shape, got {leaf}")
+        raise ValueError(f"expected a spec with a fully known shape, got {leaf}")
     return tuple(size for size in shape if size is not None)

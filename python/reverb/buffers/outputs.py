@@ -1,4 +1,4 @@
-"""What buffers give: arrays of NumPy, PyTorch or JAX."""
+"""Conversion of samples to arrays of NumPy, PyTorch or JAX."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,23 +7,23 @@ __all__ = ["converter"]
 
 
 def converter(output: str, device: Any) -> Callable[[Any], Any]:
-    """From a nest of NumPy arrays to one of a framework's.
+    """Makes a function from a nest of NumPy arrays to a nest of a framework's arrays.
 
     Args:
-      output: `numpy`, `torch` or `jax`, which is imported here.
-      device: Where they go; None: the default.
+      output: Name of the framework, `numpy`, `torch` or `jax`, which is imported here.
+      device: Device that the arrays are put on; None uses the framework's default.
 
     Raises:
-      ValueError: Another output, or a device for NumPy.
+      ValueError: The name is unknown, or a device is given with `numpy`.
     """
     if output == "numpy" and device is None:
         return lambda nest: nest
     if output == "torch":
-        from reverb.loaders.torch_arrays import to_tensors
+        from reverb.frameworks.torch import to_tensors
 
         return lambda nest: to_tensors(nest, device)
     if output == "jax":
-        from reverb.loaders.jax_loader import to_arrays
+        from reverb.frameworks.jax import to_arrays
 
         return lambda nest: to_arrays(nest, device)
     raise ValueError(f"`output` must be 'numpy' (without a device), 'torch' or 'jax', got {output!r}.")

@@ -1,4 +1,4 @@
-"""Frames drawn uniformly, as NumPy arrays: the interface of TF-Agents' class of the same name, on our engine."""
+"""Frames drawn uniformly, as NumPy arrays: the interface of TF-Agents' PyUniformReplayBuffer, on our engine."""
 
 import os
 import threading
@@ -13,13 +13,13 @@ __all__ = ["PyUniformReplayBuffer"]
 
 
 class PyUniformReplayBuffer:
-    """A ring of `capacity` frames. All threads may use it.
+    """A ring of `capacity` frames, safe for use by several threads.
 
-    Subclasses may override `_encoded_data_spec`, `_encode`, `_decode` and `_on_delete` to store frames in another form.
+    Subclasses may override `_encoded_data_spec`, `_encode`, `_decode` and `_on_delete` to store frames in encoded form.
 
     Args:
-      data_spec: A nest of specs of a frame, such as `ArraySpec`.
-      capacity: Frames.
+      data_spec: A nest of specs of one frame, such as `ArraySpec`.
+      capacity: Maximum number of frames held.
     """
 
     def __init__(self, data_spec: Any, capacity: int) -> None:
@@ -30,32 +30,32 @@ class PyUniformReplayBuffer:
 
     @property
     def data_spec(self) -> Any:
-        """The nest of specs."""
+        """The nest of specs of one frame."""
         return self._data_spec
 
     @property
     def capacity(self) -> int:
-        """Frames that there is room for."""
+        """The maximum number of frames held."""
         return self._capacity
 
     @property
     def size(self) -> int:
-        """Frames held."""
+        """The number of frames held."""
         return self._frames.stored
 
     def num_frames(self) -> int:
-        """Not there, as in TF-Agents: see `size`."""
+        """Raises NotImplementedError, as in TF-Agents: use `size`."""
         raise NotImplementedError("num_frames is not implemented in PyUniformReplayBuffer; see `size`")
 
     def add_batch(self, items: Any) -> None:
         """Adds one frame.
 
         Args:
-          items: A nest of arrays `[1, ...]`.
+          items: A nest of arrays `[1, ...]`, which are a batch of one frame.
 
         Raises:
-          NotImplementedError: A batch of another size.
-          ValueError: Another structure or shape.
+          NotImplementedError: The batch does not have exactly one frame.
+          ValueError: The structure or a shape differs from the data spec.
         """
         leaves = [np.asarray(leaf) for leaf in flatten_as(self._data_spec, items)]
         if any(not leaf.ndim or len(leaf) != 1 for leaf in leaves):
@@ -69,19 +69,19 @@ class PyUniformReplayBuffer:
     def get_next(
         self, sample_batch_size: int | None = None, num_steps: int | None = None, time_stacked: bool = True
     ) -> Any:
-        """Draws frames at random, without any info.
+        """Draws frames at random. Returns them without the info that TensorFlow's buffers add.
 
         Args:
-          sample_batch_size: The size of the batch; None: none.
-          num_steps: Frames that follow each other; None: a single one.
-          time_stacked: Whether these are stacked along a time axis, or a list of nests.
+          sample_batch_size: Number of draws along the batch axis; None returns one draw without a batch axis.
+          num_steps: Number of consecutive frames per draw; None draws single frames without a time axis.
+          time_stacked: Whether consecutive frames are stacked along a time axis; False returns a list of nests instead.
 
         Raises:
-          ValueError: There are fewer frames than `num_steps`, or none.
+          ValueError: The buffer is empty, or has fewer frames than `num_steps`.
         """
         count, steps = sample_batch_size or 1, num_steps or 1
         with self._lock:
-            columns = self._frames.frames.sample(count, steps, [count, steps])[0]
+            columns = self._frames.frames.sample(count, steps, [count, steps]).columns
         leaves = self._decoded(columns) if self._is_encoded() else columns
         return self._shaped(leaves, sample_batch_size, num_steps, time_stacked)
 
@@ -105,9 +105,9 @@ class PyUniformReplayBuffer:
             )
         import tensorflow as tf
 
-        from reverb import tf_exit
+        from reverb.frameworks import tensorflow_exit
 
-        tf_exit.at_exit()
+        tensorflow_exit.at_exit()
         prefix = [size for size in (sample_batch_size, num_steps) if size is not None]
         spec = _map_spec(lambda leaf: tf.TensorSpec([*prefix, *leaf.shape], leaf.dtype), self._data_spec)
 
@@ -118,7 +118,7 @@ class PyUniformReplayBuffer:
         return tf.data.Dataset.from_generator(draws, output_signature=spec)
 
     def gather_all(self) -> Any:
-        """All places, `[1, capacity, ...]`, in the order of storage; those never written are zeros."""
+        """Returns all slots, `[1, capacity, ...]`, in the order of storage. Slots never written are zeros."""
         with self._lock:
             columns = self._frames.gather([0], [0], self._capacity, [1, self._capacity])
             if not self._is_encoded():
@@ -126,7 +126,7 @@ class PyUniformReplayBuffer:
         return self._pack_like_spec(self._decoded(columns))
 
     def clear(self) -> None:
-        """Forgets all frames. Places keep what was in them."""
+        """Removes all frames. Their values stay in the slots that `gather_all` returns."""
         with self._lock:
             self._frames.frames.clear(0)
 
@@ -136,31 +136,31 @@ class PyUniformReplayBuffer:
             np.savez(file, **cast(Any, self._frames.state()))
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Reads what `save` wrote; what was there is gone.
+        """Replaces all frames by those that `save` wrote.
 
         Raises:
-          ValueError: It is that of another buffer.
+          ValueError: The file has other leaves, or more frames than the capacity.
         """
         with self._lock, np.load(path, allow_pickle=False) as state:
             self._frames.restore(state)
 
     def _encoded_data_spec(self) -> Any:
-        """The specs of frames as they are stored."""
+        """The specs of encoded frames."""
         return self._data_spec
 
     def _encode(self, item: Any) -> Any:
-        """A frame as it is stored."""
+        """Encodes a frame for storage."""
         return item
 
     def _decode(self, item: Any) -> Any:
-        """A frame as it was."""
+        """Decodes a stored frame."""
         return item
 
     def _on_delete(self, encoded_item: Any) -> None:
-        """Hears of a frame, as it is stored, that is about to be overwritten."""
+        """Is called with an encoded frame that is about to be overwritten."""
 
     def _decoded(self, columns: list[Any]) -> list[Any]:
-        """Leaves `[batch, time, ...]` of frames that were stored in another form."""
+        """Decodes columns of encoded frames to leaves `[batch, time, ...]`."""
         batch, time = columns[0].shape[:2]
         frames = [
             flatten_as(self._data_spec, self._decode(self._frames.pack([column[row, step] for column in columns])))
@@ -181,7 +181,7 @@ class PyUniformReplayBuffer:
         return _map_spec(lambda _: next(remaining), self._data_spec)
 
     def _shaped(self, leaves: list[Any], batch_size: int | None, num_steps: int | None, time_stacked: bool) -> Any:
-        """Leaves `[batch, time, ...]` without the axes that were not asked for."""
+        """Packs leaves `[batch, time, ...]`, without the axes that were not requested."""
         if num_steps is None:
             leaves = [leaf[:, 0] for leaf in leaves]
         if batch_size is None:
@@ -193,7 +193,7 @@ class PyUniformReplayBuffer:
 
 
 def _map_spec(change: Any, spec: Any) -> Any:
-    """A nest of specs with other leaves, taken in dm-tree's order."""
+    """Applies a function to the leaves of a nest of specs, in dm-tree's order."""
     if is_spec(spec):
         return change(spec)
     if isinstance(spec, dict):

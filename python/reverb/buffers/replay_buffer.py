@@ -1,6 +1,6 @@
-"""The interface of TF-Agents' replay buffers, and what those that stand on TensorFlow share.
+"""The interface of TF-Agents' replay buffers, and what the buffers that use TensorFlow share.
 
-Public methods call private ones of the same name, which subclasses define.
+Public methods call private methods of the same name, which subclasses define.
 """
 
 import os
@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from reverb import tf_errors, tf_exit
 from reverb.buffers.frame_nest import is_spec, spec_leaves
+from reverb.frameworks import tensorflow_calls, tensorflow_exit
 
 __all__ = ["ReplayBuffer", "dtypes_of", "has_lists", "run"]
 
 
 class ReplayBuffer(tf.Module):  # type: ignore[misc]
-    """What all replay buffers offer.
+    """The methods that all replay buffers have.
 
     Args:
-      data_spec: A nest of specs of a frame.
-      capacity: Frames (or episodes) that it holds.
-      stateful_dataset: Kept, and without effect: all datasets of buffers are stateful.
+      data_spec: A nest of specs of one frame.
+      capacity: Maximum number of frames (or episodes) held.
+      stateful_dataset: Value of the property of this name, without other effect: all datasets of buffers are stateful.
     """
 
     def __init__(self, data_spec: Any, capacity: Any, stateful_dataset: bool = False) -> None:
@@ -34,21 +34,21 @@ class ReplayBuffer(tf.Module):  # type: ignore[misc]
 
     @property
     def data_spec(self) -> Any:
-        """The nest of specs."""
+        """The nest of specs of one frame."""
         return self._data_spec.value
 
     @property
     def capacity(self) -> Any:
-        """How much it holds."""
+        """The maximum number of frames (or episodes) held."""
         return self._capacity
 
     @property
     def stateful_dataset(self) -> bool:
-        """As it was given."""
+        """The constructor's argument of this name."""
         return self._stateful_dataset
 
     def num_frames(self) -> Any:
-        """Frames held."""
+        """The number of frames held."""
         return self._num_frames()
 
     def add_batch(self, items: Any) -> Any:
@@ -61,9 +61,10 @@ class ReplayBuffer(tf.Module):  # type: ignore[misc]
         """Draws frames at random.
 
         Args:
-          sample_batch_size: S, the size of the batch; None: none.
-          num_steps: T, frames that follow each other; None: a single one.
-          time_stacked: Whether these are stacked, `[S, T, ...]`, or a tuple of T nests `[S, ...]`.
+          sample_batch_size: Number S of draws along the batch axis; None returns one draw without a batch axis.
+          num_steps: Number T of consecutive frames per draw; None draws single frames without a time axis.
+          time_stacked: Whether consecutive frames are stacked, `[S, T, ...]`; False returns a tuple of T nests
+            `[S, ...]` instead.
         """
         return self._get_next(sample_batch_size, num_steps, time_stacked)
 
@@ -75,17 +76,19 @@ class ReplayBuffer(tf.Module):  # type: ignore[misc]
         sequence_preprocess_fn: Callable[[Any], Any] | None = None,
         single_deterministic_pass: bool = False,
     ) -> Any:
-        """A `tf.data.Dataset` of what `get_next` draws; or, in one pass, of all that is there.
+        """Makes a `tf.data.Dataset` of what `get_next` draws; or, in a single pass, of all frames held.
 
         Args:
-          sample_batch_size: As of `get_next`.
-          num_steps: As of `get_next`.
-          num_parallel_calls: Draws at a time.
-          sequence_preprocess_fn: Applied to sequences before they are batched, where the buffer can.
-          single_deterministic_pass: Whether everything comes once and in order.
+          sample_batch_size: Number of draws along the batch axis of an element; None makes elements without one.
+          num_steps: Number of consecutive frames per draw; None draws single frames without a time axis.
+          num_parallel_calls: Number of draws made in parallel; None draws one at a time.
+          sequence_preprocess_fn: Function applied to sequences before they are batched, where the buffer supports it;
+            None leaves them unchanged.
+          single_deterministic_pass: Whether the dataset yields everything once and in order, instead of random draws
+            without end.
 
         Raises:
-          ValueError: The data spec has lists in it.
+          ValueError: The data spec contains lists.
         """
         if has_lists(self.data_spec):
             raise ValueError("The data spec has Python lists in it; datasets need tuples in their place.")
@@ -96,11 +99,11 @@ class ReplayBuffer(tf.Module):  # type: ignore[misc]
         return self._as_dataset(sample_batch_size, num_steps, sequence_preprocess_fn, num_parallel_calls)
 
     def gather_all(self) -> Any:
-        """All frames, `[batch, time, ...]`."""
+        """Returns all frames, `[batch, time, ...]`."""
         return self._gather_all()
 
     def clear(self) -> Any:
-        """Forgets all frames."""
+        """Removes all frames."""
         return self._clear()
 
     def _num_frames(self) -> Any:
@@ -130,11 +133,11 @@ class ReplayBuffer(tf.Module):  # type: ignore[misc]
 
 
 class SavedState(tf.train.experimental.PythonState):  # type: ignore[misc]
-    """State in Python, as `tf.train.Checkpoint` writes and reads it.
+    """State held in Python that `tf.train.Checkpoint` can write and read.
 
     Args:
-      get: Returns arrays by name.
-      set_: Takes them back.
+      get: Function that returns the state as arrays by name.
+      set_: Function that replaces the state by such arrays.
     """
 
     def __init__(self, get: Callable[[], dict[str, Any]], set_: Callable[[Any], None]) -> None:
@@ -150,7 +153,7 @@ class SavedState(tf.train.experimental.PythonState):  # type: ignore[misc]
         return file.getvalue()
 
     def deserialize(self, string_value: bytes) -> None:
-        """Takes what `serialize` returned."""
+        """Replaces the state by what `serialize` returned."""
         import io
 
         with np.load(io.BytesIO(string_value), allow_pickle=False) as state:
@@ -162,29 +165,29 @@ class SavedState(tf.train.experimental.PythonState):  # type: ignore[misc]
             file.write(self.serialize())
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Reads what `save` wrote."""
+        """Replaces the state by what `save` wrote."""
         with open(path, "rb") as file:
             self.deserialize(file.read())
 
 
 class _Untracked:
-    """Hides a value from TensorFlow's tracking of attributes, which replaces containers by its own."""
+    """Hides a value from TensorFlow's attribute tracking, which would replace containers by its own."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
-tf_exit.at_exit()
+tensorflow_exit.at_exit()
 
 
 def run(function: Callable[..., list[Any]], inputs: list[Any], dtypes: list[Any]) -> list[Any]:
-    """Calls a function of NumPy arrays, eagerly at once, in graphs as an operation.
+    """Calls a function of NumPy arrays: directly in eager mode, as an operation in graphs.
 
     Raises:
       tf.errors.InvalidArgumentError: The function raised ValueError.
     """
     if not tf.executing_eagerly():
-        return tf_errors.call(function, inputs, dtypes)
+        return tensorflow_calls.call(function, inputs, dtypes)
     try:
         results = function(*(np.asarray(value) for value in inputs))
     except ValueError as error:
@@ -193,12 +196,12 @@ def run(function: Callable[..., list[Any]], inputs: list[Any], dtypes: list[Any]
 
 
 def dtypes_of(spec: Any) -> list[Any]:
-    """TensorFlow's dtypes of the leaves."""
+    """The TensorFlow dtypes of a spec's leaves."""
     return [tf.as_dtype(leaf.dtype) for leaf in spec_leaves(spec)]
 
 
 def has_lists(spec: Any) -> bool:
-    """Whether a nest has Python lists in it."""
+    """Whether a nest contains Python lists."""
     if is_spec(spec):
         return False
     if isinstance(spec, list):

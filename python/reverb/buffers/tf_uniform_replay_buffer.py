@@ -1,4 +1,4 @@
-"""Frames drawn uniformly, for TensorFlow: the interface of TF-Agents' class of the same name, on our engine."""
+"""Frames drawn uniformly, for TensorFlow: the interface of TF-Agents' TFUniformReplayBuffer, on our engine."""
 
 import collections
 import os
@@ -10,8 +10,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from reverb.buffers.frame_nest import FrameNest, flatten_as
-from reverb.buffers.passes import windows
 from reverb.buffers.replay_buffer import ReplayBuffer, SavedState, dtypes_of, run
+from reverb.buffers.tf_agents.passes import windows
 
 __all__ = ["BufferInfo", "TFUniformReplayBuffer"]
 
@@ -21,19 +21,21 @@ BufferInfo = collections.namedtuple("BufferInfo", ["ids", "probabilities"])
 class TFUniformReplayBuffer(ReplayBuffer):
     """A ring of `max_length` frames for each member of a batch.
 
-    Frames lie in the engine's memory, not in TensorFlow variables; `tf.train.Checkpoint(buffer=buffer)` saves them, and
-    so do `save` and `load`. Sequences may run over ends of episodes, never from the newest frame to the oldest.
+    Frames are stored in the engine's memory, not in TensorFlow variables. `tf.train.Checkpoint(buffer=buffer)` saves
+    them, and so does `save`. Sequences may cross the ends of episodes, but never run from the newest frame to the
+    oldest.
 
     Args:
-      data_spec: A nest of `tf.TensorSpec`s of a frame.
-      batch_size: B, the frames of one `add_batch`.
-      max_length: L, frames of each ring.
-      scope: Accepted for the interface, and without effect.
-      device: Likewise.
-      table_fn: Likewise.
-      dataset_drop_remainder: Whether one pass leaves out what does not fill a window or a batch.
-      dataset_window_shift: From one window of a pass to the next; None: its length.
-      stateful_dataset: Accepted, and without effect.
+      data_spec: A nest of `tf.TensorSpec`s of one frame.
+      batch_size: Number B of frames per `add_batch`, and of rings.
+      max_length: Capacity L of each ring, in frames.
+      scope: Name of a variable scope, accepted for compatibility and without effect.
+      device: TensorFlow device, accepted for compatibility and without effect.
+      table_fn: Constructor of a table, accepted for compatibility and without effect.
+      dataset_drop_remainder: Whether a single pass omits windows and batches that are not full.
+      dataset_window_shift: Number of frames from one window of a single pass to the next; None uses the window's
+        length.
+      stateful_dataset: Value of the property of this name, without other effect.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class TFUniformReplayBuffer(ReplayBuffer):
         self._state = SavedState(self._frames.state, self._frames.restore)
 
     def variables(self) -> list[Any]:
-        """None: the frames are no variables. What is to be saved is the buffer."""
+        """Returns an empty list: frames are not stored in variables. To save them, save the buffer."""
         return []
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -67,10 +69,10 @@ class TFUniformReplayBuffer(ReplayBuffer):
         self._state.save(path)
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Reads what `save` wrote; what was there is gone.
+        """Replaces all frames by those that `save` wrote.
 
         Raises:
-          ValueError: It is that of another buffer.
+          ValueError: The file has other leaves or another batch size, or more frames than the capacity.
         """
         self._state.load(path)
 
@@ -87,7 +89,7 @@ class TFUniformReplayBuffer(ReplayBuffer):
             if leaf.dtype != dtype:
                 raise ValueError(f"expected frames of {dtype.name}, got {leaf.dtype.name}")
             if leaf.shape.rank == len(shape):
-                # One frame without a batch axis is that of all.
+                # A frame without a batch axis is added to every ring.
                 leaf = tf.broadcast_to(leaf, [self._batch_size, *shape])
             leaves.append(leaf)
 
@@ -104,10 +106,10 @@ class TFUniformReplayBuffer(ReplayBuffer):
         count, steps = sample_batch_size or 1, num_steps or 1
 
         def draw() -> list[Any]:
-            columns, _, first, probabilities = self._frames.frames.sample(count, steps, prefix)
-            ids = (first[:, None] + np.arange(steps)).reshape(prefix)
+            drawn = self._frames.frames.sample(count, steps, prefix)
+            ids = (drawn.ids[:, None] + np.arange(steps)).reshape(prefix)
             shape = [] if sample_batch_size is None else [sample_batch_size]
-            return [*columns, ids, probabilities.astype(np.float32).reshape(shape)]
+            return [*drawn.columns, ids, drawn.probabilities.astype(np.float32).reshape(shape)]
 
         *columns, ids, probabilities = run(draw, [], [*self._dtypes, tf.int64, tf.float32])
         for column, shape in zip(columns, self._frames.shapes, strict=True):
@@ -127,11 +129,11 @@ class TFUniformReplayBuffer(ReplayBuffer):
         num_parallel_calls: int | None = None,
         single_deterministic_pass: bool = False,
     ) -> Any:
-        """As ReplayBuffer, without `sequence_preprocess_fn`.
+        """Makes a dataset as `ReplayBuffer.as_dataset` does, without `sequence_preprocess_fn`.
 
         Raises:
-          ValueError: The data spec has lists in it; or one pass is to drop remainders, and the batch or the window is
-            larger than all there can be.
+          ValueError: The data spec contains lists; or a single pass drops remainders, and the batch or the window is
+            larger than the buffer.
         """
         return super().as_dataset(
             sample_batch_size, num_steps, num_parallel_calls, single_deterministic_pass=single_deterministic_pass

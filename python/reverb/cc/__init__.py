@@ -1,4 +1,4 @@
-"""Where the reference keeps its protobuf modules. They load when they are first asked for."""
+"""The protobuf modules, at the same paths as in dm-reverb. Each is imported when it is first used."""
 
 import importlib
 from typing import Any

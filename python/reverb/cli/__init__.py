@@ -1,4 +1,4 @@
-"""The command `reverb`: serve tables, look at a server, look at checkpoints. Needs the extra `cli`."""
+"""The command `reverb` serves tables, and inspects servers and checkpoints. Needs the extra `cli`."""
 
 import sys
 
@@ -11,7 +11,7 @@ def main() -> None:
         import rich  # noqa: F401
         import typer  # noqa: F401
     except ImportError as error:
-        print(f"reverb: {error}. The command needs more packages: pip install 'reverb-replay[cli]'", file=sys.stderr)
+        print(f"reverb: {error}. To install all packages: pip install 'reverb-replay[cli]'", file=sys.stderr)
         sys.exit(1)
     from reverb.cli import app
 

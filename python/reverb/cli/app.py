@@ -15,11 +15,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help="Experience replay as a service.\n\n"
-    "Exit status: 0 done, 1 failed, 2 wrong usage, 3 a checkpoint is damaged, 4 no server, 130 Ctrl-C.",
+    "Exit status: 0 success, 1 failure, 2 wrong usage, 3 damaged checkpoint, 4 server not reachable, 130 Ctrl-C.",
 )
 app.add_typer(checkpoint_commands.app, name="checkpoint")
 
-Address = Annotated[str, typer.Argument(envvar="REVERB_ADDRESS", help="The server, `host:port`.")]
+Address = Annotated[str, typer.Argument(envvar="REVERB_ADDRESS", help="Address of the server, `host:port`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait for the server.")]
 
@@ -29,24 +29,24 @@ def serve(
     config: Annotated[
         str | None,
         typer.Argument(
-            envvar="REVERB_CONFIG", help="A file: TOML if its name ends so, else a textproto.", metavar="FILE"
+            envvar="REVERB_CONFIG", help="TOML file (name ends in `.toml`), or a textproto file.", metavar="FILE"
         ),
     ] = None,
-    port: Annotated[int | None, typer.Option(envvar="REVERB_PORT", help="Instead of the file's.")] = None,
-    host: Annotated[str | None, typer.Option(envvar="REVERB_HOST", help="Where to listen; this machine only.")] = None,
+    port: Annotated[int | None, typer.Option(envvar="REVERB_PORT", help="Port; overrides the file.")] = None,
+    host: Annotated[str | None, typer.Option(envvar="REVERB_HOST", help="Host; by default, this machine only.")] = None,
     allow_insecure: Annotated[
-        bool, typer.Option(envvar="REVERB_ALLOW_INSECURE", help="Listen beyond this machine, without a password.")
+        bool, typer.Option(envvar="REVERB_ALLOW_INSECURE", help="Allow access from other machines, unauthenticated.")
     ] = False,
     checkpoint_path: Annotated[
-        str | None, typer.Option(envvar="REVERB_CHECKPOINT_PATH", help="Keep checkpoints here; load the newest.")
+        str | None, typer.Option(envvar="REVERB_CHECKPOINT_PATH", help="Folder to save to and load from.")
     ] = None,
     interval: Annotated[float | None, typer.Option(help="Seconds between checkpoints.")] = None,
-    save_on_stop: Annotated[bool | None, typer.Option(help="Save once more on Ctrl-C or SIGTERM.")] = None,
-    keep: Annotated[int | None, typer.Option(help="Good checkpoints that stay.")] = None,
+    save_on_stop: Annotated[bool | None, typer.Option(help="Save a last checkpoint on Ctrl-C or SIGTERM.")] = None,
+    keep: Annotated[int | None, typer.Option(help="Number of undamaged checkpoints to keep.")] = None,
 ) -> None:
     """Serve tables until Ctrl-C.
 
-    A TOML file has a section for each table:
+    A TOML file has one section per table:
 
         port = 8000
 
@@ -57,14 +57,14 @@ def serve(
         max_size = 1_000_000
         rate_limiter = { min_size = 1000 }
         # rate_limiter = { samples_per_insert = 4.0, min_size = 1000, error_buffer = 400.0 }
-        # queue = 100                    # instead of all of these: Table.queue of this size; or stack = 100
+        # queue = 100                    # replaces all of these: Table.queue of this size; or stack = 100
 
         [checkpoint]
         path = "/data/checkpoints"
         interval = 600.0
         save_on_stop = true
 
-    A textproto is what `reverb_server --config` takes.
+    A textproto file has the format of `reverb_server --config`.
     """
     from reverb.cli import serving
 
@@ -77,13 +77,13 @@ def serve(
 def info(
     address: Address,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Redraw until Ctrl-C.")] = False,
-    interval: Annotated[float, typer.Option(help="Seconds between looks, with --watch.")] = 1.0,
+    interval: Annotated[float, typer.Option(help="Seconds between updates, with --watch.")] = 1.0,
     json: Json = False,
     timeout: Timeout = 10.0,
 ) -> None:
-    """Show a server's tables: items, inserts, samples, and who waits for what.
+    """Show a server's tables: items, inserts, samples, and the calls that are waiting.
 
-    With `--watch` also how many inserts and samples there are a second; with `--watch --json` one line a look.
+    With `--watch`, also show inserts and samples per second. With `--watch --json`, print one line per update.
     """
     from reverb.cli import server_info
 
@@ -93,15 +93,15 @@ def info(
 @app.command()
 def peek(
     source: Annotated[
-        str, typer.Argument(envvar="REVERB_ADDRESS", help="A server, `host:port`, or a checkpoint's folder.")
+        str, typer.Argument(envvar="REVERB_ADDRESS", help="Address of a server, `host:port`, or a checkpoint's folder.")
     ],
-    table: Annotated[str, typer.Argument(help="The table.")],
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="Items to show.")] = 3,
-    newest: Annotated[bool, typer.Option("--newest", help="The ones inserted last, instead of first.")] = False,
+    table: Annotated[str, typer.Argument(help="Name of the table.")],
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="Number of items to show.")] = 3,
+    newest: Annotated[bool, typer.Option("--newest", help="Show the items inserted last, not first.")] = False,
     json: Json = False,
     timeout: Timeout = 10.0,
 ) -> None:
-    """Show items of a table. They are neither drawn nor counted."""
+    """Show items of a table without drawing them. They do not count as sampled."""
     from reverb.cli import peeking
 
     peeking.show(source, table, count, newest, json, timeout)
@@ -112,11 +112,11 @@ def export_command(
     source: Annotated[
         str, typer.Argument(envvar="REVERB_ADDRESS", help="A server on this machine, `host:port`, or a checkpoint.")
     ],
-    table: Annotated[str, typer.Argument(help="The table.")],
-    file: Annotated[str, typer.Argument(help="A Parquet file; one that is there is replaced.")],
+    table: Annotated[str, typer.Argument(help="Name of the table.")],
+    file: Annotated[str, typer.Argument(help="Parquet file to write; an existing file is replaced.")],
     json: Json = False,
 ) -> None:
-    """Write all items of a table to a Parquet file. A server saves a checkpoint for it. Needs the extra `arrow`."""
+    """Write all items of a table to a Parquet file. A server saves a checkpoint first. Needs the extra `arrow`."""
     from reverb.cli import exchanging
 
     exchanging.export(source, table, file, json)
@@ -124,10 +124,10 @@ def export_command(
 
 @app.command("import")
 def import_command(
-    file: Annotated[str, typer.Argument(help="What `reverb export` wrote.")],
+    file: Annotated[str, typer.Argument(help="Parquet file written by `reverb export`.")],
     address: Address,
-    table: Annotated[str, typer.Argument(help="The table.")],
-    priority: Annotated[float | None, typer.Option(help="Of all items, instead of their own.")] = None,
+    table: Annotated[str, typer.Argument(help="Name of the table.")],
+    priority: Annotated[float | None, typer.Option(help="Priority of all items, instead of their own.")] = None,
     json: Json = False,
 ) -> None:
     """Insert the items of a Parquet file into a table, in order. Needs the extra `arrow`."""
@@ -137,7 +137,7 @@ def import_command(
 
 
 def run() -> None:
-    """Runs the command, and turns what goes wrong into a line and an exit status."""
+    """Runs the command, and converts errors into a message and an exit status."""
     try:
         app()
     except errors.DataLossError as error:

@@ -13,11 +13,11 @@ from reverb import errors, pybind
 from reverb.cli import output
 from reverb.reverb_types import TableInfo
 
-app = typer.Typer(no_args_is_help=True, help="Look at checkpoints, those of this package and those of dm-reverb.")
+app = typer.Typer(no_args_is_help=True, help="Inspect checkpoints of this package and of dm-reverb.")
 
-Path = Annotated[str, typer.Argument(help="A checkpoint, or a folder of them.")]
+Path = Annotated[str, typer.Argument(help="Path of a checkpoint, or of a folder of checkpoints.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-_LIMIT_HELP = "Bytes that one chunk may have."
+_LIMIT_HELP = "Maximum size of one chunk, in bytes."
 
 
 @dataclasses.dataclass
@@ -56,9 +56,9 @@ def _table(serialized: bytes, items: int | None) -> dict[str, Any]:
 
 @app.command("list")
 def list_command(root: Annotated[str, typer.Argument(help="A folder of checkpoints.")], json: Json = False) -> None:
-    """List the checkpoints in a folder, newest first. The first one that is good is what a server loads."""
+    """List the checkpoints in a folder, newest first. A server loads the first undamaged one."""
     if not os.path.isdir(root):
-        raise ValueError(f"{root} is no folder")
+        raise ValueError(f"{root} is not a folder")
     entries = []
     for path in map(os.fspath, pybind.checkpoint_list(root)):
         try:
@@ -98,7 +98,7 @@ def verify(
     json: Json = False,
     limit_bytes: Annotated[int, typer.Option(help=_LIMIT_HELP)] = 256 * 1024 * 1024,
 ) -> None:
-    """Read checkpoints whole and check all of it. Exit status 3 if one is damaged."""
+    """Read and check checkpoints completely. The exit status is 3 if one is damaged."""
     paths = [path] if _is_checkpoint(path) else list(map(os.fspath, pybind.checkpoint_list(path)))
     if not paths:
         raise ValueError(f"no checkpoint in {path}")
@@ -124,7 +124,7 @@ def _is_checkpoint(path: str) -> bool:
 
 
 def _resolve(path: str) -> str:
-    """The checkpoint itself, or the newest in a folder of them."""
+    """The path itself if it is a checkpoint, otherwise the newest checkpoint in the folder."""
     if _is_checkpoint(path):
         return path
     paths = pybind.checkpoint_list(path)

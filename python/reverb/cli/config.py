@@ -1,4 +1,4 @@
-"""Files that describe the tables of a server: TOML, or the textproto of `reverb_server`."""
+"""Reads files that describe the tables of a server: TOML, or the textproto format of `reverb_server`."""
 
 import dataclasses
 import pathlib
@@ -34,13 +34,13 @@ _CHECKPOINT_KEYS = (
 
 @dataclasses.dataclass
 class ServerConfig:
-    """What a file says.
+    """The contents of a configuration file.
 
     Attributes:
-      tables: Made anew.
-      port: None: a free one.
-      host: None: this machine only.
-      checkpoint: Arguments of DefaultCheckpointer; empty: checkpoints go to a temporary folder.
+      tables: New tables, as described by the file.
+      port: Port to listen on; None chooses a free port.
+      host: Host to listen on; None means this machine only.
+      checkpoint: Arguments for DefaultCheckpointer; if empty, checkpoints are saved in a temporary folder.
     """
 
     tables: list[Table]
@@ -50,11 +50,11 @@ class ServerConfig:
 
 
 def read(path: str) -> ServerConfig:
-    """Reads a file: TOML if its name ends in `.toml`, else a textproto.
+    """Reads a TOML file if the name ends in `.toml`, otherwise a textproto file.
 
     Raises:
-      ValueError: What it says makes no server; with the line, or the section and the key.
-      OSError: It cannot be read.
+      ValueError: The file does not describe a valid server. The error gives the line, or the section and the key.
+      OSError: The file cannot be read.
     """
     text = pathlib.Path(path).read_text(encoding="utf-8")
     try:
@@ -100,28 +100,31 @@ def _check_keys(place: str, section: Any, known: tuple[str, ...]) -> None:
 
 def _table(name: str, section: Any) -> Table:
     place = f"[tables.{name}]"
+    kinds = [kind for kind in ("queue", "stack") if isinstance(section, Mapping) and kind in section]
+    _check_keys(place, section, tuple(kinds[:1]) or _TABLE_KEYS)
     try:
-        for kind, make in (("queue", Table.queue), ("stack", Table.stack)):
-            if isinstance(section, Mapping) and kind in section:
-                _check_keys(place, section, (kind,))
-                return make(name, section[kind])
-        _check_keys(place, section, _TABLE_KEYS)
-        missing = [key for key in ("sampler", "remover", "max_size", "rate_limiter") if key not in section]
-        if missing:
-            raise ValueError(f"{', '.join(missing)} is missing")
-        return Table(
-            name,
-            _selector("sampler", section["sampler"]),
-            _selector("remover", section["remover"]),
-            section["max_size"],
-            _limiter(section["rate_limiter"]),
-            section.get("max_times_sampled", 0),
-            max_bytes=section.get("max_bytes"),
-            seed=section.get("seed"),
-        )
+        return _table_from(name, section)
     except (ValueError, TypeError) as error:
-        text = str(error)
-        raise ValueError(text if text.startswith(place) else f"{place}: {text}") from None
+        raise ValueError(f"{place}: {error}") from None
+
+
+def _table_from(name: str, section: Mapping[str, Any]) -> Table:
+    for kind, make in (("queue", Table.queue), ("stack", Table.stack)):
+        if kind in section:
+            return make(name, section[kind])
+    missing = [key for key in ("sampler", "remover", "max_size", "rate_limiter") if key not in section]
+    if missing:
+        raise ValueError(f"{', '.join(missing)} is missing")
+    return Table(
+        name,
+        _selector("sampler", section["sampler"]),
+        _selector("remover", section["remover"]),
+        section["max_size"],
+        _limiter(section["rate_limiter"]),
+        section.get("max_times_sampled", 0),
+        max_bytes=section.get("max_bytes"),
+        seed=section.get("seed"),
+    )
 
 
 def _selector(role: str, value: Any) -> item_selectors.Selector:

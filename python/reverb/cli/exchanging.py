@@ -2,13 +2,14 @@
 
 import os
 
-from reverb import checkpointers, exchange
+from reverb import exchange
 from reverb.cli import output
 from reverb.client import Client
+from reverb.platform.default import checkpointers
 
 
 def export(source: str, table: str, path: str, as_json: bool) -> None:
-    """Writes a table of a server, or of a checkpoint, to a file."""
+    """Writes a table of a server or of a checkpoint to a file."""
     if os.path.isdir(source):
         opened = checkpointers.open(source, tables=[table], limit_bytes=2**32).table(table)
         items = exchange.to_parquet(opened, path)

@@ -1,4 +1,4 @@
-"""What commands print, and how they end."""
+"""Output and exit statuses of the commands."""
 
 import json
 import sys
@@ -12,13 +12,13 @@ NO_SERVER = 4
 
 
 def fail(error: BaseException | str, status: int) -> NoReturn:
-    """Prints what went wrong, and ends the program."""
+    """Prints the error and exits with the status."""
     print(f"reverb: {error}", file=sys.stderr)
     sys.exit(status)
 
 
 def print_json(value: Any) -> None:
-    """One line of JSON."""
+    """Prints a value as one line of JSON."""
     print(json.dumps(value, default=_plain, allow_nan=True), flush=True)
 
 
@@ -33,7 +33,7 @@ def _plain(value: Any) -> Any:
 
 
 def human_bytes(count: float) -> str:
-    """Such as `1.5 GiB`."""
+    """A number of bytes with a unit, such as `1.5 GiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024 or unit == "GiB":
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -42,7 +42,7 @@ def human_bytes(count: float) -> str:
 
 
 def selector_text(options: Any) -> str:
-    """A `KeyDistributionOptions` message in a word."""
+    """The name of the selector in a `KeyDistributionOptions` message."""
     kind = options.WhichOneof("distribution")
     if kind == "prioritized":
         return f"prioritized({options.prioritized.priority_exponent:g})"

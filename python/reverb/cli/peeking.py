@@ -10,12 +10,12 @@ import numpy as np
 from reverb import pybind
 from reverb.cli import output
 
-# Numbers of an array that are shown; the rest is told by its shape.
+# Maximum number of elements of an array that are printed.
 _SHOWN = 8
 
 
 def show(source: str, table: str, count: int, newest: bool, as_json: bool, timeout: float) -> None:
-    """Prints items of a table of a server, or of a checkpoint."""
+    """Prints items of a table of a server or of a checkpoint."""
     is_folder = os.path.isdir(source)
     items = (
         _of_checkpoint(source, table, count, newest) if is_folder else _of_server(source, table, count, newest, timeout)
@@ -28,8 +28,7 @@ def show(source: str, table: str, count: int, newest: bool, as_json: bool, timeo
 
 
 def _of_server(address: str, table: str, count: int, newest: bool, timeout: float) -> Iterator[dict[str, Any]]:
-    for (infos, columns, _, _), inserted_at in pybind.Client(address).peek(table, count, newest, timeout):
-        yield _describe(infos, columns, 0, inserted_at)
+    yield from map(_describe, pybind.Client(address).peek(table, count, newest, timeout))
 
 
 def _of_checkpoint(path: str, table: str, count: int, newest: bool) -> Iterator[dict[str, Any]]:
@@ -42,19 +41,19 @@ def _of_checkpoint(path: str, table: str, count: int, newest: bool) -> Iterator[
     for position in positions:
         read = reader.batch(table, position, 1, False)
         if read is not None:
-            (infos, columns, _, _), inserted_at = read
-            yield _describe(infos, columns, 0, int(inserted_at[0]))
+            yield _describe(read)
 
 
-def _describe(infos: Any, columns: Any, row: int, inserted_at: int) -> dict[str, Any]:
-    key, _, _, priority, times_sampled = (field[row].item() for field in infos)
-    time = datetime.datetime.fromtimestamp(inserted_at / 1e9, datetime.timezone.utc)
+def _describe(item: pybind.SampledBatch) -> dict[str, Any]:
+    """A batch of one item, to be printed."""
+    assert item.inserted_at is not None
+    time = datetime.datetime.fromtimestamp(int(item.inserted_at[0]) / 1e9, datetime.timezone.utc)
     return {
-        "key": key,
-        "priority": priority,
-        "times_sampled": times_sampled,
+        "key": item.info.key[0].item(),
+        "priority": item.info.priority[0].item(),
+        "times_sampled": item.info.times_sampled[0].item(),
         "inserted_at": time.isoformat(),
-        "columns": [_column(np.asarray(column[row])) for column in columns],
+        "columns": [_column(np.asarray(column[0])) for column in item.columns],
     }
 
 

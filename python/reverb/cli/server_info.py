@@ -14,7 +14,7 @@ from reverb.cli import output
 
 @dataclasses.dataclass
 class Look:
-    """A table at one moment."""
+    """The state of a table at one time."""
 
     name: str
     size: int
@@ -33,14 +33,14 @@ class Look:
 
     @property
     def ratio(self) -> float | None:
-        """Samples an insert."""
+        """Samples per insert; None without inserts."""
         return self.samples / self.inserts if self.inserts else None
 
 
 def show(address: str, watch: bool, interval: float, as_json: bool, timeout: float) -> None:
-    """Prints a server's tables, once or again and again."""
+    """Prints a server's tables, once or repeatedly."""
     if not interval > 0:
-        raise ValueError(f"--interval must be above 0, got {interval}")
+        raise ValueError(f"--interval must be greater than 0, got {interval}")
     client = pybind.Client(address)
     looks = _look(client, timeout)
     if not watch:

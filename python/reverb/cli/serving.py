@@ -13,7 +13,7 @@ from reverb.server import Server
 def serve(
     path: str | None, port: int | None, host: str | None, allow_insecure: bool, checkpoint: dict[str, Any]
 ) -> None:
-    """Serves what a file describes; the arguments that are given count more than the file."""
+    """Serves the tables that a file describes. Arguments that are not None override the file."""
     if path is None:
         output.fail("serve needs a file that describes the tables; see `reverb serve --help`", 2)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
@@ -28,7 +28,7 @@ def serve(
         allow_insecure=allow_insecure or None,
     )
     try:
-        # The newest state must not be lost on the way out, so a second signal waits for the save as well.
+        # The latest state must not be lost during the shutdown, so a second signal also waits for the save.
         names = ", ".join(table.name for table in described.tables)
         restored = f", restored from {server.restored_from}" if server.restored_from else ""
         print(f"reverb: {server.host} port {server.port}, tables: {names}{restored}", file=sys.stderr, flush=True)

@@ -1,10 +1,10 @@
-"""Into tables and out of them: Minari data sets, RLDS episodes, Arrow and Parquet.
+"""Imports into tables and exports from them: Minari data sets, RLDS episodes, Arrow and Parquet.
 
     reverb.exchange.from_minari(client, "D4RL/door/human-v2", adder=adder)
     reverb.exchange.to_parquet(client, "replay.parquet", table="replay")
     reverb.exchange.from_parquet(client, "replay.parquet", table="replay")
 
-Arrow and Parquet need the extra `arrow`, Minari the extra `minari`; RLDS episodes may come from anywhere.
+Arrow and Parquet need the extra `arrow`, and Minari the extra `minari`. RLDS episodes may come from any source.
 """
 
 import importlib
@@ -32,7 +32,7 @@ _NAMES = {
     "to_arrow": "arrow",
     "to_parquet": "parquet",
 }
-# What modules need beyond the package's own requirements, and the extra that has it.
+# Optional dependencies of the modules, and the extra that installs each.
 _EXTRAS = {"pyarrow": "arrow"}
 
 # `import *` must not need the extras.

@@ -1,4 +1,4 @@
-"""A table's content as Arrow, and back."""
+"""Exports a table's items to Arrow, and imports them again."""
 
 import itertools
 from collections.abc import Iterator
@@ -18,29 +18,29 @@ from reverb.exchange.progress import Progress
 
 __all__ = ["from_arrow", "insert_batches", "to_arrow"]
 
-# Items of a record batch, where one comes as a whole table.
+# Maximum number of items per record batch when the data are a whole Arrow table.
 _ITEMS = 1024
 
 
 def to_arrow(source: Client | CheckpointTable, table: str | None = None) -> pa.RecordBatchReader:
-    """All items of a table as they are at one moment, in the order in which they were inserted; one row an item.
+    """Reads a snapshot of all items of a table, in the order in which they were inserted, one row per item.
 
-    `reverb.exchange.layout` says how they lie. A batch has at most 8192 items and about 16 MiB, and is made when it is
-    asked for.
+    `reverb.exchange.layout` describes the columns. A record batch has at most 8192 items and about 16 MiB, and is made
+    when the reader is asked for it.
 
     Args:
-      source: A table of a checkpoint; or a client, whose server then saves a checkpoint, which must be on this machine.
-        A checkpoint is read into memory.
-      table: The table's name, with a client.
+      source: A table of a checkpoint, or a client. With a client, its server saves a checkpoint, which must be on this
+        machine. The checkpoint is read into memory.
+      table: Name of the table to export, required with a client; None uses the checkpoint's table.
 
     Returns:
-      A reader, whose schema says all that `from_arrow` needs to know.
+      A reader whose schema holds everything that `from_arrow` needs to know.
 
     Raises:
-      ValueError: `table` is missing. While reading: items differ in what a file can hold only once: the number of
-        columns, their dtypes, or shapes of rows that the table's signature does not leave open.
-      TypeError: Another kind of source.
-      TableNotFoundError: There is no such table.
+      ValueError: `table` is missing; or, while reading, items differ in a property that is fixed for a whole file: the
+        number of columns, their dtypes, or row shapes that the table's signature does not leave open.
+      TypeError: `source` is neither a checkpoint's table nor a client.
+      TableNotFoundError: The table does not exist.
       UnavailableError: The server or its checkpoint cannot be reached.
     """
     opened = open_table(source, table)
@@ -53,26 +53,27 @@ def to_arrow(source: Client | CheckpointTable, table: str | None = None) -> pa.R
 
 
 def from_arrow(client: Client, data: Any, table: str, *, priority: float | None = None, progress: bool = True) -> int:
-    """Inserts what `to_arrow` gave, in order.
+    """Inserts the items that `to_arrow` exported, in order.
 
-    Items get new keys, and have not been sampled. Steps that were shared by several items are stored for each.
+    Items get new keys, and their sample counts start at zero. Steps that several items shared are stored once per item.
 
     Args:
-      client: Of the server.
-      data: A RecordBatchReader, Table or RecordBatch, or what gives an Arrow stream (`__arrow_c_stream__`).
-      table: Where to. Inserts wait for its rate limiter.
-      priority: Of all items; None: that which each had.
-      progress: Whether to show a bar, on a terminal and with the package `rich`.
+      client: Client of the server to insert into.
+      data: A RecordBatchReader, Table or RecordBatch, or an object that provides an Arrow stream
+        (`__arrow_c_stream__`).
+      table: Name of the table to insert into. Inserts wait for its rate limiter.
+      priority: Priority of every inserted item; None keeps the exported priority of each.
+      progress: Whether to show a progress bar. This needs a terminal and the package `rich`.
 
     Returns:
-      How many items were inserted.
+      The number of items inserted.
 
     Raises:
-      TypeError: `data` is none of these.
-      ValueError: They are not those of an exported table, or do not fit the table; says which column, what was expected
-        and what came, and how many items were inserted before.
-      TableNotFoundError: There is no such table.
-      UnavailableError: The server went away; says how many items were inserted before.
+      TypeError: `data` is not one of these types.
+      ValueError: The data do not come from an exported table, or do not fit the table. The text names the column, what
+        was expected, what was found, and the number of items inserted before.
+      TableNotFoundError: The table does not exist.
+      UnavailableError: The server went away. The text gives the number of items inserted before.
     """
     total = data.num_rows if isinstance(data, (pa.Table, pa.RecordBatch)) else None
     reader = _reader(data)
@@ -89,16 +90,16 @@ def insert_batches(
     progress: Progress,
     where: str,
 ) -> int:
-    """Inserts record batches; see `from_arrow`. Errors say how far it came.
+    """Inserts record batches; see `from_arrow`. Errors give the number of items inserted before.
 
     Args:
-      client: Of the server.
-      batches: An iterable.
-      layout: That of all batches.
-      table: Where to.
-      priority: Of all items; None: their own.
-      progress: Is entered here.
-      where: The batches are from, for messages.
+      client: Client of the server to insert into.
+      batches: Iterable of Arrow record batches.
+      layout: Layout that all batches share.
+      table: Name of the table to insert into.
+      priority: Priority of every inserted item; None keeps the exported priority of each.
+      progress: Progress bar, which this function enters and advances.
+      where: Origin of the batches, for error messages.
     """
     with Inserter(client, table, layout.structure(), priority) as inserter, progress:
         try:

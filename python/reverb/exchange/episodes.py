@@ -1,9 +1,9 @@
-"""Episodes into tables: through patterns, or through an adder.
+"""Writes episodes into tables, by patterns or by an adder.
 
-An episode is an iterable of steps, as RLDS has them (Ramos et al. 2021, "RLDS: an ecosystem to generate, share and use
+An episode is an iterable of steps as in RLDS (Ramos et al. 2021, "RLDS: an ecosystem to generate, share and use
 datasets in reinforcement learning"): dicts of `observation`, `action`, `reward`, `discount`, `is_first`, `is_last`,
-`is_terminal`, and what else there is. Action, reward and discount of a step are what followed its observation; those of
-the last step mean nothing.
+`is_terminal`, and any further fields. The action, reward and discount of a step follow its observation; those of the
+last step have no meaning.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,16 +18,17 @@ __all__ = ["Adder", "Configs", "Imported", "insert_episodes"]
 
 Step = Mapping[str, Any]
 Adder = NStepTransitionAdder | SequenceAdder | EpisodeAdder
-# Of structured writers; or a function from the first step to them, where the structure is not known before.
+# Configs of a structured writer; or a function that makes them from the first step, if the structure is not known
+# before.
 Configs = Sequence[Any] | Callable[[Any], Sequence[Any]]
 
 
 class Imported(NamedTuple):
-    """What was read.
+    """Counts of what an import has read.
 
     Attributes:
-      episodes: Whole ones.
-      steps: In these.
+      episodes: Number of whole episodes.
+      steps: Number of steps in these episodes.
     """
 
     episodes: int
@@ -35,7 +36,7 @@ class Imported(NamedTuple):
 
 
 class _Sink(Protocol):
-    """Takes the steps of episodes."""
+    """Consumes the steps of episodes."""
 
     def add(self, step: Any, *, is_last: bool) -> None: ...
     def close(self) -> None: ...
@@ -49,24 +50,24 @@ def insert_episodes(
     transform: Callable[[Any], Any] | None,
     progress: Progress,
 ) -> Imported:
-    """Makes items of episodes.
+    """Inserts items made from episodes.
 
     Args:
-      client: Of the server.
-      episodes: Of steps.
-      configs: Patterns that make the items; or
-      adder: what makes them.
-      transform: From a step to what patterns or the adder see; None: the step.
-      progress: Is entered here, and counts episodes.
+      client: Client of the server to insert into.
+      episodes: Iterable of episodes, each an iterable of steps.
+      configs: Patterns that make the items, or a function from the first step to them; None if `adder` is given.
+      adder: Adder that makes the items; None if `configs` are given.
+      transform: Function from a step to what the patterns or the adder see; None passes steps on unchanged.
+      progress: Progress bar, which this function enters and which counts episodes.
 
     Raises:
-      ValueError, TypeError: Both or neither of `configs` and `adder` are given; or something is wrong with a step; says
-        of which episode.
+      ValueError, TypeError: Both or neither of `configs` and `adder` are given, or a step is invalid. The text names
+        the episode and the step.
       UnavailableError: The server went away.
     """
     if (configs is None) == (adder is None):
-        raise ValueError("give one of `configs` and `adder`: what is to make items of the steps.")
-    sink: _Sink = _Patterns(client, configs) if configs is not None else _adder_sink(adder)
+        raise ValueError("give exactly one of `configs` and `adder`, which make items from the steps.")
+    sink: _Sink = _PatternSink(client, configs) if configs is not None else _adder_sink(adder)
     number = count = steps = 0
     with progress:
         for number, episode in enumerate(episodes):
@@ -86,29 +87,29 @@ def insert_episodes(
 
 
 def _refuse(error: Exception, episode: int, step: int) -> NoReturn:
-    """The same error, with its place; items of the episodes before are in the table."""
-    text = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+    """Raises the same error with its position. Items of earlier episodes are in the table already."""
+    text = f"the step has no field {error}" if isinstance(error, KeyError) else str(error)
     kind = type(error) if isinstance(error, ReverbError) else TypeError if isinstance(error, TypeError) else ValueError
     raise kind(f"episode {episode}, step {step}: {text}") from error
 
 
 def _with_last(episode: Iterable[Step]) -> Iterator[tuple[Step, bool]]:
-    """Steps, and whether they are the last of the episode."""
+    """Yields each step, and whether it is the last of its episode."""
     before: Step | None = None
     for step in episode:
         if not isinstance(step, Mapping):
             raise TypeError(f"a step must be a dict, got {type(step).__name__}")
         if before is not None:
             if before.get("is_last", False):
-                raise ValueError("`is_last` is set, and another step follows")
+                raise ValueError("`is_last` is set, but another step follows")
             yield before, False
         before = step
     if before is not None:
         yield before, True
 
 
-class _Patterns:
-    """Steps through a structured writer, which is made with the first."""
+class _PatternSink:
+    """Writes steps with a structured writer, which is created at the first step."""
 
     def __init__(self, client: Client, configs: Configs) -> None:
         self._client = client
@@ -128,8 +129,8 @@ class _Patterns:
             self._writer.close()
 
 
-class _Steps:
-    """Steps into an adder that takes them one by one."""
+class _StepSink:
+    """Passes steps to an adder one by one."""
 
     def __init__(self, adder: SequenceAdder | EpisodeAdder) -> None:
         self._adder = adder
@@ -141,8 +142,8 @@ class _Steps:
         self._adder.flush()
 
 
-class _Transitions:
-    """Pairs of steps into an adder of transitions."""
+class _TransitionSink:
+    """Passes pairs of consecutive steps to an adder of transitions."""
 
     def __init__(self, adder: NStepTransitionAdder) -> None:
         self._adder = adder
@@ -169,7 +170,7 @@ class _Transitions:
 
 def _adder_sink(adder: Any) -> _Sink:
     if isinstance(adder, NStepTransitionAdder):
-        return _Transitions(adder)
+        return _TransitionSink(adder)
     if not isinstance(adder, (SequenceAdder, EpisodeAdder)):
-        raise TypeError(f"`adder` must be one of reverb.adders, got a {type(adder).__name__}.")
-    return _Steps(adder)
+        raise TypeError(f"`adder` must be one of reverb.adders, got {type(adder).__name__}.")
+    return _StepSink(adder)

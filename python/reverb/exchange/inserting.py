@@ -1,4 +1,4 @@
-"""Puts items that are held as arrays into a table."""
+"""Inserts items that are held as arrays into a table."""
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reverb import nests, signatures
 from reverb.client import Client
+from reverb.data import nests, signatures
 from reverb.errors import InvalidArgumentError, TableNotFoundError
 from reverb.exchange.items import Column, Items, item_values
 from reverb.replay_sample import Ragged
@@ -24,20 +24,20 @@ _Add: TypeAlias = Callable[[_Values, list[int], float], None]
 
 
 class Inserter:
-    """Inserts items into a table, in order. A context manager.
+    """Inserts items into a table, in order. Must be used as a context manager.
 
     A signature may describe single steps, which `insert` and `Writer` write, or whole columns with their time axis,
-    which other writers do: items are written in the way that fits.
+    which the other writers write. The inserter picks the writer that fits the signature.
 
     Args:
-      client: Of the server.
-      table: Where to.
-      structure: A nest of the data; its leaves are specs, or whatever.
-      priority: Of all items; None: that which each had.
+      client: Client of the server to insert into.
+      table: Name of the table to insert into.
+      structure: Nest with the structure of the data; its leaves may be specs or any other values.
+      priority: Priority of every inserted item; None keeps the priority that each item has.
 
     Raises:
-      TableNotFoundError: There is no such table.
-      InvalidArgumentError: The table's signature has other paths than the structure.
+      TableNotFoundError: The table does not exist.
+      InvalidArgumentError: The paths of the table's signature differ from those of the structure.
     """
 
     def __init__(self, client: Client, table: str, structure: Any, priority: float | None) -> None:
@@ -46,28 +46,30 @@ class Inserter:
         self._priority = priority
         self._pack = nests.compile_packer(structure)
         self._writer: Writer | TrajectoryWriter | None = None
-        # The longest item that the writer can make, and the shapes of its columns' rows.
+        # Steps of the longest item that the writer can make, and the row shapes of its columns.
         self._longest = 0
         self._shapes: list[tuple[int, ...]] = []
         self.inserted = 0
         infos = client.server_info()
         if table not in infos:
-            raise TableNotFoundError(f"no table {table!r} at {client.server_address}; it has: {', '.join(infos)}")
+            raise TableNotFoundError(
+                f"no table {table!r} at {client.server_address}, which has the tables: {', '.join(infos)}"
+            )
         self._specs = signatures.flat_specs(infos[table].signature)
         _check_paths(structure, infos[table].signature, table)
 
     def insert(self, items: Items) -> None:
-        """Inserts items, and waits until they are there.
+        """Inserts items, and waits until all are in the table.
 
         Raises:
-          SignatureMismatchError, InvalidPriorityError, UnavailableError: As writers do. Of these items, some may be
-            there.
+          SignatureMismatchError, InvalidPriorityError, UnavailableError: A writer failed. Some of the items may have
+            been inserted.
         """
         priorities = items.priorities if self._priority is None else np.full(len(items), float(self._priority))
         single = _single_steps(items)
         by_steps = self._specs is not None and _are_steps(items, self._specs)
         if single is not None and (self._specs is None or by_steps):
-            # All in one call. Otherwise a step costs some microseconds, and an item, too.
+            # One call inserts all items. A writer takes some microseconds per step, and again per item.
             self._client.insert_batch(self._pack(single), {self.table: priorities})
         elif by_steps:
             self._write(items, priorities, self._add_steps)
@@ -82,7 +84,7 @@ class Inserter:
             lengths = [0 if flag else len(value) for value, flag in zip(values, items.squeezed, strict=True)]
             shapes = [value.shape[1 if length else 0 :] for value, length in zip(values, lengths, strict=True)]
             if shapes != self._shapes:
-                # A column of a writer keeps its shape.
+                # A writer requires each column to keep its shape.
                 self._close()
                 self._shapes = shapes
             add(values, lengths, priority)
@@ -92,7 +94,7 @@ class Inserter:
             self._close()
 
     def _add_steps(self, values: _Values, lengths: list[int], priority: float) -> None:
-        """An item whose columns are equally long."""
+        """Writes an item whose columns have equal lengths."""
         if not isinstance(self._writer, Writer):
             self._writer = self._client.writer(self._longest, max_in_flight_items=None)
         for row in range(lengths[0]):
@@ -100,12 +102,12 @@ class Inserter:
         self._writer.create_item(self.table, lengths[0], priority)
 
     def _add_columns(self, values: _Values, lengths: list[int], priority: float) -> None:
-        """Any item."""
+        """Writes an item whose columns may differ in length."""
         from reverb.trajectory_writer import TrajectoryWriter
 
         if not isinstance(self._writer, TrajectoryWriter):
             self._writer = self._client.trajectory_writer(self._longest)
-        # A column without time axis has a value in the first step, and all but the longest have none in the last.
+        # A column without a time axis has a value in the first step only, and shorter columns have none in the last.
         steps = max(1, *lengths)
         for row in range(steps):
             self._writer.append(self._pack([_value_at(*pair, row) for pair in zip(values, lengths, strict=True)]))
@@ -128,12 +130,12 @@ class Inserter:
         if error is None:
             self._close()
         elif self._writer is not None:
-            # What is on its way is not waited for: there is an error already.
+            # There is an error already, so inserts that are still in flight are not waited for.
             self._writer.close()
 
 
 def _are_steps(items: Items, specs: list[signatures.FlatSpec]) -> bool:
-    """Whether a signature describes the steps of these items, and not their columns with the time axis."""
+    """Whether a signature describes the steps of these items, rather than their columns with the time axis."""
     if len(specs) != len(items.columns) or any(items.squeezed):
         return False
     lengths = [
@@ -154,13 +156,13 @@ def _row_dimensions(column: Column) -> int:
 
 
 def _check_paths(structure: Any, signature: Any, table: str) -> None:
-    """The server compares dtypes and shapes, in order; that the names are the same, too, is looked at here."""
+    """Compares the columns' names. The server compares only dtypes and shapes, in order."""
     known, given = _paths(signature), _paths(structure)
     if signature is None or not given or (isinstance(structure, list) and not any(structure)):
         return
     if known != given:
         raise InvalidArgumentError(
-            f"the data have the columns {given}, the signature of the table {table!r} has {known}"
+            f"the data have the columns {given}, but the signature of table {table!r} has {known}"
         )
 
 
@@ -171,13 +173,13 @@ def _paths(signature: Any) -> list[str]:
 
 
 def _single_steps(items: Items) -> list[NDArray[Any]] | None:
-    """`[items, ...]` for each column, if every item is one step with a time axis; else None."""
+    """Each column as `[items, ...]` if every item is one step with a time axis; else None."""
     steps = []
     for column, squeezed in zip(items.columns, items.squeezed, strict=True):
         if squeezed or not isinstance(column, Ragged) or len(column.values) != len(column.row_lengths):
             return None
         steps.append(column.values)
-    # No item is empty, so that as many rows as items are one each.
+    # No item is empty, so equal numbers of rows and items mean one row per item.
     return steps
 
 

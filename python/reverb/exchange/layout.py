@@ -1,17 +1,17 @@
-"""How a table's content lies in Arrow: one row an item.
+"""The layout of an exported table in Arrow, with one row per item.
 
-`key` (uint64), `priority` (float64), `times_sampled` (int32), `inserted_at` (timestamp in nanoseconds, UTC), and a
-column `data/<path>` for each column of the table:
+The columns are `key` (uint64), `priority` (float64), `times_sampled` (int32), `inserted_at` (timestamp in nanoseconds,
+UTC), and one column `data/<path>` for each column of the table:
 
     with a time axis       large_list of rows
-    without                a row
-    a row of shape ()      a value
-    another fixed shape    fixed_size_list of its values, in C order
-    shapes that differ     struct of `shape` (with the time axis) and `values`, for the whole item
+    without a time axis    one row
+    a row of shape ()      one value
+    another fixed shape    fixed_size_list of the row's values, in C order
+    varying shapes         struct of `shape` (with the time axis) and `values`, for the whole item
 
-Values have Arrow's type of the same name where there is one; strings are large_binary; complex numbers are two floats;
-bfloat16, float8 and the like are unsigned integers of their bits. The schema's metadata `reverb` says in JSON what
-Arrow has no word for.
+Values have the Arrow type of the same name if there is one. Strings are large_binary, and complex numbers are two
+floats. bfloat16, float8 and similar types are stored as unsigned integers with the same bits. The schema's metadata
+`reverb` holds, as JSON, the properties that Arrow's types do not express.
 """
 
 import base64
@@ -23,13 +23,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from reverb import dtypes, nests, signatures
 from reverb.checkpoint_reader import CheckpointTable
+from reverb.data import dtypes, nests, signatures
 from reverb.errors import InvalidArgumentError
 from reverb.exchange.items import Column, Items
 from reverb.replay_sample import Ragged
 
-__all__ = ["FIXED", "Form", "Layout", "column_name", "storage"]
+__all__ = ["FIXED", "ColumnLayout", "Layout", "column_name", "storage"]
 
 _METADATA = b"reverb"
 _VERSION = 1
@@ -39,11 +39,11 @@ FIXED = [
     pa.field("times_sampled", pa.int32(), nullable=False),
     pa.field("inserted_at", pa.timestamp("ns", "UTC"), nullable=False),
 ]
-_MOST_DIMENSIONS = 32
+_MAX_DIMENSIONS = 32
 
 
 def storage(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], int]:
-    """As what the values of a dtype are stored, and how many of these make one. Not for strings."""
+    """The dtype in which values of a dtype are stored, and the number of stored values per value. Not for strings."""
     if dtype.kind == "c":
         return np.dtype(f"f{dtype.itemsize // 2}"), 2
     if dtype.kind in "biuf" and dtype.isbuiltin == 1:
@@ -51,14 +51,14 @@ def storage(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], int]:
     return np.dtype(f"u{dtype.itemsize}"), 1
 
 
-class Form(NamedTuple):
-    """How one column lies.
+class ColumnLayout(NamedTuple):
+    """The layout of one column.
 
     Attributes:
-      name: Of the Arrow column.
-      dtype: Of the table's column; `object` for strings.
-      shape: Of a row; None if items differ.
-      timed: Whether it has a time axis.
+      name: Name of the Arrow column.
+      dtype: Dtype of the table's column; `object` for strings.
+      shape: Shape of a row; None if the shapes of items vary.
+      timed: Whether the column has a time axis.
     """
 
     name: str
@@ -67,15 +67,15 @@ class Form(NamedTuple):
     timed: bool
 
     def value_type(self) -> pa.DataType:
-        """Of a single stored value."""
+        """The Arrow type of a single stored value."""
         return pa.large_binary() if self.dtype.kind == "O" else pa.from_numpy_dtype(storage(self.dtype)[0])
 
     def width(self) -> int:
-        """Stored values of a row."""
+        """The number of stored values per row."""
         return math.prod(self.shape or ()) * (1 if self.dtype.kind == "O" else storage(self.dtype)[1])
 
     def arrow_type(self) -> pa.DataType:
-        """Of the Arrow column."""
+        """The type of the Arrow column."""
         value = self.value_type()
         if self.shape is None:
             return pa.struct([("shape", pa.list_(pa.int64())), ("values", pa.large_list(value))])
@@ -83,52 +83,52 @@ class Form(NamedTuple):
         return pa.large_list(row) if self.timed else row
 
     def is_plain(self) -> bool:
-        """Whether a row is one value."""
+        """Whether a row is a single stored value."""
         return self.shape == () and self.width() == 1
 
     def describe(self) -> dict[str, Any]:
-        """As JSON."""
+        """The description that goes into the schema's JSON metadata."""
         shape = None if self.shape is None else list(self.shape)
         number = dtypes.number_of(self.dtype)
         return {"name": self.name, "dtype": dtypes.name_of(number), "shape": shape, "time": self.timed}
 
     @classmethod
-    def parse(cls, described: Any) -> "Form":
-        """From JSON.
+    def parse(cls, described: Any) -> "ColumnLayout":
+        """Reads what `describe` returned.
 
         Raises:
-          KeyError, TypeError, ValueError: It is no description of a column.
+          KeyError, TypeError, ValueError: The value is not a description of a column.
         """
         shape = described["shape"]
         if shape is not None:
             shape = tuple(shape)
-            if len(shape) > _MOST_DIMENSIONS or not all(type(size) is int and 0 < size < 2**31 for size in shape):
-                raise ValueError(f"the shape {list(shape)} is none")
+            if len(shape) > _MAX_DIMENSIONS or not all(type(size) is int and 0 < size < 2**31 for size in shape):
+                raise ValueError(f"invalid shape {list(shape)}")
             if math.prod(shape) >= 2**31:
                 raise ValueError(f"the shape {list(shape)} has too many values")
         if not isinstance(described["name"], str) or not isinstance(described["time"], bool):
-            raise ValueError("`name` must be text and `time` true or false")
+            raise ValueError("`name` must be a string, and `time` true or false")
         return cls(described["name"], _dtype_named(described["dtype"]), shape, described["time"])
 
 
 class Layout(NamedTuple):
-    """How a table lies.
+    """The layout of a table.
 
     Attributes:
-      forms: Of its columns, in order.
-      signature: A serialized `tensorflow.StructuredValue`; None if the table has none.
+      columns: Layouts of the table's columns, in order.
+      signature: The table's signature as a serialized `tensorflow.StructuredValue`; None if the table has none.
     """
 
-    forms: list[Form]
+    columns: list[ColumnLayout]
     signature: bytes | None
 
     @classmethod
     def of(cls, table: CheckpointTable, items: Items | None) -> "Layout":
-        """The layout of a table.
+        """Derives the layout of a table.
 
         Args:
-          table: Which.
-          items: Its first items; None if it has none, and then no columns either.
+          table: Table that will be exported.
+          items: First items of the table; None if it is empty, in which case the layout has no columns.
         """
         signature = signatures.encode(table.info.signature)
         if items is None:
@@ -136,52 +136,55 @@ class Layout(NamedTuple):
         specs: Sequence[signatures.FlatSpec | None] = signatures.flat_specs(table.info.signature) or [None] * len(
             items.columns
         )
-        forms = []
+        columns = []
         for place, (name, spec) in enumerate(zip(_names(table, len(items.columns)), specs, strict=True)):
             dtype, shape = _row(items, place)
-            forms.append(Form(name, dtype, None if _varies(shape, spec) else shape, timed=not items.squeezed[place]))
-        return cls(forms, signature)
+            columns.append(
+                ColumnLayout(name, dtype, None if _varies(shape, spec) else shape, timed=not items.squeezed[place])
+            )
+        return cls(columns, signature)
 
     def schema(self) -> pa.Schema:
-        """With what describes the layout in its metadata."""
+        """The Arrow schema, whose metadata describe the layout."""
         described = {
             "version": _VERSION,
-            "columns": [form.describe() for form in self.forms],
+            "columns": [column.describe() for column in self.columns],
             "signature": None if self.signature is None else base64.b64encode(self.signature).decode(),
         }
-        fields = [pa.field(form.name, form.arrow_type(), nullable=False) for form in self.forms]
+        fields = [pa.field(column.name, column.arrow_type(), nullable=False) for column in self.columns]
         return pa.schema([*FIXED, *fields], metadata={_METADATA: json.dumps(described)})
 
     @classmethod
     def parse(cls, schema: pa.Schema, where: str) -> "Layout":
-        """The layout that a schema describes.
+        """Reads the layout from the schema of an exported table.
 
         Args:
-          schema: What came.
-          where: It came from, for messages.
+          schema: Arrow schema to read.
+          where: Origin of the schema, for error messages.
 
         Raises:
-          InvalidArgumentError: It is not that of an exported table, or its columns are not as it says.
+          InvalidArgumentError: The schema is not that of an exported table, or its columns contradict its metadata.
         """
         text = (schema.metadata or {}).get(_METADATA)
         if text is None:
             raise InvalidArgumentError(
-                f"{where} is no exported table: its schema has no metadata `reverb`; its columns are: "
+                f"{where} is not an exported table: its schema has no metadata `reverb`; its columns are: "
                 f"{', '.join(schema.names[:20])}"
             )
         try:
             described = json.loads(text)
             if described["version"] != _VERSION:
                 raise InvalidArgumentError(
-                    f"{where} has version {described['version']!r} of the layout, this package reads {_VERSION}"
+                    f"{where} has version {described['version']!r} of the layout, but this package reads version "
+                    f"{_VERSION}"
                 )
-            forms = [Form.parse(column) for column in described["columns"]]
+            columns = [ColumnLayout.parse(column) for column in described["columns"]]
             encoded = described["signature"]
-            layout = cls(forms, None if encoded is None else base64.b64decode(encoded, validate=True))
+            layout = cls(columns, None if encoded is None else base64.b64decode(encoded, validate=True))
             layout.structure()
         except InvalidArgumentError:
             raise
-        except Exception as error:  # Whatever is in the file, it is the file that is wrong.
+        except Exception as error:  # Any failure here means that the file's metadata are invalid.
             raise InvalidArgumentError(
                 f"{where}: the metadata `reverb` of its schema is damaged: {type(error).__name__}: {error}"
             ) from error
@@ -189,12 +192,12 @@ class Layout(NamedTuple):
         return layout
 
     def check(self, schema: pa.Schema, where: str) -> None:
-        """Raises InvalidArgumentError where a schema is not this layout's."""
-        for field in [*FIXED, *(pa.field(form.name, form.arrow_type()) for form in self.forms)]:
+        """Raises InvalidArgumentError if a schema does not have this layout's columns."""
+        for field in [*FIXED, *(pa.field(column.name, column.arrow_type()) for column in self.columns)]:
             index = schema.get_field_index(field.name)
             if index < 0:
                 raise InvalidArgumentError(
-                    f"{where}: there must be one column {field.name!r}, got: {', '.join(schema.names[:20])}"
+                    f"{where}: expected exactly one column {field.name!r}, got: {', '.join(schema.names[:20])}"
                 )
             if schema.field(index).type != field.type:
                 raise InvalidArgumentError(
@@ -202,22 +205,22 @@ class Layout(NamedTuple):
                 )
 
     def structure(self) -> Any:
-        """The nest of specs that the data have; a list of as many Nones as there are columns without a signature.
+        """The nest of specs of the data; without a signature, a list with one None per column.
 
         Raises:
-          ValueError: The signature has another number of leaves.
+          ValueError: The number of leaves in the signature differs from the number of columns.
         """
         if self.signature is None:
-            return [None] * len(self.forms)
+            return [None] * len(self.columns)
         signature = signatures.decode(signatures.parse(self.signature))
         leaves = len(signatures.flat_specs(signature) or [])
-        if self.forms and leaves != len(self.forms):
-            raise ValueError(f"the signature has {leaves} leaves, there are {len(self.forms)} columns")
+        if self.columns and leaves != len(self.columns):
+            raise ValueError(f"the signature has {leaves} leaves, but there are {len(self.columns)} columns")
         return signature
 
 
 def column_name(path: tuple[Any, ...]) -> str:
-    """The Arrow column for the leaf at a path."""
+    """The name of the Arrow column for the leaf at a path."""
     return "/".join(["data", *map(str, path)])
 
 
@@ -227,7 +230,7 @@ def _names(table: CheckpointTable, count: int) -> list[str]:
     signature = table.info.signature
     numbers = list(range(count)) if signature is None else nests.compile_packer(signature)(list(range(count)))
     found = [column_name(path) for path, _ in tree.flatten_with_path(numbers)]
-    # Keys with slashes in them may make two names the same.
+    # Two paths may give the same name if keys contain slashes.
     names: list[str] = []
     for name in found:
         names.append(name if name not in names else f"{name}#{len(names)}")
@@ -235,7 +238,7 @@ def _names(table: CheckpointTable, count: int) -> list[str]:
 
 
 def _row(items: Items, place: int) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """Dtype and shape of the rows of a column."""
+    """The dtype and shape of a column's rows."""
     column: Column = items.columns[place]
     if isinstance(column, Ragged):
         return column.values.dtype, column.values.shape[1:]
@@ -244,9 +247,9 @@ def _row(items: Items, place: int) -> tuple[np.dtype[Any], tuple[int, ...]]:
 
 
 def _varies(shape: tuple[int, ...], spec: signatures.FlatSpec | None) -> bool:
-    """Whether rows of other shapes may come."""
+    """Whether later rows may have other shapes."""
     if 0 in shape:
-        # Rows of no values leave nothing to count.
+        # A fixed_size_list of width 0 cannot tell how many rows there are.
         return True
     if spec is None or not shape:
         return False
@@ -261,4 +264,4 @@ def _dtype_named(name: Any) -> np.dtype[Any]:
                 return dtypes.dtype_from_number(number)
         except KeyError:
             continue
-    raise ValueError(f"no dtype is called {name!r}")
+    raise ValueError(f"unknown dtype {name!r}")

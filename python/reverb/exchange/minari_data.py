@@ -1,4 +1,4 @@
-"""Minari data sets into tables."""
+"""Imports Minari data sets into tables."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -23,24 +23,24 @@ def from_minari(
     episodes: Iterable[int] | None = None,
     progress: bool = True,
 ) -> Imported:
-    """Makes items of a Minari data set.
+    """Inserts items made from a Minari data set. See `minari_episodes` for the steps.
 
     Args:
-      client: Of the server.
+      client: Client of the server to insert into.
       dataset: A `minari.MinariDataset`, or the id of a local one.
-      configs: Patterns for a structured writer, or a function from the first step to them; see `from_rlds`, and
-        `minari_episodes` for the steps.
-      adder: Instead of these, one of `reverb.adders`, for one environment; see `from_rlds`.
-      transform: From a step to what patterns or the adder see.
-      episodes: Numbers of the episodes to read; None: all.
-      progress: Whether to show a bar, on a terminal and with the package `rich`.
+      configs: Patterns for a structured writer, or a function from the first step to them, which name the tables; None
+        if `adder` is given.
+      adder: Adder of `reverb.adders` for one environment, which makes the items instead of `configs`; see `from_rlds`.
+      transform: Function from a step to what the patterns or the adder see; None passes steps on unchanged.
+      episodes: Numbers of the episodes to read; None reads all.
+      progress: Whether to show a progress bar. This needs a terminal and the package `rich`.
 
     Returns:
-      How many episodes and steps were read; an episode has a step more than it has actions.
+      The numbers of episodes and steps read. An episode has one more step than it has actions.
 
     Raises:
       ModuleNotFoundError: `dataset` is an id, and Minari is not installed.
-      ValueError, TypeError, UnavailableError: As `from_rlds`.
+      ValueError, TypeError, UnavailableError: The same failures as in `from_rlds`.
     """
     if isinstance(dataset, str):
         dataset = _load(dataset)
@@ -51,18 +51,18 @@ def from_minari(
 
 
 def minari_episodes(dataset: Any, episodes: Iterable[int] | None = None) -> Iterator[Iterator[dict[str, Any]]]:
-    """The episodes of a Minari data set as steps of RLDS; see `reverb.exchange.episodes`.
+    """Reads the episodes of a Minari data set as RLDS steps; see `reverb.exchange.episodes`.
 
-    An episode of n actions has n + 1 steps: the last has the last observation, and zeros for action, reward and
-    discount. The discount of a step is 0 if the environment terminated with it, else 1. Dtypes are those of the data
-    set; `is_first`, `is_last` and `is_terminal` are bool, `discount` is float32.
+    An episode of n actions has n + 1 steps. The last step has the last observation, and zeros for action, reward and
+    discount. The discount of a step is 0 if the environment terminated after its action, else 1. Dtypes are those of
+    the data set; `is_first`, `is_last` and `is_terminal` are bool, `discount` is float32.
 
     Args:
-      dataset: A `minari.MinariDataset`. One episode of it is in memory at a time.
-      episodes: Numbers of the episodes; None: all.
+      dataset: A `minari.MinariDataset`, of which one episode is in memory at a time.
+      episodes: Numbers of the episodes to read; None reads all.
 
     Raises:
-      ValueError: The lengths of an episode's arrays do not fit; as its steps are read.
+      ValueError: The lengths of an episode's arrays do not match. Raised when its steps are read.
     """
     for episode in dataset.iterate_episodes(None if episodes is None else list(episodes)):
         yield _steps(episode)
@@ -87,7 +87,7 @@ def _steps(episode: Any) -> Iterator[dict[str, Any]]:
         is_last = index == count
         action, reward = tree.map_structure(lambda leaf: leaf[at, ...], (actions, rewards))  # noqa: B023 - at once
         if is_last:
-            action, reward = tree.map_structure(_nothing, (action, reward))
+            action, reward = tree.map_structure(_zeros, (action, reward))
         yield {
             "observation": tree.map_structure(lambda leaf: leaf[index, ...], observations),  # noqa: B023 - at once
             "action": action,
@@ -100,7 +100,7 @@ def _steps(episode: Any) -> Iterator[dict[str, Any]]:
 
 
 def _with_leaves(nest: Any) -> Any:
-    """Lists, in which Minari gives texts, are leaves: arrays of objects."""
+    """Turns lists, in which Minari stores texts, into arrays of objects, which are leaves."""
     if isinstance(nest, dict):
         return {key: _with_leaves(value) for key, value in nest.items()}
     if isinstance(nest, tuple):
@@ -112,7 +112,7 @@ def _with_leaves(nest: Any) -> Any:
     return leaf
 
 
-def _nothing(value: Any) -> Any:
+def _zeros(value: Any) -> Any:
     return np.array(b"", object) if value.dtype.kind == "O" else np.zeros_like(value)
 
 

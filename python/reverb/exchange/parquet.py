@@ -1,4 +1,4 @@
-"""A table's content as a Parquet file, and back."""
+"""Exports a table's items to a Parquet file, and imports them again."""
 
 import os
 import tempfile
@@ -28,33 +28,34 @@ def to_parquet(
     compression: str = "zstd",
     progress: bool = True,
 ) -> int:
-    """Writes all items of a table as they are at one moment, one row an item; see `to_arrow`.
+    """Writes a snapshot of all items of a table, one row per item; see `to_arrow`.
 
-    The file gets its name when it is whole and on the disk. Its pages carry checksums.
+    The file appears under its name only when it is complete and on the disk. Its pages carry checksums.
 
     Args:
-      source: A table of a checkpoint; or a client, whose server then saves a checkpoint, which must be on this machine.
-      path: Of the file. One that is there is replaced.
-      table: The table's name, with a client.
-      compression: Parquet's: `zstd`, `snappy`, `lz4`, `gzip`, `brotli`, `none`.
-      progress: Whether to show a bar, on a terminal and with the package `rich`.
+      source: A table of a checkpoint, or a client. With a client, its server saves a checkpoint, which must be on this
+        machine.
+      path: Path of the file to write. An existing file is replaced.
+      table: Name of the table to export, required with a client; None uses the checkpoint's table.
+      compression: Compression codec of the file: `zstd`, `snappy`, `lz4`, `gzip`, `brotli` or `none`.
+      progress: Whether to show a progress bar. This needs a terminal and the package `rich`.
 
     Returns:
-      How many items the file has.
+      The number of items in the file.
 
     Raises:
       OSError: The file cannot be written.
-      ValueError, TypeError, TableNotFoundError, UnavailableError: As `to_arrow`.
+      ValueError, TypeError, TableNotFoundError, UnavailableError: The same failures as in `to_arrow`.
     """
     path = os.fspath(path)
     opened = open_table(source, table)
     reader = to_arrow(opened)
     count = 0
-    # In the same folder, so that it can be renamed.
+    # The partial file lies in the same folder, so that it can be renamed atomically.
     handle, partial = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=os.path.dirname(path) or ".")
     try:
         with os.fdopen(handle, "wb") as file, Progress(progress, "items", len(opened)) as bar:
-            # Numbers of replay seldom repeat, and where they do the compression finds them.
+            # Values in replay data seldom repeat, and compression finds those that do: dictionaries would not help.
             options: dict[str, Any] = {"use_dictionary": False, "write_page_checksum": True, "compression": compression}
             with pq.ParquetWriter(file, reader.schema, **options) as writer:
                 for batch in reader:
@@ -73,22 +74,22 @@ def to_parquet(
 def from_parquet(
     client: Client, path: Path, table: str, *, priority: float | None = None, progress: bool = True
 ) -> int:
-    """Inserts what `to_parquet` wrote, in order; see `from_arrow`.
+    """Inserts the items that `to_parquet` wrote, in order; see `from_arrow`.
 
     Args:
-      client: Of the server.
-      path: Of the file.
-      table: Where to. Inserts wait for its rate limiter.
-      priority: Of all items; None: that which each had.
-      progress: Whether to show a bar, on a terminal and with the package `rich`.
+      client: Client of the server to insert into.
+      path: Path of the file to read.
+      table: Name of the table to insert into. Inserts wait for its rate limiter.
+      priority: Priority of every inserted item; None keeps the exported priority of each.
+      progress: Whether to show a progress bar. This needs a terminal and the package `rich`.
 
     Returns:
-      How many items were inserted.
+      The number of items inserted.
 
     Raises:
-      FileNotFoundError: There is no file.
-      DataLossError: It is torn or damaged; says how many items were inserted before.
-      ValueError, TableNotFoundError, UnavailableError: As `from_arrow`.
+      FileNotFoundError: The file does not exist.
+      DataLossError: The file is incomplete or damaged. The text gives the number of items inserted before.
+      ValueError, TableNotFoundError, UnavailableError: The same failures as in `from_arrow`.
     """
     path = os.fspath(path)
     with _open(path) as file:
@@ -102,12 +103,12 @@ def from_parquet(
 
 
 def parquet_signature(path: Path) -> Any:
-    """The signature of the table that a file was made of, for `reverb.Table(signature=)`; None if it had none.
+    """Reads the signature of an exported table, for `reverb.Table(signature=)`; None if the table had none.
 
     Raises:
-      FileNotFoundError: There is no file.
-      DataLossError: It is torn or damaged.
-      ValueError: It is no exported table.
+      FileNotFoundError: The file does not exist.
+      DataLossError: The file is incomplete or damaged.
+      ValueError: The file does not hold an exported table.
     """
     path = os.fspath(path)
     with _open(path) as file:
@@ -121,4 +122,4 @@ def _open(path: str) -> pq.ParquetFile:
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
-        raise DataLossError(f"{path} is no whole Parquet file: {error}. Nothing was inserted.") from error
+        raise DataLossError(f"{path} is not a complete Parquet file: {error}. Nothing was inserted.") from error

@@ -1,4 +1,4 @@
-"""How far a long work is."""
+"""Progress bars for long imports and exports."""
 
 from types import TracebackType
 from typing import Any
@@ -7,12 +7,12 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """A bar on standard error, if that is a terminal and the package `rich` is there. A context manager.
+    """A progress bar on standard error, shown if that is a terminal and `rich` is installed. A context manager.
 
     Args:
-      wanted: Whether there is to be one at all.
-      what: What is being done, and counted.
-      total: How many there are; None: nobody knows.
+      wanted: Whether to show a bar at all.
+      what: Name of the things that are counted.
+      total: Number of things in all; None if it is not known.
     """
 
     def __init__(self, wanted: bool, what: str, total: int | None) -> None:
@@ -28,7 +28,7 @@ class Progress:
         return self
 
     def advance(self, count: int = 1) -> None:
-        """So many more are done."""
+        """Moves the bar forward by a count."""
         if self._bar is not None:
             self._bar.advance(self._task, count)
 

@@ -1,4 +1,7 @@
-"""RLDS and TFDS episodes into tables. Nothing here imports TensorFlow: its tensors are asked for their arrays."""
+"""Imports RLDS and TFDS episodes into tables.
+
+Nothing here imports TensorFlow: its tensors are read through their own methods.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -19,7 +22,7 @@ def from_rlds(
     transform: Callable[[Any], Any] | None = None,
     progress: bool = True,
 ) -> Imported:
-    """Makes items of RLDS episodes.
+    """Inserts items made from RLDS episodes.
 
         reverb.exchange.from_rlds(
             client,
@@ -28,22 +31,25 @@ def from_rlds(
         )
 
     Args:
-      client: Of the server.
-      episodes: Dicts with `steps`, an iterable of dicts; a `tf.data.Dataset` of such, or anything of NumPy arrays. Read
-        one step at a time. What else an episode has is passed over.
-      configs: Patterns for a structured writer, or a function from the first step to them. They name the tables.
-      adder: Instead of these, one of `reverb.adders`, for one environment: a NStepTransitionAdder gets the transition
-        from each step to the next, and needs `observation`, `action`, `reward` and `is_terminal`; a SequenceAdder or an
-        EpisodeAdder gets all steps, the last one, too. It is flushed, and left open.
-      transform: From a step to what patterns or the adder see; for instance to leave fields out.
-      progress: Whether to show a bar, on a terminal and with the package `rich`.
+      client: Client of the server to insert into.
+      episodes: Iterable of dicts with the key `steps`, an iterable of dicts of NumPy arrays or tensors; for instance a
+        `tf.data.Dataset`. Steps are read one at a time. Further keys of an episode are ignored.
+      configs: Patterns for a structured writer, or a function from the first step to them, which name the tables; None
+        if `adder` is given.
+      adder: Adder of `reverb.adders` for one environment, which makes the items instead of `configs`. A
+        NStepTransitionAdder receives the transition from each step to the next, and needs `observation`, `action`,
+        `reward` and `is_terminal`. A SequenceAdder or an EpisodeAdder receives all steps, including the last. The adder
+        is flushed, and stays open.
+      transform: Function from a step to what the patterns or the adder see, for instance to leave fields out; None
+        passes steps on unchanged.
+      progress: Whether to show a progress bar. This needs a terminal and the package `rich`.
 
     Returns:
-      How many episodes and steps were read.
+      The numbers of episodes and steps read.
 
     Raises:
-      ValueError, TypeError: Both or neither of `configs` and `adder` are given; an episode has no steps; something is
-        wrong with a step. Says which. Items of the steps before are in the table.
+      ValueError, TypeError: Both or neither of `configs` and `adder` are given, an episode has no steps, or a step is
+        invalid. The text names the episode and the step. Items of earlier steps are in the table.
       UnavailableError: The server went away.
     """
     try:
@@ -56,12 +62,12 @@ def from_rlds(
 
 def _steps(episode: Any, number: int) -> Iterator[Mapping[str, Any]]:
     if not isinstance(episode, Mapping) or "steps" not in episode:
-        got = f"the keys {sorted(episode)}" if isinstance(episode, Mapping) else f"a {type(episode).__name__}"
+        got = f"the keys {sorted(episode)}" if isinstance(episode, Mapping) else type(episode).__name__
         raise ValueError(f"episode {number} must be a dict with `steps`, got {got}.")
     steps = episode["steps"]
     if isinstance(steps, Mapping) or not hasattr(steps, "__iter__"):
-        raise ValueError(f"`steps` of episode {number} must be an iterable of dicts, got a {type(steps).__name__}.")
-    # A dataset of TensorFlow gives arrays by itself, and faster.
+        raise ValueError(f"`steps` of episode {number} must be an iterable of dicts, got {type(steps).__name__}.")
+    # A TensorFlow dataset converts its elements to arrays itself, which is faster.
     arrays = getattr(steps, "as_numpy_iterator", None)
     if arrays is not None:
         yield from arrays()

@@ -1,4 +1,4 @@
-"""Loaders: batches out of tables, as the arrays of a framework. A framework is imported by its own loader only."""
+"""Loaders, which draw batches from tables as arrays of a framework. Only the loader of a framework imports it."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ _NAMES = {
     "TorchLoader": "torch_loader",
 }
 
-# `import *` must not need the frameworks.
+# `import *` must work without the frameworks.
 _HEAVY = ("jax_loader", "tensorflow_loader", "torch_loader")
 
 __all__ = [name for name, module in _NAMES.items() if module not in _HEAVY]

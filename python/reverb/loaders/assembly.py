@@ -1,57 +1,60 @@
-"""From the columns of one or more draws to a batch."""
+"""Puts batches together from the columns of one or more draws."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reverb.client import Client
 from reverb.loaders.batch import Batch
-from reverb.loaders.conversion import ToLeaves
+from reverb.loaders.conversion import Conversion
 from reverb.loaders.fields import Selection, select
 from reverb.loaders.mixture import Column, join_columns, join_infos
 from reverb.loaders.options import Options
 from reverb.loaders.padding import pad_column, rows_of
 from reverb.prioritized import importance_weights
-from reverb.replay_sample import Ragged, SampleInfo
-
-if TYPE_CHECKING:
-    from reverb.pybind import Draw, Sampled
-
-# Makes a named tuple without its constructor written in Python.
-_new = tuple.__new__
+from reverb.pybind import BatchMaker, Draw, SampledBatch
+from reverb.replay_sample import Ragged
 
 __all__ = ["Assembly", "Part"]
 
 
 class Part(NamedTuple):
-    """What one table gave for a batch.
+    """The items of a batch that come from one table.
 
     Attributes:
-      table: Its number.
-      sampled: What the extension's `Draw.result` returned.
-      draw: Where it is from.
+      table: The number of the table.
+      sampled: The items, stacked column by column.
+      draw: The draw that gave them, which has not been received yet.
     """
 
     table: int
-    sampled: "Sampled"
-    draw: "Draw"
+    sampled: SampledBatch
+    draw: Draw
 
-    @property
-    def infos(self) -> tuple[NDArray[Any], ...]:
-        """The fields of the infos, each `[items]`."""
-        return self.sampled[0]
+
+class _Kept(NamedTuple):
+    """What is kept of a table's batches of one structure.
+
+    Attributes:
+      selection: The columns that are kept.
+      maker: The maker of batches of these columns.
+      num_columns: The number of all columns.
+    """
+
+    selection: Selection
+    maker: BatchMaker
+    num_columns: int
 
 
 class Assembly:
     """Puts batches together as the options say.
 
     Args:
-      client: Knows the tables' signatures.
-      tables: Names, to which the numbers of parts belong.
-      options: What is wanted.
-      to_leaves: As `Conversion.columns`.
+      client: A client, which knows the signatures of the tables.
+      tables: The names of the tables, indexed by the numbers in parts.
+      options: The options of the loader.
+      conversion: The conversion of NumPy's arrays to those of a framework.
     """
 
     def __init__(
@@ -59,73 +62,70 @@ class Assembly:
         client: Client,
         tables: list[str],
         options: Options,
-        to_leaves: ToLeaves | None = None,
+        conversion: Conversion,
     ) -> None:
         self._client = client
         self._tables = tables
         self._options = options
-        self._to_leaves = to_leaves
+        self._conversion = conversion
         self._lengths = options.lengths()
         self._is_single = len(tables) == 1
-        # Of a single table the draws have no time axis already, where none is wanted.
+        # If `squeeze_time` is set, draws from a single table come without the time axis.
         self._is_plain = options.pad_to is None and (self._is_single or not options.squeeze_time)
-        self._beta_is_given = options.beta is not None
-        # For each table the signature token and number of columns that the selection belongs to.
-        self._selections: dict[int, tuple[tuple[int, int], Selection]] = {}
+        # By the number of the table.
+        self._kept: dict[int, _Kept] = {}
 
-    def batch(self, parts: list[Part], number: int) -> Batch:
-        """A batch.
+    def batch(self, parts: list[Part], number: int) -> Any:
+        """A batch as the conversion makes it.
 
         Args:
-          parts: At least one.
-          number: Of the batch, for `beta`.
+          parts: The parts of the batch, at least one.
+          number: The number of the batch, from which `beta` is computed.
 
         Raises:
           ValueError: The tables of a mixture do not agree, a field is not there, or an item is longer than `pad_to`.
         """
+        beta = self._options.beta_of(number)
         if self._is_plain and len(parts) == 1:
-            return self._plain_batch(parts[0], number)
-        selections = [self._selection(part) for part in parts]
-        first = selections[0]
+            # Nearly every batch takes this way: its columns stay as they came.
+            maker = self._keep(parts[0]).maker
+            return maker.batch(parts[0].sampled, beta=beta, table=self._table_numbers(parts))
+        batch = self._joined(parts, beta)
+        return batch if self._conversion.batch is None else self._conversion.batch(batch)
+
+    def plain_maker(self, parts: list[Part]) -> BatchMaker | None:
+        """The maker of all batches of the one table; None if batches need more than a maker."""
+        if not (self._is_plain and self._is_single):
+            return None
+        kept = self._keep(parts[0])
+        # Without a signature the next items may have other columns, and selected ones may be missing.
+        return kept.maker if kept.maker.signature_token or kept.selection.is_all else None
+
+    def _joined(self, parts: list[Part], beta: float | None) -> Batch:
+        """A batch of one or more draws, padded if `pad_to` is set."""
+        selections = [self._keep(part).selection for part in parts]
+        first, maker = selections[0], self._keep(parts[0]).maker
         if any(selection.names != first.names for selection in selections):
             raise ValueError(
                 f"the tables of a mixture must have the same columns, got {[list(s.names) for s in selections]}"
             )
-        squeezed = [parts[0].sampled[3][column] for column in first.columns]
+        all_squeezed = parts[0].sampled.squeezed
+        squeezed = [all_squeezed[column] for column in first.columns]
         columns = [self._column(parts, selections, place, squeezed[place]) for place in range(len(first.columns))]
         mask = None
         if self._options.pad_to is not None:
             columns, masks = self._pad(columns, squeezed, first.names)
-            mask = first.pack(self._leaves(masks, first))
+            mask = maker.data(masks)
         if self._options.squeeze_time:
             columns = [column if flag else _squeeze(column) for column, flag in zip(columns, squeezed, strict=True)]
-        info = SampleInfo(*parts[0].infos) if len(parts) == 1 else join_infos([part.infos for part in parts])
-        data = first.pack(self._leaves(columns, first))
-        return Batch(info, data, self._weights(info, number), mask, self._table_numbers(parts))
-
-    def plain_selection(self, parts: list[Part]) -> Selection | None:
-        """What is kept of a batch of the one table, if its columns come as they are; else None."""
-        return self._selection(parts[0]) if self._is_plain and self._is_single else None
-
-    def _plain_batch(self, part: Part, number: int) -> Batch:
-        """What nearly every batch is: columns as they came."""
-        selection = self._selection(part)
-        infos, columns, _, _ = part.sampled
-        info = _new(SampleInfo, infos)
-        chosen = columns if selection.is_all else [columns[column] for column in selection.columns]
-        data = selection.pack(self._leaves(chosen, selection))
-        weights = self._weights(info, number) if self._beta_is_given else None
-        return _new(Batch, (info, data, weights, None, None if self._is_single else self._table_numbers([part])))
-
-    def _leaves(self, columns: Sequence[Any], selection: Selection) -> Sequence[Any]:
-        return columns if self._to_leaves is None else self._to_leaves(columns, selection.names)
-
-    def _weights(self, info: SampleInfo, number: int) -> NDArray[np.float32] | None:
-        beta = self._options.beta_of(number)
-        return None if beta is None else importance_weights(info, beta)
+        infos = [part.sampled.info for part in parts]
+        info = infos[0] if len(infos) == 1 else join_infos(infos)
+        weights = None if beta is None else importance_weights(info, beta)
+        return Batch(info, maker.data(columns), weights, mask, self._table_numbers(parts))
 
     def _column(self, parts: list[Part], selections: list[Selection], place: int, squeezed: bool) -> Column:
-        columns = [part.sampled[1][selection.columns[place]] for part, selection in zip(parts, selections, strict=True)]
+        pairs = zip(parts, selections, strict=True)
+        columns = [part.sampled.columns[selection.columns[place]] for part, selection in pairs]
         return join_columns(columns, squeezed, selections[0].names[place])
 
     def _pad(
@@ -146,21 +146,33 @@ class Assembly:
     def _table_numbers(self, parts: list[Part]) -> NDArray[np.int32] | None:
         if self._is_single:
             return None
-        return np.concatenate([np.full(len(part.infos[0]), part.table, np.int32) for part in parts])
+        return np.concatenate([np.full(len(part.sampled), part.table, np.int32) for part in parts])
 
-    def _selection(self, part: Part) -> Selection:
-        _, columns, token, _ = part.sampled
-        form = (token, len(columns))
-        known = self._selections.get(part.table)
-        if known is None or known[0] != form:
-            pack = self._client._packer(self._tables[part.table], token)
-            known = (form, select(pack(list(range(len(columns)))), self._options.fields))
-            self._selections[part.table] = known
-        return known[1]
+    def _keep(self, part: Part) -> _Kept:
+        token, num_columns = part.sampled.signature_token, part.sampled.num_columns
+        known = self._kept.get(part.table)
+        if known is None or known.maker.signature_token != token or known.num_columns != num_columns:
+            whole = self._client.maker(self._tables[part.table], token)
+            selection = select(whole.data(list(range(num_columns))), self._options.fields)
+            known = self._kept[part.table] = _Kept(selection, self._maker(selection, token), num_columns)
+        return known
+
+    def _maker(self, selection: Selection, token: int) -> BatchMaker:
+        is_list = selection.is_all and not token
+        return BatchMaker(
+            signature_token=token,
+            columns=None if selection.is_all else selection.columns,
+            names=selection.names,
+            keys=selection.keys,
+            pack=None if is_list else selection.pack,
+            to_leaves=self._conversion.columns,
+            tensor_maker=self._conversion.maker,
+            convert=self._conversion.batch,
+        )
 
 
 def _squeeze(column: Column) -> Column:
-    """Without the time axis, if it is 1 in all items."""
+    """Drops the time axis if its length is 1 in all items."""
     if isinstance(column, Ragged) or column.shape[1] != 1:
         return column
     return column.reshape(len(column), *column.shape[2:])

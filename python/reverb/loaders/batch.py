@@ -1,4 +1,4 @@
-"""What loaders give."""
+"""The batches that loaders give."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ __all__ = ["Batch"]
 
 
 class Batch(NamedTuple):
-    """A batch of items. Which arrays its leaves are depends on the loader."""
+    """A batch of items. The loader determines the type of its arrays."""
 
     # Fields `[batch]`. NumPy arrays, whatever the framework: keys have 64 bits and go back to the server.
     info: SampleInfo
@@ -19,5 +19,5 @@ class Batch(NamedTuple):
     # A nest like `data` of bool `[batch, time]`, True where a row is the item's and not padding, and None for columns
     # without a time axis; None if the loader does not pad.
     mask: Any = None
-    # int32 `[batch]`, a NumPy array: from which of the loader's tables each item is; None if there is one table only.
+    # int32 `[batch]`, a NumPy array: the number of the table of each item; None if there is one table only.
     table: Any = None

@@ -1,4 +1,4 @@
-"""How the arrays of a framework are made of a batch."""
+"""The conversion of batches to the arrays of a framework."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -9,19 +9,20 @@ from reverb.pybind import TensorMaker
 
 __all__ = ["Conversion", "ToLeaves"]
 
-# From the columns of a batch and their names to what is in the batch instead.
+# Converts the columns of a batch, given their names, to the leaves of the converted batch.
 ToLeaves = Callable[[Sequence[Any], Sequence[str]], Sequence[Any]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conversion:
-    """From columns of NumPy to what a loader gives. What it refuses, by an exception, goes back to its table.
+    """Converts NumPy columns to what a loader yields. If a conversion raises, the batch goes back to its table.
 
     Attributes:
-      columns: What is made of the columns; None: they stay.
-      batch: From a batch of those to what the loader gives; None: the batch.
-      takes_all: Whether it refuses nothing but strings. Then batches without them need not be able to go back.
-      maker: Makes most columns of a batch that comes from this process; `columns` does the rest. None: all.
+      columns: Function that converts the columns; None leaves them unchanged.
+      batch: Function from a batch of converted columns to what the loader yields; None yields the batch.
+      takes_all: Whether only strings are refused. Batches without strings then need not be able to go back.
+      maker: Maker of most columns of a batch from a server in this process, with `columns` for the rest; None leaves
+        all to `columns`.
     """
 
     columns: ToLeaves | None = None

@@ -1,4 +1,4 @@
-"""The draws of a loader: begun ahead, waited for, and given back if nobody takes them."""
+"""The draws of a loader: begun ahead, waited for, and given back if nobody takes their batches."""
 
 import collections
 import os
@@ -14,20 +14,17 @@ from reverb.pybind import Draw, StatsClock
 
 __all__ = ["Draws"]
 
-# Batches that are drawn ahead where the options do not say.
+# Batches that are drawn ahead by default.
 _PREFETCH = 2
-# How often a wait looks whether the loader was closed meanwhile.
+# How often a wait checks whether the loader was closed meanwhile.
 _PERIOD_S = 0.2
-# How long a server that went away is looked for, and how often.
+# How long and how often a loader tries to reach a server that went away.
 _PATIENCE_S = 10.0
 _PAUSE_S = 0.05
 
-# Makes a named tuple without its constructor written in Python.
-_new = tuple.__new__
-
 
 class _Request(NamedTuple):
-    """A batch that was asked for: for each table that has a share in it its number, the share and the draw."""
+    """A requested batch: the number, the share and the draw of each table that has a share in it."""
 
     parts: list[tuple[int, int, Draw]]
 
@@ -41,18 +38,20 @@ class _Request(NamedTuple):
 
 
 class Draws:
-    """Draws batches from one table or from a mixture. One thread at a time uses it, but for what says otherwise.
+    """Draws batches from one table or from a mixture.
+
+    One thread at a time may use it, except where a method says otherwise.
 
     Args:
       client: A client of the server.
-      shares: The tables.
-      options: What is wanted.
-      clock: Gets the times.
-      by_caller: As of BatchSource.
+      shares: The tables and their shares of a batch.
+      options: The options of the loader.
+      clock: The clock that gets the times of all draws.
+      by_caller: Whether the thread that asks for batches also reads the connection; see `BatchSource`.
 
     Attributes:
-      begun: Batches that were asked for and not given up.
-      closed: Whether `next` is at the end of the data. Any thread may set it.
+      begun: The number of batches that were requested and not given up.
+      closed: Whether the data have ended for `next`. Any thread may set it.
     """
 
     def __init__(self, client: Client, shares: Shares, options: Options, clock: StatsClock, by_caller: bool) -> None:
@@ -63,31 +62,32 @@ class Draws:
         self._options = options
         self._clock = clock
         self._by_caller = by_caller
-        # The library drops a time axis of all items of a draw; of a mixture it may not be in all draws.
+        # The extension drops the time axis by draw, but in a mixture not all draws might lose it.
         self._squeeze_time = options.squeeze_time and len(shares.tables) == 1
         self._requests: collections.deque[_Request] = collections.deque()
         self._pid = os.getpid()
 
     @property
     def samples(self) -> int:
-        """Items that were asked for and have not come. Any thread may ask."""
+        """The number of items that were requested and have not come. Any thread may read it."""
         return sum(request.samples for request in tuple(self._requests))
 
     def are_ahead(self) -> bool:
-        """Whether batches are begun before they are asked for.
+        """Whether draws begin before their batches are requested.
 
-        That hides what the road to a server costs. In the same process there is none: there the thread that asks does
-        the work fastest, since nobody has to be woken for it; unless it puts batches on a device ahead.
+        That hides the latency of a server in another process. With a server in the same process the requesting thread
+        does the work fastest, since no other thread has to be woken for it; unless it also puts batches on a device
+        ahead.
         """
         return self._depth() > 0
 
     def is_ready(self) -> bool:
-        """Whether `next` would not wait. Begins to draw ahead."""
+        """Whether `next` would return at once. Begins to draw ahead."""
         self._begin_ahead(self._depth())
         return bool(self._requests) and all(draw.is_ready() for _, _, draw in self._requests[0].parts)
 
     def next(self) -> list[Part] | None:
-        """What the next batch is made of; None at the end of the data. A server that went away is looked for."""
+        """The parts of the next batch; None at the end of the data. Tries to reach a server that went away."""
         self.leave_to_parent()
         self._clock.asked()
         timeout = self._options.timeout
@@ -97,7 +97,7 @@ class Draws:
             try:
                 return self._wait_for_parts(limit)
             except (CancelledError, UnavailableError):
-                # The server has gone with all that was asked of it, maybe to come again.
+                # The server has gone, and with it all requests. It may come back.
                 self.give_up()
                 now = time.monotonic()
                 give_up = now + _PATIENCE_S if give_up is None else give_up
@@ -108,18 +108,18 @@ class Draws:
             time.sleep(_PAUSE_S)
 
     def begin_next(self) -> None:
-        """Begins to draw ahead. What goes wrong concerns the next batch, and is met again when that is asked for."""
+        """Begins to draw ahead. An error concerns the next batch, and is raised when that is requested."""
         try:
             self._begin_ahead(self._depth())
         except (CancelledError, UnavailableError):
             pass
 
     def go_on(self, begun: int, pending: Draw | None) -> None:
-        """Continues where another way of drawing whole batches from the one table ended.
+        """Continues after batches of the one table that were drawn without this object.
 
         Args:
-          begun: Batches that were given there.
-          pending: A draw that is the next batch; None: there is none.
+          begun: The number of those batches.
+          pending: A draw in progress, which becomes the next batch; None: no draw is in progress.
         """
         self.begun += begun
         if pending is not None:
@@ -127,13 +127,13 @@ class Draws:
             self.begun += 1
 
     def give_up(self) -> None:
-        """Gives back what was begun."""
+        """Gives back all draws that were begun."""
         self.begun -= len(self._requests)
         while self._requests:
             self._requests.pop().give_back()
 
     def leave_to_parent(self) -> bool:
-        """In a forked child forgets what the parent had begun, and returns True."""
+        """In a forked child process, forgets the draws of the parent and returns True."""
         if self._pid == os.getpid():
             return False
         self._pid = os.getpid()
@@ -144,9 +144,8 @@ class Draws:
     def _depth(self) -> int:
         if self._options.prefetch is not None:
             return self._options.prefetch
-        # Who does not wait itself puts what has come on a device ahead.
-        is_here = self._client.road in ("same_process", "unconnected")
-        return 0 if is_here and self._by_caller else _PREFETCH
+        # In the process of the server the caller would only draw earlier, unless it puts batches on a device meanwhile.
+        return 0 if self._by_caller and not self._client.engine.is_remote else _PREFETCH
 
     def _begin_ahead(self, depth: int) -> None:
         while len(self._requests) < depth and self.begun != self._options.num_batches:
@@ -154,7 +153,7 @@ class Draws:
             self.begun += 1
 
     def _begin(self, shares: list[tuple[int, int]], timeout: float | None) -> _Request:
-        begin, tables = self._client._client.begin_sample, self._shares.tables
+        begin, tables = self._client.engine.begin_sample, self._shares.tables
         squeeze_time, by_caller, at_once = self._squeeze_time, self._by_caller, not self.are_ahead()
         parts = [
             (table, count, begin(tables[table], (count, count), timeout, squeeze_time, None, by_caller, at_once))
@@ -169,7 +168,7 @@ class Draws:
             self._begin_ahead(1)
             if not self._requests:
                 return None
-            # By now it is known where the server is.
+            # By now the road to the server is known.
             self._begin_ahead(self._depth())
         try:
             parts = self._wait(self._requests[0], limit)
@@ -179,10 +178,10 @@ class Draws:
             raise
         if parts is not None:
             self._requests.popleft()
-            # That many were asked for.
+            # The batch is full.
             return parts
         parts = [] if self.closed else self._flush()
-        size = sum(len(part.infos[0]) for part in parts)
+        size = sum(len(part.sampled) for part in parts)
         if not size or (size < self._options.batch_size and self._options.drop_remainder):
             for part in reversed(parts):
                 part.draw.give_back()
@@ -191,38 +190,38 @@ class Draws:
         return parts
 
     def _wait(self, request: _Request, limit: float | None) -> list[Part] | None:
-        """The parts of a request; None when the time is over or the source was closed."""
+        """The parts of a request; None after the timeout, or if the source was closed."""
         parts: list[Part] = []
         for table, _, draw in request.parts:
-            while (result := draw.result(_PERIOD_S if limit is None else _slice(limit))) is None:
+            while (sampled := draw.result(_PERIOD_S if limit is None else _slice(limit))) is None:
                 if self.closed or (limit is not None and time.monotonic() >= limit):
                     self._clock.arrived(float("inf"), 0.0)
-                    # What came of other tables is given back with the request.
+                    # The draws of other tables are given back with the request.
                     return None
             self._clock.arrived(*draw.times())
-            parts.append(_new(Part, (table, result, draw)))
+            parts.append(Part(table, sampled, draw))
         return parts
 
     def _flush(self) -> list[Part]:
-        """What the tables let go at once, when the time for a whole batch is over."""
+        """The items that tables give without a wait, after the timeout of a whole batch."""
         first = self._requests[0]
         shares = [(table, count) for table, count, _ in first.parts]
-        # All that is waiting is withdrawn: what was drawn for it goes back, and is drawn again here.
+        # All waiting draws are withdrawn. Their items go back to the tables, and are drawn again here.
         self.give_up()
         parts: list[Part] = []
         for table, _, draw in self._begin(shares, 0.0).parts:
             try:
-                result = draw.result(None)
+                sampled = draw.result(None)
             except DeadlineExceededError:
                 continue
-            if result is not None:
-                parts.append(Part(table, result, draw))
+            if sampled is not None:
+                parts.append(Part(table, sampled, draw))
         self.begun += bool(parts)
         self._clock.arrived(float("inf"), 0.0)
         return parts
 
     def _check_end(self) -> None:
-        """Raises, unless the data may end here."""
+        """Raises an error unless the data may end here."""
         if self.closed or self._options.on_timeout == "stop":
             return
         tables = ", ".join(f"`{table}`" for table in self._shares.tables)

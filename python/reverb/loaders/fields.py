@@ -3,20 +3,20 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from reverb import nests
+from reverb.data import nests
 
 __all__ = ["Selection", "select"]
 
 
 class Selection(NamedTuple):
-    """Which columns make up the data, and how.
+    """The columns that make up the data, and their structure.
 
     Attributes:
-      columns: Their numbers, in the order in which `pack` takes them.
-      names: For people, the path of each.
-      pack: From as many leaves to the nest.
-      keys: Where the nest is a dict of columns alone: its keys, in order, and for each which of the leaves it has.
-        None: it is another one.
+      columns: The numbers of the columns, in the order in which `pack` takes them.
+      names: The path of each column, as text for messages.
+      pack: The function from as many leaves to the nest.
+      keys: The keys of a nest that is a dict of leaves alone, in their own order, each with the number of its leaf.
+        None: the nest is not such a dict.
       is_all: Whether these are all columns, in their own order.
     """
 
@@ -28,17 +28,17 @@ class Selection(NamedTuple):
 
 
 def select(structure: Any, fields: Sequence[Any] | None) -> Selection:
-    """Chooses parts of a structure.
+    """Selects parts of a structure.
 
     Args:
       structure: A nest whose leaves are the numbers of the columns.
-      fields: As of Options.
+      fields: The parts to keep, as keys or paths; None: all parts.
 
     Returns:
       The selection.
 
     Raises:
-      ValueError: A field is not there.
+      ValueError: A field does not exist.
     """
     chosen = structure if fields is None else _chosen(structure, fields)
     import tree
@@ -49,15 +49,9 @@ def select(structure: Any, fields: Sequence[Any] | None) -> Selection:
         columns=columns,
         names=["/".join(map(str, path)) or "data" for path, _ in leaves],
         pack=nests.compile_packer(chosen),
-        keys=_keys_of_columns(chosen, columns),
+        keys=nests.flat_keys(chosen),
         is_all=fields is None and columns == list(range(len(columns))),
     )
-
-
-def _keys_of_columns(nest: Any, columns: list[int]) -> list[tuple[Any, int]] | None:
-    if type(nest) is not dict or not all(isinstance(column, int) for column in nest.values()):
-        return None
-    return [(key, columns.index(column)) for key, column in nest.items()]
 
 
 def _chosen(structure: Any, fields: Sequence[Any]) -> Any:

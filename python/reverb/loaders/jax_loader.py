@@ -1,43 +1,40 @@
-"""Batches as arrays of JAX."""
+"""Batches as JAX arrays."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
 
 from reverb.client import Client
+from reverb.frameworks.jax import fit_all
 from reverb.loaders.batch import Batch
 from reverb.loaders.conversion import Conversion
-from reverb.loaders.dtype_rules import narrow, refuse
-from reverb.loaders.leaves import map_leaves
 from reverb.loaders.loader import Loader
 from reverb.loaders.options import Options
 from reverb.loaders.source import BatchSource
 from reverb.loaders.staging import Staging
-from reverb.replay_sample import Ragged
 
-__all__ = ["JaxLoader", "fit", "to_arrays", "to_jax"]
+__all__ = ["JaxLoader"]
 
 
 class JaxLoader(Loader):
-    """Batches as arrays of JAX, put on accelerators while the learner still has the batch before.
+    """Batches as JAX arrays, copied to an accelerator while the learner still uses the previous batch.
 
-    `batch.info` and `batch.table` stay NumPy: JAX's 32-bit default would cut the keys. 64-bit columns are cut as JAX
-    does where no value changes but by rounding; integers that do not fit are an error (see
-    `reverb.loaders.dtype_rules`).
+    `batch.info` and `batch.table` stay NumPy: JAX's 32-bit default would truncate the keys. As in JAX, 64-bit columns
+    become 32-bit columns, but only if no value changes except by rounding. Integers that do not fit are an error (see
+    `reverb.frameworks.dtype_rules`).
 
     Args:
       client: A Client, or the address of a server.
-      table: The table's name; or, for a mixture, weights by name.
-      device: A device or a Sharding that data, weights and mask are put on. A sharding splits the batch axis, of which
-        the size must then be a multiple of the number of shards: short batches are given back (`drop_remainder`).
-        None: JAX's default device.
-      double_buffer: Whether the next batch is put on its device ahead. It needs that memory a second time. None: where
-        that device is no CPU: there the same processor would do it, at another time.
-      **options: Those of reverb.loaders.Options; `batch_size` is needed.
+      table: Name of the table; or, for a mixture, a mapping from the tables' names to weights.
+      device: Device or Sharding that data, weights and mask are put on. A sharding splits the batch axis, whose size
+        must then be a multiple of the number of shards: short batches are given back (`drop_remainder`). None uses
+        JAX's default device.
+      double_buffer: Whether the next batch is put on its device in advance, which needs memory for a second batch. None
+        does so unless the device is a CPU, where the same processor would only do the work at another time.
+      **options: Fields of `reverb.loaders.Options`, of which `batch_size` is required.
     """
 
     def __init__(
@@ -51,9 +48,9 @@ class JaxLoader(Loader):
     ) -> None:
         if isinstance(device, jax.sharding.Sharding):
             options.setdefault("drop_remainder", True)
-        ahead = _is_elsewhere(device) if double_buffer is None else double_buffer
+        ahead = _is_accelerator(device) if double_buffer is None else double_buffer
         parsed = Options(**options)
-        # Who puts batches on the device ahead asks whether the next one is here.
+        # Double buffering asks whether the next batch has arrived, which a draw by the caller cannot answer.
         super().__init__(BatchSource(client, table, parsed, _conversion(parsed, device), by_caller=not ahead))
         self._staging = Staging(self._source) if ahead else None
 
@@ -64,78 +61,38 @@ class JaxLoader(Loader):
         if fetched is None:
             return None
         batch: Batch = self._source.deliver(fetched)
-        self._staging.ahead()
+        self._staging.stage_next()
         return batch
 
     def close(self) -> None:
-        """Gives back what was drawn ahead. The iterator then is at its end."""
+        """Ends the iteration, and returns samples drawn in advance to their tables."""
         if self._staging is not None:
             self._staging.clear()
         super().close()
 
 
-def _is_elsewhere(device: Any) -> bool:
-    """Whether arrays of this device or Sharding lie in another memory than NumPy's."""
+def _is_accelerator(device: Any) -> bool:
+    """Whether arrays on a device or Sharding are stored outside the CPU's memory."""
     is_sharding = isinstance(device, jax.sharding.Sharding)
     devices = device.device_set if is_sharding else jax.device_put(np.float32(0), device).devices()
     return any(one.platform != "cpu" for one in devices)
 
 
 def _conversion(options: Options, device: Any) -> Conversion:
-    # One call for the whole batch, since each costs tens of microseconds; where data are all, one for their columns, of
-    # which JAX has less to take apart.
-    put, fit_all = jax.device_put, _fit_all
+    # One call for the whole batch, since each call costs tens of microseconds. Without weights and mask, one call for
+    # the list of columns, which JAX flattens faster.
+    put = jax.device_put
     if options.beta is None and options.pad_to is None:
         return Conversion(lambda columns, names: put(fit_all(columns, names), device))
-    return Conversion(_fit_all, functools.partial(to_jax, device=device))
+    return Conversion(fit_all, functools.partial(_to_jax, device=device))
 
 
-def to_jax(batch: Batch, device: Any = None) -> Batch:
-    """A batch whose data, weights and mask are on a device. On CPUs they may share the batch's memory.
+def _to_jax(batch: Batch, device: Any = None) -> Batch:
+    """Puts data, weights and mask of a batch on a device. On CPUs they may share the batch's memory.
 
     Args:
-      batch: Of NumPy arrays that `fit` made.
-      device: A device or a Sharding; None: JAX's default.
+      batch: A batch of NumPy arrays that `fit_all` converted.
+      device: Device or Sharding to put the arrays on; None uses JAX's default device.
     """
     data, weights, mask = jax.device_put((batch.data, batch.weights, batch.mask), device)
     return Batch(batch.info, data, weights, mask, batch.table)
-
-
-def to_arrays(nest: Any, device: Any = None) -> Any:
-    """A nest of arrays on a device; errors as of `fit`."""
-    return jax.device_put(map_leaves(fit, nest), device)
-
-
-def _fit_all(columns: Sequence[Any], names: Sequence[str]) -> list[Any]:
-    return [fit(column, name) for column, name in zip(columns, names, strict=True)]
-
-
-def fit(array: Any, name: str) -> Any:
-    """A column in a dtype that JAX has. None stays None.
-
-    Args:
-      array: The column.
-      name: For messages.
-
-    Raises:
-      TypeError: There is none.
-      OverflowError: It has integers of 64 bits that JAX, by default, would cut.
-    """
-    if isinstance(array, np.ndarray):
-        return array if array.dtype.char in _FITTING else _fit_array(array, name)
-    return Ragged(fit(array.values, name), fit(array.row_lengths, name)) if isinstance(array, Ragged) else array
-
-
-# NumPy's characters of the common types that JAX takes or rounds: looking a dtype up costs more than the rest.
-# Floats of 64 bits are left to JAX, which rounds them as they are put on a device.
-_FITTING = frozenset("?bBhHiIefdFD")
-_NARROWER = {np.dtype(np.int64): np.int32, np.dtype(np.uint64): np.uint32}
-
-
-def _fit_array(array: NDArray[Any], name: str) -> NDArray[Any]:
-    if array.dtype.kind == "O":
-        refuse(name, array.dtype, "JAX")
-    narrower = _NARROWER.get(array.dtype)
-    if narrower is None or jax.config.jax_enable_x64:
-        return array
-    return narrow(array, narrower, name, "JAX")

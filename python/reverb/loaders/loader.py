@@ -1,4 +1,4 @@
-"""What the loaders of all frameworks have in common."""
+"""The base class of the loaders."""
 
 from collections.abc import Iterator
 from types import TracebackType
@@ -18,15 +18,15 @@ L = TypeVar("L", bound="Loader")
 
 
 class Loader(BatchIterator, Iterator[Batch]):
-    """An iterator of batches, and a context manager that closes itself.
+    """An iterator over batches, and a context manager that closes it.
 
     Args:
-      source: Gives the batches, and converts them.
+      source: Source that draws the batches and converts them.
     """
 
     def __init__(self, source: BatchSource) -> None:
         self._source = source
-        self._prefer(source.here)
+        self._prefer(source.local)
 
     def _next(self) -> Batch | None:
         batch: Batch | None = self._source.take()
@@ -34,24 +34,30 @@ class Loader(BatchIterator, Iterator[Batch]):
 
     @property
     def options(self) -> Options:
-        """How batches are drawn."""
+        """The options by which batches are drawn."""
         return self._source.options
 
     @property
     def tables(self) -> list[str]:
-        """The names to which the numbers in `Batch.table` belong."""
+        """The names of the tables, which the numbers in `Batch.table` index."""
         return self._source.tables
 
     def stats(self) -> LoaderStats:
-        """What was given so far, where the time went, and how much is undelivered now."""
+        """Counts of the batches delivered so far, how the time was spent, and how much is undelivered now."""
         return self._source.stats()
 
     def update_priorities(self, batch: Batch, priorities: ArrayLike, *, timeout: float | None = None) -> None:
-        """Sets new priorities of a batch's items, in the tables from which they came; see BatchSource."""
+        """Sets new priorities for a batch's items, in the tables from which they came.
+
+        Args:
+          batch: A batch that this loader yielded.
+          priorities: One priority per item, `[batch]`.
+          timeout: Seconds to wait for the server; None waits without limit.
+        """
         self._source.update_priorities(batch, priorities, timeout=timeout)
 
     def close(self) -> None:
-        """Gives back what was drawn ahead. The iterator then is at its end."""
+        """Ends the iteration, and returns samples drawn in advance to their tables."""
         self._source.close()
 
     def __enter__(self: L) -> L:

@@ -1,4 +1,4 @@
-"""Batches from several tables at once."""
+"""Batches that mix items of several tables."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,15 +15,15 @@ __all__ = ["Shares", "join_columns", "join_infos"]
 
 
 class Shares:
-    """How many items of each batch come from each table.
+    """Decides how many items of each batch come from each table.
 
     Args:
-      tables: A name, or positive weights by name.
-      seed: Of the draws of shares; None: from the operating system.
+      tables: Name of a table, or a mapping from names to positive weights.
+      seed: Seed of the draws of shares; None takes one from the operating system.
 
     Raises:
-      TypeError: Neither a name nor a mapping.
-      ValueError: No table, or a weight that is not positive.
+      TypeError: `tables` is neither a name nor a mapping.
+      ValueError: The mapping is empty, or a weight is not positive.
     """
 
     def __init__(self, tables: str | Mapping[str, float], seed: int | None = None) -> None:
@@ -39,35 +39,37 @@ class Shares:
         self._random = np.random.default_rng(seed)
 
     def draw(self, batch_size: int) -> list[tuple[int, int]]:
-        """Numbers of tables, and how many items each gives: every item comes from a table by its weight."""
+        """Draws pairs of a table's number and its count of items. Each item comes from a table by its weight."""
         if len(self.tables) == 1:
             return [(0, batch_size)]
         counts = self._random.multinomial(batch_size, self._shares)
         return [(table, int(count)) for table, count in enumerate(counts) if count]
 
 
-def join_infos(infos: list[tuple[NDArray[Any], ...]]) -> SampleInfo:
-    """One info of the infos of several draws, in order."""
+def join_infos(infos: list[SampleInfo]) -> SampleInfo:
+    """Concatenates the infos of several draws."""
     return SampleInfo(*(np.concatenate(fields) for fields in zip(*infos, strict=True)))
 
 
 def join_columns(columns: list[Column], squeezed: bool, name: str) -> Column:
-    """One column of the columns of several draws; ragged if their items differ in length.
+    """Concatenates one column of several draws. The result is a Ragged if items differ in length.
 
     Args:
-      columns: One of each draw.
-      squeezed: Whether they have no time axis.
-      name: For messages.
+      columns: The column in each draw, an array or a Ragged.
+      squeezed: Whether the column has no time axis.
+      name: Path of the column, for error messages.
 
     Raises:
-      ValueError: They differ in dtype or in the shape of a row.
+      ValueError: The draws differ in the column's dtype or in the shape of its rows.
     """
     if len(columns) == 1:
         return columns[0]
     rows = [_rows(column, squeezed) for column in columns]
     kinds = {f"{row.dtype}{list(row.shape[1:])}" for row in rows}
     if len(kinds) > 1:
-        raise ValueError(f"column {name}: the tables of a mixture must agree in their rows, got {sorted(kinds)}.")
+        raise ValueError(
+            f"column {name}: the tables of a mixture must have the same dtype and row shape, got {sorted(kinds)}."
+        )
     plain = [column for column in columns if not isinstance(column, Ragged)]
     if len(plain) == len(columns) and len({column.shape[1:] for column in plain}) == 1:
         return np.concatenate(plain)
@@ -75,7 +77,7 @@ def join_columns(columns: list[Column], squeezed: bool, name: str) -> Column:
 
 
 def _rows(column: Column, squeezed: bool) -> NDArray[Any]:
-    """All rows of all items, one after the other."""
+    """The concatenated rows of all items."""
     if isinstance(column, Ragged):
         return column.values
     return column if squeezed else column.reshape(-1, *column.shape[2:])

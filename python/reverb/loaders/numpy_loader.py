@@ -15,7 +15,7 @@ __all__ = ["NumpyLoader"]
 class NumpyLoader(Loader):
     """Batches as NumPy arrays, in the tables' dtypes; strings are `object` arrays of bytes.
 
-    The arrays of a batch share one buffer, which is used again when the last of them is gone.
+    The arrays of a batch share one buffer, which is reused once the last of them has been freed.
 
         with reverb.loaders.NumpyLoader("localhost:8000", "replay", batch_size=256, beta=0.6) as loader:
             for batch in loader:
@@ -24,9 +24,9 @@ class NumpyLoader(Loader):
 
     Args:
       client: A Client, or the address of a server.
-      table: The table's name; or, for a mixture, weights by name: every item of a batch comes from a table by its
-        weight.
-      **options: Those of reverb.loaders.Options; `batch_size` is needed.
+      table: Name of the table; or, for a mixture, a mapping from the tables' names to weights, by which the table of
+        each item is drawn.
+      **options: Fields of `reverb.loaders.Options`, of which `batch_size` is required.
     """
 
     def __init__(self, client: Client | str, table: str | Mapping[str, float], **options: Any) -> None:

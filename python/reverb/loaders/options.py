@@ -1,22 +1,22 @@
-"""What can be asked of a loader, whatever the framework."""
+"""The options of loaders of all frameworks."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from reverb import _checks
+from reverb.data import checks
 
 __all__ = ["LinearBeta", "Options"]
 
 
 @dataclasses.dataclass(frozen=True)
 class LinearBeta:
-    """An exponent that goes in a straight line from `start` to `end`, and stays there (Schaul et al. 2016, §3.4).
+    """An exponent that changes linearly from `start` to `end`, and then stays (Schaul et al. 2016, §3.4).
 
     Attributes:
-      start: For the first batch.
-      end: From batch `num_batches` on.
-      num_batches: How many batches it takes.
+      start: The exponent for the first batch.
+      end: The exponent from batch `num_batches` on.
+      num_batches: The number of batches until the exponent is `end`.
     """
 
     start: float
@@ -30,31 +30,33 @@ class LinearBeta:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """How batches are drawn.
+    """How a loader draws batches.
 
     Attributes:
-      batch_size: Items of a batch.
-      prefetch: Batches that are drawn ahead. They count as sampled, are `undelivered_samples` in the table's info, and
-        go back to the table if the loader is closed first. With 0 a batch is drawn when it is asked for. None: 2, which
-        hides the way to a server elsewhere, and the copy to a device; but 0 where the server is in the same process and
-        no device gets batches ahead: there a batch is had soonest if the thread that asks for it draws it.
-      timeout: Seconds that a batch may take once it is asked for; None: as long as it must.
+      batch_size: The number of items in a batch.
+      prefetch: The number of batches that are drawn ahead. They count as sampled, are `undelivered_samples` in the
+        table's info, and go back to the table if the loader is closed first. With 0 a batch is drawn when it is
+        requested. None: 2, which hides the latency of a server in another process and of copies to a device; but 0 if
+        the server is in the same process and batches are not put on a device ahead, since the requesting thread then
+        gets a batch soonest by drawing it.
+      timeout: The number of seconds that a batch may take after it is requested; None: there is no limit.
       on_timeout: Whether a timeout that passes without any item is an error or the end of the data. A timeout that
-        passes with some gives a short batch, unless `drop_remainder`.
+        passes with some items gives a short batch, unless `drop_remainder` is set.
       drop_remainder: Whether short batches are given back to their table instead.
-      num_batches: The data end after so many; None: never.
-      beta: Exponent of the importance weights, a number or a function of the number of the batch such as LinearBeta;
-        None: no weights.
-      fields: The parts of the data to keep, each a key (or an index, where the table has no signature) or a path of
-        them; None: all. Parts of mappings and named tuples come in dicts.
-      pad_to: Rows to which all columns with a time axis are padded with zeros, with a mask: a number; several, of
-        which the smallest that is enough for the batch is taken, so that few shapes occur; or `longest`, the longest
-        item of the batch. None: columns whose items differ in length come as `reverb.Ragged`.
+      num_batches: The number of batches after which the data end; None: the data do not end.
+      beta: The exponent of the importance weights, a number or a function of the number of the batch such as
+        LinearBeta; None: batches have no weights.
+      fields: The parts of the data to keep, each a key (an index if the table has no signature) or a path of keys;
+        None: all parts. Parts of mappings and named tuples come in dicts.
+      pad_to: The number of rows to which all columns with a time axis are padded with zeros, with a mask. It may be a
+        number; several numbers, of which the smallest that is sufficient for the batch is used, so that few shapes
+        occur; or `longest`, the rows of the longest item of the batch. None: columns whose items differ in length come
+        as `reverb.Ragged`.
       squeeze_time: Whether columns of items of one step lose their time axis.
-      seed: Of the shares of a mixture in each batch; None: from the operating system.
+      seed: The seed of the shares of a mixture in each batch; None: a seed from the operating system.
 
     Raises:
-      TypeError, ValueError: An option has no meaning.
+      TypeError, ValueError: An option has an invalid value.
     """
 
     batch_size: int
@@ -70,10 +72,10 @@ class Options:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        _checks.as_count("batch_size", self.batch_size)
+        checks.as_count("batch_size", self.batch_size)
         if self.prefetch is not None:
             _check_not_negative("prefetch", self.prefetch)
-        _checks.as_timeout(self.timeout)
+        checks.as_timeout(self.timeout)
         if self.on_timeout not in ("raise", "stop"):
             raise ValueError(f"`on_timeout` must be 'raise' or 'stop', got {self.on_timeout!r}.")
         if self.num_batches is not None:
@@ -95,18 +97,18 @@ class Options:
         lengths = self.pad_to if isinstance(self.pad_to, Sequence) else [self.pad_to]
         if not lengths:
             raise ValueError("`pad_to` is an empty list of lengths.")
-        return sorted(_checks.as_count("pad_to", length) for length in lengths)
+        return sorted(checks.as_count("pad_to", length) for length in lengths)
 
     def beta_of(self, batch: int) -> float | None:
-        """The exponent for batch number `batch`; None where there are to be no weights."""
+        """The exponent for batch number `batch`; None if batches have no weights."""
         return float(self.beta(batch)) if callable(self.beta) else self.beta
 
 
 def _check_not_negative(name: str, value: int) -> None:
     if value != 0:
-        _checks.as_count(name, value)
+        checks.as_count(name, value)
 
 
 def _check_beta(beta: object) -> None:
-    if not _checks.as_float("beta", beta) >= 0:
+    if not checks.as_float("beta", beta) >= 0:
         raise ValueError(f"`beta` must not be negative, got {beta!r}.")

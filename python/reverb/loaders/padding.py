@@ -1,4 +1,4 @@
-"""Items of different lengths, made to fit one array."""
+"""Padding of items of different lengths, so that they fit one array."""
 
 from typing import Any
 
@@ -13,21 +13,22 @@ Column = NDArray[Any] | Ragged
 
 
 def rows_of(column: Column) -> NDArray[np.int64]:
-    """The rows of each item of a column that has a time axis: int64 `[batch]`."""
+    """The number of rows of each item in a column with a time axis, int64 `[batch]`."""
     if isinstance(column, Ragged):
         return column.row_lengths
     return np.full(len(column), column.shape[1], np.int64)
 
 
 def pad_column(column: Column, length: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Pads the items of a column with zeros (empty strings) at their ends.
+    """Pads the items of a column at their ends with zeros or empty strings.
 
     Args:
-      column: `[batch, time, ...]` or ragged; no item has more than `length` rows.
-      length: Rows that each item gets.
+      column: Array `[batch, time, ...]` or a Ragged, in which no item has more than `length` rows.
+      length: Number of rows per item after padding.
 
     Returns:
-      The column, `[batch, length, ...]`, and where its rows are those of the item, bool `[batch, length]`.
+      The padded column, `[batch, length, ...]`, and a mask that is True for rows that are not padding, bool
+      `[batch, length]`.
     """
     rows = rows_of(column)
     mask = np.arange(length) < rows[:, None]
@@ -38,7 +39,7 @@ def pad_column(column: Column, length: int) -> tuple[NDArray[Any], NDArray[np.bo
         padded[:, : column.shape[1]] = column
         return padded, mask
     padded = _empty((len(rows), length, *column.values.shape[1:]), column.values.dtype)
-    # Rows lie item after item, which is the order in which a mask is filled.
+    # Rows are stored item by item, which is the order in which assignment through a mask fills them.
     padded[mask] = column.values
     return padded, mask
 

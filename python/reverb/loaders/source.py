@@ -1,4 +1,4 @@
-"""Where all loaders get their batches."""
+"""The source of batches that all loaders share."""
 
 import threading
 from collections.abc import Mapping
@@ -13,21 +13,20 @@ from reverb.loaders.assembly import Assembly, Part
 from reverb.loaders.batch import Batch
 from reverb.loaders.conversion import Conversion
 from reverb.loaders.draws import Draws
-from reverb.loaders.here import Plan
 from reverb.loaders.mixture import Shares
 from reverb.loaders.options import Options
 from reverb.loaders.stats import LoaderStats
-from reverb.pybind import Draw, DrawsHere, StatsClock
+from reverb.pybind import Draw, LocalDraws, StatsClock
 
 __all__ = ["BatchSource", "Fetched"]
 
 
 class Fetched:
-    """A batch that has come. Its samples are still undelivered.
+    """A batch that has come, but whose samples are still undelivered.
 
     Attributes:
-      batch: As the source's conversion makes it.
-      samples: Items of the batch.
+      batch: The batch that the source's conversion made.
+      samples: The number of items.
     """
 
     __slots__ = ("_draws", "batch", "samples")
@@ -38,12 +37,12 @@ class Fetched:
         self._draws = draws
 
     def received(self) -> None:
-        """The learner has it."""
+        """Tells the server that the learner has the batch."""
         for draw in self._draws:
             draw.received()
 
     def give_back(self) -> None:
-        """The learner will not have it: its samples go back to their tables."""
+        """Gives the samples back to their tables: the learner will not get the batch."""
         for draw in reversed(self._draws):
             draw.give_back()
 
@@ -51,20 +50,21 @@ class Fetched:
 class BatchSource:
     """Batches of one table or of a mixture.
 
-    Loaders stand on it. `next` gives a batch whose samples are undelivered until `deliver` takes it; what is
-    undelivered when the source is closed goes back, last drawn first. A server that went away is looked for as a
-    Client does.
+    All loaders use one. `next` returns a batch whose samples are undelivered until `deliver` is called with it. When
+    the source is closed, undelivered samples go back to their tables, those drawn last first. After the server went
+    away, the source tries to reach it again, as a Client does.
 
     Args:
       client: A Client, or the address of a server.
       table: The table's name; or, for a mixture, weights by name.
-      options: What is wanted.
-      conversion: From NumPy to another framework.
-      by_caller: As of the extension's `begin_sample`: for who only takes batches, and never asks `is_ready`.
+      options: The options of the loader.
+      conversion: The conversion of NumPy's arrays to those of a framework; None: there is no conversion.
+      by_caller: Whether the thread that asks for batches also reads the connection, which saves small batches two
+        wake-ups. The thread must then not use `is_ready`.
 
     Attributes:
-      here: What batches are to be asked of before `take` is. It gives None unless the server is in this process and has
-        one at once; `take` makes it ready.
+      local: The draws to ask for a batch before `take` is called. They give one only if the server is in this process
+        and has the batch without a wait. They begin to after the first `take`.
     """
 
     def __init__(
@@ -78,22 +78,29 @@ class BatchSource:
         self.client = Client(client) if isinstance(client, str) else client
         self.options = options
         self.clock = StatsClock()
-        self.here = DrawsHere(self.clock)
-        self._conversion = Conversion() if conversion is None else conversion
+        conversion = Conversion() if conversion is None else conversion
         self._shares = Shares(table, options.seed)
-        self._assembly = Assembly(self.client, self._shares.tables, options, self._conversion.columns)
+        self._assembly = Assembly(self.client, self._shares.tables, options, conversion)
+        self.local = LocalDraws(
+            client=self.client.engine,
+            table=self.tables[0],
+            batch_size=options.batch_size,
+            squeeze_time=options.squeeze_time,
+            takes_all=conversion.takes_all,
+            clock=self.clock,
+        )
         self._draws = Draws(self.client, self._shares, options, self.clock, by_caller)
         self._fetched: list[Fetched] = []
         self._lock = threading.RLock()
 
     @property
     def tables(self) -> list[str]:
-        """The names to which the numbers in `Batch.table` belong."""
+        """The names of the tables, indexed by the numbers in `Batch.table`."""
         return self._shares.tables
 
     def stats(self) -> LoaderStats:
-        """What was given so far, where the time went, and how much is undelivered now."""
-        # Without the lock, which a thread that waits for a batch holds: this is asked when things wait.
+        """Counts and times of the batches so far, and the number of samples that are undelivered now."""
+        # A thread that waits for a batch holds the lock. This must work meanwhile, so it does not take the lock.
         stats = LoaderStats(*self.clock.stats())
         stats.undelivered = self._draws.samples + sum(fetched.samples for fetched in tuple(self._fetched))
         return stats
@@ -102,7 +109,7 @@ class BatchSource:
         """The next batch, undelivered; None at the end of the data.
 
         Raises:
-          DeadlineExceededError: The timeout passed without any item, and is no end of the data.
+          DeadlineExceededError: The timeout passed without any item, and `on_timeout` is `raise`.
           UnavailableError: The server cannot be reached.
           ReverbError: The draw failed.
         """
@@ -110,20 +117,20 @@ class BatchSource:
             parts = self._next_parts()
             if parts is None:
                 return None
-            # The next one is on its way while this one is put together.
+            # The next batch is on its way while this one is put together.
             self._draws.begin_next()
             fetched = Fetched(self._assemble(parts), _samples(parts), [part.draw for part in parts])
             self._fetched.append(fetched)
             return fetched
 
     def take(self) -> Any:
-        """The next batch, delivered; None at the end of the data. Raises as `next`.
+        """The next batch, delivered; None at the end of the data. Raises the errors of `next`.
 
-        That this batch is received and what is asked for next travel together, which saves a server and the background
-        threads of this process half of their wake-ups.
+        The receipt of this batch and the next request travel together, which saves a server and the background threads
+        of this process half of their wake-ups.
         """
         with self._lock:
-            self._draws.go_on(*self.here.close())
+            self._draws.go_on(*self.local.close())
             parts = self._next_parts()
             if parts is None:
                 return None
@@ -131,17 +138,17 @@ class BatchSource:
             for part in parts:
                 part.draw.received()
             self.clock.given(_samples(parts))
-            self._draw_here(parts)
+            self._draw_locally(parts)
             self._draws.begin_next()
             return batch
 
     def is_ready(self) -> bool:
-        """Whether `next` would not wait."""
+        """Whether `next` would return at once."""
         with self._lock:
             return self._draws.is_ready()
 
     def deliver(self, fetched: Fetched) -> Any:
-        """The learner takes a batch."""
+        """Marks a batch as delivered, and returns it as the conversion made it."""
         fetched.received()
         with self._lock:
             self._forget(fetched)
@@ -149,7 +156,7 @@ class BatchSource:
         return fetched.batch
 
     def refuse(self, fetched: Fetched) -> None:
-        """The learner cannot have a batch: it goes back."""
+        """Gives a batch back to its tables."""
         fetched.give_back()
         with self._lock:
             self._forget(fetched)
@@ -158,12 +165,12 @@ class BatchSource:
         """Sets new priorities of a batch's items, in the tables from which they came.
 
         Args:
-          batch: From this source.
-          priorities: `[batch]`, or one for all.
-          timeout: Seconds; None: until the server answers.
+          batch: A batch of this source.
+          priorities: An array `[batch]`, or one number for all items.
+          timeout: The number of seconds that the call may take; None: it waits until the server answers.
 
         Raises:
-          As `Client.update_priorities`.
+          TypeError, ValueError, ReverbError: See `Client.update_priorities`.
         """
         keys = batch.info.key
         if batch.table is None:
@@ -175,10 +182,10 @@ class BatchSource:
             self.client.update_priorities(self.tables[number], keys[of_table], values[of_table], timeout=timeout)
 
     def close(self) -> None:
-        """Gives back all that is undelivered. Later calls of `next` find the end of the data."""
+        """Gives back all undelivered samples. After that, the data have ended for `next`."""
         self._draws.closed = True
         with self._lock:
-            self.here.close()
+            self.local.close()
             self._leave_to_parent()
             for fetched in reversed(self._fetched):
                 fetched.give_back()
@@ -197,7 +204,7 @@ class BatchSource:
         try:
             self._fetched.remove(fetched)
         except ValueError:
-            # It was given back when the source was closed.
+            # The batch was given back when the source was closed.
             pass
 
     def _leave_to_parent(self) -> None:
@@ -209,11 +216,9 @@ class BatchSource:
         return self._draws.next()
 
     def _assemble(self, parts: list[Part]) -> Any:
-        """A batch; one that cannot be made goes back."""
+        """Makes a batch. If that fails, its samples go back to their tables."""
         try:
             batch = self._assembly.batch(parts, self.clock.batches + len(self._fetched))
-            if self._conversion.batch is not None:
-                batch = self._conversion.batch(batch)
         except Exception:
             for part in reversed(parts):
                 part.draw.give_back()
@@ -221,33 +226,15 @@ class BatchSource:
         self.clock.converted()
         return batch
 
-    def _draw_here(self, parts: list[Part]) -> None:
-        """Takes the short way to batches like this one, if there is one."""
-        selection = self._assembly.plain_selection(parts)
-        if selection is None or self._draws.are_ahead():
+    def _draw_locally(self, parts: list[Part]) -> None:
+        """Lets batches like this one be drawn without Python, if they can be."""
+        maker = self._assembly.plain_maker(parts)
+        if maker is None or self._draws.are_ahead():
             return
-        token, options, conversion = parts[0].sampled[2], self.options, self._conversion
-        # Without a signature the next items may have other columns, of which some may not be there.
-        if not (token or selection.is_all):
-            return
-        plan = Plan(
-            client=self.client._client,
-            table=self.tables[0],
-            batch_size=options.batch_size,
-            token=token,
-            squeeze_time=options.squeeze_time,
-            columns=None if selection.is_all else selection.columns,
-            names=selection.names,
-            keys=selection.keys if token else None,
-            pack=selection.pack if token else None,
-            beta=None if options.beta is None else options.beta_of,
-            takes_all=conversion.takes_all,
-            maker=conversion.maker,
-            to_leaves=conversion.columns,
-            convert=conversion.batch,
-        )
-        self.here.open(plan, None if options.num_batches is None else options.num_batches - self._draws.begun)
+        options = self.options
+        left = None if options.num_batches is None else options.num_batches - self._draws.begun
+        self.local.open(maker, beta=None if options.beta is None else options.beta_of, left=left)
 
 
 def _samples(parts: list[Part]) -> int:
-    return sum(len(part.infos[0]) for part in parts)
+    return sum(len(part.sampled) for part in parts)

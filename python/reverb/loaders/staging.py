@@ -1,4 +1,4 @@
-"""Batches that are on their device before the learner asks for them."""
+"""Batches that are put on their device before the learner asks for them."""
 
 import collections
 
@@ -8,10 +8,10 @@ __all__ = ["Staging"]
 
 
 class Staging:
-    """Takes batches from a source, on demand or ahead. What is ahead is undelivered.
+    """Takes batches from a source, on demand or in advance. Staged batches count as undelivered.
 
     Args:
-      source: Gives the batches, and converts them.
+      source: Source that draws the batches and converts them.
     """
 
     def __init__(self, source: BatchSource) -> None:
@@ -20,7 +20,7 @@ class Staging:
         self._error: Exception | None = None
 
     def next(self) -> Fetched | None:
-        """The next batch; None at the end of the data."""
+        """Returns the next batch; None at the end of the data."""
         if self._staged:
             return self._staged.popleft()
         if self._error is not None:
@@ -28,8 +28,8 @@ class Staging:
             raise error
         return self._source.next()
 
-    def ahead(self) -> None:
-        """Converts the next batch if it is here. What goes wrong concerns whoever asks for that one."""
+    def stage_next(self) -> None:
+        """Converts the next batch if it has arrived. An error is raised when that batch is asked for."""
         try:
             if self._source.is_ready() and (fetched := self._source.next()) is not None:
                 self._staged.append(fetched)
@@ -37,5 +37,5 @@ class Staging:
             self._error = error
 
     def clear(self) -> None:
-        """Drops what was converted ahead; the source still has to give it back."""
+        """Drops the staged batches, which the source must still give back."""
         self._staged.clear()

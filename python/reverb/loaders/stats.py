@@ -1,4 +1,4 @@
-"""Where the time of a learner goes."""
+"""How a learner's time is spent."""
 
 import dataclasses
 
@@ -7,21 +7,21 @@ __all__ = ["LoaderStats"]
 
 @dataclasses.dataclass
 class LoaderStats:
-    """Counts since the loader was made. Times are seconds of the thread that asks for batches.
+    """Counts since the loader was made. Times are seconds in the thread that asks for batches.
 
-    The four times add up to the time from the first batch asked for to the last one given: `limiter_s` large means that
-    actors are too slow, `network_s` that the road is, `convert_s` that padding or copies to a device are, and
-    `learner_s` that the loader is not what anybody waits for.
+    The four times add up to the time from the first request for a batch to the last delivery. A large `limiter_s` means
+    that actors are too slow, a large `network_s` that the connection is, and a large `convert_s` that padding or copies
+    to a device are. A large `learner_s` means that the loader is not the bottleneck.
 
     Attributes:
-      batches: Given to the learner.
-      samples: In these.
-      limiter_s: Waiting while the table let no sample go.
-      network_s: Waiting while a batch was gathered or on its way, for whatever reason but the limiter; in the same
-        process, drawing it.
-      convert_s: Padding, stacking of mixtures, arrays of the framework.
-      learner_s: Between a batch given and the next one asked for.
-      undelivered: Samples that are drawn, or asked for, and not given to the learner.
+      batches: Number of batches delivered to the learner.
+      samples: Number of samples in these batches.
+      limiter_s: Seconds of waiting while the rate limiter let no sample go.
+      network_s: Seconds of waiting for a batch for any other reason, while it was gathered or on its way; with a server
+        in the same process, seconds of drawing it.
+      convert_s: Seconds spent on padding, joining the draws of a mixture and making the framework's arrays.
+      learner_s: Seconds between the delivery of a batch and the request for the next one.
+      undelivered: Number of samples that are drawn or requested, but not delivered to the learner yet.
     """
 
     batches: int = 0

@@ -1,4 +1,4 @@
-"""Batches as eager tensors of TensorFlow, and as a `tf.data.Dataset`."""
+"""Batches as eager TensorFlow tensors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 import tensorflow as tf
 
 from reverb.client import Client
+from reverb.data.leaves import map_leaves
+from reverb.frameworks.tensorflow import to_tensor
 from reverb.loaders.batch import Batch
 from reverb.loaders.conversion import Conversion
-from reverb.loaders.leaves import map_leaves
 from reverb.loaders.loader import Loader
 from reverb.loaders.options import Options
 from reverb.loaders.source import BatchSource
-from reverb.replay_sample import Ragged
 
 __all__ = ["TensorFlowLoader"]
 
@@ -20,37 +20,27 @@ __all__ = ["TensorFlowLoader"]
 class TensorFlowLoader(Loader):
     """Batches as eager tensors, in the tables' dtypes.
 
-    Strings are `tf.string`, columns of items of different lengths `tf.RaggedTensor`. `batch.info` and `batch.table`
-    stay NumPy, as with all loaders. For a `tf.data.Dataset` of single items see `reverb.TrajectoryDataset`.
+    Strings become `tf.string`, and columns whose items differ in length become `tf.RaggedTensor`. `batch.info` and
+    `batch.table` stay NumPy, as in all loaders. For a `tf.data.Dataset` of single items see `reverb.TrajectoryDataset`.
 
     Args:
       client: A Client, or the address of a server.
-      table: The table's name; or, for a mixture, weights by name: every item of a batch comes from a table by its
-        weight.
-      **options: Those of reverb.loaders.Options; `batch_size` is needed.
+      table: Name of the table; or, for a mixture, a mapping from the tables' names to weights, by which the table of
+        each item is drawn.
+      **options: Fields of `reverb.loaders.Options`, of which `batch_size` is required.
     """
 
     def __init__(self, client: Client | str, table: str | Mapping[str, float], **options: Any) -> None:
-        conversion = Conversion(batch=to_tensorflow)
+        conversion = Conversion(batch=_to_tensorflow)
         super().__init__(BatchSource(client, table, Options(**options), conversion, by_caller=True))
 
 
-def to_tensorflow(batch: Batch) -> Batch:
-    """A batch whose data, weights and mask are eager tensors, copied.
+def _to_tensorflow(batch: Batch) -> Batch:
+    """Copies data, weights and mask of a batch to eager tensors.
 
     Args:
-      batch: Of NumPy arrays.
+      batch: A batch of NumPy arrays.
     """
     weights = None if batch.weights is None else tf.convert_to_tensor(batch.weights)
-    mask = None if batch.mask is None else map_leaves(_tensor, batch.mask)
-    return Batch(batch.info, map_leaves(_tensor, batch.data), weights, mask, batch.table)
-
-
-def _tensor(array: Any, name: str) -> Any:
-    if array is None:
-        return None
-    if isinstance(array, Ragged):
-        return tf.RaggedTensor.from_row_lengths(_tensor(array.values, name), array.row_lengths, validate=False)
-    if array.dtype.kind == "O":
-        return tf.convert_to_tensor(array, tf.string)
-    return tf.convert_to_tensor(array)
+    mask = None if batch.mask is None else map_leaves(to_tensor, batch.mask)
+    return Batch(batch.info, map_leaves(to_tensor, batch.data), weights, mask, batch.table)

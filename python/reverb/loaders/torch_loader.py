@@ -1,4 +1,4 @@
-"""Batches as tensors of PyTorch: an iterable, and a dataset for DataLoader."""
+"""Batches as PyTorch tensors: an iterable, and a dataset for DataLoader."""
 
 import collections
 import dataclasses
@@ -13,46 +13,46 @@ from numpy.typing import ArrayLike
 from torch.utils.data import IterableDataset, get_worker_info
 
 from reverb.client import Client
+from reverb.data.leaves import map_leaves
+from reverb.frameworks.torch import TAKES_ALL, tensor_maker, to_leaves, to_tensordict
 from reverb.loaders.batch import Batch
 from reverb.loaders.conversion import Conversion
-from reverb.loaders.leaves import map_leaves
 from reverb.loaders.options import Options
 from reverb.loaders.source import BatchSource, Fetched
 from reverb.loaders.staging import Staging
 from reverb.loaders.stats import LoaderStats
-from reverb.loaders.torch_arrays import TAKES_ALL, tensor_maker, to_leaves, to_torch
 from reverb.pybind import BatchIterator
 
 __all__ = ["TorchLoader"]
 
-# `prefetch_factor` of DataLoader where it is not given.
+# DataLoader's default for `prefetch_factor`.
 _DATA_LOADER_PREFETCH = 2
 
 
 class TorchLoader(IterableDataset):  # type: ignore[misc]
-    """Batches as tensors. Iterate it as it is, or give it to a DataLoader with `batch_size=None`.
+    """Batches as tensors. Iterate over it directly, or give it to a DataLoader with `batch_size=None`.
 
         for batch in reverb.loaders.TorchLoader("localhost:8000", "replay", batch_size=256, device="cuda"):
             ...
 
-    `batch.info` stays NumPy: keys have 64 bits, and go back to the server. Each `iter` draws anew, with prefetching
-    of its own. Under DataLoader every worker has a client of its own and draws whole batches; with `num_batches` they
-    share it out. A worker counts a batch as received only when the DataLoader has asked it for `prefetch_factor`
-    more, so that batches in the DataLoader's queues are not lost, but go back, if it is stopped or killed; the last
-    ones taken may then go back too, although they were seen.
+    `batch.info` stays NumPy: keys have 64 bits, and are sent back to the server. Each call of `iter` begins new draws,
+    with their own prefetching. Under a DataLoader, each worker has its own client and draws whole batches; the workers
+    divide `num_batches` among them. A worker counts a batch as received only when the DataLoader has requested
+    `prefetch_factor` more. If it is stopped or killed, batches in the DataLoader's queues therefore go back to their
+    tables instead of being lost, and the last batches that the learner saw may go back too.
 
     Args:
-      client: The address of a server, or a Client, of which the address is taken to other processes.
-      table: The table's name; or, for a mixture, weights by name.
-      device: Where tensors go: each batch is copied while the learner still has the one before. None: the CPU's memory,
-        without a copy. Not in workers of a DataLoader.
-      pin_memory: Whether tensors lie in pinned memory. A DataLoader pins by itself.
+      client: Address of a server, or a Client, of which only the address is passed to other processes.
+      table: Name of the table; or, for a mixture, a mapping from the tables' names to weights.
+      device: Device that tensors are copied to, while the learner still uses the previous batch; None keeps them in the
+        CPU's memory, without a copy. Must be None in workers of a DataLoader.
+      pin_memory: Whether tensors are stored in pinned memory. A DataLoader does this itself.
       tensordict: Whether the data are a TensorDict.
-      worker_prefetch: The `prefetch_factor` of the DataLoader.
-      **options: Those of reverb.loaders.Options; `batch_size` is needed.
+      worker_prefetch: Value of the DataLoader's `prefetch_factor`, in batches per worker.
+      **options: Fields of `reverb.loaders.Options`, of which `batch_size` is required.
 
     Raises:
-      TypeError, ValueError: An option has no meaning.
+      TypeError, ValueError: An option is out of range or of the wrong type.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class TorchLoader(IterableDataset):  # type: ignore[misc]
             self._last = batches.source
             return batches
         if self._device is not None:
-            raise ValueError("`device` cannot be used in workers of a DataLoader: copy what comes out of it instead.")
+            raise ValueError("`device` must be None in workers of a DataLoader: copy the batches it yields instead.")
         options = _share(self.options, worker.id, worker.num_workers)
         return self._batches(Client(self._address), options, None, self._worker_prefetch - 1)
 
@@ -97,11 +97,17 @@ class TorchLoader(IterableDataset):  # type: ignore[misc]
         return TorchBatches(source, device, lag)
 
     def stats(self) -> LoaderStats:
-        """Those of the latest iteration in this process; see `LoaderStats`."""
+        """The stats of the latest iteration in this process; see `LoaderStats`."""
         return LoaderStats() if self._last is None else self._last.stats()
 
     def update_priorities(self, batch: Batch, priorities: ArrayLike, *, timeout: float | None = None) -> None:
-        """Sets new priorities of a batch's items, in the tables from which they came; tensors are taken too."""
+        """Sets new priorities for a batch's items, in the tables from which they came.
+
+        Args:
+          batch: A batch that this loader yielded.
+          priorities: One priority per item, an array or a tensor `[batch]`.
+          timeout: Seconds to wait for the server; None waits without limit.
+        """
         source = self._last
         if source is None:
             source = BatchSource(self._client or Client(self._address), self._table, self.options)
@@ -110,7 +116,7 @@ class TorchLoader(IterableDataset):  # type: ignore[misc]
         source.update_priorities(batch, priorities, timeout=timeout)
 
     def close(self) -> None:
-        """Ends all iterations of this process; what was drawn ahead goes back."""
+        """Ends all iterations in this process, and returns samples drawn in advance to their tables."""
         for batches in list(self._open):
             batches.close()
 
@@ -123,7 +129,7 @@ class TorchLoader(IterableDataset):  # type: ignore[misc]
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        # A worker has no use for this process's client and iterations.
+        # Workers cannot use this process's client and iterations.
         return {**self.__dict__, "_client": None, "_open": None, "_last": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -134,10 +140,10 @@ class TorchBatches(BatchIterator, Iterator[Batch]):
     """One iteration over a TorchLoader.
 
     Args:
-      source: Gives the batches, and makes tensors of them.
-      device: As of TorchLoader.
-      lag: How many batches may be out, as the next one is asked for, that are not taken as received. None: none, a
-        batch is received when it is given.
+      source: Source that draws the batches and converts them to tensors.
+      device: Device that tensors are copied to in advance; None keeps them in the CPU's memory.
+      lag: Number of delivered batches that do not count as received yet when the next one is requested; None counts a
+        batch as received when it is delivered.
     """
 
     def __init__(self, source: BatchSource, device: Any, lag: int | None) -> None:
@@ -146,7 +152,7 @@ class TorchBatches(BatchIterator, Iterator[Batch]):
         self._lag = lag
         self._staging = Staging(source)
         self._unreceived: collections.deque[Fetched] = collections.deque()
-        self._prefer(source.here)
+        self._prefer(source.local)
 
     def _next(self) -> Batch | None:
         if self._lag is not None:
@@ -165,7 +171,7 @@ class TorchBatches(BatchIterator, Iterator[Batch]):
         if copied is not None:
             copied.wait(torch.cuda.current_stream(self._device))
             _keep_until_used(batch, torch.cuda.current_stream(self._device))
-        self._staging.ahead()
+        self._staging.stage_next()
         return batch
 
     def _next_of_worker(self, lag: int) -> Batch | None:
@@ -183,29 +189,44 @@ class TorchBatches(BatchIterator, Iterator[Batch]):
             self.source.deliver(self._unreceived.popleft())
 
     def close(self) -> None:
-        """Gives back what was drawn ahead."""
+        """Ends the iteration, and returns samples drawn in advance to their tables."""
         self._staging.clear()
         self._unreceived.clear()
         self.source.close()
 
 
 def _conversion(options: Options, device: Any, pin_memory: bool, tensordict: bool) -> Conversion:
-    """What becomes of the batches of one iteration. With a device they come as `_ToDevice` says."""
+    """The conversion of one iteration's batches. With a device they are the pairs that `_ToDevice` returns."""
     if device is not None:
         return Conversion(to_leaves, _ToDevice(device, pin_memory, tensordict))
     if pin_memory or tensordict:
         return Conversion(to_leaves, functools.partial(_on_host, pin_memory=pin_memory, tensordict=tensordict))
-    to_batch = None if options.beta is None else to_torch
+    to_batch = None if options.beta is None else _to_torch
     return Conversion(to_leaves, to_batch, takes_all=TAKES_ALL, maker=tensor_maker())
 
 
+def _to_torch(batch: Batch, tensordict: bool = False) -> Batch:
+    """Converts a batch's weights to a tensor, and optionally its data to a TensorDict.
+
+    Args:
+      batch: A batch whose data and mask are nests of tensors.
+      tensordict: Whether to convert the data to a TensorDict with the same keys.
+
+    Raises:
+      ValueError: Items differ in length, so they do not fit a TensorDict.
+    """
+    if tensordict:
+        batch = batch._replace(data=to_tensordict(batch.data, len(batch.info.key)))
+    return batch if batch.weights is None else batch._replace(weights=torch.from_numpy(batch.weights))
+
+
 def _on_host(batch: Batch, pin_memory: bool, tensordict: bool) -> Batch:
-    batch = to_torch(batch, tensordict)
+    batch = _to_torch(batch, tensordict)
     return _map(batch, lambda tensor: tensor.pin_memory()) if pin_memory else batch
 
 
 class _ToDevice:
-    """Copies batches to a device. Knows nothing of the iteration, which must end with it."""
+    """Copies batches to a device. Holds no reference to the iteration, so that dropping the iteration ends it."""
 
     def __init__(self, device: Any, pin_memory: bool, tensordict: bool) -> None:
         is_cuda = device.type == "cuda"
@@ -215,7 +236,7 @@ class _ToDevice:
         self._stream = torch.cuda.Stream(device) if is_cuda else None
 
     def __call__(self, batch: Batch) -> tuple[Batch, Any]:
-        """Tensors on their way to the device, and the event that they are there; None if they are."""
+        """Starts the copy. Returns the tensors, and the event that their copy is complete; None if it already is."""
         batch = _on_host(batch, self._pin, self._tensordict)
         if self._stream is None:
             return _map(batch, lambda tensor: tensor.to(self._device)), None
@@ -225,7 +246,7 @@ class _ToDevice:
 
 
 def _share(options: Options, worker: int, num_workers: int) -> Options:
-    """What one of several workers does of the whole."""
+    """The options of one of several workers: its share of the batches, and its own seed."""
     seed = None if options.seed is None else options.seed + worker
     if options.num_batches is None:
         return dataclasses.replace(options, seed=seed)
@@ -234,7 +255,7 @@ def _share(options: Options, worker: int, num_workers: int) -> Options:
 
 
 def _map(batch: Batch, change: Any) -> Batch:
-    """A batch with other tensors."""
+    """Applies a function to all tensors of a batch."""
 
     def leaf(tensor: Any, _: str) -> Any:
         if isinstance(tensor, tuple):
@@ -248,7 +269,7 @@ def _map(batch: Batch, change: Any) -> Batch:
 
 
 def _keep_until_used(batch: Batch, stream: Any) -> None:
-    """Memory that another stream wrote must not be given to others before this one has read it."""
+    """Keeps memory that another stream wrote from being reused before this stream has read it."""
 
     def record(tensor: Any) -> Any:
         tensor.record_stream(stream)

@@ -1,4 +1,4 @@
-"""What depends on where a program runs; here, where checkpoints are kept."""
+"""Code that depends on the platform: the storage of checkpoints."""
 
 from reverb.platform import checkpointers_lib as checkpointers_lib
 from reverb.platform import default as default

@@ -1,4 +1,4 @@
-"""The names of `reverb.checkpointers`, where the reference has them too."""
+"""The names of `reverb.checkpointers`, at a second path as in dm-reverb."""
 
 from reverb.platform.default.checkpointers import (
     Checkpoint,

@@ -1,4 +1,4 @@
-"""Tables from the messages in which a server's configuration describes them."""
+"""Creates tables from the messages of a server's configuration."""
 
 import logging
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ _logger = logging.getLogger("reverb")
 
 
 def selector_from_proto(message: Any) -> item_selectors.Selector:
-    """A selector from a `KeyDistributionOptions` message.
+    """Creates a selector from a `KeyDistributionOptions` message.
 
     Raises:
       NotImplementedError: `distribution` is not set.
-      ValueError: A selector is named and its value is false.
+      ValueError: A selector is named, but its value is false.
     """
     kind = message.WhichOneof("distribution")
     if kind is None:
@@ -28,7 +28,7 @@ def selector_from_proto(message: Any) -> item_selectors.Selector:
 
 
 def rate_limiter_from_proto(message: Any) -> rate_limiters.RateLimiter:
-    """A rate limiter from a `RateLimiterCheckpoint` message.
+    """Creates a rate limiter from a `RateLimiterCheckpoint` message.
 
     Raises:
       ValueError: `samples_per_insert` or `min_size_to_sample` is not positive.
@@ -39,10 +39,10 @@ def rate_limiter_from_proto(message: Any) -> rate_limiters.RateLimiter:
 
 
 def tables_from_proto(messages: Iterable[Any]) -> list[Table]:
-    """Tables from `PriorityTableCheckpoint` messages, whose items, counters and signatures are ignored.
+    """Creates tables from `PriorityTableCheckpoint` messages, ignoring their items, counters and signatures.
 
     Raises:
-      NotImplementedError, ValueError: A message describes no table; which one is said, and what is missing.
+      NotImplementedError, ValueError: A message does not describe a table. The error says which one, and why.
     """
     return [_table(position, message) for position, message in enumerate(messages)]
 
@@ -51,7 +51,7 @@ def _table(position: int, message: Any) -> Table:
     place = f"tables[{position}]" + (f" ({message.table_name!r})" if message.table_name else "")
     if message.HasField("rate_limiter") and message.rate_limiter.min_diff == message.rate_limiter.max_diff:
         _logger.warning(
-            "%s: min_diff and max_diff are both %g, so that inserts and samples soon wait for each other for ever",
+            "%s: min_diff and max_diff are both %g, so inserts and samples will soon wait for each other forever",
             place,
             message.rate_limiter.max_diff,
         )

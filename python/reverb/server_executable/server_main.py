@@ -1,6 +1,6 @@
-"""The command `reverb_server`: tables from a text, served until a signal comes.
+"""The command `reverb_server` serves the tables described by a text, until it receives a signal.
 
-The exit status is 0 for --help, 1 for a configuration that is none or a port that is taken, 130 after Ctrl-C, and 143
+The exit status is 0 for --help, 1 for an invalid configuration or a port that is in use, 130 after Ctrl-C, and 143
 after SIGTERM.
 """
 
@@ -31,10 +31,11 @@ example:
       }
     }'
 
-This limiter waits for 100 items and limits nothing else. Selectors are `fifo: true`, `lifo: true`, `uniform: true`,
-`prioritized { priority_exponent: 0.6 }`, `heap { min_heap: true }` and `heap {}`. Checkpoints go to a new temporary
-folder. The server listens on this machine only, unless REVERB_HOST and REVERB_ALLOW_INSECURE=1 are in the environment.
-For more (checkpoints, TOML files) see `reverb serve --help`.
+This rate limiter makes samples wait for 100 items, and has no other effect. The selectors are `fifo: true`,
+`lifo: true`, `uniform: true`, `prioritized { priority_exponent: 0.6 }`, `heap { min_heap: true }` and `heap {}`.
+Checkpoints are saved in a new temporary folder. Only this machine can reach the server, unless REVERB_HOST and
+REVERB_ALLOW_INSECURE=1 are set in the environment. For more options (checkpoints, TOML files) see
+`reverb serve --help`.
 """
 
 
@@ -42,16 +43,16 @@ def main(unused_argv: Sequence[str] | None = None, *, config: str | None = None)
     """Serves until Ctrl-C or SIGTERM.
 
     Args:
-      unused_argv: As in the reference.
-      config: A `ReverbServerConfig` as text; None: that of the command line.
+      unused_argv: Argument of dm-reverb's function that is ignored.
+      config: Text of a `ReverbServerConfig` message; None takes the text from the command line.
 
     Raises:
-      ValueError: The text cannot be read, or describes no tables; it says in which line.
+      ValueError: The text cannot be parsed, and the error gives the line; or it does not describe any tables.
     """
     parsed = parse_config(_arguments(sys.argv[1:]).config if config is None else config)
     tables = server_from_proto.tables_from_proto(parsed.tables)
     signal.signal(signal.SIGTERM, _terminate)
-    # Without a port one is chosen; it is said below.
+    # If no port is given, the server chooses a free one, which is printed below.
     with Server(tables=tables, port=parsed.port or None) as server:
         names = ", ".join(table.name for table in tables)
         print(f"reverb_server: {server.host} port {server.port}, tables: {names}", file=sys.stderr, flush=True)
@@ -59,10 +60,10 @@ def main(unused_argv: Sequence[str] | None = None, *, config: str | None = None)
 
 
 def parse_config(text: str) -> Any:
-    """A `ReverbServerConfig` message from its text.
+    """Parses the text of a `ReverbServerConfig` message.
 
     Raises:
-      ValueError: With line and column.
+      ValueError: The text is invalid. The error gives the line and column.
     """
     from google.protobuf import text_format
 
@@ -73,7 +74,7 @@ def parse_config(text: str) -> Any:
         line = error.GetLine()
         lines = text.splitlines()
         shown = f"\n  {lines[line - 1].strip()}" if line and line <= len(lines) else ""
-        raise ValueError(f"the configuration cannot be read, line:column {error}{shown}") from None
+        raise ValueError(f"the configuration cannot be parsed, line:column {error}{shown}") from None
 
 
 def app_run_main() -> NoReturn:
@@ -89,25 +90,25 @@ def app_run_main() -> NoReturn:
 
 
 def _terminate(number: int, frame: object) -> NoReturn:
-    # An exception, so that the server is stopped on the way out.
+    # Raises an exception, so that the `with` statement stops the server.
     sys.exit(143)
 
 
 def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="reverb_server",
-        description="Serves tables of experience replay.",
+        description="Serves tables for experience replay.",
         epilog=_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--config", "-config", metavar="TEXTPROTO", help="a ReverbServerConfig as text")
-    parser.add_argument("--flagfile", "-flagfile", metavar="FILE", help="a file with one flag a line")
+    parser.add_argument("--flagfile", "-flagfile", metavar="FILE", help="a file with one flag per line")
     parsed = parser.parse_args(arguments)
     if parsed.flagfile is not None:
         parsed = parser.parse_args([*_read_flags(parsed.flagfile), *arguments])
     if parsed.config is None:
-        # The reference's words, which scripts may look for.
+        # The text of dm-reverb, which scripts may look for.
         print(
             "FATAL Flags parsing error: flag --config=None: Flag --config must have a value other than None.\n"
             "Pass --help to see help on flags.",
@@ -118,7 +119,7 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _read_flags(path: str) -> list[str]:
-    """Lines of a file; those that are empty or begin with # or // are passed over, as are line breaks in quotes."""
+    """Reads the flags in a file. Empty lines and lines that start with # or // are skipped; quotes can span lines."""
     with open(path, encoding="utf-8") as file:
         text = file.read()
     lines = [line.strip() for line in text.splitlines()]

@@ -1,4 +1,4 @@
-"""Acme's DQN in TensorFlow learns to balance a pole. It is as Acme ships it: it makes server, adder and dataset.
+"""Acme's DQN in TensorFlow learns to balance a pole. The agent is unmodified and makes server, adder and dataset.
 
 Acme imports `launchpad`, which has no wheel for this Python: a module of that name must be on the path.
 
@@ -30,7 +30,7 @@ def make_environment(seed):
 
 
 def random_return(environment, spec):
-    """The mean return of who knows nothing: the measure of a network that was not trained may be lucky."""
+    """The mean return of random actions: a network that is not trained may be lucky."""
     rng = np.random.default_rng(0)
     total = 0.0
     for _ in range(LAST_EPISODES):
@@ -77,7 +77,7 @@ def main():
 
 
 def train(loop, options):
-    """The returns of the episodes, until the last ones are as wanted or the time is over."""
+    """Trains until the last episodes reach the wanted return or the time is over, and returns all returns."""
     begun, returns = time.monotonic(), []
     while time.monotonic() - begun < options.seconds:
         returns.append(float(loop.run_episode()["episode_return"]))

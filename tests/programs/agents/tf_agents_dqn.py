@@ -1,6 +1,6 @@
 """TF-Agents' DQN learns to balance a pole. The replay buffer, its observer and its dataset are TF-Agents' own.
 
-The shape is that of TF-Agents' DQN tutorial with Reverb: a driver steps the environment, an observer writes pairs of
+The program follows TF-Agents' DQN tutorial with Reverb: a driver steps the environment, an observer writes pairs of
 frames to a table, and the agent trains on batches of these.
 
 Run: python tf_agents_dqn.py [--seconds 60] [--wanted 150] [--seed 0]

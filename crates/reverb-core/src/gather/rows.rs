@@ -1,66 +1,67 @@
-//! Rows that lie all over memory, copied one after another.
+//! Copies of rows that lie scattered in memory.
 
-use super::BatchLayout;
+use super::layout::BatchLayout;
 use crate::copy::{by_size, copy};
 use crate::prefetch::prefetch;
 use crate::{Column, DType, Drawn, Trajectory};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// How many items before its copy a row is asked for.
+/// Number of items before its copy at which a row is prefetched.
 const AHEAD: usize = 12;
 const CACHE_LINE: usize = 64;
-/// How many bytes before its copy a row of many lines is asked for: about as many lines as a processor fetches at once.
+/// Number of bytes before its copy at which a row of many cache lines is prefetched: about as many lines as a processor
+/// loads at once.
 const BYTES_AHEAD: usize = 2 << 10;
-/// Interleaved rows that are copied column by column: they fit the smallest cache twice.
+/// Size in bytes of a block of interleaved rows that is copied column by column: it fits the smallest cache twice.
 const BLOCK_BYTES: usize = 16 << 10;
-/// Of longer rows the processor itself asks for what comes next.
+/// Size in bytes above which the processor itself prefetches the rest of a row.
 const LONG_ROW: usize = 8 << 10;
 
-/// What items have in common, which makes it easy to put them together.
+/// What the items of a batch have in common, which decides how they are copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    /// Each is as many rows of one chunk, and the chunks share a layout. Then they can be stacked.
-    Alike,
-    /// Each is as many rows of one chunk.
-    Uniform,
-    /// Nothing.
-    Any,
+pub(super) enum Uniformity {
+    /// Each item has the same number of rows of one chunk, and all chunks share a layout. Such items can be stacked.
+    SameLayout,
+    /// Each item has the same number of rows of one chunk.
+    SameLength,
+    /// Items without anything in common.
+    Mixed,
 }
 
-impl Form {
+impl Uniformity {
     pub(super) fn of(items: &[Drawn]) -> Self {
         let Some(Trajectory::Rows { chunk: first, length: expected, .. }) = items.first().map(|item| &item.trajectory)
         else {
-            return Self::Any;
+            return Self::Mixed;
         };
-        let mut alike = true;
+        let mut same_layout = true;
         for item in items {
             match &item.trajectory {
                 Trajectory::Rows { chunk, length, .. } if length == expected => {
-                    alike &= Arc::ptr_eq(chunk.layout(), first.layout());
+                    same_layout &= Arc::ptr_eq(chunk.layout(), first.layout());
                 }
-                _ => return Self::Any,
+                _ => return Self::Mixed,
             }
         }
-        if alike { Self::Alike } else { Self::Uniform }
+        if same_layout { Self::SameLayout } else { Self::SameLength }
     }
 }
 
-/// The rows of an item that lie in one chunk, ready to be copied.
-pub(crate) struct Rows<'a> {
+/// The rows of an item that lie in one chunk and can be read in place.
+pub(crate) struct ReadableRows<'a> {
     data: &'a [u8],
     columns: &'a [Column],
     first: usize,
     pub(super) length: usize,
 }
 
-impl<'a> Rows<'a> {
-    /// Of an item that is rows of one chunk, which can be read as it is.
+impl<'a> ReadableRows<'a> {
+    /// Returns the rows of an item; `None` unless it is rows of one chunk that can be read directly.
     #[inline]
     pub(crate) fn of(trajectory: &'a Trajectory) -> Option<Self> {
         let Trajectory::Rows { chunk, offset, length } = trajectory else { return None };
-        // Others are read through their view only, and this is no place to unpack one.
+        // Other chunks are read through their view, and this function must not unpack one.
         if !chunk.is_readable(*length) || chunk.is_packed() {
             return None;
         }
@@ -71,13 +72,13 @@ impl<'a> Rows<'a> {
         self.columns
     }
 
-    /// Whether both are as many rows of chunks of one layout.
+    /// Whether both are the same number of rows, of chunks with one layout.
     #[inline]
-    pub(crate) fn is_alike(&self, other: &Self) -> bool {
+    pub(crate) fn has_same_layout(&self, other: &Self) -> bool {
         std::ptr::eq(self.columns, other.columns) && self.length == other.length
     }
 
-    /// Bytes of all columns, if all are of numbers.
+    /// Size of all columns in bytes; `None` if a column holds strings.
     pub(crate) fn size_bytes(&self) -> Option<usize> {
         let is_number = |column: &Column| column.dtype != DType::String;
         let size = || self.columns.iter().map(|column| column.row_bytes * self.length).sum();
@@ -92,15 +93,15 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Copies all columns of items that are all [`Form::Alike`], none of strings, into the buffer of a batch.
-pub(super) fn copy_columns(target: &mut [MaybeUninit<u8>], layout: &BatchLayout, rows: &[Rows<'_>]) {
+/// Copies all columns of items that are [`Uniformity::SameLayout`], none of strings, into the buffer of a batch.
+pub(super) fn copy_columns(target: &mut [MaybeUninit<u8>], layout: &BatchLayout, rows: &[ReadableRows<'_>]) {
     let Some(first) = rows.first() else { return };
     let mut end = 0;
     for column in &layout.columns {
         target[end..column.offset].fill(MaybeUninit::new(0));
         end = column.offset + column.size_bytes;
     }
-    // Interleaved rows are read once for all columns, so few at a time, which stay near meanwhile.
+    // Interleaved rows are read once for all columns, in blocks that stay cached meanwhile.
     let stride = first.columns[0].stride;
     let is_interleaved = first.columns.iter().any(Column::is_interleaved);
     let block = if is_interleaved { BLOCK_BYTES.div_ceil(stride) } else { rows.len() };
@@ -114,18 +115,19 @@ pub(super) fn copy_columns(target: &mut [MaybeUninit<u8>], layout: &BatchLayout,
     }
 }
 
-/// Copies a column of numbers of items that are all [`Form::Alike`], or at least [`Form::Uniform`]: of as many as fit.
-pub(super) fn copy_column(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize, alike: bool) {
+/// Copies a column of numbers of items that are [`Uniformity::SameLayout`] or [`Uniformity::SameLength`], for as many
+/// items as fit.
+pub(super) fn copy_column(target: &mut [MaybeUninit<u8>], rows: &[ReadableRows<'_>], column: usize, same_layout: bool) {
     let Some(first) = rows.first() else { return };
     let bytes = first.length * first.columns[column].row_bytes;
     by_size!(
         bytes,
-        BYTES => if alike {
-            copy_alike::<BYTES>(target, rows, column);
+        BYTES => if same_layout {
+            copy_same_layout::<BYTES>(target, rows, column);
         } else {
-            copy_uniform::<BYTES>(target, rows, column);
+            copy_same_length::<BYTES>(target, rows, column);
         },
-        _ => if alike && (1..=LONG_ROW).contains(&bytes) {
+        _ => if same_layout && (1..=LONG_ROW).contains(&bytes) {
             copy_ahead(target.chunks_exact_mut(bytes), rows, column, bytes, BYTES_AHEAD.div_ceil(bytes));
         } else {
             copy_any_size(target, rows, column);
@@ -133,34 +135,34 @@ pub(super) fn copy_column(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], col
     );
 }
 
-/// Copies rows of chunks of one layout, with the widest moves that the processor is sure to have.
-fn copy_alike<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize) {
+/// Copies rows of chunks of one layout with the widest moves that the processor has.
+fn copy_same_layout<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[ReadableRows<'_>], column: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx")]
-        fn with_avx<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize) {
+        fn with_avx<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[ReadableRows<'_>], column: usize) {
             copy_ahead(arrays::<BYTES>(target), rows, column, BYTES, AHEAD);
         }
         if is_x86_feature_detected!("avx") {
-            // SAFETY: the processor has what the function is compiled for.
+            // SAFETY: the processor has the feature that the function is compiled for.
             return unsafe { with_avx::<BYTES>(target, rows, column) };
         }
     }
     copy_ahead(arrays::<BYTES>(target), rows, column, BYTES, AHEAD);
 }
 
-/// Places of a size that the compiler knows.
+/// Targets of a size that the compiler knows.
 #[inline(always)]
 fn arrays<const BYTES: usize>(target: &mut [MaybeUninit<u8>]) -> impl Iterator<Item = &mut [MaybeUninit<u8>]> {
     target.as_chunks_mut::<BYTES>().0.iter_mut().map(<[_; BYTES]>::as_mut_slice)
 }
 
-/// The layout is looked at once, so it is known where the rows of later items lie: they are asked for so many items
-/// ahead. Inlined, so that sizes which the compiler knows stay known.
+/// The layout is read once, so the places of the rows of later items are known, and the rows are prefetched `ahead`
+/// items early. Inlined, so that sizes which the compiler knows stay known.
 #[inline(always)]
 fn copy_ahead<'t>(
     targets: impl Iterator<Item = &'t mut [MaybeUninit<u8>]>,
-    rows: &[Rows<'_>],
+    rows: &[ReadableRows<'_>],
     column: usize,
     bytes: usize,
     ahead: usize,
@@ -168,7 +170,7 @@ fn copy_ahead<'t>(
     let Some(first) = rows.first() else { return };
     let Column { start, stride, .. } = first.columns[column];
     let is_interleaved = first.columns[column].is_interleaved();
-    // The first column of interleaved rows asks for all of them.
+    // The first column of interleaved rows prefetches whole rows.
     let ahead = if is_interleaved && column == 0 { BYTES_AHEAD.div_ceil(stride) } else { ahead };
     for (index, (target, item)) in targets.zip(rows).enumerate() {
         if let Some(later) = rows.get(index + ahead) {
@@ -187,13 +189,13 @@ fn copy_ahead<'t>(
 #[inline(always)]
 fn prefetch_all(row: *const u8, bytes: usize) {
     (0..bytes).step_by(CACHE_LINE).for_each(|byte| prefetch(row.wrapping_add(byte)));
-    // All but the smallest rows begin anywhere in a line, so they may end in one more.
+    // All rows except the smallest may start anywhere in a cache line, so they may end in one more.
     if bytes > 8 {
         prefetch(row.wrapping_add(bytes - 1));
     }
 }
 
-fn copy_uniform<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize) {
+fn copy_same_length<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[ReadableRows<'_>], column: usize) {
     let (targets, _) = target.as_chunks_mut::<BYTES>();
     for (target, item) in targets.iter_mut().zip(rows) {
         if let Some(bytes) = item.bytes(column).first_chunk::<BYTES>() {
@@ -202,7 +204,7 @@ fn copy_uniform<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[Rows
     }
 }
 
-fn copy_any_size(mut target: &mut [MaybeUninit<u8>], rows: &[Rows<'_>], column: usize) {
+fn copy_any_size(mut target: &mut [MaybeUninit<u8>], rows: &[ReadableRows<'_>], column: usize) {
     for item in rows {
         let bytes = item.bytes(column);
         if target.is_empty() {

@@ -1,40 +1,42 @@
-//! What patterns see of a writer's steps.
+//! A writer's steps, as patterns see them.
 
 use crate::{DType, Error, Result};
 use std::borrow::Cow;
 
-/// A step of a writer: two steps are the same if both numbers are.
+/// A step of a writer. Two steps are the same if both numbers are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepId {
-    /// The episode, different after each end of an episode.
+    /// The episode. The id changes with each end of an episode.
     pub episode: u64,
-    /// Index of the step in its episode, from 0. Counts all steps, also those without a column that patterns use.
+    /// Index of the step in its episode, from 0. All steps count, even those without a value in a column that patterns
+    /// use.
     pub index: u64,
 }
 
 /// The newest rows of the columns that patterns use. Age 1 is the newest row.
 ///
-/// A step gives one row to every column, an absent one where it has no value. A later part of the same step fills the
-/// row that is there.
+/// A step adds one row to every column, which is empty if the column has no value. A later part of the same step fills
+/// the existing row.
 pub trait Steps {
-    /// The step of the newest row; `None` if there is no row since the buffers were cleared. It stays the same when an
-    /// episode ends and the rows are kept.
+    /// The step of the newest row; `None` if no row was added since the buffers were cleared. It does not change when
+    /// an episode ends and the rows are kept.
     fn newest(&self) -> Option<StepId>;
 
-    /// Rows since the buffers were cleared. May stop growing at [`Evaluator::max_age`](super::Evaluator::max_age).
+    /// Number of rows since the buffers were cleared. May stop growing at
+    /// [`Evaluator::max_age`](super::Evaluator::max_age).
     fn num_rows(&self) -> u64;
 
-    /// Whether the row of this age is there and has a value in column `source`.
+    /// Whether the row of this age exists and has a value in column `source`.
     fn has(&self, source: usize, age: u32) -> bool;
 
-    /// The value in a row; `None` where [`Steps::has`] says no.
+    /// The value in a row; `None` if [`Steps::has`] is false.
     fn cell(&self, source: usize, age: u32) -> Option<Cell<'_>>;
 
-    /// Calls `visit` with the values of rows of these ages, all of which are there, until it fails. Can be written
-    /// anew where looking at many cells at once is cheaper than one by one.
+    /// Calls `visit` with the values of rows of these ages, which all exist, until it fails. An implementation can
+    /// override this if reading many cells at once is faster.
     ///
     /// # Errors
-    /// What `visit` returned.
+    /// The error that `visit` returned.
     fn for_each_cell(
         &self,
         source: usize,
@@ -52,15 +54,15 @@ pub struct Cell<'a> {
     pub dtype: DType,
     /// Number of elements.
     pub elements: usize,
-    /// The elements, little-endian; of strings nothing is read.
+    /// The elements, little-endian; empty for strings, which are never read.
     pub bytes: Cow<'a, [u8]>,
 }
 
 impl Cell<'_> {
-    /// The only element, for a condition. Wide enough for every integer type.
+    /// The only element, for a condition. The type holds every integer type.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if it is not one bool or integer; `source` names the column in the text.
+    /// [`Error::InvalidArgument`], with the column `source` in its text, if the cell is not a single bool or integer.
     pub fn integer(&self, source: usize) -> Result<i128> {
         let unfit = || {
             Error::invalid(format!(
@@ -89,7 +91,7 @@ impl Cell<'_> {
     /// The only element, as a TD error.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if it is not one float32, float64, int32 or int64.
+    /// [`Error::InvalidArgument`] if the cell is not a single float32, float64, int32 or int64.
     pub fn td_error(&self) -> Result<f64> {
         let is_number = matches!(self.dtype, DType::Float32 | DType::Float64 | DType::Int32 | DType::Int64);
         if !is_number {

@@ -1,41 +1,43 @@
-//! What a pattern says, before and after it is checked.
+//! Descriptions of patterns, before and after their checks.
 
 use crate::{Error, Result};
 
-/// A pattern as it was given: nothing in it is checked.
+/// A pattern before any check.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PatternConfig {
     /// The columns of the item, in order.
     pub nodes: Vec<NodeConfig>,
-    /// Where the items go.
+    /// Name of the items' table.
     pub table: String,
-    /// How their priority is found.
+    /// Priority of the items.
     pub priority: Option<PriorityFn>,
-    /// When they are made: all must hold.
+    /// Conditions for an item, which must all hold.
     pub conditions: Vec<ConditionConfig>,
 }
 
-/// One column of an item: rows `start:stop:step` of a column of the steps, counted back from the newest, which is -1.
+/// One column of an item: rows `start:stop:step` of a column of the steps, counted back from the newest row, which is
+/// -1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NodeConfig {
-    /// Which column of the steps.
+    /// Index of the column of the steps.
     pub source: i32,
-    /// Oldest row.
+    /// The oldest row.
     pub start: Option<i32>,
-    /// Where the rows end, 0 after the newest; alone it is the only row, without time axis.
+    /// End of the rows, exclusive; 0 includes the newest row. Without `start` it is the only row, and the column has no
+    /// time axis.
     pub stop: Option<i32>,
-    /// Distance between rows.
+    /// Distance between consecutive rows.
     pub step: Option<i32>,
 }
 
-/// `left cmp`, or the opposite if `inverse` is set.
+/// A comparison, or its opposite if `inverse` is set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ConditionConfig {
-    /// What is compared.
+    /// The value that is compared.
     pub left: Option<Left>,
-    /// With what.
+    /// The comparison.
     pub comparison: Option<Comparison>,
-    /// Whether it must not hold.
+    /// Whether the comparison must not hold.
     pub inverse: bool,
 }
 
@@ -44,73 +46,74 @@ pub struct ConditionConfig {
 pub enum Left {
     /// Index of the newest step in its episode.
     StepIndex,
-    /// Steps since the pattern made an item, or since the writer began.
+    /// Number of steps since the pattern created an item, or since the writer was created.
     StepsSinceApplied,
-    /// Rows there are, at most as many as the pattern of the writer that reaches back farthest needs.
+    /// Number of existing rows, at most the largest number of rows that a pattern of the writer needs.
     BufferLength,
-    /// 1 while an episode is being ended, else 0.
+    /// 1 while an episode ends, otherwise 0.
     IsEndEpisode,
-    /// A column of the steps, by its value in the newest row.
+    /// The value of a column of the steps in the newest row.
     Source(i32),
 }
 
 /// The right side of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
-    /// Equal.
+    /// Equal to this number.
     Eq(i32),
-    /// Greater or equal.
+    /// Greater than or equal to this number.
     Ge(i32),
-    /// The remainder after division by `modulus` is `eq`. As in C it has the sign of the left side.
+    /// The remainder after division by `modulus` is `eq`. As in C, it has the sign of the left side.
     ModEq {
-        /// At least 1.
+        /// The divisor, at least 1.
         modulus: i32,
-        /// At least 0.
+        /// The remainder, at least 0.
         eq: i32,
     },
 }
 
-/// How the priority of an item is found.
+/// The way to compute the priority of an item.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum PriorityFn {
-    /// The same for all.
+    /// The same priority for all items.
     Constant(f64),
-    /// w · max |d| + (1 - w) · mean |d| over the cells d of the item's column made of `source`; 0 if there is none, of
-    /// several the last. Kapturowski et al. 2019, "Recurrent Experience Replay in Distributed Reinforcement Learning",
-    /// §2.3.
+    /// w · max |d| + (1 - w) · mean |d| over the cells d of the item's column made of `source`; the last one if there
+    /// are several, and 0 if there is none. Kapturowski et al. 2019, "Recurrent Experience Replay in Distributed
+    /// Reinforcement Learning", §2.3.
     TdError {
-        /// w.
+        /// The weight w of the maximum.
         max_weight: f64,
-        /// Column of the steps.
+        /// Index of the column of the steps.
         source: i32,
     },
 }
 
-/// A checked pattern.
+/// A pattern that was checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pattern {
     table: String,
-    columns: Vec<Selection>,
+    columns: Vec<AgeRange>,
     priority: PriorityFn,
     conditions: Vec<ConditionConfig>,
 }
 
-/// The rows that make one column of an item: `count` of them, `step` apart, the first of age `first` (1 is the newest).
+/// The rows of one column of an item: `count` rows with a distance of `step`, starting at the row of age `first`. The
+/// newest row has age 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Selection {
-    /// Column of the steps.
+pub struct AgeRange {
+    /// Index of the column of the steps.
     pub source: usize,
     /// Age of the oldest row.
     pub first: u32,
-    /// Rows, at least 1.
+    /// Number of rows, at least 1.
     pub count: u32,
-    /// Distance between rows, at least 1.
+    /// Distance between consecutive rows, at least 1.
     pub step: u32,
     /// Whether the column has no time axis.
     pub squeeze: bool,
 }
 
-impl Selection {
+impl AgeRange {
     /// The ages of the rows, oldest first.
     pub fn ages(&self) -> impl Iterator<Item = u32> + use<> {
         let Self { first, step, count, .. } = *self;
@@ -119,22 +122,22 @@ impl Selection {
 }
 
 impl Pattern {
-    /// Where the items go.
+    /// Name of the items' table.
     pub fn table(&self) -> &str {
         &self.table
     }
 
     /// The columns of the items, in order.
-    pub fn columns(&self) -> &[Selection] {
+    pub fn columns(&self) -> &[AgeRange] {
         &self.columns
     }
 
-    /// How the priority of an item is found.
+    /// The way to compute the priority of an item.
     pub fn priority(&self) -> PriorityFn {
         self.priority
     }
 
-    /// What must hold, besides that all rows are there.
+    /// Conditions for an item, besides the existence of all rows.
     pub fn conditions(&self) -> &[ConditionConfig] {
         &self.conditions
     }
@@ -148,10 +151,10 @@ impl Pattern {
 impl TryFrom<PatternConfig> for Pattern {
     type Error = Error;
 
-    /// Checks a pattern.
+    /// Checks the description of a pattern.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] with the reference's text for whatever a pattern must not be.
+    /// [`Error::InvalidArgument`], with the reference's text, if the pattern is not valid.
     fn try_from(config: PatternConfig) -> Result<Self> {
         if config.nodes.is_empty() {
             return Err(Error::invalid("`flat` must not be empty."));
@@ -159,7 +162,7 @@ impl TryFrom<PatternConfig> for Pattern {
         if config.table.is_empty() {
             return Err(Error::invalid("`table` must not be empty."));
         }
-        let columns = config.nodes.iter().map(selection).collect::<Result<_>>()?;
+        let columns = config.nodes.iter().map(age_range).collect::<Result<_>>()?;
         config.conditions.iter().try_for_each(check_condition)?;
         let priority = config.priority.ok_or_else(|| Error::invalid("`priority` must be specified."))?;
         check_priority_fn(priority)?;
@@ -167,7 +170,7 @@ impl TryFrom<PatternConfig> for Pattern {
     }
 }
 
-fn selection(node: &NodeConfig) -> Result<Selection> {
+fn age_range(node: &NodeConfig) -> Result<AgeRange> {
     let NodeConfig { source, start, stop, step } = *node;
     let source = usize::try_from(source)
         .map_err(|_| Error::invalid(format!("`flat_source_index` must be >= 0 but got {source}.")))?;
@@ -193,7 +196,7 @@ fn selection(node: &NodeConfig) -> Result<Selection> {
     }
     let (first, step) = (oldest.unsigned_abs(), step.unsigned_abs());
     let rows = if start.is_some() { first - stop.unwrap_or(0).unsigned_abs() } else { 1 };
-    Ok(Selection { source, first, count: rows.div_ceil(step), step, squeeze: start.is_none() })
+    Ok(AgeRange { source, first, count: rows.div_ceil(step), step, squeeze: start.is_none() })
 }
 
 fn check_condition(condition: &ConditionConfig) -> Result<()> {

@@ -1,12 +1,15 @@
-//! Asks the patterns of a writer, step by step, which items to make.
+//! Evaluates the patterns of a writer, step by step.
+//!
+//! An item counts as created when the evaluator is asked for the next one; after an error the item is due again. A
+//! [`StepId`], the episode and the index of the newest row, tells whether two passes see the same step.
 
-use super::{Comparison, ConditionConfig, Left, Pattern, PatternConfig, PriorityFn, Selection, StepId, Steps};
+use super::{AgeRange, Comparison, ConditionConfig, Left, Pattern, PatternConfig, PriorityFn, StepId, Steps};
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 
-/// The patterns of one writer, and how long ago each made an item.
+/// The patterns of one writer, and the number of steps since each created an item.
 ///
-/// Ask it after every append, also of a part of a step, and before an episode ends:
+/// Evaluate the patterns after every append, even of a part of a step, and before an episode ends:
 ///
 /// ```ignore
 /// let mut pass = Pass::new(false);
@@ -15,44 +18,45 @@ use std::collections::BTreeMap;
 /// }
 /// ```
 ///
-/// A pattern makes at most one item of a step. Steps without a value in any column that patterns use do not count.
+/// A pattern creates at most one item for each step. Steps without a value in any column that patterns use do not
+/// count.
 #[derive(Debug)]
 pub struct Evaluator {
-    patterns: Vec<State>,
+    patterns: Vec<PatternState>,
     max_age: u32,
     sources: BTreeMap<usize, u32>,
 }
 
 #[derive(Debug)]
-struct State {
+struct PatternState {
     pattern: Pattern,
     steps_since_applied: u64,
     counted: Option<StepId>,
     applied: Option<StepId>,
 }
 
-/// One round over all patterns. Keep it until [`Evaluator::next_item`] has returned `None`.
+/// One evaluation of all patterns. Keep it until [`Evaluator::next_item`] has returned `None`.
 #[derive(Debug)]
 pub struct Pass {
     end_of_episode: bool,
     next: usize,
-    /// The item that was named last: made, if the caller comes back.
+    /// The step of the item that was returned last. The item counts as created if the caller comes back.
     named: Option<StepId>,
 }
 
 impl Pass {
-    /// A round after an append, or, with `end_of_episode`, before an episode ends.
+    /// Starts an evaluation after an append or, with `end_of_episode`, before an episode ends.
     pub fn new(end_of_episode: bool) -> Self {
         Self { end_of_episode, next: 0, named: None }
     }
 }
 
-/// An item to be made now.
+/// An item that is due now.
 #[derive(Debug)]
 pub struct MadeItem<'a> {
-    /// Where it goes, and of which rows it is made. All of them are there.
+    /// The pattern, which gives the table and the rows. All rows exist.
     pub pattern: &'a Pattern,
-    /// Its priority. NaN if the TD errors are: who makes items refuses that.
+    /// Priority of the item. NaN if the TD errors are NaN, which the caller refuses.
     pub priority: f64,
 }
 
@@ -60,18 +64,18 @@ impl Evaluator {
     /// Checks the patterns.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if there is none, or one is not valid; then it says which.
+    /// [`Error::InvalidArgument`] if there are no patterns, or one is not valid, whose position the error names.
     pub fn new(configs: impl IntoIterator<Item = PatternConfig>) -> Result<Self> {
         let to_state = |(position, config)| match Pattern::try_from(config) {
-            Ok(pattern) => Ok(State { pattern, steps_since_applied: 0, counted: None, applied: None }),
+            Ok(pattern) => Ok(PatternState { pattern, steps_since_applied: 0, counted: None, applied: None }),
             Err(reason) => Err(Error::invalid(format!("Invalid configuration at position {position}: {reason}"))),
         };
-        let patterns: Vec<State> = configs.into_iter().enumerate().map(to_state).collect::<Result<_>>()?;
+        let patterns: Vec<PatternState> = configs.into_iter().enumerate().map(to_state).collect::<Result<_>>()?;
         if patterns.is_empty() {
             return Err(Error::invalid("At least one config must be provided."));
         }
         let mut sources = BTreeMap::new();
-        for State { pattern, .. } in &patterns {
+        for PatternState { pattern, .. } in &patterns {
             for (source, age) in sources_of(pattern) {
                 let oldest = sources.entry(source).or_insert(age);
                 *oldest = age.max(*oldest);
@@ -81,12 +85,12 @@ impl Evaluator {
         Ok(Self { patterns, max_age, sources })
     }
 
-    /// Age of the oldest row that any pattern needs: so many rows must be kept.
+    /// Age of the oldest row that any pattern needs, which is the number of rows that must be kept.
     pub fn max_age(&self) -> u32 {
         self.max_age
     }
 
-    /// The columns that patterns use, each with the age of the oldest row that is needed of it. Others can be dropped.
+    /// The columns that patterns use, each with the age of its oldest row that they need. Other columns can be dropped.
     pub fn sources(&self) -> &BTreeMap<usize, u32> {
         &self.sources
     }
@@ -96,11 +100,12 @@ impl Evaluator {
         self.patterns.iter().map(|state| &state.pattern)
     }
 
-    /// The next item of this round; `None` after the last. The item that was named before counts as made when this is
-    /// called again, so do not if making it failed: the pattern is then asked again in the next round.
+    /// The next item of this pass; `None` after the last. The item that was returned before counts as created when this
+    /// is called again. If creating it failed, do not call this again: the pattern is then evaluated again in the next
+    /// pass.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if a condition or a priority reads a column that it cannot work with. The round ends.
+    /// [`Error::InvalidArgument`] if a condition or a priority reads a column that it does not support. The pass ends.
     pub fn next_item(&mut self, pass: &mut Pass, steps: &impl Steps) -> Result<Option<MadeItem<'_>>> {
         if let Some(step) = pass.named.take() {
             let state = &mut self.patterns[pass.next - 1];
@@ -123,7 +128,7 @@ impl Evaluator {
             if state.is_due(&moment, steps)? {
                 let priority = priority_of(&state.pattern, steps)?;
                 pass.named = Some(newest);
-                // Looked up again: the borrow checker does not see that the loop ends here.
+                // Looked up again, because the borrow checker does not see that the loop ends here.
                 return Ok(Some(MadeItem { pattern: &self.patterns[pass.next - 1].pattern, priority }));
             }
         }
@@ -131,16 +136,16 @@ impl Evaluator {
     }
 }
 
-/// What conditions may ask for, cells and the pattern's own counter aside.
+/// The values that conditions may read, except cells and the counter of the pattern.
 struct Moment {
     newest: StepId,
     buffer_length: u64,
     end_of_episode: bool,
 }
 
-impl State {
+impl PatternState {
     fn is_due(&self, moment: &Moment, steps: &impl Steps) -> Result<bool> {
-        // Rows that are missing are the common reason at the beginning of an episode, and the cheapest to see.
+        // Missing rows are the common reason at the beginning of an episode, and the cheapest to check.
         if moment.buffer_length < u64::from(self.pattern.max_age()) {
             return Ok(false);
         }
@@ -149,13 +154,13 @@ impl State {
                 return Ok(false);
             }
         }
-        let is_there = |column: &Selection| column.ages().all(|age| steps.has(column.source, age));
+        let is_there = |column: &AgeRange| column.ages().all(|age| steps.has(column.source, age));
         Ok(self.pattern.columns().iter().all(is_there))
     }
 
     fn holds(&self, condition: &ConditionConfig, moment: &Moment, steps: &impl Steps) -> Result<bool> {
         let (Some(left), Some(comparison)) = (condition.left, condition.comparison) else {
-            return Err(Error::Internal("a checked condition is not complete".into()));
+            return Err(Error::Internal("a condition that was checked has no left side or no comparison".into()));
         };
         let value = match left {
             Left::StepIndex => moment.newest.index.into(),
@@ -166,7 +171,7 @@ impl State {
                 let source = source as usize;
                 match steps.cell(source, 1) {
                     Some(cell) => cell.integer(source)?,
-                    // Nothing can be said of what is not there, nor the opposite.
+                    // A missing value satisfies neither a comparison nor its opposite.
                     None => return Ok(false),
                 }
             }
@@ -196,7 +201,8 @@ fn priority_of(pattern: &Pattern, steps: &impl Steps) -> Result<f64> {
     Ok(weight * largest + (1.0 - weight) * (sum / f64::from(column.count)))
 }
 
-/// The columns that a pattern reads, and how far back; some more than once. A TD error reads what the item has anyway.
+/// The columns that a pattern reads, with the age of the oldest row; columns may repeat. A TD error reads only cells of
+/// the item.
 fn sources_of(pattern: &Pattern) -> impl Iterator<Item = (usize, u32)> {
     let of_items = pattern.columns().iter().map(|column| (column.source, column.first));
     let of_conditions = pattern.conditions().iter().filter_map(|condition| match condition.left {

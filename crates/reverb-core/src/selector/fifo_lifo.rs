@@ -1,11 +1,12 @@
-//! First or last in, first out: one list in order of insertion, taken from either end.
+//! First or last in, first out: one list in the order of insertion, from which either end is taken.
 
-use super::{Selector, at};
+use super::by_slot::at;
+use super::contract::Selector;
 use rand::rngs::SmallRng;
 
 const NONE: u32 = u32::MAX;
 
-/// The end of the list that is taken from.
+/// The end of the list from which slots are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// Fifo.
@@ -21,7 +22,7 @@ struct Node {
     place: u64,
 }
 
-/// A doubly linked list through an array indexed by slots. Every operation but [`Selector::insert_at`] is O(1).
+/// A doubly linked list in an array indexed by slots. Every operation except [`Selector::insert_at`] is O(1).
 #[derive(Debug)]
 pub struct Queue {
     end: End,
@@ -32,17 +33,18 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new(end: End) -> Self {
         Self { end, nodes: Vec::new(), oldest: NONE, newest: NONE, next_place: 1 }
     }
 
-    /// The slot that comes next, if that is the oldest and there is one.
+    /// The next slot, if this queue takes the oldest and is not empty.
     #[inline]
     pub fn oldest(&self) -> Option<u32> {
         (self.end == End::Oldest && self.oldest != NONE).then_some(self.oldest)
     }
 
+    #[inline]
     fn link(&mut self, slot: u32, older: u32, newer: u32, place: u64) {
         *at(&mut self.nodes, slot) = Node { older, newer, place };
         match older {
@@ -55,7 +57,7 @@ impl Queue {
         }
     }
 
-    /// The slots that stand around a place, found from the end that is nearer in time.
+    /// The neighbours of a place, searched from the end that is nearer in time.
     fn around(&self, place: u64) -> (u32, u32) {
         if self.oldest == NONE {
             return (NONE, NONE);
@@ -88,6 +90,7 @@ impl Queue {
 }
 
 impl Selector for Queue {
+    #[inline]
     fn insert(&mut self, slot: u32, _priority: f64) {
         let place = self.next_place;
         self.next_place += 1;
@@ -96,6 +99,7 @@ impl Selector for Queue {
 
     fn update(&mut self, _slot: u32, _priority: f64) {}
 
+    #[inline]
     fn remove(&mut self, slot: u32) {
         let Node { older, newer, .. } = self.nodes[slot as usize];
         match older {

@@ -1,12 +1,14 @@
 //! Lowest or highest priority first.
 
-use super::{Selector, at};
+use super::by_slot::at;
+use super::contract::Selector;
 use rand::rngs::SmallRng;
 
-/// Children of an entry: half as many levels as with 2, and the four stand next to each other in memory.
+/// Number of children of an entry: four children lie side by side in memory, and the heap has half as many levels as
+/// with two.
 const ARITY: usize = 4;
 
-/// Which priority comes first.
+/// The priority that comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// MinHeap.
@@ -19,7 +21,7 @@ pub enum Order {
 struct Entry {
     /// The priority, negated for [`Order::HighestFirst`].
     rank: f64,
-    /// Number of the insert or update that put it here.
+    /// Number of the insert or update that placed the entry.
     place: u64,
     slot: u32,
 }
@@ -30,18 +32,18 @@ impl Entry {
     }
 }
 
-/// A heap that knows where each slot is: O(log n) for every change, O(1) to choose.
+/// A heap that tracks the position of each slot: O(log n) for every change, O(1) for a choice.
 #[derive(Debug)]
 pub struct Heap {
     order: Order,
     entries: Vec<Entry>,
-    /// By slot: index into `entries`.
+    /// Index into `entries`, by slot.
     positions: Vec<u32>,
     next_place: u64,
 }
 
 impl Heap {
-    /// An empty heap.
+    /// Creates an empty heap.
     pub fn new(order: Order) -> Self {
         Self { order, entries: Vec::new(), positions: Vec::new(), next_place: 1 }
     }
@@ -64,7 +66,7 @@ impl Heap {
         self.positions[entry.slot as usize] = index as u32;
     }
 
-    /// Puts an entry where it belongs, beginning at a hole at `index`.
+    /// Moves an entry to its position, starting from a hole at `index`.
     fn settle(&mut self, index: usize, entry: Entry) {
         let risen = self.rise(index, &entry);
         let index = if risen == index { self.sink(index, &entry) } else { risen };
@@ -117,7 +119,7 @@ impl Selector for Heap {
 
     fn remove(&mut self, slot: u32) {
         let index = self.positions[slot as usize] as usize;
-        let last = self.entries.pop().expect("the slot is inside");
+        let last = self.entries.pop().expect("the heap holds the slot");
         if index < self.entries.len() {
             self.settle(index, last);
         }

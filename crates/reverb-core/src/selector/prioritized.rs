@@ -1,39 +1,27 @@
-//! Probability proportional to a power of the priority.
+//! Draws with a probability proportional to a power of the priority.
 
+use super::contract::Selector;
+use super::kind::weight;
 use super::sum_tree::SumTree;
-use super::{Selector, Uniform};
+use super::uniform::Uniform;
 use rand::{Rng, rngs::SmallRng};
 
-/// The weight of a priority: `priority^exponent`, but 0 for 0 whatever the exponent.
-#[inline]
-pub(super) fn weight(exponent: f64, priority: f64) -> f64 {
-    if priority == 0.0 {
-        0.0
-    } else if exponent == 1.0 {
-        priority
-    } else if exponent == 0.5 {
-        priority.sqrt()
-    } else {
-        priority.powf(exponent)
-    }
-}
-
-/// Weights in a tree of sums: O(log n) for every change and every draw. While all weights are 0 every slot has the same
-/// probability.
+/// Weights in a tree of sums: O(log n) for every change and every draw. While all weights are 0, all slots have the
+/// same probability.
 #[derive(Debug)]
 pub struct Prioritized {
     exponent: f64,
     weights: SumTree,
-    /// The slots inside, for the draws while all weights are 0.
+    /// All slots, for draws while all weights are 0.
     all: Uniform,
-    /// Slots of non-zero weight. A count, since a sum of zeros must not be told by its value.
+    /// Number of slots with a weight above 0. A count, because a sum of zeros must not be recognised by its value.
     num_weighted: usize,
-    /// The last priority and its weight: the items of a batch often have the same, and a power is dear.
+    /// The last priority and its weight: items of a batch often have the same priority, and a power is expensive.
     last: (f64, f64),
 }
 
 impl Prioritized {
-    /// An empty selector.
+    /// Creates an empty selector.
     pub fn new(exponent: f64) -> Self {
         Self { exponent, weights: SumTree::default(), all: Uniform::default(), num_weighted: 0, last: (0.0, 0.0) }
     }
@@ -43,6 +31,12 @@ impl Prioritized {
         if self.num_weighted == 0 { 1.0 / self.all.len() as f64 } else { self.weights.get(slot) / self.weights.total() }
     }
 
+    /// The sum of the weights of all slots; exactly 0 while all weights are 0.
+    #[inline]
+    pub fn total_weight(&mut self) -> f64 {
+        self.weights.total()
+    }
+
     fn weight(&mut self, priority: f64) -> f64 {
         if self.last.0 != priority {
             self.last = (priority, weight(self.exponent, priority));
@@ -50,6 +44,7 @@ impl Prioritized {
         self.last.1
     }
 
+    #[inline]
     fn set(&mut self, slot: u32, weight: f64) {
         let old = self.weights.set(slot, weight);
         self.num_weighted += usize::from(weight > 0.0);
@@ -64,6 +59,7 @@ impl Selector for Prioritized {
         self.set(slot, weight);
     }
 
+    #[inline]
     fn update(&mut self, slot: u32, priority: f64) {
         let weight = self.weight(priority);
         self.set(slot, weight);
@@ -74,6 +70,7 @@ impl Selector for Prioritized {
         self.set(slot, 0.0);
     }
 
+    #[inline]
     fn replace(&mut self, slot: u32, priority: f64) {
         self.update(slot, priority);
     }

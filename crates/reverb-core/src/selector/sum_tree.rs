@@ -1,6 +1,6 @@
-//! Sums of non-negative weights, to be changed one at a time and drawn from.
+//! Sums of non-negative weights that change one at a time and are drawn from.
 
-/// Children of a node.
+/// Number of children of a node.
 const ARITY: usize = 16;
 const ARITY_BITS: u32 = 4;
 
@@ -10,10 +10,10 @@ const ARITY_BITS: u32 = 4;
 struct Sums([f64; ARITY]);
 
 impl Sums {
-    /// The sum before each child, and the sum of all.
+    /// Returns the sum before each child, and the sum of all.
     ///
-    /// Added in groups of four, for a shorter chain of additions. The running sums still never descend, and do not
-    /// grow at a child of sum 0: `x + 0` is `x`, and rounding keeps order.
+    /// Sums are added in groups of four, for a shorter chain of additions. The running sums still never decrease, and
+    /// do not increase at a child of sum 0: `x + 0` is `x`, and rounding preserves order.
     #[inline]
     fn running(&self) -> (Sums, f64) {
         let mut starts = [0.0; ARITY];
@@ -29,15 +29,15 @@ impl Sums {
         (Sums(starts), before)
     }
 
-    /// The child in which the running sum passes `target`, and what remains of the target there, given the sum before
-    /// each child.
+    /// Returns the child in which the running sum passes `target`, and the rest of the target in that child, given the
+    /// sum before each child.
     ///
-    /// Never a child of sum 0 while another has more: the next child starts at the same running sum, so it is chosen
-    /// instead; and a target that rounding put past the end falls to the last child of non-zero sum.
+    /// This is never a child of sum 0 while another child has more: the next child starts at the same running sum, so
+    /// it is chosen instead, and a target that rounding moved past the end falls to the last child whose sum is not 0.
     #[inline]
     fn find(&self, starts: &Sums, target: f64) -> (usize, f64) {
-        // The starts ascend, so those that the target has reached are a run of ones. A mask, and no loop with an early
-        // end: where that ends would be mispredicted at every level.
+        // The starts ascend, so those that the target has reached form a run of ones. A mask instead of a loop that
+        // ends early, because that end would be mispredicted at every level.
         let mut reached = 0_u32;
         for (index, &start) in starts.0.iter().enumerate() {
             reached |= u32::from(start <= target) << index;
@@ -56,23 +56,23 @@ impl Sums {
 #[derive(Debug, Clone, Copy, Default)]
 struct Node {
     sums: Sums,
-    /// The sum before each child: kept for the draws, which are made of look-ups here.
+    /// The sum before each child, stored for draws, which only look up values here.
     starts: Sums,
     total: f64,
 }
 
-/// A tree with sixteen children a node, whose leaves hold the weights of sixteen slots each.
+/// A tree with sixteen children for each node, whose leaves hold the weights of sixteen slots each.
 ///
-/// Each sum is computed from its children whenever one of them changes, never by adding a difference: an error made
-/// once does not stay, and where all weights are 0 the sums are 0. Sums are brought up to date when they are next
-/// needed: the changes of a batch share most of the way to the root.
+/// Each sum is computed from its children when one of them changes, never by adding a difference. So an error does not
+/// persist, and where all weights are 0 the sums are 0. Sums are brought up to date when they are next needed, because
+/// the changes of a batch share most of their path to the root.
 #[derive(Debug, Default)]
 pub(super) struct SumTree {
     leaves: Vec<Sums>,
-    /// From the nodes above the leaves to the root, which is one node. None while there is only one leaf.
+    /// The levels from the nodes above the leaves to the root, which is one node. Empty while there is only one leaf.
     levels: Vec<Vec<Node>>,
     total: f64,
-    /// Leaves with a weight that the nodes above have not heard of, and for each leaf whether it is among them.
+    /// Leaves with a weight that the nodes above do not include yet; and for each leaf, whether it is among them.
     changed: Vec<u32>,
     is_changed: Vec<bool>,
 }
@@ -87,13 +87,13 @@ impl SumTree {
         self.total
     }
 
-    /// Weight of a slot.
+    /// The weight of a slot.
     pub(super) fn get(&self, slot: u32) -> f64 {
         let leaf = self.leaves.get(slot as usize / ARITY);
         leaf.map_or(0.0, |leaf| leaf.0[slot as usize % ARITY])
     }
 
-    /// Sets the weight of a slot and returns the one it had.
+    /// Sets the weight of a slot and returns the old one.
     pub(super) fn set(&mut self, slot: u32, weight: f64) -> f64 {
         let slot = slot as usize;
         while slot >= self.leaves.len() * ARITY {
@@ -107,10 +107,10 @@ impl SumTree {
         std::mem::replace(&mut self.leaves[index].0[slot % ARITY], weight)
     }
 
-    /// Computes the sums above changed leaves, each node once.
+    /// Computes the sums above changed leaves, once for each node.
     fn refresh(&mut self) {
         let mut changed = std::mem::take(&mut self.changed);
-        // In order, so that children of one node follow each other.
+        // Sorted, so that children of one node are consecutive.
         changed.sort_unstable();
         changed.iter().for_each(|&leaf| self.is_changed[leaf as usize] = false);
         self.total = self.leaves[0].running().1;
@@ -134,8 +134,8 @@ impl SumTree {
         self.changed = changed;
     }
 
-    /// The slot in which the running sum of weights passes `target`, in `[0, total)`, and its weight. The weight is
-    /// not 0 if the total is not. The caller has asked for the total, so the sums are up to date.
+    /// Returns the slot in which the running sum of weights passes `target`, in `[0, total)`, and its weight. The
+    /// weight is not 0 unless the total is 0. The caller has read the total, so the sums are up to date.
     #[inline]
     pub(super) fn find(&self, mut target: f64) -> (u32, f64) {
         let mut index = 0;
@@ -165,7 +165,7 @@ impl SumTree {
             None => num_leaves,
         };
         if below > 1 {
-            // All that was there is under the first child.
+            // All existing leaves lie below the first child.
             let mut root = Node { total: self.total, ..Node::default() };
             root.sums.0[0] = self.total;
             (root.starts, _) = root.sums.running();

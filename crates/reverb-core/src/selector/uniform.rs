@@ -1,24 +1,25 @@
-//! Every item with the same probability.
+//! Draws in which all items have the same probability.
 
-use super::{Selector, at};
+use super::by_slot::at;
+use super::contract::Selector;
 use crate::prefetch::prefetch;
 use rand::{Rng, rngs::SmallRng};
 
-/// The slots in an array without holes, and where in it each one is. Every operation is O(1).
+/// The slots in an array without holes, and the position of each slot in it. Every operation is O(1).
 #[derive(Debug, Default)]
 pub struct Uniform {
     slots: Vec<u32>,
-    /// By slot: index into `slots`.
+    /// Index into `slots`, by slot.
     positions: Vec<u32>,
 }
 
 impl Uniform {
-    /// Number of slots inside.
+    /// Number of slots.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether no slot is inside.
+    /// Whether the selector has no slots.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -53,7 +54,7 @@ impl Selector for Uniform {
         (slot, 1.0 / count as f64)
     }
 
-    /// Of ten million slots most are in no cache: all are asked for before the first is read.
+    /// Most of ten million slots are not cached, so all are prefetched before the first is read.
     #[inline]
     fn sample_many(&mut self, rng: &mut SmallRng, draws: &mut [(u32, f64)]) {
         let count = self.slots.len();

@@ -1,14 +1,15 @@
-//! Changes of items in a table.
+//! Updates and deletes of items in a table.
 
-use super::Table;
+use super::contents::Table;
+use super::removal::RemovalReason;
 use crate::{Error, ItemKey, Result, Trajectory};
 
 impl Table {
-    /// Deletes items, then sets priorities, in the order given. Keys that are not in the table are passed over.
+    /// Deletes items and then sets priorities, both in the order given. Keys that are not in the table are ignored.
     ///
     /// # Errors
     /// [`Error::InvalidPriority`], naming the key, if a selector cannot take a priority; then nothing has changed. This
-    /// holds for keys that are not in the table too: whether an error shows must not depend on what was evicted.
+    /// includes keys that are not in the table, because an error must not depend on what was evicted.
     pub fn mutate(
         &mut self,
         updates: &[(ItemKey, f64)],
@@ -21,7 +22,7 @@ impl Table {
         }
         for &key in deletes {
             if let Some(slot) = self.slab.find(key) {
-                removed.push(self.remove(slot).trajectory);
+                removed.push(self.remove(slot, RemovalReason::Delete).trajectory);
             }
         }
         for &(key, priority) in updates {

@@ -1,25 +1,27 @@
-//! Memory that a few live items hold without using it: most of a chunk's rows are gone, the chunk is not.
+//! Memory that few items hold without using it: most rows of a chunk are no longer referred to, but the chunk is still
+//! there.
 //!
-//! Who owns the table copies the rows still in use to new chunks, outside of the lock, a few items at a time.
+//! The owner of the table copies the rows still in use to new chunks, outside the lock, a few items at a time.
 
-use super::{Table, referenced_bytes};
+use super::contents::Table;
+use super::contents::referenced_bytes;
 use crate::usage::is_sparse;
 use crate::{ItemKey, Trajectory};
 use std::sync::Arc;
 
-/// Unused memory below this is not worth a copy.
+/// Unused memory below this size in bytes is not worth a copy.
 const MIN_UNUSED_BYTES: u64 = 1 << 20;
 
 impl Table {
-    /// Whether chunks hold much more than items refer to, and enough removals since the last search have left chunks
-    /// that could be copied: a search looks at every item, so it must be due to as many changes.
+    /// Whether chunks hold much more than items refer to, and enough removals since the last search have left sparse
+    /// chunks. A search looks at every item, so it must follow a proportional number of changes.
     pub fn wants_compaction(&self) -> bool {
         let worth_a_search = self.sparse_removals * 8 > self.slab.len() as u64;
         worth_a_search && self.usage.bytes() > self.referenced_bytes / 2 * 3 + MIN_UNUSED_BYTES
     }
 
-    /// Items in `max_pages` pages of slots, beginning at `from_page`, that use a chunk of which little is in use; and
-    /// the page to go on with. A search begins at page 0.
+    /// Returns the items in `max_pages` pages of slots, starting at `from_page`, that use a sparse chunk, and the page
+    /// at which to continue. A search starts at page 0.
     pub fn sparse_items(&mut self, from_page: usize, max_pages: usize) -> (Vec<(ItemKey, Trajectory)>, Option<usize>) {
         if from_page == 0 {
             self.sparse_removals = 0;
@@ -35,7 +37,8 @@ impl Table {
         (sparse, (end < pages.len()).then_some(end))
     }
 
-    /// Gives an item other data of the same content, if it still has `old`. Returns whether it had.
+    /// Replaces the data of an item by a copy with the same content, if the item still has `old`. Returns whether it
+    /// did.
     pub fn replace_trajectory(
         &mut self,
         key: ItemKey,
@@ -53,7 +56,7 @@ impl Table {
         self.referenced_bytes += referenced_bytes(&new);
         let old = std::mem::replace(&mut self.slab.get_mut(slot).trajectory, new);
         self.usage.remove(&old);
-        // The item is still there, and so are its episodes.
+        // The item stays, and so do its episodes.
         self.usage.set_num_deleted_episodes(num_deleted_episodes);
         self.referenced_bytes -= referenced_bytes(&old);
         removed.push(old);
@@ -67,8 +70,8 @@ fn uses_sparse_chunk(trajectory: &Trajectory) -> bool {
     sparse
 }
 
-/// Whether both refer to the same rows of the same chunks. Trajectories of slices are compared by their slices'
-/// address, since clones share them.
+/// Whether both refer to the same rows of the same chunks. Trajectories of slices are compared by the address of their
+/// slices, which clones share.
 fn is_same(a: &Trajectory, b: &Trajectory) -> bool {
     match (a, b) {
         (

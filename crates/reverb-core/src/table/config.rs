@@ -1,35 +1,33 @@
-//! What a table is made of, and what it takes.
+//! The configuration of a table.
 
-use super::Table;
-use crate::selector::check_priority;
-use crate::{Error, ItemKey, RateLimiterConfig, Result, SelectorKind, Signature, Trajectory};
+use crate::{Error, RateLimiterConfig, Result, SelectorKind, Signature};
 use std::sync::Arc;
 
-/// What makes one table differ from another.
+/// The configuration of a table.
 #[derive(Debug, Clone)]
 pub struct TableConfig {
     /// Name of the table; not empty.
     pub name: String,
-    /// Chooses the items to sample.
+    /// The selector that chooses items to sample.
     pub sampler: SelectorKind,
-    /// Chooses the items to remove when the table is full.
+    /// The selector that chooses items to remove when the table is full.
     pub remover: SelectorKind,
-    /// Items the table holds at most; at least 1. (No table holds 2^32 of them, whatever this says.)
+    /// Maximum number of items, at least 1. (No table holds 2^32 items, whatever this value.)
     pub max_size: u64,
-    /// Draws after which an item is removed; below 1 for no limit.
+    /// Number of draws after which an item is removed; no limit if below 1.
     pub max_times_sampled: i32,
-    /// When inserts and samples may go.
+    /// Configuration of the rate limiter.
     pub rate_limiter: RateLimiterConfig,
-    /// What items must look like; `None` for anything.
+    /// Signature that items must match; `None` to accept any item.
     pub signature: Option<Arc<Signature>>,
-    /// Bytes of data the table's items may keep alive; `None` for no limit.
+    /// Maximum number of bytes that the table's items may keep alive; `None` for no limit.
     pub max_bytes: Option<u64>,
-    /// Seed of the draws; `None` for one from the operating system.
+    /// Seed of the draws; `None` for a seed from the operating system.
     pub seed: Option<u64>,
 }
 
 impl TableConfig {
-    /// Whether a table can be made of it.
+    /// Checks that a table can be created with this configuration.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`], naming the field.
@@ -46,116 +44,5 @@ impl TableConfig {
         self.sampler.validate()?;
         self.remover.validate()?;
         self.rate_limiter.validate()
-    }
-}
-
-/// An item that is not in a table yet.
-#[derive(Debug, Clone)]
-pub struct NewItem {
-    /// Name of the item.
-    pub key: ItemKey,
-    /// What the selectors go by.
-    pub priority: f64,
-    /// How often it counts as drawn already: 0 but for restored items.
-    pub times_sampled: i32,
-    /// The data.
-    pub trajectory: Trajectory,
-}
-
-impl NewItem {
-    /// Whether both are as many rows of the same chunk, with the same count of draws.
-    fn is_like(&self, other: &NewItem) -> bool {
-        match (&self.trajectory, &other.trajectory) {
-            (
-                Trajectory::Rows { chunk: a, length: rows, .. },
-                Trajectory::Rows { chunk: b, length: other_rows, .. },
-            ) => Arc::ptr_eq(a, b) && rows == other_rows && self.times_sampled == other.times_sampled,
-            _ => false,
-        }
-    }
-}
-
-impl Table {
-    /// Whether both selectors can take the priority.
-    ///
-    /// # Errors
-    /// [`Error::InvalidPriority`].
-    #[inline]
-    pub fn check_priority(&self, priority: f64) -> Result<()> {
-        check_priority(&self.config.sampler, priority)?;
-        check_priority(&self.config.remover, priority)?;
-        Ok(())
-    }
-
-    /// Whether the table can take the item; changes nothing.
-    ///
-    /// # Errors
-    /// [`Error::InvalidPriority`]; [`Error::InvalidArgument`] if `times_sampled` is negative;
-    /// [`Error::SignatureMismatch`]; [`Error::ItemTooLarge`] if the chunks it refers to alone pass `max_bytes`.
-    pub fn check_item(&self, item: &NewItem) -> Result<()> {
-        self.check_signature(&item.trajectory)?;
-        self.check_not_validated(item)
-    }
-
-    /// As [`Table::check_item`], but for the signature: of an item whose writer does not want it compared with that.
-    ///
-    /// # Errors
-    /// Those of [`Table::check_item`], but for [`Error::SignatureMismatch`].
-    pub fn check_not_validated(&self, item: &NewItem) -> Result<()> {
-        self.check_priority(item.priority)?;
-        if item.times_sampled < 0 {
-            return Err(Error::invalid(format!("times_sampled must not be negative, got {}", item.times_sampled)));
-        }
-        self.check_size(&item.trajectory)
-    }
-
-    /// As [`Table::check_item`] for all of a batch: the index of the first item that may not be inserted, and why.
-    ///
-    /// What an item shares with the one before, as rows of one chunk do, is not looked at again.
-    ///
-    /// # Errors
-    /// Those of [`Table::check_item`]; then no item may be inserted.
-    pub fn check_items(&self, items: &[NewItem]) -> std::result::Result<(), (usize, Error)> {
-        let mut before: Option<&NewItem> = None;
-        for (index, item) in items.iter().enumerate() {
-            let is_alike = before.is_some_and(|before| before.is_like(item));
-            if is_alike {
-                if before.is_none_or(|before| before.priority != item.priority) {
-                    self.check_priority(item.priority).map_err(|error| (index, error))?;
-                }
-            } else {
-                self.check_item(item).map_err(|error| (index, error))?;
-            }
-            before = Some(item);
-        }
-        Ok(())
-    }
-
-    fn check_signature(&self, trajectory: &Trajectory) -> Result<()> {
-        let Some(signature) = &self.config.signature else {
-            return Ok(());
-        };
-        let table = &self.config.name;
-        match trajectory {
-            Trajectory::Rows { chunk, length, .. } => signature.check_rows(table, chunk.columns(), *length as usize),
-            Trajectory::Columns(_) => signature.check_trajectory(table, trajectory),
-        }
-    }
-
-    fn check_size(&self, trajectory: &Trajectory) -> Result<()> {
-        let Some(max_bytes) = self.config.max_bytes else {
-            return Ok(());
-        };
-        let size_bytes = match trajectory {
-            Trajectory::Rows { chunk, .. } => chunk.size_bytes() as u64,
-            Trajectory::Columns(_) => {
-                let chunks = trajectory.chunks();
-                chunks.iter().map(|chunk| chunk.size_bytes() as u64).sum()
-            }
-        };
-        if size_bytes > max_bytes {
-            return Err(Error::ItemTooLarge { table: self.config.name.clone(), size_bytes, max_bytes });
-        }
-        Ok(())
     }
 }

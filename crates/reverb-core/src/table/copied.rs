@@ -1,31 +1,32 @@
-//! Batches that are drawn and copied in one go.
+//! Batches that are drawn and copied in one step.
 
-use super::Table;
+use super::contents::Table;
 use super::draw::BLOCK;
 use crate::batch_info::InfoColumns;
-use crate::gather::{BatchLayout, Rows, copy_alike};
+use crate::gather::{BatchLayout, ReadableRows, copy_batch};
 use crate::selector::Selector;
 use crate::{BatchInfo, Buffer, Chunk, ItemKey, Trajectory};
 
-/// Items and bytes of such a batch at most: whoever guards the table keeps others out for some microseconds.
+/// Maximum number of items of such a batch and of bytes of its data: the lock of the table is held for some
+/// microseconds.
 const MAX_ITEMS: usize = 4096;
 const MAX_BYTES: usize = 128 << 10;
 
-/// Slots, and the probability that each had.
+/// Drawn slots, each with the probability of its draw.
 type Draws = Vec<(u32, f64)>;
 
-/// A batch that was drawn and copied in one go.
+/// A batch that was drawn and copied in one step.
 #[derive(Debug)]
 pub struct CopiedBatch {
-    /// What is known of each sample.
+    /// Information on each sample.
     pub info: BatchInfo,
-    /// The columns in `buffer`.
+    /// Layout of the columns in `buffer`.
     pub layout: BatchLayout,
-    /// All columns' bytes.
+    /// The bytes of all columns.
     pub buffer: Buffer,
 }
 
-/// What a table needs to take the draws of a [`CopiedBatch`] back: which items, and when they were inserted.
+/// The draws of a [`CopiedBatch`], so that a table can take them back: keys of the items and times of their inserts.
 #[derive(Debug)]
 pub struct CopiedDraws {
     items: Vec<(ItemKey, u64)>,
@@ -33,12 +34,12 @@ pub struct CopiedDraws {
 }
 
 impl Table {
-    /// Draws a small batch of rows and copies them, which takes no reference to a chunk for any of them: a tenth of
-    /// the time of a batch of 256 small rows. Who draws again and again gives the layout of the last batch, which is `used`
-    /// if this one has the same.
+    /// Draws a small batch of rows and copies them without taking references to their chunks. A batch of 256 small rows
+    /// takes a tenth of the time. Callers that draw repeatedly can pass the layout of the previous batch as `used`; it
+    /// is reused if it still fits.
     ///
-    /// `None` if that cannot be done, and then nothing has changed: the limiter does not allow all `count` draws now, draws
-    /// may remove items, the items are no rows of chunks of one layout, have strings, or are more than a few.
+    /// Returns `None`, and changes nothing, if this is not possible: the rate limiter does not allow all `count` draws
+    /// now, draws may remove items, or the items are not rows of chunks of one layout, have strings, or are too many.
     pub fn sample_copied(
         &mut self,
         count: usize,
@@ -48,7 +49,8 @@ impl Table {
         self.copy_draws(count, squeeze_time, used).map(|(batch, _)| batch)
     }
 
-    /// As [`Table::sample_copied`], with what [`Table::give_back_copied`] takes if the batch reaches nobody.
+    /// As [`Table::sample_copied`], and also returns what [`Table::give_back_copied`] needs if the batch is not
+    /// delivered.
     pub fn sample_copied_leased(&mut self, count: usize, squeeze_time: bool) -> Option<(CopiedBatch, CopiedDraws)> {
         let (batch, draws) = self.copy_draws(count, squeeze_time, None)?;
         let items = draws.iter().map(|(slot, _)| self.slab.get(*slot)).map(|item| (item.key, item.inserted_at));
@@ -56,7 +58,7 @@ impl Table {
         Some((batch, draws))
     }
 
-    /// Takes back the draws of a batch that reached nobody, as if they had not been.
+    /// Takes back the draws of a batch that was not delivered, as if they had not happened.
     pub fn give_back_copied(&mut self, draws: CopiedDraws) {
         // After a reset there is nothing to take back.
         if draws.epoch == self.epoch {
@@ -77,9 +79,9 @@ impl Table {
         if !(draws_stay && are_few && !self.slab.is_empty() && self.limiter.can_sample(count as i64)) {
             return None;
         }
-        // With a seed, the draws must not depend on the road they take.
+        // With a seed, draws must be the same whether batches are copied here or gathered later.
         let before = self.rng.clone();
-        let copied = self.draw_alike(count, squeeze_time, used);
+        let copied = self.draw_same_layout(count, squeeze_time, used);
         if copied.is_none() {
             self.rng = before;
         }
@@ -87,30 +89,31 @@ impl Table {
         Some((CopiedBatch { info: self.count_samples(&draws), layout, buffer }, draws))
     }
 
-    /// Chooses items and copies them. `None` if they are not alike, or too large.
-    fn draw_alike(
+    /// Chooses items and copies them. `None` if their layouts differ or they are too large.
+    fn draw_same_layout(
         &mut self,
         count: usize,
         squeeze_time: bool,
         used: Option<BatchLayout>,
     ) -> Option<(Draws, BatchLayout, Buffer)> {
         let mut draws = Draws::with_capacity(count);
-        let mut rows: Vec<Rows<'_>> = Vec::with_capacity(count);
+        let mut rows: Vec<ReadableRows<'_>> = Vec::with_capacity(count);
         while draws.len() < count {
             let first = draws.len();
             draws.resize(count.min(first + BLOCK), (0, 0.0));
             self.sampler.sample_many(&mut self.rng, &mut draws[first..]);
             draws[first..].iter().for_each(|(slot, _)| self.slab.prefetch(*slot));
-            // In steps, since each needs memory that is rarely near, and that the one before has asked for.
+            // In separate passes, because each pass reads memory that is rarely cached and that the pass before has
+            // prefetched.
             for (slot, _) in &draws[first..] {
                 if let Trajectory::Rows { chunk, .. } = &self.slab.get(*slot).trajectory {
                     Chunk::prefetch(chunk);
                 }
             }
             for (slot, _) in &draws[first..] {
-                let item = Rows::of(&self.slab.get(*slot).trajectory)?;
+                let item = ReadableRows::of(&self.slab.get(*slot).trajectory)?;
                 let fits = match rows.first() {
-                    Some(first) => item.is_alike(first),
+                    Some(first) => item.has_same_layout(first),
                     None => item.size_bytes()? <= MAX_BYTES / count,
                 };
                 if !fits {
@@ -119,7 +122,7 @@ impl Table {
                 rows.push(item);
             }
         }
-        let (layout, buffer) = copy_alike(&rows, squeeze_time, used)?;
+        let (layout, buffer) = copy_batch(&rows, squeeze_time, used)?;
         Some((draws, layout, buffer))
     }
 

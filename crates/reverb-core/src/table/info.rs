@@ -1,61 +1,39 @@
-//! What can be asked of a table.
+//! Queries of a table that change no item.
 
-use super::{Table, TableConfig};
-use crate::slab::Item;
-use crate::{ItemKey, Trajectory};
-
-/// An item as it was when it was looked at.
-#[derive(Debug, Clone)]
-pub struct ItemView {
-    /// Name of the item.
-    pub key: ItemKey,
-    /// What the selectors go by.
-    pub priority: f64,
-    /// How often it was drawn.
-    pub times_sampled: i32,
-    /// When it was inserted, in nanoseconds since the epoch.
-    pub inserted_at: u64,
-    /// The data.
-    pub trajectory: Trajectory,
-}
-
-impl From<&Item> for ItemView {
-    fn from(item: &Item) -> Self {
-        Self {
-            key: item.key,
-            priority: item.priority,
-            times_sampled: item.times_sampled,
-            inserted_at: item.inserted_at,
-            trajectory: item.trajectory.clone(),
-        }
-    }
-}
+use super::config::TableConfig;
+use super::contents::Table;
+use super::removal::RemovalCounts;
+use crate::{ItemKey, ItemView};
 
 /// The configuration of a table and its counts at one moment.
 #[derive(Debug, Clone)]
 pub struct TableInfo {
-    /// What the table was made of.
+    /// The configuration of the table.
     pub config: TableConfig,
-    /// Items in the table.
+    /// Number of items in the table.
     pub current_size: u64,
-    /// Distinct episodes that items refer to.
+    /// Number of distinct episodes that items refer to.
     pub num_episodes: u64,
-    /// Episodes of which the last item has left.
+    /// Number of episodes whose last item has been removed.
     pub num_deleted_episodes: u64,
-    /// Items that were drawn at least once.
+    /// Number of items that were drawn at least once.
     pub num_unique_samples: u64,
-    /// New items inserted.
+    /// Number of new items inserted.
     pub inserts: i64,
-    /// Items drawn.
+    /// Number of draws.
     pub samples: i64,
-    /// Items removed, for whatever reason.
+    /// Number of items removed for any reason.
     pub deletes: i64,
-    /// Bytes of the chunks that items refer to, each chunk once.
+    /// Numbers of items removed, by reason, since the table was created.
+    pub removed: RemovalCounts,
+    /// Size in bytes of the chunks that items refer to; each chunk counts once.
     pub bytes: u64,
+    /// Sampling weight of the table; see [`Table::weight`].
+    pub weight: f64,
 }
 
 impl Table {
-    /// What the table was made of.
+    /// The configuration of the table.
     pub fn config(&self) -> &TableConfig {
         &self.config
     }
@@ -65,29 +43,43 @@ impl Table {
         self.slab.len()
     }
 
-    /// Whether there is no item.
+    /// Whether the table has no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of the chunks that items refer to, each chunk once.
+    /// Size in bytes of the chunks that items refer to; each chunk counts once.
     pub fn bytes(&self) -> u64 {
         self.usage.bytes()
     }
 
-    /// Whether an item has the key.
+    /// Whether the table has an item with this key.
     pub fn contains(&self, key: ItemKey) -> bool {
         self.slab.find(key).is_some()
     }
 
-    /// The item with the key.
+    /// The item with this key.
     pub fn get(&self, key: ItemKey) -> Option<ItemView> {
         let slot = self.slab.find(key)?;
         Some(self.slab.get(slot).into())
     }
 
-    /// Configuration and counts.
-    pub fn info(&self) -> TableInfo {
+    /// The sampling weight of all items together.
+    ///
+    /// For a table that samples with [`SelectorKind::Prioritized`](crate::SelectorKind::Prioritized), this is the sum
+    /// of `priority^priority_exponent` over its items, where priority 0 has weight 0. For every other table it is the
+    /// number of items. A caller that samples from several tables can choose a table with a probability proportional to
+    /// its weight. If the sampler is Uniform or Prioritized, each item then has the probability that it would have in
+    /// one table of all items. A table whose items all have priority 0 has weight 0, although a draw from it succeeds.
+    ///
+    /// If priorities have changed since the last draw, the call brings the sum up to date, which costs O(log n) for
+    /// each changed item, as the next draw would. Otherwise it is O(1).
+    pub fn weight(&mut self) -> f64 {
+        self.sampler.total_weight().unwrap_or(self.slab.len() as f64)
+    }
+
+    /// Configuration and counts. Takes `&mut self` because [`Table::weight`] does.
+    pub fn info(&mut self) -> TableInfo {
         TableInfo {
             config: self.config.clone(),
             current_size: self.len() as u64,
@@ -97,16 +89,18 @@ impl Table {
             inserts: self.limiter.inserts,
             samples: self.limiter.samples,
             deletes: self.limiter.deletes,
+            removed: self.removed,
             bytes: self.bytes(),
+            weight: self.weight(),
         }
     }
 
-    /// What an insert that may not go waits for, as the middle of a sentence.
+    /// The condition that a blocked insert waits for, as the middle of a sentence.
     pub fn explain_insert(&self) -> String {
         self.limiter.explain_insert()
     }
 
-    /// What a sample that may not go waits for, as the middle of a sentence.
+    /// The condition that a blocked sample waits for, as the middle of a sentence.
     pub fn explain_sample(&self) -> String {
         if self.is_empty() && self.limiter.can_sample(1) {
             return "the table is empty".into();

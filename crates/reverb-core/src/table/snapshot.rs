@@ -1,21 +1,23 @@
-//! The state of a table at one moment, and how to build a table from one.
+//! Snapshots: the state of a table at one moment, and how a table is restored from one.
 
-use super::{ItemView, NewItem, Table, TableConfig};
+use super::config::TableConfig;
+use super::contents::Table;
+use super::removal::RemovalReason;
 use crate::slab::{MAX_SLOTS, Page};
-use crate::{Error, RateLimiter, Result, Trajectory};
+use crate::{Error, ItemView, NewItem, RateLimiter, Result, Trajectory};
 use std::sync::Arc;
 
-/// All of a table at one moment. Taking it copies no item: it shares pages of items with the table until that changes
-/// them.
+/// The state of a table at one moment. Taking a snapshot copies no items: it shares pages of items with the table,
+/// which copies a page before it changes it.
 #[derive(Debug, Clone)]
 pub struct TableSnapshot {
-    /// What the table was made of.
+    /// The configuration of the table.
     pub config: TableConfig,
-    /// Counts of the rate limiter.
+    /// The rate limiter with its counts.
     pub limiter: RateLimiter,
-    /// Episodes of which the last item has left.
+    /// Number of episodes whose last item has been removed.
     pub num_deleted_episodes: u64,
-    /// Items that were drawn at least once.
+    /// Number of items that were drawn at least once.
     pub num_unique_samples: u64,
     pages: Vec<Arc<Page>>,
     num_items: usize,
@@ -27,20 +29,21 @@ impl TableSnapshot {
         self.num_items
     }
 
-    /// The items in the order in which they were inserted. Sorts: O(n log n), and 16 bytes an item.
+    /// The items in the order of their inserts. This sorts, in O(n log n) time and with 16 bytes for each item.
     pub fn items(&self) -> impl ExactSizeIterator<Item = ItemView> + '_ {
         let items = self.pages.iter().flat_map(|page| page.items());
         let mut sorted: Vec<_> = items.map(|item| (item.inserted_at, item)).collect();
-        // Stable, so that restored items of equal stamp stay in the order of their slots, in which they were restored.
+        // Stable, so that restored items with equal time stamps stay in the order of their slots, in which they were
+        // restored.
         sorted.sort_by_key(|&(inserted_at, _)| inserted_at);
         sorted.into_iter().map(|(_, item)| ItemView::from(item))
     }
 
-    /// The same, and lets go of each item once it was taken: what has left the table meanwhile is then freed as one goes
-    /// along, instead of at the end.
+    /// As [`TableSnapshot::items`], but releases each item once it was taken. Items that have left the table meanwhile
+    /// are freed during the iteration instead of at its end.
     pub fn into_items(self) -> impl ExactSizeIterator<Item = ItemView> {
         let mut items: Vec<_> = self.pages.iter().flat_map(|page| page.items()).map(ItemView::from).collect();
-        // The pages go, so that changes of the table need not copy them any more.
+        // Without the snapshot's pages, changes of the table copy no pages any more.
         drop(self.pages);
         items.sort_by_key(|item| item.inserted_at);
         items.into_iter()
@@ -48,7 +51,7 @@ impl TableSnapshot {
 }
 
 impl Table {
-    /// The state now.
+    /// Takes a snapshot of the current state.
     pub fn snapshot(&self) -> TableSnapshot {
         TableSnapshot {
             config: self.config.clone(),
@@ -60,20 +63,20 @@ impl Table {
         }
     }
 
-    /// Makes room for `count` more items.
+    /// Reserves room for `count` more items.
     pub fn reserve(&mut self, count: usize) {
         self.slab.reserve(count);
     }
 
-    /// Puts an item of a checkpoint in, without a look at the rate limiter, or a count of it. Items come in the order in
-    /// which they were inserted.
+    /// Inserts an item of a checkpoint without asking the rate limiter and without counting an insert. Items are
+    /// restored in the order of their original inserts.
     ///
-    /// The limits are not enforced: draws that were given back can have left more items than `max_size` in the table
-    /// that was saved. Whoever restores into other limits calls [`Table::evict_to_limits`] afterwards.
+    /// The limits are not enforced, because draws that were given back can leave more than `max_size` items in a table
+    /// that is saved. A caller that restores into other limits calls [`Table::evict_to_limits`] afterwards.
     ///
     /// # Errors
-    /// [`Error::InvalidPriority`]; [`Error::InvalidArgument`] if the table has the key, `times_sampled` is negative, or
-    /// there is no slot left.
+    /// [`Error::InvalidPriority`]; [`Error::InvalidArgument`] if the table has the key already, if `times_sampled` is
+    /// negative, or if no slot is free.
     pub fn restore_item(&mut self, item: NewItem, inserted_at: u64) -> Result<()> {
         self.check_priority(item.priority)?;
         if item.times_sampled < 0 {
@@ -90,17 +93,18 @@ impl Table {
         Ok(())
     }
 
-    /// Lets the remover take items until the table is within `max_size` and `max_bytes`. Returns how many went.
+    /// Removes items that the remover chooses until the table is within `max_size` and `max_bytes`. Returns the number
+    /// of removed items.
     pub fn evict_to_limits(&mut self, removed: &mut Vec<Trajectory>) -> u64 {
         let before = self.len();
         while self.len() as u64 > self.max_items() {
-            self.evict(removed);
+            self.evict(RemovalReason::MaxSize, removed);
         }
         self.evict_bytes(removed);
         (before - self.len()) as u64
     }
 
-    /// Sets the counts that a checkpoint recorded, after its items.
+    /// Sets the counts of a checkpoint, after its items were restored.
     pub fn restore_counters(
         &mut self,
         inserts: i64,

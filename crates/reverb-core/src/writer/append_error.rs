@@ -1,35 +1,35 @@
-//! Why a step was not taken.
+//! The reasons why a step is not appended.
 
 use crate::tensor::shape_text;
 use crate::{DType, Error, Shape};
 
-/// Why a step was not taken. Nothing of it was.
+/// The reason why a step was not appended. No part of it was.
 #[derive(Debug, Clone)]
 pub enum AppendError {
-    /// The open step has a value of the column already.
+    /// The open step already has a value of the column.
     AlreadySet {
-        /// The column.
+        /// The writer's number of the column.
         column: u32,
     },
     /// The column has values of another element type.
     WrongDType {
-        /// The column.
+        /// The writer's number of the column.
         column: u32,
-        /// Of the value.
+        /// The property of the value.
         got: DType,
-        /// Of the column.
+        /// The property of the column.
         expected: DType,
     },
     /// The column has values of another shape.
     WrongShape {
-        /// The column.
+        /// The writer's number of the column.
         column: u32,
-        /// Of the value.
+        /// The property of the value.
         got: Shape,
-        /// Of the column.
+        /// The property of the column.
         expected: Shape,
     },
-    /// Anything else.
+    /// Any other error.
     Other(Error),
 }
 
@@ -40,7 +40,7 @@ impl From<Error> for AppendError {
 }
 
 impl AppendError {
-    /// As an error for people, who know columns by their path in a step and values by their text.
+    /// Converts this to an error for users, who identify columns by their path in a step and values by their text.
     pub fn describe(self, path: impl Fn(u32) -> String, value: impl Fn(u32) -> String) -> Error {
         match self {
             Self::AlreadySet { column } => Error::invalid(format!(

@@ -1,4 +1,4 @@
-//! A chunk that is being filled, step by step, and then never changes.
+//! Chunks that a writer fills step by step, and that then never change.
 
 use crate::{
     Chunk, ChunkKey, Column, Compression, Compressor, DType, EpisodeId, EpisodeIds, Layout, Result, Shape, StepRange,
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// One value of a step. Its bytes are what a chunk of one row holds of this column: numbers in C order, little-endian;
+/// One value of a step. Its bytes are those of this column in a chunk of one row: numbers in C order, little-endian;
 /// strings as their ends and then their bytes (see [`Column`]).
 #[derive(Debug, Clone, Copy)]
 pub struct Value<'a> {
@@ -20,10 +20,10 @@ pub struct Value<'a> {
     pub bytes: &'a [u8],
 }
 
-/// How a writer's chunks are compressed.
+/// The compression of a writer's chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ChunkCompression {
-    /// The codec, or how it is found.
+    /// The codec, or the way to find it.
     pub codec: Compression,
     /// Whether integers are stored as differences between rows.
     pub delta: bool,
@@ -35,34 +35,34 @@ impl ChunkCompression {
     }
 }
 
-/// What the chunks of a group of columns look like.
+/// The template of the chunks of a group of columns.
 #[derive(Debug)]
-pub struct Form {
-    /// The writer's numbers of the columns, in their order in a chunk.
+pub struct ChunkTemplate {
+    /// The writer's numbers of the columns, in the order of the columns in a chunk.
     pub ids: Box<[u32]>,
-    /// The columns as a full chunk lays them out; the offsets of strings mean nothing.
+    /// The columns of a full chunk; the offsets of strings have no meaning.
     columns: Box<[Column]>,
     has_strings: bool,
-    /// Rows of a full chunk.
+    /// Number of rows of a full chunk.
     pub max_rows: u32,
     /// See [`WriterChunk::closes_early`].
     closes_early: bool,
-    /// Bytes of a full chunk, strings aside.
+    /// Size of a full chunk in bytes without strings.
     size_bytes: usize,
-    /// Compresses its chunks; `None` if they are not to be compressed.
+    /// Compresses the chunks; `None` if they stay uncompressed.
     compressor: Option<Mutex<Compressor>>,
-    /// Layouts of chunks made before, so that chunks of one form and length share one.
+    /// Layouts of earlier chunks, so that chunks of one template and length share one.
     layouts: Mutex<Vec<Arc<Layout>>>,
 }
 
-/// Layouts that a form remembers: chunks are mostly full, or end where an episode does.
+/// Maximum number of layouts that a template stores: chunks are mostly full, or end with an episode.
 const KEPT_LAYOUTS: usize = 8;
 
-impl Form {
-    /// Chunks of `max_rows` rows of these columns (number, dtype, shape of a row).
+impl ChunkTemplate {
+    /// Creates a template of chunks with `max_rows` rows of these columns (number, dtype, shape of a row).
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if a full chunk would pass 4 GiB.
+    /// [`crate::Error::InvalidArgument`] if a full chunk would exceed 4 GiB.
     pub fn new(
         columns: &[(u32, DType, Shape)],
         max_rows: u32,
@@ -108,7 +108,7 @@ impl Form {
     }
 }
 
-/// A column of strings that is being filled.
+/// A column of strings in an open chunk.
 #[derive(Debug, Default)]
 struct Strings {
     ends: Vec<u32>,
@@ -140,41 +140,41 @@ impl Strings {
 }
 
 #[derive(Debug)]
-struct Filling {
-    /// Numbers, as a full chunk lays them out.
+struct OpenRows {
+    /// The numbers, arranged as in a full chunk.
     data: Vec<u8>,
-    /// Strings, by index of the column; empty for a column of numbers.
+    /// The strings by index of the column; empty for a column of numbers.
     strings: Vec<Strings>,
     rows: u32,
     steps: StepRange,
 }
 
 #[derive(Debug)]
-struct State {
-    /// The number of each row's step, counted since the writer was made.
+struct ChunkState {
+    /// The number of each row's step, counted since the writer was created.
     rows: Vec<u64>,
     body: Body,
 }
 
 #[derive(Debug)]
 enum Body {
-    Open(Filling),
+    Open(OpenRows),
     Closed(Arc<Chunk>),
 }
 
-/// Where chunks note their keys when the last reference is gone.
+/// A list to which chunks add their keys when their last reference is dropped.
 pub type DroppedChunks = Arc<Mutex<Vec<ChunkKey>>>;
 
 /// A chunk of a writer: open while rows are added, then closed for good.
 #[derive(Debug)]
 pub struct WriterChunk {
-    /// Its name, known from the beginning.
+    /// Key of the chunk, known from the beginning.
     pub key: ChunkKey,
-    /// What it looks like.
-    pub form: Arc<Form>,
+    /// Template of the chunk.
+    pub template: Arc<ChunkTemplate>,
     episode: EpisodeId,
-    state: Mutex<State>,
-    /// Whether compressing it was tried, or need not be.
+    state: Mutex<ChunkState>,
+    /// Whether compression was tried or is not wanted.
     is_final: AtomicBool,
     dropped: DroppedChunks,
 }
@@ -182,79 +182,76 @@ pub struct WriterChunk {
 /// Rows of a column, copied out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CellData {
-    /// The rows' bytes, one after another.
+    /// The bytes of the rows, one after another.
     Numbers(Vec<u8>),
-    /// The rows' strings, one after another.
+    /// The strings of the rows, one after another.
     Strings(Vec<Vec<u8>>),
 }
 
 impl WriterChunk {
-    /// An open chunk without rows.
-    pub fn open(form: Arc<Form>, episode: EpisodeId, dropped: DroppedChunks) -> Self {
-        let strings = if form.has_strings { form.columns.iter().map(|_| Strings::default()).collect() } else { vec![] };
-        let filling = Filling { data: vec![0; form.size_bytes], strings, rows: 0, steps: StepRange::default() };
-        let state = Mutex::new(State { rows: Vec::new(), body: Body::Open(filling) });
-        let is_final = AtomicBool::new(form.compressor.is_none());
-        Self { key: random_key(), form, episode, state, is_final, dropped }
+    /// Creates an open chunk without rows.
+    pub fn open(template: Arc<ChunkTemplate>, episode: EpisodeId, dropped: DroppedChunks) -> Self {
+        let strings =
+            if template.has_strings { template.columns.iter().map(|_| Strings::default()).collect() } else { vec![] };
+        let open = OpenRows { data: vec![0; template.size_bytes], strings, rows: 0, steps: StepRange::default() };
+        let state = Mutex::new(ChunkState { rows: Vec::new(), body: Body::Open(open) });
+        let is_final = AtomicBool::new(template.compressor.is_none());
+        Self { key: random_key(), template, episode, state, is_final, dropped }
     }
 
-    /// Adds a row, the values in the order of the form's columns, and closes the chunk when it is full. `number` is that
-    /// of the step since the writer was made, `step` that within its episode. The row's offset; `None` if the chunk is
-    /// closed.
+    /// Adds a row, whose values are in the order of the template's columns, and closes the chunk when it is full.
+    /// `number` counts the step since the writer was created, `step` within its episode. Returns the offset of the row;
+    /// `None` if the chunk is closed.
     ///
     /// # Errors
     /// If the chunk cannot be closed; see [`WriterChunk::close`].
     pub fn push<'a>(&self, number: u64, step: i32, values: impl Iterator<Item = Value<'a>>) -> Result<Option<u32>> {
         let mut state = self.state.lock();
-        let State { rows, body: Body::Open(filling) } = &mut *state else { return Ok(None) };
-        let row = filling.rows;
-        for (index, (value, column)) in values.zip(&self.form.columns).enumerate() {
+        let ChunkState { rows, body: Body::Open(open) } = &mut *state else { return Ok(None) };
+        let row = open.rows;
+        for (index, (value, column)) in values.zip(&self.template.columns).enumerate() {
             if column.dtype == DType::String {
-                filling.strings[index].push(value.bytes, column.elements);
+                open.strings[index].push(value.bytes, column.elements);
             } else {
                 let start = column.offset + row as usize * column.row_bytes;
-                filling.data[start..start + column.row_bytes].copy_from_slice(value.bytes);
+                open.data[start..start + column.row_bytes].copy_from_slice(value.bytes);
             }
         }
-        filling.steps = match row {
+        open.steps = match row {
             0 => StepRange { first: step, last: step, sparse: false },
-            _ => StepRange {
-                last: step,
-                sparse: filling.steps.sparse || step != filling.steps.last + 1,
-                ..filling.steps
-            },
+            _ => StepRange { last: step, sparse: open.steps.sparse || step != open.steps.last + 1, ..open.steps },
         };
-        filling.rows += 1;
+        open.rows += 1;
         rows.push(number);
-        if filling.rows == self.form.max_rows {
+        if open.rows == self.template.max_rows {
             self.finish(&mut state.body)?;
         }
         Ok(Some(row))
     }
 
-    /// The finished chunk; an open one is closed, if it has a row.
+    /// Returns the finished chunk. Closes an open chunk that has rows.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if its strings pass 4 GiB, or it has no row.
+    /// [`crate::Error::InvalidArgument`] if its strings exceed 4 GiB, or it has no rows.
     pub fn close(&self) -> Result<Arc<Chunk>> {
         self.finish(&mut self.state.lock().body)
     }
 
-    /// Whether it is to be compressed before it is sent, and was not yet.
+    /// Whether the chunk should be compressed before it is sent, and was not yet.
     pub fn needs_compression(&self) -> bool {
         !self.is_final.load(Relaxed)
     }
 
-    /// Closes it, and compresses it if it is to be and that pays.
+    /// Closes the chunk, and compresses it if that is wanted and saves enough.
     ///
     /// # Errors
-    /// As [`WriterChunk::close`].
+    /// The errors of [`WriterChunk::close`].
     pub fn compress(&self) -> Result<()> {
         let chunk = self.close()?;
         if self.is_final.swap(true, Relaxed) {
             return Ok(());
         }
-        if let Some(compressor) = &self.form.compressor {
+        if let Some(compressor) = &self.template.compressor {
             let (steps, layout, data) = (chunk.steps, chunk.layout().clone(), chunk.data().clone());
             let compressed = compressor.lock().compress(Chunk::new(chunk.key, chunk.episodes, steps, layout, data)?);
             self.state.lock().body = Body::Closed(Arc::new(compressed));
@@ -275,51 +272,51 @@ impl WriterChunk {
         }
     }
 
-    /// Bytes of the rows it has.
+    /// Size of its rows in bytes.
     pub fn size_bytes(&self) -> usize {
         match &self.state.lock().body {
             Body::Closed(chunk) => chunk.size_bytes(),
-            Body::Open(filling) => {
-                let numbers: usize = self.form.columns.iter().map(|column| column.row_bytes).sum();
-                let strings: usize = filling.strings.iter().map(|strings| strings.region_bytes()).sum();
-                numbers * filling.rows as usize + strings
+            Body::Open(open) => {
+                let numbers: usize = self.template.columns.iter().map(|column| column.row_bytes).sum();
+                let strings: usize = open.strings.iter().map(|strings| strings.region_bytes()).sum();
+                numbers * open.rows as usize + strings
             }
         }
     }
 
-    /// The number of a row's step, counted since the writer was made. The row must be there.
+    /// The number of a row's step, counted since the writer was created. The row must exist.
     pub fn row_number(&self, offset: u32) -> u64 {
         self.state.lock().rows[offset as usize]
     }
 
-    /// Whether it may be closed before it is full, so that no item has to wait for it.
+    /// Whether the chunk may be closed before it is full, so that no item has to wait for it.
     pub fn closes_early(&self) -> bool {
-        self.form.closes_early
+        self.template.closes_early
     }
 
     /// Index of the writer's column `id` in this chunk.
     pub fn index_of(&self, id: u32) -> Option<u32> {
-        self.form.ids.iter().position(|&other| other == id).map(|index| index as u32)
+        self.template.ids.iter().position(|&other| other == id).map(|index| index as u32)
     }
 
-    /// Copies rows `[offset, offset + length)` of a column. The rows must be there.
+    /// Copies rows `[offset, offset + length)` of a column. The rows must exist.
     ///
     /// # Errors
     /// [`crate::Error::DataLoss`] if a compressed chunk does not decode.
     pub fn read(&self, index: u32, offset: u32, length: u32) -> Result<CellData> {
-        let column = &self.form.columns[index as usize];
+        let column = &self.template.columns[index as usize];
         let (first, count) = (offset as usize * column.elements, length as usize * column.elements);
         let chunk = match &self.state.lock().body {
             Body::Closed(chunk) => chunk.clone(),
-            Body::Open(filling) if column.dtype == DType::String => {
-                let Strings { ends, text } = &filling.strings[index as usize];
+            Body::Open(open) if column.dtype == DType::String => {
+                let Strings { ends, text } = &open.strings[index as usize];
                 let start = |i: usize| if i == 0 { 0 } else { ends[i - 1] as usize };
                 let string = |i: usize| text[start(i)..ends[i] as usize].to_vec();
                 return Ok(CellData::Strings((first..first + count).map(string).collect()));
             }
-            Body::Open(filling) => {
+            Body::Open(open) => {
                 let start = column.offset + offset as usize * column.row_bytes;
-                return Ok(CellData::Numbers(filling.data[start..start + length as usize * column.row_bytes].to_vec()));
+                return Ok(CellData::Numbers(open.data[start..start + length as usize * column.row_bytes].to_vec()));
             }
         };
         let mut scratch = Vec::new();
@@ -333,42 +330,42 @@ impl WriterChunk {
     }
 
     fn finish(&self, body: &mut Body) -> Result<Arc<Chunk>> {
-        let filling = match body {
+        let open = match body {
             Body::Closed(chunk) => return Ok(chunk.clone()),
-            Body::Open(filling) => filling,
+            Body::Open(open) => open,
         };
-        let layout = self.form.layout(filling.rows, |index| match filling.strings.get(index) {
-            Some(strings) if self.form.columns[index].dtype == DType::String => strings.region_bytes(),
+        let layout = self.template.layout(open.rows, |index| match open.strings.get(index) {
+            Some(strings) if self.template.columns[index].dtype == DType::String => strings.region_bytes(),
             _ => 0,
         })?;
-        let data = self.pack(filling, &layout);
-        let chunk = Chunk::new(self.key, EpisodeIds::Same(self.episode), filling.steps, layout, data.into())?;
+        let data = self.pack(open, &layout);
+        let chunk = Chunk::new(self.key, EpisodeIds::Same(self.episode), open.steps, layout, data.into())?;
         let chunk = Arc::new(chunk);
         *body = Body::Closed(chunk.clone());
         Ok(chunk)
     }
 
-    /// The bytes as `layout` has them. A full chunk of numbers lies as it should already.
-    fn pack(&self, filling: &mut Filling, layout: &Layout) -> Vec<u8> {
-        let columns = layout.columns.iter().zip(&self.form.columns);
-        if self.form.has_strings {
+    /// Returns the bytes as `layout` arranges them. A full chunk of numbers already has this arrangement.
+    fn pack(&self, open: &mut OpenRows, layout: &Layout) -> Vec<u8> {
+        let columns = layout.columns.iter().zip(&self.template.columns);
+        if self.template.has_strings {
             let mut data = vec![0; layout.size_bytes];
             for (index, (to, from)) in columns.enumerate() {
                 let target = &mut data[to.offset..to.offset + to.size_bytes];
                 match to.dtype {
-                    DType::String => filling.strings[index].write(target),
-                    _ => target.copy_from_slice(&filling.data[from.offset..from.offset + to.size_bytes]),
+                    DType::String => open.strings[index].write(target),
+                    _ => target.copy_from_slice(&open.data[from.offset..from.offset + to.size_bytes]),
                 }
             }
             return data;
         }
-        let mut data = std::mem::take(&mut filling.data);
-        if filling.rows < self.form.max_rows {
+        let mut data = std::mem::take(&mut open.data);
+        if open.rows < self.template.max_rows {
             let mut end = 0;
             for (to, from) in columns {
                 // Columns only move towards the beginning, so none is overwritten before it has moved.
                 data.copy_within(from.offset..from.offset + to.size_bytes, to.offset);
-                // What lies between two columns must not carry what was there before.
+                // Gaps between columns must not contain earlier data.
                 data[end..to.offset].fill(0);
                 end = to.offset + to.size_bytes;
             }

@@ -1,32 +1,32 @@
-//! An item that a writer has made, on its way to a table.
+//! Items that a writer has created, before they are in a table.
 
 use super::chunk::WriterChunk;
 use super::selection::Selection;
-use crate::{Chunk, Error, ItemKey, Result, Signature, Slice, Trajectory, TrajectoryColumn, random_key};
+use crate::{Chunk, Error, ItemKey, Result, Signature, Slice, Trajectory, TrajectoryColumn, item_key};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// An item whose chunks may still be open.
 #[derive(Debug)]
 pub struct WriterItem {
-    /// The table it goes to.
+    /// Name of the item's table.
     pub table: Arc<str>,
-    /// Its name.
+    /// Key of the item.
     pub key: ItemKey,
-    /// Its priority.
+    /// Priority of the item.
     pub priority: f64,
-    /// Its columns.
+    /// Columns of the item.
     pub columns: Box<[Selection]>,
-    /// Whether its table compares it with the signature.
+    /// Whether the table checks the item against its signature.
     pub is_validated: bool,
 }
 
 impl WriterItem {
-    /// An item of cells of `writer`.
+    /// Creates an item of cells of `writer`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for no column, or one that cannot be a column (its number is named);
-    /// [`Error::InvalidPriority`] for NaN; [`Error::SignatureMismatch`] where a signature is given.
+    /// [`Error::InvalidArgument`] if there are no columns, or one is not valid, whose number the error names;
+    /// [`Error::InvalidPriority`] for NaN; [`Error::SignatureMismatch`] if a signature is given and does not fit.
     pub fn new(
         table: Arc<str>,
         priority: f64,
@@ -47,16 +47,16 @@ impl WriterItem {
             let types: Vec<_> = columns.iter().filter_map(Selection::array_type).collect();
             signature.check_types(&table, &types)?;
         }
-        Ok(Self { table, key: random_key(), priority, columns, is_validated: true })
+        Ok(Self { table, key: item_key(), priority, columns, is_validated: true })
     }
 
-    /// The item of a caller who does not want it compared with the signature of its table.
+    /// The same item for a caller that opts out of the check against the signature.
     pub fn not_validated(self) -> Self {
         Self { is_validated: false, ..self }
     }
 
-    /// As [`WriterItem::new`], of columns that were selected a moment ago from one writer, each of at least one cell: no
-    /// need to look whether they fit together.
+    /// As [`WriterItem::new`], for columns that were just selected from one writer and have at least one cell each, so
+    /// that they need no check.
     ///
     /// # Errors
     /// [`Error::InvalidPriority`] for NaN.
@@ -64,10 +64,10 @@ impl WriterItem {
         if priority.is_nan() {
             return Err(Error::InvalidPriority("`priority` must not be nan.".into()));
         }
-        Ok(Self { table, key: random_key(), priority, columns, is_validated: true })
+        Ok(Self { table, key: item_key(), priority, columns, is_validated: true })
     }
 
-    /// Its chunks; one that several columns use may come several times, but not twice in a row.
+    /// The chunks of the item. A chunk that several columns use may come several times, but not twice in a row.
     pub fn chunks(&self) -> impl Iterator<Item = &Arc<WriterChunk>> {
         let mut last = std::ptr::null();
         let runs = self.columns.iter().flat_map(|column| column.runs.iter());
@@ -75,7 +75,7 @@ impl WriterItem {
             .filter(move |chunk| std::mem::replace(&mut last, Arc::as_ptr(chunk)) != Arc::as_ptr(chunk))
     }
 
-    /// The rows, if it is the same rows of all columns of one chunk, in order, with their time axis.
+    /// The rows, if the item consists of the same rows of all columns of one chunk, in order and with their time axis.
     pub fn rows(&self) -> Option<(&Arc<WriterChunk>, u32, u32)> {
         let first = self.columns[0].runs.first()?;
         let same = |(index, column): (usize, &Selection)| {
@@ -86,19 +86,19 @@ impl WriterItem {
                     && (run.offset, run.length) == (first.offset, first.length)
             }
         };
-        let whole = first.chunk.form.ids.len() == self.columns.len() && self.columns.iter().enumerate().all(same);
+        let whole = first.chunk.template.ids.len() == self.columns.len() && self.columns.iter().enumerate().all(same);
         whole.then_some((&first.chunk, first.offset, first.length))
     }
 
-    /// What the table keeps. All chunks must be closed.
+    /// Returns the data for the table. All chunks must be closed.
     ///
     /// # Errors
-    /// If one is open and cannot be closed.
+    /// If a chunk is open and cannot be closed.
     pub fn trajectory(&self) -> Result<Trajectory> {
         if let Some((chunk, offset, length)) = self.rows() {
             return Trajectory::rows(chunk.close()?, offset, length);
         }
-        // Mostly one run follows another in the same chunk.
+        // Consecutive runs mostly share a chunk.
         let mut last: Option<(&Arc<WriterChunk>, Arc<Chunk>)> = None;
         let mut columns = Vec::with_capacity(self.columns.len());
         for column in &self.columns {

@@ -1,11 +1,12 @@
-//! What a writer keeps of its steps, and how items are made of them.
+//! The steps that a writer keeps, and how items are made of them.
 //!
-//! Steps go into a [`StepBuffer`], which copies each value once, into an open [`WriterChunk`]. A [`Selection`] names
-//! values by chunk and row, so an item can be made while its chunks are still open; it can go to its table when all of
-//! them are closed.
+//! Steps go into a [`StepBuffer`], which copies each value once, into an open [`WriterChunk`]. A [`Selection`] refers
+//! to values by chunk and row, so an item can be made while its chunks are still open. It can be sent to its table when
+//! all of them are closed.
 
 mod append_error;
 mod chunk;
+mod column;
 mod item;
 mod options;
 mod patterned;
@@ -13,8 +14,9 @@ mod selection;
 mod steps;
 
 pub use append_error::AppendError;
-pub use chunk::{CellData, ChunkCompression, DroppedChunks, Form, Value, WriterChunk};
+pub use chunk::{CellData, ChunkCompression, ChunkTemplate, DroppedChunks, Value, WriterChunk};
+pub use column::WriterColumn;
 pub use item::WriterItem;
 pub use options::ColumnOptions;
 pub use selection::{CellRun, Selection};
-pub use steps::{ColumnValue, StepBuffer, WriterColumn};
+pub use steps::{ColumnValue, StepBuffer};

@@ -1,29 +1,30 @@
-//! How columns of a writer are kept and cut into chunks.
+//! Options for the columns of a writer.
 
 use crate::{Error, Result};
 
-/// Bytes of a full chunk whose length is not given: large enough that a chunk costs little beside its data, small enough
-/// that one item keeps little else alive.
+/// Size in bytes of a full chunk without a given length: so large that the chunk itself costs little beside its data,
+/// and so small that one item keeps little other data alive.
 const AUTO_CHUNK_BYTES: usize = 64 << 10;
-/// Rows of a full chunk whose length is not given.
+/// Maximum number of rows of a full chunk without a given length.
 const AUTO_CHUNK_ROWS: usize = 64;
-/// Bytes of a full chunk whose length is given, unless one row is more: what is sent must fit into a message.
-const MAX_CHUNK_BYTES: usize = 32 << 20;
+/// Size in bytes of a full chunk with a given length, unless one row is larger: a chunk must fit into a message.
+const MAX_FULL_CHUNK_BYTES: usize = 32 << 20;
 
-/// How a column is kept and cut into chunks.
+/// Options for a column: how many values are kept, and how long its chunks are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ColumnOptions {
-    /// Values that stay available to new items.
+    /// Number of values that stay available to new items.
     pub num_keep_alive_refs: u32,
-    /// Rows of a chunk. `None`: as many as fit 64 KiB, at most 64, and a chunk that an item waits for is closed early.
+    /// Number of rows of a chunk. With `None`, a chunk has as many rows as fit into 64 KiB, at most 64, and is closed
+    /// early if an item waits for it.
     pub max_chunk_length: Option<u32>,
 }
 
 impl ColumnOptions {
-    /// Checks the numbers.
+    /// Checks that the numbers are valid.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] that names the number.
+    /// [`Error::InvalidArgument`], which names the invalid number.
     pub fn check(&self) -> Result<()> {
         let Self { num_keep_alive_refs, max_chunk_length } = *self;
         if num_keep_alive_refs == 0 {
@@ -38,11 +39,11 @@ impl ColumnOptions {
         }
     }
 
-    /// Rows of a full chunk, where a row takes so many bytes.
+    /// Number of rows of a full chunk whose rows have this size.
     pub(super) fn rows_of_chunk(&self, row_bytes: usize) -> u32 {
         let fitting = |bytes: usize| (bytes / row_bytes.max(1)).max(1);
         match self.max_chunk_length {
-            Some(length) => length.min(fitting(MAX_CHUNK_BYTES).min(u32::MAX as usize) as u32),
+            Some(length) => length.min(fitting(MAX_FULL_CHUNK_BYTES).min(u32::MAX as usize) as u32),
             None => fitting(AUTO_CHUNK_BYTES).min(AUTO_CHUNK_ROWS) as u32,
         }
     }

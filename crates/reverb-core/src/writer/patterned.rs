@@ -1,13 +1,15 @@
-//! Items that patterns make of a writer's steps.
+//! Items that patterns create from a writer's steps.
 
-use super::{StepBuffer, WriterItem};
-use crate::pattern::{Cell, Evaluator, Pass, Selection as Ages, StepId, Steps};
-use crate::writer::{CellData, Selection};
+use super::chunk::CellData;
+use super::item::WriterItem;
+use super::selection::Selection;
+use super::steps::StepBuffer;
+use crate::pattern::{AgeRange, Cell, Evaluator, Pass, StepId, Steps};
 use crate::{Error, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Patterns name columns by their place in a flattened step, which is the writer's number of the column.
+/// Patterns identify columns by their place in a flattened step, which is the writer's number of the column.
 impl Steps for StepBuffer {
     fn newest(&self) -> Option<StepId> {
         self.newest_step()
@@ -36,18 +38,22 @@ impl StepBuffer {
         StepBuffer::num_rows(self).checked_sub(u64::from(age))
     }
 
-    fn select_ages(&self, ages: &Ages) -> Result<Selection> {
+    fn select_ages(&self, ages: &AgeRange) -> Result<Selection> {
         let rows = ages.ages().map(|age| StepBuffer::num_rows(self) - u64::from(age));
-        self.select(ages.source as u32, rows, ages.squeeze)
-            .map_err(|row| Error::Internal(format!("row {row} of column {} was there, and is not", ages.source)))
+        self.select(ages.source as u32, rows, ages.squeeze).map_err(|row| {
+            Error::Internal(format!(
+                "row {row} of column {} is missing, although its pattern has checked it",
+                ages.source
+            ))
+        })
     }
 
-    /// Makes the items that are due now: after an append, or, with `end_of_episode`, before an episode ends. `table` is
-    /// asked for the shared name of a table.
+    /// Creates the items that are due now: after an append or, with `end_of_episode`, before an episode ends. `table`
+    /// returns the shared name of a table.
     ///
     /// # Errors
-    /// If a condition or a TD error reads a column that it cannot work with, or a priority is NaN. The items before it are in
-    /// `items`; the patterns behind it are not asked.
+    /// If a condition or a TD error reads a column that it does not support, or a priority is NaN. The items created
+    /// before the error are in `items`; the remaining patterns are not evaluated.
     pub fn make_items(
         &self,
         evaluator: &mut Evaluator,

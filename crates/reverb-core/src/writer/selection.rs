@@ -1,29 +1,29 @@
-//! Which cells a column of an item takes.
+//! Selections of cells for the columns of an item.
 
 use super::chunk::{CellData, WriterChunk};
-use super::steps::WriterColumn;
+use super::column::WriterColumn;
 use crate::{DType, Error, Result, Shape};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Cells of one column that lie one behind the other in one chunk.
+/// Consecutive cells of one column in one chunk.
 #[derive(Debug, Clone)]
 pub struct CellRun {
-    /// The column they were appended to.
+    /// Column that the cells were appended to.
     pub column: Arc<WriterColumn>,
-    /// Where they are.
+    /// Chunk that holds the cells.
     pub chunk: Arc<WriterChunk>,
     /// Index of the column in the chunk.
     pub index: u32,
-    /// Row of the first in the chunk.
+    /// Row of the first cell in the chunk.
     pub offset: u32,
-    /// How many.
+    /// Number of cells.
     pub length: u32,
 }
 
 impl CellRun {
-    /// Whether the writer keeps the cells no longer. The first is the oldest.
+    /// Whether the writer no longer keeps the first cell, which is the oldest.
     pub fn expired(&self) -> bool {
         self.chunk.row_number(self.offset) < self.column.alive_from.load(Relaxed)
     }
@@ -31,12 +31,12 @@ impl CellRun {
     /// Copies the cells out.
     ///
     /// # Errors
-    /// As [`WriterChunk::read`].
+    /// The errors of [`WriterChunk::read`].
     pub fn read(&self) -> Result<CellData> {
         self.chunk.read(self.index, self.offset, self.length)
     }
 
-    /// The cell number `index` of the run.
+    /// The cell at `index` in the run.
     pub fn cell(&self, index: u32) -> Self {
         Self { offset: self.offset + index, length: 1, ..self.clone() }
     }
@@ -45,9 +45,9 @@ impl CellRun {
 /// The cells of one column of an item, in order.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// Runs of cells; only cells that follow each other in a chunk share a run.
+    /// Runs of cells; only consecutive cells of a chunk share a run.
     pub runs: SmallVec<[CellRun; 2]>,
-    /// Whether the time axis is dropped; there must be one cell then.
+    /// Whether the time axis is dropped; the selection must then have one cell.
     pub squeeze: bool,
 }
 
@@ -57,7 +57,7 @@ impl Selection {
         self.runs.iter().map(|run| run.length as usize).sum()
     }
 
-    /// Whether there is no cell.
+    /// Whether the selection has no cells.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
@@ -75,7 +75,7 @@ impl Selection {
         self.runs.push(run);
     }
 
-    /// The cell at `index`, which must be there.
+    /// The cell at `index`, which must exist.
     pub fn cell(&self, mut index: usize) -> CellRun {
         for run in &self.runs {
             if index < run.length as usize {
@@ -86,12 +86,12 @@ impl Selection {
         unreachable!("the caller has looked at the length")
     }
 
-    /// Element type and shape of a cell; `None` without cells.
+    /// Element type and shape of a cell; `None` if there are no cells.
     pub fn cell_type(&self) -> Option<(DType, &Shape)> {
         self.runs.first().map(|run| (run.column.dtype, &run.column.shape))
     }
 
-    /// Element type, and shape with the time axis where it is not dropped.
+    /// Element type and shape of the array, with the time axis unless it is dropped.
     pub fn array_type(&self) -> Option<(DType, Vec<usize>)> {
         let (dtype, shape) = self.cell_type()?;
         let mut dims = Vec::with_capacity(shape.len() + 1);

@@ -1,10 +1,14 @@
-//! The steps of one writer: columns, the chunks they are filled into, and the rows that items may still refer to.
+//! The steps of one writer: columns, the chunks that hold their values, and the rows that items may still refer to.
 //!
-//! Columns that are appended together share chunks: they are a *group*. A group splits when only some of its columns get
+//! Columns that are appended together share chunks and form a *group*. A group splits when only some of its columns get
 //! a value; it never grows. Nothing here talks to a server: closed chunks are found through the items that need them.
+//!
+//! Each value is copied once, into an open chunk that is laid out for its full length, so a full chunk of numbers is
+//! finished without another copy. A group keeps the chunk and the row of its last `num_keep_alive_refs` values.
 
 use super::append_error::AppendError;
-use super::chunk::{ChunkCompression, DroppedChunks, Form, Value, WriterChunk};
+use super::chunk::{ChunkCompression, ChunkTemplate, DroppedChunks, Value, WriterChunk};
+use super::column::WriterColumn;
 use super::options::ColumnOptions;
 use super::selection::{CellRun, Selection};
 use crate::pattern::StepId;
@@ -13,23 +17,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What references to a column's values need to know of it.
 #[derive(Debug)]
-pub struct WriterColumn {
-    /// The writer's number of the column.
-    pub id: u32,
-    /// A number of the writer, different for every writer of the process.
-    pub writer: u64,
-    /// Element type.
-    pub dtype: DType,
-    /// Shape of a value.
-    pub shape: Shape,
-    /// The first step, counted since the writer was made, whose value is still kept.
-    pub alive_from: AtomicU64,
-}
-
-#[derive(Debug)]
-struct Column {
+struct ColumnState {
     shared: Arc<WriterColumn>,
     group: usize,
     /// Step of the last value.
@@ -37,7 +26,7 @@ struct Column {
 }
 
 #[derive(Debug, Clone)]
-struct Cell {
+struct CellPlace {
     row: u64,
     offset: u32,
     chunk: Arc<WriterChunk>,
@@ -48,21 +37,21 @@ struct Cell {
 struct Group {
     columns: Vec<u32>,
     options: ColumnOptions,
-    form: Arc<Form>,
+    template: Arc<ChunkTemplate>,
     open: Option<Arc<WriterChunk>>,
     /// The values that are kept, oldest first.
-    cells: VecDeque<Cell>,
+    cells: VecDeque<CellPlace>,
 }
 
 impl Group {
-    fn find(&self, row: u64) -> Option<&Cell> {
+    fn find(&self, row: u64) -> Option<&CellPlace> {
         let (first, last) = (self.cells.front()?.row, self.cells.back()?.row);
         if row < first || row > last {
             return None;
         }
         let index = match (last - first + 1) as usize == self.cells.len() {
             true => (row - first) as usize,
-            // Some steps have no value.
+            // Not every step has a value.
             false => self.cells.partition_point(|cell| cell.row < row),
         };
         self.cells.get(index).filter(|cell| cell.row == row)
@@ -72,18 +61,18 @@ impl Group {
 /// The value of one column in a step.
 #[derive(Debug, Clone, Copy)]
 pub struct ColumnValue<'a> {
-    /// The writer's number of the column: columns are numbered from 0 in order of first appearance.
+    /// The writer's number of the column. Columns are numbered from 0 in the order of their first values.
     pub column: u32,
     /// The value.
     pub value: Value<'a>,
 }
 
-/// See the module.
+/// The buffer of a writer's steps; see the module.
 #[derive(Debug)]
 pub struct StepBuffer {
     writer: u64,
-    /// Columns by number; `None` for one that had no value yet.
-    columns: Vec<Option<Column>>,
+    /// Columns by number; `None` for a column without a value so far.
+    columns: Vec<Option<ColumnState>>,
     groups: Vec<Group>,
     default_options: ColumnOptions,
     compression: ChunkCompression,
@@ -91,7 +80,8 @@ pub struct StepBuffer {
     options: Vec<(u32, ColumnOptions)>,
     episode: EpisodeId,
     step: i32,
-    /// Steps are numbered on and on; these are the first since the last clear, and the next.
+    /// Steps are numbered consecutively. These are the numbers of the first step since the last clear and of the next
+    /// step.
     first_row: u64,
     next_row: u64,
     step_is_open: bool,
@@ -100,10 +90,10 @@ pub struct StepBuffer {
 }
 
 impl StepBuffer {
-    /// No steps yet.
+    /// Creates a buffer without steps.
     ///
     /// # Errors
-    /// See [`ColumnOptions::check`].
+    /// The errors of [`ColumnOptions::check`].
     pub fn new(default_options: ColumnOptions, compression: ChunkCompression, dropped: DroppedChunks) -> Result<Self> {
         static NEXT_WRITER: AtomicU64 = AtomicU64::new(1);
         default_options.check()?;
@@ -124,15 +114,15 @@ impl StepBuffer {
         })
     }
 
-    /// A number of this writer, different for every writer of the process.
+    /// Number of this writer, unique within the process.
     pub fn writer(&self) -> u64 {
         self.writer
     }
 
-    /// Sets options of column `column`, which need not have values yet.
+    /// Sets the options of column `column`, which may have no values yet.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for bad numbers.
+    /// [`crate::Error::InvalidArgument`] if a number is not valid.
     pub fn configure(&mut self, column: u32, options: ColumnOptions) -> Result<()> {
         options.check()?;
         self.options.retain(|(other, _)| *other != column);
@@ -142,7 +132,7 @@ impl StepBuffer {
             self.close_open(group)?;
             let group = self.split(group, |id| id == column)?;
             self.groups[group].options = options;
-            self.groups[group].form = Arc::new(self.form(&[column], options)?);
+            self.groups[group].template = Arc::new(self.template(&[column], options)?);
             self.trim(group);
         }
         Ok(())
@@ -153,20 +143,22 @@ impl StepBuffer {
         own.map_or(self.default_options, |(_, options)| *options)
     }
 
-    /// Adds values to the open step, or begins a step; it stays open if `partial`. Either all values are taken or none.
+    /// Adds values to the open step, or starts a step if none is open. The step stays open if `partial`. Either all
+    /// values are added or none.
     ///
     /// # Errors
-    /// A value of another dtype or shape than the column's first, or of a column that the open step has already.
+    /// If a value differs in dtype or shape from the first value of its column, or the open step already has a value of
+    /// the column.
     pub fn append(&mut self, values: &[ColumnValue<'_>], partial: bool) -> std::result::Result<(), AppendError> {
         self.check(values)?;
         self.append_checked(values, partial)?;
         Ok(())
     }
 
-    /// As [`StepBuffer::append`], of values that [`StepBuffer::check`] would take.
+    /// As [`StepBuffer::append`], for values that have passed [`StepBuffer::check`].
     ///
     /// # Errors
-    /// If a chunk cannot be closed: its strings pass 4 GiB.
+    /// If a chunk cannot be closed because its strings exceed 4 GiB.
     pub fn append_checked(&mut self, values: &[ColumnValue<'_>], partial: bool) -> Result<()> {
         let row = self.row_to_fill();
         self.add_columns(values)?;
@@ -192,16 +184,16 @@ impl StepBuffer {
         if self.step_is_open { self.next_row - 1 } else { self.next_row }
     }
 
-    /// Whether [`StepBuffer::append`] would take the values.
+    /// Checks that [`StepBuffer::append`] would add the values.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`StepBuffer::append`].
     pub fn check(&self, values: &[ColumnValue<'_>]) -> std::result::Result<(), AppendError> {
         let row = self.row_to_fill();
         for &ColumnValue { column, value } in values {
             let Some(known) = self.columns.get(column as usize).and_then(Option::as_ref) else {
-                // Fails here, before anything changes, if such a column is impossible.
-                Form::new(
+                // Fails here, before anything changes, if such a column is not possible.
+                ChunkTemplate::new(
                     &[(column, value.dtype, Shape::from_slice(value.shape))],
                     1,
                     true,
@@ -224,9 +216,9 @@ impl StepBuffer {
         Ok(())
     }
 
-    /// Makes columns that get their first value; those with the same options become one group.
+    /// Creates the columns that get their first value. Columns with the same options form one group.
     fn add_columns(&mut self, values: &[ColumnValue<'_>]) -> Result<()> {
-        let is_new = |columns: &[Option<Column>], id: u32| columns.get(id as usize).is_none_or(Option::is_none);
+        let is_new = |columns: &[Option<ColumnState>], id: u32| columns.get(id as usize).is_none_or(Option::is_none);
         if !values.iter().any(|value| is_new(&self.columns, value.column)) {
             return Ok(());
         }
@@ -250,17 +242,17 @@ impl StepBuffer {
             if self.columns.len() <= *column as usize {
                 self.columns.resize_with(*column as usize + 1, || None);
             }
-            self.columns[*column as usize] = Some(Column { shared, group: usize::MAX, last_row: u64::MAX });
+            self.columns[*column as usize] = Some(ColumnState { shared, group: usize::MAX, last_row: u64::MAX });
         }
         for (options, columns) in groups {
-            let form = Arc::new(self.form(&columns, options)?);
+            let template = Arc::new(self.template(&columns, options)?);
             columns.iter().for_each(|&id| self.column_mut(id).group = self.groups.len());
-            self.groups.push(Group { columns, options, form, open: None, cells: VecDeque::new() });
+            self.groups.push(Group { columns, options, template, open: None, cells: VecDeque::new() });
         }
         Ok(())
     }
 
-    fn form(&self, columns: &[u32], options: ColumnOptions) -> Result<Form> {
+    fn template(&self, columns: &[u32], options: ColumnOptions) -> Result<ChunkTemplate> {
         let specs: Vec<_> = columns
             .iter()
             .map(|&id| {
@@ -268,13 +260,13 @@ impl StepBuffer {
                 (id, *dtype, shape.clone())
             })
             .collect();
-        // What a row of strings takes is not known; a pointer's worth each is.
+        // The size of a row of strings is not known; each string counts as the size of a pointer.
         let row_bytes = |(_, dtype, shape): &(u32, DType, Shape)| {
             shape.iter().fold(dtype.size().max(8), |bytes, &dim| bytes.saturating_mul(dim))
         };
         let row_bytes = specs.iter().map(row_bytes).fold(0, usize::saturating_add);
         let closes_early = options.max_chunk_length.is_none();
-        Form::new(&specs, options.rows_of_chunk(row_bytes), closes_early, self.compression)
+        ChunkTemplate::new(&specs, options.rows_of_chunk(row_bytes), closes_early, self.compression)
     }
 
     /// Splits groups of which only some columns have a value.
@@ -293,20 +285,21 @@ impl StepBuffer {
         Ok(())
     }
 
-    /// Moves the columns that `goes` chooses to a group of their own, unless all do. The group's number.
+    /// Moves the columns that `goes` selects to a group of their own, unless it selects all. Returns the number of that
+    /// group.
     fn split(&mut self, group: usize, goes: impl Fn(u32) -> bool) -> Result<usize> {
         let (leaving, staying): (Vec<u32>, Vec<u32>) = self.groups[group].columns.iter().partition(|&&id| goes(id));
         if staying.is_empty() {
             return Ok(group);
         }
         let options = self.groups[group].options;
-        self.groups[group].form = Arc::new(self.form(&staying, options)?);
+        self.groups[group].template = Arc::new(self.template(&staying, options)?);
         self.groups[group].columns = staying;
-        let form = Arc::new(self.form(&leaving, options)?);
+        let template = Arc::new(self.template(&leaving, options)?);
         let cells = self.groups[group].cells.clone();
         let new = self.groups.len();
         leaving.iter().for_each(|&id| self.column_mut(id).group = new);
-        self.groups.push(Group { columns: leaving, options, form, open: None, cells });
+        self.groups.push(Group { columns: leaving, options, template, open: None, cells });
         Ok(new)
     }
 
@@ -319,9 +312,11 @@ impl StepBuffer {
 
     fn push(&mut self, group: usize, row: u64, values: &[ColumnValue<'_>]) -> Result<()> {
         let (episode, step, dropped) = (self.episode, self.step, &self.dropped);
-        let Group { columns, form, open, cells, .. } = &mut self.groups[group];
+        let Group { columns, template, open, cells, .. } = &mut self.groups[group];
         let in_order = is_same(columns, values);
-        let find = |&id: &u32| values.iter().find(|v| v.column == id).expect("split_groups has seen to it").value;
+        let find = |&id: &u32| {
+            values.iter().find(|v| v.column == id).expect("split_groups left only columns with a value").value
+        };
         let push = |chunk: &WriterChunk| match in_order {
             true => chunk.push(row, step, values.iter().map(|v| v.value)),
             false => chunk.push(row, step, columns.iter().map(find)),
@@ -332,22 +327,22 @@ impl StepBuffer {
         }
         let offset = match offset {
             Some(offset) => offset,
-            // There is none, or it was closed for an item that waited for it.
+            // No chunk was open, or it was closed for an item that waited for it.
             None => {
-                let chunk = open.insert(Arc::new(WriterChunk::open(form.clone(), episode, dropped.clone())));
+                let chunk = open.insert(Arc::new(WriterChunk::open(template.clone(), episode, dropped.clone())));
                 push(chunk)?.expect("a new chunk is open")
             }
         };
         let chunk = open.as_ref().expect("it was just used").clone();
-        if offset + 1 == form.max_rows {
+        if offset + 1 == template.max_rows {
             *open = None;
         }
-        cells.push_back(Cell { row, offset, chunk });
+        cells.push_back(CellPlace { row, offset, chunk });
         self.trim(group);
         Ok(())
     }
 
-    /// Lets go of values beyond those that are kept.
+    /// Drops values beyond the number that is kept.
     fn trim(&mut self, group: usize) {
         let Group { cells, options, columns, .. } = &mut self.groups[group];
         if cells.len() <= options.num_keep_alive_refs as usize {
@@ -358,15 +353,15 @@ impl StepBuffer {
         }
         let oldest = cells.front().map_or(u64::MAX, |cell| cell.row);
         for &id in columns.iter() {
-            let column = self.columns[id as usize].as_ref().expect("a group's columns are there");
+            let column = self.columns[id as usize].as_ref().expect("the columns of a group exist");
             column.shared.alive_from.store(oldest, Relaxed);
         }
     }
 
-    /// Ends the episode: chunks do not cross its end. With `clear`, no row can be referred to any more.
+    /// Ends the episode. Chunks do not span episodes. With `clear`, no earlier row can be referred to any more.
     ///
     /// # Errors
-    /// If a chunk cannot be closed: its strings pass 4 GiB.
+    /// If a chunk cannot be closed because its strings exceed 4 GiB.
     pub fn end_episode(&mut self, clear: bool) -> Result<()> {
         for group in 0..self.groups.len() {
             self.close_open(group)?;
@@ -388,27 +383,27 @@ impl StepBuffer {
     /// Closes all open chunks.
     ///
     /// # Errors
-    /// As [`StepBuffer::end_episode`].
+    /// The errors of [`StepBuffer::end_episode`].
     pub fn close_chunks(&mut self) -> Result<()> {
         (0..self.groups.len()).try_for_each(|group| self.close_open(group))
     }
 
-    /// Whether a chunk is open that has rows.
+    /// Whether an open chunk has rows.
     pub fn has_open_rows(&self) -> bool {
         self.groups.iter().any(|group| group.open.as_ref().is_some_and(|chunk| !chunk.is_closed()))
     }
 
-    /// Names the episode.
+    /// Id of the episode.
     pub fn episode_id(&self) -> EpisodeId {
         self.episode
     }
 
-    /// Complete steps of the episode.
+    /// Number of complete steps of the episode.
     pub fn episode_steps(&self) -> i32 {
         self.step
     }
 
-    /// The step of the newest row since the last clear. It stays the same when an episode ends.
+    /// The step of the newest row since the last clear. It does not change when an episode ends.
     pub fn newest_step(&self) -> Option<StepId> {
         self.newest
     }
@@ -418,38 +413,39 @@ impl StepBuffer {
         self.step_is_open
     }
 
-    /// Steps since the last clear, an open one included.
+    /// Number of steps since the last clear, including an open one.
     pub fn num_rows(&self) -> u64 {
         self.next_row - self.first_row
     }
 
-    /// The value of a column in row `row` of those since the last clear; `None` if it has none there, or keeps it no more.
+    /// The value of a column in row `row`, counted since the last clear; `None` if the row has no value or it is no
+    /// longer kept.
     pub fn cell(&self, column: u32, row: u64) -> Option<CellRun> {
         let (known, cell) = self.find(column, row)?;
         let index = cell.chunk.index_of(column)?;
         Some(CellRun { column: known.shared.clone(), chunk: cell.chunk.clone(), index, offset: cell.offset, length: 1 })
     }
 
-    /// Whether [`StepBuffer::cell`] has a value.
+    /// Whether [`StepBuffer::cell`] returns a value.
     pub fn has_cell(&self, column: u32, row: u64) -> bool {
         self.find(column, row).is_some()
     }
 
-    fn find(&self, column: u32, row: u64) -> Option<(&Column, &Cell)> {
+    fn find(&self, column: u32, row: u64) -> Option<(&ColumnState, &CellPlace)> {
         let known = self.columns.get(column as usize)?.as_ref()?;
         let group = &self.groups[known.group];
         let row = self.first_row + row;
-        // The view goes back as many steps as values are kept, also where steps in between have none.
+        // Values are kept for this number of steps, even if some of the steps have no value.
         if row + u64::from(group.options.num_keep_alive_refs) < self.next_row {
             return None;
         }
         Some((known, group.find(row)?))
     }
 
-    /// The values of a column in the rows given.
+    /// Selects the values of a column in the given rows.
     ///
     /// # Errors
-    /// The first row that has none (any more).
+    /// The first row whose value does not exist or is no longer kept.
     pub fn select(
         &self,
         column: u32,
@@ -463,16 +459,16 @@ impl StepBuffer {
         Ok(selection)
     }
 
-    fn column(&self, id: u32) -> &Column {
+    fn column(&self, id: u32) -> &ColumnState {
         self.columns[id as usize].as_ref().expect("the caller knows the column")
     }
 
-    fn column_mut(&mut self, id: u32) -> &mut Column {
+    fn column_mut(&mut self, id: u32) -> &mut ColumnState {
         self.columns[id as usize].as_mut().expect("the caller knows the column")
     }
 }
 
-/// Whether the values are those of the columns, in order: the common case.
+/// Whether the values are those of the columns, in order, which is the common case.
 fn is_same(columns: &[u32], values: &[ColumnValue<'_>]) -> bool {
     columns.len() == values.len() && columns.iter().zip(values).all(|(&id, value)| id == value.column)
 }

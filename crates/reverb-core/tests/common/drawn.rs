@@ -4,8 +4,8 @@ use reverb_core::gather::Gatherer;
 use reverb_core::{Chunk, Drawn, NewItem, SelectorKind, Slice, Table, Trajectory, TrajectoryColumn};
 use std::sync::Arc;
 
-/// Items of rows of a chunk, or of so many slices of each of its columns, if that is not 0. Of a pick, both numbers are
-/// brought into the chunk: the first row, and how many more.
+/// Items of rows of a chunk or, if `slices` is not 0, of this number of slices of each of its columns. Both numbers of
+/// a pick, the first row and the number of further rows, are reduced to fit the chunk.
 pub fn items(chunk: &Arc<Chunk>, picks: &[(u32, u32)], slices: usize) -> Vec<Trajectory> {
     let item = |&(first, more): &(u32, u32)| {
         let offset = first % chunk.rows();
@@ -14,7 +14,7 @@ pub fn items(chunk: &Arc<Chunk>, picks: &[(u32, u32)], slices: usize) -> Vec<Tra
             return Trajectory::rows(chunk.clone(), offset, length).unwrap();
         }
         let column = |column| TrajectoryColumn {
-            // The same rows again, so that slices are joined.
+            // The same rows repeatedly, so that slices are concatenated.
             slices: (0..slices).map(|_| Slice { chunk: chunk.clone(), column, offset, length }).collect(),
             squeeze: false,
         };
@@ -34,10 +34,10 @@ pub fn drawn(trajectories: &[Trajectory]) -> Vec<Drawn> {
         let item = NewItem { key, priority: 1.0, times_sampled: 0, trajectory: trajectory.clone() };
         table.insert(item, 0, &mut Vec::new());
     }
-    (0..size).filter_map(|_| table.sample(&mut Vec::new())).collect()
+    (0..size).filter_map(|_| table.sample()).collect()
 }
 
-/// The bytes of the batch of these items, taken in pieces of this size; 0 for the whole.
+/// The bytes of the batch of these items, filled in pieces of this size; 0 for one piece.
 pub fn gathered(trajectories: &[Trajectory], piece: usize) -> Vec<u8> {
     let mut gatherer = Gatherer::new(drawn(trajectories), false).unwrap();
     let mut bytes = Vec::new();
@@ -45,7 +45,7 @@ pub fn gathered(trajectories: &[Trajectory], piece: usize) -> Vec<u8> {
         let now = if piece == 0 { gatherer.remaining() } else { piece.min(gatherer.remaining()) };
         bytes.reserve(now);
         gatherer.fill(&mut bytes.spare_capacity_mut()[..now]);
-        // SAFETY: `fill` has written so many bytes.
+        // SAFETY: `fill` has written this number of bytes.
         unsafe { bytes.set_len(bytes.len() + now) };
     }
     bytes

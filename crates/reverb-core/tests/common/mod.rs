@@ -12,7 +12,7 @@ use reverb_core::{
 use smallvec::smallvec;
 use std::sync::Arc;
 
-/// Lets anything go as soon as there is an item.
+/// Allows any operation as soon as the table has this number of items.
 pub fn min_size(min_size_to_sample: i64) -> RateLimiterConfig {
     RateLimiterConfig { samples_per_insert: 1.0, min_size_to_sample, min_diff: -f64::MAX, max_diff: f64::MAX }
 }
@@ -72,7 +72,7 @@ pub fn chi_square(counts: &[u64], probabilities: &[f64]) -> f64 {
     terms.sum()
 }
 
-/// A bound that a chi-square value of `freedom` degrees passes about once in a million cases.
+/// A bound that a chi-square value of `freedom` degrees exceeds about once in a million cases.
 pub fn chi_square_bound(freedom: usize) -> f64 {
     let freedom = freedom as f64;
     freedom + 4.9 * (2.0 * freedom).sqrt() + 16.0

@@ -1,19 +1,28 @@
-//! Selectors as plain as can be.
+//! Selectors in their simplest form.
 
 use reverb_core::SelectorKind;
 use std::collections::BTreeMap;
 
-/// What a selector knows of a key.
+/// The data that a selector has on a key.
 #[derive(Debug, Clone, Copy)]
 pub struct Plain {
     pub priority: f64,
-    /// When it came.
+    /// Time of the insert.
     pub inserted: u64,
-    /// When it came, or was updated last.
+    /// Time of the insert or of the last update.
     pub changed: u64,
 }
 
-/// The keys that may be drawn, each with its probability.
+/// The share of an item in the weight of its table.
+pub fn weight(kind: &SelectorKind, plain: &Plain) -> f64 {
+    match kind {
+        SelectorKind::Prioritized { .. } if plain.priority == 0.0 => 0.0,
+        SelectorKind::Prioritized { priority_exponent } => plain.priority.powf(*priority_exponent),
+        _ => 1.0,
+    }
+}
+
+/// The keys that can be drawn, each with its probability.
 pub fn allowed(kind: &SelectorKind, inside: &BTreeMap<u64, Plain>) -> BTreeMap<u64, f64> {
     let first = |rank: &dyn Fn(&Plain) -> (f64, u64)| {
         let best = inside.iter().min_by(|(_, a), (_, b)| rank(a).partial_cmp(&rank(b)).unwrap());
@@ -25,13 +34,12 @@ pub fn allowed(kind: &SelectorKind, inside: &BTreeMap<u64, Plain>) -> BTreeMap<u
         SelectorKind::MinHeap => first(&|plain| (plain.priority, plain.changed)),
         SelectorKind::MaxHeap => first(&|plain| (-plain.priority, plain.changed)),
         SelectorKind::Uniform => inside.keys().map(|&key| (key, 1.0 / inside.len() as f64)).collect(),
-        SelectorKind::Prioritized { priority_exponent } => {
-            let weight = |p: f64| if p == 0.0 { 0.0 } else { p.powf(*priority_exponent) };
-            let total: f64 = inside.values().map(|plain| weight(plain.priority)).sum();
+        SelectorKind::Prioritized { .. } => {
+            let total: f64 = inside.values().map(|plain| weight(kind, plain)).sum();
             if total == 0.0 {
                 return allowed(&SelectorKind::Uniform, inside);
             }
-            let weights = inside.iter().map(|(&key, plain)| (key, weight(plain.priority) / total));
+            let weights = inside.iter().map(|(&key, plain)| (key, weight(kind, plain) / total));
             weights.filter(|&(_, p)| p > 0.0).collect()
         }
     }

@@ -1,4 +1,4 @@
-//! Steps of int64 columns for patterns: as simple as they can be.
+//! Steps of int64 columns for patterns, in their simplest form.
 
 use reverb_core::DType;
 use reverb_core::pattern::{Cell, Evaluator, Pass, StepId, Steps};
@@ -20,7 +20,7 @@ impl From<i64> for Value {
     }
 }
 
-/// An item that was made: its table, its priority, and for each column the int64 values.
+/// An item that was created: its table, its priority, and the int64 values of each column.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Made {
     pub table: String,
@@ -33,7 +33,7 @@ pub struct Made {
 #[derive(Default)]
 pub struct Rows(pub Vec<(StepId, Row)>);
 
-/// A writer that keeps all rows and makes all items at once.
+/// A writer that keeps all rows and creates all items at once.
 pub struct Writer {
     pub evaluator: Evaluator,
     pub rows: Rows,

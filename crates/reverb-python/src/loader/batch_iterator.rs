@@ -1,16 +1,16 @@
 //! `reverb._rust.BatchIterator`.
 
-use super::DrawsHere;
+use super::local_draws::LocalDraws;
 use crate::errors::PyReverbResult;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::sync::OnceLock;
 
-/// What loaders iterate with. In Python the call alone would be a tenth of a small batch.
+/// The iterator of loaders. In Python, the call alone would cost a tenth of the time of a small batch.
 #[pyclass(frozen, subclass, module = "reverb._rust")]
 pub struct BatchIterator {
-    here: OnceLock<Py<DrawsHere>>,
+    local: OnceLock<Py<LocalDraws>>,
 }
 
 #[pymethods]
@@ -18,13 +18,13 @@ impl BatchIterator {
     #[new]
     #[pyo3(signature = (*_args, **_options))]
     fn new(_args: &Bound<'_, PyTuple>, _options: Option<&Bound<'_, PyDict>>) -> Self {
-        Self { here: OnceLock::new() }
+        Self { local: OnceLock::new() }
     }
 
-    /// For a subclass that takes what `here` gives first.
-    fn _prefer(&self, here: Py<DrawsHere>) {
-        // Who has made the choice keeps it.
-        let _ = self.here.set(here);
+    /// Lets a subclass choose the draws that are asked first.
+    fn _prefer(&self, local: Py<LocalDraws>) {
+        // The first choice stands.
+        let _ = self.local.set(local);
     }
 
     fn __iter__(slf: Py<Self>) -> Py<Self> {
@@ -33,8 +33,8 @@ impl BatchIterator {
 
     fn __next__<'py>(slf: &Bound<'py, Self>) -> PyReverbResult<Option<Bound<'py, PyAny>>> {
         let py = slf.py();
-        if let Some(here) = slf.get().here.get()
-            && let Some(batch) = here.get().take(py)?
+        if let Some(local) = slf.get().local.get()
+            && let Some(batch) = local.get().take(py)?
         {
             return Ok(Some(batch));
         }

@@ -18,7 +18,7 @@ struct Stats {
     network: f64,
     convert: f64,
     learner: f64,
-    /// Up to when time is accounted for; none before the first batch was asked for.
+    /// The time up to which all time is accounted for; `None` until the first batch is requested.
     mark: Option<Instant>,
 }
 
@@ -29,7 +29,7 @@ impl Stats {
 }
 
 impl StatsClock {
-    /// A batch was drawn without waiting, and goes to the learner now: when that asked for it, and when it had come.
+    /// Counts a batch that was drawn without waiting and now goes to the learner, which asked for it at `asked`.
     pub fn at_once(&self, asked: Instant, arrived: Instant, samples: usize) {
         let mut stats = self.0.lock();
         stats.learner += stats.lap(asked);
@@ -60,7 +60,7 @@ impl StatsClock {
     fn arrived(&self, limiter_s: f64, total_s: f64) {
         let mut stats = self.0.lock();
         let waited = stats.lap(Instant::now());
-        // The draw waits for its table first. What of that was over when the learner asked has cost it nothing.
+        // The draw waits for its table first. The part of that before the learner asked has cost the learner nothing.
         let before = (total_s - waited).max(0.0);
         let limiter = (limiter_s - before).clamp(0.0, waited);
         stats.limiter += limiter;

@@ -1,9 +1,9 @@
-//! The part of `reverb.loaders` that runs for each batch of microseconds.
+//! The part of `reverb.loaders` that runs for each batch, of which small ones take microseconds.
 
 mod batch_iterator;
 mod clock;
-mod draws_here;
+mod local_draws;
 
 pub use batch_iterator::BatchIterator;
 pub use clock::StatsClock;
-pub use draws_here::DrawsHere;
+pub use local_draws::LocalDraws;

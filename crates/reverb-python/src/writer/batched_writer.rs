@@ -1,22 +1,20 @@
-//! `reverb._rust.BatchedWriter`: the steps of many environments at once.
+//! `reverb._rust.BatchedWriter`: appends the steps of many environments at once.
 
-use super::post::{self, CompressionOptions, Limits, Post};
+use super::session::{CompressionOptions, Limits, WriterSession, parse_compression};
 use super::steps_in::Structure;
 use crate::array_in::LeafRows;
 use crate::client::Client;
 use crate::errors::PyReverbResult;
-use crate::runtime::{deadline, wait};
 use numpy::{PyArray1, PyReadonlyArray1};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::pattern::Evaluator;
 use reverb_core::writer::{AppendError, ColumnOptions, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
 use reverb_core::{DType, Error, Shape};
-use reverb_transport::client::warn;
-use reverb_transport::pattern_from_wire::evaluator_from_bytes;
+use reverb_formats::patterns::evaluator_from_bytes;
 use std::sync::Arc;
 
-/// Rows of a column as Python names them: column, start, stop, step, and whether the time axis is dropped.
+/// A slice of a column: column, start, stop, step, and whether the time axis is dropped.
 type RowsOf = (u32, Option<i64>, Option<i64>, i64, bool);
 
 /// Appends a step of every environment in one call.
@@ -24,35 +22,35 @@ type RowsOf = (u32, Option<i64>, Option<i64>, i64, bool);
 pub struct BatchedWriter {
     num_envs: usize,
     envs: Mutex<Vec<Env>>,
-    forms: Mutex<Forms>,
-    post: Post,
+    shapes: Mutex<StepShapes>,
+    session: WriterSession,
     structure: Structure,
 }
 
 struct Env {
     steps: StepBuffer,
     evaluator: Option<Evaluator>,
-    /// The form of the last step that it took; see [`Forms`].
-    form: u64,
+    /// The number of the shape of the last step that it took; see [`StepShapes`].
+    shape: u64,
 }
 
-/// Numbers the forms of steps that differ from the one before: an environment that took a step of a form takes another
-/// without a check.
+/// Numbers the shapes of steps: the columns of a step, their dtypes and the shapes of their values. A step that differs
+/// from the one before has a new number. An environment takes steps of the same number without another check.
 #[derive(Default)]
-struct Forms {
+struct StepShapes {
     last: Vec<(u32, DType, Shape)>,
     number: u64,
 }
 
-impl Forms {
+impl StepShapes {
     fn number(&mut self, values: &[ColumnValue<'_>]) -> u64 {
         let is_same = |(known, value): (&(u32, DType, Shape), &ColumnValue<'_>)| {
             known.0 == value.column && known.1 == value.value.dtype && known.2[..] == *value.value.shape
         };
         if self.last.len() != values.len() || !self.last.iter().zip(values).all(is_same) {
-            let form =
+            let shape =
                 |value: &ColumnValue<'_>| (value.column, value.value.dtype, Shape::from_slice(value.value.shape));
-            self.last = values.iter().map(form).collect();
+            self.last = values.iter().map(shape).collect();
             self.number += 1;
         }
         self.number
@@ -71,7 +69,7 @@ impl BatchedWriter {
         compression: CompressionOptions,
         limits: Limits,
     ) -> PyReverbResult<Self> {
-        let compression = post::compression(compression)?;
+        let compression = parse_compression(compression)?;
         let dropped = DroppedChunks::default();
         let evaluator = || match configs.is_empty() {
             true => Ok(None),
@@ -80,13 +78,17 @@ impl BatchedWriter {
         let keep = options.0.max(evaluator()?.map_or(1, |evaluator| evaluator.max_age()));
         let options = ColumnOptions { num_keep_alive_refs: keep, max_chunk_length: options.1 };
         let env = |_| {
-            Ok(Env { steps: StepBuffer::new(options, compression, dropped.clone())?, evaluator: evaluator()?, form: 0 })
+            Ok(Env {
+                steps: StepBuffer::new(options, compression, dropped.clone())?,
+                evaluator: evaluator()?,
+                shape: 0,
+            })
         };
         Ok(Self {
             num_envs,
-            forms: Mutex::default(),
+            shapes: Mutex::default(),
             envs: Mutex::new((0..num_envs).map(env).collect::<Result<_, Error>>()?),
-            post: Post::new(client, limits, dropped),
+            session: WriterSession::new(client.background().clone(), limits, dropped),
             structure: Structure::new(structure),
         })
     }
@@ -99,7 +101,7 @@ impl BatchedWriter {
         mask: Option<PyReadonlyArray1<'_, bool>>,
         ends: Option<PyReadonlyArray1<'_, bool>>,
     ) -> PyReverbResult<()> {
-        self.post.session.check()?;
+        self.session.check()?;
         let step = self.structure.step(data)?;
         let rows = step.rows(py, self.num_envs, &self.structure)?;
         let is_in = |mask: &Option<PyReadonlyArray1<'_, bool>>, env: usize, default| {
@@ -108,7 +110,7 @@ impl BatchedWriter {
         let present: Vec<bool> = (0..self.num_envs).map(|env| is_in(&mask, env, true)).collect();
         let ends: Vec<bool> = (0..self.num_envs).map(|env| is_in(&ends, env, false)).collect();
         let mut items = Vec::new();
-        // The lock is taken without the GIL, so that nobody waits for both.
+        // The lock is taken without the GIL, so that no thread waits for one while it holds the other.
         let (appended, made) = py.detach(|| {
             let mut envs = self.envs.lock();
             match self.append_rows(&mut envs, &rows, &present) {
@@ -119,14 +121,15 @@ impl BatchedWriter {
         appended.map_err(|error| step.describe(py, &self.structure, error))?;
         self.structure.accept(py, &step)?;
         if !items.is_empty() {
-            self.post.push(py, items)?;
+            self.session.push(py, items)?;
         } else if ends.contains(&true) {
-            self.post.session.pump();
+            self.session.pump();
         }
         Ok(made?)
     }
 
-    /// Makes one item of every environment in `mask` that has all its rows. Which ones that were.
+    /// Makes one item of every environment in `mask` that has all rows of the item. Returns for which environments it
+    /// did.
     fn create_items<'py>(
         &self,
         py: Python<'py>,
@@ -135,7 +138,7 @@ impl BatchedWriter {
         columns: Vec<RowsOf>,
         mask: Option<PyReadonlyArray1<'_, bool>>,
     ) -> PyReverbResult<Bound<'py, PyArray1<bool>>> {
-        let table = self.post.table(table)?;
+        let table = self.session.table(table)?;
         let priorities = priorities.as_array();
         let mut made = Vec::new();
         let mut items = Vec::new();
@@ -150,17 +153,17 @@ impl BatchedWriter {
             }
         }
         if !items.is_empty() {
-            self.post.push(py, items)?;
+            self.session.push(py, items)?;
         }
         Ok(PyArray1::from_vec(py, made))
     }
 
     fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>) -> PyReverbResult<()> {
-        wait(py, self.post.session.flush(but_last, deadline(timeout)?, warn))
+        self.session.flush(py, but_last, timeout)
     }
 
     fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<String>> {
-        self.post.close(py, patience)
+        self.session.close(py, patience)
     }
 
     fn episode_steps<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
@@ -169,14 +172,14 @@ impl BatchedWriter {
 
     #[getter]
     fn num_pending_items(&self) -> usize {
-        self.post.session.num_pending()
+        self.session.num_pending()
     }
 }
 
 impl BatchedWriter {
-    /// All environments that are present take their row, or none does.
+    /// Appends a row to each environment that is present, or to none of them.
     fn append_rows(&self, envs: &mut [Env], rows: &[(u32, LeafRows<'_>)], present: &[bool]) -> Result<(), AppendError> {
-        // With patterns, columns that none of them uses are dropped. All environments have the same.
+        // Columns that no pattern uses are dropped. All environments have the same patterns.
         let is_used = |column: u32| {
             let evaluator = envs.first().and_then(|env| env.evaluator.as_ref());
             evaluator.is_none_or(|evaluator| evaluator.sources().contains_key(&(column as usize)))
@@ -188,9 +191,9 @@ impl BatchedWriter {
             step.extend(used.iter().map(|(column, rows)| ColumnValue { column: *column, value: rows.row(env) }));
         };
         row(0, &mut step);
-        let form = self.forms.lock().number(&step);
+        let shape = self.shapes.lock().number(&step);
         for (index, env) in envs.iter().enumerate() {
-            if present[index] && env.form != form {
+            if present[index] && env.shape != shape {
                 row(index, &mut step);
                 env.steps.check(&step)?;
             }
@@ -199,14 +202,14 @@ impl BatchedWriter {
             if present[index] {
                 row(index, &mut step);
                 env.steps.append_checked(&step, false)?;
-                env.form = form;
+                env.shape = shape;
             }
         }
         Ok(())
     }
 
-    /// Makes the items that patterns describe, and ends episodes. An environment whose items cannot be made does not
-    /// keep the others from theirs; the first error is returned.
+    /// Makes the items that patterns describe, and ends episodes. If the items of one environment cannot be made, those
+    /// of the others still are. Returns the first error.
     fn make_items(
         &self,
         envs: &mut [Env],
@@ -217,10 +220,10 @@ impl BatchedWriter {
         let mut result = Ok(());
         for (index, env) in envs.iter_mut().enumerate() {
             if present[index] {
-                result = result.and(env.make_items(false, &self.post, items));
+                result = result.and(env.make_items(false, &self.session, items));
             }
             if ends[index] {
-                result = result.and(env.make_items(true, &self.post, items));
+                result = result.and(env.make_items(true, &self.session, items));
                 result = result.and(env.steps.end_episode(true));
             }
         }
@@ -229,14 +232,14 @@ impl BatchedWriter {
 }
 
 impl Env {
-    fn make_items(&mut self, end: bool, post: &Post, items: &mut Vec<WriterItem>) -> Result<(), Error> {
+    fn make_items(&mut self, end: bool, session: &WriterSession, items: &mut Vec<WriterItem>) -> Result<(), Error> {
         match &mut self.evaluator {
-            Some(evaluator) => self.steps.make_items(evaluator, end, |table| post.intern(table), items),
+            Some(evaluator) => self.steps.make_items(evaluator, end, |table| session.intern(table), items),
             None => Ok(()),
         }
     }
 
-    /// An item of the newest rows; `None` if a row that is named is not there.
+    /// An item of the newest rows; `None` if one of the rows does not exist.
     fn item(&self, table: &Arc<str>, priority: f64, columns: &[RowsOf]) -> Result<Option<WriterItem>, Error> {
         let mut selections = Vec::with_capacity(columns.len());
         for &(column, start, stop, step, squeeze) in columns {
@@ -251,7 +254,7 @@ impl Env {
     }
 }
 
-/// The rows of a slice. Unlike a list's, bounds that are given must lie inside: a window is whole, or there is none.
+/// The rows of a slice. Unlike in a list, explicit bounds must lie inside: a window is complete, or there is none.
 fn rows_of(start: Option<i64>, stop: Option<i64>, step: i64, len: i64) -> Option<impl Iterator<Item = u64>> {
     let place = |index: i64| if index < 0 { index + len } else { index };
     let first = place(start.unwrap_or(if step > 0 { 0 } else { -1 }));

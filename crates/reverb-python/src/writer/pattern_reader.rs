@@ -1,15 +1,15 @@
-//! `reverb._rust.PatternReader`: items made by patterns, for who wants their data and not a table.
+//! `reverb._rust.PatternReader`: makes items by patterns for programs that want the data themselves, without a table.
 
-use super::column::selection_to_array;
 use super::steps_in::Structure;
+use crate::column::selection_to_array;
 use crate::errors::PyReverbResult;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::pattern::Evaluator;
 use reverb_core::writer::{ChunkCompression, ColumnOptions, DroppedChunks, StepBuffer, WriterItem};
-use reverb_transport::pattern_from_wire::evaluator_from_bytes;
+use reverb_formats::patterns::evaluator_from_bytes;
 
-/// Appends steps, and gives the items that patterns make of them.
+/// Appends steps, and returns the items that patterns make of them.
 #[pyclass(frozen, module = "reverb._rust")]
 pub struct PatternReader {
     steps: Mutex<StepBuffer>,

@@ -1,24 +1,22 @@
-//! `reverb._rust.PatternWriter`: items made by patterns.
+//! `reverb._rust.PatternWriter`: makes items by patterns.
 
-use super::post::{self, CompressionOptions, Limits, Post};
+use super::session::{CompressionOptions, Limits, WriterSession, parse_compression};
 use super::steps_in::Structure;
 use crate::client::Client;
 use crate::errors::PyReverbResult;
-use crate::runtime::{deadline, wait};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::Error;
 use reverb_core::pattern::Evaluator;
 use reverb_core::writer::{ColumnOptions, DroppedChunks, StepBuffer, WriterItem};
-use reverb_transport::client::warn;
-use reverb_transport::pattern_from_wire::evaluator_from_bytes;
+use reverb_formats::patterns::evaluator_from_bytes;
 
 /// Appends steps; patterns say which items to make of them.
 #[pyclass(frozen, module = "reverb._rust")]
 pub struct PatternWriter {
     steps: Mutex<StepBuffer>,
     evaluator: Mutex<Evaluator>,
-    post: Post,
+    session: WriterSession,
     structure: Structure,
 }
 
@@ -33,7 +31,7 @@ impl PatternWriter {
         compression: CompressionOptions,
         limits: Limits,
     ) -> PyReverbResult<Self> {
-        let compression = post::compression(compression)?;
+        let compression = parse_compression(compression)?;
         let evaluator = evaluator_from_bytes(&configs)?;
         let dropped = DroppedChunks::default();
         let keep = evaluator.max_age().max(1);
@@ -41,13 +39,13 @@ impl PatternWriter {
         Ok(Self {
             steps: Mutex::new(StepBuffer::new(options, compression, dropped.clone())?),
             evaluator: Mutex::new(evaluator),
-            post: Post::new(client, limits, dropped),
+            session: WriterSession::new(client.background().clone(), limits, dropped),
             structure: Structure::new(structure),
         })
     }
 
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>, partial_step: bool) -> PyReverbResult<()> {
-        self.post.session.check()?;
+        self.session.check()?;
         let step = self.structure.step(data)?;
         let mut items = Vec::new();
         let (appended, made) = {
@@ -63,33 +61,33 @@ impl PatternWriter {
         appended.map_err(|error| step.describe(py, &self.structure, error))?;
         self.structure.accept(py, &step)?;
         if !items.is_empty() {
-            self.post.push(py, items)?;
+            self.session.push(py, items)?;
         }
         Ok(made?)
     }
 
     fn make_last_items(&self, py: Python<'_>) -> PyReverbResult<()> {
-        self.post.session.check()?;
+        self.session.check()?;
         let mut items = Vec::new();
         let made = self.make(&self.steps.lock(), &mut self.evaluator.lock(), true, &mut items);
         if !items.is_empty() {
-            self.post.push(py, items)?;
+            self.session.push(py, items)?;
         }
         Ok(made?)
     }
 
     fn end_episode(&self, clear_buffers: bool) -> PyReverbResult<()> {
         self.steps.lock().end_episode(clear_buffers)?;
-        self.post.session.pump();
+        self.session.pump();
         Ok(())
     }
 
     fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>) -> PyReverbResult<()> {
-        wait(py, self.post.session.flush(but_last, deadline(timeout)?, warn))
+        self.session.flush(py, but_last, timeout)
     }
 
     fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<String>> {
-        self.post.close(py, patience)
+        self.session.close(py, patience)
     }
 
     #[getter]
@@ -99,7 +97,7 @@ impl PatternWriter {
 
     #[getter]
     fn num_pending_items(&self) -> usize {
-        self.post.session.num_pending()
+        self.session.num_pending()
     }
 }
 
@@ -111,6 +109,6 @@ impl PatternWriter {
         end_of_episode: bool,
         items: &mut Vec<WriterItem>,
     ) -> Result<(), Error> {
-        steps.make_items(evaluator, end_of_episode, |table| self.post.intern(table), items)
+        steps.make_items(evaluator, end_of_episode, |table| self.session.intern(table), items)
     }
 }

@@ -1,8 +1,8 @@
-//! A step from Python: which of a writer's columns its leaves belong to, and their values.
+//! Converts a step from Python: the columns of the writer that its leaves belong to, and their values.
 
 use crate::array_in::{Leaf, LeafRows, leaf};
 use crate::errors::{PyReverbError, PyReverbResult};
-use crate::nest::flatten_with_form;
+use crate::nest::flatten_and_hash;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -10,46 +10,48 @@ use reverb_core::Error;
 use reverb_core::writer::{AppendError, ColumnValue};
 use std::sync::Arc;
 
-/// Forms of steps that are remembered; a program has few.
-const KEPT_FORMS: usize = 16;
+/// Structures of steps that are remembered; a program has few.
+const KEPT_STRUCTURES: usize = 16;
 
-/// A column that a step adds, and its options: values kept, and rows of a chunk.
+/// A column that a step adds, and its options: the number of values kept, and the rows of a chunk.
 pub type NewColumn = (u32, (u32, Option<u32>));
 
-/// The structure of a writer's steps, kept in Python: it knows how a new form of step joins those before.
+/// The structure of a writer's steps. Python keeps it, and knows how a step of a new structure joins those before.
 pub struct Structure {
-    /// `columns_of(step)`: the columns that its leaves belong to, and options of new ones; `commit()`: that step was taken;
-    /// `path(column)`: of a column, as text.
+    /// It has three methods. `columns_of(step)` returns the columns that the leaves of a step belong to, and the
+    /// options of new columns. `commit()` accepts the last of these steps. `path(column)` returns the path of a column
+    /// as text.
     object: Py<PyAny>,
-    forms: Mutex<Vec<(u64, Arc<[u32]>)>>,
+    /// The columns of steps that were accepted, by the hash of their structure.
+    known: Mutex<Vec<(u64, Arc<[u32]>)>>,
 }
 
 /// A step whose leaves were converted.
 pub struct Step<'py> {
     columns: Arc<[u32]>,
     objects: Vec<Bound<'py, PyAny>>,
-    /// With the index of the leaf; leaves that are `None` are left out.
+    /// The leaves that are not `None`, each with its index.
     leaves: Vec<(usize, Leaf<'py>)>,
-    /// What the step adds to the structure; `None` if its form is known.
-    news: Option<News>,
+    /// What the step adds to the structure; `None` if a step like it was accepted before.
+    additions: Option<Additions>,
 }
 
 /// See [`Structure::accept`].
-struct News {
-    form: Option<u64>,
+struct Additions {
+    hash: Option<u64>,
     columns: Vec<NewColumn>,
 }
 
 impl Structure {
     pub fn new(object: Py<PyAny>) -> Self {
-        Self { object, forms: Mutex::default() }
+        Self { object, known: Mutex::default() }
     }
 
-    /// Flattens a step and converts its leaves. Until [`Structure::accept`], it leaves no trace.
+    /// Flattens a step and converts its leaves. The structure does not change until [`Structure::accept`] is called.
     pub fn step<'py>(&self, data: &Bound<'py, PyAny>) -> PyReverbResult<Step<'py>> {
         let mut objects = Vec::with_capacity(8);
-        let form = flatten_with_form(data, &mut objects)?;
-        let (columns, news) = self.columns(data, form)?;
+        let hash = flatten_and_hash(data, &mut objects)?;
+        let (columns, additions) = self.columns(data, hash)?;
         if columns.len() != objects.len() {
             return Err(PyTypeError::new_err("the leaves of the step changed while it was read").into());
         }
@@ -69,36 +71,36 @@ impl Structure {
             })?;
             leaves.push((index, leaf));
         }
-        Ok(Step { columns, objects, leaves, news })
+        Ok(Step { columns, objects, leaves, additions })
     }
 
-    fn columns(&self, data: &Bound<'_, PyAny>, form: Option<u64>) -> PyReverbResult<(Arc<[u32]>, Option<News>)> {
-        if let Some(form) = form {
-            let forms = self.forms.lock();
-            if let Some((_, columns)) = forms.iter().find(|(known, _)| *known == form) {
+    fn columns(&self, data: &Bound<'_, PyAny>, hash: Option<u64>) -> PyReverbResult<(Arc<[u32]>, Option<Additions>)> {
+        if let Some(hash) = hash {
+            let known = self.known.lock();
+            if let Some((_, columns)) = known.iter().find(|(known, _)| *known == hash) {
                 return Ok((columns.clone(), None));
             }
         }
         let found = self.object.bind(data.py()).call_method1("columns_of", (data,))?;
         let (columns, new): (Vec<u32>, Vec<NewColumn>) = found.extract()?;
-        Ok((columns.into(), Some(News { form, columns: new })))
+        Ok((columns.into(), Some(Additions { hash, columns: new })))
     }
 
-    /// The step was taken: enters what it adds to the structure.
+    /// Enters into the structure what an appended step adds to it.
     pub fn accept(&self, py: Python<'_>, step: &Step<'_>) -> PyReverbResult<()> {
-        let Some(news) = &step.news else { return Ok(()) };
+        let Some(additions) = &step.additions else { return Ok(()) };
         self.object.bind(py).call_method0("commit")?;
-        if let Some(form) = news.form {
-            let mut forms = self.forms.lock();
-            if forms.len() == KEPT_FORMS {
-                forms.remove(0);
+        if let Some(hash) = additions.hash {
+            let mut known = self.known.lock();
+            if known.len() == KEPT_STRUCTURES {
+                known.remove(0);
             }
-            forms.push((form, step.columns.clone()));
+            known.push((hash, step.columns.clone()));
         }
         Ok(())
     }
 
-    /// The path of a column, as text.
+    /// The path of a column as text.
     pub fn path(&self, py: Python<'_>, column: u32) -> String {
         let path = self.object.bind(py).call_method1("path", (column,)).and_then(|path| path.extract::<String>());
         path.unwrap_or_else(|_| format!("number {column}"))
@@ -106,9 +108,9 @@ impl Structure {
 }
 
 impl Step<'_> {
-    /// Columns that are to be configured before the step is appended.
+    /// The columns that must be configured before the step is appended.
     pub fn new_columns(&self) -> &[NewColumn] {
-        self.news.as_ref().map_or(&[], |news| &news.columns)
+        self.additions.as_ref().map_or(&[], |additions| &additions.columns)
     }
 
     /// The values, for [`reverb_core::writer::StepBuffer::append`].
@@ -119,7 +121,7 @@ impl Step<'_> {
             .collect()
     }
 
-    /// The values of `count` environments, stacked along the first axis: for each leaf its column and rows.
+    /// The values of `count` environments, which are stacked along the first axis: for each leaf its column and rows.
     pub fn rows(
         &self,
         py: Python<'_>,
@@ -141,7 +143,7 @@ impl Step<'_> {
         Ok(all)
     }
 
-    /// An error of this step, with the names that people know.
+    /// An error of this step, with the paths of columns in place of their numbers.
     pub fn describe(&self, py: Python<'_>, structure: &Structure, error: AppendError) -> Error {
         let value = |column| {
             let index = self.columns.iter().position(|&other| other == column);

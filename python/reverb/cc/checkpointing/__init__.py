@@ -1,1 +1,1 @@
-"""Where the reference keeps the messages of checkpoints."""
+"""The protobuf messages of checkpoints, at the same path as in dm-reverb."""

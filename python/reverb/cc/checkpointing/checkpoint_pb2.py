@@ -7,5 +7,5 @@ from reverb import _protos
 globals().update(_protos.module_contents("reverb/cc/checkpointing/checkpoint.proto"))
 
 
-def __getattr__(name: str) -> Any:  # Tells type checkers that there is more than the text shows.
+def __getattr__(name: str) -> Any:  # Tells type checkers that the module has more names.
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The one platform there is: a machine with a file system."""
+"""The only platform: a machine with a file system."""
 
 from reverb.platform.default import checkpointers as checkpointers
 

@@ -1,4 +1,4 @@
-"""Checkpointers: where a server keeps the state of its tables, and how often. Also known as `reverb.checkpointers`."""
+"""Checkpointers define where and how often a server saves its tables. Also available as `reverb.checkpointers`."""
 
 import abc
 import math
@@ -9,8 +9,9 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reverb import _checks, pybind
+from reverb import pybind
 from reverb.checkpoint_reader import Checkpoint, CheckpointTable, open
+from reverb.data import checks
 
 __all__ = [
     "Checkpoint",
@@ -24,47 +25,48 @@ __all__ = [
 
 Path = str | os.PathLike[str]
 
-# `gs://bucket/folder`, `s3://…`: what would become a local folder of a strange name.
+# Matches `gs://bucket/folder`, `s3://…` and so on, which would otherwise become local folders with strange names.
 _REMOTE = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:/+")
 
 
 class CheckpointerBase(abc.ABC):
-    """What `Server(checkpointer=)` takes."""
+    """Base class of the objects that `Server(checkpointer=)` accepts."""
 
     @abc.abstractmethod
     def internal_checkpointer(self) -> pybind.Checkpointer:
-        """The extension's checkpointer. Called once, when a server is made."""
+        """Creates the extension's checkpointer. Called once, when a server is created."""
 
 
 class DefaultCheckpointer(CheckpointerBase):
-    """Keeps checkpoints in a folder, each in a folder of its own that is named by the time.
+    """Saves checkpoints in a folder, each in a subfolder that is named after the time.
 
-    A server that is made with it first loads the newest good checkpoint there. One that is damaged is named in the log,
-    stays, and the next older one is loaded; if none is good, the server raises DataLossError. Definitions of tables
-    (selectors, sizes, limiter) come from the checkpoint, and differences are logged. The files are those of dm-reverb,
-    whose checkpoints can be loaded, and which can load these.
+    A server with this checkpointer first loads the newest undamaged checkpoint in the folder. A damaged checkpoint is
+    logged and kept, and the next older one is loaded. If all checkpoints are damaged, the server raises DataLossError.
+    The definitions of the tables (selectors, sizes, rate limiters) are those in the checkpoint, and differences are
+    logged. The file format is that of dm-reverb: either package can load the checkpoints of the other.
 
-    `client.checkpoint()` saves. Inserts and samples go on meanwhile; what is saved is the state of all tables at one
-    moment. When the new checkpoint is on the disk and was read again, older ones beyond `keep` are removed. Only
-    checkpoints that this package wrote, and that are good, count or are removed; other files are never touched. Each
-    save, and how far one or a load has come after each ten seconds, is logged to `reverb` as info.
+    `client.checkpoint()` saves a consistent snapshot of all tables. Inserts and samples continue during the save. Once
+    the new checkpoint is on the disk and has been verified, checkpoints in excess of `keep` are removed, oldest first.
+    Only undamaged checkpoints of this package are counted and removed; other files are never touched. Each save is
+    logged to the logger `reverb` at level INFO, as is the progress of a save or load every ten seconds.
 
-    Nothing is checked or made before a server is.
+    The arguments are checked, and the folder is created, when a server is created.
 
     Args:
-      path: The folder, on a disk of the server's machine. Made when a server is.
-      group: As in the reference, each save fails with ValueError unless this is empty.
-      fallback_checkpoint_path: A checkpoint, not a folder of them, that is loaded if `path` has none. It is never
-        changed.
-      keep: How many good checkpoints stay, at least 1.
-      interval: Seconds between saves in the background; None: only `client.checkpoint()` saves.
-      save_on_stop: Whether a server saves once more when it is stopped, which the end of the program does too.
-      load_path: The one checkpoint to be loaded, instead of the newest in `path`.
-      tables: Names of the tables to be loaded, or a mapping from their names in the checkpoint to those on the server;
-        the others stay empty. None: all, and it is an error if the server lacks one.
-      override_definitions: Whether selectors, sizes and limiters stay as the server's tables define them. Items beyond
-        a smaller `max_size` go as the remover chooses.
-      compression: zlib's level, 0 to 9. 0, the default, stores: the data of chunks is compressed in any case.
+      path: Folder for the checkpoints, on a disk of the server's machine. It is created together with the server.
+      group: Argument of dm-reverb that must be empty, the default; otherwise each save raises ValueError.
+      fallback_checkpoint_path: Path of a checkpoint (not of a folder of checkpoints) to load if `path` has none; None
+        for no fallback. The checkpoint is never changed.
+      keep: Number of undamaged checkpoints to keep, at least 1.
+      interval: Time in seconds between automatic saves; None saves only on `client.checkpoint()`.
+      save_on_stop: Whether the server saves a last checkpoint when it stops, including at interpreter exit.
+      load_path: Path of the checkpoint to load; None loads the newest one in `path`.
+      tables: Names of the tables to load, or a mapping from their names in the checkpoint to their names on the server.
+        Other tables start empty. None loads all tables, each of which must exist on the server.
+      override_definitions: Whether to keep the selectors, sizes and rate limiters of the server's tables instead of
+        those in the checkpoint. The remover selects the items that exceed a smaller `max_size`.
+      compression: Level of zlib compression, from 0 to 9. The default, 0, stores without zlib, because the data of
+        chunks is always compressed.
     """
 
     def __init__(
@@ -93,14 +95,14 @@ class DefaultCheckpointer(CheckpointerBase):
         self.compression = compression
 
     def internal_checkpointer(self) -> pybind.Checkpointer:
-        """The extension's checkpointer.
+        """Creates the extension's checkpointer.
 
         Raises:
           TypeError: An argument has the wrong type.
-          ValueError: A path is empty or on another machine, or a number is out of its range.
+          ValueError: A path is empty or on another machine, or a number is out of range.
         """
         if not isinstance(self.group, str):
-            _checks.refuse("group", "a str", self.group)
+            checks.refuse("group", "a str", self.group)
         level = operator.index(self.compression)
         if level not in range(10):
             raise ValueError(f"`compression` must be between 0 and 9, got {level}.")
@@ -108,7 +110,7 @@ class DefaultCheckpointer(CheckpointerBase):
             _as_path("path", self.path),
             self.group,
             _as_optional_path("fallback_checkpoint_path", self.fallback_checkpoint_path),
-            _checks.as_count("keep", self.keep),
+            checks.as_count("keep", self.keep),
             level,
             _as_interval(self.interval),
             bool(self.save_on_stop),
@@ -125,7 +127,7 @@ class DefaultCheckpointer(CheckpointerBase):
 
 
 class TempDirCheckpointer(DefaultCheckpointer):
-    """Keeps checkpoints in a new temporary folder, which goes when the server stops if nothing was saved in it."""
+    """Saves checkpoints in a new temporary folder, which is removed when the server stops if nothing was saved."""
 
     def __init__(self) -> None:
         super().__init__(tempfile.mkdtemp(prefix="reverb-checkpoints-"))
@@ -134,26 +136,26 @@ class TempDirCheckpointer(DefaultCheckpointer):
 
 
 def default_checkpointer(group: str | None = None) -> CheckpointerBase:
-    """What a server keeps checkpoints with unless it is told.
+    """Creates the checkpointer that a server uses by default.
 
     Args:
-      group: Ignored, as in the reference.
+      group: Argument of dm-reverb that is ignored, as there.
     """
     return TempDirCheckpointer()
 
 
 def _as_path(name: str, path: object) -> str:
     if not isinstance(path, (str, os.PathLike)):
-        _checks.refuse(name, "a str or PathLike", path)
+        checks.refuse(name, "a str or PathLike", path)
     text = os.fspath(path)
     if not isinstance(text, str):
-        _checks.refuse(name, "a str or PathLike", path)
+        checks.refuse(name, "a str or PathLike", path)
     if not text:
         raise ValueError(f"`{name}` must not be empty.")
     if _REMOTE.match(text):
         raise ValueError(
-            f"`{name}`, {text!r}, is not on this machine. Checkpoints are kept in folders of the server's own file "
-            f"system; mount the remote storage, or copy what is saved there."
+            f"`{name}`, {text!r}, is not on this machine. Checkpoints must be in a folder of the server's file system; "
+            f"mount the remote storage, or copy the checkpoints."
         )
     # The working directory may change while the server runs.
     return os.path.abspath(text)
@@ -166,9 +168,9 @@ def _as_optional_path(name: str, path: object) -> str | None:
 def _as_interval(interval: object) -> float | None:
     if interval is None:
         return None
-    seconds = _checks.as_float("interval", interval)
+    seconds = checks.as_float("interval", interval)
     if not seconds > 0 or math.isinf(seconds):
-        raise ValueError(f"`interval` must be seconds above 0, or None, got {interval!r}.")
+        raise ValueError(f"`interval` must be a positive number of seconds or None, got {interval!r}.")
     return seconds
 
 
@@ -176,7 +178,7 @@ def _as_pairs(tables: Any) -> list[tuple[str, str]] | None:
     if tables is None:
         return None
     if isinstance(tables, str):
-        _checks.refuse("tables", "names of tables", tables)
+        checks.refuse("tables", "a sequence or a mapping of table names", tables)
     pairs = list(tables.items()) if isinstance(tables, Mapping) else [(name, name) for name in tables]
     targets = [target for _, target in pairs]
     repeated = [name for name in dict.fromkeys(targets) if targets.count(name) > 1]

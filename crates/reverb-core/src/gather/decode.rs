@@ -1,0 +1,47 @@
+//! Rows of encoded chunks, decoded once for a whole batch.
+
+use super::rows::Uniformity;
+use crate::{Chunk, Drawn, MovedRows, Result, Trajectory, UsedRows, keep_rows};
+
+/// Returns the items with the rows of encoded chunks decoded, each chunk once; empty if no chunk is encoded. Packed
+/// chunks are unpacked.
+#[inline]
+pub(super) fn decode(items: &[Drawn], uniformity: Uniformity) -> Result<Vec<Drawn>> {
+    // Single rows are read directly from interleaved chunks.
+    let single_rows =
+        || uniformity != Uniformity::Mixed && matches!(items[0].trajectory, Trajectory::Rows { length: 1, .. });
+    if !Chunk::may_be_compressed() && (!Chunk::may_be_interleaved() || single_rows()) {
+        return Ok(Vec::new());
+    }
+    let mut all_readable = true;
+    for item in items {
+        all_readable &= item.trajectory.is_readable();
+        item.trajectory.for_each_use(|chunk, _| {
+            if chunk.is_packed() {
+                chunk.data();
+            }
+        });
+    }
+    if all_readable { Ok(Vec::new()) } else { decode_encoded(items) }
+}
+
+#[cold]
+#[inline(never)]
+fn decode_encoded(items: &[Drawn]) -> Result<Vec<Drawn>> {
+    let mut used = UsedRows::default();
+    let unreadable = items.iter().filter(|item| !item.trajectory.is_readable());
+    unreadable.for_each(|item| used.add(&item.trajectory, Chunk::is_encoded));
+    let (mut moved, mut scratch) = (MovedRows::default(), Vec::new());
+    for (chunk, rows) in used {
+        let copy = keep_rows(&chunk, &rows, &mut scratch)?;
+        moved.insert(chunk, copy, rows);
+    }
+    let read = |item: &Drawn| {
+        let mut item = item.clone();
+        if let Some(trajectory) = moved.rewrite(&item.trajectory) {
+            item.trajectory = trajectory;
+        }
+        item
+    };
+    Ok(items.iter().map(read).collect())
+}

@@ -1,0 +1,222 @@
+//! The gatherer, which copies drawn items into the buffer of a batch.
+
+use super::columns::{for_each_segment, strings_of};
+use super::decode::decode;
+use super::layout::BatchLayout;
+use super::plan::{first_mismatch, plan};
+use super::rows::{ReadableRows, Uniformity, copy_column, copy_columns};
+use crate::chunk::encode_strings;
+use crate::copy::copy;
+use crate::{Buffer, DType, Drawn};
+use std::mem::MaybeUninit;
+
+/// Drawn items whose columns can be stacked, and how much of them was copied into a buffer.
+///
+/// The buffer can be filled as a whole, or in pieces as messages are sent. Either way each byte is copied once.
+#[derive(Debug)]
+pub struct Gatherer {
+    items: Vec<Drawn>,
+    /// The items with their rows decoded, if they have encoded chunks. Each chunk is decoded once for the whole batch,
+    /// and only the rows of the batch are kept, so this is never larger than the batch and one chunk. Empty if no chunk
+    /// is encoded.
+    decoded: Vec<Drawn>,
+    layout: BatchLayout,
+    /// The current column.
+    column: usize,
+    /// Number of bytes of the current column that were written.
+    done: usize,
+    /// Number of bytes of the buffer that were written.
+    position: usize,
+    /// The region of the current column if it holds strings, made for its first piece.
+    strings: Vec<u8>,
+    /// What the items have in common.
+    uniformity: Uniformity,
+}
+
+/// The reason why items cannot be stacked: the first item that differs from those before, and in what.
+#[derive(Debug)]
+pub struct Mismatch {
+    /// The items, unchanged.
+    pub items: Vec<Drawn>,
+    /// Index of the item that differs.
+    pub index: usize,
+    /// The difference.
+    pub reason: String,
+}
+
+impl Gatherer {
+    /// Plans the batch of `items`. If `squeeze_time` is set, a time axis of length 1 in every item is dropped.
+    ///
+    /// # Errors
+    /// A [`Mismatch`] with the items, if their columns differ in number, dtype or row shape.
+    pub fn new(items: Vec<Drawn>, squeeze_time: bool) -> std::result::Result<Self, Box<Mismatch>> {
+        let uniformity = Uniformity::of(&items);
+        let mismatch = if uniformity == Uniformity::SameLayout { None } else { first_mismatch(&items) };
+        let planned = match mismatch {
+            Some((index, reason)) => Err((index, reason)),
+            None => decode(&items, uniformity)
+                .and_then(|decoded| {
+                    let (read, uniformity) = match decoded.is_empty() {
+                        true => (&items, uniformity),
+                        false => (&decoded, Uniformity::of(&decoded)),
+                    };
+                    Ok((plan(read, uniformity, squeeze_time)?, decoded, uniformity))
+                })
+                .map_err(|error| (0, error.to_string())),
+        };
+        match planned {
+            Ok((layout, decoded, uniformity)) => {
+                Ok(Self { items, decoded, layout, column: 0, done: 0, position: 0, strings: Vec::new(), uniformity })
+            }
+            Err((index, reason)) => Err(Box::new(Mismatch { items, index, reason })),
+        }
+    }
+
+    /// The columns.
+    pub fn layout(&self) -> &BatchLayout {
+        &self.layout
+    }
+
+    /// The items.
+    pub fn items(&self) -> &[Drawn] {
+        &self.items
+    }
+
+    /// Consumes a finished gatherer and returns its layout.
+    pub fn into_layout(self) -> BatchLayout {
+        self.layout
+    }
+
+    /// Consumes the gatherer and returns the items, for a table that takes back draws that were not delivered.
+    pub fn into_items(self) -> Vec<Drawn> {
+        self.items
+    }
+
+    /// Number of bytes that are not written yet.
+    pub fn remaining(&self) -> usize {
+        self.layout.size_bytes - self.position
+    }
+
+    /// Gathers the whole batch into a new buffer.
+    pub fn gather(&mut self) -> Buffer {
+        let mut buffer = Buffer::new(self.layout.size_bytes);
+        self.fill(buffer.as_uninit_mut());
+        buffer
+    }
+
+    /// Writes the next `target.len()` bytes of the buffer, of which at least as many must remain.
+    pub fn fill(&mut self, target: &mut [MaybeUninit<u8>]) {
+        debug_assert!(target.len() <= self.remaining());
+        // Moved out while they are read, because the position in the buffer changes meanwhile.
+        let (items, decoded) = (std::mem::take(&mut self.items), std::mem::take(&mut self.decoded));
+        let read = if decoded.is_empty() { &items } else { &decoded };
+        // Looked up once for all columns: reaching the bytes of an item takes three dependent loads that are rarely
+        // cached.
+        let mut rows: Vec<ReadableRows<'_>> = Vec::new();
+        if self.uniformity != Uniformity::Mixed {
+            rows.reserve_exact(read.len());
+            rows.extend(read.iter().filter_map(|item| ReadableRows::of(&item.trajectory)));
+        }
+        let has_strings = || self.layout.columns.iter().any(|column| column.dtype == DType::String);
+        if self.uniformity == Uniformity::SameLayout
+            && self.position == 0
+            && target.len() == self.layout.size_bytes
+            && !has_strings()
+        {
+            copy_columns(target, &self.layout, &rows);
+            self.position = target.len();
+        } else {
+            self.fill_from(target, read, &rows);
+        }
+        drop(rows);
+        self.items = items;
+        // The items may be kept until the batch is delivered; their decoded rows are not needed any more.
+        self.decoded = if self.remaining() > 0 { decoded } else { Vec::new() };
+    }
+
+    fn fill_from(&mut self, mut target: &mut [MaybeUninit<u8>], items: &[Drawn], rows: &[ReadableRows<'_>]) {
+        while !target.is_empty() {
+            let column = &self.layout.columns[self.column];
+            let (offset, size) = (column.offset, column.size_bytes);
+            let written = if self.position < offset {
+                let padding = target.len().min(offset - self.position);
+                target[..padding].fill(MaybeUninit::new(0));
+                padding
+            } else if self.done == 0 && size <= target.len() && column.dtype != DType::String {
+                self.whole_column(&mut target[..size], items, rows);
+                self.next_column();
+                size
+            } else if size == 0 {
+                self.next_column();
+                0
+            } else {
+                let wanted = target.len().min(size - self.done);
+                let piece = &mut target[..wanted];
+                if column.dtype == DType::String {
+                    self.string_piece(piece, items)
+                } else {
+                    self.piece(piece, items)
+                }
+                if self.done == size {
+                    self.next_column();
+                }
+                wanted
+            };
+            self.position += written;
+            target = &mut target[written..];
+        }
+    }
+
+    fn next_column(&mut self) {
+        self.column += 1;
+        self.done = 0;
+        self.strings = Vec::new();
+    }
+
+    fn whole_column(&self, mut target: &mut [MaybeUninit<u8>], items: &[Drawn], rows: &[ReadableRows<'_>]) {
+        if !rows.is_empty() {
+            return copy_column(target, rows, self.column, self.uniformity == Uniformity::SameLayout);
+        }
+        for item in items {
+            for_each_segment(&item.trajectory, self.column, |bytes| {
+                let (head, rest) = std::mem::take(&mut target).split_at_mut(bytes.len());
+                copy(head, bytes);
+                target = rest;
+            });
+        }
+    }
+
+    /// Writes part of a column of numbers, which may start and end anywhere.
+    fn piece(&mut self, mut target: &mut [MaybeUninit<u8>], items: &[Drawn]) {
+        // Start of the current item in the column. Pieces are large and few, so it is searched again for each piece.
+        let mut start = 0;
+        let column = self.column;
+        for item in items {
+            if target.is_empty() {
+                break;
+            }
+            let done = &mut self.done;
+            for_each_segment(&item.trajectory, column, |bytes| {
+                let end = start + bytes.len();
+                if *done < end && !target.is_empty() {
+                    let from = &bytes[*done - start..];
+                    let from = &from[..from.len().min(target.len())];
+                    let (head, rest) = std::mem::take(&mut target).split_at_mut(from.len());
+                    copy(head, from);
+                    target = rest;
+                    *done += from.len();
+                }
+                start = end;
+            });
+        }
+    }
+
+    fn string_piece(&mut self, target: &mut [MaybeUninit<u8>], items: &[Drawn]) {
+        if self.done == 0 {
+            let strings: Vec<&[u8]> = items.iter().flat_map(|item| strings_of(&item.trajectory, self.column)).collect();
+            self.strings = encode_strings(strings.iter().copied()).expect("the plan has counted the bytes");
+        }
+        copy(target, &self.strings[self.done..self.done + target.len()]);
+        self.done += target.len();
+    }
+}

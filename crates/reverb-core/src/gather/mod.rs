@@ -1,0 +1,14 @@
+//! Gathers drawn items into one batch: every column in one contiguous block, all columns in one buffer.
+
+mod columns;
+mod decode;
+mod gatherer;
+mod layout;
+mod plan;
+mod rows;
+mod same_layout;
+
+pub use gatherer::{Gatherer, Mismatch};
+pub use layout::{BatchColumn, BatchLayout};
+pub(crate) use rows::ReadableRows;
+pub(crate) use same_layout::copy_batch;

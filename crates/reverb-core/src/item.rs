@@ -1,0 +1,92 @@
+//! Items before they enter a table, as a table shows them, and as it draws them.
+
+use crate::{ItemKey, Trajectory};
+use std::sync::Arc;
+
+/// An item that is not in a table yet.
+#[derive(Debug, Clone)]
+pub struct NewItem {
+    /// Key of the item, unique in its table.
+    pub key: ItemKey,
+    /// Priority, from which the selectors choose.
+    pub priority: f64,
+    /// Number of draws so far: 0 except for restored items.
+    pub times_sampled: i32,
+    /// The data.
+    pub trajectory: Trajectory,
+}
+
+impl NewItem {
+    /// Whether both items have the same number of rows of the same chunk, and the same number of draws so far.
+    pub(crate) fn is_like(&self, other: &NewItem) -> bool {
+        match (&self.trajectory, &other.trajectory) {
+            (
+                Trajectory::Rows { chunk: a, length: rows, .. },
+                Trajectory::Rows { chunk: b, length: other_rows, .. },
+            ) => Arc::ptr_eq(a, b) && rows == other_rows && self.times_sampled == other.times_sampled,
+            _ => false,
+        }
+    }
+}
+
+/// An item of a table, as it was when the caller asked for it.
+#[derive(Debug, Clone)]
+pub struct ItemView {
+    /// Key of the item, unique in its table.
+    pub key: ItemKey,
+    /// Priority, from which the selectors choose.
+    pub priority: f64,
+    /// Number of draws of the item.
+    pub times_sampled: i32,
+    /// Time of the insert in nanoseconds since the Unix epoch.
+    pub inserted_at: u64,
+    /// The data.
+    pub trajectory: Trajectory,
+}
+
+/// An item that was drawn, as it was at that moment.
+#[derive(Debug, Clone)]
+pub struct Drawn {
+    /// Key of the item, unique in its table.
+    pub key: ItemKey,
+    /// Probability of the draw.
+    pub probability: f64,
+    /// Number of items in the table, including this one.
+    pub table_size: u64,
+    /// Priority of the item.
+    pub priority: f64,
+    /// Number of draws of the item, including this one.
+    pub times_sampled: i32,
+    /// Whether the draw had to wait for the rate limiter. A table does not wait, so its caller sets this.
+    pub rate_limited: bool,
+    /// Time of the insert in nanoseconds since the Unix epoch.
+    pub inserted_at: u64,
+    /// The data.
+    pub trajectory: Trajectory,
+    /// The places of the item in the sampler and in the remover, if the draw removed it.
+    pub(crate) places: Option<(u64, u64)>,
+    /// Number of resets of the table before the draw.
+    pub(crate) epoch: u64,
+}
+
+impl Drawn {
+    /// An item in the form of a draw that did not happen, so that it can be gathered. Giving it back changes nothing.
+    pub fn peeked(item: ItemView, table_size: u64) -> Self {
+        let ItemView { key, priority, times_sampled, inserted_at, trajectory } = item;
+        let (probability, rate_limited, places) = (1.0, false, None);
+        // No table reaches this number of resets.
+        let epoch = u64::MAX;
+        Self {
+            key,
+            probability,
+            table_size,
+            priority,
+            times_sampled,
+            rate_limited,
+            inserted_at,
+            trajectory,
+            places,
+            epoch,
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Limits that errors name.
+
+/// Maximum number of bytes that an item refers to: the ends of the strings of a batch are 32-bit numbers. Rows that an
+/// item refers to twice count twice.
+pub const MAX_ITEM_BYTES: u64 = u32::MAX as u64;

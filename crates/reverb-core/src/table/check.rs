@@ -1,0 +1,91 @@
+//! Whether a table can take an item.
+
+use super::contents::Table;
+use crate::selector::check_priority;
+use crate::{Error, NewItem, Result, Trajectory};
+
+impl Table {
+    /// Checks that both selectors can take the priority.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPriority`].
+    #[inline]
+    pub fn check_priority(&self, priority: f64) -> Result<()> {
+        check_priority(&self.config.sampler, priority)?;
+        check_priority(&self.config.remover, priority)?;
+        Ok(())
+    }
+
+    /// Checks that the table can take the item. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPriority`]; [`Error::InvalidArgument`] if `times_sampled` is negative;
+    /// [`Error::SignatureMismatch`]; [`Error::ItemTooLarge`] if the chunks of the item alone exceed `max_bytes`.
+    pub fn check_item(&self, item: &NewItem) -> Result<()> {
+        self.check_signature(&item.trajectory)?;
+        self.check_not_validated(item)
+    }
+
+    /// As [`Table::check_item`], but without the signature: for an item whose writer opted out of that check.
+    ///
+    /// # Errors
+    /// The errors of [`Table::check_item`] except [`Error::SignatureMismatch`].
+    pub fn check_not_validated(&self, item: &NewItem) -> Result<()> {
+        self.check_priority(item.priority)?;
+        if item.times_sampled < 0 {
+            return Err(Error::invalid(format!("times_sampled must not be negative, got {}", item.times_sampled)));
+        }
+        self.check_size(&item.trajectory)
+    }
+
+    /// Checks a whole batch as [`Table::check_item`] does. Fails with the index of the first refused item and the
+    /// reason.
+    ///
+    /// Properties that an item shares with the one before, such as rows of the same chunk, are not checked again.
+    ///
+    /// # Errors
+    /// The errors of [`Table::check_item`]; then no item may be inserted.
+    pub fn check_items(&self, items: &[NewItem]) -> std::result::Result<(), (usize, Error)> {
+        let mut before: Option<&NewItem> = None;
+        for (index, item) in items.iter().enumerate() {
+            let is_alike = before.is_some_and(|before| before.is_like(item));
+            if is_alike {
+                if before.is_none_or(|before| before.priority != item.priority) {
+                    self.check_priority(item.priority).map_err(|error| (index, error))?;
+                }
+            } else {
+                self.check_item(item).map_err(|error| (index, error))?;
+            }
+            before = Some(item);
+        }
+        Ok(())
+    }
+
+    fn check_signature(&self, trajectory: &Trajectory) -> Result<()> {
+        let Some(signature) = &self.config.signature else {
+            return Ok(());
+        };
+        let table = &self.config.name;
+        match trajectory {
+            Trajectory::Rows { chunk, length, .. } => signature.check_rows(table, chunk.columns(), *length as usize),
+            Trajectory::Columns(_) => signature.check_trajectory(table, trajectory),
+        }
+    }
+
+    fn check_size(&self, trajectory: &Trajectory) -> Result<()> {
+        let Some(max_bytes) = self.config.max_bytes else {
+            return Ok(());
+        };
+        let size_bytes = match trajectory {
+            Trajectory::Rows { chunk, .. } => chunk.size_bytes() as u64,
+            Trajectory::Columns(_) => {
+                let chunks = trajectory.chunks();
+                chunks.iter().map(|chunk| chunk.size_bytes() as u64).sum()
+            }
+        };
+        if size_bytes > max_bytes {
+            return Err(Error::ItemTooLarge { table: self.config.name.clone(), size_bytes, max_bytes });
+        }
+        Ok(())
+    }
+}

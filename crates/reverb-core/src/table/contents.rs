@@ -1,0 +1,227 @@
+//! The items of a table and its counts: how items enter, are updated, and leave.
+
+use super::config::TableConfig;
+use super::removal::{RemovalCounts, RemovalReason};
+use crate::selector::{AnySelector, Selector};
+use crate::slab::{self, Item, MAX_SLOTS, Slab};
+use crate::{NewItem, RateLimiter, Result, SelectorKind, TableUsage, Trajectory};
+use rand::{SeedableRng, rngs::SmallRng};
+
+/// Items that can be sampled, updated and removed. A plain struct: a caller that shares one puts a lock around it.
+#[derive(Debug)]
+pub struct Table {
+    pub(super) config: TableConfig,
+    pub(super) limiter: RateLimiter,
+    pub(super) sampler: AnySelector,
+    pub(super) remover: AnySelector,
+    pub(super) slab: Slab,
+    pub(super) usage: TableUsage,
+    /// Sum of [`referenced_bytes`] over the items.
+    pub(super) referenced_bytes: u64,
+    /// Number of removals since the last search for sparse chunks that left a chunk sparse.
+    pub(super) sparse_removals: u64,
+    pub(super) num_unique_samples: u64,
+    /// Removals by reason, since the table was created.
+    pub(super) removed: RemovalCounts,
+    /// Time stamp of the latest insert.
+    pub(super) last_inserted_at: u64,
+    /// Number of resets.
+    pub(super) epoch: u64,
+    pub(super) rng: SmallRng,
+}
+
+impl Table {
+    /// Creates an empty table.
+    ///
+    /// # Errors
+    /// The errors of [`TableConfig::validate`].
+    pub fn new(config: TableConfig) -> Result<Self> {
+        config.validate()?;
+        Ok(Self {
+            limiter: RateLimiter::new(config.rate_limiter.clone()),
+            sampler: AnySelector::new(&config.sampler),
+            remover: AnySelector::new(&config.remover),
+            slab: Slab::default(),
+            usage: TableUsage::default(),
+            referenced_bytes: 0,
+            sparse_removals: 0,
+            num_unique_samples: 0,
+            removed: RemovalCounts::default(),
+            last_inserted_at: 0,
+            epoch: 0,
+            rng: config.seed.map_or_else(SmallRng::from_os_rng, SmallRng::seed_from_u64),
+            config,
+        })
+    }
+
+    /// Whether the rate limiter allows `n` inserts now.
+    #[inline]
+    pub fn can_insert(&self, n: i64) -> bool {
+        self.limiter.can_insert(n)
+    }
+
+    /// Whether the rate limiter allows `n` samples now. The rate limiter counts inserts, samples and deletes, and does
+    /// not look at items.
+    #[inline]
+    pub fn can_sample(&self, n: i64) -> bool {
+        self.limiter.can_sample(n)
+    }
+
+    /// Inserts an item that has passed [`Table::check_item`]. If the table holds an item with this key, that item gets
+    /// the new priority instead.
+    ///
+    /// A table that is then over `max_size` or `max_bytes` removes the items that its remover chooses, possibly the new
+    /// one. The time stamp of the item is `now_nanos`, or one nanosecond after the previous stamp if the clock has not
+    /// advanced: stamps give the order of inserts.
+    pub fn insert(&mut self, item: NewItem, now_nanos: u64, removed: &mut Vec<Trajectory>) {
+        let inserted_at = now_nanos.max(self.last_inserted_at + 1);
+        let entered = match self.remover.oldest() {
+            Some(oldest) if self.slab.len() as u64 == self.max_items() => {
+                self.replace(oldest, item, inserted_at, removed)
+            }
+            _ => self.put(item, inserted_at).map(|slot| self.place(slot, None)),
+        };
+        if let Err((slot, item)) = entered {
+            self.set_priority(slot, item.priority);
+            removed.push(item.trajectory);
+            return;
+        }
+        self.last_inserted_at = inserted_at;
+        // Usually this removes one item or none. It removes more only after draws were given back to a table that
+        // others had filled.
+        while self.slab.len() as u64 > self.max_items() {
+            self.evict(RemovalReason::MaxSize, removed);
+        }
+        self.evict_bytes(removed);
+        self.limiter.inserts += 1;
+    }
+
+    /// Removes all items and clears all counts except those of removals. Draws from before the reset can no longer be
+    /// given back.
+    pub fn reset(&mut self, removed: &mut Vec<Trajectory>) {
+        *self.removed.of(RemovalReason::Reset) += self.slab.len() as u64;
+        removed.extend(slab::into_items(self.slab.take()).map(|item| item.trajectory));
+        self.sampler.clear();
+        self.remover.clear();
+        self.limiter = RateLimiter::new(self.config.rate_limiter.clone());
+        // A new set of counts replaces one subtraction for each item. What chunks count for the old set no longer
+        // matters.
+        self.usage = TableUsage::default();
+        self.referenced_bytes = 0;
+        self.sparse_removals = 0;
+        self.num_unique_samples = 0;
+        self.epoch += 1;
+    }
+
+    /// Puts an item into the slab and counts its data. If the key is taken, returns the item and the slot of the key.
+    #[inline]
+    pub(super) fn put(&mut self, item: NewItem, inserted_at: u64) -> std::result::Result<u32, (u32, NewItem)> {
+        let slot = self.slab.insert(item, inserted_at)?;
+        self.count_put(slot);
+        Ok(slot)
+    }
+
+    /// Replaces the item in a slot, with the effects of [`Table::put`] and [`Table::remove`]. A full table whose oldest
+    /// item leaves does this with every insert, and the sampler handles it as one change.
+    #[inline]
+    fn replace(
+        &mut self,
+        slot: u32,
+        item: NewItem,
+        inserted_at: u64,
+        removed: &mut Vec<Trajectory>,
+    ) -> std::result::Result<(), (u32, NewItem)> {
+        let priority = item.priority;
+        let old = self.slab.replace(slot, item, inserted_at)?;
+        self.count_put(slot);
+        self.sampler.replace(slot, priority);
+        self.remover.replace(slot, priority);
+        self.count_removed(&old, RemovalReason::MaxSize);
+        removed.push(old);
+        Ok(())
+    }
+
+    #[inline]
+    fn count_put(&mut self, slot: u32) {
+        let trajectory = &self.slab.get(slot).trajectory;
+        self.usage.add(trajectory);
+        self.referenced_bytes += referenced_bytes(trajectory);
+    }
+
+    #[inline]
+    fn count_removed(&mut self, trajectory: &Trajectory, reason: RemovalReason) {
+        self.referenced_bytes -= referenced_bytes(trajectory);
+        self.sparse_removals += u64::from(self.usage.remove(trajectory));
+        self.limiter.deletes += 1;
+        *self.removed.of(reason) += 1;
+    }
+
+    /// Adds an item of the slab to both selectors. `places` are the places that it had in the sampler and in the
+    /// remover, if it is put back.
+    pub(super) fn place(&mut self, slot: u32, places: Option<(u64, u64)>) {
+        let priority = self.slab.get(slot).priority;
+        match places {
+            None => {
+                self.sampler.insert(slot, priority);
+                self.remover.insert(slot, priority);
+            }
+            Some((in_sampler, in_remover)) => {
+                self.sampler.insert_at(slot, priority, in_sampler);
+                self.remover.insert_at(slot, priority, in_remover);
+            }
+        }
+    }
+
+    pub(super) fn set_priority(&mut self, slot: u32, priority: f64) {
+        self.slab.get_mut(slot).priority = priority;
+        self.sampler.update(slot, priority);
+        self.remover.update(slot, priority);
+    }
+
+    pub(super) fn evict(&mut self, reason: RemovalReason, removed: &mut Vec<Trajectory>) {
+        let (slot, _) = self.remover.sample(&mut self.rng);
+        removed.push(self.remove(slot, reason).trajectory);
+    }
+
+    pub(super) fn evict_bytes(&mut self, removed: &mut Vec<Trajectory>) {
+        while self.is_over_max_bytes() {
+            self.evict(RemovalReason::MaxBytes, removed);
+        }
+    }
+
+    fn is_over_max_bytes(&self) -> bool {
+        // A chunk is freed with the last item that refers to it. A remover that takes items from everywhere would have
+        // to empty the table before a chunk is freed. For such a remover, rows that no item refers to do not count:
+        // compaction frees them.
+        let bytes = match self.config.remover {
+            SelectorKind::Fifo | SelectorKind::Lifo => self.usage.bytes(),
+            _ => self.usage.bytes().min(self.referenced_bytes),
+        };
+        self.config.max_bytes.is_some_and(|max_bytes| bytes > max_bytes)
+    }
+
+    /// Removes an item from the slab and from both selectors.
+    pub(super) fn remove(&mut self, slot: u32, reason: RemovalReason) -> Item {
+        self.sampler.remove(slot);
+        self.remover.remove(slot);
+        let item = self.slab.remove(slot);
+        self.count_removed(&item.trajectory, reason);
+        item
+    }
+
+    /// Maximum number of items: one less than there are slots, because a new item enters before another leaves.
+    pub(super) fn max_items(&self) -> u64 {
+        self.config.max_size.min(MAX_SLOTS - 1)
+    }
+}
+
+/// Size in bytes of the rows that an item refers to. For the same rows of all columns, this is their share of the
+/// chunk: the function runs for every insert and removal, and columns differ only by padding and the lengths of
+/// strings.
+pub(super) fn referenced_bytes(trajectory: &Trajectory) -> u64 {
+    match trajectory {
+        Trajectory::Rows { chunk, length, .. } if *length == chunk.rows() => chunk.size_bytes() as u64,
+        Trajectory::Rows { chunk, length, .. } => chunk.bytes_per_row() * u64::from(*length),
+        Trajectory::Columns(_) => trajectory.held_bytes(),
+    }
+}

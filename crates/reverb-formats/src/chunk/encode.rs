@@ -1,0 +1,129 @@
+//! Encodes chunks as `ChunkData` messages.
+
+use super::delta;
+use crate::wire::{put_bytes, put_int32, put_length, put_number, put_varint};
+use reverb_core::{Chunk, ChunkView, Column, DType, EpisodeIds, Error, Result};
+
+/// Overhead in bytes that the reference counts for each string.
+const STRING_BYTES: usize = 24;
+
+/// Encodes chunks. Reuses its buffers from chunk to chunk.
+#[derive(Debug)]
+pub struct ChunkEncoder {
+    snappy: snap::raw::Encoder,
+    compressed: Vec<u8>,
+    plain: Vec<u8>,
+    shape: Vec<u8>,
+    tensors: Vec<u8>,
+    decoded: Vec<u8>,
+}
+
+impl Default for ChunkEncoder {
+    fn default() -> Self {
+        let [compressed, plain, shape, tensors, decoded] = [(); 5].map(|()| Vec::new());
+        Self { snappy: snap::raw::Encoder::new(), compressed, plain, shape, tensors, decoded }
+    }
+}
+
+impl ChunkEncoder {
+    /// Appends the serialised `ChunkData` of a chunk to `out`, with the key `key`. With `delta_encoded`, tensors of
+    /// integers of rank 2 and more are stored as differences between rows.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if Snappy refuses the data (a tensor of 4 GiB or more, larger than any chunk);
+    /// [`Error::DataLoss`] if an encoded chunk does not decode.
+    pub fn encode(&mut self, chunk: &Chunk, key: u64, delta_encoded: bool, out: &mut Vec<u8>) -> Result<()> {
+        self.tensors.clear();
+        let mut decoded = std::mem::take(&mut self.decoded);
+        let view = chunk.view(&mut decoded)?;
+        let mut uncompressed = 0;
+        for (index, column) in chunk.columns().iter().enumerate() {
+            uncompressed += self.encode_tensor(chunk, view, index, column, delta_encoded)?;
+        }
+        self.decoded = decoded;
+        put_number(out, 1, key);
+        let range = encode_range(chunk);
+        put_bytes(out, 2, &range);
+        put_number(out, 4, u64::from(delta_encoded));
+        put_length(out, 5, self.tensors.len());
+        out.extend_from_slice(&self.tensors);
+        put_number(out, 6, chunk.columns().len() as u64);
+        put_number(out, 7, uncompressed as u64);
+        Ok(())
+    }
+
+    /// Appends a column to the tensors and returns its size before compression in bytes.
+    fn encode_tensor(
+        &mut self,
+        chunk: &Chunk,
+        view: ChunkView<'_>,
+        index: usize,
+        column: &Column,
+        delta_encoded: bool,
+    ) -> Result<usize> {
+        self.shape.clear();
+        put_dim(&mut self.shape, chunk.rows() as usize);
+        column.shape.iter().for_each(|&dim| put_dim(&mut self.shape, dim));
+        let uncompressed = match column.dtype {
+            DType::String => self.encode_strings(view, column.elements * chunk.rows() as usize, index),
+            _ => self
+                .compress(view.rows_of(index, 0, chunk.rows()), column, delta_encoded)
+                .map_err(|error| Error::Internal(format!("chunk {}: Snappy: {error}", chunk.key)))?,
+        };
+        let mut head = Vec::with_capacity(32);
+        put_number(&mut head, 1, column.dtype as u64);
+        put_bytes(&mut head, 2, &self.shape);
+        put_length(&mut head, 4, self.compressed.len());
+        put_length(&mut self.tensors, 1, head.len() + self.compressed.len());
+        self.tensors.extend_from_slice(&head);
+        self.tensors.extend_from_slice(&self.compressed);
+        Ok(uncompressed)
+    }
+
+    fn compress(&mut self, rows: &[u8], column: &Column, delta_encoded: bool) -> snap::Result<usize> {
+        let rows = if delta_encoded && delta::applies(column.dtype, column.shape.len() + 1) {
+            self.plain.clear();
+            self.plain.extend_from_slice(rows);
+            delta::encode(&mut self.plain, column.row_bytes, column.dtype.size());
+            &self.plain
+        } else {
+            rows
+        };
+        let most = snap::raw::max_compress_len(rows.len());
+        self.compressed.resize(most.max(1), 0);
+        let size = self.snappy.compress(rows, &mut self.compressed)?;
+        self.compressed.truncate(size);
+        Ok(rows.len())
+    }
+
+    /// Encodes the lengths of all strings, then their bytes. Returns the size before compression as the reference
+    /// counts it.
+    fn encode_strings(&mut self, view: ChunkView<'_>, count: usize, index: usize) -> usize {
+        self.compressed.clear();
+        let mut uncompressed = count * STRING_BYTES;
+        for string in view.strings_of(index, 0, count) {
+            put_varint(&mut self.compressed, string.len() as u64);
+            uncompressed += string.len();
+        }
+        for string in view.strings_of(index, 0, count) {
+            self.compressed.extend_from_slice(string);
+        }
+        uncompressed
+    }
+}
+
+fn put_dim(shape: &mut Vec<u8>, size: usize) {
+    let mut dim = Vec::new();
+    put_number(&mut dim, 1, size as u64);
+    put_bytes(shape, 2, &dim);
+}
+
+fn encode_range(chunk: &Chunk) -> Vec<u8> {
+    let (EpisodeIds::Same(episode) | EpisodeIds::PerRow(episode)) = chunk.episodes;
+    let mut range = Vec::with_capacity(24);
+    put_number(&mut range, 1, episode);
+    put_int32(&mut range, 2, chunk.steps.first);
+    put_int32(&mut range, 3, chunk.steps.last);
+    put_number(&mut range, 4, u64::from(chunk.steps.sparse));
+    range
+}

@@ -1,0 +1,21 @@
+//! Chunks of the reference (`deepmind.reverb.ChunkData`): TensorProto, raw Snappy, delta encoding, strings.
+//!
+//! Checkpoints use this format, and so do clients and servers of the reference. One message is one [`Chunk`], and its
+//! tensors are the columns. A tensor of numbers is one block of raw Snappy. A tensor of strings consists of their
+//! lengths as varints and then their bytes, without compression. Input may be hostile, so every allocation is bounded
+//! by the limit or by the number of bytes received.
+
+mod allocator;
+mod decode;
+mod delta;
+mod encode;
+mod packed;
+mod pages;
+mod snappy;
+
+pub use decode::{ChunkDecoder, MAX_SNAPPY_RATIO};
+pub use encode::ChunkEncoder;
+pub use pages::mapped_bytes;
+
+#[allow(unused_imports, reason = "documentation")]
+use reverb_core::Chunk;

@@ -1,0 +1,76 @@
+//! Tensors that stay compressed until their chunk is first read.
+//!
+//! Only chunks without strings are packed. Their contents were checked, so unpacking cannot fail.
+
+use super::allocator::ChunkAllocator;
+use super::{delta, snappy};
+use bytes::Bytes;
+use reverb_core::{Column, Unpack};
+use std::cell::RefCell;
+use std::ops::Range;
+
+thread_local! {
+    /// Allocates the chunks that this thread unpacks.
+    static ALLOCATOR: RefCell<ChunkAllocator> = RefCell::default();
+}
+
+/// The compressed tensors of a chunk, none of which holds strings.
+#[derive(Debug)]
+pub struct PackedTensors {
+    contents: Bytes,
+    tensors: Box<[PackedTensor]>,
+}
+
+#[derive(Debug)]
+struct PackedTensor {
+    /// Range of the Snappy elements in `contents`.
+    elements: Range<usize>,
+    /// Range of the unpacked tensor in the data of the chunk.
+    region: Range<usize>,
+    /// Sizes of a row and of a number in bytes, if the rows are delta-encoded.
+    delta: Option<(usize, usize)>,
+}
+
+/// Whether compression saves at least half of `size_bytes`. Less is not worth the wait of the chunk's first reader.
+pub fn is_worth_packing(content_bytes: usize, size_bytes: usize) -> bool {
+    content_bytes <= size_bytes / 2
+}
+
+impl PackedTensors {
+    /// Copies the tensors of `columns`. Each consists of its Snappy elements, which must have been checked, and of
+    /// whether its rows are delta-encoded.
+    pub fn new(columns: &[Column], tensors: &[(&[u8], bool)], allocator: &mut ChunkAllocator) -> Self {
+        let mut contents = allocator.zeros(tensors.iter().map(|(elements, _)| elements.len()).sum());
+        let mut end = 0;
+        let mut pack = |(column, &(elements, is_delta)): (&Column, &(&[u8], bool))| {
+            let place = end..end + elements.len();
+            end = place.end;
+            contents.as_mut()[place.clone()].copy_from_slice(elements);
+            PackedTensor {
+                elements: place,
+                region: column.offset..column.offset + column.size_bytes,
+                delta: is_delta.then_some((column.row_bytes, column.dtype.size())),
+            }
+        };
+        let tensors = columns.iter().zip(tensors).map(&mut pack).collect();
+        Self { contents: contents.into(), tensors }
+    }
+}
+
+impl Unpack for PackedTensors {
+    fn unpack(&self, size_bytes: usize) -> Bytes {
+        let mut data = ALLOCATOR.with_borrow_mut(|allocator| allocator.zeros(size_bytes));
+        self.unpack_into(data.as_mut());
+        data.into()
+    }
+
+    fn unpack_into(&self, target: &mut [u8]) {
+        for PackedTensor { elements, region, delta } in &self.tensors {
+            let target = &mut target[region.clone()];
+            snappy::decode(&self.contents[elements.clone()], target).expect("the elements were checked");
+            if let Some((row_bytes, size)) = *delta {
+                delta::decode(target, row_bytes, size);
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Memory directly from the system, for the data of large chunks.
+//!
+//! The global allocator would call the system for each large chunk separately, and threads wait for each other in these
+//! calls. A [`Block`] of addresses is mapped at once and divided into [`Pages`], one for each chunk. The memory of a
+//! chunk returns to the system when the chunk is dropped, and the addresses of a block with its last chunk.
+
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Total size of all [`Pages`] in bytes.
+static MAPPED_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns the number of bytes of large chunks in this process, which the global allocator does not count.
+pub fn mapped_bytes() -> usize {
+    MAPPED_BYTES.load(Relaxed)
+}
+
+/// A range of mapped addresses, unmapped when dropped.
+#[derive(Debug)]
+struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping is not bound to a thread, and its memory is accessed only through `Pages`, which do not overlap.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(len: usize) -> Option<Self> {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANON);
+        // SAFETY: a new mapping at addresses that the system chooses does not affect memory in use.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
+        let start = NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED)?;
+        Some(Self { start, len })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this value owns the addresses, and no `Pages` that refer to them are left.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+/// A mapping that is divided into [`Pages`]. Its unused part does not occupy memory.
+#[derive(Debug)]
+pub struct Block {
+    mapping: Arc<Mapping>,
+    used: usize,
+}
+
+impl Block {
+    /// Maps addresses for at least `len` bytes. `None` if the system refuses.
+    pub fn new(len: usize) -> Option<Self> {
+        let mapping = Mapping::new(len.checked_next_multiple_of(page_bytes())?)?;
+        Some(Self { mapping: Arc::new(mapping), used: 0 })
+    }
+
+    /// Takes the next `len` bytes, rounded up to whole pages. `None` if not enough are left.
+    pub fn cut(&mut self, len: usize) -> Option<Pages> {
+        let size = len.checked_next_multiple_of(page_bytes())?;
+        if size > self.mapping.len - self.used {
+            return None;
+        }
+        // SAFETY: `used` is at most the length of the mapping.
+        let start = unsafe { self.mapping.start.add(self.used) };
+        self.used += size;
+        MAPPED_BYTES.fetch_add(size, Relaxed);
+        let mut pages = Pages { start, len, size, _mapping: self.mapping.clone() };
+        pages.populate();
+        Some(pages)
+    }
+}
+
+/// Zeroed bytes on separate pages. Their memory returns to the system when they are dropped, even while the rest of the
+/// block is in use.
+#[derive(Debug)]
+pub struct Pages {
+    start: NonNull<u8>,
+    /// Number of usable bytes.
+    len: usize,
+    /// Total size of the pages in bytes.
+    size: usize,
+    _mapping: Arc<Mapping>,
+}
+
+// SAFETY: this value alone owns the pages, and they are not bound to a thread.
+unsafe impl Send for Pages {}
+// SAFETY: as above; a shared reference only reads.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// Requests memory for all pages in one call. Page faults at the first write to each page would take 1.5 times as
+    /// long. On a system without this call, page faults provide the memory.
+    fn populate(&mut self) {
+        #[cfg(target_os = "linux")]
+        // SAFETY: this value owns the pages, and the call does not change their content.
+        unsafe {
+            libc::madvise(self.start.as_ptr().cast(), self.size, libc::MADV_POPULATE_WRITE);
+        }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        MAPPED_BYTES.fetch_sub(self.size, Relaxed);
+        // The addresses stay mapped: a hole would split the mapping, and the number of mappings of a process is
+        // limited. SAFETY: this value owns the pages, and no references to them are left.
+        unsafe { libc::madvise(self.start.as_ptr().cast(), self.size, libc::MADV_DONTNEED) };
+    }
+}
+
+impl Deref for Pages {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: this value owns the pages. They are mapped, and the system has zeroed them.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Pages {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and the borrow is unique.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl AsRef<[u8]> for Pages {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+/// Returns the size of a page in bytes.
+pub fn page_bytes() -> usize {
+    // SAFETY: the call only reads a constant of the system.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).expect("every system has a page size")
+}

@@ -1,0 +1,130 @@
+//! Signatures of tables, as TensorFlow's nests of specs.
+
+use crate::proto::tensorflow::{StructuredValue, TensorShapeProto, structured_value::Kind};
+use prost::Message;
+use reverb_core::{DType, Error, Result, Signature, TensorSpec};
+
+/// Maximum size of a serialised signature in bytes. It takes many times as much memory when decoded.
+const MAX_BYTES: usize = 1 << 20;
+
+/// Reads a signature from a serialised `StructuredValue`.
+///
+/// # Errors
+/// [`Error::DataLoss`] if it contains anything other than nests of specs.
+pub fn read_signature(structure: &[u8]) -> Result<Signature> {
+    if structure.len() > MAX_BYTES {
+        return Err(Error::DataLoss(format!(
+            "the signature has {} bytes; the maximum is {MAX_BYTES}",
+            structure.len()
+        )));
+    }
+    let value = StructuredValue::decode(structure)
+        .map_err(|error| Error::DataLoss(format!("cannot decode the signature: {error}")))?;
+    Ok(Signature { structure: structure.to_vec().into(), specs: specs_of(&value)? })
+}
+
+/// Converts a signature from its message.
+///
+/// # Errors
+/// [`Error::DataLoss`] if it contains anything other than nests of specs.
+pub fn signature_of(value: &StructuredValue) -> Result<Signature> {
+    Ok(Signature { structure: value.encode_to_vec().into(), specs: specs_of(value)? })
+}
+
+fn specs_of(value: &StructuredValue) -> Result<Vec<TensorSpec>> {
+    let mut specs = Vec::new();
+    flatten(value, &mut Vec::new(), &mut specs)?;
+    Ok(specs)
+}
+
+/// Collects the specs in the order of the columns. Mappings are ordered by key.
+fn flatten(value: &StructuredValue, path: &mut Vec<String>, specs: &mut Vec<TensorSpec>) -> Result<()> {
+    let mut step = |name: String, value: &StructuredValue| {
+        path.push(name);
+        flatten(value, path, specs)?;
+        path.pop();
+        Ok(())
+    };
+    match &value.kind {
+        Some(Kind::DictValue(dict)) => {
+            let mut keys: Vec<_> = dict.fields.keys().collect();
+            keys.sort();
+            keys.into_iter().try_for_each(|key| step(key.clone(), &dict.fields[key]))
+        }
+        Some(Kind::ListValue(list)) => {
+            list.values.iter().enumerate().try_for_each(|(i, value)| step(i.to_string(), value))
+        }
+        Some(Kind::TupleValue(tuple)) => {
+            tuple.values.iter().enumerate().try_for_each(|(i, value)| step(i.to_string(), value))
+        }
+        Some(Kind::NamedTupleValue(tuple)) => tuple.values.iter().try_for_each(|pair| {
+            let value = pair.value.as_ref().ok_or_else(|| Error::DataLoss("a field has no spec".into()))?;
+            step(pair.key.clone(), value)
+        }),
+        Some(Kind::TensorSpecValue(spec)) => {
+            specs.push(to_spec(path, &spec.name, spec.dtype, spec.shape.as_ref())?);
+            Ok(())
+        }
+        Some(Kind::BoundedTensorSpecValue(spec)) => {
+            specs.push(to_spec(path, &spec.name, spec.dtype, spec.shape.as_ref())?);
+            Ok(())
+        }
+        _ => Err(Error::DataLoss("the signature contains something other than nests of specs".into())),
+    }
+}
+
+fn to_spec(path: &[String], name: &str, dtype: i32, shape: Option<&TensorShapeProto>) -> Result<TensorSpec> {
+    let mut name_parts = path.to_vec();
+    if !name.is_empty() {
+        name_parts.push(name.into());
+    }
+    let dims = |shape: &TensorShapeProto| shape.dim.iter().map(|dim| usize::try_from(dim.size).ok()).collect();
+    let shape = match shape {
+        Some(shape) if shape.unknown_rank => None,
+        Some(shape) => Some(dims(shape)),
+        None => Some(Vec::new()),
+    };
+    let dtype = DType::from_number(u32::try_from(dtype).unwrap_or_default())?;
+    Ok(TensorSpec { name: name_parts.join("/"), dtype, shape })
+}
+
+/// Whether data with one signature can be read with the other: the nests and dtypes are the same, and each pair of
+/// shapes is compatible.
+pub fn are_compatible(a: &Signature, b: &Signature) -> bool {
+    let paths = |signature: &Signature| StructuredValue::decode(&signature.structure[..]).map(|value| outline(&value));
+    let fits = |(a, b): (&TensorSpec, &TensorSpec)| {
+        let shapes_fit = match (&a.shape, &b.shape) {
+            (Some(a), Some(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is_none_or(|a| b.is_none_or(|b| a == b)))
+            }
+            _ => true,
+        };
+        a.dtype == b.dtype && shapes_fit
+    };
+    a.specs.len() == b.specs.len()
+        && a.specs.iter().zip(&b.specs).all(fits)
+        && matches!((paths(a), paths(b)), (Ok(a), Ok(b)) if a == b)
+}
+
+/// Describes the nest without its leaves as a text.
+fn outline(value: &StructuredValue) -> String {
+    let list = |values: &[StructuredValue]| values.iter().map(outline).collect::<Vec<_>>().join(",");
+    match &value.kind {
+        Some(Kind::DictValue(dict)) => {
+            let mut fields: Vec<_> =
+                dict.fields.iter().map(|(key, value)| format!("{key:?}:{}", outline(value))).collect();
+            fields.sort();
+            format!("{{{}}}", fields.join(","))
+        }
+        Some(Kind::ListValue(values)) => format!("[{}]", list(&values.values)),
+        Some(Kind::TupleValue(values)) => format!("({})", list(&values.values)),
+        Some(Kind::NamedTupleValue(tuple)) => {
+            let outlines = tuple
+                .values
+                .iter()
+                .map(|pair| format!("{:?}={}", pair.key, pair.value.as_ref().map(outline).unwrap_or_default()));
+            format!("{}({})", tuple.name, outlines.collect::<Vec<_>>().join(","))
+        }
+        _ => "*".into(),
+    }
+}

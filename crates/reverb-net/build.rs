@@ -1,0 +1,76 @@
+//! Generates code for our messages and service, and descriptors of all protos. Uses protox, so `protoc` is not needed.
+
+use prost::Message;
+use prost_types::FileDescriptorSet;
+use prost_types::field_descriptor_proto::{Label, Type};
+use std::path::{Path, PathBuf};
+
+/// Fields of a batch with one number for each item, generated as bytes. Decoding single numbers would cost as much as
+/// the data. A packed field of fixed-size numbers has the same wire format as a field of bytes.
+const AS_BYTES: [&str; 5] = ["keys", "probabilities", "table_sizes", "priorities", "times_sampled"];
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let root = PathBuf::from("../../proto");
+    println!("cargo:rerun-if-changed={}", root.display());
+    let files = [
+        "reverb/replay/v1/replay.proto",
+        "reverb/cc/schema.proto",
+        "reverb/cc/patterns.proto",
+        "reverb/cc/checkpointing/checkpoint.proto",
+        "reverb/cc/reverb_service.proto",
+        "reverb/server_executable/reverb_config.proto",
+    ];
+    let descriptors = protox::compile(files, [&root])?;
+    let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
+    let ours = without_services_of_others(with_numbers_as_bytes(descriptors));
+    generate_messages(ours.clone(), &out.join("messages"))?;
+    generate_services(ours, &out.join("services"))?;
+    Ok(())
+}
+
+/// Generates the messages alone. The code of the services uses them.
+fn generate_messages(mut files: FileDescriptorSet, folder: &Path) -> std::io::Result<()> {
+    files.file.iter_mut().for_each(|file| file.service.clear());
+    std::fs::create_dir_all(folder)?;
+    let mut config = prost_build::Config::new();
+    config.bytes(["."]).out_dir(folder);
+    for (proto, rust) in extern_paths() {
+        config.extern_path(proto, rust);
+    }
+    config.compile_fds(files)
+}
+
+/// Generates the service and its client, which use the generated messages.
+fn generate_services(files: FileDescriptorSet, folder: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let builder = tonic_prost_build::configure().codec_path("crate::replay_v1::codec::ReplayCodec").out_dir(folder);
+    let builder = extern_paths().into_iter().fold(builder, |builder, (proto, rust)| builder.extern_path(proto, rust));
+    builder.extern_path(".reverb.replay.v1", "crate::replay_v1::proto").compile_fds(files)
+}
+
+/// Returns the Rust paths of messages that are not generated here.
+fn extern_paths() -> [(&'static str, &'static str); 3] {
+    [
+        (".deepmind.reverb", "::reverb_formats::proto::deepmind::reverb"),
+        (".tensorflow", "::reverb_formats::proto::tensorflow"),
+        // Written by hand, so that a batch is gathered directly into the message.
+        (".reverb.replay.v1.SampleResponse", "crate::replay_v1::sample_response::SampleResponse"),
+    ]
+}
+
+fn without_services_of_others(mut files: FileDescriptorSet) -> FileDescriptorSet {
+    let others = files.file.iter_mut().filter(|file| file.package() != "reverb.replay.v1");
+    others.for_each(|file| file.service.clear());
+    files
+}
+
+fn with_numbers_as_bytes(mut files: FileDescriptorSet) -> FileDescriptorSet {
+    let ours = files.file.iter_mut().filter(|file| file.package() == "reverb.replay.v1");
+    let batches = ours.flat_map(|file| &mut file.message_type).filter(|message| message.name() == "Batch");
+    for field in batches.flat_map(|batch| &mut batch.field).filter(|field| AS_BYTES.contains(&field.name())) {
+        field.set_type(Type::Bytes);
+        field.set_label(Label::Optional);
+    }
+    files
+}

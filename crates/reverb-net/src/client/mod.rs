@@ -1,0 +1,231 @@
+//! Clients. They offer the same calls over every road to a server.
+
+mod pending_draw;
+mod road;
+mod started;
+pub mod writer;
+
+pub use pending_draw::PendingDraw;
+pub use road::Road;
+pub use started::{Rest, Started, WaitsFor};
+
+use crate::address::Address;
+use arc_swap::ArcSwapOption;
+use reverb_core::{Error, Result, fork};
+use reverb_service::local::{BatchRequest, RowInsert};
+use reverb_service::peek::Peeked;
+use reverb_service::{Batch, TableHandle, TableStatus, Transport, registry};
+use std::sync::Arc;
+use std::time::Instant;
+
+#[derive(Debug)]
+struct Current {
+    generation: u32,
+    road: Road,
+}
+
+/// A client of one server. It connects when it is first used. It connects again after the server was lost, or after the
+/// process forked.
+///
+/// If the server is in this process, the calling thread does as much of a call as is possible without a wait. The
+/// caller awaits the rest, if there is any.
+#[derive(Debug)]
+pub struct Client {
+    address: Address,
+    current: ArcSwapOption<Current>,
+}
+
+impl Client {
+    /// Makes a client of the server at `address`, without contacting the server.
+    pub fn new(address: &str) -> Self {
+        Self { address: Address::parse(address), current: ArcSwapOption::empty() }
+    }
+
+    /// Returns a road that needs no new connection: the one in use, or the road to a server of this process.
+    pub fn road_now(&self) -> Option<Road> {
+        if let Some(current) = &*self.current.load()
+            && current.generation == fork::generation()
+            && current.road.is_open()
+        {
+            return Some(current.road.clone());
+        }
+        let (hosts, port) = self.address.loopback()?;
+        let road = Road::SameProcess(registry::find(hosts, port)?);
+        self.keep(road.clone());
+        Some(road)
+    }
+
+    /// Returns the road to the server. Connects if necessary, until `deadline` at the latest.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if the server cannot be reached, or [`Error::DeadlineExceeded`] if the deadline passes
+    /// first.
+    pub async fn road(&self, deadline: Option<Instant>) -> Result<Road> {
+        if let Some(road) = self.road_now() {
+            return Ok(road);
+        }
+        let road = match self.was_stopped_here() {
+            true => Road::connect_after_stop(&self.address, deadline).await?,
+            false => Road::connect(&self.address, deadline).await?,
+        };
+        self.keep(road.clone());
+        Ok(road)
+    }
+
+    /// Returns the transport in use. `None` before the first call has found the server.
+    pub fn transport(&self) -> Option<Transport> {
+        let current = self.current.load();
+        let current = current.as_deref().filter(|current| current.generation == fork::generation())?;
+        Some(current.road.transport())
+    }
+
+    /// Returns a table of a server of this process. `None` if the server is elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::TableNotFound`] if there is no such table.
+    pub fn local_table(&self, name: &str) -> Result<Option<TableHandle>> {
+        match self.road_now() {
+            Some(Road::SameProcess(replay)) => replay.table(name).cloned().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether the last call used a server of this process, so that the next one can probably be completed at once.
+    #[inline]
+    pub fn is_near(&self) -> bool {
+        self.current.load().as_deref().is_some_and(|current| matches!(current.road, Road::SameProcess(_)))
+    }
+
+    fn keep(&self, road: Road) {
+        let old = self.current.swap(Some(Arc::new(Current { generation: fork::generation(), road })));
+        // A connection that was made before a fork belongs to the parent process. Dropping it could wait for threads
+        // that exist only there.
+        if let Some(old) = old
+            && old.generation != fork::generation()
+        {
+            std::mem::forget(old);
+        }
+    }
+
+    /// Whether the last server of the client was in this process, and was stopped.
+    fn was_stopped_here(&self) -> bool {
+        self.current.load().as_ref().is_some_and(|current| {
+            current.generation == fork::generation()
+                && matches!(&current.road, Road::SameProcess(replay) if replay.is_closed())
+        })
+    }
+
+    /// Makes a call over the current road. Connects first if there is none.
+    fn on_road<'a, T: Send + 'a>(
+        &'a self,
+        connect_by: Option<Instant>,
+        call: impl FnOnce(Road) -> Started<'a, T> + Send + 'a,
+    ) -> Started<'a, T> {
+        match self.road_now() {
+            Some(road) => call(road),
+            None => Started::elsewhere(async move { call(self.road(connect_by).await?).await }),
+        }
+    }
+
+    /// Inserts items, and waits until they are in their tables.
+    ///
+    /// # Errors
+    /// Errors of the tables, or [`Error::Unavailable`] if the server cannot be reached or is lost.
+    pub fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Started<'_, ()> {
+        self.on_road(deadline, move |road| road.insert(insert, deadline))
+    }
+
+    /// Draws a batch.
+    ///
+    /// # Errors
+    /// Errors of the table, or [`Error::Unavailable`] if the server cannot be reached or is lost.
+    pub fn sample<'a>(&'a self, request: &'a BatchRequest, deadline: Option<Instant>) -> Started<'a, Batch> {
+        self.on_road(deadline, move |road| road.sample(request, deadline))
+    }
+
+    /// Begins to draw a batch. Waits at most for a connection, until `connect_by` or, if that is `None`, until
+    /// `deadline`. Must be called in the context of the runtime of the process, or awaited there. With `at_once`, a
+    /// batch of any size from a table of this process is copied during the call if its items are available. That is for
+    /// callers that wait for the batch next.
+    ///
+    /// # Errors
+    /// [`Error::TableNotFound`] if this process has no such table. [`Error::Unavailable`] if the server cannot be
+    /// reached, or [`Error::DeadlineExceeded`] if the deadline passes first.
+    pub fn begin_sample<'a>(
+        &'a self,
+        request: &'a BatchRequest,
+        deadline: Option<Instant>,
+        connect_by: Option<Instant>,
+        at_once: bool,
+    ) -> Started<'a, PendingDraw> {
+        self.on_road(connect_by.or(deadline), move |road| road.begin_sample(request, deadline, at_once))
+    }
+
+    /// Deletes items, then sets priorities. Unknown keys are ignored.
+    ///
+    /// # Errors
+    /// [`Error::TableNotFound`] if there is no such table, or [`Error::InvalidPriority`] if a priority is not valid.
+    /// Nothing is changed then.
+    pub fn mutate<'a>(
+        &'a self,
+        table: &'a str,
+        updates: &'a [(u64, f64)],
+        deletes: &'a [u64],
+        deadline: Option<Instant>,
+    ) -> Started<'a, ()> {
+        self.on_road(deadline, move |road| road.mutate(table, updates, deletes, deadline))
+    }
+
+    /// Removes all items of a table and sets its counters to zero.
+    ///
+    /// # Errors
+    /// [`Error::TableNotFound`] if there is no such table.
+    pub fn reset<'a>(&'a self, table: &'a str, deadline: Option<Instant>) -> Started<'a, ()> {
+        self.on_road(deadline, move |road| road.reset(table, deadline))
+    }
+
+    /// Returns the status of all tables of the server.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if the server cannot be reached.
+    pub fn info(&self, deadline: Option<Instant>) -> Started<'_, Vec<TableStatus>> {
+        self.on_road(deadline, move |road| match road.info(deadline) {
+            Started::Waiting(_, answer) => Started::elsewhere(async move {
+                match answer.await {
+                    // The server of an older connection may have been stopped and replaced by another.
+                    Err(Error::Cancelled(_) | Error::Unavailable(_))
+                        if deadline.is_none_or(|end| Instant::now() < end) =>
+                    {
+                        let road = Road::connect(&self.address, deadline).await?;
+                        self.keep(road.clone());
+                        road.info(deadline).await
+                    }
+                    answer => answer,
+                }
+            }),
+            done => done,
+        })
+    }
+
+    /// Saves all tables of the server. Returns the path of the checkpoint on the machine of the server.
+    ///
+    /// # Errors
+    /// The error of the save, or [`Error::Unavailable`] if the server cannot be reached.
+    pub fn checkpoint(&self, deadline: Option<Instant>) -> Started<'_, String> {
+        self.on_road(deadline, move |road| road.checkpoint(deadline))
+    }
+
+    /// Returns up to `count` items of a table without drawing or counting them: the newest ones, or the oldest ones.
+    ///
+    /// # Errors
+    /// [`Error::TableNotFound`] if there is no such table.
+    pub fn peek<'a>(
+        &'a self,
+        table: &'a str,
+        count: u32,
+        newest: bool,
+        deadline: Option<Instant>,
+    ) -> Started<'a, Vec<Peeked>> {
+        self.on_road(deadline, move |road| road.peek(table, count, newest, deadline))
+    }
+}

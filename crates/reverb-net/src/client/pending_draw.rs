@@ -1,0 +1,110 @@
+//! A draw in progress, for callers that do something else meanwhile.
+//!
+//! The samples count as undelivered in their table until the caller acknowledges them with [`PendingDraw::received`].
+//! They go back to the table if the draw is dropped before.
+
+use crate::replay_v1::client::DrawCall;
+use reverb_core::{Error, Result, fork};
+use reverb_service::Batch;
+use reverb_service::local::{LocalDraw, taken};
+use std::mem::ManuallyDrop;
+use std::time::Instant;
+
+/// A draw that has begun. See the documentation of this module.
+#[derive(Debug)]
+pub struct PendingDraw {
+    generation: u32,
+    // After a fork, leased samples belong to the parent process. A child must not give them back a second time.
+    draw: ManuallyDrop<Draw>,
+    /// Time when the draw began.
+    pub begun: Instant,
+}
+
+#[derive(Debug)]
+enum Draw {
+    /// A draw from a table of this process.
+    Local(LocalDraw),
+    /// A draw from a server elsewhere.
+    Remote(DrawCall),
+    /// The draw was given up, or its batch was received.
+    Over,
+}
+
+impl PendingDraw {
+    fn new(draw: Draw, begun: Instant) -> Self {
+        Self { generation: fork::generation(), draw: ManuallyDrop::new(draw), begun }
+    }
+
+    /// Wraps a draw from a server elsewhere.
+    pub(super) fn remote(call: DrawCall) -> Self {
+        Self::new(Draw::Remote(call), Instant::now())
+    }
+
+    /// Wraps a draw from a table of this process.
+    pub(super) fn local(draw: LocalDraw, begun: Instant) -> Self {
+        Self::new(Draw::Local(draw), begun)
+    }
+
+    /// Whether [`PendingDraw::result`] returns without a wait.
+    pub fn is_ready(&self) -> bool {
+        match &*self.draw {
+            Draw::Local(draw) => draw.is_ready(),
+            Draw::Remote(call) => call.is_ready(),
+            Draw::Over => true,
+        }
+    }
+
+    /// Takes the batch if it is here already. It can be taken once.
+    pub fn try_result(&mut self) -> Option<Result<Batch>> {
+        let Draw::Local(draw) = &mut *self.draw else { return None };
+        draw.try_result()
+    }
+
+    /// Waits for the batch and takes it. The future may be dropped, and the function called again.
+    ///
+    /// # Errors
+    /// The error of the draw, or [`Error::Cancelled`] if the batch was taken before.
+    pub async fn result(&mut self) -> Result<Batch> {
+        if self.generation != fork::generation() {
+            return Err(Error::Cancelled("the draw belongs to the process from which this one was forked".into()));
+        }
+        match &mut *self.draw {
+            Draw::Local(draw) => draw.result().await,
+            Draw::Remote(call) => call.result().await,
+            Draw::Over => Err(taken()),
+        }
+    }
+
+    /// Acknowledges the samples, so that they do not go back. Gives the draw up if the batch was not taken yet.
+    pub fn received(&mut self) {
+        if self.generation != fork::generation() {
+            return;
+        }
+        match std::mem::replace(&mut *self.draw, Draw::Over) {
+            Draw::Local(draw) => draw.received(),
+            Draw::Remote(call) => call.received(),
+            Draw::Over => {}
+        }
+    }
+
+    /// Gives the draw up. On return, the samples are back in a table of this process, or the server has been notified.
+    pub async fn give_back(mut self) {
+        if self.generation != fork::generation() {
+            return;
+        }
+        match std::mem::replace(&mut *self.draw, Draw::Over) {
+            Draw::Local(draw) => draw.give_back().await,
+            other => drop(other),
+        }
+    }
+}
+
+impl Drop for PendingDraw {
+    fn drop(&mut self) {
+        if self.generation != fork::generation() {
+            return;
+        }
+        // SAFETY: the draw is dropped only here, and is not used afterwards.
+        unsafe { ManuallyDrop::drop(&mut self.draw) };
+    }
+}

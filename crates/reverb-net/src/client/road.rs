@@ -1,0 +1,245 @@
+//! The road to a server, and all calls over it. No other module distinguishes the kinds of roads.
+//!
+//! A road is a transport (the same process, a Unix socket, TCP) and a protocol over it. If tables of this process can
+//! complete a call at once, the calling thread does so.
+
+use super::pending_draw::PendingDraw;
+use super::started::Started;
+use crate::address::Address;
+use crate::dial::ATTEMPT_TIME;
+use crate::replay_v1::client::Connection;
+use reverb_core::{Drawn, Error, Result};
+use reverb_service::insert::wait_for_inserts;
+use reverb_service::local::{BatchRequest, LocalDraw, RowInsert, begin_insert, gather, sample_copied};
+use reverb_service::peek::{Peeked, peek};
+use reverb_service::{Batch, Call, Replay, TableStatus, Transport, Waiting, warn};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+
+/// Time for which a client tries to reach a server.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How a client reaches its server.
+#[derive(Debug, Clone)]
+pub enum Road {
+    /// The server is in this process, and calls use its tables directly.
+    SameProcess(Arc<Replay>),
+    /// A connection over a Unix socket or TCP that uses our protocol.
+    ReplayV1(Arc<Connection>),
+}
+
+impl Road {
+    /// Connects to a server. Tries repeatedly for a while if the server is not there yet.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] with the last cause, or [`Error::DeadlineExceeded`] if the deadline passes first.
+    pub(super) async fn connect(address: &Address, deadline: Option<Instant>) -> Result<Self> {
+        let endpoint = address.endpoint()?;
+        let begun = Instant::now();
+        let give_up = begun + CONNECT_TIME;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let attempt = Connection::open(address.text(), endpoint);
+            let limit = deadline.unwrap_or(give_up).max(begun + FIRST_PAUSE);
+            let error = match tokio::time::timeout_at(limit.into(), attempt).await {
+                Ok(Ok(connection)) => return Ok(Self::ReplayV1(Arc::new(connection))),
+                Ok(Err(error @ Error::Unimplemented(_))) => return Err(error),
+                Ok(Err(error)) => error,
+                Err(_) => Error::Unavailable("the server does not answer".into()),
+            };
+            let now = Instant::now();
+            let waited = begun.elapsed().as_secs_f64();
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return Err(Error::DeadlineExceeded(format!(
+                    "no server could be reached at {} within {waited:.1} s: {error}",
+                    address.text()
+                )));
+            }
+            if now >= give_up {
+                return Err(Error::Unavailable(format!(
+                    "no server could be reached at {} in {waited:.0} s: {error}",
+                    address.text()
+                )));
+            }
+            let next = now + pause.mul_f64(rand::random_range(0.5..1.0));
+            tokio::time::sleep_until(deadline.map_or(next, |deadline| next.min(deadline)).into()).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Connects after the server was in this process and was stopped. Another process may listen at the address by now,
+    /// so there is one attempt. It is short, because there is no reason to expect a new server.
+    pub(super) async fn connect_after_stop(address: &Address, deadline: Option<Instant>) -> Result<Self> {
+        let attempt = Connection::open(address.text(), address.endpoint()?);
+        let now = Instant::now();
+        let limit = deadline.unwrap_or(now + ATTEMPT_TIME).clamp(now + FIRST_PAUSE, now + ATTEMPT_TIME);
+        match tokio::time::timeout_at(limit.into(), attempt).await {
+            Ok(Ok(connection)) => Ok(Self::ReplayV1(Arc::new(connection))),
+            Ok(Err(error @ Error::Unimplemented(_))) => Err(error),
+            _ => Err(Error::Unavailable(format!(
+                "the server at {} was stopped by this process, and no other server listens there",
+                address.text()
+            ))),
+        }
+    }
+
+    /// Returns the transport that carries calls.
+    pub fn transport(&self) -> Transport {
+        match self {
+            Self::SameProcess(_) => Transport::SameProcess,
+            Self::ReplayV1(connection) => connection.transport(),
+        }
+    }
+
+    /// Whether calls can be made over this road.
+    pub(super) fn is_open(&self) -> bool {
+        match self {
+            Self::SameProcess(replay) => !replay.is_closed(),
+            Self::ReplayV1(connection) => !connection.is_broken(),
+        }
+    }
+
+    /// See [`super::Client::insert`].
+    pub fn insert<'a>(self, insert: RowInsert, deadline: Option<Instant>) -> Started<'a, ()> {
+        let replay = match self {
+            Self::SameProcess(replay) => replay,
+            Self::ReplayV1(connection) => {
+                return Started::elsewhere(async move { connection.insert(insert, deadline).await });
+            }
+        };
+        match begin_insert(&replay, &insert) {
+            Err(error) => Started::Done(Err(error)),
+            Ok(calls) if calls.iter().all(|call| matches!(call, Call::Done(Ok(())))) => Started::Done(Ok(())),
+            Ok(calls) => Started::here(wait_for_inserts(calls, deadline, warn)),
+        }
+    }
+
+    /// See [`super::Client::sample`].
+    pub fn sample(self, request: &BatchRequest, deadline: Option<Instant>) -> Started<'_, Batch> {
+        let replay = match self {
+            Self::SameProcess(replay) => replay,
+            Self::ReplayV1(connection) => {
+                return Started::elsewhere(async move { connection.sample(request, deadline).await });
+            }
+        };
+        match sample_now(&replay, request) {
+            Ok(Sampled::Now(batch)) => Started::Done(Ok(batch)),
+            Err(error) => Started::Done(Err(error)),
+            Ok(Sampled::Later(waiting)) => Started::here(async move {
+                let drawn = waiting.result(deadline, warn).await?;
+                gather(replay.table(&request.table)?, drawn, request)
+            }),
+        }
+    }
+
+    /// See [`super::Client::begin_sample`].
+    pub fn begin_sample(
+        self,
+        request: &BatchRequest,
+        deadline: Option<Instant>,
+        at_once: bool,
+    ) -> Started<'_, PendingDraw> {
+        match self {
+            Self::SameProcess(replay) => {
+                let begin = move || {
+                    let begun = Instant::now();
+                    let draw = LocalDraw::begin(&replay, request, deadline, at_once);
+                    draw.map(|draw| PendingDraw::local(draw, begun))
+                };
+                // A draw that waits or copies much data runs as a task on the runtime of the process.
+                match Handle::try_current() {
+                    Ok(_) => Started::Done(begin()),
+                    Err(_) => Started::here(async move { begin() }),
+                }
+            }
+            Self::ReplayV1(connection) => {
+                Started::elsewhere(
+                    async move { connection.begin_sample(request, deadline).await.map(PendingDraw::remote) },
+                )
+            }
+        }
+    }
+
+    /// See [`super::Client::mutate`].
+    pub fn mutate<'a>(
+        self,
+        table: &'a str,
+        updates: &'a [(u64, f64)],
+        deletes: &'a [u64],
+        deadline: Option<Instant>,
+    ) -> Started<'a, ()> {
+        match self {
+            Self::SameProcess(replay) => {
+                Started::Done(replay.table(table).and_then(|table| table.mutate(updates, deletes)))
+            }
+            Self::ReplayV1(connection) => {
+                Started::elsewhere(async move { connection.mutate(table, updates, deletes, deadline).await })
+            }
+        }
+    }
+
+    /// See [`super::Client::reset`].
+    pub fn reset(self, table: &str, deadline: Option<Instant>) -> Started<'_, ()> {
+        match self {
+            Self::SameProcess(replay) => Started::Done(replay.table(table).map(|table| table.reset())),
+            Self::ReplayV1(connection) => Started::elsewhere(async move { connection.reset(table, deadline).await }),
+        }
+    }
+
+    /// See [`super::Client::info`].
+    pub fn info<'a>(self, deadline: Option<Instant>) -> Started<'a, Vec<TableStatus>> {
+        match self {
+            Self::SameProcess(replay) => Started::Done(Ok(replay.status())),
+            Self::ReplayV1(connection) => Started::elsewhere(async move { connection.info(deadline).await }),
+        }
+    }
+
+    /// See [`super::Client::checkpoint`].
+    pub fn checkpoint<'a>(self, deadline: Option<Instant>) -> Started<'a, String> {
+        match self {
+            Self::SameProcess(replay) => Started::here(async move {
+                let saving = replay.checkpoint();
+                let saved = match deadline {
+                    None => saving.await,
+                    Some(deadline) => tokio::time::timeout_at(deadline.into(), saving).await.unwrap_or_else(|_| {
+                        Err(Error::DeadlineExceeded("the checkpoint was not saved in time; the save continues".into()))
+                    }),
+                };
+                saved.map(|path| path.to_string_lossy().into_owned())
+            }),
+            Self::ReplayV1(connection) => Started::elsewhere(async move { connection.checkpoint(deadline).await }),
+        }
+    }
+
+    /// See [`super::Client::peek`].
+    pub fn peek(self, table: &str, count: u32, newest: bool, deadline: Option<Instant>) -> Started<'_, Vec<Peeked>> {
+        match self {
+            Self::SameProcess(replay) => {
+                Started::Done(replay.table(table).and_then(|table| peek(table, count as usize, newest)))
+            }
+            Self::ReplayV1(connection) => {
+                Started::elsewhere(async move { connection.peek(table, count, newest, deadline).await })
+            }
+        }
+    }
+}
+
+/// The result of an attempt to draw without a wait.
+enum Sampled {
+    Now(Batch),
+    Later(Waiting<Vec<Drawn>>),
+}
+
+fn sample_now(replay: &Replay, request: &BatchRequest) -> Result<Sampled> {
+    let table = replay.table(&request.table)?;
+    if let Some(batch) = sample_copied(table, request, None) {
+        return Ok(Sampled::Now(batch));
+    }
+    match table.sample(request.draw) {
+        Call::Done(drawn) => gather(table, drawn?, request).map(Sampled::Now),
+        Call::Waiting(waiting) => Ok(Sampled::Later(waiting)),
+    }
+}

@@ -1,0 +1,17 @@
+//! The session of a writer: sends items in order, has them confirmed, and sends them again after a lost connection.
+//!
+//! The calling thread uses [`Session`], which inserts items into tables of the same process itself. Over a network, a
+//! task (`worker.rs`) sends them. The task also closes chunks that an item has waited for long enough, and reconnects
+//! after the server was lost.
+
+mod in_flight;
+mod linger;
+mod local;
+mod outbox;
+mod remote;
+mod session;
+mod session_state;
+mod worker;
+
+pub use session::Session;
+pub use session_state::SessionOptions;

@@ -1,0 +1,163 @@
+//! The road of a writer over a network: one stream for each writer.
+
+use super::linger::Linger;
+use super::outbox::{Outbox, is_ready};
+use super::session_state::SharedSession;
+use crate::replay_v1::client::Connection;
+use crate::replay_v1::proto::{WriteFailure, WriteRequest, WriteResponse};
+use crate::replay_v1::status::{from_failure, from_status};
+use crate::replay_v1::wire::{chunk_to_wire, write_item_to_wire};
+use reverb_core::writer::WriterItem;
+use reverb_core::{Error, Result};
+use reverb_service::insert::check_size;
+use reverb_service::write_queue::Done;
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+
+/// A message is sent when its chunks have this many bytes, or when it has this many items.
+const MESSAGE_BYTES: usize = 512 << 10;
+const MESSAGE_ITEMS: usize = 1024;
+/// Time to wait for the reason why the server ended a stream.
+const LAST_WORD_TIME: Duration = Duration::from_secs(5);
+
+/// Sends items until the writer is closed. Sets `lost_at` to `None` when the server was reached.
+///
+/// # Errors
+/// The reason why the connection was lost.
+pub async fn run(shared: &SharedSession, connection: &Connection, lost_at: &mut Option<Instant>) -> Result<()> {
+    // The channel has room for one message beside the one being sent. Further items wait in the outbox.
+    let (messages, stream) = mpsc::channel(1);
+    let opening = connection.open_write(ReceiverStream::new(stream));
+    let mut sender =
+        Sender { messages, streamed: HashSet::new(), first: true, max_chunk: connection.max_message_size() };
+    // The server accepts the call at once, and then waits for the first message.
+    let mut responses = opening.await?;
+    *lost_at = None;
+    shared.state.lock().is_lost = false;
+    let mut linger = Linger::default();
+    loop {
+        if shared.is_over() {
+            return Ok(());
+        }
+        let is_ready_to_send = shared.state.lock().outbox.front().is_some_and(is_ready);
+        tokio::select! {
+            response = responses.message() => receive(shared, response, connection.peer())?,
+            permit = sender.messages.clone().reserve_owned(), if is_ready_to_send => match permit {
+                Ok(permit) => drop(permit.send(sender.message(shared)?)),
+                Err(_) => return Err(last_word(responses, connection.peer()).await),
+            },
+            () = shared.wake.notified() => {}
+            () = linger.wait(shared) => {}
+        }
+    }
+}
+
+/// Waits for the reason why the stream ended.
+async fn last_word(mut responses: Streaming<WriteResponse>, peer: &str) -> Error {
+    match tokio::time::timeout(LAST_WORD_TIME, responses.message()).await {
+        Ok(Err(status)) => from_status(&status, peer),
+        _ => Error::Unavailable(format!("the server at {peer} ended the writer's stream")),
+    }
+}
+
+fn receive(
+    shared: &SharedSession,
+    response: std::result::Result<Option<WriteResponse>, tonic::Status>,
+    peer: &str,
+) -> Result<()> {
+    let response = response.map_err(|status| from_status(&status, peer))?;
+    let Some(WriteResponse { first, count, confirmed, failures, notice }) = response else {
+        return Err(Error::Unavailable(format!("the connection to the server at {peer} was lost")));
+    };
+    if !notice.is_empty() {
+        shared.state.lock().reason = notice;
+    }
+    let last = first
+        .checked_add(count)
+        .ok_or_else(|| Error::DataLoss("a confirmation has invalid sequence numbers".into()))?;
+    let mut done = Done::new();
+    // A server cannot confirm more items than were sent, whatever numbers it names.
+    let sent = shared.state.lock().outbox.counts().1 as u64;
+    done.extend((first..last.min(first.saturating_add(sent))).map(|sequence| (sequence, Ok(()))));
+    done.extend(confirmed.into_iter().map(|sequence| (sequence, Ok(()))));
+    done.extend(
+        failures
+            .into_iter()
+            .map(|WriteFailure { sequence, failure }| (sequence, Err(from_failure(failure.unwrap_or_default())))),
+    );
+    shared.settle(done);
+    Ok(())
+}
+
+struct Sender {
+    messages: mpsc::Sender<WriteRequest>,
+    /// Keys of the chunks that the server has on this stream.
+    streamed: HashSet<u64>,
+    first: bool,
+    max_chunk: u64,
+}
+
+impl Sender {
+    /// Makes a message of the items that are ready, with the chunks that the server does not have.
+    fn message(&mut self, shared: &SharedSession) -> Result<WriteRequest> {
+        shared.compress();
+        let mut request = WriteRequest::default();
+        if std::mem::take(&mut self.first) {
+            request.writer_id = shared.writer_id;
+        }
+        request.release = std::mem::take(&mut *shared.dropped.lock());
+        request.release.retain(|key| self.streamed.remove(key));
+        let mut refused = Done::new();
+        let mut bytes = 0;
+        {
+            let mut state = shared.state.lock();
+            request.settled_through = state.outbox.settled_through();
+            request.first_sequence = state.outbox.next_sequence();
+            // The items of a message have consecutive numbers. Items confirmed before a connection was lost leave gaps.
+            let counts_on = |request: &WriteRequest, outbox: &Outbox| {
+                outbox.next_sequence() == request.first_sequence + request.items.len() as u64
+            };
+            while request.items.len() < MESSAGE_ITEMS
+                && bytes < MESSAGE_BYTES
+                && refused.is_empty()
+                && counts_on(&request, &state.outbox)
+            {
+                let Some(item) = state.outbox.front().filter(|item| is_ready(item)) else { break };
+                if item.chunks().any(|chunk| chunk.needs_compression()) {
+                    // The item became ready after the chunks were compressed. It is sent with the next message.
+                    break;
+                }
+                match self.add_chunks(item, &mut request, &mut bytes) {
+                    // The rest of the chunks, and the item itself, are sent with the next message.
+                    Ok(false) => break,
+                    Ok(true) => drop(state.outbox.send_front(|_, item| request.items.push(write_item_to_wire(item)))),
+                    Err(error) => drop(state.outbox.send_front(|sequence, _| refused.push((sequence, Err(error))))),
+                }
+            }
+        }
+        shared.settle(refused);
+        Ok(request)
+    }
+
+    /// Adds the chunks of an item that the server does not have, up to the size of a message. Returns true if all of
+    /// them were added.
+    fn add_chunks(&mut self, item: &WriterItem, request: &mut WriteRequest, bytes: &mut usize) -> Result<bool> {
+        for chunk in item.chunks() {
+            if self.streamed.contains(&chunk.key) {
+                continue;
+            }
+            if *bytes >= MESSAGE_BYTES {
+                return Ok(false);
+            }
+            let chunk = chunk.close()?;
+            check_size(chunk.decoded_bytes() as u64, self.max_chunk)?;
+            *bytes += chunk.size_bytes();
+            self.streamed.insert(chunk.key);
+            request.chunks.push(chunk_to_wire(&chunk));
+        }
+        Ok(true)
+    }
+}

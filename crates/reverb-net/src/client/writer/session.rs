@@ -1,0 +1,242 @@
+//! The caller's side of the session of a writer.
+
+use super::outbox::{Outbox, is_ready, name_items};
+use super::session_state::{SessionOptions, SharedSession};
+use super::worker;
+use crate::client::Client;
+use reverb_core::writer::{DroppedChunks, WriterItem};
+use reverb_core::{Error, Result, fork};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+
+/// Time after which a wait is reported, once for each call.
+const REPORT_DELAY: Duration = Duration::from_secs(10);
+
+/// The session of one writer. Dropping it without [`Session::close`] drops all unconfirmed items.
+#[derive(Debug)]
+pub struct Session {
+    shared: Arc<SharedSession>,
+}
+
+impl Session {
+    /// Makes the session of a new writer. Nothing is sent yet.
+    pub fn new(client: Arc<Client>, options: SessionOptions, dropped: DroppedChunks) -> Self {
+        Self { shared: Arc::new(SharedSession::new(client, options, dropped)) }
+    }
+
+    /// Queues items, and inserts them into tables of this process at once if possible. Returns true if the caller
+    /// should wait for [`Session::room`].
+    ///
+    /// # Errors
+    /// The errors of [`Session::check`]. No item is queued then.
+    pub fn push(&self, runtime: &Handle, items: impl IntoIterator<Item = WriterItem>) -> Result<bool> {
+        self.check()?;
+        let shared = &self.shared;
+        let (has_worker, was_idle) = {
+            let mut state = shared.state.lock();
+            let was_idle = state.outbox.front().is_none();
+            items.into_iter().for_each(|item| state.outbox.push(item));
+            (std::mem::replace(&mut state.has_worker, true), was_idle)
+        };
+        if !has_worker {
+            shared.open_local();
+            runtime.spawn(worker::run(shared.clone()));
+        }
+        let (has_ready, is_full) = {
+            let state = shared.state.lock();
+            let has_ready = state.outbox.front().is_some_and(is_ready);
+            (has_ready, state.outbox.bytes() > shared.options.max_pending_bytes)
+        };
+        // While the first item waits for an open chunk, the task only has to limit the time of that wait.
+        if was_idle || has_ready {
+            self.pump();
+        }
+        Ok(is_full && shared.state.lock().outbox.bytes() > shared.options.max_pending_bytes)
+    }
+
+    /// Sends the items that are ready. Called after chunks were closed.
+    pub fn pump(&self) {
+        if !self.shared.pump_local() {
+            self.shared.wake.notify_one();
+        }
+    }
+
+    /// Checks that items can be sent, and that no earlier item has failed.
+    ///
+    /// # Errors
+    /// The first error that was not reported yet, of an item that the server refused. The writer continues without that
+    /// item. [`Error::Cancelled`] after the session was closed, [`Error::Unavailable`] after the writer has given up.
+    pub fn check(&self) -> Result<()> {
+        if self.shared.generation != fork::generation() {
+            return Err(Error::Cancelled(
+                "a writer cannot be used in a child of the process that made it; make a new writer in the child".into(),
+            ));
+        }
+        let mut state = self.shared.state.lock();
+        if let Some(error) = state.outbox.take_refusal() {
+            return Err(error);
+        }
+        match &state.failed {
+            Some(error) => Err(error.clone()),
+            None if state.closed => Err(Error::Cancelled("TrajectoryWriter::Close has been called.".into())),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until there is room for more items. Passes the reason of a long wait to `notice`.
+    ///
+    /// # Errors
+    /// The errors of [`Session::check`].
+    pub async fn room(&self, notice: impl Fn(&str)) -> Result<()> {
+        let limit = self.shared.options.max_pending_bytes;
+        self.wait(None, notice, |outbox| outbox.bytes() <= limit || outbox.len() == 0).await
+    }
+
+    /// Whether more than `limit` items are unconfirmed that were sent or are ready to be sent.
+    pub fn has_more_in_flight(&self, limit: usize) -> bool {
+        let state = self.shared.state.lock();
+        has_more_in_flight(&state.outbox, limit)
+    }
+
+    /// Waits until [`Session::has_more_in_flight`] is false.
+    ///
+    /// # Errors
+    /// The errors of [`Session::check`].
+    pub async fn wait_in_flight(&self, limit: usize, notice: impl Fn(&str)) -> Result<()> {
+        self.wait(None, notice, |outbox| !has_more_in_flight(outbox, limit)).await
+    }
+
+    /// Closes the chunks of all items except the last `but_last`, and waits until at most `but_last` items are
+    /// unconfirmed.
+    ///
+    /// # Errors
+    /// The errors of [`Session::check`], or [`Error::DeadlineExceeded`] with the numbers of unconfirmed items.
+    pub async fn flush(&self, but_last: usize, deadline: Option<Instant>, notice: impl Fn(&str)) -> Result<()> {
+        self.check()?;
+        let chunks = self.shared.state.lock().outbox.unsent_chunks(but_last);
+        chunks.iter().try_for_each(|chunk| chunk.close().map(drop))?;
+        self.pump();
+        self.wait(deadline, notice, |outbox| outbox.len() <= but_last).await
+    }
+
+    async fn wait(
+        &self,
+        deadline: Option<Instant>,
+        notice: impl Fn(&str),
+        enough: impl Fn(&Outbox) -> bool,
+    ) -> Result<()> {
+        let mut changed = self.shared.changed.subscribe();
+        let mut notice_at = Some(Instant::now() + REPORT_DELAY);
+        loop {
+            let counts = {
+                let state = self.shared.state.lock();
+                if state.failed.is_some() || state.closed || state.outbox.has_refusal() {
+                    drop(state);
+                    return self.check();
+                }
+                if enough(&state.outbox) {
+                    return Ok(());
+                }
+                state.outbox.counts()
+            };
+            let (unsent, sent) = counts;
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return Err(Error::DeadlineExceeded(format!(
+                    "Timeout exceeded with {unsent} items waiting to be written and {sent} items awaiting confirmation.{}",
+                    self.shared.reason()
+                )));
+            }
+            if notice_at.is_some_and(|at| now >= at) {
+                notice_at = None;
+                notice(&format!("a writer waits: {} items are unconfirmed.{}", unsent + sent, self.shared.reason()));
+            }
+            let wake = [deadline, notice_at].into_iter().flatten().min();
+            match wake {
+                None => drop(changed.changed().await),
+                Some(wake) => drop(tokio::time::timeout_at(wake.into(), changed.changed()).await),
+            }
+        }
+    }
+
+    /// Ends the session. Waits at most `patience` until all items are confirmed, and drops the rest. Returns a text
+    /// about the dropped and refused items with the reason; `None` if there are none. A second call does nothing.
+    pub async fn close(&self, patience: Duration) -> Option<String> {
+        if self.shared.generation != fork::generation() || self.shared.state.lock().closed {
+            return None;
+        }
+        let result = self.flush(0, Instant::now().checked_add(patience), |_| {}).await;
+        let (lost, refused) = {
+            let mut state = self.shared.state.lock();
+            state.closed = true;
+            let mut refused = Vec::new();
+            while let Some(error) = state.outbox.take_refusal() {
+                refused.push(error);
+            }
+            (state.outbox.take_all(), refused)
+        };
+        self.shared.tell();
+        self.shared.wake.notify_one();
+        drop(self.shared.local.lock().take());
+        let mut words = Vec::new();
+        if !lost.is_empty() {
+            words.push(format!(
+                "{} items were not confirmed and are given up ({})",
+                lost.len(),
+                name_items(lost.iter())
+            ));
+        }
+        words.extend(refused.iter().map(ToString::to_string));
+        if words.is_empty() {
+            return None;
+        }
+        if let Err(error) = result {
+            words.push(error.to_string());
+        }
+        Some(words.join("; "))
+    }
+
+    /// Whether the server could be reached, as far as is known.
+    pub fn has_server(&self) -> bool {
+        let state = self.shared.state.lock();
+        state.failed.is_none() && !state.is_lost
+    }
+
+    /// Returns the number of unconfirmed items.
+    pub fn num_pending(&self) -> usize {
+        self.shared.state.lock().outbox.len()
+    }
+
+    /// Returns the number of items confirmed so far.
+    pub fn num_confirmed(&self) -> u64 {
+        self.shared.state.lock().outbox.confirmed()
+    }
+}
+
+/// See [`Session::has_more_in_flight`]. Items that wait for an open chunk do not count.
+fn has_more_in_flight(outbox: &Outbox, limit: usize) -> bool {
+    let (_, sent) = outbox.counts();
+    sent > limit || outbox.num_ready(limit + 1 - sent) > limit - sent
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // The task shares the state, and ends when it sees that the session is closed.
+        if self.shared.generation == fork::generation() {
+            let lost = {
+                let mut state = self.shared.state.lock();
+                state.closed = true;
+                state.outbox.take_all()
+            };
+            if !lost.is_empty() {
+                tracing::warn!(
+                    "a writer was dropped with {} items unconfirmed ({})",
+                    lost.len(),
+                    name_items(lost.iter())
+                );
+            }
+            self.shared.wake.notify_one();
+        }
+    }
+}

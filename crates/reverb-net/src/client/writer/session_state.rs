@@ -1,0 +1,196 @@
+//! The state that the caller of a writer and the task of the writer share.
+
+use super::local::{Local, Sent, arrival};
+use super::outbox::{Outbox, is_ready};
+use crate::client::{Client, Road};
+use parking_lot::Mutex;
+use reverb_core::writer::{DroppedChunks, WriterItem};
+use reverb_core::{Error, fork, random_key};
+use reverb_service::write_queue::Done;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+
+/// Maximum number of items that are inserted into tables of this process at a time.
+const ITEMS_PER_TURN: usize = 64;
+
+/// Limits of a session.
+#[derive(Debug, Clone)]
+pub struct SessionOptions {
+    /// Bytes of unconfirmed items above which the caller waits.
+    pub max_pending_bytes: usize,
+    /// Time without a server after which the writer gives its items up.
+    pub reconnect_timeout: Duration,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self { max_pending_bytes: 64 << 20, reconnect_timeout: Duration::from_secs(300) }
+    }
+}
+
+/// The shared part of a session.
+#[derive(Debug)]
+pub struct SharedSession {
+    pub client: Arc<Client>,
+    pub writer_id: u64,
+    pub options: SessionOptions,
+    pub generation: u32,
+    pub state: Mutex<SessionState>,
+    /// The tables of this process, while the writer uses them.
+    pub local: Mutex<Option<Local>>,
+    /// Wakes the task when it has something to do.
+    pub wake: Notify,
+    /// Wakes callers after a confirmation or an error. The value is a counter, so that no change is missed.
+    pub changed: watch::Sender<u64>,
+    pub dropped: DroppedChunks,
+}
+
+/// The part of a session that its lock guards.
+#[derive(Debug, Default)]
+pub struct SessionState {
+    pub outbox: Outbox,
+    /// The error after which nothing can be sent.
+    pub failed: Option<Error>,
+    pub closed: bool,
+    /// Whether the server is lost and the task tries to reach it.
+    pub is_lost: bool,
+    /// Text that says what the first item waits for, as far as is known.
+    pub reason: String,
+    pub has_worker: bool,
+}
+
+impl SessionState {
+    /// Takes the items that are ready from the front of the outbox.
+    fn take_ready(&mut self) -> Vec<Sent> {
+        let mut sent = Vec::new();
+        while sent.len() < ITEMS_PER_TURN && !self.closed {
+            let is_next = |item: &&WriterItem| is_ready(item) && !item.chunks().any(|chunk| chunk.needs_compression());
+            if self.outbox.front().filter(is_next).is_none() {
+                break;
+            }
+            sent.extend(
+                self.outbox.send_front(|sequence, item| (sequence, item.table.clone(), arrival(sequence, item))),
+            );
+        }
+        sent
+    }
+}
+
+impl SharedSession {
+    /// Makes the shared part of a new writer.
+    pub fn new(client: Arc<Client>, options: SessionOptions, dropped: DroppedChunks) -> Self {
+        Self {
+            client,
+            writer_id: random_key().max(1),
+            options,
+            generation: fork::generation(),
+            state: Mutex::default(),
+            local: Mutex::default(),
+            wake: Notify::new(),
+            changed: watch::Sender::new(0),
+            dropped,
+        }
+    }
+
+    pub fn tell(&self) {
+        self.changed.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// Says why items wait, as far as is known. Takes both locks, one after the other.
+    pub fn reason(&self) -> String {
+        let reason = self.local.lock().as_ref().and_then(Local::explain);
+        let reason = reason.unwrap_or_else(|| self.state.lock().reason.clone());
+        if reason.is_empty() { reason } else { format!(" {reason}") }
+    }
+
+    /// Inserts the items that are ready into tables of this process. Returns false if the road is a different one.
+    pub fn pump_local(&self) -> bool {
+        let mut local = self.local.lock();
+        let Some(local) = local.as_mut() else { return false };
+        self.pump(local);
+        true
+    }
+
+    /// Inserts items from the front of the outbox into tables of this process while their chunks are closed.
+    pub fn pump(&self, local: &mut Local) {
+        let mut done = Done::new();
+        let waiting_before = local.num_waiting();
+        loop {
+            let sent = self.state.lock().take_ready();
+            if sent.is_empty() {
+                if !self.needs_compression() {
+                    break;
+                }
+                self.compress();
+            }
+            local.insert(sent, &mut done);
+        }
+        if local.num_waiting() > waiting_before {
+            // The task polls waiting items. It has not seen the new ones yet.
+            self.wake.notify_one();
+        }
+        self.settle(done);
+    }
+
+    /// Uses tables of this process if the server is here.
+    pub fn open_local(&self) {
+        if let Some(Road::SameProcess(replay)) = self.client.road_now() {
+            *self.local.lock() = Some(Local::new(replay));
+        }
+    }
+
+    /// Whether the session has ended: the writer was closed, or this is a copy in a forked child.
+    pub fn is_over(&self) -> bool {
+        self.generation != fork::generation() || self.state.lock().closed
+    }
+
+    /// Records that the server was lost, and the reason.
+    pub fn note_lost(&self, error: &Error) {
+        let mut state = self.state.lock();
+        state.reason = format!("The server cannot be reached: {error}");
+        state.is_lost = true;
+        drop(state);
+        self.tell();
+    }
+
+    /// Records the results of items.
+    pub fn settle(&self, done: Done) {
+        if done.is_empty() {
+            return;
+        }
+        let mut finished = Vec::with_capacity(done.len());
+        {
+            let mut state = self.state.lock();
+            for (sequence, result) in done {
+                finished.push(match result {
+                    Ok(()) => state.outbox.confirm(sequence),
+                    // The server was stopped. The item stays, and is sent to the next server.
+                    Err(Error::Cancelled(_)) => None,
+                    Err(error) => state.outbox.refuse(sequence, error),
+                });
+            }
+            state.reason.clear();
+        }
+        self.tell();
+    }
+
+    /// Whether only chunks that are not compressed yet keep the first item from being sent.
+    pub fn needs_compression(&self) -> bool {
+        !self.state.lock().outbox.uncompressed().is_empty()
+    }
+
+    /// Compresses the chunks of the first items without holding the lock.
+    pub fn compress(&self) {
+        loop {
+            let chunks = self.state.lock().outbox.uncompressed();
+            if chunks.is_empty() {
+                return;
+            }
+            for chunk in chunks {
+                // An error is reported when the item is sent.
+                let _reported_later = chunk.compress();
+            }
+        }
+    }
+}

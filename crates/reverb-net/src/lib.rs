@@ -1,0 +1,21 @@
+//! Servers and clients of the replay service, and the protocol between them.
+//!
+//! [`server`] serves on TCP and on a Unix socket. [`client`] finds the shortest road to a server. Each protocol is a
+//! folder with a server half and a client half that do not depend on each other. There is one: [`replay_v1`].
+
+mod address;
+pub mod caller_driven;
+pub mod client;
+mod descriptors;
+mod dial;
+mod http2;
+mod listen;
+pub mod replay_v1;
+mod serve;
+pub mod server;
+mod socket;
+mod table_info;
+
+pub use descriptors::DESCRIPTORS;
+pub use replay_v1::wire::status_bytes;
+pub use table_info::info_bytes;

@@ -1,0 +1,207 @@
+//! The listeners of a server: TCP in both address families, and a Unix socket.
+
+use crate::socket::Socket;
+use reverb_core::{Error, Result};
+use reverb_service::Replay;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as StdTcpListener};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+/// Maximum number of connections that wait to be accepted.
+const BACKLOG: u32 = 4096;
+/// Maximum number of ports to try until one is free in both address families.
+const TRIES: u32 = 32;
+
+/// The address and port to listen on.
+#[derive(Debug, Clone, Default)]
+pub struct ListenOptions {
+    /// An address of this machine. `None` means loopback, in both address families.
+    pub host: Option<IpAddr>,
+    /// The TCP port. `None` or 0 picks a free one.
+    pub port: Option<u16>,
+}
+
+/// The bound sockets of a server.
+#[derive(Debug)]
+pub struct Listeners {
+    pub host: IpAddr,
+    /// All addresses that the server listens on.
+    pub hosts: Vec<IpAddr>,
+    pub port: u16,
+    pub unix_path: Option<PathBuf>,
+    tcp: Vec<TcpListener>,
+    unix: Option<UnixListener>,
+}
+
+impl Listeners {
+    /// Binds all sockets. Must be called in the context of a runtime.
+    pub fn bind(options: &ListenOptions) -> Result<Self> {
+        let host = options.host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        // `localhost` names both addresses, in an order that depends on the machine. A wildcard means both too.
+        let twin = match options.host {
+            None => Some(IpAddr::V6(Ipv6Addr::LOCALHOST)),
+            Some(host) if host == IpAddr::V4(Ipv4Addr::LOCALHOST) => Some(IpAddr::V6(Ipv6Addr::LOCALHOST)),
+            Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)) => Some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+            Some(_) => None,
+        };
+        let wanted = options.port.filter(|&port| port != 0);
+        let mut tries = 0;
+        let (port, tcp) = loop {
+            tries += 1;
+            match bind_both(host, twin, wanted.unwrap_or(0)) {
+                Ok(bound) => break bound,
+                Err(error) if wanted.is_none() && tries < TRIES && error.kind() == std::io::ErrorKind::AddrInUse => {}
+                Err(error) if error.kind() == std::io::ErrorKind::AddrNotAvailable => {
+                    return Err(Error::invalid(format!("host {host} is not an address of this machine: {error}")));
+                }
+                Err(error) => {
+                    return Err(io_error(&format!("cannot listen on {host}, port {}", wanted.unwrap_or(0)), &error));
+                }
+            }
+        };
+        let hosts = tcp.iter().filter_map(|listener| listener.local_addr().ok()).map(|address| address.ip()).collect();
+        let tcp = tcp.into_iter().map(TcpListener::from_std).collect::<std::io::Result<_>>();
+        let tcp = tcp.map_err(|error| io_error("cannot listen", &error))?;
+        let (unix, unix_path) = match bind_unix(host, port) {
+            Ok((listener, path)) => (Some(listener), Some(path)),
+            Err(error) => {
+                tracing::info!("cannot open a Unix socket for port {port} ({error}); clients on this host use TCP");
+                (None, None)
+            }
+        };
+        Ok(Self { host, hosts, port, unix_path, tcp, unix })
+    }
+
+    /// Accepts connections from all sockets until the service is closed, and then frees the addresses. The returned
+    /// receiver is disconnected after that.
+    pub fn accept(
+        self,
+        replay: &Arc<Replay>,
+    ) -> (ReceiverStream<std::io::Result<Socket>>, std::sync::mpsc::Receiver<()>) {
+        let (sender, receiver) = mpsc::channel(64);
+        let (open, freed) = std::sync::mpsc::channel();
+        let tcp = self.tcp.into_iter().map(Listener::Tcp);
+        for listener in tcp.chain(self.unix.map(Listener::Unix)) {
+            tokio::spawn(accept_from(open.clone(), listener, sender.clone(), replay.clone()));
+        }
+        (ReceiverStream::new(receiver), freed)
+    }
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    async fn accept(&self) -> std::io::Result<Socket> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Ok(stream.into())
+            }
+            Self::Unix(listener) => listener.accept().await.map(|(stream, _)| stream.into()),
+        }
+    }
+}
+
+/// `_open` is the first parameter because arguments are dropped in reverse order: the listener is closed before `_open`
+/// reports that the address is free.
+async fn accept_from(
+    _open: std::sync::mpsc::Sender<()>,
+    listener: Listener,
+    sender: mpsc::Sender<std::io::Result<Socket>>,
+    replay: Arc<Replay>,
+) {
+    let mut closed = std::pin::pin!(replay.closed());
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok(io) => {
+                    if sender.send(Ok(io)).await.is_err() {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    // Usually the process has no free file descriptor. Some become free when open connections close.
+                    tracing::warn!("cannot accept a connection: {error}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            },
+            () = &mut closed => return,
+        }
+    }
+}
+
+fn bind_both(host: IpAddr, twin: Option<IpAddr>, port: u16) -> std::io::Result<(u16, Vec<StdTcpListener>)> {
+    let first = listen(SocketAddr::new(host, port))?;
+    let port = first.local_addr()?.port();
+    let mut listeners = vec![first];
+    if let Some(twin) = twin {
+        match listen(SocketAddr::new(twin, port)) {
+            Ok(second) => listeners.push(second),
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => return Err(error),
+            Err(error) => tracing::debug!("address {twin} is not available on this machine: {error}"),
+        }
+    }
+    Ok((port, listeners))
+}
+
+fn listen(address: SocketAddr) -> std::io::Result<StdTcpListener> {
+    use socket2::{Domain, Protocol, Socket, Type};
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // A port can be used again immediately after its server stopped. Two servers still cannot share it.
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG as i32)?;
+    Ok(socket.into())
+}
+
+/// Binds a Unix socket in a folder that only this user can enter, so that other users cannot take its name.
+/// The name contains the TCP address, so the server that owns the address may remove the socket of a killed server.
+fn bind_unix(host: IpAddr, port: u16) -> std::io::Result<(UnixListener, PathBuf)> {
+    let folder = runtime_folder()?;
+    let path =
+        folder.join(if host == Ipv4Addr::LOCALHOST { format!("{port}.sock") } else { format!("{host}-{port}.sock") });
+    let _stale = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    Ok((listener, path))
+}
+
+fn runtime_folder() -> std::io::Result<PathBuf> {
+    // SAFETY: the call has no preconditions and cannot fail.
+    let uid = unsafe { libc::getuid() };
+    let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| is_ours(path, uid));
+    let folder = match base {
+        Some(base) => base.join("reverb"),
+        None => std::env::temp_dir().join(format!("reverb-{uid}")),
+    };
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    if !is_ours(&folder, uid) {
+        return Err(std::io::Error::other(format!(
+            "{} belongs to another user, or other users can write to it",
+            folder.display()
+        )));
+    }
+    Ok(folder)
+}
+
+fn is_ours(path: &Path, uid: u32) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid && meta.mode() & 0o022 == 0)
+}
+
+/// Converts an I/O error to an error that says what was tried.
+fn io_error(what: &str, error: &std::io::Error) -> Error {
+    Error::Unavailable(format!("{what}: {error}"))
+}

@@ -1,0 +1,12 @@
+//! Our protocol, `reverb.replay.v1`: its messages, its server half and its client half.
+
+pub(crate) mod client;
+mod codec;
+mod decoded_size;
+pub mod proto;
+pub mod rpc;
+pub mod sample_response;
+pub(crate) mod server;
+pub(crate) mod status;
+mod version;
+pub(crate) mod wire;

@@ -1,0 +1,195 @@
+//! The server side of an insert stream. Requests are processed in order, and answered when they complete.
+
+use crate::replay_v1::proto::{InsertRequest, InsertResponse, ItemBatch};
+use crate::replay_v1::status::to_failure;
+use crate::replay_v1::wire::{LayoutCache, insert_chunks_from_wire, items_from_wire};
+use reverb_core::{Error, Result};
+use reverb_service::Call;
+use reverb_service::insert::{InsertGroup, wait_for_inserts};
+use reverb_service::{Peer, Replay};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio_stream::{StreamExt, wrappers::ReceiverStream};
+use tonic::{Status, Streaming};
+
+/// Bytes of data in waiting requests of one stream above which the stream is not read.
+const MAX_WAITING_BYTES: usize = 64 << 20;
+/// Bytes that a waiting request counts in addition to its data.
+const REQUEST_BYTES: usize = 4096;
+
+type Answers = mpsc::Sender<std::result::Result<InsertResponse, Status>>;
+
+/// Serves the stream in a separate task, which ends when the client disconnects.
+pub fn insert_stream(
+    replay: Arc<Replay>,
+    peer: Arc<Peer>,
+    requests: Streaming<InsertRequest>,
+) -> ReceiverStream<std::result::Result<InsertResponse, Status>> {
+    let (answers, stream) = mpsc::channel(64);
+    tokio::spawn(async move {
+        let task = InsertStreamTask {
+            held: Arc::default(),
+            layouts: LayoutCache::default(),
+            waiting: JoinSet::new(),
+            handles: HashMap::new(),
+            replay,
+            peer,
+            answers,
+        };
+        task.run(requests).await;
+    });
+    ReceiverStream::new(stream)
+}
+
+/// The state of one stream.
+struct InsertStreamTask {
+    replay: Arc<Replay>,
+    peer: Arc<Peer>,
+    answers: Answers,
+    layouts: LayoutCache,
+    /// Requests that wait for a table. Dropping them withdraws them.
+    waiting: JoinSet<u64>,
+    handles: HashMap<u64, AbortHandle>,
+    /// Bytes held by all waiting requests.
+    held: Arc<AtomicUsize>,
+}
+
+/// The bytes that a waiting request holds. They are subtracted from the sum on drop.
+struct HeldBytes {
+    all: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl HeldBytes {
+    fn new(all: &Arc<AtomicUsize>, bytes: usize) -> Self {
+        all.fetch_add(bytes, Relaxed);
+        Self { all: all.clone(), bytes }
+    }
+}
+
+impl Drop for HeldBytes {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+impl InsertStreamTask {
+    async fn run(mut self, mut requests: Streaming<InsertRequest>) {
+        let replay = self.replay.clone();
+        let mut closed = std::pin::pin!(replay.closed());
+        loop {
+            // The stream is read only while there is room, so flow control slows the client down. A request that
+            // completes makes room and wakes this loop.
+            let has_room = self.held.load(Relaxed) < MAX_WAITING_BYTES;
+            tokio::select! {
+                request = requests.next(), if has_room => match request {
+                    Some(Ok(request)) => {
+                        if self.take(request).await.is_err() {
+                            return;
+                        }
+                    }
+                    // The client has closed its side, but may wait for answers.
+                    None => break,
+                    // The client disconnected, or sent an unreadable message. Waiting requests are withdrawn.
+                    Some(Err(status)) => {
+                        let Self { answers, waiting, .. } = self;
+                        drop(waiting);
+                        let _gone = answers.send(Err(status)).await;
+                        return;
+                    }
+                },
+                Some(done) = self.waiting.join_next() => self.forget(done),
+                () = self.answers.closed() => return,
+                // The waiting calls have just failed. Their answers are still sent.
+                () = &mut closed => break,
+            }
+        }
+        while !self.waiting.is_empty() {
+            tokio::select! {
+                Some(done) = self.waiting.join_next() => self.forget(done),
+                () = self.answers.closed() => return,
+            }
+        }
+    }
+
+    fn forget(&mut self, done: std::result::Result<u64, tokio::task::JoinError>) {
+        if let Ok(request_id) = done {
+            self.handles.remove(&request_id);
+        }
+    }
+
+    /// Begins a request. An error means that the client does not read answers any more.
+    async fn take(&mut self, request: InsertRequest) -> std::result::Result<(), ()> {
+        let request_id = request.request_id;
+        if request.cancel {
+            if let Some(handle) = self.handles.remove(&request_id) {
+                handle.abort();
+            }
+            return Ok(());
+        }
+        if self.handles.contains_key(&request_id) {
+            let error = Error::invalid(format!("request id {request_id} is already in use"));
+            return self.answer(request_id, Err(error)).await;
+        }
+        let size = request.chunks.iter().map(|chunk| chunk.data.len()).sum::<usize>() + REQUEST_BYTES;
+        let deadline = request.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
+        match self.begin(request) {
+            Ok(calls) if calls.iter().all(|call| matches!(call, Call::Done(Ok(())))) => {
+                self.answer(request_id, Ok(())).await
+            }
+            Ok(calls) => {
+                let held = HeldBytes::new(&self.held, size);
+                let peer = self.peer.clone();
+                let handle = self.waiting.spawn(wait(request_id, peer, calls, deadline, self.answers.clone(), held));
+                self.handles.insert(request_id, handle);
+                Ok(())
+            }
+            Err(error) => self.answer(request_id, Err(error)).await,
+        }
+    }
+
+    fn begin(&mut self, request: InsertRequest) -> Result<Vec<Call<()>>> {
+        if request.batches.is_empty() {
+            return Err(Error::invalid("the request does not contain any items"));
+        }
+        let limit = self.replay.max_message_size();
+        let chunks = insert_chunks_from_wire(request.chunks, &mut self.layouts, limit)?;
+        let to_group = |batch: ItemBatch| {
+            let table = self.replay.table(&batch.table)?.clone();
+            Ok(InsertGroup { table, items: items_from_wire(batch, &chunks)? })
+        };
+        self.replay.insert(request.batches.into_iter().map(to_group).collect::<Result<_>>()?, Some(&self.peer))
+    }
+
+    async fn answer(&self, request_id: u64, result: Result<()>) -> std::result::Result<(), ()> {
+        self.answers.send(Ok(answer(request_id, result))).await.map_err(|_| ())
+    }
+}
+
+async fn wait(
+    request_id: u64,
+    peer: Arc<Peer>,
+    calls: Vec<Call<()>>,
+    deadline: Option<Instant>,
+    answers: Answers,
+    _held: HeldBytes,
+) -> u64 {
+    let notice = |text: &str| {
+        // The client logs the notice for its user. This log entry is for people who observe the server.
+        tracing::info!("{peer}: {text}");
+        // If the channel is full, the client is busy with answers. The notice is only in the log then.
+        let _full =
+            answers.try_send(Ok(InsertResponse { request_id, notice: text.into(), ..InsertResponse::default() }));
+    };
+    let result = wait_for_inserts(calls, deadline, notice).await;
+    let _gone = answers.send(Ok(answer(request_id, result))).await;
+    request_id
+}
+
+fn answer(request_id: u64, result: Result<()>) -> InsertResponse {
+    InsertResponse { request_id, failure: result.err().map(|error| to_failure(&error)), ..InsertResponse::default() }
+}

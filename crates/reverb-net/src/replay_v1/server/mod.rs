@@ -1,0 +1,9 @@
+//! The server half of the protocol: the methods of the service, and its streams.
+
+mod held_chunks;
+mod insert_stream;
+mod sample_stream;
+mod service;
+mod write_stream;
+
+pub use service::service;

@@ -1,0 +1,256 @@
+//! The server side of a sample stream. Each draw is answered with one batch, which is gathered as it is sent.
+
+use crate::replay_v1::proto::{Draw, SampleRequest, sample_request};
+use crate::replay_v1::sample_response::{Kind, Payload, SampleResponse};
+use crate::replay_v1::status::to_failure;
+use crate::replay_v1::wire::batch_to_wire;
+use parking_lot::Mutex;
+use reverb_core::{Drawn, Error, Result};
+use reverb_service::lease::Lease;
+use reverb_service::{Call, DrawRequest, TableHandle};
+use reverb_service::{Peer, Replay};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tokio_stream::{StreamExt, wrappers::ReceiverStream};
+use tonic::{Status, Streaming};
+
+/// Maximum number of bytes of a batch in one message.
+const PIECE_BYTES: usize = 512 << 10;
+/// Maximum number of draws of one stream that wait or are undelivered.
+const MAX_DRAWS: usize = 4096;
+/// Number of undelivered samples of one stream at which further draws are refused.
+const MAX_UNDELIVERED: usize = 4 << 20;
+
+type Answers = mpsc::Sender<std::result::Result<SampleResponse, Status>>;
+
+/// Serves the stream in a separate task, which ends when the client disconnects.
+pub fn sample_stream(
+    replay: Arc<Replay>,
+    peer: Arc<Peer>,
+    requests: Streaming<SampleRequest>,
+) -> ReceiverStream<std::result::Result<SampleResponse, Status>> {
+    // A short queue is enough to keep the socket busy. A longer one would only hold memory.
+    let (answers, stream) = mpsc::channel(4);
+    tokio::spawn(async move {
+        let (waiting, handles, leases) = (JoinSet::new(), HashMap::new(), HashMap::new());
+        let task = SampleStreamTask { replay, peer, answers, waiting, handles, leases, undelivered: 0 };
+        task.run(requests).await;
+    });
+    ReceiverStream::new(stream)
+}
+
+/// A draw that waited for its table, and its result.
+struct Waited {
+    request_id: u64,
+    table: TableHandle,
+    draw: Draw,
+    begun: Instant,
+    /// Taken when the batch is sent. Samples that are still here on drop go back to the table.
+    result: Option<Result<Vec<Drawn>>>,
+}
+
+impl Drop for Waited {
+    fn drop(&mut self) {
+        if let Some(Ok(drawn)) = self.result.take() {
+            self.table.give_back(drawn);
+        }
+    }
+}
+
+/// The state of one stream.
+struct SampleStreamTask {
+    replay: Arc<Replay>,
+    peer: Arc<Peer>,
+    answers: Answers,
+    /// Draws that wait for a table. Dropping them withdraws them.
+    waiting: JoinSet<Waited>,
+    handles: HashMap<u64, AbortHandle>,
+    leases: HashMap<u64, Lease>,
+    /// Number of samples in all leases.
+    undelivered: usize,
+}
+
+impl SampleStreamTask {
+    async fn run(mut self, mut requests: Streaming<SampleRequest>) {
+        let mut open = true;
+        let replay = self.replay.clone();
+        let mut closed = std::pin::pin!(replay.closed());
+        while open || !self.waiting.is_empty() {
+            let go_on = tokio::select! {
+                request = requests.next(), if open => match request {
+                    Some(Ok(request)) => self.take(request).await,
+                    // The client disconnected, or sent an unreadable message. Samples that it has not received go back.
+                    Some(Err(status)) => {
+                        let Self { answers, waiting, leases, .. } = self;
+                        drop((waiting, leases));
+                        let _gone = answers.send(Err(status)).await;
+                        return;
+                    }
+                    None => {
+                        open = false;
+                        Ok(())
+                    }
+                },
+                Some(waited) = self.waiting.join_next() => self.resume(waited).await,
+                () = self.answers.closed() => return,
+                // The waiting calls have just failed. Their answers are still sent.
+                () = &mut closed, if open => {
+                    open = false;
+                    Ok(())
+                }
+            };
+            if go_on.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn take(&mut self, request: SampleRequest) -> std::result::Result<(), ()> {
+        let request_id = request.request_id;
+        match request.kind {
+            Some(sample_request::Kind::Draw(draw)) => match self.begin(request_id, draw) {
+                Ok(()) => Ok(()),
+                Err(Begun::Failed(error)) => self.fail(request_id, &error).await,
+                Err(Begun::Drawn(table, draw, drawn)) => {
+                    self.send(request_id, table, &draw, drawn, Duration::ZERO).await
+                }
+            },
+            Some(sample_request::Kind::Received(_)) => {
+                if let Some(lease) = self.end_lease(request_id) {
+                    lease.received();
+                }
+                Ok(())
+            }
+            Some(sample_request::Kind::Cancel(_)) => {
+                drop(self.end_lease(request_id));
+                if let Some(handle) = self.handles.remove(&request_id) {
+                    handle.abort();
+                    // The samples go back before the next request is read, because that may draw them again.
+                    while !handle.is_finished() {
+                        tokio::task::yield_now().await;
+                    }
+                }
+                Ok(())
+            }
+            None => {
+                self.fail(
+                    request_id,
+                    &Error::invalid("expected a request to draw, acknowledge or cancel, got none of them"),
+                )
+                .await
+            }
+        }
+    }
+
+    fn end_lease(&mut self, request_id: u64) -> Option<Lease> {
+        let lease = self.leases.remove(&request_id)?;
+        self.undelivered -= lease.samples();
+        Some(lease)
+    }
+
+    /// Draws at once if possible, and lets the draw wait otherwise.
+    fn begin(&mut self, request_id: u64, draw: Draw) -> std::result::Result<(), Begun> {
+        if self.leases.len() + self.handles.len() >= MAX_DRAWS {
+            return Err(Begun::Failed(Error::ResourceExhausted(format!(
+                "{MAX_DRAWS} draws of this stream wait or are not acknowledged; wait for batches first"
+            ))));
+        }
+        if self.undelivered >= MAX_UNDELIVERED {
+            return Err(Begun::Failed(Error::ResourceExhausted(format!(
+                "{} samples of this stream are not acknowledged; acknowledge them first",
+                self.undelivered
+            ))));
+        }
+        if self.leases.contains_key(&request_id) || self.handles.contains_key(&request_id) {
+            return Err(Begun::Failed(Error::invalid(format!("request id {request_id} is already in use"))));
+        }
+        let table = self.replay.table(&draw.table).map_err(Begun::Failed)?.clone();
+        let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let request =
+            DrawRequest { at_least: count(draw.at_least), at_most: count(draw.at_most), ahead: count(draw.ahead) };
+        match table.sample_from(request, Some(&self.peer)) {
+            Call::Done(Ok(drawn)) => Err(Begun::Drawn(table, draw, drawn)),
+            Call::Done(Err(error)) => Err(Begun::Failed(error)),
+            Call::Waiting(waiting) => {
+                let deadline = draw.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
+                let (answers, peer, begun) = (self.answers.clone(), self.peer.clone(), Instant::now());
+                let handle = self.waiting.spawn(async move {
+                    let notice = |text: &str| {
+                        tracing::info!("{peer}: {text}");
+                        let kind = Some(Kind::Notice(text.into()));
+                        let _full =
+                            answers.try_send(Ok(SampleResponse { request_id, kind, payload: Payload::default() }));
+                    };
+                    let result = waiting.result(deadline, notice).await;
+                    Waited { request_id, table, draw, begun, result: Some(result) }
+                });
+                self.handles.insert(request_id, handle);
+                Ok(())
+            }
+        }
+    }
+
+    async fn resume(&mut self, waited: std::result::Result<Waited, JoinError>) -> std::result::Result<(), ()> {
+        // An error means that the draw was cancelled. A draw without a handle was cancelled just when it completed.
+        let Ok(mut waited) = waited else { return Ok(()) };
+        if self.handles.remove(&waited.request_id).is_none() {
+            return Ok(());
+        }
+        let (request_id, table) = (waited.request_id, waited.table.clone());
+        match waited.result.take() {
+            Some(Ok(drawn)) => {
+                let time = waited.begun.elapsed();
+                self.send(request_id, table, &waited.draw, drawn, time).await
+            }
+            Some(Err(error)) => self.fail(request_id, &error).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a batch, and leases its samples until the client acknowledges them.
+    async fn send(
+        &mut self,
+        request_id: u64,
+        table: TableHandle,
+        draw: &Draw,
+        drawn: Vec<Drawn>,
+        waited: Duration,
+    ) -> std::result::Result<(), ()> {
+        let at_least = usize::try_from(draw.at_least).unwrap_or(usize::MAX);
+        let gatherer = match table.stack(drawn, at_least, draw.squeeze_time) {
+            Ok(gatherer) => gatherer,
+            Err(error) => return self.fail(request_id, &error).await,
+        };
+        let header = batch_to_wire(&gatherer, &table, waited);
+        let mut remaining = gatherer.remaining();
+        let gatherer = Arc::new(Mutex::new(gatherer));
+        let lease = Lease::new(table, gatherer.clone());
+        self.undelivered += lease.samples();
+        self.leases.insert(request_id, lease);
+        let mut kind = Some(Kind::Batch(header));
+        loop {
+            let piece = remaining.min(PIECE_BYTES);
+            let payload = Payload::Gather(gatherer.clone(), piece);
+            self.answers.send(Ok(SampleResponse { request_id, kind: kind.take(), payload })).await.map_err(|_| ())?;
+            remaining -= piece;
+            if remaining == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn fail(&self, request_id: u64, error: &Error) -> std::result::Result<(), ()> {
+        let kind = Some(Kind::Failure(to_failure(error)));
+        let response = SampleResponse { request_id, kind, payload: Payload::default() };
+        self.answers.send(Ok(response)).await.map_err(|_| ())
+    }
+}
+
+/// The result of a draw that does not wait.
+enum Begun {
+    Drawn(TableHandle, Draw, Vec<Drawn>),
+    Failed(Error),
+}

@@ -1,0 +1,140 @@
+//! The methods of the replay service.
+
+use super::insert_stream::insert_stream;
+use super::sample_stream::sample_stream;
+use super::write_stream::write_stream;
+use crate::replay_v1::proto::{
+    CheckpointRequest, CheckpointResponse, HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest,
+    InsertResponse, MutateRequest, MutateResponse, PeekRequest, PeekResponse, ResetRequest, ResetResponse,
+    SampleRequest, WriteRequest, WriteResponse,
+};
+use crate::replay_v1::rpc::replay_server::{Replay as ReplayService, ReplayServer};
+use crate::replay_v1::sample_response::SampleResponse;
+use crate::replay_v1::status::to_status;
+use crate::replay_v1::version::{CAPABILITIES, VERSION};
+use crate::replay_v1::wire::{peeked_to_wire, status_to_wire};
+use reverb_core::Error;
+use reverb_service::peek;
+use reverb_service::{Peer, Replay, Transport};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+/// Maximum size in bytes of everything in a message except the data of an insert: keys, priorities, names.
+const MESSAGE_SLACK: usize = 16 << 20;
+
+/// The implementation of the service trait that tonic generates.
+pub struct Router {
+    replay: Arc<Replay>,
+    unix_path: Option<PathBuf>,
+}
+
+impl Router {
+    /// Returns the service, or an error if it was stopped. Connections are closed a little later than the service.
+    fn open(&self) -> Result<&Replay, Error> {
+        match self.replay.is_closed() {
+            true => Err(Error::Cancelled("the server was stopped".into())),
+            false => Ok(&self.replay),
+        }
+    }
+}
+
+/// Makes the service, to be added to the routes of a server.
+pub fn service(replay: Arc<Replay>, unix_path: Option<PathBuf>) -> ReplayServer<Router> {
+    let limit = usize::try_from(replay.max_message_size()).unwrap_or(usize::MAX).saturating_add(MESSAGE_SLACK);
+    let router = Router { replay, unix_path };
+    ReplayServer::new(router).max_decoding_message_size(limit).max_encoding_message_size(usize::MAX)
+}
+
+/// Returns the peer that makes a call.
+fn peer_of<T>(request: &Request<T>) -> Arc<Peer> {
+    // Every accepted connection has a peer, so this is only a fallback.
+    let unknown = || Arc::new(Peer::new(Transport::Tcp, String::new()));
+    request.extensions().get::<Arc<Peer>>().cloned().unwrap_or_else(unknown)
+}
+
+#[tonic::async_trait]
+impl ReplayService for Router {
+    type InsertStream = ReceiverStream<Result<InsertResponse, Status>>;
+    type WriteStream = ReceiverStream<Result<WriteResponse, Status>>;
+    type SampleStream = ReceiverStream<Result<SampleResponse, Status>>;
+
+    async fn hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloResponse>, Status> {
+        let peer = peer_of(&request);
+        let HelloRequest { version, client_name, .. } = request.into_inner();
+        if version == 0 {
+            return Err(to_status(&Error::invalid("version must be at least 1, got 0")));
+        }
+        peer.introduce(&client_name);
+        Ok(Response::new(HelloResponse {
+            capabilities: CAPABILITIES.map(String::from).to_vec(),
+            version: version.min(VERSION),
+            server_id: self.replay.id().to_vec().into(),
+            max_message_size: self.replay.max_message_size(),
+            unix_path: self.unix_path.as_ref().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
+        }))
+    }
+
+    async fn insert(&self, request: Request<Streaming<InsertRequest>>) -> Result<Response<Self::InsertStream>, Status> {
+        let peer = peer_of(&request);
+        Ok(Response::new(insert_stream(self.replay.clone(), peer, request.into_inner())))
+    }
+
+    async fn sample(&self, request: Request<Streaming<SampleRequest>>) -> Result<Response<Self::SampleStream>, Status> {
+        let peer = peer_of(&request);
+        Ok(Response::new(sample_stream(self.replay.clone(), peer, request.into_inner())))
+    }
+
+    async fn write(&self, request: Request<Streaming<WriteRequest>>) -> Result<Response<Self::WriteStream>, Status> {
+        let peer = peer_of(&request);
+        Ok(Response::new(write_stream(self.replay.clone(), peer, request.into_inner())))
+    }
+
+    async fn mutate(&self, request: Request<MutateRequest>) -> Result<Response<MutateResponse>, Status> {
+        let MutateRequest { table, update_keys, priorities, delete_keys } = request.into_inner();
+        let mutate = || {
+            let table = self.open()?.table(&table)?;
+            if update_keys.len() != priorities.len() {
+                return Err(Error::invalid(format!(
+                    "expected as many priorities as keys, got {} keys and {} priorities",
+                    update_keys.len(),
+                    priorities.len()
+                )));
+            }
+            let updates: Vec<_> = update_keys.iter().copied().zip(priorities).collect();
+            table.mutate(&updates, &delete_keys)
+        };
+        mutate().map_err(|error| to_status(&error))?;
+        Ok(Response::new(MutateResponse {}))
+    }
+
+    async fn reset(&self, request: Request<ResetRequest>) -> Result<Response<ResetResponse>, Status> {
+        let reset = || -> Result<(), Error> {
+            self.open()?.table(&request.into_inner().table)?.reset();
+            Ok(())
+        };
+        reset().map_err(|error| to_status(&error))?;
+        Ok(Response::new(ResetResponse {}))
+    }
+
+    async fn checkpoint(&self, _: Request<CheckpointRequest>) -> Result<Response<CheckpointResponse>, Status> {
+        let path = self.replay.checkpoint().await.map_err(|error| to_status(&error))?;
+        Ok(Response::new(CheckpointResponse { path: path.to_string_lossy().into_owned() }))
+    }
+
+    async fn peek(&self, request: Request<PeekRequest>) -> Result<Response<PeekResponse>, Status> {
+        let request = request.into_inner();
+        let table = self.replay.table(&request.table).map_err(|error| to_status(&error))?.clone();
+        let look = tokio::task::spawn_blocking(move || {
+            Ok(peeked_to_wire(&peek::peek(&table, request.count as usize, request.newest)?))
+        });
+        let response = look.await.unwrap_or_else(|error| Err(Error::Internal(error.to_string())));
+        response.map(Response::new).map_err(|error| to_status(&error))
+    }
+
+    async fn info(&self, _: Request<InfoRequest>) -> Result<Response<InfoResponse>, Status> {
+        let tables = self.open().map_err(|error| to_status(&error))?.status().iter().map(status_to_wire).collect();
+        Ok(Response::new(InfoResponse { server_id: self.replay.id().to_vec().into(), tables }))
+    }
+}

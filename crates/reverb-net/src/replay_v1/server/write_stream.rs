@@ -1,0 +1,231 @@
+//! The server side of the stream of a writer: inserts items in order, and confirms them.
+
+use super::held_chunks::HeldChunks;
+use crate::replay_v1::proto::{WriteFailure, WriteItem, WriteRequest, WriteResponse};
+use crate::replay_v1::status::{to_failure, to_status};
+use crate::replay_v1::wire::{LayoutCache, chunks_from_wire, write_item_from_wire};
+use reverb_core::{Error, Result};
+use reverb_service::Arrival;
+use reverb_service::write_ledger::LedgerGuard;
+use reverb_service::write_queue::{Done, WriteQueue};
+use reverb_service::{Peer, Replay};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+use tokio_stream::{StreamExt, wrappers::ReceiverStream};
+use tonic::{Status, Streaming};
+
+/// Limits of one stream: the number of waiting items, and the bytes of chunks while an item waits. The stream is not
+/// read above either limit.
+const MAX_WAITING_ITEMS: usize = 1024;
+const MAX_WAITING_BYTES: usize = 64 << 20;
+/// Time after which the writer is told why its items wait, once for each wait. The writer puts the reason into its own
+/// error texts.
+const NOTICE_DELAY: Duration = Duration::from_millis(100);
+
+type Answers = mpsc::Sender<std::result::Result<WriteResponse, Status>>;
+
+/// Serves the stream in a separate task, which ends when the client disconnects.
+pub fn write_stream(
+    replay: Arc<Replay>,
+    peer: Arc<Peer>,
+    requests: Streaming<WriteRequest>,
+) -> ReceiverStream<std::result::Result<WriteResponse, Status>> {
+    let (answers, stream) = mpsc::channel(64);
+    tokio::spawn(serve(replay, peer, requests, answers));
+    ReceiverStream::new(stream)
+}
+
+async fn serve(replay: Arc<Replay>, peer: Arc<Peer>, mut requests: Streaming<WriteRequest>, answers: Answers) {
+    let first = match requests.next().await {
+        Some(Ok(first)) => first,
+        // The client disconnected before its first message, or sent an unreadable one.
+        Some(Err(status)) => return drop(answers.send(Err(status)).await),
+        None => return,
+    };
+    let writer_id = first.writer_id;
+    if writer_id == 0 {
+        let error = Error::invalid("the first message of the stream of a writer must contain its writer_id");
+        return drop(answers.send(Err(to_status(&error))).await);
+    }
+    let guard = replay.ledgers().take(writer_id).await;
+    let mut task = WriteStreamTask {
+        chunks: HeldChunks::default(),
+        layouts: LayoutCache::default(),
+        queue: WriteQueue::new(peer),
+        replay: replay.clone(),
+        guard,
+    };
+    let complete = task.run(first, &mut requests, &answers).await;
+    let WriteStreamTask { queue, mut guard, .. } = task;
+    let mut done = Done::new();
+    queue.withdraw(&mut done).await;
+    done.iter().filter(|(_, result)| result.is_ok()).for_each(|(sequence, _)| guard.ledger.add(*sequence));
+    if complete {
+        replay.ledgers().forget(writer_id);
+    }
+}
+
+/// The result of serving a stream. The error is the reason for the writer; `None` if the client has disconnected.
+type Ended = std::result::Result<(), Option<Status>>;
+
+/// Tells the client why the first item waits. Does nothing if the channel is full, because the client is then busy with
+/// answers.
+fn tell_why(queue: &WriteQueue, answers: &Answers) {
+    let notice = queue.explain().unwrap_or_default();
+    let _full = answers.try_send(Ok(WriteResponse { notice, ..WriteResponse::default() }));
+}
+
+fn taken_over() -> Error {
+    Error::Cancelled("a newer stream of the same writer was opened".into())
+}
+
+fn stopped() -> Error {
+    Error::Unavailable("the server was stopped".into())
+}
+
+/// The state of one stream.
+struct WriteStreamTask {
+    replay: Arc<Replay>,
+    guard: LedgerGuard,
+    chunks: HeldChunks,
+    layouts: LayoutCache,
+    queue: WriteQueue,
+}
+
+impl WriteStreamTask {
+    /// Serves the stream to its end. Returns true if the writer has ended it and all items have a result.
+    async fn run(&mut self, first: WriteRequest, requests: &mut Streaming<WriteRequest>, answers: &Answers) -> bool {
+        match self.serve(first, requests, answers).await {
+            Ok(()) => true,
+            Err(reason) => {
+                if let Some(reason) = reason {
+                    let _gone = answers.send(Err(reason)).await;
+                }
+                false
+            }
+        }
+    }
+
+    async fn serve(&mut self, first: WriteRequest, requests: &mut Streaming<WriteRequest>, answers: &Answers) -> Ended {
+        let replay = self.replay.clone();
+        let mut closed = std::pin::pin!(replay.closed());
+        let mut request = Some(first);
+        let mut ended = false;
+        let mut notice_at = Instant::now() + NOTICE_DELAY;
+        loop {
+            let mut done = Done::new();
+            if let Some(request) = request.take() {
+                self.take(request, &mut done).map_err(|error| to_status(&error))?;
+            }
+            if done.is_empty() {
+                if ended && self.queue.num_waiting() == 0 {
+                    return Ok(());
+                }
+                let has_room = self.has_room();
+                let queue = &mut self.queue;
+                tokio::select! {
+                    next = requests.next(), if !ended && has_room => match next {
+                        Some(next) => request = Some(next?),
+                        None => ended = true,
+                    },
+                    () = std::future::poll_fn(|context| queue.poll(context, &mut done)), if queue.num_waiting() > 0 => {}
+                    () = sleep_until(notice_at), if queue.num_waiting() > 0 => {
+                        notice_at = Instant::now() + NOTICE_DELAY * 36_000;
+                        tell_why(queue, answers);
+                    }
+                    () = self.guard.taken_over() => return Err(Some(to_status(&taken_over()))),
+                    () = answers.closed() => return Err(None),
+                    () = &mut closed => return Err(Some(to_status(&stopped()))),
+                }
+            }
+            if !done.is_empty() || self.queue.num_waiting() == 0 {
+                notice_at = Instant::now() + NOTICE_DELAY;
+            }
+            self.confirm(done, answers).await?;
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        let waiting = self.queue.num_waiting();
+        waiting == 0 || waiting < MAX_WAITING_ITEMS && self.chunks.bytes() < MAX_WAITING_BYTES
+    }
+
+    /// Sends the results of items to the writer.
+    async fn confirm(&mut self, mut done: Done, answers: &Answers) -> Ended {
+        if done.is_empty() {
+            return Ok(());
+        }
+        done.iter().for_each(|(sequence, _)| self.chunks.end_wait(*sequence));
+        // Cancelled items were not inserted because the server is stopping. The writer may send them to the next
+        // server.
+        let before = done.len();
+        done.retain(|(_, result)| !matches!(result, Err(Error::Cancelled(_))));
+        let stopping = done.len() < before;
+        answers.send(Ok(self.answer(done))).await.map_err(|_| None)?;
+        if stopping { Err(Some(to_status(&stopped()))) } else { Ok(()) }
+    }
+
+    /// Processes the chunks and items of a message. An error ends the stream, because the client is faulty.
+    fn take(&mut self, request: WriteRequest, done: &mut Done) -> Result<()> {
+        let replay = &self.replay;
+        let mut check_chunk = |data_bytes: u64, decoded_bytes| replay.check_size(data_bytes.max(decoded_bytes));
+        let bytes = chunks_from_wire(request.chunks, &mut self.layouts, &mut self.chunks.known, &mut check_chunk)?;
+        self.chunks.count_new(bytes);
+        // The loop below also computes the number after that of the last item, which must not overflow.
+        if request.first_sequence.checked_add(request.items.len() as u64 + 1).is_none() {
+            return Err(Error::invalid(format!("{} is not a valid sequence number", request.first_sequence)));
+        }
+        self.guard.ledger.settle(request.settled_through);
+        for (sequence, item) in (request.first_sequence..).zip(&request.items) {
+            if self.guard.ledger.has(sequence) {
+                done.push((sequence, Ok(())));
+            } else if self.chunks.is_waiting(sequence) {
+                return Err(Error::invalid(format!("item {sequence} was sent again while it waits")));
+            } else if let Err(error) = self.push(sequence, item, done) {
+                done.push((sequence, Err(error)));
+            }
+        }
+        request.release.into_iter().for_each(|key| self.chunks.release(key));
+        Ok(())
+    }
+
+    /// Inserts an item, or queues it. Fails if its message is not valid.
+    fn push(&mut self, sequence: u64, message: &WriteItem, done: &mut Done) -> Result<()> {
+        let table = self.replay.table(&message.table)?;
+        let item = write_item_from_wire(message, &self.chunks.known)?;
+        let waited = self.queue.num_waiting();
+        self.queue.push(table, Arrival { sequence, item, is_validated: !message.not_validated }, done);
+        if self.queue.num_waiting() > waited {
+            self.chunks.begin_wait(sequence, message);
+        }
+        Ok(())
+    }
+
+    /// Records the results of items, and makes the message that reports them.
+    fn answer(&mut self, done: Done) -> WriteResponse {
+        let mut response = WriteResponse::default();
+        for (sequence, result) in done {
+            match result {
+                Ok(()) => {
+                    self.guard.ledger.add(sequence);
+                    if response.count == 0 {
+                        response.first = sequence;
+                    }
+                    if sequence == response.first + response.count {
+                        response.count += 1;
+                    } else {
+                        response.confirmed.push(sequence);
+                    }
+                }
+                Err(error) => {
+                    // The item is not sent again, so the ledger counts its number as done.
+                    self.guard.ledger.add(sequence);
+                    response.failures.push(WriteFailure { sequence, failure: Some(to_failure(&error)) });
+                }
+            }
+        }
+        response
+    }
+}

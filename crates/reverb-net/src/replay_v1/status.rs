@@ -1,0 +1,108 @@
+//! Converts errors to gRPC statuses and failure messages, and back. No other module knows both.
+
+use crate::replay_v1::proto::{Failure, failure::Kind};
+use bytes::Bytes;
+use prost::Message;
+use reverb_core::Error;
+use tonic::{Code, Status};
+
+/// Converts an error to a failure message.
+pub fn to_failure(error: &Error) -> Failure {
+    let text = |kind, text: &str| Failure { kind: kind as i32, text: text.into(), ..Failure::default() };
+    match error {
+        Error::InvalidArgument(message) => text(Kind::InvalidArgument, message),
+        Error::InvalidRow { row, reason } => Failure { value: *row as u64, ..text(Kind::InvalidRow, reason) },
+        Error::TableNotFound { table, known } => Failure { name: table.clone(), ..text(Kind::TableNotFound, known) },
+        Error::SignatureMismatch(message) => text(Kind::SignatureMismatch, message),
+        Error::InvalidPriority(message) => text(Kind::InvalidPriority, message),
+        Error::ItemTooLarge { table, size_bytes, max_bytes } => Failure {
+            kind: Kind::ItemTooLarge as i32,
+            name: table.clone(),
+            value: *size_bytes,
+            limit: *max_bytes,
+            ..Failure::default()
+        },
+        Error::MessageTooLarge { what, option, size_bytes, limit_bytes } => Failure {
+            name: option.clone(),
+            value: *size_bytes,
+            limit: *limit_bytes,
+            ..text(Kind::MessageTooLarge, what)
+        },
+        Error::ResourceExhausted(message) => text(Kind::ResourceExhausted, message),
+        Error::DeadlineExceeded(message) => text(Kind::DeadlineExceeded, message),
+        Error::Cancelled(message) => text(Kind::Cancelled, message),
+        Error::Unavailable(message) => text(Kind::Unavailable, message),
+        Error::DataLoss(message) => text(Kind::DataLoss, message),
+        Error::Unimplemented(message) => text(Kind::Unimplemented, message),
+        Error::Storage(message) => text(Kind::Storage, message),
+        other => text(Kind::Internal, &other.to_string()),
+    }
+}
+
+/// Converts the failure message of a peer to an error.
+pub fn from_failure(failure: Failure) -> Error {
+    let kind = failure.kind();
+    let Failure { text, name, value, limit, .. } = failure;
+    match kind {
+        Kind::InvalidArgument => Error::InvalidArgument(text),
+        Kind::InvalidRow => Error::InvalidRow { row: value as usize, reason: text },
+        Kind::TableNotFound => Error::TableNotFound { table: name, known: text },
+        Kind::SignatureMismatch => Error::SignatureMismatch(text),
+        Kind::InvalidPriority => Error::InvalidPriority(text),
+        Kind::ItemTooLarge => Error::ItemTooLarge { table: name, size_bytes: value, max_bytes: limit },
+        Kind::MessageTooLarge => {
+            Error::MessageTooLarge { what: text, option: name, size_bytes: value, limit_bytes: limit }
+        }
+        Kind::ResourceExhausted => Error::ResourceExhausted(text),
+        Kind::DeadlineExceeded => Error::DeadlineExceeded(text),
+        Kind::Cancelled => Error::Cancelled(text),
+        Kind::Unavailable => Error::Unavailable(text),
+        Kind::DataLoss => Error::DataLoss(text),
+        Kind::Unimplemented => Error::Unimplemented(text),
+        Kind::Storage => Error::Storage(text),
+        Kind::Internal => Error::Internal(text),
+    }
+}
+
+/// Converts an error to a gRPC status. The details of the status contain the failure message.
+pub fn to_status(error: &Error) -> Status {
+    let code = match error {
+        Error::InvalidArgument(_)
+        | Error::InvalidRow { .. }
+        | Error::SignatureMismatch(_)
+        | Error::InvalidPriority(_)
+        | Error::ItemTooLarge { .. }
+        | Error::MessageTooLarge { .. } => Code::InvalidArgument,
+        Error::TableNotFound { .. } => Code::NotFound,
+        Error::ResourceExhausted(_) => Code::ResourceExhausted,
+        Error::DeadlineExceeded(_) => Code::DeadlineExceeded,
+        Error::Cancelled(_) => Code::Cancelled,
+        Error::Unavailable(_) => Code::Unavailable,
+        Error::DataLoss(_) => Code::DataLoss,
+        Error::Unimplemented(_) => Code::Unimplemented,
+        _ => Code::Internal,
+    };
+    Status::with_details(code, error.to_string(), Bytes::from(to_failure(error).encode_to_vec()))
+}
+
+/// Converts a status to an error. `peer` is the server that sent it, or to which the connection was lost.
+pub fn from_status(status: &Status, peer: &str) -> Error {
+    if !status.details().is_empty()
+        && let Ok(failure) = Failure::decode(status.details())
+    {
+        return from_failure(failure);
+    }
+    let text = format!("{peer}: {}", status.message());
+    match status.code() {
+        Code::InvalidArgument => Error::InvalidArgument(text),
+        Code::ResourceExhausted | Code::OutOfRange => Error::ResourceExhausted(text),
+        Code::DeadlineExceeded => Error::DeadlineExceeded(text),
+        Code::Unimplemented => Error::Unimplemented(text),
+        Code::DataLoss => Error::DataLoss(text),
+        // Any of these codes may mean that the server was lost during a call.
+        Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Internal | Code::Aborted => {
+            Error::Unavailable(format!("the connection to the server at {peer} was lost: {}", status.message()))
+        }
+        _ => Error::Internal(text),
+    }
+}

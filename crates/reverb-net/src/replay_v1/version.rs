@@ -1,0 +1,7 @@
+//! The version and the capabilities that both halves of the protocol announce.
+
+/// The version of `reverb.replay.v1`.
+pub const VERSION: u32 = 1;
+
+/// Features of this package beyond the first edition of that version. A peer may use those that both ends announce.
+pub const CAPABILITIES: [&str; 1] = ["peer-names"];

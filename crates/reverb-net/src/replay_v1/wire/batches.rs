@@ -1,0 +1,154 @@
+//! Converts batches to messages and back: drawn batches, whose data follows separately, and peeked items.
+
+use super::shapes::{shape_from_wire, to_usize};
+use crate::replay_v1::proto::{self as replay, PeekResponse, peek_response};
+use bytes::Bytes;
+use reverb_core::gather::{BatchColumn, BatchLayout, Gatherer};
+use reverb_core::{BatchInfo, Buffer, CopiedBatch, DType, Error, Result};
+use reverb_service::peek::Peeked;
+use reverb_service::{Batch, TableHandle};
+use std::time::Duration;
+
+/// Makes the header of a drawn batch.
+pub fn batch_to_wire(gatherer: &Gatherer, table: &TableHandle, waited: Duration) -> replay::Batch {
+    let items = gatherer.items();
+    replay::Batch {
+        keys: to_bytes(items, |item| item.key.to_le_bytes()),
+        probabilities: to_bytes(items, |item| item.probability.to_le_bytes()),
+        table_sizes: to_bytes(items, |item| item.table_size.to_le_bytes()),
+        priorities: to_bytes(items, |item| item.priority.to_le_bytes()),
+        times_sampled: to_bytes(items, |item| item.times_sampled.to_le_bytes()),
+        columns: columns_to_wire(gatherer.layout()),
+        signature_token: table.signature_token(),
+        receipt_may_wait: !table.counts_samples(),
+        waited_us: u64::try_from(waited.as_micros()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Makes the header of a batch that was gathered already.
+pub fn gathered_to_wire(batch: &Batch) -> replay::Batch {
+    let info = &batch.info;
+    replay::Batch {
+        keys: to_bytes(info.keys(), |key| key.to_le_bytes()),
+        probabilities: to_bytes(info.probabilities(), |probability| probability.to_le_bytes()),
+        table_sizes: to_bytes(info.table_sizes(), |size| size.to_le_bytes()),
+        priorities: to_bytes(info.priorities(), |priority| priority.to_le_bytes()),
+        times_sampled: to_bytes(info.times_sampled(), |times| times.to_le_bytes()),
+        columns: columns_to_wire(&batch.layout),
+        signature_token: batch.signature_token,
+        receipt_may_wait: true,
+        waited_us: 0,
+    }
+}
+
+fn columns_to_wire(layout: &BatchLayout) -> Vec<replay::BatchColumn> {
+    let to_column = |column: &BatchColumn| replay::BatchColumn {
+        dtype: column.dtype as u32,
+        shape: column.shape.iter().map(|&dim| dim as u64).collect(),
+        row_lengths: column.row_lengths.clone().unwrap_or_default(),
+        squeezed: column.squeezed,
+        string_bytes: if column.dtype == DType::String { column.size_bytes as u64 } else { 0 },
+    };
+    layout.columns.iter().map(to_column).collect()
+}
+
+fn to_bytes<T, const N: usize>(numbers: &[T], to_le_bytes: impl Fn(&T) -> [u8; N]) -> Bytes {
+    let numbers: Vec<[u8; N]> = numbers.iter().map(to_le_bytes).collect();
+    numbers.into_flattened().into()
+}
+
+/// Reads the header of a batch: its sample information, its layout and its signature token.
+///
+/// # Errors
+/// [`Error::DataLoss`] if the parts are not consistent.
+pub fn batch_from_wire(batch: replay::Batch) -> Result<(BatchInfo, BatchLayout, u64)> {
+    let infos: [&[u8]; 4] = [&batch.keys, &batch.probabilities, &batch.table_sizes, &batch.priorities];
+    let info = BatchInfo::from_le_bytes(infos, &batch.times_sampled)?;
+    let count = info.len();
+    let to_column = |column: replay::BatchColumn| {
+        let shape = shape_from_wire(&column.shape)?;
+        let dtype = DType::from_number(column.dtype)?;
+        let size_bytes = to_usize(column.string_bytes)?;
+        let ragged = !column.row_lengths.is_empty();
+        let row_lengths = ragged.then_some(column.row_lengths);
+        let rows: Option<usize> = row_lengths.as_ref().map(|lengths| lengths.iter().map(|&n| n as usize).sum());
+        let fits = match rows {
+            Some(rows) => {
+                shape.first() == Some(&rows) && row_lengths.as_ref().is_some_and(|lengths| lengths.len() == count)
+            }
+            None => shape.first() == Some(&count),
+        };
+        if !fits {
+            return Err(Error::DataLoss(format!("a column of a batch of {count} items has the shape {shape:?}")));
+        }
+        Ok(BatchColumn { dtype, shape: shape.to_vec(), row_lengths, squeezed: column.squeezed, offset: 0, size_bytes })
+    };
+    let columns = batch.columns.into_iter().map(to_column).collect::<Result<_>>()?;
+    Ok((info, BatchLayout::new(columns)?, batch.signature_token))
+}
+
+/// Converts peeked items to a message.
+pub fn peeked_to_wire(items: &[Peeked]) -> PeekResponse {
+    let item = |item: &Peeked| peek_response::Item {
+        batch: Some(gathered_to_wire(&item.batch)),
+        // SAFETY: the batch was gathered completely, so its buffer is initialised.
+        payload: unsafe { item.batch.buffer.to_vec() }.into(),
+        inserted_at: item.inserted_at,
+    };
+    PeekResponse { items: items.iter().map(item).collect() }
+}
+
+/// Reads peeked items from a message.
+///
+/// # Errors
+/// [`Error::DataLoss`] if a payload does not match the columns of its batch.
+pub fn peeked_from_wire(response: PeekResponse) -> Result<Vec<Peeked>> {
+    let item = |item: peek_response::Item| {
+        let batch = item.batch.ok_or_else(|| Error::DataLoss("a peeked item has no batch".into()))?;
+        let (info, layout, signature_token) = batch_from_wire(batch)?;
+        let buffer = to_buffer(&item.payload, &layout)?;
+        Ok(Peeked {
+            batch: Batch::new(CopiedBatch { info, layout, buffer }, signature_token),
+            inserted_at: item.inserted_at,
+        })
+    };
+    response.items.into_iter().map(item).collect()
+}
+
+fn to_buffer(payload: &[u8], layout: &BatchLayout) -> Result<Buffer> {
+    if payload.len() != layout.size_bytes {
+        let (got, expected) = (payload.len(), layout.size_bytes);
+        return Err(Error::DataLoss(format!("expected {expected} bytes of data of a peeked item, got {got}")));
+    }
+    let mut buffer = Buffer::new(payload.len());
+    for (target, byte) in buffer.as_uninit_mut().iter_mut().zip(payload) {
+        target.write(*byte);
+    }
+    Ok(buffer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(keys: &'static [u8], times_sampled: &'static [u8]) -> replay::Batch {
+        let numbers = || Bytes::from_static(&[0; 16]);
+        replay::Batch {
+            keys: Bytes::from_static(keys),
+            probabilities: numbers(),
+            table_sizes: numbers(),
+            priorities: numbers(),
+            times_sampled: Bytes::from_static(times_sampled),
+            ..replay::Batch::default()
+        }
+    }
+
+    #[test]
+    fn numbers_of_a_batch_that_do_not_fit_together_are_data_loss() {
+        assert_eq!(batch_from_wire(header(&[7; 16], &[1; 8])).unwrap().0.times_sampled(), [0x0101_0101; 2]);
+        for (keys, times_sampled) in [(&[7; 15][..], &[1; 8][..]), (&[7; 16], &[1; 7]), (&[7; 8], &[1; 8])] {
+            let result = batch_from_wire(header(keys, times_sampled));
+            assert!(matches!(result, Err(Error::DataLoss(_))), "{result:?}");
+        }
+    }
+}

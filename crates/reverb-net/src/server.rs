@@ -1,0 +1,141 @@
+//! A server of the replay service: it listens on TCP and on a Unix socket, and owns all background tasks.
+
+pub use crate::listen::ListenOptions;
+
+use crate::listen::Listeners;
+use crate::replay_v1;
+use crate::serve::serve;
+use parking_lot::Mutex;
+use reverb_core::{Result, fork};
+use reverb_service::Replay;
+use reverb_service::maintenance::run_maintenance;
+use reverb_service::registry;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tonic::service::Routes;
+
+/// Maximum time to wait for the release of the addresses, which usually takes microseconds.
+const STOP_TIME: Duration = Duration::from_secs(1);
+
+/// A running server. Dropping it stops it.
+#[derive(Debug)]
+pub struct Server {
+    replay: Arc<Replay>,
+    host: IpAddr,
+    port: u16,
+    unix_path: Option<PathBuf>,
+    generation: u32,
+    runtime: Handle,
+    serving: Option<Serving>,
+}
+
+#[derive(Debug)]
+struct Serving {
+    task: JoinHandle<()>,
+    /// Disconnected when the addresses are free again.
+    freed: Mutex<Receiver<()>>,
+}
+
+impl Server {
+    /// Binds the sockets and starts to serve on `runtime`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the host is not an address of this machine. [`Error::Unavailable`] if the port is
+    /// in use.
+    pub fn start(runtime: &Handle, replay: Arc<Replay>, options: &ListenOptions) -> Result<Self> {
+        let _entered = runtime.enter();
+        let listeners = Listeners::bind(options)?;
+        let (host, port, unix_path) = (listeners.host, listeners.port, listeners.unix_path.clone());
+        registry::register(&listeners.hosts, port, &replay);
+        for table in replay.tables() {
+            runtime.spawn(run_maintenance(table.clone(), replay.clone()));
+        }
+        if let Some(interval) = replay.store().and_then(|store| store.interval()) {
+            runtime.spawn(save_periodically(replay.clone(), interval));
+        }
+        let routes = Routes::new(replay_v1::server::service(replay.clone(), unix_path.clone()));
+        let (connections, freed) = listeners.accept(&replay);
+        let until = replay.clone();
+        let task = runtime.spawn(serve(routes, connections, async move { until.closed().await }));
+        let serving = Some(Serving { task, freed: Mutex::new(freed) });
+        Ok(Self { replay, host, port, unix_path, generation: fork::generation(), runtime: runtime.clone(), serving })
+    }
+
+    /// Returns the service.
+    pub fn replay(&self) -> &Arc<Replay> {
+        &self.replay
+    }
+
+    /// Returns the TCP address that the server listens on.
+    pub fn host(&self) -> IpAddr {
+        self.host
+    }
+
+    /// Returns the TCP port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns the path of the Unix socket, if there is one.
+    pub fn unix_path(&self) -> Option<&Path> {
+        self.unix_path.as_deref()
+    }
+
+    /// Ends all waiting calls, closes all connections and frees the port. Saves the tables if the store is configured
+    /// to do so. Does nothing in a forked child process.
+    ///
+    /// # Errors
+    /// The error of the save. The server has stopped in any case.
+    pub fn stop(&mut self) -> Result<()> {
+        if self.generation != fork::generation() {
+            std::mem::forget(self.serving.take());
+            return Ok(());
+        }
+        let Some(serving) = self.serving.take() else { return Ok(()) };
+        registry::unregister(&self.replay);
+        self.replay.close();
+        if let Some(path) = &self.unix_path {
+            let _gone = std::fs::remove_file(path);
+        }
+        let _freed = serving.freed.lock().recv_timeout(STOP_TIME);
+        // A stream ends by itself after all its waiting calls are answered, but not if the client does not read.
+        self.runtime.spawn(async move {
+            tokio::time::sleep(STOP_TIME).await;
+            serving.task.abort();
+        });
+        let Some(store) = self.replay.store() else { return Ok(()) };
+        let saved = if store.saves_on_stop() { store.save(self.replay.tables()).map(drop) } else { Ok(()) };
+        store.close();
+        saved
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Err(error) = self.stop() {
+            tracing::error!("the tables were not saved when the server stopped: {error}");
+        }
+    }
+}
+
+/// Saves the tables periodically until the service is closed. A failed save is logged, and does not change the time of
+/// the next one.
+async fn save_periodically(replay: Arc<Replay>, interval: Duration) {
+    let mut closed = std::pin::pin!(replay.closed());
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(interval) => {}
+            () = &mut closed => return,
+        }
+        if let Err(error) = replay.checkpoint().await
+            && !replay.is_closed()
+        {
+            tracing::error!("a checkpoint could not be saved: {error}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The session through which a writer sends its items.
+
+use crate::errors::PyReverbResult;
+use crate::runtime::{deadline, runtime, wait};
+use parking_lot::Mutex;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+use reverb_core::writer::{ChunkCompression, DroppedChunks, WriterItem};
+use reverb_net::client::Client as CoreClient;
+use reverb_net::client::writer::{Session, SessionOptions};
+use reverb_service::warn;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The bytes of unconfirmed items above which the caller waits, and the seconds for which a writer tries to reconnect.
+pub type Limits = (usize, f64);
+
+/// A codec by name, and whether integers are stored as differences.
+pub type CompressionOptions = (String, bool);
+
+/// The compression that Python asks for.
+pub fn parse_compression((codec, delta): CompressionOptions) -> PyReverbResult<ChunkCompression> {
+    Ok(ChunkCompression { codec: codec.parse()?, delta })
+}
+
+/// The session of one writer, and the table names that its items share.
+pub struct WriterSession {
+    session: Session,
+    tables: Mutex<Vec<Arc<str>>>,
+}
+
+impl WriterSession {
+    /// A session over `client`, whose connection must work while no call waits.
+    pub fn new(client: Arc<CoreClient>, limits: Limits, dropped: DroppedChunks) -> Self {
+        let options = SessionOptions {
+            max_pending_bytes: limits.0,
+            reconnect_timeout: Duration::try_from_secs_f64(limits.1).unwrap_or(Duration::MAX),
+        };
+        Self { session: Session::new(client, options, dropped), tables: Mutex::default() }
+    }
+
+    /// The name of a table that is given as str or bytes.
+    pub fn table(&self, table: &Bound<'_, PyAny>) -> PyReverbResult<Arc<str>> {
+        if let Ok(name) = table.cast::<PyString>() {
+            return Ok(self.intern(&name.to_cow()?));
+        }
+        match table.cast::<PyBytes>() {
+            Ok(name) => Ok(self.intern(&String::from_utf8_lossy(name.as_bytes()))),
+            Err(_) => Err(PyTypeError::new_err(format!("table: expected a str, got {}", table.get_type())).into()),
+        }
+    }
+
+    /// The shared copy of a table name.
+    pub fn intern(&self, name: &str) -> Arc<str> {
+        let mut tables = self.tables.lock();
+        if let Some(known) = tables.iter().find(|known| &***known == name) {
+            return known.clone();
+        }
+        tables.push(name.into());
+        tables[tables.len() - 1].clone()
+    }
+
+    /// Fails if the session has failed or is closed.
+    pub fn check(&self) -> PyReverbResult<()> {
+        Ok(self.session.check()?)
+    }
+
+    /// Queues items, and waits while too many bytes are unconfirmed.
+    pub fn push(&self, py: Python<'_>, items: impl IntoIterator<Item = WriterItem> + Send) -> PyReverbResult<()> {
+        let runtime = runtime()?;
+        let is_full = py.detach(|| self.session.push(runtime.1.handle(), items))?;
+        if is_full {
+            wait(py, self.session.room(warn))?;
+        }
+        Ok(())
+    }
+
+    /// Sends what can be sent now.
+    pub fn pump(&self) {
+        self.session.pump();
+    }
+
+    /// Waits until at most `but_last` items are unconfirmed.
+    pub fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>) -> PyReverbResult<()> {
+        wait(py, self.session.flush(but_last, deadline(timeout)?, warn))
+    }
+
+    /// Waits while more than `max_in_flight` items that could be sent are unconfirmed.
+    pub fn wait_in_flight(&self, py: Python<'_>, max_in_flight: usize) -> PyReverbResult<()> {
+        if !self.session.has_more_in_flight(max_in_flight) {
+            return Ok(());
+        }
+        wait(py, self.session.wait_in_flight(max_in_flight, warn))
+    }
+
+    /// The number of unconfirmed items.
+    pub fn num_pending(&self) -> usize {
+        self.session.num_pending()
+    }
+
+    /// Whether the server is reachable, as far as is known.
+    pub fn has_server(&self) -> bool {
+        self.session.has_server()
+    }
+
+    /// Ends the session. Returns a description of the items that were given up, if there are any.
+    pub fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<String>> {
+        let patience = Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX);
+        wait(py, async { Ok(self.session.close(patience).await) })
+    }
+}

@@ -1,0 +1,137 @@
+//! `reverb._rust.TrajectoryWriter`.
+
+use super::session::{CompressionOptions, Limits, WriterSession, parse_compression};
+use super::signatures::{FlatSignatures, Signatures, find_signature, to_signatures};
+use super::steps_in::Structure;
+use crate::client::Client;
+use crate::column::TrajectoryColumn;
+use crate::errors::PyReverbResult;
+use crate::nest::flatten;
+use parking_lot::Mutex;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use reverb_core::writer::{ColumnOptions, DroppedChunks, Selection, StepBuffer, WriterItem};
+
+/// Appends steps, and makes items of their rows.
+#[pyclass(frozen, module = "reverb._rust")]
+pub struct TrajectoryWriter {
+    /// The rows that items can still be made of; [`super::column_history::ColumnHistory`] shows them.
+    pub steps: Mutex<StepBuffer>,
+    session: WriterSession,
+    structure: Structure,
+    /// Signatures by table; `None` if items are not checked.
+    signatures: Mutex<Option<Signatures>>,
+}
+
+#[pymethods]
+impl TrajectoryWriter {
+    #[new]
+    fn new(
+        client: &Client,
+        structure: Py<PyAny>,
+        options: (u32, Option<u32>),
+        signatures: Option<FlatSignatures>,
+        compression: CompressionOptions,
+        limits: Limits,
+    ) -> PyReverbResult<Self> {
+        let compression = parse_compression(compression)?;
+        let dropped = DroppedChunks::default();
+        let signatures = signatures.map(to_signatures).transpose()?;
+        Ok(Self {
+            steps: Mutex::new(StepBuffer::new(column_options(options), compression, dropped.clone())?),
+            session: WriterSession::new(client.background().clone(), limits, dropped),
+            structure: Structure::new(structure),
+            signatures: Mutex::new(signatures),
+        })
+    }
+
+    fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>, partial_step: bool) -> PyReverbResult<()> {
+        self.session.check()?;
+        let step = self.structure.step(data)?;
+        for &(column, options) in step.new_columns() {
+            self.steps.lock().configure(column, column_options(options))?;
+        }
+        // The lock is released first, since Python is asked for the names.
+        let appended = self.steps.lock().append(&step.values(), partial_step);
+        appended.map_err(|error| step.describe(py, &self.structure, error))?;
+        self.structure.accept(py, &step)
+    }
+
+    fn create_item(
+        &self,
+        py: Python<'_>,
+        table: &Bound<'_, PyAny>,
+        priority: f64,
+        trajectory: &Bound<'_, PyAny>,
+    ) -> PyReverbResult<()> {
+        let columns = columns(trajectory)?;
+        let table = self.session.table(table)?;
+        let writer = self.steps.lock().writer();
+        let item = match &*self.signatures.lock() {
+            None => WriterItem::new(table, priority, columns, writer, None)?.not_validated(),
+            Some(signatures) => {
+                let signature = find_signature(signatures, &table)?;
+                WriterItem::new(table, priority, columns, writer, signature)?
+            }
+        };
+        self.session.push(py, [item])
+    }
+
+    fn set_signatures(&self, signatures: FlatSignatures) -> PyReverbResult<()> {
+        *self.signatures.lock() = Some(to_signatures(signatures)?);
+        Ok(())
+    }
+
+    fn configure(&self, column: u32, options: (u32, Option<u32>)) -> PyReverbResult<()> {
+        Ok(self.steps.lock().configure(column, column_options(options))?)
+    }
+
+    fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>) -> PyReverbResult<()> {
+        self.session.flush(py, but_last, timeout)
+    }
+
+    fn end_episode(&self, clear_buffers: bool) -> PyReverbResult<()> {
+        self.steps.lock().end_episode(clear_buffers)?;
+        self.session.pump();
+        Ok(())
+    }
+
+    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<String>> {
+        self.session.close(py, patience)
+    }
+
+    #[getter]
+    fn episode_steps(&self) -> i32 {
+        self.steps.lock().episode_steps()
+    }
+
+    #[getter]
+    fn step_is_open(&self) -> bool {
+        self.steps.lock().step_is_open()
+    }
+
+    #[getter]
+    fn num_pending_items(&self) -> usize {
+        self.session.num_pending()
+    }
+}
+
+/// The columns of a trajectory, in flattening order.
+fn columns(trajectory: &Bound<'_, PyAny>) -> PyReverbResult<Box<[Selection]>> {
+    let mut leaves = Vec::with_capacity(8);
+    let flat = flatten(trajectory, &mut leaves);
+    let refuse = || {
+        let got = trajectory.repr().map_or_else(|_| "?".into(), |repr| repr.to_string());
+        PyTypeError::new_err(format!("All leaves of `trajectory` must be `TrajectoryColumn` but got {got}"))
+    };
+    flat.map_err(|_| refuse())?;
+    let selection = |leaf: Bound<'_, PyAny>| match leaf.cast::<TrajectoryColumn>() {
+        Ok(column) => Ok(column.get().0.clone()),
+        Err(_) => Err(refuse().into()),
+    };
+    leaves.into_iter().map(selection).collect()
+}
+
+fn column_options((num_keep_alive_refs, max_chunk_length): (u32, Option<u32>)) -> ColumnOptions {
+    ColumnOptions { num_keep_alive_refs, max_chunk_length }
+}

@@ -1,0 +1,30 @@
+//! The replay service without a network: tables, and calls that wait for them.
+//!
+//! [`Replay`] is the service. Clients of the same process call it directly, and servers offer it over a network. A
+//! [`TableHandle`] adds a lock and two queues of waiting requests to a table of the core, which itself never waits.
+
+mod batch;
+mod compaction;
+mod cut;
+pub mod insert;
+pub mod lease;
+pub mod local;
+pub mod maintenance;
+mod notice;
+pub mod peek;
+mod peer;
+pub mod registry;
+mod replay;
+mod store;
+mod table_handle;
+pub mod write_ledger;
+pub mod write_queue;
+
+pub use batch::Batch;
+pub use insert::{InsertGroup, wait_for_inserts};
+pub use local::{BatchRequest, RowInsert};
+pub use notice::warn;
+pub use peer::{Peer, Transport, process_name};
+pub use replay::Replay;
+pub use store::Store;
+pub use table_handle::{Arrival, Call, DrawRequest, TableHandle, TableStatus, WaitTimes, Waiting, snapshot_all};

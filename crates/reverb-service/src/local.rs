@@ -1,0 +1,224 @@
+//! Inserts into and draws from the tables of this process, without a network.
+
+use crate::batch::Batch;
+use crate::insert::InsertGroup;
+use crate::lease::Lease;
+use crate::notice::warn;
+use crate::replay::Replay;
+use crate::table_handle::{Call, DrawRequest, TableHandle};
+use parking_lot::Mutex;
+use reverb_core::gather::{BatchLayout, Gatherer};
+use reverb_core::{Chunk, Drawn, Error, NewItem, Result, Trajectory, item_keys};
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::task::JoinHandle;
+
+/// Batches of up to this many bytes are copied by the thread that begins the draw, because a task would cost more than
+/// the copy.
+const GATHER_AT_ONCE_BYTES: usize = 128 << 10;
+
+/// A chunk whose rows become items in each of several tables, `rows_per_item` consecutive rows an item.
+#[derive(Debug)]
+pub struct RowInsert {
+    /// The rows of all items.
+    pub chunk: Arc<Chunk>,
+    /// Number of rows of an item.
+    pub rows_per_item: u32,
+    /// Names of the tables, each with one priority for all items or one for each item.
+    pub tables: Vec<(String, Vec<f64>)>,
+}
+
+impl RowInsert {
+    /// Returns the number of items that each table gets.
+    #[inline]
+    pub fn num_items(&self) -> u32 {
+        self.chunk.rows() / self.rows_per_item
+    }
+}
+
+/// A request to draw one batch.
+#[derive(Debug, Clone)]
+pub struct BatchRequest {
+    /// Name of the table.
+    pub table: String,
+    /// Number of items to draw.
+    pub draw: DrawRequest,
+    /// Whether to drop a time axis of length 1 in all items.
+    pub squeeze_time: bool,
+}
+
+/// Begins an insert into a service of this process.
+///
+/// # Errors
+/// [`Error::TableNotFound`], [`Error::MessageTooLarge`], and the errors of an item that a table refuses. Nothing is
+/// inserted then.
+pub fn begin_insert(replay: &Replay, insert: &RowInsert) -> Result<Vec<Call<()>>> {
+    replay.check_size(insert.chunk.decoded_bytes() as u64)?;
+    // One check for all items: their rows lie within the chunk.
+    Trajectory::rows(insert.chunk.clone(), 0, insert.num_items() * insert.rows_per_item)?;
+    let to_group = |(table, priorities): &(String, Vec<f64>)| {
+        let table = replay.table(table)?.clone();
+        let item = |key: u64, index: u32| NewItem {
+            key,
+            priority: priorities[if priorities.len() == 1 { 0 } else { index as usize }],
+            times_sampled: 0,
+            trajectory: Trajectory::Rows {
+                chunk: insert.chunk.clone(),
+                offset: index * insert.rows_per_item,
+                length: insert.rows_per_item,
+            },
+        };
+        let items = item_keys(|key| (0..insert.num_items()).map(|index| item(key(), index)).collect());
+        Ok(InsertGroup { table, items })
+    };
+    replay.insert(insert.tables.iter().map(to_group).collect::<Result<_>>()?, None)
+}
+
+/// Draws a small batch and copies it under one lock, if no wait is needed; see [`TableHandle::sample_copied`].
+pub fn sample_copied(table: &TableHandle, request: &BatchRequest, used: Option<BatchLayout>) -> Option<Batch> {
+    let copied = table.sample_copied(request.draw, request.squeeze_time, used)?;
+    Some(Batch::new(copied, table.signature_token()))
+}
+
+/// Copies drawn items into a batch.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if too few items fit together. The items are back in the table then.
+pub fn gather(table: &TableHandle, drawn: Vec<Drawn>, request: &BatchRequest) -> Result<Batch> {
+    let mut gatherer = table.stack(drawn, request.draw.at_least, request.squeeze_time)?;
+    Ok(Batch::gather(&mut gatherer, table.signature_token()))
+}
+
+/// Copies the items of a gatherer into a batch. The samples return to the table unless [`Lease::received`] is called.
+fn gather_leased(table: TableHandle, mut gatherer: Gatherer, begun: Instant) -> Leased {
+    let waited = begun.elapsed();
+    let batch = Batch { waited, ..Batch::gather(&mut gatherer, table.signature_token()) };
+    (batch, Lease::new(table, Arc::new(Mutex::new(gatherer))))
+}
+
+type Leased = (Batch, Lease);
+
+/// A draw from a table of this process. Until the caller confirms with [`LocalDraw::received`], the table counts the
+/// samples as undelivered, and they return to it when the draw is dropped.
+#[derive(Debug)]
+pub struct LocalDraw(DrawState);
+
+#[derive(Debug)]
+enum DrawState {
+    /// The result is available. `None` after it was taken.
+    Ready(Option<Result<Leased>>),
+    /// A task waits for the table or copies the batch.
+    Task(JoinHandle<Result<Leased>>),
+    /// The batch was taken, but its samples are not confirmed yet.
+    Taken(Lease),
+    /// The draw failed, or its samples were confirmed or given back.
+    Over,
+}
+
+impl LocalDraw {
+    /// Begins a draw. Must be called in the context of a Tokio runtime. With `at_once`, a batch of any size is copied
+    /// by this call if its items can be drawn without waiting, for a caller that would wait for it next.
+    ///
+    /// # Errors
+    /// [`Error::TableNotFound`].
+    pub fn begin(replay: &Replay, request: &BatchRequest, deadline: Option<Instant>, at_once: bool) -> Result<Self> {
+        let table = replay.table(&request.table)?.clone();
+        let begun = Instant::now();
+        if let Some((batch, draws)) = table.sample_copied_leased(request.draw, request.squeeze_time) {
+            let samples = batch.info.len();
+            let leased = (Batch::new(batch, table.signature_token()), Lease::copied(table, draws, samples));
+            return Ok(Self(DrawState::Ready(Some(Ok(leased)))));
+        }
+        let state = match table.sample(request.draw) {
+            Call::Done(Err(error)) => DrawState::Ready(Some(Err(error))),
+            Call::Done(Ok(drawn)) => match table.stack(drawn, request.draw.at_least, request.squeeze_time) {
+                Err(error) => DrawState::Ready(Some(Err(error))),
+                Ok(gatherer) if at_once || gatherer.remaining() <= GATHER_AT_ONCE_BYTES => {
+                    DrawState::Ready(Some(Ok(gather_leased(table, gatherer, begun))))
+                }
+                Ok(gatherer) => DrawState::Task(tokio::spawn(async move { Ok(gather_leased(table, gatherer, begun)) })),
+            },
+            Call::Waiting(waiting) => {
+                let (at_least, squeeze_time) = (request.draw.at_least, request.squeeze_time);
+                DrawState::Task(tokio::spawn(async move {
+                    let drawn = waiting.result(deadline, warn).await?;
+                    Ok(gather_leased(table.clone(), table.stack(drawn, at_least, squeeze_time)?, begun))
+                }))
+            }
+        };
+        Ok(Self(state))
+    }
+
+    /// Whether [`LocalDraw::result`] would not wait.
+    pub fn is_ready(&self) -> bool {
+        match &self.0 {
+            DrawState::Task(task) => task.is_finished(),
+            DrawState::Ready(_) | DrawState::Taken(_) | DrawState::Over => true,
+        }
+    }
+
+    /// Takes the batch if it is available. `None` if it is not, or was taken before.
+    pub fn try_result(&mut self) -> Option<Result<Batch>> {
+        let DrawState::Ready(result) = &mut self.0 else { return None };
+        let result = result.take()?;
+        Some(self.take(result))
+    }
+
+    /// Waits for the batch. If the future is dropped, another call can wait again.
+    ///
+    /// # Errors
+    /// Those of the draw; [`Error::Cancelled`] if the batch was taken before.
+    pub async fn result(&mut self) -> Result<Batch> {
+        let result = match &mut self.0 {
+            DrawState::Ready(result) => result.take().unwrap_or_else(|| Err(taken())),
+            DrawState::Task(task) => match task.await {
+                Ok(result) => result,
+                Err(error) => Err(Error::Cancelled(format!("the draw was cancelled: {error}"))),
+            },
+            DrawState::Taken(_) | DrawState::Over => return Err(taken()),
+        };
+        self.take(result)
+    }
+
+    fn take(&mut self, result: Result<Leased>) -> Result<Batch> {
+        let (batch, next) = match result {
+            Ok((batch, lease)) => (Ok(batch), DrawState::Taken(lease)),
+            Err(error) => (Err(error), DrawState::Over),
+        };
+        self.0 = next;
+        batch
+    }
+
+    /// Confirms that the caller has the samples, so that they do not return to the table. Cancels the draw if the batch
+    /// was not taken.
+    pub fn received(mut self) {
+        if let DrawState::Taken(lease) = self.end() {
+            lease.received();
+        }
+    }
+
+    /// Cancels the draw. When this returns, its samples are back in their table.
+    pub async fn give_back(mut self) {
+        if let DrawState::Task(task) = self.end() {
+            task.abort();
+            drop(task.await);
+        }
+    }
+
+    fn end(&mut self) -> DrawState {
+        std::mem::replace(&mut self.0, DrawState::Over)
+    }
+}
+
+impl Drop for LocalDraw {
+    fn drop(&mut self) {
+        if let DrawState::Task(task) = &self.0 {
+            task.abort();
+        }
+    }
+}
+
+/// The error of a draw whose batch was taken before.
+pub fn taken() -> Error {
+    Error::Cancelled("the batch of this draw was already taken".into())
+}

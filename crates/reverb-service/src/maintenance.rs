@@ -1,0 +1,57 @@
+//! Background maintenance of the memory of a table: compacts sparse chunks and returns freed memory to the system.
+//!
+//! Freed memory is returned by `malloc_trim`, at most once a second, after a compaction or after a table has dropped
+//! more than half of its data and more than 16 MiB.
+
+use crate::compaction::compact;
+use crate::replay::Replay;
+use crate::table_handle::TableHandle;
+use reverb_core::Table;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep_until};
+
+/// Minimum time between two calls of `malloc_trim`. A call takes milliseconds, and memory that is needed again causes
+/// page faults.
+const TRIM_PERIOD: Duration = Duration::from_secs(1);
+
+/// Runs the maintenance of a table until the service is closed.
+pub async fn run_maintenance(handle: TableHandle, replay: Arc<Replay>) {
+    let mut closed = std::pin::pin!(replay.closed());
+    let mut next_trim = Instant::now();
+    let mut freed = false;
+    loop {
+        tokio::select! {
+            () = handle.compaction_due() => {}
+            () = sleep_until(next_trim), if freed => {
+                freed = false;
+                next_trim = Instant::now() + TRIM_PERIOD;
+                run(trim).await;
+            }
+            () = &mut closed => return,
+        }
+        freed |= handle.take_shrink_notice();
+        while handle.with_table(Table::wants_compaction) && !replay.is_closed() {
+            let table = handle.clone();
+            run(move || compact(&table)).await;
+            freed = true;
+        }
+    }
+}
+
+async fn run(work: impl FnOnce() + Send + 'static) {
+    if spawn_blocking(work).await.is_err() {
+        tracing::error!("the maintenance of a table failed; memory may grow");
+    }
+}
+
+/// Returns freed memory to the system. The allocator of glibc keeps free memory between blocks in use until it is asked
+/// to return it. Other allocators return it on their own.
+fn trim() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: the call may be made at any time, from any thread.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}

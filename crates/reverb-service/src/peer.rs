@@ -1,0 +1,116 @@
+//! Peers: the programs that make calls, and the transports of the calls.
+
+use arc_swap::ArcSwapOption;
+use reverb_core::fork;
+use std::fmt::{self, Display, Formatter};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+/// The transport of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// None: the caller is in the same process as the server.
+    SameProcess,
+    /// A Unix socket.
+    Unix,
+    /// TCP.
+    Tcp,
+}
+
+impl Transport {
+    /// Returns the name of the transport, for display.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SameProcess => "same_process",
+            Self::Unix => "unix",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
+/// Maximum number of characters in the name of a peer. The rest is cut off.
+const MAX_NAME: usize = 100;
+
+/// A program that makes calls over one connection, or in the same process as the server.
+#[derive(Debug)]
+pub struct Peer {
+    name: OnceLock<String>,
+    road: Transport,
+    address: String,
+}
+
+impl Peer {
+    /// Makes a peer without a name. `address` is the remote address of its connection.
+    pub fn new(road: Transport, address: String) -> Self {
+        Self { name: OnceLock::new(), road, address }
+    }
+
+    /// Returns the peer for all callers in the same process as the server.
+    pub fn this_process() -> Arc<Self> {
+        // Not a lock: a child forked while a thread held it would wait forever.
+        static PEER: ArcSwapOption<(u32, Arc<Peer>)> = ArcSwapOption::const_empty();
+        let generation = fork::generation();
+        if let Some(known) = &*PEER.load()
+            && known.0 == generation
+        {
+            return known.1.clone();
+        }
+        let peer = Arc::new(Self::new(Transport::SameProcess, String::new()));
+        peer.introduce(&process_name());
+        PEER.store(Some(Arc::new((generation, peer.clone()))));
+        peer
+    }
+
+    /// Sets the name that the peer gives itself. Later names are ignored. The name is only displayed, and never
+    /// trusted.
+    pub fn introduce(&self, name: &str) {
+        let _named_before = self.name.set(name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect());
+    }
+
+    /// Returns the name that the peer gives itself. Empty before it is set.
+    pub fn name(&self) -> &str {
+        self.name.get().map_or("", String::as_str)
+    }
+
+    /// Returns the transport of its calls.
+    pub fn road(&self) -> Transport {
+        self.road
+    }
+
+    /// Returns the remote address of its connection. Empty in the same process.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+}
+
+impl Display for Peer {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let name = if self.name().is_empty() { "unnamed" } else { self.name() };
+        write!(formatter, "{name} over {}", self.road.name())?;
+        if self.address.is_empty() { Ok(()) } else { write!(formatter, " from {}", self.address) }
+    }
+}
+
+/// Returns the name with which this process introduces itself: the process id and the program.
+pub fn process_name() -> String {
+    let program = std::env::args_os().next().unwrap_or_default();
+    let program = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
+    format!("pid:{} ({program})", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_shows_its_name_and_its_road() {
+        let peer = Peer::new(Transport::Tcp, "127.0.0.1:4711".into());
+        assert_eq!(peer.to_string(), "unnamed over tcp from 127.0.0.1:4711");
+        peer.introduce("actor\n7");
+        peer.introduce("another");
+        assert_eq!(peer.to_string(), "actor7 over tcp from 127.0.0.1:4711");
+        let here = Peer::this_process();
+        assert!(here.to_string().starts_with(&format!("pid:{} (", std::process::id())), "{here}");
+        assert!(here.to_string().ends_with(" over same_process"), "{here}");
+    }
+}

@@ -1,0 +1,164 @@
+//! The replay service: the named tables of a server, and calls that concern more than one of them.
+
+use crate::cut::cut_to_fit;
+use crate::insert::{InsertGroup, check_size, name_row};
+use crate::peer::Peer;
+use crate::store::Store;
+use crate::table_handle::{Call, TableHandle, TableStatus};
+use crate::write_ledger::Ledgers;
+use parking_lot::Mutex;
+use reverb_core::{Error, Result};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+/// The tables of one server.
+#[derive(Debug)]
+pub struct Replay {
+    id: [u8; 16],
+    tables: Vec<TableHandle>,
+    max_message_size: u64,
+    closed: AtomicBool,
+    /// Ledgers of the items that writers have inserted.
+    ledgers: Ledgers,
+    store: OnceLock<Arc<dyn Store>>,
+    /// Locked during a save, so that other saves wait without occupying a thread.
+    saving: Arc<tokio::sync::Mutex<()>>,
+    /// Its drop tells the tasks of this server to end.
+    stop: Mutex<Option<tokio::sync::watch::Sender<bool>>>,
+}
+
+impl Replay {
+    /// Creates a service of these tables. `max_message_size` limits the data of one insert in bytes.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if two tables have the same name.
+    pub fn new(tables: Vec<TableHandle>, max_message_size: u64) -> Result<Arc<Self>> {
+        for (index, table) in tables.iter().enumerate() {
+            if tables[..index].iter().any(|other| other.name() == table.name()) {
+                return Err(Error::invalid(format!("Multiple items in tables have the same name: {}", table.name())));
+            }
+        }
+        let (stop, _) = tokio::sync::watch::channel(false);
+        Ok(Arc::new(Self {
+            id: rand::random(),
+            tables,
+            max_message_size,
+            closed: AtomicBool::new(false),
+            ledgers: Ledgers::default(),
+            store: OnceLock::new(),
+            saving: Arc::default(),
+            stop: Mutex::new(Some(stop)),
+        }))
+    }
+
+    /// Returns the random id of the service. It tells whether two roads lead to the same server.
+    pub fn id(&self) -> [u8; 16] {
+        self.id
+    }
+
+    /// Returns the maximum size of the data of one insert in bytes.
+    #[inline]
+    pub fn max_message_size(&self) -> u64 {
+        self.max_message_size
+    }
+
+    /// Returns all tables.
+    #[inline]
+    pub fn tables(&self) -> &[TableHandle] {
+        &self.tables
+    }
+
+    /// Returns the table called `name`.
+    ///
+    /// # Errors
+    /// [`Error::TableNotFound`] with the names of all tables.
+    pub fn table(&self, name: &str) -> Result<&TableHandle> {
+        self.tables.iter().find(|table| table.name() == name).ok_or_else(|| Error::TableNotFound {
+            table: name.into(),
+            known: self.tables.iter().map(TableHandle::name).collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// Checks that the data of one insert does not exceed the limit.
+    ///
+    /// # Errors
+    /// [`Error::MessageTooLarge`] with the option and both sizes.
+    #[inline]
+    pub fn check_size(&self, size_bytes: u64) -> Result<()> {
+        check_size(size_bytes, self.max_message_size)
+    }
+
+    /// Begins to insert groups of items of a peer; `None` is this process. If a table refuses an item, nothing is
+    /// inserted.
+    ///
+    /// # Errors
+    /// The error of the refused item; [`Error::InvalidRow`] for an invalid priority in a group of several items.
+    pub fn insert(&self, mut groups: Vec<InsertGroup>, peer: Option<&Arc<Peer>>) -> Result<Vec<Call<()>>> {
+        cut_to_fit(&mut groups)?;
+        for group in &groups {
+            group.table.check_all(&group.items).map_err(|(row, error)| name_row(row, group.items.len(), error))?;
+        }
+        Ok(groups.into_iter().map(|group| group.table.insert_from(group.items, peer)).collect())
+    }
+
+    /// Returns the ledgers of the items that each writer has inserted.
+    pub fn ledgers(&self) -> &Ledgers {
+        &self.ledgers
+    }
+
+    /// Sets the store of the tables. Only the first call has an effect.
+    pub fn set_store(&self, store: Arc<dyn Store>) {
+        let _set_before = self.store.set(store);
+    }
+
+    /// Returns the store of the tables, if one was set.
+    pub fn store(&self) -> Option<&Arc<dyn Store>> {
+        self.store.get()
+    }
+
+    /// Saves all tables and returns the path of the checkpoint. The save continues if the future is dropped.
+    ///
+    /// # Errors
+    /// Those of [`Store::save`]; [`Error::InvalidArgument`] if no store was set.
+    pub async fn checkpoint(&self) -> Result<PathBuf> {
+        let store = self.store.get().cloned();
+        let store = store.ok_or_else(|| Error::invalid("no Checkpointer configured for the replay service."))?;
+        let turn = self.saving.clone().lock_owned().await;
+        let tables = self.tables.clone();
+        let save = tokio::task::spawn_blocking(move || {
+            let saved = store.save(&tables);
+            drop(turn);
+            saved
+        });
+        save.await.map_err(|error| Error::Internal(format!("the task of a save failed: {error}")))?
+    }
+
+    /// Returns the status of all tables.
+    pub fn status(&self) -> Vec<TableStatus> {
+        self.tables.iter().map(TableHandle::status).collect()
+    }
+
+    /// Fails all waiting requests and all later ones. Tables keep their items.
+    pub fn close(&self) {
+        self.closed.store(true, Relaxed);
+        self.tables.iter().for_each(TableHandle::close);
+        // Dropping the sender ends the tasks that watch it.
+        self.stop.lock().take();
+    }
+
+    /// Whether the service was closed.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
+    }
+
+    /// Completes when the service is closed.
+    pub async fn closed(&self) {
+        let receiver = self.stop.lock().as_ref().map(tokio::sync::watch::Sender::subscribe);
+        if let Some(mut receiver) = receiver {
+            // An error means that the sender was dropped, which is the signal.
+            while receiver.changed().await.is_ok() {}
+        }
+    }
+}

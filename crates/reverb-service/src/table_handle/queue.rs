@@ -1,0 +1,275 @@
+//! The two queues of a table: waiting inserts and waiting draws, whose heads are served in turns.
+
+use super::status::WaitClock;
+use crate::peer::Peer;
+use reverb_core::{Drawn, Error, NewItem, Result, Table, TableSnapshot, Trajectory};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::oneshot;
+
+/// Maximum number of inserts in one step while no draw waits. Between steps, other threads may take the lock.
+pub const OPERATIONS_PER_STEP: usize = 512;
+
+/// Minimum size in bytes of freed data that is worth returning to the system.
+const WORTH_A_TRIM: u64 = 16 << 20;
+
+/// The data that the lock of a table guards.
+#[derive(Debug)]
+pub struct TableState {
+    pub table: Table,
+    pub inserts: VecDeque<Request<InsertWork>>,
+    pub samples: VecDeque<Request<SampleWork>>,
+    pub next_ticket: u64,
+    pub closed: bool,
+    pub made: Instant,
+    pub insert_clock: WaitClock,
+    pub sample_clock: WaitClock,
+    /// Maximum size of the table in bytes since it last shrank considerably.
+    pub peak_bytes: u64,
+    /// Whether the table has shrunk considerably and maintenance was not told yet.
+    pub shrunk: bool,
+}
+
+/// A request in a queue.
+#[derive(Debug)]
+pub struct Request<W: Work> {
+    pub ticket: u64,
+    pub work: W,
+    /// Who waits for the answer. `None` while the caller is still in the call that made the request.
+    pub waiter: Option<Waiter<W::Reply>>,
+}
+
+/// A peer that waits for a request, and the channel of its answer.
+#[derive(Debug)]
+pub struct Waiter<T> {
+    pub reply: oneshot::Sender<Result<T>>,
+    pub peer: Arc<Peer>,
+}
+
+/// A request to insert items one after another.
+#[derive(Debug)]
+pub struct InsertWork {
+    pub items: std::vec::IntoIter<NewItem>,
+    pub total: usize,
+}
+
+/// A request to draw a batch.
+#[derive(Debug)]
+pub struct SampleWork {
+    /// Minimum number of items in the answer, unless the deadline passes.
+    pub at_least: usize,
+    /// Number of items for which the request waits.
+    pub wanted: usize,
+    pub drawn: Vec<Drawn>,
+}
+
+/// The result of a call: nothing for an insert, the samples for a draw.
+pub trait Reply: Sized + Send + 'static {
+    /// The kind of request that this answers.
+    #[doc(hidden)]
+    type Work: Work<Reply = Self>;
+    /// Returns the samples, which return to the table if the answer cannot be delivered.
+    #[doc(hidden)]
+    fn into_drawn(self) -> Vec<Drawn>;
+}
+
+impl Reply for () {
+    type Work = InsertWork;
+
+    fn into_drawn(self) -> Vec<Drawn> {
+        Vec::new()
+    }
+}
+
+impl Reply for Vec<Drawn> {
+    type Work = SampleWork;
+
+    fn into_drawn(self) -> Self {
+        self
+    }
+}
+
+/// A kind of request. Implemented by inserts and draws only.
+pub trait Work: Sized + Send {
+    type Reply: Reply<Work = Self>;
+    fn queue(state: &mut TableState) -> &mut VecDeque<Request<Self>>;
+    fn finished(turn: &mut Turn) -> &mut Vec<(Request<Self>, Result<Self::Reply>)>;
+    /// Maximum number of operations that the request takes.
+    fn size(&self) -> usize;
+    /// Returns the result of a request whose deadline passes before it is complete.
+    fn expire(self, reason: &str) -> Result<Self::Reply>;
+    fn explain(table: &Table, name: &str) -> String;
+    /// Undoes operations whose result was not delivered.
+    fn undo(self, table: &mut Table, removed: &mut Vec<Trajectory>);
+}
+
+impl Work for InsertWork {
+    type Reply = ();
+
+    fn queue(state: &mut TableState) -> &mut VecDeque<Request<Self>> {
+        &mut state.inserts
+    }
+
+    fn finished(turn: &mut Turn) -> &mut Vec<(Request<Self>, Result<()>)> {
+        &mut turn.inserts
+    }
+
+    fn size(&self) -> usize {
+        self.items.len()
+    }
+
+    fn expire(self, reason: &str) -> Result<()> {
+        let done = self.total - self.items.len();
+        Err(Error::DeadlineExceeded(format!(
+            "Timeout exceeded: {done} of {} items were inserted; {reason}",
+            self.total
+        )))
+    }
+
+    fn explain(table: &Table, name: &str) -> String {
+        format!("insert into table `{name}` waits: {}", table.explain_insert())
+    }
+
+    fn undo(self, _: &mut Table, removed: &mut Vec<Trajectory>) {
+        removed.extend(self.items.map(|item| item.trajectory));
+    }
+}
+
+impl Work for SampleWork {
+    type Reply = Vec<Drawn>;
+
+    fn queue(state: &mut TableState) -> &mut VecDeque<Request<Self>> {
+        &mut state.samples
+    }
+
+    fn finished(turn: &mut Turn) -> &mut Vec<(Request<Self>, Result<Vec<Drawn>>)> {
+        &mut turn.samples
+    }
+
+    fn size(&self) -> usize {
+        self.wanted
+    }
+
+    fn expire(self, reason: &str) -> Result<Vec<Drawn>> {
+        if !self.drawn.is_empty() {
+            return Ok(self.drawn);
+        }
+        Err(Error::DeadlineExceeded(format!(
+            "Rate Limiter: Timeout exceeded before the right to sample was acquired; {reason}"
+        )))
+    }
+
+    fn explain(table: &Table, name: &str) -> String {
+        format!("sample of table `{name}` waits: {}", table.explain_sample())
+    }
+
+    fn undo(self, table: &mut Table, removed: &mut Vec<Trajectory>) {
+        // In reverse order of the draws, so that each finds the table in the state after its draw.
+        self.drawn.into_iter().rev().for_each(|drawn| table.give_back(drawn, removed));
+    }
+}
+
+/// The requests that a turn has finished, and the data to drop after unlocking.
+#[derive(Default)]
+pub struct Turn {
+    pub inserts: Vec<(Request<InsertWork>, Result<()>)>,
+    pub samples: Vec<(Request<SampleWork>, Result<Vec<Drawn>>)>,
+    pub removed: Vec<Trajectory>,
+}
+
+impl TableState {
+    /// What a checkpoint keeps of the table and of what waits at it: the table. Requests that wait are not kept, and
+    /// samples that they have drawn count as drawn.
+    pub fn snapshot(&self) -> TableSnapshot {
+        self.table.snapshot()
+    }
+
+    /// Checks whether the table has dropped more than half of its data, and enough to return memory to the system.
+    pub fn has_shrunk(&mut self) -> bool {
+        let bytes = self.table.bytes();
+        self.peak_bytes = self.peak_bytes.max(bytes);
+        let given_up = self.peak_bytes - bytes;
+        if given_up > WORTH_A_TRIM && given_up > self.peak_bytes / 2 {
+            self.peak_bytes = bytes;
+            self.shrunk = true;
+        }
+        self.shrunk
+    }
+
+    /// Whether another thread could answer each waiting request.
+    pub fn all_can_be_told(&self) -> bool {
+        self.inserts.iter().all(|request| request.waiter.is_some())
+            && self.samples.iter().all(|request| request.waiter.is_some())
+    }
+
+    /// Makes one step: one or more inserts of the first waiting insert, and all possible draws of the first waiting
+    /// draw. Returns false if no progress is possible.
+    pub fn step(&mut self, now: u64, turn: &mut Turn) -> bool {
+        let inserted = self.step_insert(now, turn);
+        let drawn = self.step_sample(turn);
+        inserted || drawn || self.finish_short(turn)
+    }
+
+    fn step_insert(&mut self, now: u64, turn: &mut Turn) -> bool {
+        let Some(head) = self.inserts.front_mut() else { return false };
+        // Without waiting draws, inserts do not have to take turns.
+        let turns = if self.samples.is_empty() { OPERATIONS_PER_STEP } else { 1 };
+        let mut progress = false;
+        for _ in 0..turns {
+            if head.work.items.len() > 0 && !self.table.can_insert(1) {
+                return progress;
+            }
+            let Some(item) = head.work.items.next() else { break };
+            self.table.insert(item, now, &mut turn.removed);
+            progress = true;
+        }
+        if head.work.items.len() == 0 {
+            let request = self.inserts.pop_front().expect("the queue has a head");
+            turn.inserts.push((request, Ok(())));
+            return true;
+        }
+        progress
+    }
+
+    fn step_sample(&mut self, turn: &mut Turn) -> bool {
+        let Some(head) = self.samples.front_mut() else { return false };
+        let work = &mut head.work;
+        let waited = head.waiter.is_some();
+        let progress = self.table.sample_up_to(work.wanted, waited, &mut work.drawn);
+        if work.drawn.len() >= work.wanted {
+            self.finish_sample(turn);
+            return true;
+        }
+        progress
+    }
+
+    /// Answers the first waiting draw with fewer samples than wanted, if it has enough. Called if no other progress is
+    /// possible.
+    fn finish_short(&mut self, turn: &mut Turn) -> bool {
+        let enough = self.samples.front().is_some_and(|head| {
+            let SampleWork { at_least, drawn, .. } = &head.work;
+            !drawn.is_empty() && drawn.len() >= *at_least
+        });
+        if enough {
+            self.finish_sample(turn);
+        }
+        enough
+    }
+
+    fn finish_sample(&mut self, turn: &mut Turn) {
+        let mut request = self.samples.pop_front().expect("the queue has a head");
+        let drawn = std::mem::take(&mut request.work.drawn);
+        turn.samples.push((request, Ok(drawn)));
+    }
+}
+
+impl Turn {
+    /// Takes the result of the request with this ticket, if this turn has finished it.
+    pub fn take_own<W: Work>(&mut self, ticket: u64) -> Option<Result<W::Reply>> {
+        W::finished(self)
+            .iter()
+            .position(|(request, _)| request.ticket == ticket)
+            .map(|index| W::finished(self).swap_remove(index).1)
+    }
+}

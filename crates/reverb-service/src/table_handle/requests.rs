@@ -1,0 +1,182 @@
+//! Requests to a table: inserts and draws, which are served immediately or wait.
+
+use super::handle::{CLOSED, TableHandle};
+use super::queue::{InsertWork, OPERATIONS_PER_STEP, Request, SampleWork, TableState, Waiter, Work};
+use super::waiting::{Call, Waiting};
+use crate::peer::Peer;
+use parking_lot::MutexGuard;
+use reverb_core::gather::{BatchColumn, BatchLayout, Gatherer, Mismatch};
+use reverb_core::{CopiedBatch, CopiedDraws, DType, Drawn, Error, NewItem, Result};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// Maximum number of waiting inserts, and of waiting draws, at one table. Further requests are refused.
+const MAX_WAITING: usize = 100_000;
+/// Maximum number of items of one draw. Without it, a table that does not count samples would draw any number that a
+/// peer asks for.
+const MAX_DRAWN: usize = 1 << 20;
+
+/// The number of items that a draw asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DrawRequest {
+    /// Minimum number of items in the answer, unless the deadline passes.
+    pub at_least: usize,
+    /// Maximum number of items for which the draw waits.
+    pub at_most: usize,
+    /// Number of additional items to draw if the draw does not affect later draws (see
+    /// [`TableHandle::counts_samples`]).
+    pub ahead: usize,
+}
+
+impl DrawRequest {
+    /// Asks for exactly `count` items.
+    #[inline]
+    pub fn exactly(count: usize) -> Self {
+        Self { at_least: count, at_most: count, ahead: 0 }
+    }
+}
+
+impl TableHandle {
+    /// Inserts items one after another as the rate limiter allows. The items must have passed
+    /// [`TableHandle::check_all`].
+    #[inline]
+    pub fn insert(&self, items: Vec<NewItem>) -> Call<()> {
+        self.insert_from(items, None)
+    }
+
+    /// As [`TableHandle::insert`], for a peer; `None` is this process.
+    pub fn insert_from(&self, items: Vec<NewItem>, peer: Option<&Arc<Peer>>) -> Call<()> {
+        let total = items.len();
+        let items = items.into_iter();
+        self.submit(InsertWork { items, total }, peer)
+    }
+
+    /// Draws items as the rate limiter allows.
+    ///
+    /// The call fails with [`Error::InvalidArgument`] if the numbers of items are not valid, and with
+    /// [`Error::ResourceExhausted`] if `at_least` is too large or too many draws wait.
+    #[inline]
+    pub fn sample(&self, request: DrawRequest) -> Call<Vec<Drawn>> {
+        self.sample_from(request, None)
+    }
+
+    /// As [`TableHandle::sample`], for a peer; `None` is this process.
+    pub fn sample_from(&self, request: DrawRequest, peer: Option<&Arc<Peer>>) -> Call<Vec<Drawn>> {
+        let DrawRequest { at_least, at_most, ahead } = request;
+        if at_most == 0 || at_least > at_most {
+            return Call::Done(Err(Error::invalid(format!(
+                "`num_samples` must be > 0 and at least the number that must be drawn (got {at_most} and {at_least})"
+            ))));
+        }
+        if at_least > MAX_DRAWN {
+            return Call::Done(Err(Error::ResourceExhausted(format!(
+                "a batch of {at_least} items exceeds the maximum of {MAX_DRAWN} items"
+            ))));
+        }
+        let wanted = at_most.saturating_add(if self.counts_samples() { 0 } else { ahead }).min(MAX_DRAWN);
+        self.submit(SampleWork { at_least, wanted, drawn: Vec::with_capacity(wanted.min(4096)) }, peer)
+    }
+
+    /// Draws a small batch and copies it under one lock, if no request waits; see
+    /// [`reverb_core::Table::sample_copied`]. `None` if that is not possible. Nothing is drawn then.
+    pub fn sample_copied(
+        &self,
+        request: DrawRequest,
+        squeeze_time: bool,
+        used: Option<BatchLayout>,
+    ) -> Option<CopiedBatch> {
+        self.if_nobody_waits(request)?.table.sample_copied(request.at_most, squeeze_time, used)
+    }
+
+    /// As [`TableHandle::sample_copied`], but also returns the draws, for [`TableHandle::give_back_copied`].
+    pub fn sample_copied_leased(&self, request: DrawRequest, squeeze_time: bool) -> Option<(CopiedBatch, CopiedDraws)> {
+        self.if_nobody_waits(request)?.table.sample_copied_leased(request.at_most, squeeze_time)
+    }
+
+    fn if_nobody_waits(&self, request: DrawRequest) -> Option<MutexGuard<'_, TableState>> {
+        if request != DrawRequest::exactly(request.at_most) {
+            return None;
+        }
+        let state = self.0.state.lock();
+        // A draw may not overtake waiting draws, and it may allow waiting inserts, which this path does not serve.
+        (!state.closed && state.samples.is_empty() && state.inserts.is_empty()).then_some(state)
+    }
+
+    fn submit<W: Work>(&self, work: W, peer: Option<&Arc<Peer>>) -> Call<W::Reply> {
+        let mut state = self.0.state.lock();
+        if state.closed {
+            return Call::Done(Err(Error::Cancelled(CLOSED.into())));
+        }
+        if W::queue(&mut state).len() >= MAX_WAITING {
+            return Call::Done(Err(Error::ResourceExhausted(format!(
+                "{MAX_WAITING} requests wait at table `{}` already; {}",
+                self.0.name,
+                W::explain(&state.table, &self.0.name)
+            ))));
+        }
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        // A request that another thread may finish needs a channel. Most requests are done before the lock is released.
+        let others_may_finish = !W::queue(&mut state).is_empty() || work.size() > OPERATIONS_PER_STEP;
+        let (reply, mut receiver) = others_may_finish.then(oneshot::channel).unzip();
+        let waiter = |reply| Waiter { reply, peer: peer.cloned().unwrap_or_else(Peer::this_process) };
+        W::queue(&mut state).push_back(Request { ticket, work, waiter: reply.map(waiter) });
+        let mut turn = self.serve(&mut state);
+        let own = turn.take_own::<W>(ticket);
+        if own.is_none() && receiver.is_none() {
+            let request = W::queue(&mut state).iter_mut().rev().find(|request| request.ticket == ticket);
+            let (sender, waiting) = oneshot::channel();
+            request.expect("the request is still in its queue").waiter = Some(waiter(sender));
+            receiver = Some(waiting);
+        }
+        drop(state);
+        self.finish(turn);
+        match own {
+            Some(result) => Call::Done(result),
+            None => Call::Waiting(Waiting { handle: self.clone(), ticket, receiver }),
+        }
+    }
+
+    /// Plans a batch of drawn items. If not all items fit together, takes the longest prefix that does and has at least
+    /// `at_least` items, and returns the rest to the table.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`], naming the item and how it differs, if too few items fit. All items are back in the
+    /// table then.
+    pub fn stack(&self, drawn: Vec<Drawn>, at_least: usize, squeeze_time: bool) -> Result<Gatherer> {
+        let mismatch = match Gatherer::new(drawn, squeeze_time) {
+            Ok(gatherer) => return self.check_strings(gatherer),
+            Err(mismatch) => *mismatch,
+        };
+        let Mismatch { mut items, index, reason } = mismatch;
+        // A single item fits with itself, so the index is 0 only if the item does not fit into memory.
+        let fitting = if index >= at_least.max(1) { index } else { 0 };
+        self.give_back(items.split_off(fitting));
+        if items.is_empty() {
+            return Err(Error::invalid(format!(
+                "items of table `{}` cannot be stacked into a batch: item {index} differs from earlier ones: {reason}",
+                self.0.name
+            )));
+        }
+        let gatherer = Gatherer::new(items, squeeze_time).map_err(|mismatch| {
+            self.give_back(mismatch.items);
+            Error::invalid(format!("items of table `{}` cannot be stacked: {}", self.0.name, mismatch.reason))
+        })?;
+        self.check_strings(gatherer)
+    }
+
+    /// Refuses columns of strings that are too large: the ends of strings are 32-bit numbers.
+    fn check_strings(&self, gatherer: Gatherer) -> Result<Gatherer> {
+        let columns = &gatherer.layout().columns;
+        let too_large = |column: &BatchColumn| column.dtype == DType::String && column.size_bytes > u32::MAX as usize;
+        let Some(size_bytes) = columns.iter().find(|column| too_large(column)).map(|column| column.size_bytes) else {
+            return Ok(gatherer);
+        };
+        self.give_back(gatherer.into_items());
+        Err(Error::invalid(format!(
+            "a batch of table `{}` has a column of strings with {size_bytes} bytes, more than the maximum of {}",
+            self.0.name,
+            u32::MAX
+        )))
+    }
+}

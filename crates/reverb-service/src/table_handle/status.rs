@@ -1,0 +1,62 @@
+//! The status of a table and of the requests that wait for it.
+
+use reverb_core::TableInfo;
+use std::time::{Duration, Instant};
+
+/// The status of a table: [`TableInfo`] and the state of its queues.
+#[derive(Debug, Clone)]
+pub struct TableStatus {
+    /// Definition and counts of the table.
+    pub info: TableInfo,
+    /// Number of inserts that wait.
+    pub waiting_inserts: usize,
+    /// Number of draws that wait.
+    pub waiting_samples: usize,
+    /// What the first waiting insert waits for. `None` if no insert waits.
+    pub insert_wait: Option<String>,
+    /// What the first waiting draw waits for. `None` if no draw waits.
+    pub sample_wait: Option<String>,
+    /// Who makes the first waiting insert; see [`crate::Peer`]. `None` if no insert waits.
+    pub insert_peer: Option<String>,
+    /// Who makes the first waiting draw. `None` if no draw waits.
+    pub sample_peer: Option<String>,
+    /// Number of samples that were drawn but not received yet.
+    pub undelivered: u64,
+    /// Times with waiting requests, for `TableWorkerTime`.
+    pub waited: WaitTimes,
+}
+
+/// Times during which a table had waiting requests, in milliseconds.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WaitTimes {
+    /// Time since the table was created.
+    pub alive_ms: u64,
+    /// Time during which an insert waited.
+    pub inserts_ms: u64,
+    /// Time during which a draw waited.
+    pub samples_ms: u64,
+}
+
+/// Measures the total time during which requests wait.
+#[derive(Debug, Default)]
+pub struct WaitClock {
+    since: Option<Instant>,
+    total: Duration,
+}
+
+impl WaitClock {
+    pub fn set(&mut self, waits: bool) {
+        match (self.since, waits) {
+            (None, true) => self.since = Some(Instant::now()),
+            (Some(since), false) => {
+                self.total += since.elapsed();
+                self.since = None;
+            }
+            _ => {}
+        }
+    }
+
+    pub fn total_ms(&self) -> u64 {
+        (self.total + self.since.map_or(Duration::ZERO, |since| since.elapsed())).as_millis() as u64
+    }
+}

@@ -1,0 +1,104 @@
+//! Tables and items for tests of this crate and of the crates above it.
+#![allow(dead_code, reason = "each test file is a program of its own, and none uses all of this")]
+
+use bytes::Bytes;
+use reverb_core::{
+    Chunk, DType, Drawn, EpisodeIds, Layout, NewItem, RateLimiterConfig, SelectorKind, StepRange, Table, TableConfig,
+    Trajectory, encode_strings, random_key,
+};
+use reverb_service::{DrawRequest, TableHandle};
+use smallvec::smallvec;
+use std::sync::Arc;
+
+pub fn config(name: &str) -> TableConfig {
+    TableConfig {
+        name: name.into(),
+        sampler: SelectorKind::Uniform,
+        remover: SelectorKind::Fifo,
+        max_size: 1_000_000,
+        max_times_sampled: 0,
+        rate_limiter: RateLimiterConfig {
+            samples_per_insert: 1.0,
+            min_size_to_sample: 1,
+            min_diff: -f64::MAX,
+            max_diff: f64::MAX,
+        },
+        signature: None,
+        max_bytes: None,
+        seed: Some(1),
+    }
+}
+
+/// A table whose items can be drawn any number of times.
+pub fn uniform(name: &str) -> TableHandle {
+    TableHandle::new(Table::new(config(name)).unwrap())
+}
+
+/// A queue: first in, first out, each item once, at most `size` items.
+pub fn queue(name: &str, size: u64) -> TableHandle {
+    let limiter =
+        RateLimiterConfig { samples_per_insert: 1.0, min_size_to_sample: 1, min_diff: 0.0, max_diff: size as f64 };
+    let sampler = SelectorKind::Fifo;
+    let config = TableConfig { sampler, max_size: size, max_times_sampled: 1, rate_limiter: limiter, ..config(name) };
+    TableHandle::new(Table::new(config).unwrap())
+}
+
+/// A chunk of one int64 column that holds `values`.
+pub fn chunk(values: &[i64]) -> Arc<Chunk> {
+    let layout = Layout::new(values.len(), [(DType::Int64, smallvec![], 0)]).unwrap();
+    let data: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    chunk_of(layout, data)
+}
+
+pub fn chunk_of(layout: Layout, data: impl Into<Bytes>) -> Arc<Chunk> {
+    let episodes = EpisodeIds::PerRow(random_key());
+    Arc::new(Chunk::new(random_key(), episodes, StepRange::default(), Arc::new(layout), data.into()).unwrap())
+}
+
+/// A chunk of a column of strings.
+pub fn strings(texts: &[&str]) -> Arc<Chunk> {
+    let region = encode_strings(texts.iter().map(|text| text.as_bytes())).unwrap();
+    let layout = Layout::new(texts.len(), [(DType::String, smallvec![], region.len())]).unwrap();
+    chunk_of(layout, region)
+}
+
+pub fn item(key: u64) -> NewItem {
+    let trajectory = Trajectory::rows(chunk(&[key as i64]), 0, 1).unwrap();
+    NewItem { key, priority: 1.0, times_sampled: 0, trajectory }
+}
+
+pub fn items(keys: impl IntoIterator<Item = u64>) -> Vec<NewItem> {
+    keys.into_iter().map(item).collect()
+}
+
+pub fn keys(drawn: &[Drawn]) -> Vec<u64> {
+    drawn.iter().map(|drawn| drawn.key).collect()
+}
+
+/// Returns the result of a call that is done.
+#[macro_export]
+macro_rules! done {
+    ($call:expr) => {
+        match $call {
+            reverb_service::Call::Done(result) => result.unwrap(),
+            reverb_service::Call::Waiting(_) => panic!("the call waits"),
+        }
+    };
+}
+
+/// Returns the waiting request of a call that is not done.
+#[macro_export]
+macro_rules! waits {
+    ($call:expr) => {
+        match $call {
+            reverb_service::Call::Done(_) => panic!("the call does not wait"),
+            reverb_service::Call::Waiting(waiting) => waiting,
+        }
+    };
+}
+
+pub fn silent(_: &str) {}
+
+pub fn exactly(count: usize) -> DrawRequest {
+    DrawRequest::exactly(count)
+}

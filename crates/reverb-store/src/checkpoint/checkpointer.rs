@@ -1,0 +1,225 @@
+//! The checkpoints of one server: saves its tables to a folder and loads them from there.
+
+use super::options::CheckpointOptions;
+use super::{folder, load, restore, save};
+use crate::disk::{Disk, RealDisk, storage_error};
+use crate::lock::{self, FolderLock};
+use parking_lot::Mutex;
+use reverb_core::{Error, Result, TableSnapshot};
+use reverb_service::Store;
+use reverb_service::{TableHandle, snapshot_all};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use time::OffsetDateTime;
+
+/// Saves and loads the tables of one server. Implements [`Store`].
+#[derive(Debug)]
+pub struct Checkpointer {
+    options: CheckpointOptions,
+    disk: Arc<dyn Disk>,
+    state: Mutex<CheckpointerState>,
+}
+
+#[derive(Debug)]
+struct CheckpointerState {
+    /// The lock of the folder, or the reason why saves fail.
+    lock: Result<FolderLock>,
+    /// Whether the folder itself is known to be on disk.
+    is_root_synced: bool,
+    /// Names of checkpoints that this process has read and verified.
+    verified: HashSet<String>,
+    /// Names of damaged checkpoints, which were reported to the log.
+    damaged: HashSet<String>,
+}
+
+impl Checkpointer {
+    /// Creates the folder if it is missing, locks it, and removes incomplete checkpoints of killed processes.
+    ///
+    /// If the folder is not writable, checkpoints can still be loaded, but saves fail.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if another server has locked the folder.
+    pub fn open(options: CheckpointOptions) -> Result<Self> {
+        Self::with_disk(options, Arc::new(RealDisk))
+    }
+
+    /// As [`Checkpointer::open`], with a given file system.
+    ///
+    /// # Errors
+    /// Those of [`Checkpointer::open`].
+    pub fn with_disk(options: CheckpointOptions, disk: Arc<dyn Disk>) -> Result<Self> {
+        let root = options.root.clone();
+        let lock = match Self::prepare(&*disk, &options) {
+            Err(error @ Error::InvalidArgument(_)) => return Err(error),
+            Err(error) => {
+                tracing::warn!("checkpoints cannot be saved in {}: {error}", root.display());
+                Err(error)
+            }
+            Ok(lock) => Ok(lock),
+        };
+        let state =
+            CheckpointerState { lock, is_root_synced: false, verified: HashSet::new(), damaged: HashSet::new() };
+        Ok(Self { options, disk, state: Mutex::new(state) })
+    }
+
+    fn prepare(disk: &dyn Disk, options: &CheckpointOptions) -> Result<FolderLock> {
+        let root = &options.root;
+        disk.create_dir_all(root).map_err(|error| storage_error("cannot create", root, &error))?;
+        let lock = FolderLock::take(root)?;
+        folder::remove_leftovers(disk, root)?;
+        Ok(lock)
+    }
+
+    /// Returns the options.
+    pub fn options(&self) -> &CheckpointOptions {
+        &self.options
+    }
+
+    /// Loads the checkpoint that the options select into tables that are not served yet. Refuses chunks of more than
+    /// `limit_bytes` bytes in checkpoints that this package has not written. Returns the path of the checkpoint, or
+    /// `None` if there is none to load. If this fails, all tables are unchanged.
+    ///
+    /// # Errors
+    /// [`Error::DataLoss`], naming each checkpoint, if all of them are damaged; [`Error::InvalidArgument`] if a table
+    /// does not exist on the server; [`Error::SignatureMismatch`] if its signature differs; [`Error::Storage`] if a
+    /// file cannot be read.
+    pub fn restore(&self, tables: &[TableHandle], limit_bytes: u64) -> Result<Option<PathBuf>> {
+        restore::restore(&*self.disk, &self.options, tables, limit_bytes)
+    }
+
+    /// Saves the state of the tables at one moment, then removes older checkpoints beyond the number to keep. Saves run
+    /// one at a time. Returns the path of the checkpoint when it is on disk and was read back.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] if the folder cannot be written to, [`Error::DataLoss`] if the files read back differ,
+    /// [`Error::InvalidArgument`] if the options name a group, [`Error::Cancelled`] after [`Checkpointer::close`].
+    /// Existing checkpoints are kept then.
+    pub fn save(&self, tables: &[TableHandle]) -> Result<PathBuf> {
+        if !self.options.group.is_empty() {
+            return Err(Error::invalid("Setting non-empty group is not supported"));
+        }
+        let mut state = self.state.lock();
+        state.lock.as_ref().map_err(Clone::clone)?;
+        if !state.is_root_synced {
+            self.sync_root()?;
+            state.is_root_synced = true;
+        }
+        let begun = Instant::now();
+        let (disk, root) = (&*self.disk, &self.options.root);
+        let name = folder::new_name(&folder::checkpoints(disk, root)?, OffsetDateTime::now_utc())?;
+        let path = root.join(&name);
+        let saving = folder::saving_path(root, &name);
+        let saved = self.write(&saving, &path, snapshot_all(tables));
+        if let Err(error) = saved {
+            if let Err(left) = folder::remove_files(disk, &saving) {
+                tracing::warn!("an incomplete checkpoint could not be removed: {left}");
+            }
+            return Err(error);
+        }
+        state.verified.insert(name);
+        tracing::info!("saved checkpoint {} in {:.1} s", path.display(), begun.elapsed().as_secs_f64());
+        if let Err(error) = self.prune(&mut state) {
+            tracing::warn!("checkpoint {} is saved, but older ones could not be removed: {error}", path.display());
+        }
+        Ok(path)
+    }
+
+    /// Syncs the folders above the root, which may be new, like the root itself.
+    fn sync_root(&self) -> Result<()> {
+        let root = &self.options.root;
+        self.disk.create_dir_all(root).map_err(|error| storage_error("cannot create", root, &error))?;
+        for folder in root.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()) {
+            // Folders that this process may not open existed before, so they need no sync.
+            let _theirs = self.disk.sync_dir(folder);
+        }
+        Ok(())
+    }
+
+    fn write(&self, saving: &Path, path: &Path, snapshots: Vec<TableSnapshot>) -> Result<()> {
+        let disk = &*self.disk;
+        let sidecar = save::write_checkpoint(disk, saving, snapshots, self.options.compression)?;
+        // Verified before the rename, so that a damaged checkpoint is removed like any other failed save.
+        for name in sidecar.files.keys() {
+            load::check_file(disk, saving, name, &sidecar)?;
+        }
+        if load::read_sidecar(disk, saving)? != sidecar {
+            return Err(Error::DataLoss(format!("{} differs from the file that was written", saving.display())));
+        }
+        disk.rename(saving, path).map_err(|error| storage_error("cannot rename", saving, &error))?;
+        let root = &self.options.root;
+        disk.sync_dir(root).map_err(|error| storage_error("cannot sync", root, &error))
+    }
+
+    /// Removes good checkpoints of this package beyond the number to keep. Damaged ones are kept and not counted.
+    fn prune(&self, state: &mut CheckpointerState) -> Result<()> {
+        let (disk, root) = (&*self.disk, &self.options.root);
+        let mut good = 0;
+        for entry in folder::checkpoints(disk, root)? {
+            if !entry.is_ours || entry.time.is_none() || state.damaged.contains(&entry.name) {
+                continue;
+            }
+            if !state.verified.contains(&entry.name) {
+                match verify_files(disk, &root.join(&entry.name)) {
+                    Ok(()) => drop(state.verified.insert(entry.name.clone())),
+                    Err(error) => {
+                        tracing::warn!("checkpoint {} is damaged and is kept: {error}", entry.name);
+                        state.damaged.insert(entry.name);
+                        continue;
+                    }
+                }
+            }
+            good += 1;
+            if good > self.options.keep {
+                folder::remove(disk, root, &entry.name)?;
+                state.verified.remove(&entry.name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Unlocks the folder. Waits for a running save. Later saves fail.
+    pub fn close(&self) {
+        let mut state = self.state.lock();
+        state.lock = Err(Error::Cancelled("the server was stopped and cannot save checkpoints".into()));
+        let root = &self.options.root;
+        if self.options.is_temporary
+            && folder::files_of(&*self.disk, root).is_ok_and(|files| files.is_some_and(is_unused))
+        {
+            let _gone = self.disk.remove_file(&root.join(lock::LOCK));
+            let _gone = self.disk.remove_dir(root);
+        }
+    }
+}
+
+impl Store for Checkpointer {
+    fn save(&self, tables: &[TableHandle]) -> Result<PathBuf> {
+        Self::save(self, tables)
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        self.options.interval
+    }
+
+    fn saves_on_stop(&self) -> bool {
+        self.options.save_on_stop
+    }
+
+    fn close(&self) {
+        Self::close(self);
+    }
+}
+
+/// Whether a folder with these names has never held a checkpoint.
+fn is_unused(names: Vec<String>) -> bool {
+    names.iter().all(|name| name == lock::LOCK)
+}
+
+/// Compares all files of a checkpoint with the hashes in its sidecar.
+fn verify_files(disk: &dyn Disk, path: &Path) -> Result<()> {
+    let sidecar = load::read_sidecar(disk, path)?;
+    [folder::TABLES, folder::ITEMS, folder::CHUNKS]
+        .iter()
+        .try_for_each(|name| load::check_file(disk, path, name, &sidecar))
+}

@@ -1,0 +1,31 @@
+//! Checkpoints: the state of all tables in a folder, from which a server continues after a stop or a crash.
+//!
+//! The files have the format of the reference, so each implementation can load checkpoints of the other. Data for which
+//! that format has no place is stored in an additional file, the sidecar.
+//!
+//! - `checkpointer.rs`: the checkpoints of one server: opens, saves, restores and removes them.
+//! - `save.rs`: writes a checkpoint; `record_file.rs`: writes one file of it on a separate thread.
+//! - `load.rs`: reads a checkpoint into new tables; `record_stream.rs`: reads one file of it on several threads.
+//! - `restore.rs`: chooses the checkpoint to load and replaces the tables of a server.
+//! - `reader.rs`: lists, verifies and reads checkpoints without a server.
+//! - `folder.rs`: names, order and removal of checkpoints; `sidecar.rs`: the additional file.
+//!
+//! A save takes a snapshot of all tables under all their locks, which copies pointers, and writes it without a lock. It
+//! writes to a folder with a temporary name, syncs it, reads it back, and renames it. Only then are older checkpoints
+//! removed.
+
+mod checkpointer;
+mod folder;
+mod load;
+mod options;
+mod progress;
+mod reader;
+mod record_file;
+mod record_stream;
+mod restore;
+mod save;
+mod sidecar;
+
+pub use checkpointer::Checkpointer;
+pub use options::{CheckpointOptions, LoadOptions};
+pub use reader::{CheckpointBatch, CheckpointReader, Summary, list, verify};

@@ -1,0 +1,64 @@
+//! Options of saving and loading checkpoints.
+
+use reverb_core::{Error, Result};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Options of the checkpoints of a server.
+#[derive(Debug, Clone)]
+pub struct CheckpointOptions {
+    /// Folder of the checkpoints. Each checkpoint is a folder in it.
+    pub root: PathBuf,
+    /// Group of the reference. As in the reference, each save fails unless it is empty.
+    pub group: String,
+    /// Checkpoint to load if the root has none.
+    pub fallback: Option<PathBuf>,
+    /// Number of good checkpoints to keep, at least 1.
+    pub keep: usize,
+    /// Compression level of zlib, 0 to 9. 0 stores data uncompressed.
+    pub compression: u32,
+    /// Time between saves in the background. `None` disables them.
+    pub interval: Option<Duration>,
+    /// Whether a server saves once more when it stops.
+    pub save_on_stop: bool,
+    /// Whether the root is removed when the server stops, if nothing was saved there.
+    pub is_temporary: bool,
+    /// Options of loading.
+    pub load: LoadOptions,
+}
+
+/// Options of loading a checkpoint.
+#[derive(Debug, Clone, Default)]
+pub struct LoadOptions {
+    /// Checkpoint to load. `None` for the newest good one in the root.
+    pub path: Option<PathBuf>,
+    /// Names of the tables to load, each in the checkpoint and on the server. `None` for all, without renaming.
+    pub tables: Option<Vec<(String, String)>>,
+    /// Whether to keep the selectors, sizes and rate limiter of the server instead of the saved ones.
+    pub keep_definitions: bool,
+}
+
+impl LoadOptions {
+    /// Returns the name on the server of a table in the checkpoint. `None` if it is not to be loaded.
+    pub(super) fn target_name<'a>(&'a self, saved: &'a str) -> Option<&'a str> {
+        match &self.tables {
+            None => Some(saved),
+            Some(tables) => tables.iter().find(|(from, _)| from == saved).map(|(_, to)| to.as_str()),
+        }
+    }
+
+    /// Checks that the checkpoint at `path` has all selected tables. `found` are the names of its tables.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] with the name of a missing table.
+    pub(super) fn check_found(&self, path: &Path, found: &[String]) -> Result<()> {
+        let Some((missing, _)) = self.tables.iter().flatten().find(|(name, _)| !found.contains(name)) else {
+            return Ok(());
+        };
+        Err(Error::invalid(format!(
+            "checkpoint {} has no table '{missing}'; it has: {}",
+            path.display(),
+            if found.is_empty() { "none of the selected tables".into() } else { found.join(", ") }
+        )))
+    }
+}

@@ -1,0 +1,208 @@
+//! Reads checkpoints without a server: lists and verifies them, and returns their items as batches.
+
+use super::folder::checkpoints;
+use super::load::{SizeLimit, read_checkpoint, read_tables};
+use crate::disk::{Disk, RealDisk};
+use reverb_core::{Error, ItemView, RemovalCounts, Result, TableInfo};
+use reverb_formats::table::TableRecord;
+use reverb_service::Batch;
+use reverb_service::{TableStatus, WaitTimes};
+use std::path::{Path, PathBuf};
+
+/// A summary of a table in a checkpoint.
+#[derive(Debug)]
+pub struct TableSummary {
+    /// Definition and counts of the table.
+    pub status: TableStatus,
+    /// Number of items. `None` if it is not known without reading all items.
+    pub items: Option<u64>,
+}
+
+/// A summary of a checkpoint.
+#[derive(Debug)]
+pub struct Summary {
+    /// Path of the checkpoint.
+    pub path: PathBuf,
+    /// Whether this package wrote the checkpoint, with hashes in a sidecar. Otherwise the reference did.
+    pub is_ours: bool,
+    /// Tables in the checkpoint.
+    pub tables: Vec<TableSummary>,
+}
+
+impl Summary {
+    /// Reads the definitions of the tables of a checkpoint, but not their items.
+    ///
+    /// # Errors
+    /// [`Error::DataLoss`] if these files are damaged, [`Error::Storage`] if they cannot be read.
+    pub fn read(path: &Path) -> Result<Self> {
+        let (records, sidecar) = read_tables(&RealDisk, path)?;
+        let tables = records.into_iter().map(|record| {
+            let items =
+                sidecar.as_ref().and_then(|sidecar| sidecar.table(&record.config.name)).map(|table| table.items);
+            TableSummary { status: to_status(&record, items.unwrap_or(0)), items }
+        });
+        Ok(Self { path: path.into(), is_ours: sidecar.is_some(), tables: tables.collect() })
+    }
+}
+
+/// Returns the paths of the checkpoints in a folder, newest first.
+///
+/// # Errors
+/// [`Error::Storage`] if the folder cannot be read.
+pub fn list(root: &Path) -> Result<Vec<PathBuf>> {
+    Ok(checkpoints(&RealDisk, root)?.into_iter().map(|entry| root.join(entry.name)).collect())
+}
+
+/// Reads a checkpoint completely and verifies it: hashes if there is a sidecar, checksums, and the chunks of every
+/// item. Refuses chunks of more than `limit_bytes` bytes.
+///
+/// # Errors
+/// [`Error::DataLoss`] if it is damaged; [`Error::InvalidArgument`] if the path is not a checkpoint or its content is
+/// not supported; [`Error::Storage`] if it cannot be read.
+pub fn verify(path: &Path, limit_bytes: u64) -> Result<Summary> {
+    let is_ours = read_tables(&RealDisk, path)?.1.is_some();
+    let tables = read_checkpoint(&RealDisk, path, SizeLimit::All(limit_bytes), &mut |_| Ok(None))?;
+    let tables = tables
+        .into_iter()
+        .map(|table| TableSummary { status: to_status(&table.record, table.items), items: Some(table.items) });
+    Ok(Summary { path: path.into(), is_ours, tables: tables.collect() })
+}
+
+fn to_status(record: &TableRecord, items: u64) -> TableStatus {
+    let counts = record.counts;
+    let info = TableInfo {
+        config: record.config.clone(),
+        current_size: items,
+        num_episodes: 0,
+        num_deleted_episodes: counts.num_deleted_episodes,
+        num_unique_samples: counts.num_unique_samples,
+        inserts: counts.inserts,
+        samples: counts.samples,
+        deletes: counts.deletes,
+        removed: RemovalCounts::default(),
+        bytes: 0,
+        weight: 0.0,
+    };
+    offline(info)
+}
+
+fn offline(info: TableInfo) -> TableStatus {
+    TableStatus {
+        info,
+        waiting_inserts: 0,
+        waiting_samples: 0,
+        insert_wait: None,
+        sample_wait: None,
+        insert_peer: None,
+        sample_peer: None,
+        undelivered: 0,
+        waited: WaitTimes { alive_ms: 0, inserts_ms: 0, samples_ms: 0 },
+    }
+}
+
+/// A checkpoint whose items are in memory.
+#[derive(Debug)]
+pub struct CheckpointReader {
+    path: PathBuf,
+    tables: Vec<ReaderTable>,
+}
+
+#[derive(Debug)]
+struct ReaderTable {
+    status: TableStatus,
+    items: Vec<ItemView>,
+    signature_token: u64,
+}
+
+/// Items as one batch, in the order of insertion.
+#[derive(Debug)]
+pub struct CheckpointBatch {
+    /// The batch that holds the items.
+    pub batch: Batch,
+    /// Time of insertion of each item in nanoseconds since the Unix epoch.
+    pub inserted_at: Vec<u64>,
+}
+
+impl CheckpointReader {
+    /// Reads these tables of a checkpoint, or all tables if `None`. If the path is a folder of checkpoints, reads the
+    /// newest good one.
+    ///
+    /// # Errors
+    /// Those of [`verify`]; [`Error::TableNotFound`] if the checkpoint does not have one of the tables.
+    pub fn open(path: &Path, tables: Option<&[String]>, limit_bytes: u64) -> Result<Self> {
+        let entries = checkpoints(&RealDisk, path)?;
+        let mut damaged = Vec::new();
+        for entry in &entries {
+            match Self::read(&RealDisk, &path.join(&entry.name), tables, limit_bytes) {
+                Err(Error::DataLoss(reason)) => damaged.push(format!("{}: {reason}", entry.name)),
+                result => {
+                    if !damaged.is_empty() {
+                        tracing::warn!("{}: skipped damaged checkpoints: {}", path.display(), damaged.join("; "));
+                    }
+                    return result;
+                }
+            }
+        }
+        if !damaged.is_empty() {
+            return Err(Error::DataLoss(format!("no checkpoint can be loaded: {}", damaged.join("; "))));
+        }
+        Self::read(&RealDisk, path, tables, limit_bytes)
+    }
+
+    fn read(disk: &dyn Disk, path: &Path, wanted: Option<&[String]>, limit_bytes: u64) -> Result<Self> {
+        let mut known = Vec::new();
+        let read = read_checkpoint(disk, path, SizeLimit::All(limit_bytes), &mut |record| {
+            let name = &record.config.name;
+            known.push(name.clone());
+            Ok(wanted.is_none_or(|wanted| wanted.contains(name)).then(|| record.config.clone()))
+        })?;
+        if let Some(missing) = wanted.unwrap_or_default().iter().find(|name| !known.contains(name)) {
+            return Err(Error::TableNotFound { table: missing.clone(), known: known.join(", ") });
+        }
+        let tables = read.into_iter().filter_map(|table| table.table).map(|mut table| ReaderTable {
+            status: offline(table.info()),
+            signature_token: table.config().signature.as_ref().map_or(0, |signature| signature.token()),
+            items: table.snapshot().items().collect(),
+        });
+        Ok(Self { path: path.into(), tables: tables.collect() })
+    }
+
+    /// Returns the path of the checkpoint.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the tables that were read.
+    pub fn tables(&self) -> impl Iterator<Item = &TableStatus> {
+        self.tables.iter().map(|table| &table.status)
+    }
+
+    /// Returns up to `count` items of a table, starting at item `first`. Fewer if the next items do not fit into the
+    /// batch, and `None` at the end of the table.
+    ///
+    /// # Errors
+    /// [`Error::TableNotFound`]; [`Error::InvalidArgument`] if a single item does not fit into memory.
+    pub fn batch(
+        &self,
+        table: &str,
+        first: usize,
+        count: usize,
+        squeeze_time: bool,
+    ) -> Result<Option<CheckpointBatch>> {
+        let table = self.tables.iter().find(|read| read.status.info.config.name == table).ok_or_else(|| {
+            let known =
+                self.tables.iter().map(|read| read.status.info.config.name.clone()).collect::<Vec<_>>().join(", ");
+            Error::TableNotFound { table: table.into(), known }
+        })?;
+        let end = first.saturating_add(count).min(table.items.len());
+        let items = table.items.get(first..end).unwrap_or_default();
+        if items.is_empty() {
+            return Ok(None);
+        }
+        let inserted_at = items.iter().map(|item| item.inserted_at);
+        let mut inserted_at: Vec<_> = inserted_at.collect();
+        let batch = Batch::of_items(items, table.items.len() as u64, squeeze_time, table.signature_token)?;
+        inserted_at.truncate(batch.info.keys().len());
+        Ok(Some(CheckpointBatch { batch, inserted_at }))
+    }
+}

@@ -1,0 +1,158 @@
+//! The sidecar: a file with the data for which the format of the reference has no place.
+//!
+//! `reverb.jsonl` has two lines: a JSON object, and the hash of the first line (XXH3, 128 bits). The object holds the
+//! sizes and hashes of the other files and, for each table, the true `max_size`, `max_bytes`, the seed and the number
+//! of items.
+
+use reverb_core::{Error, Result};
+use reverb_formats::tfrecord::hash_text;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Name of the file. The reference ignores files that it does not know.
+pub const SIDECAR: &str = "reverb.jsonl";
+/// Version of the format that is written.
+const FORMAT: u32 = 1;
+/// Maximum size in bytes of a sidecar that is read.
+pub const MAX_BYTES: u64 = 64 << 20;
+
+/// The content of the sidecar.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sidecar {
+    /// Version of the format.
+    pub format: u32,
+    /// Name and version of the program that wrote it.
+    pub writer: String,
+    /// Compression level of zlib in the other files. 0 means stored blocks only.
+    pub compression: u32,
+    /// The other files of the checkpoint by name.
+    pub files: BTreeMap<String, FileSum>,
+    /// Number of chunks.
+    pub chunks: u64,
+    /// The tables of the checkpoint.
+    pub tables: Vec<TableExtra>,
+    /// Lengths of runs of chunks in the order of their file. Runs of chunks whose rows belong to one episode alternate
+    /// with runs of chunks in which each row is an episode. The first run is of the first kind.
+    pub episode_runs: Vec<u64>,
+}
+
+/// The only field that every version of the format has.
+#[derive(Debug, Deserialize)]
+struct Format {
+    format: u32,
+}
+
+/// Size and hash of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileSum {
+    /// Size in bytes.
+    pub size: u64,
+    /// 128-bit XXH3 hash in hex.
+    pub xxh3: String,
+}
+
+/// Data of a table that the record of the reference lacks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableExtra {
+    /// Name of the table.
+    pub name: String,
+    /// Maximum number of items. The record of the reference has the number of items instead if that is larger.
+    pub max_size: u64,
+    /// Limit of the data that items keep in memory, in bytes. `None` for no limit.
+    pub max_bytes: Option<u64>,
+    /// Seed of the draws. `None` for a random seed.
+    pub seed: Option<u64>,
+    /// Number of items in the checkpoint.
+    pub items: u64,
+}
+
+impl Sidecar {
+    /// Creates the sidecar of an empty checkpoint. `compression` is the compression level of zlib.
+    pub fn new(compression: u32) -> Self {
+        Self {
+            format: FORMAT,
+            compression,
+            writer: concat!("reverb-replay ", env!("CARGO_PKG_VERSION")).into(),
+            files: BTreeMap::new(),
+            chunks: 0,
+            tables: Vec::new(),
+            episode_runs: Vec::new(),
+        }
+    }
+
+    /// Returns the content of the file.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if the content cannot be serialised.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let mut text = serde_json::to_string(self).map_err(|error| Error::Internal(format!("{SIDECAR}: {error}")))?;
+        text.push_str(&hash_line(text.as_bytes()));
+        Ok(text.into_bytes())
+    }
+
+    /// Parses the content of the file.
+    ///
+    /// # Errors
+    /// [`Error::DataLoss`] if it is damaged; [`Error::Unimplemented`] if its format is newer than this version
+    /// supports.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let damaged = |what: &str| Error::DataLoss(format!("{SIDECAR}: {what}"));
+        let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        if bytes[line.len()..] != *hash_line(line).as_bytes() {
+            return Err(damaged("it does not match its hash"));
+        }
+        let invalid = |error: serde_json::Error| damaged(&error.to_string());
+        match serde_json::from_slice(line).map_err(invalid)? {
+            Format { format } if format > FORMAT => Err(Error::Unimplemented(format!(
+                "{SIDECAR} has format {format}; this version reads {FORMAT}. A newer version of this package wrote it."
+            ))),
+            Format { .. } => serde_json::from_slice(line).map_err(invalid),
+        }
+    }
+
+    /// Returns the data of a table.
+    pub fn table(&self, name: &str) -> Option<&TableExtra> {
+        self.tables.iter().find(|table| table.name == name)
+    }
+}
+
+fn hash_line(line: &[u8]) -> String {
+    format!("\n{{\"xxh3\":\"{}\"}}\n", hash_text(line))
+}
+
+/// Tells for each chunk what [`Sidecar::episode_runs`] states.
+#[derive(Debug, Default)]
+pub struct Runs {
+    /// End of each run, as the number of chunks before it.
+    ends: Vec<u64>,
+}
+
+impl Runs {
+    /// Creates runs from their lengths.
+    pub fn new(lengths: &[u64]) -> Self {
+        let ends = lengths.iter().scan(0_u64, |end, &length| {
+            *end = end.saturating_add(length);
+            Some(*end)
+        });
+        Self { ends: ends.collect() }
+    }
+
+    /// Whether each row of the chunk at `index` in the file is an episode.
+    pub fn is_per_row(&self, index: u64) -> bool {
+        let run = self.ends.partition_point(|&end| end <= index);
+        run % 2 == 1 && run < self.ends.len()
+    }
+
+    /// Appends a chunk to the lengths of runs.
+    pub fn push(runs: &mut Vec<u64>, per_row: bool) {
+        if runs.is_empty() {
+            runs.push(0);
+        }
+        if runs.len().is_multiple_of(2) != per_row {
+            runs.push(0);
+        }
+        if let Some(last) = runs.last_mut() {
+            *last += 1;
+        }
+    }
+}

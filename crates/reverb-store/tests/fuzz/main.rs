@@ -1,0 +1,33 @@
+//! Damaged input for every decoder of files and of chunks of the reference: no decoder panics or takes more memory than
+//! twice the message limit.
+//!
+//! An ordinary run takes a few thousand inputs for each target. `REVERB_FUZZ_SECONDS=600` runs each target for 600
+//! seconds, with a new random seed each time (`make fuzz`). A failing input is stored in the folder of its target in
+//! `tests/data/fuzz`, and every later run uses it.
+
+mod engine;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../common/memory.rs"]
+mod memory;
+mod memory_disk;
+mod targets;
+
+use engine::fuzz;
+use std::sync::Mutex;
+
+/// Locked by a running target: memory is counted for the whole process.
+static ALONE: Mutex<()> = Mutex::new(());
+
+macro_rules! targets {
+    ($($name:ident),*) => {
+        $(
+            #[test]
+            fn $name() {
+                let _alone = ALONE.lock();
+                fuzz(stringify!($name), targets::seeds::$name(), targets::$name);
+            }
+        )*
+    };
+}
+
+targets!(chunk, table, records, stored_records, item_of_a_checkpoint, table_of_a_checkpoint, file_of_chunks, sidecar);

@@ -1,0 +1,58 @@
+"""Ordered shutdown at interpreter exit. The order does not depend on which module was imported first."""
+
+import atexit
+import contextlib
+import enum
+from collections.abc import Callable
+
+__all__ = ["Stage", "at_exit"]
+
+
+class Stage(enum.IntEnum):
+    """Shutdown stages; lower stages run first."""
+
+    # TensorFlow's threads call into this package, so they must stop while the package still works.
+    TENSORFLOW = 1
+    # Writers send their remaining items, so they must close while servers of this process still accept items.
+    WRITERS = 2
+    # Servers save the items that the writers have sent.
+    SERVERS = 3
+
+
+_hooks: dict[Stage, list[tuple[Callable[[], None], Callable[[], bool] | None]]] = {}
+_ended: set[Stage] = set()
+
+
+def at_exit(stage: Stage, hook: Callable[[], None], *, is_due: Callable[[], bool] | None = None) -> None:
+    """Registers a function to be called at interpreter exit, after the functions of earlier stages.
+
+    A stage registers one `atexit` hook, so it runs before all hooks that the program registered earlier. Earlier
+    stages run first, even if they were registered later. They run again at their own position in `atexit`, to close
+    everything that was opened in the meantime.
+
+    Args:
+      stage: The stage that the function belongs to.
+      hook: The function. It may be called more than once, and in a forked child.
+      is_due: A function that says at interpreter exit whether `hook` has anything to do; None if `hook` is always
+        called. A stage without due hooks does not run earlier stages.
+    """
+    if stage not in _hooks:
+        _hooks[stage] = []
+        atexit.register(_end, stage)
+    _hooks[stage].append((hook, is_due))
+
+
+def _end(stage: Stage) -> None:
+    if not _due(stage):
+        return
+    stages = [earlier for earlier in sorted(_hooks) if earlier < stage and earlier not in _ended] + [stage]
+    # Calls all hooks, in last-in-first-out order, even if one of them fails.
+    with contextlib.ExitStack() as calls:
+        for ending in reversed(stages):
+            for hook in reversed(_due(ending)):
+                calls.callback(hook)
+    _ended.update(stages)
+
+
+def _due(stage: Stage) -> list[Callable[[], None]]:
+    return [hook for hook, is_due in _hooks[stage] if is_due is None or is_due()]

@@ -1,0 +1,1 @@
+"""Data and its description: dtypes, nests, signatures, items, and checks of arguments. Independent of servers."""

@@ -1,0 +1,116 @@
+"""Checks of numeric arguments. They accept what dm-reverb's binding accepts, and errors name the argument."""
+
+import math
+import operator
+from typing import Any, NoReturn, SupportsFloat, cast
+
+__all__ = ["as_count", "as_float", "as_int", "as_int32", "as_key", "as_timeout", "refuse"]
+
+_INT32 = range(-(2**31), 2**31)
+_KEYS = range(2**64)
+
+
+def refuse(name: str, expected: str, value: object) -> NoReturn:
+    """Raises the TypeError of a constructor. Its text starts like that of dm-reverb."""
+    raise TypeError(
+        f"__init__(): incompatible constructor arguments. `{name}` must be {expected}, got {value!r} "
+        f"({type(value).__name__})."
+    )
+
+
+def as_int32(name: str, value: object) -> int:
+    """Converts an int, or any value that numpy accepts as an index, to an int that fits into 32 bits.
+
+    Raises:
+      TypeError: The value is not an integer, or does not fit into 32 bits.
+    """
+    try:
+        number = operator.index(cast(Any, value))
+    except TypeError:
+        refuse(name, "an int", value)
+    if number not in _INT32:
+        refuse(name, "an int that fits into 32 bits", value)
+    return number
+
+
+def as_float(name: str, value: object) -> float:
+    """Converts a number to a float. Text is rejected.
+
+    Raises:
+      TypeError: The value is not a number.
+    """
+    if isinstance(value, (str, bytes, bytearray)):
+        refuse(name, "a number", value)
+    try:
+        return float(cast(SupportsFloat, value))
+    except TypeError:
+        refuse(name, "a number", value)
+
+
+def as_int(name: str, value: object) -> int:
+    """Converts an integer of any type to an int.
+
+    Raises:
+      TypeError: The value is not an integer.
+    """
+    try:
+        return operator.index(cast(Any, value))
+    except TypeError:
+        raise TypeError(f"`{name}` must be an int, got {value!r} ({type(value).__name__}).") from None
+
+
+def as_count(name: str, value: object) -> int:
+    """Converts an integer of at least 1 to an int.
+
+    Raises:
+      TypeError: The value is not an integer.
+      ValueError: The value is below 1.
+    """
+    number = as_int(name, value)
+    if number < 1:
+        raise ValueError(f"`{name}` must be at least 1, got {number}.")
+    return number
+
+
+def as_timeout(timeout: object) -> float | None:
+    """Converts a timeout to seconds. None and infinity become None, which means no limit.
+
+    Raises:
+      TypeError: The timeout is not a number.
+      ValueError: The timeout is negative or NaN.
+    """
+    if timeout is None:
+        return None
+    try:
+        seconds = float(cast(SupportsFloat, timeout)) if not isinstance(timeout, (str, bytes)) else None
+    except TypeError:
+        seconds = None
+    if seconds is None:
+        raise TypeError(f"`timeout` must be a number of seconds or None, got {timeout!r}.")
+    if math.isnan(seconds) or seconds < 0:
+        raise ValueError(f"`timeout` must not be negative, got {timeout!r}.")
+    return None if seconds == math.inf else seconds
+
+
+def as_key(key: object) -> int:
+    """Converts the key of an item, an int or an integer scalar or one-element array of any library, to an int.
+
+    Raises:
+      TypeError: The key is not an integer, or not in [0, 2**64).
+    """
+    try:
+        number = operator.index(cast(Any, key))
+    except TypeError:
+        number = _only_element(key)
+    if number not in _KEYS:
+        raise TypeError(f"Keys of items must be in [0, 2**64), got {number}.")
+    return number
+
+
+def _only_element(key: object) -> int:
+    item = getattr(key, "item", None)
+    if callable(item) and getattr(key, "size", None) == 1:
+        number = item()
+        if isinstance(number, int):
+            return number
+    raise TypeError(f"Keys of items must be ints, got {key!r} ({type(key).__name__}).")

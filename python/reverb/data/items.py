@@ -1,0 +1,22 @@
+"""Makers that turn batches of the extension into the samples that programs receive."""
+
+from typing import Any
+
+from reverb.data import nests
+from reverb.pybind import BatchMaker
+
+__all__ = ["sample_maker"]
+
+
+def sample_maker(signature: Any, signature_token: int = 0) -> BatchMaker:
+    """A maker of samples whose data have the structure of a signature.
+
+    Args:
+      signature: Nest of a table's specs. None makes samples whose data are flat lists of columns.
+      signature_token: Token of the extension that identifies the signature; 0 for a table without one.
+    """
+    if signature is None:
+        return BatchMaker(signature_token=signature_token)
+    keys = nests.flat_keys(signature)
+    pack = nests.compile_packer(signature) if keys is None else None
+    return BatchMaker(signature_token=signature_token, keys=keys, pack=pack)

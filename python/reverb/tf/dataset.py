@@ -1,0 +1,288 @@
+"""The base of this package's datasets, made of TensorFlow's public operations; nothing is compiled against TensorFlow.
+
+TensorFlow fetches whole batches from a stream (see `reverb.tf.streams`) and splits them itself: a call into Python for
+each item would be forty times as slow.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tree
+
+from reverb.data import dtypes as dtype_numbers
+from reverb.frameworks import tensorflow_calls, tensorflow_exit
+from reverb.replay_sample import ReplaySample, SampleInfo
+from reverb.tf import shapes as tf_shapes
+from reverb.tf import streams
+from reverb.tf.specs import LeafSpec
+
+__all__ = ["ReverbDataset"]
+
+_INFO_DTYPES = tuple(SampleInfo.tf_dtypes())
+
+
+class ReverbDataset(tf.data.Dataset):  # type: ignore[misc]
+    """The base class of TimestepDataset and TrajectoryDataset, which document the arguments.
+
+    Raises:
+      ValueError: A number is out of range, or `dtypes` and `shapes` differ in structure.
+    """
+
+    # Whether elements are single steps, rather than items.
+    _of_steps: bool
+
+    def __init__(
+        self,
+        server_address: Any,
+        table: Any,
+        dtypes: Any,
+        shapes: Any,
+        max_in_flight_samples_per_worker: int,
+        num_workers_per_iterator: int = -1,
+        max_samples_per_stream: int = -1,
+        rate_limiter_timeout_ms: int = -1,
+        max_samples: int = -1,
+    ) -> None:
+        tree.assert_same_structure(dtypes, shapes, check_types=False)
+        _check_at_least_1("max_in_flight_samples_per_worker", max_in_flight_samples_per_worker)
+        _check_at_least_1("num_workers_per_iterator", num_workers_per_iterator, or_minus_1=True)
+        _check_at_least_1("max_samples_per_stream", max_samples_per_stream, or_minus_1=True)
+        if rate_limiter_timeout_ms < -1:
+            raise ValueError(f"rate_limiter_timeout_ms ({rate_limiter_timeout_ms}) must be an integer >= -1")
+        _check_at_least_1("max_samples", max_samples, or_minus_1=True)
+        self._dtypes = tree.map_structure(tf.as_dtype, dtypes)
+        self._shapes = tree.map_structure(tf.TensorShape, shapes)
+        in_flight = max_in_flight_samples_per_worker * max(1, num_workers_per_iterator)
+        numbers = [in_flight, rate_limiter_timeout_ms, max_samples]
+        flat_dtypes = tuple(tree.flatten(self._dtypes))
+        flat_shapes = tuple(None if s.rank is None else tuple(s.as_list()) for s in tree.flatten(self._shapes))
+        # This reference keeps the functions alive: a graph cannot run after its functions have been freed.
+        self._functions = _functions(flat_dtypes, flat_shapes, self._of_steps)
+        self._batches = self._functions.dataset(server_address, table, numbers)
+        super().__init__(tf.data.experimental.to_variant(self._batches))
+
+    def _inputs(self) -> list[Any]:
+        return []
+
+    @property
+    def element_spec(self) -> ReplaySample:
+        """A `ReplaySample` of specs: scalars in its info, and the data in their structure, with tuples for lists."""
+        info = SampleInfo(*(tf.TensorSpec([], dtype) for dtype in _INFO_DTYPES))
+        data = tf.nest.map_structure(
+            lambda shape, dtype: tf.TensorSpec(shape, dtype), _without_lists(self._shapes), _without_lists(self._dtypes)
+        )
+        return ReplaySample(info, data)
+
+    @classmethod
+    def from_table_signature(
+        cls,
+        server_address: str,
+        table: str,
+        max_in_flight_samples_per_worker: int,
+        num_workers_per_iterator: int = -1,
+        max_samples_per_stream: int = -1,
+        rate_limiter_timeout_ms: int = -1,
+        get_signature_timeout_secs: int | None = None,
+        max_samples: int = -1,
+    ) -> Any:
+        """Makes a dataset with the dtypes and shapes of the table's signature.
+
+        Args:
+          server_address: Address `host:port` of the server, which is asked for the signature immediately.
+          table: Name of the table to sample from.
+          max_in_flight_samples_per_worker: Number of items per worker that may be drawn before they become elements.
+          num_workers_per_iterator: Factor for `max_in_flight_samples_per_worker`; -1 means 1. All samples come over one
+            stream, in the table's order.
+          max_samples_per_stream: Accepted for compatibility and without effect.
+          rate_limiter_timeout_ms: Milliseconds after which the data end if the rate limiter lets no item go while an
+            element is waited for; -1 waits without limit.
+          get_signature_timeout_secs: Seconds to wait for the server's answer; None waits without limit.
+          max_samples: Number of items after which the data of an iterator end; -1 sets no limit.
+
+        Raises:
+          ValueError: The table does not exist, or has no signature.
+          DeadlineExceededError: The server did not answer in time.
+        """
+        infos = streams.client_of(server_address).server_info(get_signature_timeout_secs)
+        if table not in infos:
+            raise ValueError(
+                f"Server at {server_address} does not contain any table named {table}. Found: "
+                f"{', '.join(sorted(infos))}."
+            )
+        signature = infos[table].signature
+        if not signature:
+            raise ValueError(f"Table {table} at {server_address} does not have a signature.")
+        return cls(
+            server_address,
+            table,
+            tree.map_structure(lambda spec: tf.as_dtype(dtype_numbers.as_dtype(spec.dtype)), signature),
+            tree.map_structure(lambda spec: tf.TensorShape(_dims(spec.shape)), signature),
+            max_in_flight_samples_per_worker,
+            num_workers_per_iterator,
+            max_samples_per_stream,
+            rate_limiter_timeout_ms,
+            max_samples,
+        )
+
+
+def _dims(shape: Any) -> list[int | None] | None:
+    return None if shape.rank is None else list(shape)
+
+
+def _check_at_least_1(name: str, value: int, or_minus_1: bool = False) -> None:
+    if value < 1 and not (or_minus_1 and value == -1):
+        raise ValueError(f"{name} ({value}) must be a positive integer{' or -1' if or_minus_1 else ''}")
+
+
+def _without_lists(nest: Any) -> Any:
+    if isinstance(nest, (tf.TensorShape, tf.DType)):
+        return nest
+    if isinstance(nest, dict):
+        return type(nest)((key, _without_lists(value)) for key, value in nest.items())
+    if isinstance(nest, tuple) and hasattr(nest, "_fields"):
+        return type(nest)(*map(_without_lists, nest))
+    if isinstance(nest, (list, tuple)):
+        return tuple(map(_without_lists, nest))
+    return nest
+
+
+class _Functions:
+    """The functions that TensorFlow calls for datasets with certain leaves, which all such datasets share.
+
+    Args:
+      dtypes: TensorFlow dtypes of the leaves.
+      shapes: Shapes of the leaves, with None for an unknown size or an unknown rank.
+      of_steps: Whether elements are single steps, rather than items.
+    """
+
+    def __init__(self, dtypes: tuple[Any, ...], shapes: tuple[Any, ...], of_steps: bool) -> None:
+        self._dtypes = dtypes
+        self._shapes = shapes
+        self._of_steps = of_steps
+        self._specs = [
+            LeafSpec("?", dtype.as_datatype_enum, shape) for dtype, shape in zip(dtypes, shapes, strict=True)
+        ]
+        unknown_length = [bool(shape) and shape[0] is None for shape in shapes]
+        # Items of unknown length are sliced from the rows of a whole batch: separate arrays would need a call each.
+        self._sliced = unknown_length if not of_steps and None not in shapes else [False] * len(shapes)
+        self._fetched = self._fetched_specs()
+        self._empty = [np.empty(_no_rows(spec.shape), spec.dtype.as_numpy_dtype) for spec in self._fetched]
+        text, number = tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64)
+        with tf.init_scope():
+            self._init = tf.function(self._open, autograph=False).get_concrete_function(
+                text, text, tf.TensorSpec([3], tf.int64)
+            )
+            self._next = tf.function(self._fetch, autograph=False).get_concrete_function(number)
+            self._finalize = tf.function(self._close, autograph=False).get_concrete_function(number)
+
+    def dataset(self, address: Any, table: Any, numbers: list[int]) -> Any:
+        """A dataset of items or steps as flat tuples, which the caller packs into its structure."""
+        arguments = [
+            tf.convert_to_tensor(address, tf.string),
+            tf.convert_to_tensor(table, tf.string),
+            tf.constant(numbers, tf.int64),
+        ]
+        variant = tf.raw_ops.GeneratorDataset(
+            init_func_other_args=arguments + self._init.captured_inputs,
+            next_func_other_args=self._next.captured_inputs,
+            finalize_func_other_args=self._finalize.captured_inputs,
+            init_func=self._init,
+            next_func=self._next,
+            finalize_func=self._finalize,
+            output_types=[spec.dtype for spec in self._fetched],
+            output_shapes=[spec.shape for spec in self._fetched],
+        )
+        batches = tf.data.experimental.from_variant(variant, tuple(self._fetched))
+        cut = (
+            batches.flat_map(tf.autograph.experimental.do_not_convert(self._cut))
+            if any(self._sliced)
+            else batches.unbatch()
+        )
+        # TensorFlow can append a prefetch to pipelines by itself. That would always be waiting for a sample, and so
+        # reach the rate limiter's timeout although the learner is not waiting at all.
+        options = tf.data.Options()
+        options.experimental_optimization.inject_prefetch = False
+        return cut.with_options(options)
+
+    def _fetched_specs(self) -> list[Any]:
+        specs = [tf.TensorSpec([None], dtype) for dtype in _INFO_DTYPES]
+        for dtype, shape in zip(self._dtypes, self._shapes, strict=True):
+            specs.append(tf.TensorSpec(None if shape is None else [None, *shape], dtype))
+        if not any(self._sliced):
+            return specs
+        specs += specs[:5]
+        for dtype, shape, sliced in zip(self._dtypes, self._shapes, self._sliced, strict=True):
+            if sliced:
+                specs += [tf.TensorSpec(shape, dtype), tf.TensorSpec([None], tf.int64)]
+            else:
+                specs.append(tf.TensorSpec([None, *shape], dtype))
+        return specs
+
+    def _cut(self, *arrays: Any) -> Any:
+        """Splits a batch that `reverb.tf.shapes.slices` made into its items."""
+        even, uneven = arrays[: 5 + len(self._dtypes)], arrays[5 + len(self._dtypes) :]
+
+        @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+        def item(index: Any) -> tuple[Any, ...]:
+            parts, rest = [field[index] for field in uneven[:5]], iter(uneven[5:])
+            for shape, sliced in zip(self._shapes, self._sliced, strict=True):
+                values = next(rest)
+                if sliced:
+                    offsets = next(rest)
+                    part = values[offsets[index] : offsets[index + 1]]
+                    part.set_shape(shape)
+                else:
+                    part = values[index]
+                parts.append(part)
+            return tuple(parts)
+
+        of_same_length = tf.data.Dataset.from_tensor_slices(even)
+        return of_same_length.concatenate(tf.data.Dataset.range(tf.shape(uneven[0], tf.int64)[0]).map(item))
+
+    def _open(self, address: Any, table: Any, numbers: Any) -> Any:
+        return tf.numpy_function(self._open_stream, [address, table, numbers], tf.int64)
+
+    def _fetch(self, number: Any) -> list[Any]:
+        arrays = tensorflow_calls.call(self._fetch_arrays, [number], [spec.dtype for spec in self._fetched])
+        for array, spec in zip(arrays, self._fetched, strict=True):
+            array.set_shape(spec.shape)
+        return arrays
+
+    def _close(self, number: Any) -> Any:
+        return tf.numpy_function(_close_stream, [number], tf.int64)
+
+    def _open_stream(self, address: bytes, table: bytes, numbers: Any) -> Any:
+        options = streams.StreamOptions(*numbers.tolist())
+        shape = self._shape_function()
+        stream = streams.Stream(address.decode(), table.decode(), options, self._specs, shape, self._of_steps)
+        return np.int64(streams.open_stream(stream))
+
+    def _shape_function(self) -> streams.ToArrays:
+        if self._of_steps:
+            return tf_shapes.steps
+        if any(self._sliced):
+            return lambda sampled: tf_shapes.slices(sampled, self._sliced)
+        return tf_shapes.items
+
+    def _fetch_arrays(self, number: Any) -> list[Any]:
+        arrays = streams.fetch(int(number))
+        if arrays is None:
+            raise StopIteration
+        return arrays or self._empty
+
+
+def _no_rows(shape: Any) -> list[int]:
+    return [0] if shape.rank is None else [dim or 0 for dim in shape]
+
+
+def _close_stream(number: Any) -> Any:
+    streams.close(int(number))
+    return np.int64(0)
+
+
+tensorflow_exit.at_exit(streams.end_all, streams.wait_until_closed)
+
+_functions: Callable[..., _Functions] = functools.lru_cache(maxsize=None)(_Functions)

@@ -1,0 +1,98 @@
+"""Base class of the writers that send in the background: waiting for confirmations, and closing."""
+
+import datetime
+from types import TracebackType
+from typing import Protocol, TypeVar
+
+from reverb.data import checks
+from reverb.errors import DeadlineExceededError, ReverbError
+from reverb.writing import closing
+
+__all__ = ["FlushingWriter", "as_seconds"]
+
+_Writer = TypeVar("_Writer", bound="FlushingWriter")
+
+
+class _Flushable(Protocol):
+    def flush(self, but_last: int, timeout: float | None) -> None: ...
+    def close(self, patience: float) -> str | None: ...
+
+
+class FlushingWriter:
+    """A writer whose items are sent by the extension. As a context manager it flushes and leaves the writer open.
+
+    Args:
+      sender: The extension's writer, which must not refer to this object.
+    """
+
+    def __init__(self, sender: _Flushable) -> None:
+        self._sender = sender
+        self._closed = False
+        self._finalizer = closing.close_when_deleted(self, sender)
+
+    def __enter__(self: _Writer) -> _Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Flushes, unless the body raised a ReverbError. The writer stays usable."""
+        if not isinstance(error, ReverbError):
+            self.flush()
+
+    def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None:
+        """Sends all items that can be sent, and waits until at most `block_until_num_items` items are unconfirmed.
+
+        Chunks that only the last `block_until_num_items` items refer to stay open. After interpreter exit has closed
+        the writer, as in a `__del__` that runs late, nothing is left to send, and the call returns.
+
+        Args:
+          block_until_num_items: Number of items that may stay unconfirmed, at least 0.
+          timeout_ms: Time limit in milliseconds. 0 checks once without waiting; None waits as long as the tables' rate
+            limiters block.
+
+        Raises:
+          ValueError: A number is negative, or the server rejected an earlier item, which is then dropped.
+          DeadlineExceededError: Too many items were still unconfirmed at the timeout. They stay queued.
+          UnavailableError: The server could not be reached within `reconnect_timeout`.
+        """
+        if block_until_num_items < 0:
+            raise ValueError(f"block_until_num_items must be >= 0, got {block_until_num_items}")
+        self._flush("Flush", block_until_num_items, timeout_ms)
+
+    def _flush(self, what: str, but_last: int, timeout_ms: int | None) -> None:
+        seconds = as_seconds(timeout_ms)
+        if closing.was_closed_at_exit(self._sender):
+            return
+        try:
+            self._sender.flush(but_last, seconds)
+        except DeadlineExceededError as error:
+            # The text of dm-reverb, followed by the reason.
+            timeout = datetime.timedelta(milliseconds=timeout_ms or 0)
+            raise DeadlineExceededError(
+                f"{what} call did not complete within provided timeout of {timeout}: {error}"
+            ) from None
+
+    def close(self) -> None:
+        """Closes the writer. Waits up to 5 seconds; items that are still unconfirmed are then discarded and logged.
+
+        A second call does nothing.
+        """
+        if not self._closed:
+            self._closed = True
+            self._finalizer()
+
+
+def as_seconds(timeout_ms: int | None) -> float | None:
+    """Converts a timeout from milliseconds to seconds.
+
+    Raises:
+      TypeError: The timeout is not an integer.
+      ValueError: The timeout is negative.
+    """
+    if timeout_ms is None:
+        return None
+    milliseconds = checks.as_int("timeout_ms", timeout_ms)
+    if milliseconds < 0:
+        raise ValueError(f"timeout_ms must be None or >= 0, got {timeout_ms}")
+    return milliseconds / 1000

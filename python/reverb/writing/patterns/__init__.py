@@ -1,0 +1,1 @@
+"""Patterns: the writer that creates items from them, and the signatures of these items."""

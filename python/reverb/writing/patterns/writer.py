@@ -1,0 +1,89 @@
+"""The structured writer appends steps, and creates the items that patterns describe."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from reverb import pybind
+from reverb.errors import DeadlineExceededError
+from reverb.writing.flushing import FlushingWriter, as_seconds
+from reverb.writing.structure import FixedStructure
+
+__all__ = ["StructuredWriter"]
+
+
+class StructuredWriter(FlushingWriter):
+    """Writes steps, and creates the items that its configs describe. Created by `Client.structured_writer`.
+
+    The configs are evaluated in order after every append, including that of a partial step, and when an episode ends.
+    A config creates at most one item per step. Columns that no config uses are dropped. Only one thread at a time may
+    use a writer.
+    """
+
+    # The public module of the class, which pickles refer to.
+    __module__ = "reverb.structured_writer"
+
+    def __init__(
+        self,
+        client: pybind.Client,
+        configs: Sequence[Any],
+        *,
+        max_chunk_length: int | None,
+        compression: tuple[str, bool],
+        max_pending_bytes: int,
+        reconnect_timeout: float,
+    ) -> None:
+        self._writer = pybind.PatternWriter(
+            client,
+            FixedStructure(),
+            [config.SerializeToString() for config in configs],
+            max_chunk_length,
+            compression,
+            (max_pending_bytes, reconnect_timeout),
+        )
+        self._append = self._writer.append
+        super().__init__(self._writer)
+
+    def append(self, data: Any, *, partial_step: bool = False) -> None:
+        """Appends a step, or a part of one, and creates the items that are due.
+
+        Args:
+          data: Nest with the structure of the first step. Leaves without a value in this append are None.
+          partial_step: Whether the step stays open, so that the next append adds other columns to it.
+
+        Raises:
+          ValueError: The structure of the step differs from that of the first, or a value has another dtype or shape
+            than its column, and nothing was appended. Also raised if a condition or a TD error cannot use its column or
+            a priority is NaN; then the step was appended, and the items of that config and of later configs were not
+            created. Also raised if the server rejected an earlier item.
+          TypeError: A leaf cannot be stored.
+          UnavailableError: The server could not be reached within `reconnect_timeout`.
+        """
+        self._append(data, partial_step)
+
+    @property
+    def step_is_open(self) -> bool:
+        """Whether the last append was partial."""
+        return self._writer.step_is_open
+
+    def end_episode(self, clear_buffers: bool = True, timeout_ms: int | None = None) -> None:
+        """Creates the items that are due at the end of an episode, flushes, and restarts the step count at 0.
+
+        Args:
+          clear_buffers: Whether to drop the steps kept so far. If False, later items may contain them and so span
+            episodes.
+          timeout_ms: Time limit in milliseconds for the confirmations; None waits as long as the tables' rate limiters
+            block.
+
+        Raises:
+          DeadlineExceededError: Not all items were confirmed within the timeout. They stay queued, and the episode has
+            ended.
+          ValueError: `timeout_ms` is negative, or one of the cases of `append` and `flush` occurred.
+        """
+        as_seconds(timeout_ms)
+        self._writer.make_last_items()
+        try:
+            self._flush("End episode", 0, timeout_ms)
+        except DeadlineExceededError:
+            self._writer.end_episode(clear_buffers)
+            raise
+        self._writer.end_episode(clear_buffers)
