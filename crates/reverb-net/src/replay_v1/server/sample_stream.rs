@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
-use tokio_stream::{StreamExt, wrappers::ReceiverStream};
-use tonic::{Status, Streaming};
+use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
+use tonic::Status;
 
 /// Maximum number of bytes of a batch in one message.
 const PIECE_BYTES: usize = 512 << 10;
@@ -24,13 +24,14 @@ const MAX_DRAWS: usize = 4096;
 /// Number of undelivered samples of one stream at which further draws are refused.
 const MAX_UNDELIVERED: usize = 4 << 20;
 
+type Requested = std::result::Result<SampleRequest, Status>;
 type Answers = mpsc::Sender<std::result::Result<SampleResponse, Status>>;
 
 /// Serves the stream in a separate task, which ends when the client disconnects.
 pub fn sample_stream(
     replay: Arc<Replay>,
     peer: Arc<Peer>,
-    requests: Streaming<SampleRequest>,
+    requests: impl Stream<Item = Requested> + Send + Unpin + 'static,
 ) -> ReceiverStream<std::result::Result<SampleResponse, Status>> {
     // A short queue is enough to keep the socket busy. A longer one would only hold memory.
     let (answers, stream) = mpsc::channel(4);
@@ -74,7 +75,7 @@ struct SampleStreamTask {
 }
 
 impl SampleStreamTask {
-    async fn run(mut self, mut requests: Streaming<SampleRequest>) {
+    async fn run(mut self, mut requests: impl Stream<Item = Requested> + Unpin) {
         let mut open = true;
         let replay = self.replay.clone();
         let mut closed = std::pin::pin!(replay.closed());
@@ -95,7 +96,7 @@ impl SampleStreamTask {
                     }
                 },
                 Some(waited) = self.waiting.join_next() => self.resume(waited).await,
-                () = self.answers.closed() => return,
+                () = self.answers.closed() => Err(()),
                 // The waiting calls have just failed. Their answers are still sent.
                 () = &mut closed, if open => {
                     open = false;
@@ -103,7 +104,17 @@ impl SampleStreamTask {
                 }
             };
             if go_on.is_err() {
-                return;
+                return self.disconnected(requests).await;
+            }
+        }
+    }
+
+    /// Withdraws what waits, and processes the receipts that the client sent before it disconnected.
+    async fn disconnected(mut self, mut requests: impl Stream<Item = Requested> + Unpin) {
+        self.waiting = JoinSet::new();
+        while let Some(Ok(request)) = requests.next().await {
+            if let Some(sample_request::Kind::Received(_)) = request.kind {
+                self.received(request.request_id);
             }
         }
     }
@@ -119,9 +130,7 @@ impl SampleStreamTask {
                 }
             },
             Some(sample_request::Kind::Received(_)) => {
-                if let Some(lease) = self.end_lease(request_id) {
-                    lease.received();
-                }
+                self.received(request_id);
                 Ok(())
             }
             Some(sample_request::Kind::Cancel(_)) => {
@@ -142,6 +151,12 @@ impl SampleStreamTask {
                 )
                 .await
             }
+        }
+    }
+
+    fn received(&mut self, request_id: u64) {
+        if let Some(lease) = self.end_lease(request_id) {
+            lease.received();
         }
     }
 
@@ -253,4 +268,42 @@ impl SampleStreamTask {
 enum Begun {
     Drawn(TableHandle, Draw, Vec<Drawn>),
     Failed(Error),
+}
+
+#[cfg(test)]
+#[path = "../../../../reverb-service/tests/common/mod.rs"]
+mod tables;
+
+#[cfg(test)]
+mod tests {
+    use super::tables::{items, queue};
+    use super::*;
+    use reverb_service::Transport;
+    use tokio_stream::wrappers::UnboundedReceiverStream;
+
+    /// The connection may end before the task has seen the receipt that came just before.
+    #[tokio::test]
+    async fn receipts_sent_just_before_the_connection_ends_count() {
+        // The task selects at random among what is ready.
+        for _ in 0..64 {
+            let table = queue("queue", 10);
+            assert!(matches!(table.insert(items([1, 2])), Call::Done(Ok(()))));
+            let replay = Replay::new(vec![table.clone()], 1 << 20).unwrap();
+            let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
+            let (requests, stream) = mpsc::unbounded_channel();
+            let mut answers = sample_stream(replay, peer, UnboundedReceiverStream::new(stream));
+            let send = |kind| requests.send(Ok(SampleRequest { request_id: 1, kind: Some(kind) })).unwrap();
+            let draw = Draw { table: "queue".into(), at_least: 1, at_most: 1, ..Draw::default() };
+            send(sample_request::Kind::Draw(draw));
+            assert!(matches!(answers.next().await.unwrap().unwrap().kind, Some(Kind::Batch(_))));
+            assert_eq!(table.status().undelivered, 1);
+
+            send(sample_request::Kind::Received(true));
+            drop((answers, requests));
+            while table.status().undelivered > 0 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(table.with_table(|table| table.len()), 1, "the sample went back");
+        }
+    }
 }
