@@ -189,7 +189,11 @@ class Draw:
         """Whether `result` would return at once."""
 
     def received(self) -> None:
-        """Marks the samples as delivered. Before `result` it gives them back."""
+        """Marks the samples as delivered. Before `result` it gives them back.
+
+        Raises:
+          UnavailableError, CancelledError: The samples went back: the connection was lost, or the server was stopped.
+        """
 
     def give_back(self) -> None:
         """Gives the samples back. On return a table of this process has them; another server was told to take them."""

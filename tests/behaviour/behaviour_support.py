@@ -1,5 +1,7 @@
 """Helpers of the behaviour tests: tables, drawing values, waiting without guessing a duration."""
 
+import contextlib
+import socket
 import subprocess
 import sys
 import textwrap
@@ -125,6 +127,51 @@ class Background:
         if error is not None:
             raise error
         return value
+
+
+class Proxy:
+    """Forwards bytes between a client and a server, and can stop doing so.
+
+    Args:
+      port: Port of the server.
+    """
+
+    def __init__(self, port):
+        self._target = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._pairs = []
+        self.port = self._listener.getsockname()[1]
+        # Whether the server's bytes reach the client. The client's bytes always reach the server.
+        self.answers = True
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._target))
+                self._pairs.append((client, server))
+                for source, target, is_answer in ((client, server, False), (server, client, True)):
+                    threading.Thread(target=self._pump, args=(source, target, is_answer), daemon=True).start()
+
+    def _pump(self, source, target, is_answer):
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                if self.answers or not is_answer:
+                    target.sendall(data)
+
+    def cut(self):
+        """Ends all connections. New ones are accepted."""
+        pairs, self._pairs = self._pairs, []
+        for pair in pairs:
+            for end in pair:
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+                end.close()
+
+    def close(self):
+        self._listener.close()
+        self.cut()
 
 
 class program:  # noqa: N801 - reads as the call that it is

@@ -44,6 +44,26 @@ pub struct ItemView {
     pub trajectory: Trajectory,
 }
 
+/// The number under which a table tracks a draw in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FlightNumber(u32);
+
+impl FlightNumber {
+    /// The number of draws that are not tracked.
+    pub const NONE: Self = Self(u32::MAX);
+
+    /// A table has fewer draws in flight than there are numbers: each keeps more than 64 bytes.
+    pub fn new(number: u32) -> Self {
+        debug_assert_ne!(number, u32::MAX);
+        Self(number)
+    }
+
+    #[inline]
+    pub fn get(self) -> Option<u32> {
+        (self != Self::NONE).then_some(self.0)
+    }
+}
+
 /// An item that was drawn, as it was at that moment.
 #[derive(Debug, Clone)]
 pub struct Drawn {
@@ -65,16 +85,24 @@ pub struct Drawn {
     pub trajectory: Trajectory,
     /// The places of the item in the sampler and in the remover, if the draw removed it.
     pub(crate) places: Option<(u64, u64)>,
-    /// Number of resets of the table before the draw.
+    /// The epoch of the table: draws from before a reset cannot be given back.
     pub(crate) epoch: u64,
+    /// Under which number the table remembers the draw until it is delivered or given back.
+    pub(crate) in_flight: FlightNumber,
 }
 
 impl Drawn {
+    /// Whether the table waits to hear that the draw was delivered or given back.
+    #[inline]
+    pub fn is_tracked(&self) -> bool {
+        self.in_flight != FlightNumber::NONE
+    }
+
     /// An item in the form of a draw that did not happen, so that it can be gathered. Giving it back changes nothing.
     pub fn peeked(item: ItemView, table_size: u64) -> Self {
         let ItemView { key, priority, times_sampled, inserted_at, trajectory } = item;
-        let (probability, rate_limited, places) = (1.0, false, None);
-        // No table reaches this number of resets.
+        let (probability, rate_limited, places, in_flight) = (1.0, false, None, FlightNumber::NONE);
+        // No table reaches this epoch.
         let epoch = u64::MAX;
         Self {
             key,
@@ -87,6 +115,7 @@ impl Drawn {
             trajectory,
             places,
             epoch,
+            in_flight,
         }
     }
 }

@@ -17,6 +17,8 @@ enum Op {
     Sample,
     /// Gives back one of the draws that are held; the number is taken modulo their count.
     GiveBack(usize),
+    /// Delivers one of the draws that are held.
+    Deliver(usize),
     Mutate(Vec<(u64, f64)>, Vec<u64>),
     Reset,
 }
@@ -31,6 +33,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         12 => (key, priority, times_sampled).prop_map(|(key, p, times)| Op::Insert(key, p, times)),
         12 => Just(Op::Sample),
         5 => (0..100_usize).prop_map(Op::GiveBack),
+        3 => (0..100_usize).prop_map(Op::Deliver),
         5 => (updates, deletes).prop_map(|(updates, deletes)| Op::Mutate(updates, deletes)),
         1 => Just(Op::Reset),
     ];
@@ -117,6 +120,10 @@ impl Model {
             Op::GiveBack(number) if !self.held.is_empty() => {
                 let held = self.held.swap_remove(number % self.held.len());
                 self.give_back(table, held);
+            }
+            Op::Deliver(number) if !self.held.is_empty() => {
+                let held = self.held.swap_remove(number % self.held.len());
+                table.delivered(&[held.drawn]);
             }
             Op::Mutate(updates, deletes) => {
                 table.mutate(updates, deletes, &mut Vec::new()).unwrap();
@@ -248,6 +255,45 @@ impl Model {
         1
     }
 
+    /// What a checkpoint saves: the table, but draws that are held have not happened.
+    fn check_snapshot(&self, table: &Table) {
+        let mut expected: BTreeMap<_, _> =
+            self.items.iter().map(|(key, plain)| (*key, (plain.inserted, plain.priority))).collect();
+        let mut times_sampled = self.times_sampled.clone();
+        let mut limiter = self.limiter.clone();
+        let tracked = self.config.max_times_sampled > 0 || self.config.rate_limiter.counts_samples();
+        let mut held: Vec<_> = self.held.iter().filter(|held| tracked && held.resets == self.resets).collect();
+        // Newest items first, because of two items with one key the newer returns; before draws that left their items.
+        held.sort_by_key(|held| (!held.removed, std::cmp::Reverse(held.drawn.inserted_at)));
+        let mut returned = BTreeMap::new();
+        for Held { drawn, plain, removed, .. } in held {
+            if *removed {
+                if expected.contains_key(&drawn.key) {
+                    continue;
+                }
+                expected.insert(drawn.key, (plain.inserted, plain.priority));
+                times_sampled.insert(drawn.key, drawn.times_sampled - 1);
+                returned.insert(drawn.key, drawn.inserted_at);
+                limiter.deletes -= 1;
+            } else {
+                let in_table = table.get(drawn.key).map(|item| item.inserted_at);
+                if in_table.or(returned.get(&drawn.key).copied()) == Some(drawn.inserted_at) {
+                    *times_sampled.get_mut(&drawn.key).unwrap() -= 1;
+                }
+            }
+            limiter.samples -= 1;
+        }
+        let snapshot = table.snapshot_without_flights();
+        let mut by_age: Vec<_> =
+            expected.iter().map(|(key, (inserted, priority))| (*inserted, *key, *priority)).collect();
+        by_age.sort_by_key(|(inserted, ..)| *inserted);
+        let items = by_age.iter().map(|(_, key, priority)| (*key, *priority, times_sampled[key]));
+        let saved = snapshot.items().map(|item| (item.key, item.priority, item.times_sampled));
+        assert_eq!(saved.collect::<Vec<_>>(), items.collect::<Vec<_>>());
+        assert_eq!(snapshot.num_items(), expected.len());
+        assert_eq!(snapshot.limiter, limiter);
+    }
+
     fn check(&self, table: &mut Table) {
         let info = table.info();
         assert_eq!(info.current_size, self.items.len() as u64);
@@ -283,6 +329,7 @@ proptest! {
         for op in &ops {
             model.apply(&mut table, op);
             model.check(&mut table);
+            model.check_snapshot(&table);
         }
     }
 }

@@ -96,7 +96,7 @@ impl Draw {
 
     pub fn received(&self, py: Python<'_>) -> PyReverbResult<()> {
         if let Some(mut pending) = self.pending.lock().take() {
-            pending.received();
+            py.detach(|| pending.received())?;
         }
         match &self.driver {
             Some(driver) if self.receipt_is_urgent.load(Relaxed) => wait_driving(py, driver, async {

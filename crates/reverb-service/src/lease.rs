@@ -2,8 +2,8 @@
 
 use crate::table_handle::TableHandle;
 use parking_lot::Mutex;
-use reverb_core::CopiedDraws;
 use reverb_core::gather::Gatherer;
+use reverb_core::{CopiedDraws, Result};
 use std::sync::Arc;
 
 /// Samples on their way to the caller that drew them. They return to their table if the lease is dropped before
@@ -48,8 +48,17 @@ impl Lease {
     }
 
     /// Ends the lease: the caller has received the samples, so they do not return to the table.
-    pub fn received(mut self) {
+    ///
+    /// # Errors
+    /// The error of [`TableHandle::delivered`]. The samples return to the table then.
+    pub fn received(mut self) -> Result<()> {
+        match &self.draws {
+            LeasedDraws::Gathered(gatherer) => self.table.delivered(gatherer.lock().items())?,
+            LeasedDraws::Copied(Some(draws)) => self.table.delivered_copied(draws)?,
+            LeasedDraws::Copied(None) => {}
+        }
         self.received = true;
+        Ok(())
     }
 }
 

@@ -80,13 +80,21 @@ pub fn sample_copied(table: &TableHandle, request: &BatchRequest, used: Option<B
     Some(Batch::new(copied, table.signature_token()))
 }
 
-/// Copies drawn items into a batch.
+/// Copies drawn items into a batch, which counts as delivered.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] if too few items fit together. The items are back in the table then.
+/// [`Error::InvalidArgument`] if too few items fit together; [`Error::Cancelled`] if the table was closed meanwhile. The
+/// items are back in the table then.
 pub fn gather(table: &TableHandle, drawn: Vec<Drawn>, request: &BatchRequest) -> Result<Batch> {
     let mut gatherer = table.stack(drawn, request.draw.at_least, request.squeeze_time)?;
-    Ok(Batch::gather(&mut gatherer, table.signature_token()))
+    let batch = Batch::gather(&mut gatherer, table.signature_token());
+    match table.delivered(gatherer.items()) {
+        Ok(()) => Ok(batch),
+        Err(error) => {
+            table.give_back(gatherer.into_items());
+            Err(error)
+        }
+    }
 }
 
 /// Copies the items of a gatherer into a batch. The samples return to the table unless [`Lease::received`] is called.
@@ -191,9 +199,13 @@ impl LocalDraw {
 
     /// Confirms that the caller has the samples, so that they do not return to the table. Cancels the draw if the batch
     /// was not taken.
-    pub fn received(mut self) {
-        if let DrawState::Taken(lease) = self.end() {
-            lease.received();
+    ///
+    /// # Errors
+    /// The error of [`Lease::received`].
+    pub fn received(mut self) -> Result<()> {
+        match self.end() {
+            DrawState::Taken(lease) => lease.received(),
+            _ => Ok(()),
         }
     }
 

@@ -114,6 +114,25 @@ class Draws:
         except (CancelledError, UnavailableError):
             pass
 
+    def receive(self, draws: list[Draw]) -> bool:
+        """Acknowledges the draws of one batch before the learner gets it. Any thread may call it.
+
+        Returns:
+          Whether the learner may have the batch. False if the connection was lost or the server was stopped, so that
+          the samples went back to their tables, from which somebody may draw them again. A batch of which a part was
+          acknowledged before is delivered all the same, so that no sample is lost.
+        """
+        for number, draw in enumerate(draws):
+            try:
+                draw.received()
+            except (CancelledError, UnavailableError):
+                if number == 0:
+                    for other in reversed(draws[1:]):
+                        other.give_back()
+                    self.begun -= 1
+                    return False
+        return True
+
     def go_on(self, begun: int, pending: Draw | None) -> None:
         """Continues after batches of the one table that were drawn without this object.
 

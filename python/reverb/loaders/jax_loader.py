@@ -57,11 +57,9 @@ class JaxLoader(Loader):
     def _next(self) -> Batch | None:
         if self._staging is None:
             return super()._next()
-        fetched = self._staging.next()
-        if fetched is None:
-            return None
-        batch: Batch = self._source.deliver(fetched)
-        self._staging.stage_next()
+        batch: Batch | None = self._staging.take()
+        if batch is not None:
+            self._staging.stage_next()
         return batch
 
     def close(self) -> None:

@@ -27,23 +27,19 @@ class Fetched:
     Attributes:
       batch: The batch that the source's conversion made.
       samples: The number of items.
+      draws: The draws that gave the items.
     """
 
-    __slots__ = ("_draws", "batch", "samples")
+    __slots__ = ("batch", "draws", "samples")
 
     def __init__(self, batch: Any, samples: int, draws: list[Draw]) -> None:
         self.batch = batch
         self.samples = samples
-        self._draws = draws
-
-    def received(self) -> None:
-        """Tells the server that the learner has the batch."""
-        for draw in self._draws:
-            draw.received()
+        self.draws = draws
 
     def give_back(self) -> None:
         """Gives the samples back to their tables: the learner will not get the batch."""
-        for draw in reversed(self._draws):
+        for draw in reversed(self.draws):
             draw.give_back()
 
 
@@ -131,12 +127,13 @@ class BatchSource:
         """
         with self._lock:
             self._draws.go_on(*self.local.close())
-            parts = self._next_parts()
-            if parts is None:
-                return None
-            batch = self._assemble(parts)
-            for part in parts:
-                part.draw.received()
+            received = False
+            while not received:
+                parts = self._next_parts()
+                if parts is None:
+                    return None
+                batch = self._assemble(parts)
+                received = self._draws.receive([part.draw for part in parts])
             self.clock.given(_samples(parts))
             self._draw_locally(parts)
             self._draws.begin_next()
@@ -147,13 +144,14 @@ class BatchSource:
         with self._lock:
             return self._draws.is_ready()
 
-    def deliver(self, fetched: Fetched) -> Any:
-        """Marks a batch as delivered, and returns it as the conversion made it."""
-        fetched.received()
+    def deliver(self, fetched: Fetched) -> bool:
+        """Marks a batch as delivered; False if its samples went back to their tables. See `Draws.receive`."""
+        delivered = self._draws.receive(fetched.draws)
         with self._lock:
             self._forget(fetched)
-            self.clock.given(fetched.samples)
-        return fetched.batch
+            if delivered:
+                self.clock.given(fetched.samples)
+        return delivered
 
     def refuse(self, fetched: Fetched) -> None:
         """Gives a batch back to its tables."""

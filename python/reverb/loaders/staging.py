@@ -1,6 +1,7 @@
 """Batches that are put on their device before the learner asks for them."""
 
 import collections
+from typing import Any
 
 from reverb.loaders.source import BatchSource, Fetched
 
@@ -19,8 +20,14 @@ class Staging:
         self._staged: collections.deque[Fetched] = collections.deque()
         self._error: Exception | None = None
 
-    def next(self) -> Fetched | None:
-        """Returns the next batch; None at the end of the data."""
+    def take(self) -> Any:
+        """Returns the next batch, delivered; None at the end of the data."""
+        while (fetched := self._next()) is not None:
+            if self._source.deliver(fetched):
+                return fetched.batch
+        return None
+
+    def _next(self) -> Fetched | None:
         if self._staged:
             return self._staged.popleft()
         if self._error is not None:

@@ -163,11 +163,11 @@ class TorchBatches(BatchIterator, Iterator[Batch]):
         return batch
 
     def _next_on_device(self) -> Batch | None:
-        fetched = self._staging.next()
-        if fetched is None:
+        taken = self._staging.take()
+        if taken is None:
             return None
         batch: Batch
-        batch, copied = self.source.deliver(fetched)
+        batch, copied = taken
         if copied is not None:
             copied.wait(torch.cuda.current_stream(self._device))
             _keep_until_used(batch, torch.cuda.current_stream(self._device))
@@ -186,6 +186,7 @@ class TorchBatches(BatchIterator, Iterator[Batch]):
 
     def _receive(self, lag: int) -> None:
         while len(self._unreceived) > lag:
+            # The DataLoader has the batch already, even if its samples went back to their tables.
             self.source.deliver(self._unreceived.popleft())
 
     def close(self) -> None:

@@ -156,13 +156,19 @@ class Stream:
             return []
         self._draw = None
         count = len(sampled)
-        if self._left is not None:
-            self._left -= count
+        left = self._left
+        if left is not None:
+            self._left = left - count
         room = self._options.max_in_flight_samples - count
         if room > 0 and self._left != 0:
             self._begin_ahead(room)
         # From here on TensorFlow owns the samples. It splits batches, and cannot tell which samples were used.
-        draw.received()
+        try:
+            draw.received()
+        except (CancelledError, UnavailableError):
+            # The samples went back to their table.
+            self._left = left
+            raise
         assert self._specs is not None
         check_batch(self._table, self._specs, sampled.columns, sampled.squeezed, self._of_steps)
         self._ready = self._shape(sampled)

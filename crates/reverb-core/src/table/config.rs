@@ -27,6 +27,11 @@ pub struct TableConfig {
 }
 
 impl TableConfig {
+    /// Whether a draw affects later draws: by the rate limiter, or by `max_times_sampled`.
+    pub fn counts_samples(&self) -> bool {
+        self.max_times_sampled > 0 || self.rate_limiter.counts_samples()
+    }
+
     /// Checks that a table can be created with this configuration.
     ///
     /// # Errors

@@ -1,11 +1,13 @@
 //! The items of a table and its counts: how items enter, are updated, and leave.
 
 use super::config::TableConfig;
+use super::in_flight::InFlight;
 use super::removal::{RemovalCounts, RemovalReason};
 use crate::selector::{AnySelector, Selector};
 use crate::slab::{self, Item, MAX_SLOTS, Slab};
 use crate::{NewItem, RateLimiter, Result, SelectorKind, TableUsage, Trajectory};
 use rand::{SeedableRng, rngs::SmallRng};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Items that can be sampled, updated and removed. A plain struct: a caller that shares one puts a lock around it.
 #[derive(Debug)]
@@ -25,7 +27,12 @@ pub struct Table {
     pub(super) removed: RemovalCounts,
     /// Time stamp of the latest insert.
     pub(super) last_inserted_at: u64,
-    /// Number of resets.
+    /// [`TableConfig::counts_samples`]. Then draws are tracked until they are delivered.
+    pub(super) tracks_draws: bool,
+    /// Draws that have not reached their callers.
+    pub(super) in_flight: InFlight,
+    /// Changes with each reset. No other table has the same one, so a table that was replaced by a restored one leaves
+    /// no draws that the latter would take back.
     pub(super) epoch: u64,
     pub(super) rng: SmallRng,
 }
@@ -48,7 +55,9 @@ impl Table {
             num_unique_samples: 0,
             removed: RemovalCounts::default(),
             last_inserted_at: 0,
-            epoch: 0,
+            tracks_draws: config.counts_samples(),
+            in_flight: InFlight::default(),
+            epoch: next_epoch(),
             rng: config.seed.map_or_else(SmallRng::from_os_rng, SmallRng::seed_from_u64),
             config,
         })
@@ -110,7 +119,8 @@ impl Table {
         self.referenced_bytes = 0;
         self.sparse_removals = 0;
         self.num_unique_samples = 0;
-        self.epoch += 1;
+        self.in_flight = InFlight::default();
+        self.epoch = next_epoch();
     }
 
     /// Puts an item into the slab and counts its data. If the key is taken, returns the item and the slot of the key.
@@ -213,6 +223,11 @@ impl Table {
     pub(super) fn max_items(&self) -> u64 {
         self.config.max_size.min(MAX_SLOTS - 1)
     }
+}
+
+fn next_epoch() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Relaxed)
 }
 
 /// Size in bytes of the rows that an item refers to. For the same rows of all columns, this is their share of the

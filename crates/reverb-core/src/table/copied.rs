@@ -2,9 +2,12 @@
 
 use super::contents::Table;
 use super::draw::BLOCK;
+use super::in_flight::Flight;
 use crate::batch_info::InfoColumns;
 use crate::gather::{BatchLayout, ReadableRows, copy_batch};
+use crate::item::FlightNumber;
 use crate::selector::Selector;
+use crate::slab::Item;
 use crate::{BatchInfo, Buffer, Chunk, ItemKey, Trajectory};
 
 /// Maximum number of items of such a batch and of bytes of its data: the lock of the table is held for some
@@ -26,11 +29,25 @@ pub struct CopiedBatch {
     pub buffer: Buffer,
 }
 
-/// The draws of a [`CopiedBatch`], so that a table can take them back: keys of the items and times of their inserts.
+/// The draws of a [`CopiedBatch`], so that a table can take them back.
 #[derive(Debug)]
 pub struct CopiedDraws {
-    items: Vec<(ItemKey, u64)>,
+    items: Vec<CopiedDraw>,
     epoch: u64,
+}
+
+#[derive(Debug)]
+struct CopiedDraw {
+    key: ItemKey,
+    inserted_at: u64,
+    in_flight: FlightNumber,
+}
+
+impl CopiedDraws {
+    /// Whether the table waits to hear that the draws were delivered or given back.
+    pub fn are_tracked(&self) -> bool {
+        self.items.first().is_some_and(|draw| draw.in_flight != FlightNumber::NONE)
+    }
 }
 
 impl Table {
@@ -53,17 +70,32 @@ impl Table {
     /// delivered.
     pub fn sample_copied_leased(&mut self, count: usize, squeeze_time: bool) -> Option<(CopiedBatch, CopiedDraws)> {
         let (batch, draws) = self.copy_draws(count, squeeze_time, None)?;
-        let items = draws.iter().map(|(slot, _)| self.slab.get(*slot)).map(|item| (item.key, item.inserted_at));
+        let tracks = self.tracks_draws;
+        let items = draws.iter().map(|(slot, _)| {
+            let &Item { key, inserted_at, .. } = self.slab.get(*slot);
+            let in_flight = if tracks { self.in_flight.add(Flight::of(key, inserted_at)) } else { FlightNumber::NONE };
+            CopiedDraw { key, inserted_at, in_flight }
+        });
         let draws = CopiedDraws { items: items.collect(), epoch: self.epoch };
         Some((batch, draws))
+    }
+
+    /// Notes that the batch has reached its caller.
+    pub fn delivered_copied(&mut self, draws: &CopiedDraws) {
+        if draws.epoch == self.epoch {
+            for draw in &draws.items {
+                self.in_flight.remove(draw.in_flight);
+            }
+        }
     }
 
     /// Takes back the draws of a batch that was not delivered, as if they had not happened.
     pub fn give_back_copied(&mut self, draws: CopiedDraws) {
         // After a reset there is nothing to take back.
         if draws.epoch == self.epoch {
-            for (key, inserted_at) in draws.items {
-                self.uncount_sample(self.slab.find(key), inserted_at);
+            for draw in draws.items {
+                self.in_flight.remove(draw.in_flight);
+                self.uncount_sample(self.slab.find(draw.key), draw.inserted_at);
             }
         }
     }

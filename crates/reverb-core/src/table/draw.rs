@@ -1,7 +1,9 @@
 //! Draws of items, and draws that are given back.
 
 use super::contents::Table;
+use super::in_flight::Flight;
 use super::removal::RemovalReason;
+use crate::item::FlightNumber;
 use crate::selector::Selector;
 use crate::slab::Item;
 use crate::{Chunk, Drawn, NewItem, Trajectory};
@@ -58,6 +60,7 @@ impl Table {
             sample.places = Some((self.sampler.place(slot), self.remover.place(slot)));
             self.remove(slot, RemovalReason::MaxTimesSampled);
         }
+        self.track(std::slice::from_mut(&mut sample));
         drawn.push(sample);
     }
 
@@ -81,6 +84,28 @@ impl Table {
         }
         // SAFETY: the capacity was reserved, and `count` samples were written there.
         unsafe { drawn.set_len(before + count) };
+        self.track(&mut drawn[before..]);
+    }
+
+    /// Tracks new draws until they are delivered or given back.
+    #[inline]
+    fn track(&mut self, drawn: &mut [Drawn]) {
+        if self.tracks_draws {
+            for draw in drawn {
+                let flight = match draw.places {
+                    Some(_) => Flight::that_removed(draw),
+                    None => Flight::of(draw.key, draw.inserted_at),
+                };
+                draw.in_flight = self.in_flight.add(flight);
+            }
+        }
+    }
+
+    /// Notes that draws of this table have reached their caller. Draws from before a reset are ignored.
+    pub fn delivered(&mut self, drawn: &[Drawn]) {
+        for draw in drawn.iter().filter(|draw| draw.epoch == self.epoch) {
+            self.in_flight.remove(draw.in_flight);
+        }
     }
 
     /// Counts a draw of the item in a slot, and returns the item as it is after that.
@@ -111,6 +136,7 @@ impl Table {
                 trajectory,
                 places: None,
                 epoch,
+                in_flight: FlightNumber::NONE,
             });
         };
         match &item.trajectory {
@@ -128,6 +154,9 @@ impl Table {
     /// items are drawn. If the key is in the table again, the draw stands. After a reset there is nothing to take back.
     pub fn give_back(&mut self, drawn: Drawn, removed: &mut Vec<Trajectory>) {
         let found = self.slab.find(drawn.key);
+        if drawn.epoch == self.epoch {
+            self.in_flight.remove(drawn.in_flight);
+        }
         let undone = drawn.epoch == self.epoch
             && match drawn.places {
                 Some(places) if found.is_none() => {

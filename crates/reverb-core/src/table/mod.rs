@@ -8,8 +8,8 @@
 //! `max_bytes` it chooses more. A mutation checks all priorities first, then deletes, then updates.
 //!
 //! The files here add to [`Table`]: `contents` defines it and changes its items, `check` decides what it accepts,
-//! `change` updates and deletes, `draw` and `copied` sample and take draws back, `snapshot` saves and restores,
-//! `compaction` finds unused memory, and `info` and `removal` report.
+//! `change` updates and deletes, `draw` and `copied` sample and take draws back, `in_flight` tracks draws until they are
+//! delivered, `snapshot` saves and restores, `compaction` finds unused memory, and `info` and `removal` report.
 
 mod change;
 mod check;
@@ -18,6 +18,7 @@ mod config;
 mod contents;
 mod copied;
 mod draw;
+mod in_flight;
 mod info;
 mod removal;
 mod snapshot;

@@ -2,9 +2,11 @@
 
 use super::config::TableConfig;
 use super::contents::Table;
+use super::in_flight::{Flight, RemovedItem};
 use super::removal::RemovalReason;
 use crate::slab::{MAX_SLOTS, Page};
-use crate::{Error, ItemView, NewItem, RateLimiter, Result, Trajectory};
+use crate::{Error, ItemKey, ItemView, NewItem, RateLimiter, Result, Trajectory};
+use hashbrown::HashMap;
 use std::sync::Arc;
 
 /// The state of a table at one moment. Taking a snapshot copies no items: it shares pages of items with the table,
@@ -21,6 +23,29 @@ pub struct TableSnapshot {
     pub num_unique_samples: u64,
     pages: Vec<Arc<Page>>,
     num_items: usize,
+    /// Draws that the items of the pages have counted and that did not reach their callers.
+    undelivered: Undelivered,
+}
+
+/// The draws in flight that a snapshot takes back.
+#[derive(Debug, Clone, Default)]
+struct Undelivered {
+    /// Items that these draws have removed, by key.
+    removed: HashMap<ItemKey, ItemView>,
+    /// The number of these draws of items by key and time of insert.
+    draws: HashMap<(ItemKey, u64), i32>,
+}
+
+impl Undelivered {
+    /// Takes these draws back from the count of an item.
+    fn uncount(&self, mut item: ItemView) -> ItemView {
+        if !self.draws.is_empty()
+            && let Some(draws) = self.draws.get(&(item.key, item.inserted_at))
+        {
+            item.times_sampled = (item.times_sampled - draws).max(0);
+        }
+        item
+    }
 }
 
 impl TableSnapshot {
@@ -29,28 +54,63 @@ impl TableSnapshot {
         self.num_items
     }
 
-    /// The items in the order of their inserts. This sorts, in O(n log n) time and with 16 bytes for each item.
-    pub fn items(&self) -> impl ExactSizeIterator<Item = ItemView> + '_ {
-        let items = self.pages.iter().flat_map(|page| page.items());
-        let mut sorted: Vec<_> = items.map(|item| (item.inserted_at, item)).collect();
-        // Stable, so that restored items with equal time stamps stay in the order of their slots, in which they were
-        // restored.
-        sorted.sort_by_key(|&(inserted_at, _)| inserted_at);
-        sorted.into_iter().map(|(_, item)| ItemView::from(item))
+    /// The items in the order of their inserts. This sorts, in O(n log n) time.
+    pub fn items(&self) -> impl ExactSizeIterator<Item = ItemView> {
+        self.clone().into_items()
     }
 
     /// As [`TableSnapshot::items`], but releases each item once it was taken. Items that have left the table meanwhile
     /// are freed during the iteration instead of at its end.
     pub fn into_items(self) -> impl ExactSizeIterator<Item = ItemView> {
-        let mut items: Vec<_> = self.pages.iter().flat_map(|page| page.items()).map(ItemView::from).collect();
+        let Self { pages, mut undelivered, .. } = self;
+        let removed = std::mem::take(&mut undelivered.removed).into_values();
+        let items = pages.iter().flat_map(|page| page.items()).map(ItemView::from);
+        let mut items: Vec<_> = items.chain(removed).map(|item| undelivered.uncount(item)).collect();
         // Without the snapshot's pages, changes of the table copy no pages any more.
-        drop(self.pages);
+        drop(pages);
+        // Stable, so that restored items with equal time stamps stay in the order of their slots, in which they were
+        // restored.
         items.sort_by_key(|item| item.inserted_at);
         items.into_iter()
     }
 }
 
 impl Table {
+    /// Takes a snapshot of the state as if the draws in flight had not been made: what a checkpoint saves. As when
+    /// they are given back, a draw that removed its item stands if the key is in the table again. Of two removed items
+    /// with one key, the one that was inserted later returns.
+    pub fn snapshot_without_flights(&self) -> TableSnapshot {
+        let mut snapshot = self.snapshot();
+        let undelivered = &mut snapshot.undelivered;
+        for &Flight { key, inserted_at, ref removed } in self.in_flight.iter() {
+            let Some(RemovedItem { priority, times_sampled, trajectory }) = removed else {
+                *undelivered.draws.entry((key, inserted_at)).or_insert(0) += 1;
+                snapshot.limiter.samples -= 1;
+                continue;
+            };
+            let (priority, times_sampled) = (*priority, *times_sampled);
+            let returns_already = undelivered.removed.get(&key).is_some_and(|other| other.inserted_at > inserted_at);
+            if self.slab.find(key).is_none() && !returns_already {
+                let item = ItemView { key, priority, times_sampled, inserted_at, trajectory: trajectory.clone() };
+                undelivered.removed.insert(key, item);
+            }
+        }
+        let returned = undelivered.removed.len();
+        snapshot.num_items += returned;
+        snapshot.limiter.samples -= returned as i64;
+        snapshot.limiter.deletes -= returned as i64;
+        let removed = undelivered.removed.values().map(|item| (item.key, item.inserted_at, item.times_sampled));
+        let kept = undelivered.draws.keys().filter_map(|&(key, inserted_at)| {
+            let item = self.slab.get(self.slab.find(key)?);
+            (item.inserted_at == inserted_at).then_some((key, inserted_at, item.times_sampled))
+        });
+        let was_not_sampled = |&(key, inserted_at, times_sampled): &(ItemKey, u64, i32)| {
+            times_sampled <= undelivered.draws.get(&(key, inserted_at)).copied().unwrap_or(0)
+        };
+        snapshot.num_unique_samples -= removed.chain(kept).filter(was_not_sampled).count() as u64;
+        snapshot
+    }
+
     /// Takes a snapshot of the current state.
     pub fn snapshot(&self) -> TableSnapshot {
         TableSnapshot {
@@ -60,6 +120,7 @@ impl Table {
             num_unique_samples: self.num_unique_samples,
             pages: self.slab.share_pages(),
             num_items: self.len(),
+            undelivered: Undelivered::default(),
         }
     }
 

@@ -76,14 +76,18 @@ impl PendingDraw {
     }
 
     /// Acknowledges the samples, so that they do not go back. Gives the draw up if the batch was not taken yet.
-    pub fn received(&mut self) {
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] or [`Error::Cancelled`] if the samples went back, because the connection was lost or the
+    /// server was stopped. Whoever draws from the table may get them again.
+    pub fn received(&mut self) -> Result<()> {
         if self.generation != fork::generation() {
-            return;
+            return Ok(());
         }
         match std::mem::replace(&mut *self.draw, Draw::Over) {
             Draw::Local(draw) => draw.received(),
             Draw::Remote(call) => call.received(),
-            Draw::Over => {}
+            Draw::Over => Ok(()),
         }
     }
 

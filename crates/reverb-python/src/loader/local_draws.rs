@@ -161,8 +161,9 @@ impl Source {
         let infos = Bound::new(py, InfoMemory(info))?;
         // If this fails, the draw is dropped, and its samples go back to the table.
         let batch = maker.batch_of(&infos, &layout, &Arc::new(buffer), beta, None)?;
-        if let Some(draw) = draw {
-            draw.received(py)?;
+        // The server may have been stopped meanwhile, which the caller handles.
+        if draw.is_some_and(|draw| draw.received(py).is_err()) {
+            return Ok(Taken::Nothing);
         }
         *self.layout.lock() = Some(layout);
         clock.at_once(asked, arrived, self.batch_size);

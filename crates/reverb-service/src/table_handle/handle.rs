@@ -15,10 +15,6 @@ const STEPS_PER_TURN: u32 = 16;
 /// The error text of a call that was ended by a stop of the server.
 pub(super) const CLOSED: &str = "RateLimiter has been cancelled: the server was stopped.";
 
-fn counts_samples(config: &TableConfig) -> bool {
-    config.max_times_sampled > 0 || config.rate_limiter.counts_samples()
-}
-
 fn signature_token(config: &TableConfig) -> u64 {
     config.signature.as_ref().map_or(0, |signature| signature.token())
 }
@@ -60,7 +56,7 @@ impl TableHandle {
             name: config.name.clone(),
             max_bytes: AtomicU64::new(config.max_bytes.unwrap_or(u64::MAX)),
             signature_token: AtomicU64::new(signature_token(config)),
-            counts_samples: AtomicBool::new(counts_samples(config)),
+            counts_samples: AtomicBool::new(config.counts_samples()),
             undelivered: AtomicU64::new(0),
             compaction_due: Notify::new(),
             state: Mutex::new(TableState {
@@ -196,6 +192,32 @@ impl TableHandle {
         self.change(|state, _| state.table.give_back_copied(draws));
     }
 
+    /// Notes that samples have reached their caller. Until then, checkpoints hold them as not drawn.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`] if the table counts samples and was closed, because the last checkpoint may hold them then.
+    #[inline]
+    pub fn delivered(&self, drawn: &[Drawn]) -> Result<()> {
+        if !drawn.first().is_some_and(Drawn::is_tracked) {
+            return Ok(());
+        }
+        self.open_state()?.table.delivered(drawn);
+        Ok(())
+    }
+
+    /// As [`TableHandle::delivered`], for a copied batch.
+    pub(crate) fn delivered_copied(&self, draws: &CopiedDraws) -> Result<()> {
+        if draws.are_tracked() {
+            self.open_state()?.table.delivered_copied(draws);
+        }
+        Ok(())
+    }
+
+    fn open_state(&self) -> Result<MutexGuard<'_, TableState>> {
+        let state = self.0.state.lock();
+        if state.closed { Err(Error::Cancelled(CLOSED.into())) } else { Ok(state) }
+    }
+
     /// Checks that the table accepts all items.
     ///
     /// # Errors
@@ -246,7 +268,7 @@ impl TableHandle {
     /// Replaces the table and its items by a restored table. Waiting requests continue to wait.
     pub fn restore(&self, table: Table) {
         self.0.max_bytes.store(table.config().max_bytes.unwrap_or(u64::MAX), Relaxed);
-        self.0.counts_samples.store(counts_samples(table.config()), Relaxed);
+        self.0.counts_samples.store(table.config().counts_samples(), Relaxed);
         self.0.signature_token.store(signature_token(table.config()), Relaxed);
         let old = self.change(|state, _| std::mem::replace(&mut state.table, table));
         drop(old);

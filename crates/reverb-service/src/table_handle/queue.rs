@@ -179,10 +179,10 @@ pub struct Turn {
 }
 
 impl TableState {
-    /// What a checkpoint keeps of the table and of what waits at it: the table. Requests that wait are not kept, and
-    /// samples that they have drawn count as drawn.
+    /// What a checkpoint keeps of the table and of what waits at it: the table, as if the draws had not been made whose
+    /// samples wait for more or are on their way. Requests that wait are not kept.
     pub fn snapshot(&self) -> TableSnapshot {
-        self.table.snapshot()
+        self.table.snapshot_without_flights()
     }
 
     /// Checks whether the table has dropped more than half of its data, and enough to return memory to the system.

@@ -57,7 +57,7 @@ impl SampleLink {
     pub async fn call(&self, draw: Draw) -> Result<Batch> {
         let mut call = self.begin(draw)?;
         let batch = call.result().await?;
-        call.received();
+        call.received()?;
         Ok(batch)
     }
 
@@ -74,7 +74,7 @@ impl SampleLink {
         }
         let (requests, shared) = (self.requests.clone(), self.shared.clone());
         let last = sample_request::Kind::Cancel(true);
-        let call = DrawCall { requests, shared, request_id, receiver, last };
+        let call = DrawCall { requests, shared, request_id, receiver, last, receipt_is_due: false };
         // If the reader has ended, it has failed this call, and the receiver gets the reason.
         call.send(sample_request::Kind::Draw(draw));
         Ok(call)
@@ -90,13 +90,18 @@ pub struct DrawCall {
     request_id: u64,
     receiver: oneshot::Receiver<Result<Batch>>,
     last: sample_request::Kind,
+    /// Whether samples without a receipt go back to the table.
+    receipt_is_due: bool,
 }
 
 impl DrawCall {
     /// Waits for the batch, which can be taken once. Before that, the future may be dropped and the function called
     /// again.
     pub async fn result(&mut self) -> Result<Batch> {
-        (&mut self.receiver).await.unwrap_or_else(|_| Err(Error::Internal("a call ended without an answer".into())))
+        let answer = (&mut self.receiver).await;
+        let batch = answer.unwrap_or_else(|_| Err(Error::Internal("a call ended without an answer".into())))?;
+        self.receipt_is_due = !batch.receipt_may_wait;
+        Ok(batch)
     }
 
     /// Whether the batch has arrived.
@@ -105,8 +110,17 @@ impl DrawCall {
     }
 
     /// Acknowledges the samples, so that they do not go back to their table.
-    pub fn received(mut self) {
+    ///
+    /// # Errors
+    /// The error that ended the stream, if the samples went back with it.
+    pub fn received(mut self) -> Result<()> {
+        if self.receipt_is_due
+            && let Some(error) = &self.shared.lock().broken
+        {
+            return Err(error.clone());
+        }
         self.last = sample_request::Kind::Received(true);
+        Ok(())
     }
 
     fn send(&self, kind: sample_request::Kind) {
