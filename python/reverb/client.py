@@ -368,6 +368,9 @@ class Client:
     ) -> None:
         """Deletes items, then changes priorities. Keys that are not in the table are ignored.
 
+        All priorities are checked before anything is changed. Of more than 16384 changes, other callers may see a part
+        until the call returns.
+
         Args:
           table: Name of the table that holds the items.
           updates: Mapping from item keys to new priorities; None changes none.
@@ -388,6 +391,9 @@ class Client:
         self, table: str, keys: ArrayLike, priorities: ArrayLike, *, timeout: float | None = None
     ) -> None:
         """Changes the priorities of many items. Keys that are not in the table are ignored.
+
+        All priorities are checked before the first is changed. Of more than 16384 changes, other callers may see a part
+        until the call returns.
 
         Args:
           table: Name of the table that holds the items.

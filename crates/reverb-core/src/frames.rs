@@ -112,7 +112,7 @@ impl Frames {
         self.added = next_id;
         self.base = next_id;
         if let Some((_, selector)) = &mut self.priorities {
-            selector.clear();
+            drop(selector.take());
         }
     }
 

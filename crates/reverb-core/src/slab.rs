@@ -217,9 +217,9 @@ impl Slab {
         }
     }
 
-    /// Empties the slab and returns its pages.
-    pub(crate) fn take(&mut self) -> Vec<Arc<Page>> {
-        std::mem::take(self).pages
+    /// Empties the slab, and returns it as it was.
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::take(self)
     }
 
     /// The pages, for reading.
@@ -276,11 +276,6 @@ impl Slab {
 fn item_in(pages: &[Arc<Page>], slot: u32) -> &Item {
     let page = &pages[slot as usize / PAGE_SLOTS];
     page.slots[slot as usize % PAGE_SLOTS].as_ref().expect("the slot holds an item")
-}
-
-/// The items of pages that were taken out of a slab. Items of a page that a snapshot shares stay in that page.
-pub(crate) fn into_items(pages: Vec<Arc<Page>>) -> impl Iterator<Item = Item> {
-    pages.into_iter().filter_map(Arc::into_inner).flat_map(|page| page.slots.into_iter().flatten())
 }
 
 #[cfg(test)]

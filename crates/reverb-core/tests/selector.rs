@@ -63,7 +63,7 @@ fn keeps_contract(kind: &SelectorKind, ops: &[Op]) {
                 }
             }
             Op::Clear => {
-                selector.clear();
+                drop(selector.take());
                 inside.clear();
             }
         }

@@ -124,7 +124,7 @@ fn draw_from_before_a_reset_is_not_taken_back() {
     let mut table = queue_table(2);
     fill(&mut table, [1]);
     let drawn = table.sample().unwrap();
-    table.reset(&mut Vec::new());
+    drop(table.reset());
     table.give_back(drawn, &mut Vec::new());
     let info = table.info();
     assert_eq!((info.current_size, info.samples, info.deletes), (0, 0, 0));
@@ -140,7 +140,7 @@ fn removals_are_counted_by_their_reason() {
     table.insert(row_item(5, 1.0, &chunk(4, 5), 0), 0, &mut Vec::new());
     let drawn = table.sample().unwrap();
     table.give_back(drawn, &mut Vec::new());
-    table.reset(&mut Vec::new());
+    drop(table.reset());
     let want = RemovalCounts { max_size: 2, max_bytes: 1, max_times_sampled: 1, deleted: 1, reset: 1 };
     assert_eq!((table.info().removed, want.total()), (want, 6));
 }
@@ -158,7 +158,7 @@ fn weight_of_a_table_is_what_its_sampler_sums() {
         let deleted = table.weight();
         table.mutate(&[(0, 4.0)], &[], &mut Vec::new()).unwrap();
         assert_eq!([empty, full, deleted, table.info().weight], want);
-        table.reset(&mut Vec::new());
+        drop(table.reset());
         assert_eq!(table.weight(), 0.0);
     }
 }
@@ -172,9 +172,8 @@ fn snapshot_keeps_what_was_there() {
     table.mutate(&[(5, 42.0)], &[1, 2, 3], &mut Vec::new()).unwrap();
     fill(&mut table, 700..1500);
     draw(&mut table);
-    let mut removed = Vec::new();
-    table.reset(&mut removed);
-    drop(table);
+    let old = table.reset();
+    drop((table, old));
     let items: Vec<_> = snapshot.items().collect();
     assert_eq!(items.iter().map(|item| item.key).collect::<Vec<_>>(), (0..700).collect::<Vec<_>>());
     assert!(items.iter().all(|item| item.priority == 1.0));

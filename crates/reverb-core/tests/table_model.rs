@@ -131,9 +131,7 @@ impl Model {
                 updates.iter().for_each(|&(key, priority)| self.update(key, priority));
             }
             Op::Reset => {
-                let mut removed = Vec::new();
-                table.reset(&mut removed);
-                assert_eq!(removed.len(), self.items.len());
+                assert_eq!(table.reset().num_items(), self.items.len());
                 self.removed.reset += self.items.len() as u64;
                 let held = std::mem::take(&mut self.held);
                 *self = Self {

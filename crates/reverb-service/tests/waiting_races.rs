@@ -2,14 +2,13 @@
 
 mod common;
 
-use common::{exactly, item, items, keys, queue, silent};
+use common::{exactly, item, items, keys, on_answer, queue, silent};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use reverb_core::{Error, RateLimiterConfig, SelectorKind, Table, TableConfig};
 use reverb_service::{Call, DrawRequest, TableHandle};
 use std::collections::{HashMap, HashSet};
-use std::pin::pin;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
@@ -54,54 +53,41 @@ fn a_sample_dropped_in_the_moment_it_is_served_is_not_lost() {
 
 #[test]
 fn a_sample_dropped_before_its_answer_is_sent_is_not_lost() {
-    const COUNT: u64 = 100_000;
-    for _ in 0..3 {
-        let table = queue("table", 2 * COUNT);
-        let waiting = waits!(table.sample(exactly(1)));
-        std::thread::scope(|scope| {
-            // This call serves the waiting sample first, and sends its answer after it has inserted the rest.
-            let inserts = scope.spawn(|| drop(table.insert(items(0..COUNT))));
-            while len(&table) == 0 {
-                std::hint::spin_loop();
-            }
-            drop(waiting);
-            inserts.join().unwrap();
-        });
-        assert_eq!(len(&table), COUNT as usize);
-    }
+    let table = queue("table", 10);
+    let first = waits!(table.sample(exactly(1)));
+    let second = waits!(table.sample(exactly(1)));
+    // One turn serves both, and the first answer is sent before the second.
+    let first = on_answer(first, move || drop(second));
+    done!(table.insert(items(0..2)));
+    assert_eq!(len(&table), 1, "the second item is back");
+    drop(first);
+    assert_eq!(len(&table), 2);
 }
 
 #[test]
 fn a_sample_dropped_at_its_deadline_while_its_answer_is_on_its_way_is_not_lost() {
-    const COUNT: u64 = 100_000;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let _entered = runtime.enter();
-    let mut met = 0;
-    for _ in 0..20 {
-        let table = queue("table", 2 * COUNT);
-        let waiting = waits!(table.sample(exactly(1)));
-        std::thread::scope(|scope| {
-            // This call serves the waiting sample first, and sends its answer after it has inserted the rest.
-            let inserts = scope.spawn(|| drop(table.insert(items(0..COUNT))));
-            while len(&table) == 0 {
-                std::hint::spin_loop();
-            }
-            let mut result = pin!(waiting.result(Some(Instant::now() - Duration::from_secs(1)), silent));
-            let is_pending = result.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending();
-            inserts.join().unwrap();
-            met += u32::from(is_pending);
-            if is_pending {
-                // The answer has arrived, but the future is not polled again.
-                assert_eq!(len(&table), COUNT as usize - 1);
-            }
-        });
-        if met > 0 {
-            // The future is dropped at the end of the scope.
-            assert_eq!(len(&table), COUNT as usize);
-            return;
+    let table = queue("table", 10);
+    let first = waits!(table.sample(exactly(1)));
+    let second = waits!(table.sample(exactly(1)));
+    let expired = Arc::new(Mutex::new(None));
+    let first = on_answer(first, {
+        let (table, expired) = (table.clone(), expired.clone());
+        move || {
+            let mut result = Box::pin(second.result(Some(Instant::now() - Duration::from_secs(1)), silent));
+            assert!(result.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            assert_eq!(len(&table), 0, "the request was served, although its answer is not here");
+            *expired.lock().unwrap() = Some(result);
         }
-    }
-    panic!("the moment never came");
+    });
+    done!(table.insert(items(0..2)));
+    let expired = expired.lock().unwrap().take();
+    assert!(expired.is_some());
+    // The answer has arrived, but the future is not polled again.
+    drop(expired);
+    assert_eq!(len(&table), 1, "the second item is back");
+    drop(first);
 }
 
 /// The items that each producer knows to be inserted.

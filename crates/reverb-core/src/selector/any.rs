@@ -94,8 +94,13 @@ impl Selector for AnySelector {
         dispatch!(self, selector => selector.sample_many(rng, draws));
     }
 
-    fn clear(&mut self) {
-        dispatch!(self, selector => selector.clear());
+    fn take(&mut self) -> Self {
+        match self {
+            Self::Queue(queue) => Self::Queue(queue.take()),
+            Self::Uniform(uniform) => Self::Uniform(uniform.take()),
+            Self::Prioritized(prioritized) => Self::Prioritized(prioritized.take()),
+            Self::Heap(heap) => Self::Heap(heap.take()),
+        }
     }
 
     fn place(&self, slot: u32) -> u64 {

@@ -25,8 +25,11 @@ pub trait Selector {
     fn sample_many(&mut self, rng: &mut SmallRng, draws: &mut [(u32, f64)]) {
         draws.iter_mut().for_each(|draw| *draw = self.sample(rng));
     }
-    /// Removes all slots.
-    fn clear(&mut self);
+    /// Removes all slots. Returns the selector as it was, so that a caller can drop its arrays later.
+    #[must_use]
+    fn take(&mut self) -> Self
+    where
+        Self: Sized;
     /// The place of the slot among its equals: lower places come earlier. 0 for selectors that choose at random.
     fn place(&self, slot: u32) -> u64;
     /// Adds a slot again at the place it had before it was removed.

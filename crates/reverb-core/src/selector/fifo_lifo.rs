@@ -3,6 +3,7 @@
 use super::by_slot::at;
 use super::contract::Selector;
 use rand::rngs::SmallRng;
+use std::collections::BTreeMap;
 
 const NONE: u32 = u32::MAX;
 
@@ -22,7 +23,8 @@ struct Node {
     place: u64,
 }
 
-/// A doubly linked list in an array indexed by slots. Every operation except [`Selector::insert_at`] is O(1).
+/// A doubly linked list in an array indexed by slots. Every operation is O(1), except that [`Selector::insert_at`]
+/// searches the marked slots in O(log n) and then walks past a few hundred slots.
 #[derive(Debug)]
 pub struct Queue {
     end: End,
@@ -30,12 +32,24 @@ pub struct Queue {
     oldest: u32,
     newest: u32,
     next_place: u64,
+    /// The marked slots by place: about one of 256 slots.
+    marks: BTreeMap<u64, u32>,
+    /// Decides which places are marked. Random, so that nobody can choose to remove the marked slots only.
+    seed: u64,
 }
 
 impl Queue {
     /// Creates an empty queue.
     pub fn new(end: End) -> Self {
-        Self { end, nodes: Vec::new(), oldest: NONE, newest: NONE, next_place: 1 }
+        Self {
+            end,
+            nodes: Vec::new(),
+            oldest: NONE,
+            newest: NONE,
+            next_place: 1,
+            marks: BTreeMap::new(),
+            seed: rand::random(),
+        }
     }
 
     /// The next slot, if this queue takes the oldest and is not empty.
@@ -55,36 +69,52 @@ impl Queue {
             NONE => self.newest = slot,
             _ => self.nodes[newer as usize].older = slot,
         }
+        if self.is_marked(place) {
+            self.mark(place, slot);
+        }
     }
 
-    /// The neighbours of a place, searched from the end that is nearer in time.
+    /// Whether the slot at a place is marked. The places are chosen by a hash, because items that leave together often
+    /// have regular places, such as the first row of each batch.
+    #[inline]
+    fn is_marked(&self, place: u64) -> bool {
+        (place ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56 == 0
+    }
+
+    #[cold]
+    fn mark(&mut self, place: u64, slot: u32) {
+        self.marks.insert(place, slot);
+    }
+
+    #[cold]
+    fn unmark(&mut self, place: u64) {
+        self.marks.remove(&place);
+    }
+
+    /// The slots older than a place, from the last marked one on.
+    fn older_than(&self, place: u64) -> impl Iterator<Item = u32> {
+        let is_older = move |&slot: &u32| slot != NONE && self.nodes[slot as usize].place < place;
+        let start = match self.marks.range(..place).next_back() {
+            // Most draws that return were the newest or the oldest.
+            _ if is_older(&self.newest) => self.newest,
+            Some((_, &marked)) => marked,
+            None => self.oldest,
+        };
+        self.from(start).take_while(is_older)
+    }
+
+    /// The slots from one on, towards the newest.
+    fn from(&self, slot: u32) -> impl Iterator<Item = u32> {
+        let exists = |&slot: &u32| slot != NONE;
+        let newer = move |&slot: &u32| Some(self.nodes[slot as usize].newer).filter(exists);
+        std::iter::successors(Some(slot).filter(exists), newer)
+    }
+
+    /// The neighbours of a place.
     fn around(&self, place: u64) -> (u32, u32) {
-        if self.oldest == NONE {
-            return (NONE, NONE);
-        }
-        let place_of = |slot: u32| self.nodes[slot as usize].place;
-        let from_oldest = place.saturating_sub(place_of(self.oldest));
-        let from_newest = place_of(self.newest).saturating_sub(place);
-        if from_oldest <= from_newest {
-            let mut newer = self.oldest;
-            while newer != NONE && place_of(newer) < place {
-                newer = self.nodes[newer as usize].newer;
-            }
-            let older = match newer {
-                NONE => self.newest,
-                _ => self.nodes[newer as usize].older,
-            };
-            (older, newer)
-        } else {
-            let mut older = self.newest;
-            while older != NONE && place_of(older) > place {
-                older = self.nodes[older as usize].older;
-            }
-            let newer = match older {
-                NONE => self.oldest,
-                _ => self.nodes[older as usize].newer,
-            };
-            (older, newer)
+        match self.older_than(place).last() {
+            Some(older) => (older, self.nodes[older as usize].newer),
+            None => (NONE, self.oldest),
         }
     }
 }
@@ -101,7 +131,7 @@ impl Selector for Queue {
 
     #[inline]
     fn remove(&mut self, slot: u32) {
-        let Node { older, newer, .. } = self.nodes[slot as usize];
+        let Node { older, newer, place } = self.nodes[slot as usize];
         match older {
             NONE => self.oldest = newer,
             _ => self.nodes[older as usize].newer = newer,
@@ -109,6 +139,9 @@ impl Selector for Queue {
         match newer {
             NONE => self.newest = older,
             _ => self.nodes[newer as usize].older = older,
+        }
+        if self.is_marked(place) {
+            self.unmark(place);
         }
     }
 
@@ -120,8 +153,9 @@ impl Selector for Queue {
         (slot, 1.0)
     }
 
-    fn clear(&mut self) {
-        *self = Self { next_place: self.next_place, ..Self::new(self.end) };
+    fn take(&mut self) -> Self {
+        let empty = Self { next_place: self.next_place, seed: self.seed, ..Self::new(self.end) };
+        std::mem::replace(self, empty)
     }
 
     fn place(&self, slot: u32) -> u64 {
@@ -131,5 +165,33 @@ impl Selector for Queue {
     fn insert_at(&mut self, slot: u32, _priority: f64, place: u64) {
         let (older, newer) = self.around(place);
         self.link(slot, older, newer, place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_of_any_slot_is_found_in_few_steps_whatever_has_left() {
+        const SLOTS: u32 = 100_000;
+        let removals: [fn(u32) -> bool; 4] = [|_| false, |slot| slot % 2 == 0, |slot| slot % 256 != 0, |_| true];
+        for leaves in removals {
+            let mut queue = Queue { seed: 1, ..Queue::new(End::Oldest) };
+            (0..SLOTS).for_each(|slot| queue.insert(slot, 0.0));
+            let places: Vec<u64> = (0..SLOTS).map(|slot| queue.place(slot)).collect();
+            (0..SLOTS).filter(|&slot| leaves(slot)).for_each(|slot| queue.remove(slot));
+            let mut longest = 0;
+            // Last drawn first, and scattered over the whole list.
+            for slot in (0..7).flat_map(|rest| (0..SLOTS).rev().filter(move |slot| slot % 7 == rest)) {
+                let place = places[slot as usize];
+                longest = longest.max(queue.older_than(place).count());
+                if leaves(slot) {
+                    queue.insert_at(slot, 0.0, place);
+                }
+            }
+            assert!(longest < 4096, "{longest} steps");
+            assert!(queue.from(queue.oldest).eq(0..SLOTS));
+        }
     }
 }

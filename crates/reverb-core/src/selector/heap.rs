@@ -129,8 +129,9 @@ impl Selector for Heap {
         (self.entries[0].slot, 1.0)
     }
 
-    fn clear(&mut self) {
-        *self = Self { next_place: self.next_place, ..Self::new(self.order) };
+    fn take(&mut self) -> Self {
+        let empty = Self { next_place: self.next_place, ..Self::new(self.order) };
+        std::mem::replace(self, empty)
     }
 
     fn place(&self, slot: u32) -> u64 {

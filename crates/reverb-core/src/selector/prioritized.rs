@@ -85,8 +85,9 @@ impl Selector for Prioritized {
         (slot, weight / total)
     }
 
-    fn clear(&mut self) {
-        *self = Self::new(self.exponent);
+    fn take(&mut self) -> Self {
+        let empty = Self::new(self.exponent);
+        std::mem::replace(self, empty)
     }
 
     fn place(&self, _slot: u32) -> u64 {

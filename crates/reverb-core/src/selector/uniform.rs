@@ -68,8 +68,8 @@ impl Selector for Uniform {
         }
     }
 
-    fn clear(&mut self) {
-        *self = Self::default();
+    fn take(&mut self) -> Self {
+        std::mem::take(self)
     }
 
     fn place(&self, _slot: u32) -> u64 {

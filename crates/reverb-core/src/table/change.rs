@@ -5,21 +5,30 @@ use super::removal::RemovalReason;
 use crate::{Error, ItemKey, Result, Trajectory};
 
 impl Table {
+    /// Checks the priorities of updates. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPriority`], naming the key, if a selector cannot take a priority. This includes keys that are
+    /// not in the table, because an error must not depend on what was evicted.
+    pub fn check_updates(&self, updates: &[(ItemKey, f64)]) -> Result<()> {
+        for &(key, priority) in updates {
+            self.check_priority(priority)
+                .map_err(|error| Error::InvalidPriority(format!("{error} Its key is {key}. Nothing was changed.")))?;
+        }
+        Ok(())
+    }
+
     /// Deletes items and then sets priorities, both in the order given. Keys that are not in the table are ignored.
     ///
     /// # Errors
-    /// [`Error::InvalidPriority`], naming the key, if a selector cannot take a priority; then nothing has changed. This
-    /// includes keys that are not in the table, because an error must not depend on what was evicted.
+    /// Those of [`Table::check_updates`]; then nothing has changed.
     pub fn mutate(
         &mut self,
         updates: &[(ItemKey, f64)],
         deletes: &[ItemKey],
         removed: &mut Vec<Trajectory>,
     ) -> Result<()> {
-        for &(key, priority) in updates {
-            self.check_priority(priority)
-                .map_err(|error| Error::InvalidPriority(format!("{error} Its key is {key}. Nothing was changed.")))?;
-        }
+        self.check_updates(updates)?;
         for &key in deletes {
             if let Some(slot) = self.slab.find(key) {
                 removed.push(self.remove(slot, RemovalReason::Delete).trajectory);

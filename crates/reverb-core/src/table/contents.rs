@@ -4,7 +4,7 @@ use super::config::TableConfig;
 use super::in_flight::InFlight;
 use super::removal::{RemovalCounts, RemovalReason};
 use crate::selector::{AnySelector, Selector};
-use crate::slab::{self, Item, MAX_SLOTS, Slab};
+use crate::slab::{Item, MAX_SLOTS, Slab};
 use crate::{NewItem, RateLimiter, Result, SelectorKind, TableUsage, Trajectory};
 use rand::{SeedableRng, rngs::SmallRng};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -35,6 +35,22 @@ pub struct Table {
     /// no draws that the latter would take back.
     pub(super) epoch: u64,
     pub(super) rng: SmallRng,
+}
+
+/// What a table held before a reset.
+#[derive(Debug)]
+#[must_use]
+pub struct OldContents {
+    slab: Slab,
+    _selectors: [AnySelector; 2],
+    _usage: TableUsage,
+}
+
+impl OldContents {
+    /// Number of items.
+    pub fn num_items(&self) -> usize {
+        self.slab.len()
+    }
 }
 
 impl Table {
@@ -107,20 +123,24 @@ impl Table {
 
     /// Removes all items and clears all counts except those of removals. Draws from before the reset can no longer be
     /// given back.
-    pub fn reset(&mut self, removed: &mut Vec<Trajectory>) {
+    ///
+    /// This is O(1). The caller drops the returned contents outside the lock that guards the table.
+    pub fn reset(&mut self) -> OldContents {
         *self.removed.of(RemovalReason::Reset) += self.slab.len() as u64;
-        removed.extend(slab::into_items(self.slab.take()).map(|item| item.trajectory));
-        self.sampler.clear();
-        self.remover.clear();
+        let old = OldContents {
+            slab: self.slab.take(),
+            _selectors: [self.sampler.take(), self.remover.take()],
+            // A new set of counts replaces one subtraction for each item. What chunks count for the old set no longer
+            // matters.
+            _usage: std::mem::take(&mut self.usage),
+        };
         self.limiter = RateLimiter::new(self.config.rate_limiter.clone());
-        // A new set of counts replaces one subtraction for each item. What chunks count for the old set no longer
-        // matters.
-        self.usage = TableUsage::default();
         self.referenced_bytes = 0;
         self.sparse_removals = 0;
         self.num_unique_samples = 0;
         self.in_flight = InFlight::default();
         self.epoch = next_epoch();
+        old
     }
 
     /// Puts an item into the slab and counts its data. If the key is taken, returns the item and the slot of the key.

@@ -24,7 +24,7 @@ mod removal;
 mod snapshot;
 
 pub use config::TableConfig;
-pub use contents::Table;
+pub use contents::{OldContents, Table};
 pub use copied::{CopiedBatch, CopiedDraws};
 pub use info::TableInfo;
 pub use removal::RemovalCounts;

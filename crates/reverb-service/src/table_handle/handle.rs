@@ -1,17 +1,17 @@
 //! The handle of a table: its lock, and the turns in which requests are served.
 
-use super::queue::{InsertWork, Reply, Request, SampleWork, TableState, Turn, Work};
+use super::queue::{
+    InsertWork, OPERATIONS_PER_LOCK, Reply, Request, SampleWork, TableState, Turn, Work, give_back_last,
+};
 use super::status::{TableStatus, WaitClock, WaitTimes};
+use super::ticket_queue::TicketQueue;
 use parking_lot::{Mutex, MutexGuard};
 use reverb_core::{CopiedDraws, Drawn, Error, NewItem, Result, Table, TableConfig, TableSnapshot, Trajectory};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
 
-/// Number of steps (see [`TableState::step`]) after which other threads get a chance to take the lock.
-const STEPS_PER_TURN: u32 = 16;
 /// The error text of a call that was ended by a stop of the server.
 pub(super) const CLOSED: &str = "RateLimiter has been cancelled: the server was stopped.";
 
@@ -19,7 +19,7 @@ fn signature_token(config: &TableConfig) -> u64 {
     config.signature.as_ref().map_or(0, |signature| signature.token())
 }
 
-fn first_peer<W: Work>(requests: &VecDeque<Request<W>>) -> Option<String> {
+fn first_peer<W: Work>(requests: &TicketQueue<W>) -> Option<String> {
     Some(requests.front()?.waiter.as_ref()?.peer.to_string())
 }
 
@@ -61,9 +61,11 @@ impl TableHandle {
             compaction_due: Notify::new(),
             state: Mutex::new(TableState {
                 table,
-                inserts: VecDeque::new(),
-                samples: VecDeque::new(),
-                next_ticket: 0,
+                inserts: TicketQueue::default(),
+                samples: TicketQueue::default(),
+                next_ticket: 1,
+                interrupted: 0,
+                servers: 0,
                 closed: false,
                 made: Instant::now(),
                 insert_clock: WaitClock::default(),
@@ -104,17 +106,16 @@ impl TableHandle {
         let mut state = self.0.state.lock();
         state.closed = true;
         let inserts = std::mem::take(&mut state.inserts);
-        let mut samples = std::mem::take(&mut state.samples);
+        let samples = std::mem::take(&mut state.samples);
         state.insert_clock.set(false);
         state.sample_clock.set(false);
-        let mut removed = Vec::new();
-        for request in samples.iter_mut().rev() {
-            let drawn = std::mem::take(&mut request.work.drawn);
-            drawn.into_iter().rev().for_each(|drawn| state.table.give_back(drawn, &mut removed));
-        }
         drop(state);
+        let mut samples: Vec<_> = samples.into_requests().collect();
+        for request in samples.iter_mut().rev() {
+            self.give_back(std::mem::take(&mut request.work.drawn));
+        }
         let closed = || Error::Cancelled(CLOSED.into());
-        for request in inserts {
+        for request in inserts.into_requests() {
             self.answer(request, Err(closed()));
         }
         for request in samples {
@@ -122,16 +123,28 @@ impl TableHandle {
         }
     }
 
-    /// Serves the heads of both queues until neither can proceed.
-    pub(super) fn serve(&self, state: &mut MutexGuard<'_, TableState>) -> Turn {
+    /// Serves the heads of both queues until neither can proceed. After each turn, calls `settle`, which returns whether
+    /// the request of the caller is done, and lets go of the lock if there is more to do. A caller whose request is done
+    /// leaves the rest to a thread that is between two turns.
+    ///
+    /// Another thread may finish a request between two turns, so `settle` must see to it that it can be answered.
+    #[inline]
+    pub(super) fn serve(
+        &self,
+        state: &mut MutexGuard<'_, TableState>,
+        mut settle: impl FnMut(&mut TableState, &mut Turn) -> bool,
+    ) -> Turn {
         let mut turn = Turn::default();
         let now = now_nanos();
-        let mut steps = 0;
-        while state.step(now, &mut turn) {
-            steps += 1;
-            if steps % STEPS_PER_TURN == 0 && state.all_can_be_told() {
-                MutexGuard::bump(state);
+        loop {
+            let has_more = state.take_turn(now, &mut turn);
+            let is_done = settle(state, &mut turn);
+            if !has_more || (is_done && state.servers > 0) {
+                break;
             }
+            state.servers += 1;
+            MutexGuard::unlocked_fair(state, || self.finish(std::mem::take(&mut turn)));
+            state.servers -= 1;
         }
         let has_inserts = !state.inserts.is_empty();
         let has_samples = !state.samples.is_empty();
@@ -169,22 +182,23 @@ impl TableHandle {
         }
     }
 
-    /// Changes the table, serves the requests that can proceed, and returns the result of `change`.
+    /// Changes the table, serves the requests that can proceed, and returns the result of `change`, which makes at most
+    /// [`OPERATIONS_PER_LOCK`] changes.
     fn change<T>(&self, change: impl FnOnce(&mut TableState, &mut Vec<Trajectory>) -> T) -> T {
         let mut removed = Vec::new();
         let mut state = self.0.state.lock();
         let result = change(&mut state, &mut removed);
-        let turn = self.serve(&mut state);
+        let turn = self.serve(&mut state, |_, _| true);
         drop(state);
         self.finish(turn);
         result
     }
 
-    /// Returns samples to the table that were drawn but not delivered.
-    pub fn give_back(&self, drawn: Vec<Drawn>) {
-        self.change(|state, removed| {
-            drawn.into_iter().rev().for_each(|drawn| state.table.give_back(drawn, removed));
-        });
+    /// Returns samples to the table that were drawn but not delivered. Others may draw some of them before all are back.
+    pub fn give_back(&self, mut drawn: Vec<Drawn>) {
+        while !drawn.is_empty() {
+            self.change(|state, removed| give_back_last(&mut drawn, &mut state.table, removed));
+        }
     }
 
     /// Returns the draws of a copied batch to the table that was not delivered.
@@ -229,20 +243,38 @@ impl TableHandle {
         for (index, item) in items.iter().enumerate().filter(|(_, item)| item.trajectory.may_be_too_large()) {
             item.trajectory.check_size(&self.0.name).map_err(|error| (index, error))?;
         }
-        self.0.state.lock().table.check_items(items)
+        for (step, items) in items.chunks(OPERATIONS_PER_LOCK).enumerate() {
+            let checked = self.0.state.lock().table.check_items(items);
+            checked.map_err(|(index, error)| (step * OPERATIONS_PER_LOCK + index, error))?;
+        }
+        Ok(())
     }
 
-    /// Deletes items, then sets priorities. Unknown keys are ignored.
+    /// Deletes items, then sets priorities. Unknown keys are ignored. All priorities are checked before anything is
+    /// changed. Between steps of 16 384 deletes or updates, others may see a part of the changes.
     ///
     /// # Errors
     /// [`Error::InvalidPriority`] if a priority is not valid. Nothing is changed then.
     pub fn mutate(&self, updates: &[(u64, f64)], deletes: &[u64]) -> Result<()> {
-        self.change(|state, removed| state.table.mutate(updates, deletes, removed))
+        if updates.len() + deletes.len() <= OPERATIONS_PER_LOCK {
+            return self.change(|state, removed| state.table.mutate(updates, deletes, removed));
+        }
+        for step in updates.chunks(OPERATIONS_PER_LOCK) {
+            self.0.state.lock().table.check_updates(step)?;
+        }
+        for step in deletes.chunks(OPERATIONS_PER_LOCK) {
+            self.change(|state, removed| state.table.mutate(&[], step, removed))?;
+        }
+        for step in updates.chunks(OPERATIONS_PER_LOCK) {
+            self.change(|state, removed| state.table.mutate(step, &[], removed))?;
+        }
+        Ok(())
     }
 
     /// Removes all items and sets the counters to zero. Waiting requests continue to wait.
     pub fn reset(&self) {
-        self.change(|state, removed| state.table.reset(removed));
+        let old = self.change(|state, _| state.table.reset());
+        drop(old);
     }
 
     /// Whether the rate limiter allows `count` inserts now.
@@ -317,24 +349,20 @@ impl TableHandle {
     }
 
     pub(super) fn withdraw<W: Work>(&self, ticket: u64) -> Option<W> {
-        self.change(|state, _| {
-            let queue = W::queue(state);
-            let index = queue.iter().position(|request| request.ticket == ticket)?;
-            queue.remove(index).map(|request| request.work)
-        })
+        self.change(|state, _| W::queue(state).remove(ticket).map(|request| request.work))
     }
 
     /// Removes a request from its queue and undoes its effects before later requests are served. Returns false if the
     /// request is not in the queue any more.
     pub(super) fn withdraw_and_undo<W: Work>(&self, ticket: u64) -> bool {
-        self.change(|state, removed| {
-            let queue = W::queue(state);
-            let Some(index) = queue.iter().position(|request| request.ticket == ticket) else { return false };
-            if let Some(request) = queue.remove(index) {
-                request.work.undo(&mut state.table, removed);
-            }
-            true
-        })
+        let withdrawn = self.change(|state, removed| {
+            let mut work = W::queue(state).remove(ticket)?.work;
+            work.undo(&mut state.table, removed);
+            Some(work)
+        });
+        let Some(work) = withdrawn else { return false };
+        self.give_back(work.into_drawn());
+        true
     }
 }
 

@@ -4,12 +4,19 @@
 //! serves the heads of both queues in order, then unlocks, then wakes the requests it served. So no request overtakes
 //! another, and no wake-up is lost. A waiting request that is dropped leaves its queue, and its draws return to the
 //! table. Removed data is dropped after unlocking.
+//!
+//! No call holds the lock for long. A call of many operations makes at most [`OPERATIONS_PER_LOCK`] of them under one
+//! lock. Between two such turns others may take the lock, and see a part of the call. They leave the rest of the work
+//! to the thread that was interrupted.
+//!
+//! [`OPERATIONS_PER_LOCK`]: queue::OPERATIONS_PER_LOCK
 
 mod arrival;
 mod handle;
 mod queue;
 mod requests;
 mod status;
+mod ticket_queue;
 mod waiting;
 
 pub use arrival::Arrival;

@@ -1,15 +1,20 @@
 //! The two queues of a table: waiting inserts and waiting draws, whose heads are served in turns.
 
 use super::status::WaitClock;
+use super::ticket_queue::TicketQueue;
 use crate::peer::Peer;
 use reverb_core::{Drawn, Error, NewItem, Result, Table, TableSnapshot, Trajectory};
-use std::collections::VecDeque;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::oneshot;
 
-/// Maximum number of inserts in one step while no draw waits. Between steps, other threads may take the lock.
+/// Maximum number of draws in one step, and of inserts while no draw waits.
 pub const OPERATIONS_PER_STEP: usize = 512;
+/// Number of steps after which other threads get a chance to take the lock.
+const STEPS_PER_TURN: usize = 16;
+/// Maximum number of inserts, draws and other changes under one lock.
+pub const OPERATIONS_PER_LOCK: usize = 2 * OPERATIONS_PER_STEP * STEPS_PER_TURN;
 
 /// Minimum size in bytes of freed data that is worth returning to the system.
 const WORTH_A_TRIM: u64 = 16 << 20;
@@ -18,9 +23,13 @@ const WORTH_A_TRIM: u64 = 16 << 20;
 #[derive(Debug)]
 pub struct TableState {
     pub table: Table,
-    pub inserts: VecDeque<Request<InsertWork>>,
-    pub samples: VecDeque<Request<SampleWork>>,
+    pub inserts: TicketQueue<InsertWork>,
+    pub samples: TicketQueue<SampleWork>,
     pub next_ticket: u64,
+    /// The ticket of the draw that was interrupted last, so that the next one can continue; 0 to begin with the first.
+    pub interrupted: u64,
+    /// Number of threads that have let go of the lock between two turns and will serve the queues again.
+    pub servers: usize,
     pub closed: bool,
     pub made: Instant,
     pub insert_clock: WaitClock,
@@ -38,6 +47,8 @@ pub struct Request<W: Work> {
     pub work: W,
     /// Who waits for the answer. `None` while the caller is still in the call that made the request.
     pub waiter: Option<Waiter<W::Reply>>,
+    /// Whether it had to wait for the rate limiter, or behind a request that had to.
+    pub waited: bool,
 }
 
 /// A peer that waits for a request, and the channel of its answer.
@@ -65,7 +76,7 @@ pub struct SampleWork {
 }
 
 /// The result of a call: nothing for an insert, the samples for a draw.
-pub trait Reply: Sized + Send + 'static {
+pub trait Reply: Sized + Send + Debug + 'static {
     /// The kind of request that this answers.
     #[doc(hidden)]
     type Work: Work<Reply = Self>;
@@ -93,30 +104,26 @@ impl Reply for Vec<Drawn> {
 /// A kind of request. Implemented by inserts and draws only.
 pub trait Work: Sized + Send {
     type Reply: Reply<Work = Self>;
-    fn queue(state: &mut TableState) -> &mut VecDeque<Request<Self>>;
+    fn queue(state: &mut TableState) -> &mut TicketQueue<Self>;
     fn finished(turn: &mut Turn) -> &mut Vec<(Request<Self>, Result<Self::Reply>)>;
-    /// Maximum number of operations that the request takes.
-    fn size(&self) -> usize;
     /// Returns the result of a request whose deadline passes before it is complete.
     fn expire(self, reason: &str) -> Result<Self::Reply>;
     fn explain(table: &Table, name: &str) -> String;
-    /// Undoes operations whose result was not delivered.
-    fn undo(self, table: &mut Table, removed: &mut Vec<Trajectory>);
+    /// Undoes operations whose result was not delivered, [`OPERATIONS_PER_LOCK`] of them at most.
+    fn undo(&mut self, table: &mut Table, removed: &mut Vec<Trajectory>);
+    /// Returns the draws that are not undone yet.
+    fn into_drawn(self) -> Vec<Drawn>;
 }
 
 impl Work for InsertWork {
     type Reply = ();
 
-    fn queue(state: &mut TableState) -> &mut VecDeque<Request<Self>> {
+    fn queue(state: &mut TableState) -> &mut TicketQueue<Self> {
         &mut state.inserts
     }
 
     fn finished(turn: &mut Turn) -> &mut Vec<(Request<Self>, Result<()>)> {
         &mut turn.inserts
-    }
-
-    fn size(&self) -> usize {
-        self.items.len()
     }
 
     fn expire(self, reason: &str) -> Result<()> {
@@ -131,24 +138,22 @@ impl Work for InsertWork {
         format!("insert into table `{name}` waits: {}", table.explain_insert())
     }
 
-    fn undo(self, _: &mut Table, removed: &mut Vec<Trajectory>) {
-        removed.extend(self.items.map(|item| item.trajectory));
+    fn undo(&mut self, _: &mut Table, _: &mut Vec<Trajectory>) {}
+
+    fn into_drawn(self) -> Vec<Drawn> {
+        Vec::new()
     }
 }
 
 impl Work for SampleWork {
     type Reply = Vec<Drawn>;
 
-    fn queue(state: &mut TableState) -> &mut VecDeque<Request<Self>> {
+    fn queue(state: &mut TableState) -> &mut TicketQueue<Self> {
         &mut state.samples
     }
 
     fn finished(turn: &mut Turn) -> &mut Vec<(Request<Self>, Result<Vec<Drawn>>)> {
         &mut turn.samples
-    }
-
-    fn size(&self) -> usize {
-        self.wanted
     }
 
     fn expire(self, reason: &str) -> Result<Vec<Drawn>> {
@@ -164,10 +169,20 @@ impl Work for SampleWork {
         format!("sample of table `{name}` waits: {}", table.explain_sample())
     }
 
-    fn undo(self, table: &mut Table, removed: &mut Vec<Trajectory>) {
-        // In reverse order of the draws, so that each finds the table in the state after its draw.
-        self.drawn.into_iter().rev().for_each(|drawn| table.give_back(drawn, removed));
+    fn undo(&mut self, table: &mut Table, removed: &mut Vec<Trajectory>) {
+        give_back_last(&mut self.drawn, table, removed);
     }
+
+    fn into_drawn(self) -> Vec<Drawn> {
+        self.drawn
+    }
+}
+
+/// Gives back the last draws, [`OPERATIONS_PER_LOCK`] of them at most. In reverse order, so that each finds the table in
+/// the state after its draw.
+pub fn give_back_last(drawn: &mut Vec<Drawn>, table: &mut Table, removed: &mut Vec<Trajectory>) {
+    let rest = drawn.len().saturating_sub(OPERATIONS_PER_LOCK);
+    drawn.drain(rest..).rev().for_each(|drawn| table.give_back(drawn, removed));
 }
 
 /// The requests that a turn has finished, and the data to drop after unlocking.
@@ -197,15 +212,15 @@ impl TableState {
         self.shrunk
     }
 
-    /// Whether another thread could answer each waiting request.
-    pub fn all_can_be_told(&self) -> bool {
-        self.inserts.iter().all(|request| request.waiter.is_some())
-            && self.samples.iter().all(|request| request.waiter.is_some())
+    /// Makes as many steps as one turn has. Returns false if no further progress is possible.
+    #[inline]
+    pub fn take_turn(&mut self, now: u64, turn: &mut Turn) -> bool {
+        (0..STEPS_PER_TURN).all(|_| self.step(now, turn))
     }
 
-    /// Makes one step: one or more inserts of the first waiting insert, and all possible draws of the first waiting
-    /// draw. Returns false if no progress is possible.
-    pub fn step(&mut self, now: u64, turn: &mut Turn) -> bool {
+    /// Makes one step: one or more inserts of the first waiting insert, and draws of a waiting draw. Returns false if no
+    /// progress is possible.
+    fn step(&mut self, now: u64, turn: &mut Turn) -> bool {
         let inserted = self.step_insert(now, turn);
         let drawn = self.step_sample(turn);
         inserted || drawn || self.finish_short(turn)
@@ -233,32 +248,33 @@ impl TableState {
     }
 
     fn step_sample(&mut self, turn: &mut Turn) -> bool {
-        let Some(head) = self.samples.front_mut() else { return false };
-        let work = &mut head.work;
-        let waited = head.waiter.is_some();
-        let progress = self.table.sample_up_to(work.wanted, waited, &mut work.drawn);
+        let Some(request) = self.samples.after_mut(self.interrupted) else { return false };
+        let (ticket, work) = (request.ticket, &mut request.work);
+        let wanted = work.wanted.min(work.drawn.len() + OPERATIONS_PER_STEP);
+        let progress = self.table.sample_up_to(wanted, request.waited, &mut work.drawn);
         if work.drawn.len() >= work.wanted {
-            self.finish_sample(turn);
+            self.finish_sample(ticket, turn);
             return true;
         }
+        // Large draws take turns with the draws behind them where no draw affects another.
+        self.interrupted = if progress && !self.table.config().counts_samples() { ticket } else { 0 };
         progress
     }
 
     /// Answers the first waiting draw with fewer samples than wanted, if it has enough. Called if no other progress is
     /// possible.
     fn finish_short(&mut self, turn: &mut Turn) -> bool {
-        let enough = self.samples.front().is_some_and(|head| {
+        let enough = self.samples.front().filter(|head| {
             let SampleWork { at_least, drawn, .. } = &head.work;
             !drawn.is_empty() && drawn.len() >= *at_least
         });
-        if enough {
-            self.finish_sample(turn);
-        }
-        enough
+        let Some(ticket) = enough.map(|head| head.ticket) else { return false };
+        self.finish_sample(ticket, turn);
+        true
     }
 
-    fn finish_sample(&mut self, turn: &mut Turn) {
-        let mut request = self.samples.pop_front().expect("the queue has a head");
+    fn finish_sample(&mut self, ticket: u64, turn: &mut Turn) {
+        let mut request = self.samples.remove(ticket).expect("the request is in its queue");
         let drawn = std::mem::take(&mut request.work.drawn);
         turn.samples.push((request, Ok(drawn)));
     }

@@ -1,7 +1,7 @@
 //! Requests to a table: inserts and draws, which are served immediately or wait.
 
 use super::handle::{CLOSED, TableHandle};
-use super::queue::{InsertWork, OPERATIONS_PER_STEP, Request, SampleWork, TableState, Waiter, Work};
+use super::queue::{InsertWork, Request, SampleWork, TableState, Waiter, Work};
 use super::waiting::{Call, Waiting};
 use crate::peer::Peer;
 use parking_lot::MutexGuard;
@@ -116,18 +116,24 @@ impl TableHandle {
         }
         let ticket = state.next_ticket;
         state.next_ticket += 1;
-        // A request that another thread may finish needs a channel. Most requests are done before the lock is released.
-        let others_may_finish = !W::queue(&mut state).is_empty() || work.size() > OPERATIONS_PER_STEP;
-        let (reply, mut receiver) = others_may_finish.then(oneshot::channel).unzip();
-        let waiter = |reply| Waiter { reply, peer: peer.cloned().unwrap_or_else(Peer::this_process) };
-        W::queue(&mut state).push_back(Request { ticket, work, waiter: reply.map(waiter) });
-        let mut turn = self.serve(&mut state);
-        let own = turn.take_own::<W>(ticket);
-        if own.is_none() && receiver.is_none() {
-            let request = W::queue(&mut state).iter_mut().rev().find(|request| request.ticket == ticket);
-            let (sender, waiting) = oneshot::channel();
-            request.expect("the request is still in its queue").waiter = Some(waiter(sender));
-            receiver = Some(waiting);
+        W::queue(&mut state).push_back(Request { ticket, work, waiter: None, waited: false });
+        let (mut own, mut receiver) = (None, None);
+        let turn = self.serve(&mut state, |state, turn| {
+            own = own.take().or_else(|| turn.take_own::<W>(ticket));
+            // Most requests are done before the lock is released. The others need a channel.
+            if own.is_none() && receiver.is_none() {
+                let (reply, waiting) = oneshot::channel();
+                let peer = peer.cloned().unwrap_or_else(Peer::this_process);
+                let request = W::queue(state).get_mut(ticket).expect("the request is still in its queue");
+                request.waiter = Some(Waiter { reply, peer });
+                receiver = Some(waiting);
+            }
+            own.is_some()
+        });
+        if own.is_none()
+            && let Some(request) = W::queue(&mut state).get_mut(ticket)
+        {
+            request.waited = true;
         }
         drop(state);
         self.finish(turn);

@@ -6,9 +6,10 @@ use reverb_core::{
     Chunk, DType, Drawn, EpisodeIds, Layout, NewItem, RateLimiterConfig, SelectorKind, StepRange, Table, TableConfig,
     Trajectory, encode_strings, random_key,
 };
-use reverb_service::{DrawRequest, TableHandle};
+use reverb_service::{DrawRequest, TableHandle, Waiting};
 use smallvec::smallvec;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake};
 
 pub fn config(name: &str) -> TableConfig {
     TableConfig {
@@ -101,4 +102,20 @@ pub fn silent(_: &str) {}
 
 pub fn exactly(count: usize) -> DrawRequest {
     DrawRequest::exactly(count)
+}
+
+/// Calls `look` in the thread that sends the answer of a draw, once the answer is there.
+pub fn on_answer(mut waiting: Waiting<Vec<Drawn>>, look: impl FnOnce() + Send + 'static) -> Waiting<Vec<Drawn>> {
+    struct OnWake<F>(Mutex<Option<F>>);
+
+    impl<F: FnOnce() + Send + 'static> Wake for OnWake<F> {
+        fn wake(self: Arc<Self>) {
+            let look = self.0.lock().unwrap().take();
+            look.into_iter().for_each(|look| look());
+        }
+    }
+
+    let waker = Arc::new(OnWake(Mutex::new(Some(look)))).into();
+    assert!(waiting.poll_result(&mut Context::from_waker(&waker)).is_pending());
+    waiting
 }

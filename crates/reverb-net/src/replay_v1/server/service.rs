@@ -23,6 +23,8 @@ use tonic::{Request, Response, Status, Streaming};
 
 /// Maximum size in bytes of everything in a message except the data of an insert: keys, priorities, names.
 const MESSAGE_SLACK: usize = 16 << 20;
+/// Maximum number of updates and deletes that are made on a thread that serves connections.
+const MUTATED_AT_ONCE: usize = 16_384;
 
 /// The implementation of the service trait that tonic generates.
 pub struct Router {
@@ -45,6 +47,13 @@ pub fn service(replay: Arc<Replay>, unix_path: Option<PathBuf>) -> ReplayServer<
     let limit = usize::try_from(replay.max_message_size()).unwrap_or(usize::MAX).saturating_add(MESSAGE_SLACK);
     let router = Router { replay, unix_path };
     ReplayServer::new(router).max_decoding_message_size(limit).max_encoding_message_size(usize::MAX)
+}
+
+/// Runs work on a thread that serves no connections.
+async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(Error::Internal(error.to_string())))
 }
 
 /// Returns the peer that makes a call.
@@ -93,28 +102,27 @@ impl ReplayService for Router {
 
     async fn mutate(&self, request: Request<MutateRequest>) -> Result<Response<MutateResponse>, Status> {
         let MutateRequest { table, update_keys, priorities, delete_keys } = request.into_inner();
-        let mutate = || {
-            let table = self.open()?.table(&table)?;
-            if update_keys.len() != priorities.len() {
-                return Err(Error::invalid(format!(
-                    "expected as many priorities as keys, got {} keys and {} priorities",
-                    update_keys.len(),
-                    priorities.len()
-                )));
-            }
-            let updates: Vec<_> = update_keys.iter().copied().zip(priorities).collect();
-            table.mutate(&updates, &delete_keys)
-        };
-        mutate().map_err(|error| to_status(&error))?;
+        let table = self.open().and_then(|replay| replay.table(&table).cloned()).map_err(|error| to_status(&error))?;
+        if update_keys.len() != priorities.len() {
+            return Err(to_status(&Error::invalid(format!(
+                "expected as many priorities as keys, got {} keys and {} priorities",
+                update_keys.len(),
+                priorities.len()
+            ))));
+        }
+        let updates: Vec<_> = update_keys.into_iter().zip(priorities).collect();
+        let is_small = updates.len() + delete_keys.len() <= MUTATED_AT_ONCE;
+        let mutate = move || table.mutate(&updates, &delete_keys);
+        let mutated = if is_small { mutate() } else { in_background(mutate).await };
+        mutated.map_err(|error| to_status(&error))?;
         Ok(Response::new(MutateResponse {}))
     }
 
     async fn reset(&self, request: Request<ResetRequest>) -> Result<Response<ResetResponse>, Status> {
-        let reset = || -> Result<(), Error> {
-            self.open()?.table(&request.into_inner().table)?.reset();
-            Ok(())
-        };
-        reset().map_err(|error| to_status(&error))?;
+        let table = self.open().and_then(|replay| replay.table(&request.into_inner().table).cloned());
+        let table = table.map_err(|error| to_status(&error))?;
+        // The items are dropped by the call.
+        in_background(move || Ok(table.reset())).await.map_err(|error| to_status(&error))?;
         Ok(Response::new(ResetResponse {}))
     }
 
@@ -126,11 +134,8 @@ impl ReplayService for Router {
     async fn peek(&self, request: Request<PeekRequest>) -> Result<Response<PeekResponse>, Status> {
         let request = request.into_inner();
         let table = self.replay.table(&request.table).map_err(|error| to_status(&error))?.clone();
-        let look = tokio::task::spawn_blocking(move || {
-            Ok(peeked_to_wire(&peek::peek(&table, request.count as usize, request.newest)?))
-        });
-        let response = look.await.unwrap_or_else(|error| Err(Error::Internal(error.to_string())));
-        response.map(Response::new).map_err(|error| to_status(&error))
+        let look = move || Ok(peeked_to_wire(&peek::peek(&table, request.count as usize, request.newest)?));
+        in_background(look).await.map(Response::new).map_err(|error| to_status(&error))
     }
 
     async fn info(&self, _: Request<InfoRequest>) -> Result<Response<InfoResponse>, Status> {

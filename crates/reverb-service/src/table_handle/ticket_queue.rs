@@ -1,0 +1,169 @@
+//! Waiting requests in the order of their tickets.
+
+use super::queue::{Request, Work};
+use std::collections::VecDeque;
+
+/// Number of places that may be empty before their number is compared to that of the requests.
+const FEW_PLACES: usize = 64;
+
+/// Requests in ascending order of their tickets. A request that is withdrawn is found by a binary search and leaves an
+/// empty place, so that no other request moves.
+#[derive(Debug)]
+pub struct TicketQueue<W: Work> {
+    /// The first and the last place are not empty, and at most half of many places are.
+    places: VecDeque<Place<W>>,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Place<W: Work> {
+    ticket: u64,
+    request: Option<Request<W>>,
+}
+
+impl<W: Work> Default for TicketQueue<W> {
+    fn default() -> Self {
+        Self { places: VecDeque::new(), len: 0 }
+    }
+}
+
+impl<W: Work> TicketQueue<W> {
+    /// Number of requests.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no request waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds a request, whose ticket is larger than all before it.
+    #[inline]
+    pub fn push_back(&mut self, request: Request<W>) {
+        debug_assert!(self.places.back().is_none_or(|last| last.ticket < request.ticket), "tickets ascend");
+        self.places.push_back(Place { ticket: request.ticket, request: Some(request) });
+        self.len += 1;
+    }
+
+    /// The first request.
+    #[inline]
+    pub fn front(&self) -> Option<&Request<W>> {
+        self.places.front()?.request.as_ref()
+    }
+
+    /// The first request, for changes.
+    #[inline]
+    pub fn front_mut(&mut self) -> Option<&mut Request<W>> {
+        self.places.front_mut()?.request.as_mut()
+    }
+
+    /// The first request with a larger ticket; the first of all if there is none.
+    #[inline]
+    pub fn after_mut(&mut self, ticket: u64) -> Option<&mut Request<W>> {
+        if self.len > 1 {
+            let from = self.places.partition_point(|place| place.ticket <= ticket);
+            let next = (from..self.places.len()).find(|&index| self.places[index].request.is_some());
+            return self.places[next.unwrap_or(0)].request.as_mut();
+        }
+        self.front_mut()
+    }
+
+    /// The request with this ticket, for changes.
+    pub fn get_mut(&mut self, ticket: u64) -> Option<&mut Request<W>> {
+        let index = self.find(ticket)?;
+        self.places[index].request.as_mut()
+    }
+
+    /// Removes the first request.
+    #[inline]
+    pub fn pop_front(&mut self) -> Option<Request<W>> {
+        let request = self.places.pop_front()?.request;
+        self.len -= 1;
+        self.drop_empty_ends();
+        request
+    }
+
+    /// Removes the request with this ticket.
+    #[inline]
+    pub fn remove(&mut self, ticket: u64) -> Option<Request<W>> {
+        if self.front().is_some_and(|first| first.ticket == ticket) {
+            return self.pop_front();
+        }
+        let index = self.find(ticket)?;
+        let request = self.places[index].request.take()?;
+        self.len -= 1;
+        self.drop_empty_ends();
+        if self.places.len() > 2 * self.len + FEW_PLACES {
+            self.places.retain(|place| place.request.is_some());
+        }
+        Some(request)
+    }
+
+    /// The requests in the order of their tickets.
+    pub fn into_requests(self) -> impl DoubleEndedIterator<Item = Request<W>> {
+        self.places.into_iter().filter_map(|place| place.request)
+    }
+
+    fn find(&self, ticket: u64) -> Option<usize> {
+        self.places.binary_search_by_key(&ticket, |place| place.ticket).ok()
+    }
+
+    #[inline]
+    fn drop_empty_ends(&mut self) {
+        while self.places.front().is_some_and(|place| place.request.is_none()) {
+            self.places.pop_front();
+        }
+        while self.places.back().is_some_and(|place| place.request.is_none()) {
+            self.places.pop_back();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::queue::InsertWork;
+    use super::*;
+    use rand::{Rng, SeedableRng, rngs::StdRng};
+    use std::collections::BTreeSet;
+
+    fn request(ticket: u64) -> Request<InsertWork> {
+        Request { ticket, work: InsertWork { items: Vec::new().into_iter(), total: 0 }, waiter: None, waited: false }
+    }
+
+    #[test]
+    fn a_queue_keeps_what_an_ordered_set_keeps_without_many_empty_places() {
+        let mut rng = StdRng::seed_from_u64(1);
+        let (mut queue, mut set) = (TicketQueue::default(), BTreeSet::new());
+        for ticket in 1..20_000 {
+            // Grows, then shrinks, and so on.
+            let grows = ticket % 4000 < 2000;
+            if rng.random_bool(if grows { 0.8 } else { 0.2 }) {
+                queue.push_back(request(ticket));
+                set.insert(ticket);
+            }
+            let other = rng.random_range(0..=ticket);
+            assert_eq!(queue.get_mut(other).map(|request| request.ticket), set.get(&other).copied());
+            let after = set.range(other + 1..).next().or(set.first());
+            assert_eq!(queue.after_mut(other).map(|request| request.ticket), after.copied());
+            let removed = match rng.random_range(0..4) {
+                0 => (queue.pop_front().map(|request| request.ticket), set.pop_first()),
+                1 => (queue.remove(other).map(|request| request.ticket), set.take(&other)),
+                // Mostly the middle leaves.
+                _ => match after.copied() {
+                    Some(after) => (queue.remove(after).map(|request| request.ticket), set.take(&after)),
+                    None => (None, None),
+                },
+            };
+            assert_eq!(removed.0, removed.1);
+            assert_eq!(queue.front().map(|request| request.ticket), set.first().copied());
+            assert_eq!((queue.len(), queue.is_empty()), (set.len(), set.is_empty()));
+            assert!(queue.places.len() <= 2 * queue.len() + FEW_PLACES);
+        }
+        queue.push_back(request(20_000));
+        set.insert(20_000);
+        assert!(queue.into_requests().map(|request| request.ticket).eq(set));
+    }
+}
