@@ -219,7 +219,8 @@ mod tests {
             let mut quick = watch(Duration::ZERO);
             (0..2 * BUSY_LOOKS).all(|_| quick.should_poll_again())
         };
-        assert!((0..3).any(|_| looks_on()), "polling stopped, although not every turn was long");
+        // On a busy machine most turns are long.
+        assert!((0..1000).any(|_| looks_on()), "polling stopped, although not every turn was long");
     }
 
     #[test]

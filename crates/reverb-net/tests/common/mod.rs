@@ -14,7 +14,7 @@ pub use tables::*;
 use tokio::runtime::Handle;
 
 pub const MAX_MESSAGE_SIZE: u64 = 4 << 20;
-pub const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(60);
 
 pub fn server(tables: Vec<TableHandle>) -> Server {
     let replay = Replay::new(tables, MAX_MESSAGE_SIZE).unwrap();
