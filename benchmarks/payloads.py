@@ -40,9 +40,9 @@ def rows_of(payload, count):
 
 
 def steps_of(payload, count):
-    """Makes the same data as a list of steps, whose leaves are arrays."""
+    """Makes the same data as steps of what Gymnasium returns: arrays, and NumPy scalars for single numbers."""
     rows = rows_of(payload, count)
-    return [{name: np.asarray(column[index]) for name, column in rows.items()} for index in range(count)]
+    return [{name: column[index] for name, column in rows.items()} for index in range(count)]
 
 
 def batch_size(payload):

@@ -63,6 +63,7 @@ def sections(by_area):
     for area, make in (
         ("survey", survey),
         ("network", network),
+        ("leaves", leaves),
         ("memory", memory),
         ("scale", scale),
         ("imports", imports),
@@ -121,6 +122,20 @@ def network(results):
 
 def key_of(result):
     return result["payload"], result["work"], result["clients"]
+
+
+def leaves(results):
+    """Rows: kinds of values. Columns: ways to write, each with the time relative to the 0-d array."""
+    found = {(result["payload"], result["work"]): result for result in results}
+    ways = list(dict.fromkeys(result["work"] for result in results))
+    rows = []
+    for kind in dict.fromkeys(result["payload"] for result in results):
+        cells = [found[kind, way] for way in ways]
+        rows.append(
+            [kind, *(f"{short(cell['median_us'] / cell['steps_per_call'])} ({cell['of_array']:.2f})" for cell in cells)]
+        )
+    title = "### A step of one value, by what the value is: median in µs (relative to the 0-d array)"
+    return f"{title}\n\n" + table_of(["value", *ways], rows)
 
 
 def memory(results):

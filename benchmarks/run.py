@@ -16,12 +16,13 @@ import sys
 import time
 
 import machine
-from areas import buffers, checkpoints, datasets, environments, imports, loaders, memory, network, scale, survey
+from areas import buffers, checkpoints, datasets, environments, imports, leaves, loaders, memory, network, scale, survey
 from workers import Sides
 
 AREAS = {
     "survey": survey,
     "network": network,
+    "leaves": leaves,
     "memory": memory,
     "scale": scale,
     "imports": imports,

@@ -320,6 +320,11 @@ impl Chunk {
         &self.data()[start..start + length as usize * column.row_bytes]
     }
 
+    /// As [`ChunkView::text_of`], for a chunk that is not encoded.
+    pub(crate) fn text_of(&self, column: usize, first: usize, length: usize) -> Text<'_> {
+        self.plain().text_of(column, first, length)
+    }
+
     /// As [`ChunkView::strings_of`], for a chunk that is not encoded.
     pub fn strings_of(&self, column: usize, first: usize, length: usize) -> impl Iterator<Item = &[u8]> {
         self.plain().strings_of(column, first, length)
@@ -351,6 +356,18 @@ impl<'a> ChunkView<'a> {
         (first..first + length).map(move |i| &bytes[end_of(ends, i)..end_of(ends, i + 1)])
     }
 
+    /// Elements `[first, first + length)` of a column of strings, as they lie in the chunk. The caller has checked the
+    /// range.
+    pub(crate) fn text_of(self, column: usize, first: usize, length: usize) -> Text<'a> {
+        let column = &self.layout.columns[column];
+        let elements = column.elements * self.layout.rows as usize;
+        let region = &self.data[column.offset..column.offset + column.size_bytes];
+        let (ends, bytes) = region.split_at((elements + 1) * 4);
+        let before = end_of(ends, first);
+        let bytes = &bytes[before..end_of(ends, first + length)];
+        Text { ends: &ends[4 * (first + 1)..4 * (first + length + 1)], before, bytes }
+    }
+
     /// Size in bytes of elements `[first, first + length)` of a column of strings, without their ends. The caller has
     /// checked the range.
     pub(crate) fn text_bytes(self, column: usize, first: usize, length: usize) -> u64 {
@@ -361,6 +378,29 @@ impl<'a> ChunkView<'a> {
     /// All bytes, arranged as the layout states.
     pub fn data(self) -> &'a [u8] {
         self.data
+    }
+}
+
+/// Consecutive strings of a chunk.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Text<'a> {
+    ends: &'a [u8],
+    /// Number of bytes of the strings before them in the chunk.
+    before: usize,
+    /// The strings, one after another.
+    pub(crate) bytes: &'a [u8],
+}
+
+impl Text<'_> {
+    /// Number of strings.
+    pub(crate) fn len(self) -> usize {
+        self.ends.len() / 4
+    }
+
+    /// Number of bytes of the strings up to and including string `index`.
+    #[inline]
+    pub(crate) fn end(self, index: usize) -> usize {
+        end_of(self.ends, index) - self.before
     }
 }
 

@@ -3,6 +3,8 @@
 use crate::dtype::from_numpy;
 use crate::errors::{PyReverbError, PyReverbResult};
 use crate::nest::{flatten, path};
+use crate::scalar::{MAX_SCALAR_BYTES, read_scalar, scalar_dtype};
+use numpy::npyffi::{NPY_ORDER, PY_ARRAY_API};
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
@@ -91,8 +93,8 @@ impl<'a> LeafRows<'a> {
 enum Source<'py> {
     /// Memory of an array in C order, which the array keeps alive.
     Array(Bound<'py, PyUntypedArray>),
-    /// The bytes of a Python number.
-    Number([u8; 8]),
+    /// The bytes of a number of Python or NumPy, in the first of these.
+    Number([u8; MAX_SCALAR_BYTES]),
     /// An encoded column of strings.
     Strings(Vec<u8>),
 }
@@ -208,7 +210,11 @@ pub fn leaf(object: Bound<'_, PyAny>) -> PyReverbResult<Leaf<'_>> {
         Ok(array) => return array_leaf(array),
         Err(error) => error.into_inner(),
     };
-    let number = |dtype, bytes| Ok(Leaf { dtype, shape: Shape::new(), source: Source::Number(bytes) });
+    let number = |dtype, value: [u8; 8]| {
+        let mut bytes = [0; MAX_SCALAR_BYTES];
+        bytes[..8].copy_from_slice(&value);
+        Ok(Leaf { dtype, shape: Shape::new(), source: Source::Number(bytes) })
+    };
     if object.is_exact_instance_of::<PyFloat>() {
         return number(DType::Float64, object.extract::<f64>()?.to_ne_bytes());
     }
@@ -227,6 +233,9 @@ pub fn leaf(object: Bound<'_, PyAny>) -> PyReverbResult<Leaf<'_>> {
         let text = string_bytes(&object)?;
         let region = encode_strings(std::iter::once(text.as_slice()))?;
         return Ok(Leaf { dtype: DType::String, shape: Shape::new(), source: Source::Strings(region) });
+    }
+    if let Some(dtype) = scalar_dtype(&object) {
+        return Ok(Leaf { dtype, shape: Shape::new(), source: Source::Number(read_scalar(&object, dtype)) });
     }
     if object.is_none() {
         return Err(PyTypeError::new_err("expected a value that NumPy can hold, got None").into());
@@ -258,13 +267,19 @@ fn array_leaf(array: Bound<'_, PyUntypedArray>) -> PyReverbResult<Leaf<'_>> {
     let Some(dtype) = from_numpy(&array.dtype()) else {
         return Err(PyTypeError::new_err(format!("a table cannot hold arrays of dtype {descriptor}")).into());
     };
-    let array = if array.is_c_contiguous() {
-        array
-    } else {
-        let copy = array.py().import("numpy")?.call_method1("ascontiguousarray", (array,))?;
-        copy.cast_into::<PyUntypedArray>().map_err(PyErr::from)?
-    };
+    let array = if array.is_c_contiguous() { array } else { contiguous(&array)? };
     Ok(Leaf { dtype, shape, source: Source::Array(array) })
+}
+
+/// A copy of the array in C order.
+fn contiguous<'py>(array: &Bound<'py, PyUntypedArray>) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let py = array.py();
+    // SAFETY: the array lives; a new reference or null with an exception comes back.
+    let copy = unsafe {
+        let copy = PY_ARRAY_API.PyArray_NewCopy(py, array.as_array_ptr(), NPY_ORDER::NPY_CORDER);
+        Bound::from_owned_ptr_or_err(py, copy)?
+    };
+    Ok(copy.cast_into()?)
 }
 
 fn encode_array_of_strings(array: &Bound<'_, PyUntypedArray>) -> PyReverbResult<Vec<u8>> {

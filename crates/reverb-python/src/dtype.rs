@@ -66,11 +66,29 @@ pub fn from_numpy(descriptor: &Bound<'_, PyArrayDescr>) -> Option<DType> {
         14 => DType::Complex64,
         15 => DType::Complex128,
         23 => DType::Float16,
-        number if number >= 256 => {
-            let name = descriptor.getattr("name").ok()?;
-            let name = name.extract::<String>().ok()?;
-            return ML_DTYPES.iter().find(|(_, other)| *other == name).map(|(dtype, _)| *dtype);
-        }
+        number if number >= 256 => return from_added(descriptor),
         _ => return None,
     })
+}
+
+/// Whether ml_dtypes, not NumPy, defines the type.
+pub fn is_added(dtype: DType) -> bool {
+    ML_DTYPES.iter().any(|(added, _)| *added == dtype)
+}
+
+/// The types of ml_dtypes that were used so far.
+pub fn added_types(py: Python<'_>) -> impl Iterator<Item = (DType, &Bound<'_, PyArrayDescr>)> {
+    ML_DTYPES.iter().filter_map(move |(dtype, _)| Some((*dtype, DESCRIPTORS[*dtype as usize].get(py)?.bind(py))))
+}
+
+fn from_added(descriptor: &Bound<'_, PyArrayDescr>) -> Option<DType> {
+    let py = descriptor.py();
+    if let Some((dtype, _)) = added_types(py).find(|(_, known)| known.num() == descriptor.num()) {
+        return Some(dtype);
+    }
+    let name = descriptor.getattr("name").ok()?.extract::<String>().ok()?;
+    let (dtype, _) = ML_DTYPES.iter().find(|(_, other)| *other == name)?;
+    // The next value is recognized by the type's number. If ml_dtypes cannot be imported, its name goes on to be read.
+    let _ = to_numpy(py, *dtype);
+    Some(*dtype)
 }

@@ -22,6 +22,7 @@ mod nest;
 mod records;
 mod runtime;
 mod sampled_batch;
+mod scalar;
 mod server;
 mod signature;
 mod table;

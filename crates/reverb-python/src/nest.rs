@@ -1,6 +1,7 @@
 //! Flattens nests of Python objects by dm-tree's rules.
 
 use crate::column::TrajectoryColumn;
+use crate::scalar::scalar_dtype;
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -63,6 +64,7 @@ fn is_leaf(data: &Bound<'_, PyAny>) -> bool {
         || data.is_exact_instance_of::<PyBytes>()
         || data.is_none()
         || data.is_exact_instance_of::<TrajectoryColumn>()
+        || scalar_dtype(data).is_some()
 }
 
 fn tree(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {

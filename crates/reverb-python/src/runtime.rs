@@ -49,43 +49,48 @@ pub fn runtime() -> Result<Arc<(u32, Runtime)>> {
 
 /// Waits for work that this process does itself. Work that needs the network is waited for by [`wait_driving`].
 pub fn wait<T: Send>(py: Python<'_>, work: impl Future<Output = Result<T>> + Send) -> PyReverbResult<T> {
-    wait_on(py, &runtime()?.1, work)
+    let runtime = runtime()?;
+    let mut work = std::pin::pin!(work);
+    wait_in_turns(py, || runtime.1.block_on(turn(work.as_mut())))
 }
 
 /// Waits for work that needs a connection, and moves its data meanwhile.
+///
+/// A thread stops driving the runtime before it waits for the GIL, which another thread may hold for long. The idle
+/// driver then answers the pings of the server.
 pub fn wait_driving<T: Send>(
     py: Python<'_>,
     driver: &CallerDrivenRuntime,
     work: impl Future<Output = Result<T>> + Send,
 ) -> PyReverbResult<T> {
-    let driving = driver.drive()?;
-    let result = wait_on(py, driving.runtime(), driving.hear_then(work));
+    let result = {
+        let mut work = std::pin::pin!(work);
+        wait_in_turns(py, || {
+            let driving = driver.drive()?;
+            driving.runtime().block_on(driving.hear_then(turn(work.as_mut())))
+        })
+    };
     if result.is_err() {
         // Tells the server that the call was withdrawn.
-        py.detach(|| driving.flush());
+        py.detach(|| driver.drive().map(|driving| driving.flush()))?;
     }
     result
 }
 
-/// Waits for `work` without the GIL, and reacts to Ctrl-C. Interrupted work is dropped, which withdraws it.
-pub fn wait_on<T: Send>(
-    py: Python<'_>,
-    runtime: &Runtime,
-    work: impl Future<Output = Result<T>> + Send,
-) -> PyReverbResult<T> {
-    let mut work = std::pin::pin!(work);
+/// A turn of a wait: the result of the work, or an interruption to look for Ctrl-C.
+async fn turn<T>(work: impl Future<Output = Result<T>>) -> Result<Option<T>> {
+    tokio::select! {
+        biased;
+        result = work => result.map(Some),
+        () = tokio::time::sleep(SIGNAL_PERIOD) => Ok(None),
+    }
+}
+
+/// Waits without the GIL, turn by turn, and reacts to Ctrl-C between two of them.
+fn wait_in_turns<T: Send>(py: Python<'_>, mut turn: impl FnMut() -> Result<Option<T>> + Send) -> PyReverbResult<T> {
     loop {
-        let turn = py.detach(|| {
-            runtime.block_on(async {
-                tokio::select! {
-                    biased;
-                    result = work.as_mut() => Some(result),
-                    () = tokio::time::sleep(SIGNAL_PERIOD) => None,
-                }
-            })
-        });
-        match turn {
-            Some(result) => return Ok(result?),
+        match py.detach(&mut turn)? {
+            Some(result) => return Ok(result),
             None => py.check_signals()?,
         }
     }

@@ -1,14 +1,17 @@
 //! The gatherer, which copies drawn items into the buffer of a batch.
 
-use super::columns::{for_each_segment, strings_of};
+use super::columns::for_each_segment;
+use super::cursor::{Cursor, END_BYTES};
 use super::decode::decode;
 use super::layout::BatchLayout;
 use super::plan::{first_mismatch, plan};
 use super::rows::{ReadableRows, Uniformity, copy_column, copy_columns};
-use crate::chunk::encode_strings;
 use crate::copy::copy;
 use crate::{Buffer, DType, Drawn};
 use std::mem::MaybeUninit;
+
+#[cfg(test)]
+use super::columns::count_visits;
 
 /// Drawn items whose columns can be stacked, and how much of them was copied into a buffer.
 ///
@@ -27,8 +30,8 @@ pub struct Gatherer {
     done: usize,
     /// Number of bytes of the buffer that were written.
     position: usize,
-    /// The region of the current column if it holds strings, made for its first piece.
-    strings: Vec<u8>,
+    /// The place of the next byte of the current column in the items.
+    cursor: Cursor,
     /// What the items have in common.
     uniformity: Uniformity,
 }
@@ -65,9 +68,16 @@ impl Gatherer {
                 .map_err(|error| (0, error.to_string())),
         };
         match planned {
-            Ok((layout, decoded, uniformity)) => {
-                Ok(Self { items, decoded, layout, column: 0, done: 0, position: 0, strings: Vec::new(), uniformity })
-            }
+            Ok((layout, decoded, uniformity)) => Ok(Self {
+                items,
+                decoded,
+                layout,
+                column: 0,
+                done: 0,
+                position: 0,
+                cursor: Cursor::default(),
+                uniformity,
+            }),
             Err((index, reason)) => Err(Box::new(Mismatch { items, index, reason })),
         }
     }
@@ -110,31 +120,38 @@ impl Gatherer {
         // Moved out while they are read, because the position in the buffer changes meanwhile.
         let (items, decoded) = (std::mem::take(&mut self.items), std::mem::take(&mut self.decoded));
         let read = if decoded.is_empty() { &items } else { &decoded };
-        // Looked up once for all columns: reaching the bytes of an item takes three dependent loads that are rarely
-        // cached.
-        let mut rows: Vec<ReadableRows<'_>> = Vec::new();
-        if self.uniformity != Uniformity::Mixed {
-            rows.reserve_exact(read.len());
-            rows.extend(read.iter().filter_map(|item| ReadableRows::of(&item.trajectory)));
-        }
         let has_strings = || self.layout.columns.iter().any(|column| column.dtype == DType::String);
         if self.uniformity == Uniformity::SameLayout
             && self.position == 0
             && target.len() == self.layout.size_bytes
             && !has_strings()
         {
-            copy_columns(target, &self.layout, &rows);
+            copy_columns(target, &self.layout, &self.readable(read));
             self.position = target.len();
         } else {
-            self.fill_from(target, read, &rows);
+            self.fill_from(target, read);
         }
-        drop(rows);
         self.items = items;
         // The items may be kept until the batch is delivered; their decoded rows are not needed any more.
         self.decoded = if self.remaining() > 0 { decoded } else { Vec::new() };
     }
 
-    fn fill_from(&mut self, mut target: &mut [MaybeUninit<u8>], items: &[Drawn], rows: &[ReadableRows<'_>]) {
+    /// The rows of items that have as many rows of one chunk each; empty for other items.
+    fn readable<'a>(&self, items: &'a [Drawn]) -> Vec<ReadableRows<'a>> {
+        let mut rows = Vec::new();
+        if self.uniformity != Uniformity::Mixed {
+            #[cfg(test)]
+            count_visits(items.len());
+            rows.reserve_exact(items.len());
+            rows.extend(items.iter().filter_map(|item| ReadableRows::of(&item.trajectory)));
+        }
+        rows
+    }
+
+    fn fill_from(&mut self, mut target: &mut [MaybeUninit<u8>], items: &[Drawn]) {
+        // Looked up once for all columns that are written whole: reaching the bytes of an item takes three dependent
+        // loads that are rarely cached. If no column is, no item is looked up that the target does not reach.
+        let mut rows: Option<Vec<ReadableRows<'_>>> = None;
         while !target.is_empty() {
             let column = &self.layout.columns[self.column];
             let (offset, size) = (column.offset, column.size_bytes);
@@ -142,21 +159,23 @@ impl Gatherer {
                 let padding = target.len().min(offset - self.position);
                 target[..padding].fill(MaybeUninit::new(0));
                 padding
-            } else if self.done == 0 && size <= target.len() && column.dtype != DType::String {
-                self.whole_column(&mut target[..size], items, rows);
-                self.next_column();
-                size
             } else if size == 0 {
                 self.next_column();
                 0
+            } else if self.done == 0 && size <= target.len() && column.dtype != DType::String {
+                let rows = rows.get_or_insert_with(|| self.readable(items));
+                self.whole_column(&mut target[..size], items, rows);
+                self.next_column();
+                size
             } else {
                 let wanted = target.len().min(size - self.done);
                 let piece = &mut target[..wanted];
                 if column.dtype == DType::String {
-                    self.string_piece(piece, items)
+                    self.string_piece(piece, items);
                 } else {
-                    self.piece(piece, items)
+                    self.piece(piece, items);
                 }
+                self.done += wanted;
                 if self.done == size {
                     self.next_column();
                 }
@@ -170,7 +189,7 @@ impl Gatherer {
     fn next_column(&mut self) {
         self.column += 1;
         self.done = 0;
-        self.strings = Vec::new();
+        self.cursor = Cursor::default();
     }
 
     fn whole_column(&self, mut target: &mut [MaybeUninit<u8>], items: &[Drawn], rows: &[ReadableRows<'_>]) {
@@ -188,35 +207,44 @@ impl Gatherer {
 
     /// Writes part of a column of numbers, which may start and end anywhere.
     fn piece(&mut self, mut target: &mut [MaybeUninit<u8>], items: &[Drawn]) {
-        // Start of the current item in the column. Pieces are large and few, so it is searched again for each piece.
-        let mut start = 0;
-        let column = self.column;
-        for item in items {
-            if target.is_empty() {
-                break;
+        if self.uniformity != Uniformity::Mixed {
+            // Items of the same size. The rest of the one that was begun comes first, and then those that fit whole.
+            let item_bytes = self.layout.columns[self.column].size_bytes / items.len();
+            let (mut item, begun) = (self.done / item_bytes, self.done % item_bytes);
+            if begun > 0 {
+                let (head, rest) = target.split_at_mut(target.len().min(item_bytes - begun));
+                Cursor::in_item(item, begun).write_numbers(head, items, self.column);
+                item += 1;
+                target = rest;
             }
-            let done = &mut self.done;
-            for_each_segment(&item.trajectory, column, |bytes| {
-                let end = start + bytes.len();
-                if *done < end && !target.is_empty() {
-                    let from = &bytes[*done - start..];
-                    let from = &from[..from.len().min(target.len())];
-                    let (head, rest) = std::mem::take(&mut target).split_at_mut(from.len());
-                    copy(head, from);
-                    target = rest;
-                    *done += from.len();
-                }
-                start = end;
-            });
+            let rows = self.readable(&items[item..item + target.len() / item_bytes]);
+            let (whole, rest) = target.split_at_mut(rows.len() * item_bytes);
+            copy_column(whole, &rows, self.column, self.uniformity == Uniformity::SameLayout);
+            self.cursor = Cursor::in_item(item + rows.len(), 0);
+            target = rest;
         }
+        self.cursor.write_numbers(target, items, self.column);
     }
 
-    fn string_piece(&mut self, target: &mut [MaybeUninit<u8>], items: &[Drawn]) {
-        if self.done == 0 {
-            let strings: Vec<&[u8]> = items.iter().flat_map(|item| strings_of(&item.trajectory, self.column)).collect();
-            self.strings = encode_strings(strings.iter().copied()).expect("the plan has counted the bytes");
+    /// Writes part of a column of strings: zero, the ends of all strings, and the strings.
+    fn string_piece(&mut self, mut target: &mut [MaybeUninit<u8>], items: &[Drawn]) {
+        let strings: usize = self.layout.columns[self.column].shape.iter().product();
+        let text = END_BYTES * (strings + 1);
+        let mut place = self.done;
+        while !target.is_empty() {
+            let part = [END_BYTES, text, usize::MAX].into_iter().find(|&end| place < end).unwrap_or(usize::MAX);
+            let (head, rest) = target.split_at_mut(target.len().min(part - place));
+            match part {
+                END_BYTES => head.fill(MaybeUninit::new(0)),
+                usize::MAX => self.cursor.write_text(head, items, self.column),
+                _ => self.cursor.write_ends(head, items, self.column),
+            }
+            place += head.len();
+            target = rest;
+            if place == text {
+                // The strings begin where the ends began.
+                self.cursor = Cursor::default();
+            }
         }
-        copy(target, &self.strings[self.done..self.done + target.len()]);
-        self.done += target.len();
     }
 }

@@ -1,12 +1,15 @@
 //! Gathers drawn items into one batch: every column in one contiguous block, all columns in one buffer.
 
 mod columns;
+mod cursor;
 mod decode;
 mod gatherer;
 mod layout;
 mod plan;
 mod rows;
 mod same_layout;
+#[cfg(test)]
+mod tests;
 
 pub use gatherer::{Gatherer, Mismatch};
 pub use layout::{BatchColumn, BatchLayout};

@@ -1,6 +1,7 @@
 //! Plans of batches: whether items can be stacked, and the layout of their batch.
 
-use super::columns::{column_of, strings_of};
+use super::columns::{column_of, text};
+use super::cursor::END_BYTES;
 use super::layout::{BatchColumn, BatchLayout, batch_shape};
 use super::rows::Uniformity;
 use crate::tensor::shape_text;
@@ -49,9 +50,8 @@ fn mismatch(first: &Trajectory, item: &Trajectory) -> Option<String> {
 
 pub(super) fn plan(items: &[Drawn], uniformity: Uniformity, squeeze_time: bool) -> Result<BatchLayout> {
     let Some(first) = items.first() else { return Ok(BatchLayout::default()) };
-    let columns =
-        (0..first.trajectory.num_columns()).map(|index| plan_column(items, index, uniformity, squeeze_time)).collect();
-    BatchLayout::new(columns)
+    let columns = (0..first.trajectory.num_columns()).map(|index| plan_column(items, index, uniformity, squeeze_time));
+    BatchLayout::new(columns.collect())
 }
 
 fn plan_column(items: &[Drawn], index: usize, uniformity: Uniformity, squeeze_time: bool) -> BatchColumn {
@@ -66,11 +66,12 @@ fn plan_column(items: &[Drawn], index: usize, uniformity: Uniformity, squeeze_ti
         Some(lengths) => batch_shape(lengths.iter().map(|&n| n as usize).sum(), (0, false), column).collect(),
         None => batch_shape(items.len(), (length, !(squeezed || squeeze_time && length == 1)), column).collect(),
     };
-    let size_bytes = if column.dtype == DType::String {
-        let text = |item: &Drawn| strings_of(&item.trajectory, index).iter().map(|s| 4 + s.len()).sum::<usize>();
-        4 + items.iter().map(text).sum::<usize>()
-    } else {
-        0
-    };
+    let size_bytes = if column.dtype == DType::String { string_bytes(items, index) } else { 0 };
     BatchColumn { dtype: column.dtype, shape, row_lengths, squeezed, offset: 0, size_bytes }
+}
+
+/// Size in bytes of a column of strings and their ends.
+fn string_bytes(items: &[Drawn], index: usize) -> usize {
+    let slices = items.iter().flat_map(|item| (0..).map_while(move |slice| text(&item.trajectory, index, slice)));
+    END_BYTES + slices.map(|text| END_BYTES * text.len() + text.bytes.len()).sum::<usize>()
 }

@@ -1,0 +1,86 @@
+//! How often items are looked up while a batch is gathered piece by piece.
+
+use super::Gatherer;
+use super::columns::take_visits;
+use crate::{
+    Chunk, DType, Drawn, EpisodeIds, Layout, NewItem, RateLimiterConfig, SelectorKind, Slice, StepRange, Table,
+    TableConfig, Trajectory, TrajectoryColumn, encode_strings,
+};
+use smallvec::smallvec;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+const ROWS: usize = 2000;
+const COLUMNS: usize = 3;
+/// A few rows of a column, and not a multiple of one.
+const PIECE_BYTES: usize = 100;
+
+/// A chunk of two columns of numbers and one of strings.
+fn chunk() -> Arc<Chunk> {
+    let text = encode_strings((0..ROWS).map(|_| &b"a string"[..])).unwrap();
+    let columns =
+        [(DType::UInt64, smallvec![4], 0), (DType::String, smallvec![], text.len()), (DType::Float32, smallvec![3], 0)];
+    let layout = Arc::new(Layout::new(ROWS, columns).unwrap());
+    let data = layout.assemble(&[vec![1; 32 * ROWS], text, vec![2; 12 * ROWS]]).into();
+    Arc::new(Chunk::new(1, EpisodeIds::Same(1), StepRange::default(), layout, data).unwrap())
+}
+
+fn drawn(items: impl ExactSizeIterator<Item = Trajectory>) -> Vec<Drawn> {
+    let rate_limiter =
+        RateLimiterConfig { samples_per_insert: 1.0, min_size_to_sample: 1, min_diff: -f64::MAX, max_diff: f64::MAX };
+    let config = TableConfig {
+        name: "table".into(),
+        sampler: SelectorKind::Fifo,
+        remover: SelectorKind::Fifo,
+        max_size: items.len() as u64,
+        max_times_sampled: 1,
+        rate_limiter,
+        signature: None,
+        max_bytes: None,
+        seed: None,
+    };
+    let (mut table, count) = (Table::new(config).unwrap(), items.len());
+    for (key, trajectory) in (0..).zip(items) {
+        table.insert(NewItem { key, priority: 1.0, times_sampled: 0, trajectory }, 0, &mut Vec::new());
+    }
+    (0..count).filter_map(|_| table.sample()).collect()
+}
+
+/// Gathers the batch in pieces, and returns the number of pieces and of visits.
+fn gather(items: Vec<Drawn>) -> (usize, usize) {
+    let mut gatherer = Gatherer::new(items, false).unwrap();
+    let mut piece = [MaybeUninit::uninit(); PIECE_BYTES];
+    let mut pieces = 0;
+    take_visits();
+    while gatherer.remaining() > 0 {
+        let now = PIECE_BYTES.min(gatherer.remaining());
+        gatherer.fill(&mut piece[..now]);
+        pieces += 1;
+    }
+    (pieces, take_visits())
+}
+
+/// A visit finds a slice, or that an item has no more. Strings are visited for their ends and for their text.
+fn most_visits(slices: usize, pieces: usize) -> usize {
+    2 * (COLUMNS + 1) * slices + 4 * pieces
+}
+
+#[test]
+fn the_visits_of_single_rows_grow_with_the_batch() {
+    let chunk = chunk();
+    let items = (0..ROWS as u32).map(|row| Trajectory::rows(chunk.clone(), row, 1).unwrap());
+    let (pieces, visits) = gather(drawn(items));
+    assert!(pieces > 1000 && visits <= most_visits(ROWS, pieces), "{visits} visits in {pieces} pieces");
+}
+
+#[test]
+fn the_visits_of_one_item_of_many_slices_grow_with_its_slices() {
+    let chunk = chunk();
+    let column = |column: u32| TrajectoryColumn {
+        slices: (0..ROWS as u32).map(|offset| Slice { chunk: chunk.clone(), column, offset, length: 1 }).collect(),
+        squeeze: false,
+    };
+    let item = Trajectory::columns((0..COLUMNS as u32).map(column).collect()).unwrap();
+    let (pieces, visits) = gather(drawn([item].into_iter()));
+    assert!(pieces > 1000 && visits <= most_visits(ROWS, pieces), "{visits} visits in {pieces} pieces");
+}
