@@ -6,7 +6,7 @@ mod common;
 #[allow(dead_code, reason = "not all of it is used")]
 mod memory;
 
-use common::{SOON, addresses, config, server};
+use common::{SOON, addresses, config, queue, server};
 use memory::allocated_bytes;
 use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, DroppedChunks, StepBuffer, Value, WriterItem};
 use reverb_core::{DType, Table, TableConfig};
@@ -82,6 +82,22 @@ impl Writer {
 
 fn roads(server: &Server) -> Vec<String> {
     [format!("localhost:{}", server.port())].into_iter().chain(addresses(server)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn confirmed_items_behind_a_blocked_one_take_no_memory() {
+    let _turn = MEASURING.lock().await;
+    let server = server(vec![queue("blocked", 1), flowing()]);
+    for road in roads(&server) {
+        let mut writer = Writer::new(&road);
+        writer.write_once("blocked", 4, 4).await;
+        writer.write("flows", WARM_UP, 4).await;
+        let before = allocated_bytes();
+        writer.write("flows", ITEMS, 4).await;
+        let grown = allocated_bytes().saturating_sub(before);
+        assert!(grown < ITEMS as usize * BYTES_PER_ITEM, "{road}: {ITEMS} confirmed items hold {grown} bytes");
+        assert!((3..=4).contains(&writer.session.num_pending()), "items of the blocked table are unconfirmed");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
