@@ -4,7 +4,7 @@ mod common;
 
 use common::wire::{self, Samples};
 use common::{SOON, addresses, draw, eventually, exactly, int64s, queue, rows, server, uniform};
-use reverb_core::Error;
+use reverb_core::{Error, NewItem};
 use reverb_net::client::Client;
 use reverb_net::replay_v1::proto::{Draw, SampleRequest, sample_request};
 use reverb_net::server::{ListenOptions, Server};
@@ -221,26 +221,35 @@ async fn a_stream_full_of_waiting_inserts_still_ends_each_at_its_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_is_not_read_while_its_waiting_inserts_hold_too_much_data() {
-    let table = queue("queue", 1);
-    let server = server(vec![table.clone()]);
-    let port = server.port();
-    // The client has its own runtime, so that it can disconnect like a killed process.
-    let process = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    process.spawn(async move {
-        let inserts = wire::Inserts::open(&mut wire::connect(port).await).await;
-        inserts.send(wire::insert(1, "queue", 1));
-        // Each insert has 3.2 MB, so the 21st exceeds 64 MiB.
-        for id in 2..42 {
-            inserts.send(wire::insert(id, "queue", 400_000));
-        }
-        std::future::pending::<()>().await;
-    });
-    eventually("they wait", || table.status().waiting_inserts == 21).await;
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(table.status().waiting_inserts, 21);
-    process.shutdown_background();
-    at_rest(&table, 1).await;
+async fn a_stream_is_not_read_while_its_waiting_inserts_hold_too_much_memory() {
+    const ROWS: u32 = 400_000;
+    // Each insert has 3.2 MB of data. An item for each row takes several times as much.
+    for rows_per_item in [ROWS, 1] {
+        let items = (ROWS / rows_per_item) as usize;
+        let table = queue("queue", 1);
+        let server = server(vec![table.clone()]);
+        let port = server.port();
+        // The client has its own runtime, so that it can disconnect like a killed process.
+        let process = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        process.spawn(async move {
+            let inserts = wire::Inserts::open(&mut wire::connect(port).await).await;
+            inserts.send(wire::insert(1, "queue", 1));
+            for id in 2..42 {
+                let mut insert = wire::insert(id, "queue", ROWS);
+                insert.batches[0].keys.truncate(items);
+                insert.batches[0].rows_per_item = rows_per_item;
+                inserts.send(insert);
+            }
+            std::future::pending::<()>().await;
+        });
+        let bytes = ROWS as usize * 8 + items * size_of::<NewItem>();
+        let most = (64_usize << 20).div_ceil(bytes);
+        eventually("they wait", || table.status().waiting_inserts >= most).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(table.status().waiting_inserts, most, "items of {rows_per_item} rows");
+        process.shutdown_background();
+        at_rest(&table, 1).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

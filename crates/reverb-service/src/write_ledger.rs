@@ -4,7 +4,7 @@
 //! tables already, so that no item is inserted twice.
 
 use parking_lot::Mutex;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedMutexGuard};
@@ -34,48 +34,60 @@ struct WriterRecord {
 }
 
 /// The sequence numbers of the items that one writer has inserted.
+///
+/// Numbers are kept as ranges, so the memory grows with the items that are missing in between, whatever the number of
+/// items inserted after them.
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// All items up to this sequence number were inserted.
     through: u64,
-    /// Further items that were inserted.
-    beyond: BTreeSet<u64>,
+    /// Further items that were inserted: the last number of each range by its first. Between two ranges, and before the
+    /// first, at least one number is missing.
+    beyond: BTreeMap<u64, u64>,
 }
 
 impl Ledger {
     /// Whether the item with this sequence number was inserted.
     #[inline]
     pub fn has(&self, sequence: u64) -> bool {
-        sequence <= self.through || self.beyond.contains(&sequence)
+        sequence <= self.through
+            || self.beyond.range(..=sequence).next_back().is_some_and(|(_, &last)| sequence <= last)
     }
 
     /// Records that the writer will not send items up to this sequence number again.
     pub fn settle(&mut self, through: u64) {
         if through > self.through {
             self.through = through;
-            self.beyond = through.checked_add(1).map(|next| self.beyond.split_off(&next)).unwrap_or_default();
             self.advance();
         }
     }
 
     /// Records that the item was inserted, or that it was refused and must not be inserted.
     pub fn add(&mut self, sequence: u64) {
-        if sequence == self.through.wrapping_add(1) {
+        if self.through.checked_add(1) == Some(sequence) {
             self.through = sequence;
             self.advance();
         } else if sequence > self.through {
-            self.beyond.insert(sequence);
+            self.add_beyond(sequence);
         }
     }
-}
 
-impl Ledger {
+    /// Adds a number after a missing one: to the ranges that it touches, or as a new range.
+    fn add_beyond(&mut self, sequence: u64) {
+        let after = sequence.checked_add(1).and_then(|next| self.beyond.remove(&next));
+        let last = after.unwrap_or(sequence);
+        match self.beyond.range_mut(..=sequence).next_back() {
+            Some((_, end)) if *end >= sequence - 1 => *end = last.max(*end),
+            _ => drop(self.beyond.insert(sequence, last)),
+        }
+    }
+
+    /// Removes the ranges that no missing number separates from the first numbers.
     fn advance(&mut self) {
-        while let Some(next) = self.through.checked_add(1)
-            && self.beyond.first() == Some(&next)
+        while let Some(range) = self.beyond.first_entry()
+            && *range.key() <= self.through.saturating_add(1)
         {
-            self.beyond.pop_first();
-            self.through += 1;
+            self.through = self.through.max(range.remove());
         }
     }
 }
@@ -130,19 +142,54 @@ impl Ledgers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    /// The numbers up to 50 that the ledger has.
+    fn known(ledger: &Ledger) -> Vec<u64> {
+        (1..=50).filter(|&sequence| ledger.has(sequence)).collect()
+    }
 
     #[test]
     fn a_ledger_knows_what_came_out_of_order() {
         let mut ledger = Ledger::default();
-        for sequence in [1, 3, 2, 7, 5] {
-            ledger.add(sequence);
-        }
-        let known: Vec<_> = (1..=8).filter(|&sequence| ledger.has(sequence)).collect();
-        assert_eq!(known, [1, 2, 3, 5, 7]);
+        [1, 3, 2, 7, 5].into_iter().for_each(|sequence| ledger.add(sequence));
+        assert_eq!(known(&ledger), [1, 2, 3, 5, 7]);
         assert_eq!((ledger.through, ledger.beyond.len()), (3, 2));
         ledger.settle(4);
         assert_eq!((ledger.through, ledger.beyond.len()), (5, 1));
         ledger.settle(u64::MAX);
         assert_eq!((ledger.through, ledger.beyond.len()), (u64::MAX, 0));
+    }
+
+    #[test]
+    fn a_ledger_grows_with_the_missing_items_only() {
+        let mut ledger = Ledger::default();
+        (2..100_000).filter(|sequence| sequence % 10_000 != 0).for_each(|sequence| ledger.add(sequence));
+        assert_eq!((ledger.through, ledger.beyond.len()), (0, 10));
+        (10_000..100_000).step_by(10_000).for_each(|sequence| ledger.add(sequence));
+        assert_eq!(ledger.beyond.len(), 1);
+        ledger.add(1);
+        assert_eq!((ledger.through, ledger.beyond.len()), (99_999, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn a_ledger_is_a_set_of_numbers(steps in prop::collection::vec((1_u64..50, prop::bool::weighted(0.1)), 0..60)) {
+            let mut ledger = Ledger::default();
+            let mut model = BTreeSet::new();
+            for (sequence, settles) in steps {
+                if settles {
+                    ledger.settle(sequence);
+                    model.extend(1..=sequence);
+                } else {
+                    ledger.add(sequence);
+                    model.insert(sequence);
+                }
+                prop_assert_eq!(known(&ledger), model.iter().copied().collect::<Vec<_>>());
+                let missing = (1..=50).filter(|number| !model.contains(number)).count();
+                prop_assert!(ledger.beyond.len() <= missing);
+            }
+        }
     }
 }

@@ -162,7 +162,7 @@ enum Body {
     Closed(Arc<Chunk>),
 }
 
-/// A list to which chunks add their keys when their last reference is dropped.
+/// A list to which chunks that were sent add their keys when their last reference is dropped.
 pub type DroppedChunks = Arc<Mutex<Vec<ChunkKey>>>;
 
 /// A chunk of a writer: open while rows are added, then closed for good.
@@ -176,6 +176,8 @@ pub struct WriterChunk {
     state: Mutex<ChunkState>,
     /// Whether compression was tried or is not wanted.
     is_final: AtomicBool,
+    /// Whether a server holds the chunk until it is told that the chunk is gone.
+    is_sent: AtomicBool,
     dropped: DroppedChunks,
 }
 
@@ -196,7 +198,7 @@ impl WriterChunk {
         let open = OpenRows { data: vec![0; template.size_bytes], strings, rows: 0, steps: StepRange::default() };
         let state = Mutex::new(ChunkState { rows: Vec::new(), body: Body::Open(open) });
         let is_final = AtomicBool::new(template.compressor.is_none());
-        Self { key: random_key(), template, episode, state, is_final, dropped }
+        Self { key: random_key(), template, episode, state, is_final, is_sent: AtomicBool::new(false), dropped }
     }
 
     /// Adds a row, whose values are in the order of the template's columns, and closes the chunk when it is full.
@@ -257,6 +259,11 @@ impl WriterChunk {
             self.state.lock().body = Body::Closed(Arc::new(compressed));
         }
         Ok(())
+    }
+
+    /// Records that the chunk was sent to a server, which must hear when its last reference is dropped.
+    pub fn set_sent(&self) {
+        self.is_sent.store(true, Relaxed);
     }
 
     /// Whether no row can be added any more.
@@ -378,6 +385,8 @@ impl WriterChunk {
 
 impl Drop for WriterChunk {
     fn drop(&mut self) {
-        self.dropped.lock().push(self.key);
+        if *self.is_sent.get_mut() {
+            self.dropped.lock().push(self.key);
+        }
     }
 }

@@ -152,11 +152,12 @@ impl Sender {
             if *bytes >= MESSAGE_BYTES {
                 return Ok(false);
             }
-            let chunk = chunk.close()?;
-            check_size(chunk.decoded_bytes() as u64, self.max_chunk)?;
-            *bytes += chunk.size_bytes();
+            let closed = chunk.close()?;
+            check_size(closed.decoded_bytes() as u64, self.max_chunk)?;
+            *bytes += closed.size_bytes();
+            chunk.set_sent();
             self.streamed.insert(chunk.key);
-            request.chunks.push(chunk_to_wire(&chunk));
+            request.chunks.push(chunk_to_wire(&closed));
         }
         Ok(true)
     }

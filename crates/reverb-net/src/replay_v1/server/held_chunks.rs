@@ -1,10 +1,14 @@
 //! The chunks that the stream of a writer keeps in memory, and their size.
 
 use crate::replay_v1::proto::WriteItem;
-use reverb_core::{Chunk, Slice};
+use crate::replay_v1::wire::write_item_bytes;
+use reverb_core::Chunk;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+
+/// Bytes that a chunk counts in addition to its data.
+pub const CHUNK_BYTES: usize = 512;
 
 /// The chunks that items of the stream may name, and those that items hold while they wait.
 ///
@@ -24,8 +28,8 @@ pub struct HeldChunks {
 struct WaitingItem {
     /// The distinct chunks.
     chunks: Vec<Arc<Chunk>>,
-    /// Size of the slices in bytes.
-    slice_bytes: usize,
+    /// Memory of the item in bytes.
+    bytes: usize,
 }
 
 struct Use {
@@ -35,14 +39,14 @@ struct Use {
 }
 
 impl HeldChunks {
-    /// Size of the chunks and of the slices of waiting items in bytes.
+    /// Memory of the chunks and of the waiting items in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Counts the bytes of chunks that were added to the known ones.
-    pub fn count_new(&mut self, bytes: usize) {
-        self.bytes += bytes;
+    /// Counts chunks that were added to the known ones. `bytes` is the size of their data.
+    pub fn count_new(&mut self, chunks: usize, bytes: usize) {
+        self.bytes += bytes + chunks * CHUNK_BYTES;
     }
 
     /// Whether an item with this sequence number waits.
@@ -54,7 +58,6 @@ impl HeldChunks {
     pub fn begin_wait(&mut self, sequence: u64, item: &WriteItem) {
         let columns = item.trajectory.iter().flat_map(|trajectory| &trajectory.columns);
         let mut keys: Vec<u64> = columns.flat_map(|column| &column.slices).map(|slice| slice.chunk_key).collect();
-        let slice_bytes = keys.len() * size_of::<Slice>();
         if item.trajectory.is_none() {
             keys.push(item.chunk_key);
         }
@@ -64,19 +67,20 @@ impl HeldChunks {
         for chunk in &chunks {
             self.used.entry(address(chunk)).or_insert(Use { items: 0, is_released: false }).items += 1;
         }
-        self.bytes += slice_bytes;
-        self.waiting.insert(sequence, WaitingItem { chunks, slice_bytes });
+        let bytes = write_item_bytes(item) + size_of::<WaitingItem>() + size_of_val(&*chunks);
+        self.bytes += bytes;
+        self.waiting.insert(sequence, WaitingItem { chunks, bytes });
     }
 
     /// Stops counting an item, which is in its table now or was refused. Ignores items that did not wait.
     pub fn end_wait(&mut self, sequence: u64) {
         let Some(item) = self.waiting.remove(&sequence) else { return };
-        self.bytes -= item.slice_bytes;
+        self.bytes -= item.bytes;
         for chunk in item.chunks {
             let Entry::Occupied(mut used) = self.used.entry(address(&chunk)) else { continue };
             used.get_mut().items -= 1;
             if used.get().items == 0 && used.remove().is_released {
-                self.bytes -= chunk.size_bytes();
+                self.bytes -= chunk.size_bytes() + CHUNK_BYTES;
             }
         }
     }

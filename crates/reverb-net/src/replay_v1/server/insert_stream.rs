@@ -1,8 +1,9 @@
 //! The server side of an insert stream. Requests are processed in order, and answered when they complete.
 
+use super::held_chunks::CHUNK_BYTES;
 use crate::replay_v1::proto::{InsertRequest, InsertResponse, ItemBatch};
 use crate::replay_v1::status::to_failure;
-use crate::replay_v1::wire::{LayoutCache, insert_chunks_from_wire, items_from_wire};
+use crate::replay_v1::wire::{LayoutCache, insert_chunks_from_wire, items_bytes, items_from_wire};
 use reverb_core::{Error, Result};
 use reverb_service::Call;
 use reverb_service::insert::{InsertGroup, wait_for_inserts};
@@ -16,9 +17,9 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{Status, Streaming};
 
-/// Bytes of data in waiting requests of one stream above which the stream is not read.
+/// Memory of the waiting requests of one stream in bytes, above which the stream is not read.
 const MAX_WAITING_BYTES: usize = 64 << 20;
-/// Bytes that a waiting request counts in addition to its data.
+/// Bytes that a waiting request counts in addition to its chunks and items.
 const REQUEST_BYTES: usize = 4096;
 
 type Answers = mpsc::Sender<std::result::Result<InsertResponse, Status>>;
@@ -54,7 +55,7 @@ struct InsertStreamTask {
     /// Requests that wait for a table. Dropping them withdraws them.
     waiting: JoinSet<u64>,
     handles: HashMap<u64, AbortHandle>,
-    /// Bytes held by all waiting requests.
+    /// Memory of all waiting requests in bytes.
     held: Arc<AtomicUsize>,
 }
 
@@ -135,7 +136,7 @@ impl InsertStreamTask {
             let error = Error::invalid(format!("request id {request_id} is already in use"));
             return self.answer(request_id, Err(error)).await;
         }
-        let size = request.chunks.iter().map(|chunk| chunk.data.len()).sum::<usize>() + REQUEST_BYTES;
+        let size = request_bytes(&request);
         let deadline = request.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
         match self.begin(request) {
             Ok(calls) if calls.iter().all(|call| matches!(call, Call::Done(Ok(())))) => {
@@ -168,6 +169,14 @@ impl InsertStreamTask {
     async fn answer(&self, request_id: u64, result: Result<()>) -> std::result::Result<(), ()> {
         self.answers.send(Ok(answer(request_id, result))).await.map_err(|_| ())
     }
+}
+
+/// Returns the memory that a request takes while it waits, in bytes.
+fn request_bytes(request: &InsertRequest) -> usize {
+    let chunks: usize = request.chunks.iter().map(|chunk| chunk.data.len() + CHUNK_BYTES).sum();
+    // Each row of an insert is an item of its own, which can take more memory than its data.
+    let items: usize = request.batches.iter().map(items_bytes).sum();
+    REQUEST_BYTES + chunks + items
 }
 
 async fn wait(

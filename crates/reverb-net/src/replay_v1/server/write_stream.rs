@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{Status, Streaming};
 
-/// Limits of one stream: the number of waiting items, and the bytes of chunks while an item waits. The stream is not
+/// Limits of one stream: the number of waiting items, and the memory of chunks and waiting items while an item waits. The stream is not
 /// read above either limit.
 const MAX_WAITING_ITEMS: usize = 1024;
 const MAX_WAITING_BYTES: usize = 64 << 20;
@@ -171,8 +171,9 @@ impl WriteStreamTask {
     fn take(&mut self, request: WriteRequest, done: &mut Done) -> Result<()> {
         let replay = &self.replay;
         let mut check_chunk = |data_bytes: u64, decoded_bytes| replay.check_size(data_bytes.max(decoded_bytes));
+        let known = self.chunks.known.len();
         let bytes = chunks_from_wire(request.chunks, &mut self.layouts, &mut self.chunks.known, &mut check_chunk)?;
-        self.chunks.count_new(bytes);
+        self.chunks.count_new(self.chunks.known.len() - known, bytes);
         // The loop below also computes the number after that of the last item, which must not overflow.
         if request.first_sequence.checked_add(request.items.len() as u64 + 1).is_none() {
             return Err(Error::invalid(format!("{} is not a valid sequence number", request.first_sequence)));

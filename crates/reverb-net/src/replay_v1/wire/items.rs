@@ -87,6 +87,23 @@ fn trajectory_from_wire(trajectory: &replay::Trajectory, chunks: &HashMap<u64, A
     Trajectory::columns(trajectory.columns.iter().map(to_column).collect::<Result<_>>()?)
 }
 
+/// Returns the memory that the items of a batch take while they wait, in bytes, without their chunks.
+pub fn items_bytes(batch: &ItemBatch) -> usize {
+    let trajectories: usize = batch.trajectories.iter().map(trajectory_bytes).sum();
+    batch.keys.len() * size_of::<NewItem>() + trajectories
+}
+
+/// Returns the memory that an item of a writer takes while it waits, in bytes, without its chunks.
+pub fn write_item_bytes(item: &replay::WriteItem) -> usize {
+    size_of::<NewItem>() + item.trajectory.as_ref().map_or(0, trajectory_bytes)
+}
+
+fn trajectory_bytes(trajectory: &replay::Trajectory) -> usize {
+    // A column has room for one slice. More slices are in a list that doubles as it grows.
+    let slices = |count: usize| if count > 1 { count.next_power_of_two() * size_of::<Slice>() } else { 0 };
+    trajectory.columns.iter().map(|column| size_of::<TrajectoryColumn>() + slices(column.slices.len())).sum()
+}
+
 fn find_chunk(chunks: &HashMap<u64, Arc<Chunk>>, key: u64) -> Result<&Arc<Chunk>> {
     chunks.get(&key).ok_or_else(|| Error::invalid(format!("Could not find sequence chunk {key}.")))
 }
