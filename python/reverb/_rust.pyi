@@ -245,6 +245,7 @@ class BatchMaker:
         to_leaves: Callable[[list[Any], list[str]], Iterable[Any]] | None = None,
         tensor_maker: TensorMaker | None = None,
         convert: Callable[[Any], Any] | None = None,
+        unknown_lengths: Sequence[tuple[int, int]] = ...,
     ) -> BatchMaker:
         """Makes nothing yet.
 
@@ -258,10 +259,14 @@ class BatchMaker:
           tensor_maker: Makes tensors of as many columns as it can, from their memory. If it cannot make all of them,
             `to_leaves` gets its tensors and the other columns.
           convert: Makes what `batch` returns from a `reverb.loaders.Batch`. None: that batch.
+          unknown_lengths: Places of the kept columns whose signature leaves the number of rows open, each with the
+            number of axes of the signature. Such a column is always ragged in a batch.
         """
 
     @property
     def signature_token(self) -> int: ...
+    @property
+    def unknown_lengths(self) -> list[tuple[int, int]]: ...
     def sample(self, sampled: SampledBatch) -> ReplaySample:
         """All items as one sample, whose arrays are `[batch, ...]`."""
 
@@ -273,6 +278,9 @@ class BatchMaker:
           beta: The exponent of the importance weights; None: the batch has no weights.
           table: The number of the table of each item; None: the loader has one table only.
         """
+
+    def columns(self, sampled: SampledBatch) -> list[NDArray[Any] | Ragged]:
+        """The kept columns of all items."""
 
     def data(self, columns: Sequence[Any]) -> Any:
         """The data made of the kept columns, which the caller may have changed."""

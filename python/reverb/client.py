@@ -341,8 +341,8 @@ class Client:
         Returns:
           `info`, whose fields are arrays `[batch]`, and `data` in the structure of the table's signature, or as a flat
           list of columns if the table has none. Arrays are `[batch, time, ...]`, or `[batch, ...]` for columns without
-          a time axis. A column whose items differ in length is a `Ragged`. `batch` is `batch_size`, or less if the
-          timeout passed.
+          a time axis. A column whose signature leaves the number of rows open is always a `Ragged`; without a
+          signature, one whose items differ in length. `batch` is `batch_size`, or less if the timeout passed.
 
         Raises:
           ValueError: `batch_size` is below 1.
