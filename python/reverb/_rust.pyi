@@ -483,7 +483,14 @@ class Client:
     def insert(self, data: object, priorities: Mapping[str, Any], timeout: float | None) -> None: ...
     def insert_batch(self, data: object, priorities: Mapping[str, Any], timeout: float | None) -> None: ...
     def sample(
-        self, table: str, at_least: int, at_most: int, ahead: int, timeout: float | None, squeeze_time: bool
+        self,
+        table: str,
+        at_least: int,
+        at_most: int,
+        ahead: int,
+        timeout: float | None,
+        squeeze_time: bool,
+        reconnect_timeout: float = 0.0,
     ) -> SampledBatch:
         """Draws items.
 
@@ -495,6 +502,7 @@ class Client:
           timeout: The number of seconds after which the items drawn so far are returned; without any item, a
             DeadlineExceededError is raised.
           squeeze_time: Whether columns of items of one step lose their time axis.
+          reconnect_timeout: The number of seconds to look for a server elsewhere that was lost.
         """
 
     def begin_sample(

@@ -1,6 +1,7 @@
 //! Clients. They offer the same calls over every road to a server.
 
 mod pending_draw;
+mod persistent;
 mod road;
 mod started;
 pub mod writer;
