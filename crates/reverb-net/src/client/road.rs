@@ -113,7 +113,11 @@ impl Road {
         match begin_insert(&replay, &insert) {
             Err(error) => Started::Done(Err(error)),
             Ok(calls) if calls.iter().all(|call| matches!(call, Call::Done(Ok(())))) => Started::Done(Ok(())),
-            Ok(calls) => Started::here(wait_for_inserts(calls, deadline, warn)),
+            Ok(calls) => {
+                Started::here(
+                    async move { wait_for_inserts(calls, deadline, warn).await.map_err(Error::of_sent_insert) },
+                )
+            }
         }
     }
 
