@@ -72,7 +72,7 @@ def test_an_insert_that_reached_no_server_or_was_refused_has_another_text(serve,
     serve.server.stop()
     # A client of its own: it has had no connection.
     with pytest.raises((errors.UnavailableError, errors.DeadlineExceededError)) as unreachable:
-        serve.connect().insert(1, {"full": 1.0}, timeout=0.2)
+        serve.connect().insert(1, {"full": 1.0}, timeout=0.5)
     for caught in (refused, unreachable):
         assert SENTENCE not in str(caught.value)
         assert caught.value.__cause__ is None
