@@ -249,6 +249,7 @@ class BatchMaker:
         to_leaves: Callable[[list[Any], list[str]], Iterable[Any]] | None = None,
         tensor_maker: TensorMaker | None = None,
         convert: Callable[[Any], Any] | None = None,
+        unknown_lengths: Sequence[tuple[int, int]] = ...,
     ) -> BatchMaker:
         """Makes nothing yet.
 
@@ -262,10 +263,14 @@ class BatchMaker:
           tensor_maker: Makes tensors of as many columns as it can, from their memory. If it cannot make all of them,
             `to_leaves` gets its tensors and the other columns.
           convert: Makes what `batch` returns from a `reverb.loaders.Batch`. None: that batch.
+          unknown_lengths: Places of the kept columns whose signature leaves the number of rows open, each with the
+            number of axes of the signature. Such a column is always ragged in a batch.
         """
 
     @property
     def signature_token(self) -> int: ...
+    @property
+    def unknown_lengths(self) -> list[tuple[int, int]]: ...
     def sample(self, sampled: SampledBatch) -> ReplaySample:
         """All items as one sample, whose arrays are `[batch, ...]`."""
 
@@ -277,6 +282,9 @@ class BatchMaker:
           beta: The exponent of the importance weights; None: the batch has no weights.
           table: The number of the table of each item; None: the loader has one table only.
         """
+
+    def columns(self, sampled: SampledBatch) -> list[NDArray[Any] | Ragged]:
+        """The kept columns of all items."""
 
     def data(self, columns: Sequence[Any]) -> Any:
         """The data made of the kept columns, which the caller may have changed."""
@@ -479,7 +487,14 @@ class Client:
     def insert(self, data: object, priorities: Mapping[str, Any], timeout: float | None) -> None: ...
     def insert_batch(self, data: object, priorities: Mapping[str, Any], timeout: float | None) -> None: ...
     def sample(
-        self, table: str, at_least: int, at_most: int, ahead: int, timeout: float | None, squeeze_time: bool
+        self,
+        table: str,
+        at_least: int,
+        at_most: int,
+        ahead: int,
+        timeout: float | None,
+        squeeze_time: bool,
+        reconnect_timeout: float = 0.0,
     ) -> SampledBatch:
         """Draws items.
 
@@ -491,6 +506,7 @@ class Client:
           timeout: The number of seconds after which the items drawn so far are returned; without any item, a
             DeadlineExceededError is raised.
           squeeze_time: Whether columns of items of one step lose their time axis.
+          reconnect_timeout: The number of seconds to look for a server elsewhere that was lost.
         """
 
     def begin_sample(

@@ -1,7 +1,6 @@
 """The client, with which programs write to and read from a server's tables."""
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from reverb import pybind
 from reverb.data import checks
 from reverb.data.items import sample_maker
 from reverb.data.keys import as_keys, as_priority, broadcast
+from reverb.data.timeouts import as_reconnect_timeout, countdown
 from reverb.errors import DeadlineExceededError
 from reverb.replay_sample import ReplaySample
 from reverb.reverb_types import TableInfo, table_infos
@@ -86,7 +86,7 @@ class Client:
           TableNotFoundError: A table does not exist.
           DeadlineExceededError: Not all tables had accepted the item within the timeout.
         """
-        _check_priorities(priorities)
+        checks.check_priorities(priorities)
         self.engine.insert(data, priorities, checks.as_timeout(timeout))
 
     def insert_batch(self, data: Any, priorities: Mapping[str, ArrayLike], *, timeout: float | None = None) -> None:
@@ -105,7 +105,7 @@ class Client:
           TableNotFoundError: A table does not exist.
           DeadlineExceededError: Not all items were in their tables within the timeout.
         """
-        _check_priorities(priorities)
+        checks.check_priorities(priorities)
         self.engine.insert_batch(data, priorities, checks.as_timeout(timeout))
 
     def writer(
@@ -288,6 +288,7 @@ class Client:
         emit_timesteps: bool = True,
         unpack_as_table_signature: bool = False,
         timeout: float | None = None,
+        reconnect_timeout: float = 300.0,
     ) -> Iterator[Any]:
         """Draws items one by one. Drawing starts with the first `next`.
 
@@ -301,6 +302,8 @@ class Client:
           unpack_as_table_signature: Whether to give the data the structure of the table's signature. If False, or if
             the table has no signature, the data is a flat list of columns.
           timeout: Time limit in seconds for all items together, counted from the first `next`; None means no limit.
+          reconnect_timeout: Time in seconds to wait for a server in another process to come back at its address after
+            it was lost; 300 by default, and 0 raises at once.
 
         Yields:
           With `emit_timesteps`, a list of ReplaySample, one per step, which share their info; their arrays are `[...]`.
@@ -312,21 +315,29 @@ class Client:
             columns of an item differ in length or lack the time axis, with `emit_timesteps`.
           TableNotFoundError: The table does not exist.
           DeadlineExceededError: Not all items were drawn within the timeout.
+          UnavailableError: The server cannot be reached, or did not come back within `reconnect_timeout`.
+          CancelledError: The server stopped, in this process or with a `reconnect_timeout` of 0.
         """
         if num_samples == 0 or num_samples < -1:
             raise ValueError(f"max_samples ({num_samples}) must be -1 or >= 1")
         left = 0 if num_samples == -1 else checks.as_count("num_samples", num_samples)
-        remaining = _countdown(timeout)
+        remaining, patience = countdown(timeout), as_reconnect_timeout(reconnect_timeout)
         if left and unpack_as_table_signature and table not in self._makers:
             self._check_table_exists(table, remaining())
         while left > 0:
-            sampled = self.engine.sample(table, 1, 1, min(_AHEAD, left - 1), remaining(), False)
+            sampled = self.engine.sample(table, 1, 1, min(_AHEAD, left - 1), remaining(), False, patience)
             left -= len(sampled)
             maker = self.maker(table, sampled.signature_token) if unpack_as_table_signature else _flat_maker
             yield from pybind.ItemIterator(sampled, maker, of_steps=emit_timesteps)
 
     def sample_batch(
-        self, table: str, batch_size: int, timeout: float | None = None, *, squeeze_time: bool = False
+        self,
+        table: str,
+        batch_size: int,
+        timeout: float | None = None,
+        *,
+        squeeze_time: bool = False,
+        reconnect_timeout: float = 300.0,
     ) -> ReplaySample:
         """Draws items with replacement and stacks them.
 
@@ -337,22 +348,27 @@ class Client:
           batch_size: Number of items to draw, at least 1.
           timeout: Time limit in seconds, after which the items drawn so far are returned; None means no limit.
           squeeze_time: Whether to drop the time axis of columns whose items all have one step.
+          reconnect_timeout: Time in seconds to wait for a server in another process to come back at its address after
+            it was lost; 300 by default, and 0 raises at once.
 
         Returns:
           `info`, whose fields are arrays `[batch]`, and `data` in the structure of the table's signature, or as a flat
           list of columns if the table has none. Arrays are `[batch, time, ...]`, or `[batch, ...]` for columns without
-          a time axis. A column whose items differ in length is a `Ragged`. `batch` is `batch_size`, or less if the
-          timeout passed.
+          a time axis. A column whose signature leaves the number of rows open is always a `Ragged`; without a
+          signature, one whose items differ in length. `batch` is `batch_size`, or less if the timeout passed.
 
         Raises:
           ValueError: `batch_size` is below 1.
           TableNotFoundError: The table does not exist.
           DeadlineExceededError: No item was drawn within the timeout.
+          UnavailableError: The server cannot be reached, or did not come back within `reconnect_timeout`.
+          CancelledError: The server stopped, in this process or with a `reconnect_timeout` of 0.
         """
         # Calls the checks only if they are needed: a small batch takes only a few microseconds in total.
         size = batch_size if type(batch_size) is int and batch_size > 0 else checks.as_count("batch_size", batch_size)
         seconds = None if timeout is None else checks.as_timeout(timeout)
-        sampled = self.engine.sample(table, size, size, 0, seconds, squeeze_time)
+        patience = as_reconnect_timeout(reconnect_timeout)
+        sampled = self.engine.sample(table, size, size, 0, seconds, squeeze_time, patience)
         maker = self._makers.get(table)
         if maker is None or maker.signature_token != sampled.signature_token:
             maker = self.maker(table, sampled.signature_token)
@@ -484,17 +500,3 @@ class Client:
             info = table_infos(self.engine, _LOOK_UP_SECONDS).get(table) if signature_token else None
             maker = self._makers[table] = sample_maker(None if info is None else info.signature, signature_token)
         return maker
-
-
-def _check_priorities(priorities: object) -> None:
-    if not priorities:
-        raise ValueError("priorities must contain at least one item")
-
-
-def _countdown(timeout: float | None) -> Callable[[], float | None]:
-    """A function that returns the seconds left of a timeout that starts now, at least 0; None for no limit."""
-    seconds = checks.as_timeout(timeout)
-    if seconds is None:
-        return lambda: None
-    deadline = time.monotonic() + seconds
-    return lambda: max(0.0, deadline - time.monotonic())

@@ -55,7 +55,7 @@ class ReplaySample(NamedTuple):
 
 
 class Ragged(NamedTuple):
-    """A column of a batch whose items differ in length. The rows of the items are concatenated."""
+    """A column of a batch whose items may differ in length. The rows of the items are concatenated."""
 
     # The rows, `[sum(row_lengths), *step_shape]`.
     values: NDArray[Any]

@@ -22,6 +22,8 @@ __all__ = ["TFClient"]
 _INFO_DTYPES = list(SampleInfo.tf_dtypes())
 # Time limit, in seconds, for fetching the signature of a table.
 _SIGNATURE_S = 30.0
+# Time, in seconds, for which `sample` waits for a lost server, as `Client.sample` does.
+_RECONNECT_S = 300.0
 
 
 class TFClient:
@@ -175,7 +177,7 @@ def _sample_in_graph(address: bytes, table: bytes, dtypes: NDArray[np.int64]) ->
 def _first_step(address: bytes, table: bytes, num_leaves: int) -> list[Any]:
     """Returns the fields of the info, and the leaves of the first step, of one sampled item."""
     client, name = streams.client_of(address.decode()), table.decode()
-    sampled = client.engine.sample(name, 1, 1, 0, None, False)
+    sampled = client.engine.sample(name, 1, 1, 0, None, False, _RECONNECT_S)
     info = table_infos(client.engine, _SIGNATURE_S).get(name)
     if info is not None and info.signature is not None:
         check_batch(name, of_signature(info.signature), sampled.columns, sampled.squeezed, of_steps=True)

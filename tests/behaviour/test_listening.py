@@ -168,3 +168,53 @@ def test_arbitrary_bytes_on_the_port_do_no_harm(start, noise):
     client = reverb.Client(f"ipv4:127.0.0.1:{server.port}")
     insert_values(client, [1])
     assert draw_values(client) == [1]
+
+
+@pytest.fixture(params=["127.0.1.1", "host name", "card"])
+def own_host(request):
+    """A name or an address of this machine that is not the one on which servers listen."""
+    host = {"host name": socket.gethostname(), "card": address_of_this_host()}.get(request.param, request.param)
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        host = None
+    if host is None:
+        pytest.skip("this host has no such address")
+    return host
+
+
+def test_every_address_of_this_machine_leads_to_a_server_on_loopback(start, own_host):
+    client = reverb.Client(f"{own_host}:{start().port}")
+    insert_values(client, [1])
+    assert draw_values(client) == [1]
+    assert client.road == "unix"
+    with client.trajectory_writer(1) as writer:
+        writer.append([2])
+        writer.create_item("table", 1.0, [writer.history[0][-1]])
+        writer.flush()
+
+
+HINT = "servers listen on this machine only unless host= or REVERB_HOST is given"
+
+
+@pytest.mark.parametrize("scheme", ["", "ipv4:"])
+def test_error_at_an_address_without_server_says_where_servers_listen(start, scheme):
+    server = start()
+    server.stop()
+    client = reverb.Client(f"{scheme}127.0.1.1:{server.port}")
+    with pytest.raises(reverb.DeadlineExceededError, match=HINT):
+        client.insert(1, {"table": 1.0}, timeout=3)
+
+
+def test_an_address_with_a_scheme_is_taken_literally(start):
+    client = reverb.Client(f"ipv4:127.0.1.1:{start().port}")
+    with pytest.raises(reverb.DeadlineExceededError, match=HINT):
+        client.insert(1, {"table": 1.0}, timeout=3)
+
+
+def test_error_at_loopback_says_nothing_about_hosts(start):
+    server = start()
+    server.stop()
+    with pytest.raises(reverb.DeadlineExceededError) as caught:
+        reverb.Client(f"ipv4:127.0.0.1:{server.port}").insert(1, {"table": 1.0}, timeout=3)
+    assert HINT not in str(caught.value)

@@ -75,6 +75,10 @@ pub enum Error {
     /// The server does not have the method or feature.
     #[error("{0}")]
     Unimplemented(String),
+    /// The server was lost or stopped after it got an insert, so nobody knows which items are in their tables. The
+    /// error inside says what happened. The text is dm-reverb's, because programs compare it.
+    #[error("Error when confirming that all items written to table.")]
+    Unconfirmed(#[source] Box<Error>),
     /// An internal error, caused by a bug.
     #[error("{0}")]
     Internal(String),
@@ -84,6 +88,15 @@ impl Error {
     /// Creates an [`Error::InvalidArgument`].
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::InvalidArgument(message.into())
+    }
+
+    /// The error of an insert that a server has got: an [`Error::Unconfirmed`] if the server was lost or stopped.
+    #[must_use]
+    pub fn of_sent_insert(self) -> Self {
+        match self {
+            Self::Unavailable(_) | Self::Cancelled(_) => Self::Unconfirmed(Box::new(self)),
+            known => known,
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use crate::socket::Socket;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use reverb_core::{Error, Result};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 use tokio::net::UnixStream;
 use tonic::codegen::http::Uri;
@@ -26,6 +27,42 @@ pub async fn dial_tcp(host: &str, port: u16) -> Result<Channel> {
     let connector = connector.map_response(|stream| TokioIo::new(Socket::from(stream.into_inner())));
     let endpoint = endpoint(&format!("http://{host}:{port}"))?;
     endpoint.connect_with_connector(connector).await.map_err(|error| unavailable(&error))
+}
+
+/// As [`dial_tcp`]. If nothing answers at an address of this machine other than loopback, and `or_loopback` is set,
+/// connects to the loopback address: that is where a server listens if it was not given a host.
+///
+/// # Errors
+/// The errors of [`dial_tcp`]. The text says where servers listen, if the host is not a loopback address.
+pub async fn dial_host(host: &str, port: u16, or_loopback: bool) -> Result<Channel> {
+    let refused = match dial_tcp(host, port).await {
+        Err(Error::Unavailable(reason)) => reason,
+        done => return done,
+    };
+    let resolved = tokio::time::timeout(ATTEMPT_TIME, tokio::net::lookup_host((host, port))).await;
+    let addresses: Vec<IpAddr> = match resolved {
+        Ok(Ok(found)) => found.map(|address| address.ip()).collect(),
+        _ => return Err(Error::Unavailable(refused)),
+    };
+    // A server at one of these is reached, if there is one.
+    let is_served = |ip: &IpAddr| ip.is_unspecified() || *ip == Ipv4Addr::LOCALHOST || *ip == Ipv6Addr::LOCALHOST;
+    if addresses.iter().all(is_served) {
+        return Err(Error::Unavailable(refused));
+    }
+    if or_loopback
+        && addresses.iter().any(is_of_this_machine)
+        && let Ok(channel) = dial_tcp("127.0.0.1", port).await
+    {
+        return Ok(channel);
+    }
+    Err(Error::Unavailable(format!(
+        "{refused}; servers listen on this machine only unless host= or REVERB_HOST is given"
+    )))
+}
+
+fn is_of_this_machine(address: &IpAddr) -> bool {
+    // A socket can be bound to the addresses of this machine only. Nothing is sent.
+    address.is_loopback() || UdpSocket::bind((*address, 0)).is_ok()
 }
 
 /// Connects to a Unix socket.

@@ -24,6 +24,9 @@ pub struct BatchMaker {
     to_leaves: Option<Py<PyAny>>,
     tensor_maker: Option<Py<TensorMaker>>,
     convert: Option<Py<PyAny>>,
+    /// The kept columns whose signature leaves the number of rows open, each with the number of its axes there.
+    #[pyo3(get)]
+    unknown_lengths: Vec<(usize, usize)>,
 }
 
 #[pymethods]
@@ -31,7 +34,7 @@ impl BatchMaker {
     #[new]
     #[pyo3(signature = (
         *, signature_token = 0, columns = None, names = None, keys = None, pack = None, to_leaves = None,
-        tensor_maker = None, convert = None
+        tensor_maker = None, convert = None, unknown_lengths = Vec::new()
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python gives them by name, and only those that it needs")]
     fn new(
@@ -44,9 +47,10 @@ impl BatchMaker {
         to_leaves: Option<Py<PyAny>>,
         tensor_maker: Option<Py<TensorMaker>>,
         convert: Option<Py<PyAny>>,
+        unknown_lengths: Vec<(usize, usize)>,
     ) -> Self {
         let names = names.unwrap_or_else(|| PyList::empty(py).unbind());
-        Self { signature_token, columns, names, keys, pack, to_leaves, tensor_maker, convert }
+        Self { signature_token, columns, names, keys, pack, to_leaves, tensor_maker, convert, unknown_lengths }
     }
 
     fn sample<'py>(&self, py: Python<'py>, sampled: &SampledBatch) -> PyResult<Bound<'py, PyAny>> {
@@ -63,6 +67,11 @@ impl BatchMaker {
         table: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.batch_of(sampled.infos.bind(py), &sampled.layout, &sampled.buffer, beta, table)
+    }
+
+    /// The kept columns as arrays.
+    fn columns<'py>(&self, py: Python<'py>, sampled: &SampledBatch) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        columns_to_arrays(py, &self.stacked(&sampled.layout)?, sampled.buffer.clone())
     }
 
     #[pyo3(name = "data")]
@@ -95,7 +104,7 @@ impl BatchMaker {
 
     /// The data of a whole batch.
     fn whole<'py>(&self, py: Python<'py>, layout: &BatchLayout, buffer: &Arc<Buffer>) -> PyResult<Bound<'py, PyAny>> {
-        let columns = self.chosen(layout)?;
+        let columns = self.stacked(layout)?;
         let leaves = match &self.tensor_maker {
             None => self.leaves(py, columns_to_arrays(py, &columns, buffer.clone())?)?,
             Some(maker) => match columns_to_tensors(py, &columns, buffer, maker.get())? {
@@ -114,6 +123,22 @@ impl BatchMaker {
             layout.columns.get(number).cloned().ok_or_else(missing)
         };
         numbers.iter().map(column).collect()
+    }
+
+    /// The kept columns as they are in a batch: one whose signature leaves the number of rows open is ragged even if all
+    /// items have the same number, so that the form of a batch does not depend on its items.
+    fn stacked<'a>(&self, layout: &'a BatchLayout) -> PyResult<Cow<'a, [BatchColumn]>> {
+        let mut columns = self.chosen(layout)?;
+        for &(place, num_axes) in &self.unknown_lengths {
+            let Some(lengths) = columns.get(place).and_then(|column| equal_lengths(column, num_axes)) else { continue };
+            let column = &mut columns.to_mut()[place];
+            if column.shape.len() > num_axes {
+                column.shape.remove(0);
+                column.shape[0] *= lengths.len();
+            }
+            column.row_lengths = Some(lengths);
+        }
+        Ok(columns)
     }
 
     /// The leaves of the data, made from the kept columns.
@@ -151,4 +176,16 @@ impl BatchMaker {
             None => Ok(leaves.into_any()),
         }
     }
+}
+
+/// The number of rows of each item of a column that is not ragged, where an item has as many axes as its signature.
+/// The time axis may have been dropped, but only if each item has one row.
+fn equal_lengths(column: &BatchColumn, num_axes: usize) -> Option<Vec<u32>> {
+    let is_stacked = column.row_lengths.is_none() && !column.squeezed;
+    let length = match column.shape.len().checked_sub(num_axes).filter(|_| is_stacked)? {
+        0 => 1,
+        1 => *column.shape.get(1)?,
+        _ => return None,
+    };
+    Some(vec![length as u32; *column.shape.first()?])
 }

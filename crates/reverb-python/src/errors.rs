@@ -42,7 +42,19 @@ impl From<PyReverbError> for PyErr {
 }
 
 fn raise(py: Python<'_>, error: &Error) -> PyErr {
+    let raised = match class_of(py, error) {
+        Ok(class) => PyErr::from_type(class, error.to_string()),
+        Err(broken) => return broken,
+    };
+    if let Error::Unconfirmed(cause) = error {
+        raised.set_cause(py, Some(raise(py, cause)));
+    }
+    raised
+}
+
+fn class_of<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyType>> {
     let name = match error {
+        Error::Unconfirmed(cause) => return class_of(py, cause),
         Error::InvalidArgument(_) => "InvalidArgumentError",
         Error::InvalidRow { .. } | Error::InvalidPriority(_) => "InvalidPriorityError",
         Error::TableNotFound { .. } => "TableNotFoundError",
@@ -58,9 +70,5 @@ fn raise(py: Python<'_>, error: &Error) -> PyErr {
         Error::Storage(_) => "StorageError",
         _ => "InternalError",
     };
-    let class = py.import("reverb.errors").and_then(|module| module.getattr(name));
-    match class.and_then(|class| class.cast_into::<PyType>().map_err(PyErr::from)) {
-        Ok(class) => PyErr::from_type(class, error.to_string()),
-        Err(broken) => broken,
-    }
+    Ok(py.import("reverb.errors")?.getattr(name)?.cast_into::<PyType>()?)
 }

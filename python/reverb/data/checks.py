@@ -4,7 +4,7 @@ import math
 import operator
 from typing import Any, NoReturn, SupportsFloat, cast
 
-__all__ = ["as_count", "as_float", "as_int", "as_int32", "as_key", "as_timeout", "refuse"]
+__all__ = ["as_count", "as_float", "as_int", "as_int32", "as_key", "as_timeout", "check_priorities", "refuse"]
 
 _INT32 = range(-(2**31), 2**31)
 _KEYS = range(2**64)
@@ -114,3 +114,9 @@ def _only_element(key: object) -> int:
         if isinstance(number, int):
             return number
     raise TypeError(f"Keys of items must be ints, got {key!r} ({type(key).__name__}).")
+
+
+def check_priorities(priorities: object) -> None:
+    """Refuses an insert into no table with a ValueError."""
+    if not priorities:
+        raise ValueError("priorities must contain at least one item")

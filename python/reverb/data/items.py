@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reverb.data import nests
+from reverb.data import nests, signatures
 from reverb.pybind import BatchMaker
 
 __all__ = ["sample_maker"]
@@ -19,4 +19,7 @@ def sample_maker(signature: Any, signature_token: int = 0) -> BatchMaker:
         return BatchMaker(signature_token=signature_token)
     keys = nests.flat_keys(signature)
     pack = nests.compile_packer(signature) if keys is None else None
-    return BatchMaker(signature_token=signature_token, keys=keys, pack=pack)
+    specs = signatures.flat_specs(signature) or []
+    # A signature of unknown rank does not tell which columns have a time axis.
+    unknown = [(place, len(dims)) for place, (_, _, dims) in enumerate(specs) if dims and dims[0] < 0]
+    return BatchMaker(signature_token=signature_token, keys=keys, pack=pack, unknown_lengths=unknown)

@@ -103,15 +103,18 @@ class Assembly:
 
     def _joined(self, parts: list[Part], beta: float | None) -> Batch:
         """A batch of one or more draws, padded if `pad_to` is set."""
-        selections = [self._keep(part).selection for part in parts]
-        first, maker = selections[0], self._keep(parts[0]).maker
+        kept = [self._keep(part) for part in parts]
+        selections = [part.selection for part in kept]
+        first, maker = selections[0], kept[0].maker
         if any(selection.names != first.names for selection in selections):
             raise ValueError(
                 f"the tables of a mixture must have the same columns, got {[list(s.names) for s in selections]}"
             )
         all_squeezed = parts[0].sampled.squeezed
         squeezed = [all_squeezed[column] for column in first.columns]
-        columns = [self._column(parts, selections, place, squeezed[place]) for place in range(len(first.columns))]
+        columns_of = [self._columns(part, of) for part, of in zip(parts, kept, strict=True)]
+        places = zip(zip(*columns_of, strict=True), squeezed, first.names, strict=True)
+        columns = [join_columns(list(column), flag, name) for column, flag, name in places]
         mask = None
         if self._options.pad_to is not None:
             columns, masks = self._pad(columns, squeezed, first.names)
@@ -123,10 +126,11 @@ class Assembly:
         weights = None if beta is None else importance_weights(info, beta)
         return Batch(info, maker.data(columns), weights, mask, self._table_numbers(parts))
 
-    def _column(self, parts: list[Part], selections: list[Selection], place: int, squeezed: bool) -> Column:
-        pairs = zip(parts, selections, strict=True)
-        columns = [part.sampled.columns[selection.columns[place]] for part, selection in pairs]
-        return join_columns(columns, squeezed, selections[0].names[place])
+    def _columns(self, part: Part, kept: _Kept) -> list[Column]:
+        if self._options.pad_to is None:
+            return list(kept.maker.columns(part.sampled))
+        # Padding gives all items as many rows, and copies nothing that has them already.
+        return [part.sampled.columns[column] for column in kept.selection.columns]
 
     def _pad(
         self, columns: list[Column], squeezed: list[bool], names: list[str]
@@ -154,11 +158,14 @@ class Assembly:
         if known is None or known.maker.signature_token != token or known.num_columns != num_columns:
             whole = self._client.maker(self._tables[part.table], token)
             selection = select(whole.data(list(range(num_columns))), self._options.fields)
-            known = self._kept[part.table] = _Kept(selection, self._maker(selection, token), num_columns)
+            known = self._kept[part.table] = _Kept(selection, self._maker(selection, whole), num_columns)
         return known
 
-    def _maker(self, selection: Selection, token: int) -> BatchMaker:
+    def _maker(self, selection: Selection, whole: BatchMaker) -> BatchMaker:
+        token = whole.signature_token
         is_list = selection.is_all and not token
+        num_axes = dict(whole.unknown_lengths)
+        places = [(place, num_axes[column]) for place, column in enumerate(selection.columns) if column in num_axes]
         return BatchMaker(
             signature_token=token,
             columns=None if selection.is_all else selection.columns,
@@ -168,6 +175,7 @@ class Assembly:
             to_leaves=self._conversion.columns,
             tensor_maker=self._conversion.maker,
             convert=self._conversion.batch,
+            unknown_lengths=places,
         )
 
 

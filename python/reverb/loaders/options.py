@@ -50,8 +50,8 @@ class Options:
         None: all parts. Parts of mappings and named tuples come in dicts.
       pad_to: The number of rows to which all columns with a time axis are padded with zeros, with a mask. It may be a
         number; several numbers, of which the smallest that is sufficient for the batch is used, so that few shapes
-        occur; or `longest`, the rows of the longest item of the batch. None: columns whose items differ in length come
-        as `reverb.Ragged`.
+        occur; or `longest`, the rows of the longest item of the batch. None: columns whose signature leaves the number
+        of rows open come as `reverb.Ragged`, and without a signature those whose items differ in length.
       squeeze_time: Whether columns of items of one step lose their time axis.
       seed: The seed of the shares of a mixture in each batch; None: a seed from the operating system.
 

@@ -1,6 +1,7 @@
 //! Clients. They offer the same calls over every road to a server.
 
 mod pending_draw;
+mod persistent;
 mod road;
 mod started;
 pub mod writer;
@@ -130,7 +131,8 @@ impl Client {
     /// Inserts items, and waits until they are in their tables.
     ///
     /// # Errors
-    /// Errors of the tables, or [`Error::Unavailable`] if the server cannot be reached or is lost.
+    /// Errors of the tables, [`Error::Unavailable`] if the server cannot be reached, or [`Error::Unconfirmed`] if it is
+    /// lost or stopped while the call waits.
     pub fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Started<'_, ()> {
         self.on_road(deadline, move |road| road.insert(insert, deadline))
     }

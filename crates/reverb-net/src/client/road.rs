@@ -41,6 +41,7 @@ impl Road {
         let begun = Instant::now();
         let give_up = begun + CONNECT_TIME;
         let mut pause = FIRST_PAUSE;
+        let mut reason = None;
         loop {
             let attempt = Connection::open(address.text(), endpoint);
             let limit = deadline.unwrap_or(give_up).max(begun + FIRST_PAUSE);
@@ -48,7 +49,8 @@ impl Road {
                 Ok(Ok(connection)) => return Ok(Self::ReplayV1(Arc::new(connection))),
                 Ok(Err(error @ Error::Unimplemented(_))) => return Err(error),
                 Ok(Err(error)) => error,
-                Err(_) => Error::Unavailable("the server does not answer".into()),
+                // The last attempt has little time. The reason of the one before says more.
+                Err(_) => reason.take().unwrap_or_else(|| Error::Unavailable("the server does not answer".into())),
             };
             let now = Instant::now();
             let waited = begun.elapsed().as_secs_f64();
@@ -67,6 +69,7 @@ impl Road {
             let next = now + pause.mul_f64(rand::random_range(0.5..1.0));
             tokio::time::sleep_until(deadline.map_or(next, |deadline| next.min(deadline)).into()).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
+            reason = Some(error);
         }
     }
 
@@ -113,7 +116,11 @@ impl Road {
         match begin_insert(&replay, &insert) {
             Err(error) => Started::Done(Err(error)),
             Ok(calls) if calls.iter().all(|call| matches!(call, Call::Done(Ok(())))) => Started::Done(Ok(())),
-            Ok(calls) => Started::here(wait_for_inserts(calls, deadline, warn)),
+            Ok(calls) => {
+                Started::here(
+                    async move { wait_for_inserts(calls, deadline, warn).await.map_err(Error::of_sent_insert) },
+                )
+            }
         }
     }
 

@@ -35,6 +35,8 @@ pub fn to_failure(error: &Error) -> Failure {
         Error::DataLoss(message) => text(Kind::DataLoss, message),
         Error::Unimplemented(message) => text(Kind::Unimplemented, message),
         Error::Storage(message) => text(Kind::Storage, message),
+        // It is an error of clients, and a server has no insert that it does not know.
+        Error::Unconfirmed(cause) => to_failure(cause),
         other => text(Kind::Internal, &other.to_string()),
     }
 }

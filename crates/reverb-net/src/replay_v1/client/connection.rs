@@ -4,7 +4,7 @@ use super::insert_link::InsertLink;
 use super::sample_link::{DrawCall, SampleLink};
 use crate::address::Endpoint;
 use crate::caller_driven::flush;
-use crate::dial::{ATTEMPT_TIME, dial_tcp, dial_unix};
+use crate::dial::{ATTEMPT_TIME, dial_host, dial_unix};
 use crate::replay_v1::proto::{
     CheckpointRequest, Draw, HelloRequest, HelloResponse, InfoRequest, InsertRequest, ItemBatch, MutateRequest,
     PeekRequest, ResetRequest, WriteRequest, WriteResponse,
@@ -46,7 +46,7 @@ impl Connection {
             Endpoint::Unix(path) => return Self::greet(peer, Transport::Unix, dial_unix(path).await?).await,
             Endpoint::Tcp { host, port, or_shorter } => (host, port, or_shorter),
         };
-        let tcp = Self::greet(peer, Transport::Tcp, dial_tcp(host, port).await?).await?;
+        let tcp = Self::greet(peer, Transport::Tcp, dial_host(host, port, or_shorter).await?).await?;
         let path = &tcp.hello.unix_path;
         if !or_shorter || path.is_empty() || !std::path::Path::new(path).exists() {
             return Ok(tcp);

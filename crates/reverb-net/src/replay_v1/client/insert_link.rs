@@ -56,6 +56,10 @@ impl InsertLink {
     }
 
     /// Sends a request and waits for its answer. Dropping the future withdraws the request.
+    ///
+    /// # Errors
+    /// The error of the server, [`Error::Unconfirmed`] if the stream ends before the answer, or the error that ended it
+    /// before.
     pub async fn call(&self, mut request: InsertRequest) -> Result<()> {
         request.request_id = self.next_id.fetch_add(1, Relaxed);
         let (sender, receiver) = oneshot::channel();
@@ -71,7 +75,8 @@ impl InsertLink {
         let _gone = self.requests.send(request);
         let result = receiver.await;
         std::mem::forget(withdraw);
-        result.unwrap_or_else(|_| Err(Error::Internal("a call ended without an answer".into())))
+        let result = result.unwrap_or_else(|_| Err(Error::Internal("a call ended without an answer".into())));
+        result.map_err(Error::of_sent_insert)
     }
 }
 
