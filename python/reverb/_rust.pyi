@@ -494,7 +494,7 @@ class Client:
         ahead: int,
         timeout: float | None,
         squeeze_time: bool,
-        reconnect_timeout: float = 0.0,
+        reconnect_timeout: float | None = None,
     ) -> SampledBatch:
         """Draws items.
 
@@ -506,7 +506,8 @@ class Client:
           timeout: The number of seconds after which the items drawn so far are returned; without any item, a
             DeadlineExceededError is raised.
           squeeze_time: Whether columns of items of one step lose their time axis.
-          reconnect_timeout: The number of seconds to look for a server elsewhere that was lost.
+          reconnect_timeout: The number of seconds to look for a server elsewhere that was lost; None: an error is
+            raised at once.
         """
 
     def begin_sample(

@@ -331,13 +331,7 @@ class Client:
             yield from pybind.ItemIterator(sampled, maker, of_steps=emit_timesteps)
 
     def sample_batch(
-        self,
-        table: str,
-        batch_size: int,
-        timeout: float | None = None,
-        *,
-        squeeze_time: bool = False,
-        reconnect_timeout: float = 300.0,
+        self, table: str, batch_size: int, timeout: float | None = None, *, squeeze_time: bool = False
     ) -> ReplaySample:
         """Draws items with replacement and stacks them.
 
@@ -348,8 +342,6 @@ class Client:
           batch_size: Number of items to draw, at least 1.
           timeout: Time limit in seconds, after which the items drawn so far are returned; None means no limit.
           squeeze_time: Whether to drop the time axis of columns whose items all have one step.
-          reconnect_timeout: Time in seconds to wait for a server in another process to come back at its address after
-            it was lost; 300 by default, and 0 raises at once.
 
         Returns:
           `info`, whose fields are arrays `[batch]`, and `data` in the structure of the table's signature, or as a flat
@@ -361,14 +353,13 @@ class Client:
           ValueError: `batch_size` is below 1.
           TableNotFoundError: The table does not exist.
           DeadlineExceededError: No item was drawn within the timeout.
-          UnavailableError: The server cannot be reached, or did not come back within `reconnect_timeout`.
-          CancelledError: The server stopped, in this process or with a `reconnect_timeout` of 0.
+          UnavailableError: The server cannot be reached, or was lost. The samples are back in their table.
+          CancelledError: The server stopped.
         """
         # Calls the checks only if they are needed: a small batch takes only a few microseconds in total.
         size = batch_size if type(batch_size) is int and batch_size > 0 else checks.as_count("batch_size", batch_size)
         seconds = None if timeout is None else checks.as_timeout(timeout)
-        patience = as_reconnect_timeout(reconnect_timeout)
-        sampled = self.engine.sample(table, size, size, 0, seconds, squeeze_time, patience)
+        sampled = self.engine.sample(table, size, size, 0, seconds, squeeze_time)
         maker = self._makers.get(table)
         if maker is None or maker.signature_token != sampled.signature_token:
             maker = self.maker(table, sampled.signature_token)

@@ -45,7 +45,7 @@ CALLS = {
     "insert": lambda client: client.insert(1, {"table": 1.0}),
     "insert_batch": lambda client: client.insert_batch(np.zeros(3), {"table": 1.0}),
     "sample": lambda client: next(client.sample("table", reconnect_timeout=0)),
-    "sample_batch": lambda client: client.sample_batch("table", 3, reconnect_timeout=0),
+    "sample_batch": lambda client: client.sample_batch("table", 3),
     "mutate_priorities": lambda client: client.mutate_priorities("table", updates={1: 1.0}),
     "update_priorities": lambda client: client.update_priorities("table", np.ones(1, np.uint64), np.ones(1)),
     "reset": lambda client: client.reset("table"),
@@ -162,8 +162,8 @@ def test_client_finds_the_server_that_replaced_a_stopped_one(where):
     "call",
     [
         lambda client: next(client.sample("empty", reconnect_timeout=0)),
-        lambda client: client.sample_batch("empty", 3, reconnect_timeout=0),
-        lambda client: client.sample_batch("empty", 3, timeout=600, reconnect_timeout=0),
+        lambda client: client.sample_batch("empty", 3),
+        lambda client: client.sample_batch("empty", 3, timeout=600),
         lambda client: client.insert(1, {"full": 1.0}),
         lambda client: client.insert_batch(np.zeros(30), {"full": 1.0}),
     ],
@@ -226,7 +226,7 @@ def test_waiting_calls_fail_when_the_server_is_killed(road):
         client = far_client(road, *server.line().split())
         calls = (
             lambda: next(client.sample("empty", reconnect_timeout=0)),
-            lambda: client.sample_batch("empty", 2, reconnect_timeout=0),
+            lambda: client.sample_batch("empty", 2),
             lambda: client.insert_batch(np.zeros(100), {"full": 1.0}),
         )
         waiting = [Background(call) for call in calls]

@@ -18,15 +18,9 @@ SERVER_PROGRAM = """
         sys.stdin.read()
 """
 
-CALLS = {
-    "sample": lambda client, **options: next(client.sample("queue", emit_timesteps=False, **options)).data[0][0],
-    "sample_batch": lambda client, **options: client.sample_batch("queue", 1, **options).data[0][0, 0],
-}
 
-
-@pytest.fixture(params=CALLS.values(), ids=CALLS.keys())
-def call(request):
-    return request.param
+def call(client, **options):
+    return next(client.sample("queue", emit_timesteps=False, **options)).data[0][0]
 
 
 @pytest.fixture(params=["unix", "tcp"])
@@ -51,7 +45,7 @@ def put(port, value):
 
 
 @pytest.mark.parametrize("ending", ["killed", "stopped"])
-def test_a_waiting_call_goes_on_with_the_restarted_server(far_client, call, ending):
+def test_a_waiting_call_goes_on_with_the_restarted_server(far_client, ending):
     with program(SERVER_PROGRAM) as server:
         client, port = far_client(server)
         waiting = Background(call, client)
@@ -67,7 +61,7 @@ def test_a_waiting_call_goes_on_with_the_restarted_server(far_client, call, endi
         assert waiting.result() == 7
 
 
-def test_a_call_that_begins_while_the_server_is_away_waits_for_it(far_client, call):
+def test_a_call_that_begins_while_the_server_is_away_waits_for_it(far_client):
     with program(SERVER_PROGRAM) as server:
         client, port = far_client(server)
         put(port, 1)
@@ -94,7 +88,7 @@ def test_an_iterator_goes_on_after_the_server_came_back(far_client):
         assert next(samples).data[0][0] == 2
 
 
-def test_a_server_that_stays_away_is_an_error_after_the_timeout(far_client, call):
+def test_a_server_that_stays_away_is_an_error_after_the_timeout(far_client):
     with program(SERVER_PROGRAM) as server:
         client, _ = far_client(server)
         waiting = [Background(call, client, reconnect_timeout=seconds) for seconds in (0, 0.5)]
@@ -110,7 +104,5 @@ def test_a_server_that_stays_away_is_an_error_after_the_timeout(far_client, call
 
 @pytest.mark.parametrize("seconds", [-1, float("nan")])
 def test_the_reconnect_timeout_is_not_negative(client, seconds):
-    with pytest.raises(ValueError, match="must not be negative"):
-        client.sample_batch("table", 1, reconnect_timeout=seconds)
     with pytest.raises(ValueError, match="must not be negative"):
         next(client.sample("table", reconnect_timeout=seconds))

@@ -90,7 +90,7 @@ impl Client {
         }
     }
 
-    #[pyo3(signature = (table, at_least, at_most, ahead, timeout, squeeze_time, reconnect_timeout=0.0))]
+    #[pyo3(signature = (table, at_least, at_most, ahead, timeout, squeeze_time, reconnect_timeout=None))]
     #[expect(clippy::too_many_arguments, reason = "the Python methods above it have fewer")]
     fn sample(
         &self,
@@ -101,15 +101,20 @@ impl Client {
         ahead: usize,
         timeout: Option<f64>,
         squeeze_time: bool,
-        reconnect_timeout: f64,
+        reconnect_timeout: Option<f64>,
     ) -> PyReverbResult<SampledBatch> {
         let draw = DrawRequest { at_least, at_most, ahead };
         let request = BatchRequest { table, draw, squeeze_time };
         let deadline = deadline(timeout)?;
         let receipt_is_due = |batch: &Batch| !batch.receipt_may_wait;
-        // Infinity, or more seconds than a Duration has, is no limit.
-        let reconnect = Duration::try_from_secs_f64(reconnect_timeout).unwrap_or(Duration::MAX);
-        let sample = || self.client.sample_persistently(&request, deadline, reconnect).then_flush(receipt_is_due);
+        let sample = || match reconnect_timeout {
+            None => self.client.sample(&request, deadline).then_flush(receipt_is_due),
+            Some(seconds) => {
+                // Infinity, or more seconds than a Duration has, is no limit.
+                let reconnect = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+                self.client.sample_persistently(&request, deadline, reconnect).then_flush(receipt_is_due)
+            }
+        };
         let batch = self.call(py, sample)?;
         Ok(SampledBatch::new(py, batch)?)
     }
