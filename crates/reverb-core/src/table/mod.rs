@@ -9,7 +9,7 @@
 //!
 //! The files here add to [`Table`]: `contents` defines it and changes its items, `check` decides what it accepts,
 //! `change` updates and deletes, `draw` and `copied` sample and take draws back, `snapshot` saves and restores,
-//! `compaction` finds unused memory, and `info` and `removal` report.
+//! `compaction` finds unused memory, and `info`, `peek` and `removal` report.
 
 mod change;
 mod check;
@@ -19,6 +19,7 @@ mod contents;
 mod copied;
 mod draw;
 mod info;
+mod peek;
 mod removal;
 mod snapshot;
 
@@ -26,5 +27,6 @@ pub use config::TableConfig;
 pub use contents::{OldContents, Table};
 pub use copied::{CopiedBatch, CopiedDraws};
 pub use info::TableInfo;
+pub use peek::PeekSearch;
 pub use removal::RemovalCounts;
 pub use snapshot::TableSnapshot;
