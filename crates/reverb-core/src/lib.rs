@@ -53,7 +53,9 @@ pub use rate_limiter::{RateLimiter, RateLimiterConfig};
 pub use repack::{MovedRows, UsedRows, keep_rows, keep_rows_encoded};
 pub use selector::SelectorKind;
 pub use signature::Signature;
-pub use table::{CopiedBatch, CopiedDraws, OldContents, RemovalCounts, Table, TableConfig, TableInfo, TableSnapshot};
+pub use table::{
+    CopiedBatch, CopiedDraws, OldContents, PeekSearch, RemovalCounts, Table, TableConfig, TableInfo, TableSnapshot,
+};
 pub use tensor::{DType, Shape, TensorSpec, shape_text};
 pub use trajectory::{Slice, Trajectory, TrajectoryColumn};
 pub use usage::{TableUsage, is_sparse};

@@ -5,7 +5,9 @@ mod common;
 use common::plain::{Plain, allowed, weight};
 use common::{config, item, keys, min_size, prioritized, queue};
 use proptest::prelude::*;
-use reverb_core::{Drawn, NewItem, RateLimiter, RateLimiterConfig, RemovalCounts, SelectorKind, Table, TableConfig};
+use reverb_core::{
+    Drawn, NewItem, PeekSearch, RateLimiter, RateLimiterConfig, RemovalCounts, SelectorKind, Table, TableConfig,
+};
 use std::collections::BTreeMap;
 
 /// Size of an item in bytes; each item has a chunk of its own.
@@ -292,6 +294,24 @@ impl Model {
         assert_eq!(snapshot.limiter, limiter);
     }
 
+    fn check_peeks(&self, table: &Table, by_age: &[u64]) {
+        let keeps_order = [&self.config.sampler, &self.config.remover]
+            .into_iter()
+            .any(|kind| matches!(kind, SelectorKind::Fifo | SelectorKind::Lifo));
+        for count in [0, 1, 3, 100] {
+            let oldest: Vec<u64> = by_age.iter().copied().take(count).collect();
+            let newest: Vec<u64> = by_age.iter().rev().copied().take(count).collect();
+            for (want, is_newest) in [(oldest, false), (newest, true)] {
+                let peeked = table.peek(count, is_newest);
+                assert_eq!(peeked.is_some(), keeps_order);
+                if let Some(items) = peeked {
+                    assert!(items.iter().map(|item| item.key).eq(want.iter().copied()));
+                }
+                assert_eq!(search(table, count, is_newest), want);
+            }
+        }
+    }
+
     fn check(&self, table: &mut Table) {
         let info = table.info();
         assert_eq!(info.current_size, self.items.len() as u64);
@@ -307,7 +327,9 @@ impl Model {
         assert_eq!(self.entered, info.current_size + info.removed.total());
         let mut by_age: Vec<_> = self.items.iter().collect();
         by_age.sort_by_key(|(_, plain)| plain.inserted);
-        assert_eq!(keys(table), by_age.iter().map(|(key, _)| **key).collect::<Vec<_>>());
+        let by_age: Vec<u64> = by_age.iter().map(|(key, _)| **key).collect();
+        assert_eq!(keys(table), by_age);
+        self.check_peeks(table, &by_age);
         for (key, plain) in &self.items {
             let item = table.get(*key).unwrap();
             assert_eq!((item.priority, item.times_sampled), (plain.priority, self.times_sampled[key]));
@@ -315,6 +337,16 @@ impl Model {
         assert_eq!(table.can_insert(1), self.limiter.can_insert(1));
         assert_eq!(table.can_sample(1), self.limiter.can_sample(1));
     }
+}
+
+/// The items that a look at a table without order finds in one pass.
+fn search(table: &Table, count: usize, newest: bool) -> Vec<u64> {
+    let mut search = PeekSearch::new(count, newest);
+    let mut page = Some(0);
+    while let Some(from) = page {
+        page = table.peek_pages(&mut search, from, 1);
+    }
+    table.peeked(search).into_iter().map(|item| item.key).collect()
 }
 
 proptest! {

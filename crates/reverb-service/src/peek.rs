@@ -1,14 +1,19 @@
 //! Reads items of a table without drawing them.
 //!
-//! Items are read from a snapshot, so peeking changes no counts and does not use up `max_times_sampled`.
+//! Peeking changes no counts and does not use up `max_times_sampled`. A Fifo or Lifo selector knows the order of the
+//! items. Without one, the items are found in one pass over the table, which lets others in after each step. At most two
+//! such passes run at once.
 
 use crate::batch::Batch;
+use crate::replay::Replay;
 use crate::table_handle::TableHandle;
-use reverb_core::{ItemView, Result, Table};
+use reverb_core::{Error, ItemView, PeekSearch, Result};
 
 /// Maximum number of items returned, and number of data bytes after which no more items are added.
 const MAX_ITEMS: usize = 1000;
 const MAX_BYTES: usize = 64 << 20;
+/// Number of pages of 256 slots that are searched under one lock.
+const PAGES_PER_LOCK: usize = 64;
 
 /// An item as a batch of one, with its time of insertion.
 #[derive(Debug)]
@@ -19,26 +24,45 @@ pub struct Peeked {
     pub inserted_at: u64,
 }
 
-/// Returns up to `count` items: the oldest in the order of insertion, or the newest in reverse order.
+/// Returns up to `count` items of a table: the oldest in the order of insertion, or the newest in reverse order. Must be
+/// called in the context of a Tokio runtime. If the future is dropped, a pass that has begun goes on.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] if a single item does not fit into memory.
-pub fn peek(table: &TableHandle, count: usize, newest: bool) -> Result<Vec<Peeked>> {
-    let snapshot = table.with_table(Table::snapshot);
-    let size = snapshot.num_items();
+/// [`Error::TableNotFound`]; [`Error::InvalidArgument`] if a single item does not fit into memory.
+pub async fn peek(replay: &Replay, table: &str, count: usize, newest: bool) -> Result<Vec<Peeked>> {
+    let table = replay.table(table)?.clone();
     let count = count.min(MAX_ITEMS);
-    let mut items: Vec<ItemView> = match newest {
-        true => snapshot.items().skip(size.saturating_sub(count)).collect(),
-        false => snapshot.items().take(count).collect(),
+    let known = table.with_table(|table| table.peek(count, newest));
+    let turn = match known {
+        Some(_) => None,
+        None => replay.passes().clone().acquire_owned().await.ok(),
     };
-    if newest {
-        items.reverse();
+    let read = move || {
+        let items = known.unwrap_or_else(|| search(&table, count, newest));
+        drop(turn);
+        batches(&table, items)
+    };
+    let read = tokio::task::spawn_blocking(read);
+    read.await.unwrap_or_else(|error| Err(Error::Internal(format!("the task of a peek failed: {error}"))))
+}
+
+/// Finds items in one pass over the table.
+fn search(table: &TableHandle, count: usize, newest: bool) -> Vec<ItemView> {
+    let mut search = PeekSearch::new(count, newest);
+    let mut page = Some(0);
+    while let Some(from) = page {
+        page = table.with_table(|table| table.peek_pages(&mut search, from, PAGES_PER_LOCK));
     }
+    table.with_table(|table| table.peeked(search))
+}
+
+fn batches(table: &TableHandle, items: Vec<ItemView>) -> Result<Vec<Peeked>> {
+    let size = table.with_table(reverb_core::Table::len) as u64;
     let mut peeked = Vec::with_capacity(items.len());
     let mut bytes = 0;
     for item in items {
         let inserted_at = item.inserted_at;
-        let batch = Batch::of_items(&[item], size as u64, false, table.signature_token())?;
+        let batch = Batch::of_items(&[item], size, false, table.signature_token())?;
         bytes += batch.buffer.len();
         peeked.push(Peeked { batch, inserted_at });
         if bytes > MAX_BYTES {
@@ -46,4 +70,47 @@ pub fn peek(table: &TableHandle, count: usize, newest: bool) -> Result<Vec<Peeke
         }
     }
     Ok(peeked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reverb_core::{RateLimiterConfig, SelectorKind, Table, TableConfig};
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    fn table(name: &str, remover: SelectorKind) -> TableHandle {
+        let rate_limiter = RateLimiterConfig {
+            samples_per_insert: 1.0,
+            min_size_to_sample: 1,
+            min_diff: -f64::MAX,
+            max_diff: f64::MAX,
+        };
+        let config = TableConfig {
+            name: name.into(),
+            sampler: SelectorKind::Uniform,
+            remover,
+            max_size: 10,
+            max_times_sampled: 0,
+            rate_limiter,
+            signature: None,
+            max_bytes: None,
+            seed: Some(1),
+        };
+        TableHandle::new(Table::new(config).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_third_pass_waits_and_a_look_at_a_table_in_order_does_not() {
+        let tables = vec![table("ordered", SelectorKind::Fifo), table("heap", SelectorKind::MinHeap)];
+        let replay = Replay::new(tables, 1 << 20).unwrap();
+        let others = replay.passes().clone().acquire_many_owned(2).await.unwrap();
+        let mut pass = pin!(peek(&replay, "heap", 1, true));
+        assert!(pass.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!(peek(&replay, "ordered", 1, true).await.unwrap().len(), 0);
+        assert_eq!(replay.passes().available_permits(), 0);
+        drop(others);
+        assert_eq!(pass.await.unwrap().len(), 0);
+        assert_eq!(replay.passes().available_permits(), 2);
+    }
 }

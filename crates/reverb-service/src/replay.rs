@@ -11,6 +11,10 @@ use reverb_core::{Error, Result};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use tokio::sync::Semaphore;
+
+/// Maximum number of passes over tables of one server at the same time.
+const MAX_PASSES: usize = 2;
 
 /// The tables of one server.
 #[derive(Debug)]
@@ -24,6 +28,8 @@ pub struct Replay {
     store: OnceLock<Arc<dyn Store>>,
     /// Locked during a save, so that other saves wait without occupying a thread.
     saving: Arc<tokio::sync::Mutex<()>>,
+    /// Permits for passes over tables, so that other passes wait without occupying a thread.
+    passes: Arc<Semaphore>,
     /// Its drop tells the tasks of this server to end.
     stop: Mutex<Option<tokio::sync::watch::Sender<bool>>>,
 }
@@ -48,6 +54,7 @@ impl Replay {
             ledgers: Ledgers::default(),
             store: OnceLock::new(),
             saving: Arc::default(),
+            passes: Arc::new(Semaphore::new(MAX_PASSES)),
             stop: Mutex::new(Some(stop)),
         }))
     }
@@ -78,6 +85,11 @@ impl Replay {
             table: name.into(),
             known: self.tables.iter().map(TableHandle::name).collect::<Vec<_>>().join(", "),
         })
+    }
+
+    /// Returns the permits for passes over all items of a table.
+    pub(crate) fn passes(&self) -> &Arc<Semaphore> {
+        &self.passes
     }
 
     /// Checks that the data of one insert does not exceed the limit.

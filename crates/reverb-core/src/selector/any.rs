@@ -42,6 +42,14 @@ impl AnySelector {
         }
     }
 
+    /// The queue, if this selector is one.
+    pub fn queue(&self) -> Option<&Queue> {
+        match self {
+            Self::Queue(queue) => Some(queue),
+            _ => None,
+        }
+    }
+
     /// The next slot, if this selector always takes the oldest and is not empty.
     #[inline]
     pub fn oldest(&self) -> Option<u32> {

@@ -10,6 +10,7 @@ impl Table {
     /// # Errors
     /// [`Error::InvalidPriority`], naming the key, if a selector cannot take a priority. This includes keys that are
     /// not in the table, because an error must not depend on what was evicted.
+    #[inline]
     pub fn check_updates(&self, updates: &[(ItemKey, f64)]) -> Result<()> {
         for &(key, priority) in updates {
             self.check_priority(priority)

@@ -9,7 +9,8 @@
 //!
 //! The files here add to [`Table`]: `contents` defines it and changes its items, `check` decides what it accepts,
 //! `change` updates and deletes, `draw` and `copied` sample and take draws back, `in_flight` tracks draws until they are
-//! delivered, `snapshot` saves and restores, `compaction` finds unused memory, and `info` and `removal` report.
+//! delivered, `snapshot` saves and restores, `compaction` finds unused memory, and `info`, `peek` and `removal`
+//! report.
 
 mod change;
 mod check;
@@ -20,6 +21,7 @@ mod copied;
 mod draw;
 mod in_flight;
 mod info;
+mod peek;
 mod removal;
 mod snapshot;
 
@@ -27,5 +29,6 @@ pub use config::TableConfig;
 pub use contents::{OldContents, Table};
 pub use copied::{CopiedBatch, CopiedDraws};
 pub use info::TableInfo;
+pub use peek::PeekSearch;
 pub use removal::RemovalCounts;
 pub use snapshot::TableSnapshot;

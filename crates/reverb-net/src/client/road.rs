@@ -224,9 +224,14 @@ impl Road {
     /// See [`super::Client::peek`].
     pub fn peek(self, table: &str, count: u32, newest: bool, deadline: Option<Instant>) -> Started<'_, Vec<Peeked>> {
         match self {
-            Self::SameProcess(replay) => {
-                Started::Done(replay.table(table).and_then(|table| peek(table, count as usize, newest)))
-            }
+            Self::SameProcess(replay) => Started::here(async move {
+                let peeked = peek(&replay, table, count as usize, newest);
+                let late = |_| Err(Error::DeadlineExceeded("the items were not read in time".into()));
+                match deadline {
+                    None => peeked.await,
+                    Some(deadline) => tokio::time::timeout_at(deadline.into(), peeked).await.unwrap_or_else(late),
+                }
+            }),
             Self::ReplayV1(connection) => {
                 Started::elsewhere(async move { connection.peek(table, count, newest, deadline).await })
             }

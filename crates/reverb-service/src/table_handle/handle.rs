@@ -114,12 +114,11 @@ impl TableHandle {
         for request in samples.iter_mut().rev() {
             self.give_back(std::mem::take(&mut request.work.drawn));
         }
-        let closed = || Error::Cancelled(CLOSED.into());
         for request in inserts.into_requests() {
-            self.answer(request, Err(closed()));
+            self.answer(request, |_| Err(Error::Cancelled(CLOSED.into())));
         }
         for request in samples {
-            self.answer(request, Err(closed()));
+            self.answer(request, |_| Err(Error::Cancelled(CLOSED.into())));
         }
     }
 
@@ -142,9 +141,7 @@ impl TableHandle {
             if !has_more || (is_done && state.servers > 0) {
                 break;
             }
-            state.servers += 1;
-            MutexGuard::unlocked_fair(state, || self.finish(std::mem::take(&mut turn)));
-            state.servers -= 1;
+            self.let_others_in(state, &mut turn);
         }
         let has_inserts = !state.inserts.is_empty();
         let has_samples = !state.samples.is_empty();
@@ -156,19 +153,27 @@ impl TableHandle {
         turn
     }
 
+    /// Finishes a turn without the lock, and begins another.
+    #[cold]
+    fn let_others_in(&self, state: &mut MutexGuard<'_, TableState>, turn: &mut Turn) {
+        state.servers += 1;
+        MutexGuard::unlocked_fair(state, || self.finish(std::mem::take(turn)));
+        state.servers -= 1;
+    }
+
     /// Answers the requests that a turn has finished, and drops the data that it removed. Called without the lock.
     pub(super) fn finish(&self, turn: Turn) {
-        for (request, result) in turn.inserts {
-            self.answer(request, result);
+        for request in turn.inserts {
+            self.answer(request, |_| Ok(()));
         }
-        for (request, result) in turn.samples {
-            self.answer(request, result);
+        for request in turn.samples {
+            self.answer(request, |work| Ok(work.reply()));
         }
     }
 
-    fn answer<W: Work>(&self, request: Request<W>, result: Result<W::Reply>) {
+    fn answer<W: Work>(&self, request: Request<W>, result: impl FnOnce(W) -> Result<W::Reply>) {
         if let Some(waiter) = request.waiter
-            && let Err(Ok(undelivered)) = waiter.reply.send(result)
+            && let Err(Ok(undelivered)) = waiter.reply.send(result(request.work))
         {
             self.take_back(undelivered);
         }
@@ -361,7 +366,7 @@ impl TableHandle {
             Some(work)
         });
         let Some(work) = withdrawn else { return false };
-        self.give_back(work.into_drawn());
+        self.take_back(work.reply());
         true
     }
 }

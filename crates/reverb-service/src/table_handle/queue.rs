@@ -49,6 +49,8 @@ pub struct Request<W: Work> {
     pub waiter: Option<Waiter<W::Reply>>,
     /// Whether it had to wait for the rate limiter, or behind a request that had to.
     pub waited: bool,
+    /// Whether this is an empty place: the request was withdrawn.
+    pub is_withdrawn: bool,
 }
 
 /// A peer that waits for a request, and the channel of its answer.
@@ -59,14 +61,14 @@ pub struct Waiter<T> {
 }
 
 /// A request to insert items one after another.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct InsertWork {
     pub items: std::vec::IntoIter<NewItem>,
     pub total: usize,
 }
 
 /// A request to draw a batch.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SampleWork {
     /// Minimum number of items in the answer, unless the deadline passes.
     pub at_least: usize,
@@ -102,17 +104,17 @@ impl Reply for Vec<Drawn> {
 }
 
 /// A kind of request. Implemented by inserts and draws only.
-pub trait Work: Sized + Send {
+pub trait Work: Default + Send {
     type Reply: Reply<Work = Self>;
     fn queue(state: &mut TableState) -> &mut TicketQueue<Self>;
-    fn finished(turn: &mut Turn) -> &mut Vec<(Request<Self>, Result<Self::Reply>)>;
+    fn finished(turn: &mut Turn) -> &mut Vec<Request<Self>>;
+    /// Returns the result of a request that is complete.
+    fn reply(self) -> Self::Reply;
     /// Returns the result of a request whose deadline passes before it is complete.
     fn expire(self, reason: &str) -> Result<Self::Reply>;
     fn explain(table: &Table, name: &str) -> String;
     /// Undoes operations whose result was not delivered, [`OPERATIONS_PER_LOCK`] of them at most.
     fn undo(&mut self, table: &mut Table, removed: &mut Vec<Trajectory>);
-    /// Returns the draws that are not undone yet.
-    fn into_drawn(self) -> Vec<Drawn>;
 }
 
 impl Work for InsertWork {
@@ -122,9 +124,11 @@ impl Work for InsertWork {
         &mut state.inserts
     }
 
-    fn finished(turn: &mut Turn) -> &mut Vec<(Request<Self>, Result<()>)> {
+    fn finished(turn: &mut Turn) -> &mut Vec<Request<Self>> {
         &mut turn.inserts
     }
+
+    fn reply(self) {}
 
     fn expire(self, reason: &str) -> Result<()> {
         let done = self.total - self.items.len();
@@ -139,10 +143,6 @@ impl Work for InsertWork {
     }
 
     fn undo(&mut self, _: &mut Table, _: &mut Vec<Trajectory>) {}
-
-    fn into_drawn(self) -> Vec<Drawn> {
-        Vec::new()
-    }
 }
 
 impl Work for SampleWork {
@@ -152,8 +152,12 @@ impl Work for SampleWork {
         &mut state.samples
     }
 
-    fn finished(turn: &mut Turn) -> &mut Vec<(Request<Self>, Result<Vec<Drawn>>)> {
+    fn finished(turn: &mut Turn) -> &mut Vec<Request<Self>> {
         &mut turn.samples
+    }
+
+    fn reply(self) -> Vec<Drawn> {
+        self.drawn
     }
 
     fn expire(self, reason: &str) -> Result<Vec<Drawn>> {
@@ -172,10 +176,6 @@ impl Work for SampleWork {
     fn undo(&mut self, table: &mut Table, removed: &mut Vec<Trajectory>) {
         give_back_last(&mut self.drawn, table, removed);
     }
-
-    fn into_drawn(self) -> Vec<Drawn> {
-        self.drawn
-    }
 }
 
 /// Gives back the last draws, [`OPERATIONS_PER_LOCK`] of them at most. In reverse order, so that each finds the table in
@@ -188,8 +188,8 @@ pub fn give_back_last(drawn: &mut Vec<Drawn>, table: &mut Table, removed: &mut V
 /// The requests that a turn has finished, and the data to drop after unlocking.
 #[derive(Default)]
 pub struct Turn {
-    pub inserts: Vec<(Request<InsertWork>, Result<()>)>,
-    pub samples: Vec<(Request<SampleWork>, Result<Vec<Drawn>>)>,
+    pub inserts: Vec<Request<InsertWork>>,
+    pub samples: Vec<Request<SampleWork>>,
     pub removed: Vec<Trajectory>,
 }
 
@@ -241,7 +241,7 @@ impl TableState {
         }
         if head.work.items.len() == 0 {
             let request = self.inserts.pop_front().expect("the queue has a head");
-            turn.inserts.push((request, Ok(())));
+            turn.inserts.push(request);
             return true;
         }
         progress
@@ -257,7 +257,8 @@ impl TableState {
             return true;
         }
         // Large draws take turns with the draws behind them where no draw affects another.
-        self.interrupted = if progress && !self.table.config().counts_samples() { ticket } else { 0 };
+        let is_alone = self.samples.len() == 1;
+        self.interrupted = if is_alone || self.table.config().counts_samples() { 0 } else { ticket };
         progress
     }
 
@@ -273,19 +274,18 @@ impl TableState {
         true
     }
 
+    #[inline]
     fn finish_sample(&mut self, ticket: u64, turn: &mut Turn) {
-        let mut request = self.samples.remove(ticket).expect("the request is in its queue");
-        let drawn = std::mem::take(&mut request.work.drawn);
-        turn.samples.push((request, Ok(drawn)));
+        turn.samples.push(self.samples.remove(ticket).expect("the request is in its queue"));
     }
 }
 
 impl Turn {
     /// Takes the result of the request with this ticket, if this turn has finished it.
-    pub fn take_own<W: Work>(&mut self, ticket: u64) -> Option<Result<W::Reply>> {
-        W::finished(self)
-            .iter()
-            .position(|(request, _)| request.ticket == ticket)
-            .map(|index| W::finished(self).swap_remove(index).1)
+    #[inline]
+    pub fn take_own<W: Work>(&mut self, ticket: u64) -> Option<W::Reply> {
+        let finished = W::finished(self);
+        let index = finished.iter().position(|request| request.ticket == ticket)?;
+        Some(finished.swap_remove(index).work.reply())
     }
 }

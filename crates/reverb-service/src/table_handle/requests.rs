@@ -116,10 +116,12 @@ impl TableHandle {
         }
         let ticket = state.next_ticket;
         state.next_ticket += 1;
-        W::queue(&mut state).push_back(Request { ticket, work, waiter: None, waited: false });
+        W::queue(&mut state).push_back(Request { ticket, work, waiter: None, waited: false, is_withdrawn: false });
         let (mut own, mut receiver) = (None, None);
         let turn = self.serve(&mut state, |state, turn| {
-            own = own.take().or_else(|| turn.take_own::<W>(ticket));
+            if own.is_none() {
+                own = turn.take_own::<W>(ticket);
+            }
             // Most requests are done before the lock is released. The others need a channel.
             if own.is_none() && receiver.is_none() {
                 let (reply, waiting) = oneshot::channel();
@@ -138,7 +140,7 @@ impl TableHandle {
         drop(state);
         self.finish(turn);
         match own {
-            Some(result) => Call::Done(result),
+            Some(reply) => Call::Done(Ok(reply)),
             None => Call::Waiting(Waiting { handle: self.clone(), ticket, receiver }),
         }
     }

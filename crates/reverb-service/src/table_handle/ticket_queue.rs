@@ -11,19 +11,13 @@ const FEW_PLACES: usize = 64;
 #[derive(Debug)]
 pub struct TicketQueue<W: Work> {
     /// The first and the last place are not empty, and at most half of many places are.
-    places: VecDeque<Place<W>>,
-    len: usize,
-}
-
-#[derive(Debug)]
-struct Place<W: Work> {
-    ticket: u64,
-    request: Option<Request<W>>,
+    places: VecDeque<Request<W>>,
+    num_empty: usize,
 }
 
 impl<W: Work> Default for TicketQueue<W> {
     fn default() -> Self {
-        Self { places: VecDeque::new(), len: 0 }
+        Self { places: VecDeque::new(), num_empty: 0 }
     }
 }
 
@@ -31,58 +25,59 @@ impl<W: Work> TicketQueue<W> {
     /// Number of requests.
     #[inline]
     pub fn len(&self) -> usize {
-        self.len
+        self.places.len() - self.num_empty
     }
 
     /// Whether no request waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.places.is_empty()
     }
 
     /// Adds a request, whose ticket is larger than all before it.
     #[inline]
     pub fn push_back(&mut self, request: Request<W>) {
         debug_assert!(self.places.back().is_none_or(|last| last.ticket < request.ticket), "tickets ascend");
-        self.places.push_back(Place { ticket: request.ticket, request: Some(request) });
-        self.len += 1;
+        self.places.push_back(request);
     }
 
     /// The first request.
     #[inline]
     pub fn front(&self) -> Option<&Request<W>> {
-        self.places.front()?.request.as_ref()
+        self.places.front()
     }
 
     /// The first request, for changes.
     #[inline]
     pub fn front_mut(&mut self) -> Option<&mut Request<W>> {
-        self.places.front_mut()?.request.as_mut()
+        self.places.front_mut()
     }
 
     /// The first request with a larger ticket; the first of all if there is none.
     #[inline]
     pub fn after_mut(&mut self, ticket: u64) -> Option<&mut Request<W>> {
-        if self.len > 1 {
-            let from = self.places.partition_point(|place| place.ticket <= ticket);
-            let next = (from..self.places.len()).find(|&index| self.places[index].request.is_some());
-            return self.places[next.unwrap_or(0)].request.as_mut();
-        }
-        self.front_mut()
+        let index = if ticket == 0 { 0 } else { self.index_after(ticket) };
+        self.places.get_mut(index)
+    }
+
+    fn index_after(&self, ticket: u64) -> usize {
+        let from = self.places.partition_point(|place| place.ticket <= ticket);
+        (from..self.places.len()).find(|&index| !self.places[index].is_withdrawn).unwrap_or(0)
     }
 
     /// The request with this ticket, for changes.
     pub fn get_mut(&mut self, ticket: u64) -> Option<&mut Request<W>> {
         let index = self.find(ticket)?;
-        self.places[index].request.as_mut()
+        self.places.get_mut(index)
     }
 
     /// Removes the first request.
     #[inline]
     pub fn pop_front(&mut self) -> Option<Request<W>> {
-        let request = self.places.pop_front()?.request;
-        self.len -= 1;
-        self.drop_empty_ends();
+        let request = self.places.pop_front();
+        if self.num_empty > 0 {
+            self.drop_empty_places();
+        }
         request
     }
 
@@ -92,32 +87,40 @@ impl<W: Work> TicketQueue<W> {
         if self.front().is_some_and(|first| first.ticket == ticket) {
             return self.pop_front();
         }
+        self.withdraw(ticket)
+    }
+
+    fn withdraw(&mut self, ticket: u64) -> Option<Request<W>> {
         let index = self.find(ticket)?;
-        let request = self.places[index].request.take()?;
-        self.len -= 1;
-        self.drop_empty_ends();
-        if self.places.len() > 2 * self.len + FEW_PLACES {
-            self.places.retain(|place| place.request.is_some());
-        }
+        let empty = Request { ticket, work: W::default(), waiter: None, waited: false, is_withdrawn: true };
+        let request = std::mem::replace(&mut self.places[index], empty);
+        self.num_empty += 1;
+        self.drop_empty_places();
         Some(request)
     }
 
     /// The requests in the order of their tickets.
     pub fn into_requests(self) -> impl DoubleEndedIterator<Item = Request<W>> {
-        self.places.into_iter().filter_map(|place| place.request)
+        self.places.into_iter().filter(|place| !place.is_withdrawn)
     }
 
     fn find(&self, ticket: u64) -> Option<usize> {
-        self.places.binary_search_by_key(&ticket, |place| place.ticket).ok()
+        let index = self.places.binary_search_by_key(&ticket, |place| place.ticket).ok()?;
+        (!self.places[index].is_withdrawn).then_some(index)
     }
 
-    #[inline]
-    fn drop_empty_ends(&mut self) {
-        while self.places.front().is_some_and(|place| place.request.is_none()) {
+    fn drop_empty_places(&mut self) {
+        while self.places.front().is_some_and(|place| place.is_withdrawn) {
             self.places.pop_front();
+            self.num_empty -= 1;
         }
-        while self.places.back().is_some_and(|place| place.request.is_none()) {
+        while self.places.back().is_some_and(|place| place.is_withdrawn) {
             self.places.pop_back();
+            self.num_empty -= 1;
+        }
+        if self.num_empty > self.len() + FEW_PLACES {
+            self.places.retain(|place| !place.is_withdrawn);
+            self.num_empty = 0;
         }
     }
 }
@@ -130,7 +133,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn request(ticket: u64) -> Request<InsertWork> {
-        Request { ticket, work: InsertWork { items: Vec::new().into_iter(), total: 0 }, waiter: None, waited: false }
+        Request { ticket, work: InsertWork::default(), waiter: None, waited: false, is_withdrawn: false }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::replay_v1::status::to_status;
 use crate::replay_v1::version::{CAPABILITIES, VERSION};
 use crate::replay_v1::wire::{peeked_to_wire, status_to_wire};
 use reverb_core::Error;
-use reverb_service::peek;
+use reverb_service::peek::peek;
 use reverb_service::{Peer, Replay, Transport};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -122,7 +122,11 @@ impl ReplayService for Router {
         let table = self.open().and_then(|replay| replay.table(&request.into_inner().table).cloned());
         let table = table.map_err(|error| to_status(&error))?;
         // The items are dropped by the call.
-        in_background(move || Ok(table.reset())).await.map_err(|error| to_status(&error))?;
+        let reset = move || {
+            table.reset();
+            Ok(())
+        };
+        in_background(reset).await.map_err(|error| to_status(&error))?;
         Ok(Response::new(ResetResponse {}))
     }
 
@@ -132,10 +136,9 @@ impl ReplayService for Router {
     }
 
     async fn peek(&self, request: Request<PeekRequest>) -> Result<Response<PeekResponse>, Status> {
-        let request = request.into_inner();
-        let table = self.replay.table(&request.table).map_err(|error| to_status(&error))?.clone();
-        let look = move || Ok(peeked_to_wire(&peek::peek(&table, request.count as usize, request.newest)?));
-        in_background(look).await.map(Response::new).map_err(|error| to_status(&error))
+        let PeekRequest { table, count, newest } = request.into_inner();
+        let peeked = peek(&self.replay, &table, count as usize, newest).await.map_err(|error| to_status(&error))?;
+        Ok(Response::new(peeked_to_wire(&peeked)))
     }
 
     async fn info(&self, _: Request<InfoRequest>) -> Result<Response<InfoResponse>, Status> {
