@@ -17,7 +17,7 @@ const STEPS_PER_TURN: usize = 16;
 pub const OPERATIONS_PER_LOCK: usize = 2 * OPERATIONS_PER_STEP * STEPS_PER_TURN;
 
 /// Minimum size in bytes of freed data that is worth returning to the system.
-const WORTH_A_TRIM: u64 = 16 << 20;
+pub const WORTH_A_TRIM: u64 = 16 << 20;
 
 /// The data that the lock of a table guards.
 #[derive(Debug)]
