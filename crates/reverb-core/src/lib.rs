@@ -58,4 +58,4 @@ pub use table::{
 };
 pub use tensor::{DType, Shape, TensorSpec, shape_text};
 pub use trajectory::{Slice, Trajectory, TrajectoryColumn};
-pub use usage::{TableUsage, is_sparse};
+pub use usage::TableUsage;

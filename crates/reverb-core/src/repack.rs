@@ -20,7 +20,7 @@ pub struct UsedRows {
 
 impl UsedRows {
     /// Adds the rows of wanted chunks that an item refers to.
-    pub fn add(&mut self, trajectory: &Trajectory, mut is_wanted: impl FnMut(&Chunk) -> bool) {
+    pub fn add(&mut self, trajectory: &Trajectory, mut is_wanted: impl FnMut(&Arc<Chunk>) -> bool) {
         let mut add = |chunk: &Arc<Chunk>, offset: u32, length: u32| {
             let begin = || is_wanted(chunk).then(|| (chunk.clone(), Vec::new()));
             let Some((_, ranges)) = self.chunks.entry(Arc::as_ptr(chunk)).or_insert_with(begin) else { return };

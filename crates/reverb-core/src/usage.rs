@@ -1,8 +1,11 @@
 //! The chunks that a table keeps alive: their bytes, their episodes, and how sparsely they are used.
 //!
 //! A use is counted in cells (a cell is a row of a column), once for each item. The first table that uses a chunk owns
-//! it and counts in the chunk itself, without a look-up on the hot path; other tables count in a map of their own. Only
-//! the count of the owner finds sparse chunks, so sharing a chunk can delay compaction but not break it.
+//! it and counts in the chunk itself, without a look-up on the hot path; other tables count in a map of their own.
+//!
+//! A chunk is sparse for its owner if the owner's items use less than half of it. For another table it is sparse if that
+//! is true of both: while the owner uses most of the chunk, a copy of the other rows would free nothing. A table that has
+//! let go of a chunk, or was reset, uses none of it.
 
 use crate::{Chunk, EpisodeId, EpisodeIds, Trajectory};
 use hashbrown::HashMap;
@@ -52,7 +55,7 @@ impl TableUsage {
         }
     }
 
-    /// Counts an item that left the table. Returns whether one of its chunks is sparse now (see [`is_sparse`]).
+    /// Counts an item that left the table. Returns whether one of its chunks is sparse now (see the module).
     pub fn remove(&mut self, trajectory: &Trajectory) -> bool {
         let mut sparse = false;
         trajectory.for_each_use(|chunk, cells| sparse |= self.remove_cells(chunk, cells));
@@ -90,16 +93,33 @@ impl TableUsage {
             if used == 0 {
                 self.last_use(chunk);
             }
-            return used > 0 && is_sparse(chunk);
+            return used > 0 && is_sparse(chunk, used);
         }
         let name = Arc::as_ptr(chunk);
         let used = self.shared.get_mut(&name).expect("an item that leaves was counted when it entered");
         *used -= cells;
-        if *used == 0 {
+        let used = *used;
+        if used == 0 {
             self.shared.remove(&name);
             self.last_use(chunk);
         }
-        false
+        used > 0 && is_sparse(chunk, used) && is_sparse_for_owner(chunk)
+    }
+
+    /// Whether a chunk that the table's items use is sparse; see the module.
+    pub fn is_sparse(&self, chunk: &Arc<Chunk>) -> bool {
+        let used = self.shared.get(&Arc::as_ptr(chunk));
+        is_sparse_for_owner(chunk) && used.is_none_or(|&used| is_sparse(chunk, used))
+    }
+
+    /// Tells the chunks of an item that this table uses none of them any more, although its items were not removed one
+    /// by one. After the first such call, the counts may only be dropped.
+    pub(crate) fn let_go(&self, trajectory: &Trajectory) {
+        trajectory.for_each_use(|chunk, _| {
+            if chunk.owner.load(Relaxed) == self.table {
+                chunk.used_cells.store(0, Relaxed);
+            }
+        });
     }
 
     fn owns(&self, chunk: &Chunk) -> bool {
@@ -153,7 +173,12 @@ impl TableUsage {
     }
 }
 
-/// Whether the items of the chunk's owner use less than half of the chunk. Always false for a chunk of one row.
-pub fn is_sparse(chunk: &Chunk) -> bool {
-    chunk.rows() > 1 && chunk.used_cells.load(Relaxed) * 2 < chunk.cells()
+/// Whether this number of cells is less than half of a chunk. Always false for a chunk of one row.
+fn is_sparse(chunk: &Chunk, used_cells: u64) -> bool {
+    chunk.rows() > 1 && used_cells * 2 < chunk.cells()
+}
+
+/// Whether the owner of a chunk uses less than half of it, or none of it. Another thread may change the answer.
+fn is_sparse_for_owner(chunk: &Chunk) -> bool {
+    is_sparse(chunk, chunk.used_cells.load(Relaxed))
 }

@@ -85,6 +85,65 @@ fn search_that_finds_nothing_to_copy_is_not_repeated() {
     assert!(table.wants_compaction(), "removals of an eighth of the items are");
 }
 
+/// Two tables with the same items of two chunks, which the first table owns. In the second, every tenth item of the
+/// first chunk is left.
+fn two_tables() -> [Table; 2] {
+    let mut tables = [(); 2].map(|()| Table::new(config(SelectorKind::Fifo, SelectorKind::Fifo, 1000)).unwrap());
+    let chunks = [chunk(0, ROWS, 1), chunk(100, ROWS, 2)];
+    for table in &mut tables {
+        for key in 0..200_u64 {
+            let item = row_item(key, 1.0, &chunks[key as usize / 100], key as u32 % ROWS);
+            table.insert(item, 0, &mut Vec::new());
+        }
+    }
+    let deletes: Vec<u64> = (0..200).filter(|key| *key >= 100 || key % 10 != 0).collect();
+    tables[1].mutate(&[], &deletes, &mut Vec::new()).unwrap();
+    tables
+}
+
+#[test]
+fn a_table_that_shares_a_chunk_finds_it_sparse_once_its_owner_lets_go() {
+    let [mut owner, mut other] = two_tables();
+    other.mutate(&[], &[0, 10], &mut Vec::new()).unwrap();
+    assert!(!other.wants_compaction(), "the owner uses all rows, so a copy would free nothing");
+    assert_eq!(other.sparse_items(0, 10).0.len(), 0);
+    owner.mutate(&[], &Vec::from_iter(0..200), &mut Vec::new()).unwrap();
+    other.mutate(&[], &[20, 30], &mut Vec::new()).unwrap();
+    assert!(other.wants_compaction());
+    assert_eq!(other.bytes(), 100 * ROW_BYTES as u64);
+    assert_eq!(compact(&mut other), 6);
+    assert_eq!(other.bytes(), 6 * ROW_BYTES as u64);
+    for item in other.snapshot().items() {
+        assert_eq!(u64::from(first_byte(&item.trajectory)), item.key);
+    }
+}
+
+#[test]
+fn a_reset_lets_go_of_the_chunks_that_another_table_shares() {
+    let [mut owner, mut other] = two_tables();
+    let old = owner.reset();
+    other.expect_sparse_chunks();
+    assert!(other.wants_compaction());
+    assert_eq!(other.sparse_items(0, 10).0.len(), 0, "the old contents still count");
+    drop(old);
+    other.expect_sparse_chunks();
+    assert!(other.wants_compaction());
+    assert_eq!(compact(&mut other), 10);
+}
+
+#[test]
+fn a_table_that_uses_most_of_a_shared_chunk_keeps_it() {
+    let [mut owner, mut other] = two_tables();
+    let rest: Vec<u64> = (0..200).filter(|key| key % 10 != 5).collect();
+    owner.mutate(&[], &rest, &mut Vec::new()).unwrap();
+    assert_eq!(compact(&mut other), 10, "both use few rows");
+    let [mut owner, mut other] = two_tables();
+    std::mem::swap(&mut owner, &mut other);
+    owner.mutate(&[], &[0], &mut Vec::new()).unwrap();
+    assert_eq!(compact(&mut owner), 0);
+    assert_eq!(compact(&mut other), 0);
+}
+
 #[test]
 fn search_continues_where_it_stopped() {
     let mut table = Table::new(config(SelectorKind::Fifo, SelectorKind::Fifo, 10_000)).unwrap();

@@ -288,7 +288,7 @@ fn rows_are_copied_out_of_an_encoded_chunk() {
     let chunk = Arc::new(make(&layout, counting(50, 100)).compress(Codec::Lz4, &[true]));
     let items = items(&chunk, &[(3, 1), (40, 0), (4, 2)], 2);
     let (mut used, mut moved) = (UsedRows::default(), MovedRows::default());
-    items.iter().for_each(|item| used.add(item, Chunk::is_encoded));
+    items.iter().for_each(|item| used.add(item, |chunk| chunk.is_encoded()));
     for (chunk, rows) in used {
         assert_eq!(rows, [3, 4, 5, 6, 40]);
         let copy = keep_rows(&chunk, &rows, &mut Vec::new()).unwrap();

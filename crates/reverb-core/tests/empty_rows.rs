@@ -38,7 +38,7 @@ fn slices_that_repeat_rows_take_no_memory_for_each() {
     let trajectory = Trajectory::columns(vec![TrajectoryColumn { slices, squeeze: false }]).unwrap();
     let (rows, peak) = peak_of(|| {
         let mut used = UsedRows::default();
-        used.add(&trajectory, Chunk::is_encoded);
+        used.add(&trajectory, |chunk| chunk.is_encoded());
         used.into_iter().map(|(_, rows)| rows).collect::<Vec<_>>()
     });
     assert!(rows.into_iter().eq([(0..MOST as u32).collect::<Vec<_>>()]));

@@ -90,6 +90,29 @@ proptest! {
 }
 
 #[test]
+fn draws_of_a_batch_are_those_of_consecutive_calls() {
+    for kind in [SelectorKind::Uniform, prioritized(1.0), prioritized(0.6)] {
+        // Trees of one to five levels.
+        for slots in [1, 2, 16, 17, 300, 5000, 100_000] {
+            for zeros in [0.0, 0.5, 0.999, 1.0] {
+                let mut rng = SmallRng::seed_from_u64(u64::from(slots));
+                let mut selector = AnySelector::new(&kind);
+                for slot in 0..slots {
+                    let priority = if rng.random_bool(zeros) { 0.0 } else { rng.random_range(0.0..9.0) };
+                    selector.insert(slot, priority);
+                }
+                let mut draws = vec![(7, 7.0); 100];
+                let mut same = rng.clone();
+                selector.sample_many(&mut rng, &mut draws);
+                let one_by_one: Vec<_> = (0..100).map(|_| selector.sample(&mut same)).collect();
+                assert_eq!(draws, one_by_one, "{kind:?} of {slots} with {zeros} zeros");
+                assert_eq!(rng, same);
+            }
+        }
+    }
+}
+
+#[test]
 fn items_put_back_in_any_order_stand_where_they_stood() {
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]] {
         let mut fifo = AnySelector::new(&SelectorKind::Fifo);

@@ -1,22 +1,20 @@
 //! Frees the memory of chunks that only a few items still use.
 //!
 //! With a remover that picks items at random, one item can keep a chunk of a hundred rows alive. A chunk is sparse if
-//! less than half of it is in use. Compaction is due when two conditions hold: the removals since the last search that
+//! less than half of it is in use (see [`Table::is_sparse`]). Compaction is due when two conditions hold: the removals since the last search that
 //! left a sparse chunk outnumber an eighth of the items, and the chunks have more than 1.5 times the bytes that items
 //! refer to, plus 1 MiB. Then the rows in use are copied into new chunks, and the old chunks are freed. The search for
 //! sparse chunks locks the table for 16 pages of items at a time; the copy runs without the lock.
 
 use crate::table_handle::TableHandle;
-use reverb_core::{Chunk, ItemKey, MovedRows, Result, Trajectory, UsedRows, is_sparse, keep_rows_encoded};
+use reverb_core::{Chunk, ItemKey, MovedRows, Result, Table, Trajectory, UsedRows, keep_rows_encoded};
 
 /// Number of pages of items searched under one lock.
 const PAGES_PER_LOCK: usize = 16;
 
 /// Copies the rows of items in sparse chunks into smaller chunks, and moves the items there.
 pub fn compact(handle: &TableHandle) {
-    let items = sparse_items(handle);
-    let mut used = UsedRows::default();
-    items.iter().for_each(|(_, trajectory)| used.add(trajectory, is_sparse));
+    let (items, used) = sparse_items(handle);
     let (mut moved, mut scratch) = (MovedRows::default(), Vec::new());
     for (chunk, rows) in used {
         match smaller_copy(&chunk, &rows, &mut scratch) {
@@ -39,15 +37,20 @@ fn smaller_copy(chunk: &Chunk, rows: &[u32], scratch: &mut Vec<u8>) -> Result<Op
     Ok((!chunk.is_compressed() || copy.size_bytes() < chunk.size_bytes()).then_some(copy))
 }
 
-fn sparse_items(handle: &TableHandle) -> Vec<(ItemKey, Trajectory)> {
-    let mut items = Vec::new();
+/// Returns the items that use sparse chunks, and the rows of these chunks that they use.
+fn sparse_items(handle: &TableHandle) -> (Vec<(ItemKey, Trajectory)>, UsedRows) {
+    let (mut items, mut used) = (Vec::new(), UsedRows::default());
     let mut page = Some(0);
     while let Some(from) = page {
-        let (some, next) = handle.with_table_mut(|table, _| table.sparse_items(from, PAGES_PER_LOCK));
-        items.extend(some);
-        page = next;
+        let mut search = |table: &mut Table| {
+            let (some, next) = table.sparse_items(from, PAGES_PER_LOCK);
+            some.iter().for_each(|(_, trajectory)| used.add(trajectory, |chunk| table.is_sparse(chunk)));
+            items.extend(some);
+            next
+        };
+        page = handle.with_table_mut(|table, _| search(table));
     }
-    items
+    (items, used)
 }
 
 #[cfg(test)]

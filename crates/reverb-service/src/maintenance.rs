@@ -1,5 +1,8 @@
 //! Background maintenance of the memory of a table: compacts sparse chunks and returns freed memory to the system.
 //!
+//! When a table has dropped more than half of its data and more than 16 MiB, the others are searched for sparse chunks
+//! too, because they may have shared them.
+//!
 //! Freed memory is returned by `malloc_trim`, at most once a second, after a compaction or after a table has dropped
 //! more than half of its data and more than 16 MiB.
 
@@ -31,7 +34,11 @@ pub async fn run_maintenance(handle: TableHandle, replay: Arc<Replay>) {
             }
             () = &mut closed => return,
         }
-        freed |= handle.take_shrink_notice();
+        if handle.take_shrink_notice() {
+            freed = true;
+            let others = replay.tables().iter().filter(|table| table.name() != handle.name());
+            others.for_each(TableHandle::expect_sparse_chunks);
+        }
         while handle.with_table(Table::wants_compaction) && !replay.is_closed() {
             let table = handle.clone();
             run(move || compact(&table)).await;

@@ -30,7 +30,7 @@ pub(super) fn decode(items: &[Drawn], uniformity: Uniformity) -> Result<Vec<Draw
 fn decode_encoded(items: &[Drawn]) -> Result<Vec<Drawn>> {
     let mut used = UsedRows::default();
     let unreadable = items.iter().filter(|item| !item.trajectory.is_readable());
-    unreadable.for_each(|item| used.add(&item.trajectory, Chunk::is_encoded));
+    unreadable.for_each(|item| used.add(&item.trajectory, |chunk| chunk.is_encoded()));
     let (mut moved, mut scratch) = (MovedRows::default(), Vec::new());
     for (chunk, rows) in used {
         let copy = keep_rows(&chunk, &rows, &mut scratch)?;

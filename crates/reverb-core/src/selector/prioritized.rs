@@ -85,6 +85,16 @@ impl Selector for Prioritized {
         (slot, weight / total)
     }
 
+    fn sample_many(&mut self, rng: &mut SmallRng, draws: &mut [(u32, f64)]) {
+        if self.num_weighted == 0 {
+            return self.all.sample_many(rng, draws);
+        }
+        let total = self.weights.total();
+        draws.iter_mut().for_each(|(_, target)| *target = rng.random::<f64>() * total);
+        self.weights.find_many(draws);
+        draws.iter_mut().for_each(|(_, weight)| *weight /= total);
+    }
+
     fn take(&mut self) -> Self {
         let empty = Self::new(self.exponent);
         std::mem::replace(self, empty)

@@ -1,8 +1,12 @@
 //! Sums of non-negative weights that change one at a time and are drawn from.
 
+use crate::prefetch::prefetch;
+
 /// Number of children of a node.
 const ARITY: usize = 16;
 const ARITY_BITS: u32 = 4;
+/// Levels of at most this number of nodes are usually cached.
+const CACHED_NODES: usize = 512;
 
 /// The sums of the children of a node, or the weights in a leaf.
 #[derive(Debug, Clone, Copy, Default)]
@@ -77,6 +81,17 @@ pub(super) struct SumTree {
     is_changed: Vec<bool>,
 }
 
+/// Prefetches the nodes of one level that draws will read next.
+fn prefetch_all<T>(level: &[T], draws: &[(u32, f64)]) {
+    if level.len() <= CACHED_NODES {
+        return;
+    }
+    for &(index, _) in draws {
+        let node = (&raw const level[index as usize]).cast::<u8>();
+        (0..size_of::<T>()).step_by(64).for_each(|byte| prefetch(node.wrapping_add(byte)));
+    }
+}
+
 impl SumTree {
     /// Sum of all weights.
     #[inline]
@@ -148,6 +163,32 @@ impl SumTree {
         let leaf = &self.leaves[index];
         let (child, _) = leaf.find(&leaf.running().0, target);
         ((index << ARITY_BITS | child) as u32, leaf.0[child])
+    }
+
+    /// For each draw, replaces a target by the slot and the weight that [`SumTree::find`] returns.
+    ///
+    /// All draws go down one level together. Most nodes of a large tree are not cached, so each draw prefetches the node
+    /// that it will read at the next level.
+    pub(super) fn find_many(&self, draws: &mut [(u32, f64)]) {
+        draws.iter_mut().for_each(|(index, _)| *index = 0);
+        for number in (0..self.levels.len()).rev() {
+            for (index, target) in &mut *draws {
+                let node = &self.levels[number][*index as usize];
+                let (child, rest) = node.sums.find(&node.starts, *target);
+                *index = *index << ARITY_BITS | child as u32;
+                *target = rest;
+            }
+            match number.checked_sub(1) {
+                Some(below) => prefetch_all(&self.levels[below], draws),
+                None => prefetch_all(&self.leaves, draws),
+            }
+        }
+        for (index, target) in draws {
+            let leaf = &self.leaves[*index as usize];
+            let (child, _) = leaf.find(&leaf.running().0, *target);
+            *index = *index << ARITY_BITS | child as u32;
+            *target = leaf.0[child];
+        }
     }
 
     /// Doubles the number of leaves, and adds a level when the root has become two nodes.

@@ -5,8 +5,7 @@
 
 use super::contents::Table;
 use super::contents::referenced_bytes;
-use crate::usage::is_sparse;
-use crate::{ItemKey, Trajectory};
+use crate::{Chunk, ItemKey, Trajectory};
 use std::sync::Arc;
 
 /// Unused memory below this size in bytes is not worth a copy.
@@ -31,10 +30,28 @@ impl Table {
         let searched = pages.get(from_page..end).unwrap_or_default();
         let items = searched.iter().flat_map(|page| page.items());
         let sparse = items
-            .filter(|item| uses_sparse_chunk(&item.trajectory))
+            .filter(|item| self.uses_sparse_chunk(&item.trajectory))
             .map(|item| (item.key, item.trajectory.clone()))
             .collect();
         (sparse, (end < pages.len()).then_some(end))
+    }
+
+    /// Whether a chunk that items of this table use is worth a copy of their rows: neither they nor the items of the
+    /// table that was the first to use the chunk refer to half of it.
+    pub fn is_sparse(&self, chunk: &Arc<Chunk>) -> bool {
+        self.usage.is_sparse(chunk)
+    }
+
+    /// Makes the next search begin without waiting for removals: another table has let go of chunks that it may have
+    /// shared with this one.
+    pub fn expect_sparse_chunks(&mut self) {
+        self.sparse_removals = self.sparse_removals.max(self.slab.len() as u64);
+    }
+
+    fn uses_sparse_chunk(&self, trajectory: &Trajectory) -> bool {
+        let mut sparse = false;
+        trajectory.for_each_use(|chunk, _| sparse |= self.is_sparse(chunk));
+        sparse
     }
 
     /// Replaces the data of an item by a copy with the same content, if the item still has `old`. Returns whether it
@@ -62,12 +79,6 @@ impl Table {
         removed.push(old);
         true
     }
-}
-
-fn uses_sparse_chunk(trajectory: &Trajectory) -> bool {
-    let mut sparse = false;
-    trajectory.for_each_use(|chunk, _| sparse |= is_sparse(chunk));
-    sparse
 }
 
 /// Whether both refer to the same rows of the same chunks. Trajectories of slices are compared by the address of their

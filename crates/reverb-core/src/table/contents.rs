@@ -43,13 +43,27 @@ pub struct Table {
 pub struct OldContents {
     slab: Slab,
     _selectors: [AnySelector; 2],
-    _usage: TableUsage,
+    usage: TableUsage,
 }
 
 impl OldContents {
     /// Number of items.
     pub fn num_items(&self) -> usize {
         self.slab.len()
+    }
+
+    /// Size in bytes of the chunks that the items refer to; each chunk counts once.
+    pub fn bytes(&self) -> u64 {
+        self.usage.bytes()
+    }
+}
+
+impl Drop for OldContents {
+    /// Tells the chunks that the table has let go of them, because other tables may share them.
+    fn drop(&mut self) {
+        for item in self.slab.pages().iter().flat_map(|page| page.items()) {
+            self.usage.let_go(&item.trajectory);
+        }
     }
 }
 
@@ -130,9 +144,8 @@ impl Table {
         let old = OldContents {
             slab: self.slab.take(),
             _selectors: [self.sampler.take(), self.remover.take()],
-            // A new set of counts replaces one subtraction for each item. What chunks count for the old set no longer
-            // matters.
-            _usage: std::mem::take(&mut self.usage),
+            // A new set of counts replaces one subtraction for each item.
+            usage: std::mem::take(&mut self.usage),
         };
         self.limiter = RateLimiter::new(self.config.rate_limiter.clone());
         self.referenced_bytes = 0;

@@ -1,7 +1,8 @@
 //! The handle of a table: its lock, and the turns in which requests are served.
 
 use super::queue::{
-    InsertWork, OPERATIONS_PER_LOCK, Reply, Request, SampleWork, TableState, Turn, Work, give_back_last,
+    InsertWork, OPERATIONS_PER_LOCK, Reply, Request, Requests, SampleWork, TableState, Turn, WORTH_A_TRIM, Work,
+    give_back_last,
 };
 use super::status::{TableStatus, WaitClock, WaitTimes};
 use super::ticket_queue::TicketQueue;
@@ -19,7 +20,7 @@ fn signature_token(config: &TableConfig) -> u64 {
     config.signature.as_ref().map_or(0, |signature| signature.token())
 }
 
-fn first_peer<W: Work>(requests: &TicketQueue<W>) -> Option<String> {
+fn first_peer<W: Work>(requests: &Requests<W>) -> Option<String> {
     Some(requests.front()?.waiter.as_ref()?.peer.to_string())
 }
 
@@ -279,7 +280,13 @@ impl TableHandle {
     /// Removes all items and sets the counters to zero. Waiting requests continue to wait.
     pub fn reset(&self) {
         let old = self.change(|state, _| state.table.reset());
+        let is_worth_a_notice = old.bytes() > WORTH_A_TRIM;
         drop(old);
+        if is_worth_a_notice {
+            // Only now other tables can see that this one has let go of the chunks that they share.
+            self.0.state.lock().shrunk = true;
+            self.0.compaction_due.notify_one();
+        }
     }
 
     /// Whether the rate limiter allows `count` inserts now.
@@ -346,6 +353,11 @@ impl TableHandle {
     /// Whether the table has shrunk considerably since the last call.
     pub(crate) fn take_shrink_notice(&self) -> bool {
         std::mem::take(&mut self.0.state.lock().shrunk)
+    }
+
+    /// Makes a search for sparse chunks due, because another table has let go of chunks that it may have shared.
+    pub(crate) fn expect_sparse_chunks(&self) {
+        self.with_table_mut(|table, _| table.expect_sparse_chunks());
     }
 
     /// Completes when the table holds much more data than its items use, or has shrunk considerably.

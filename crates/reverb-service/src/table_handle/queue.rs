@@ -1,13 +1,10 @@
 //! The two queues of a table: waiting inserts and waiting draws, whose heads are served in turns.
 
 use super::status::WaitClock;
-use super::ticket_queue::TicketQueue;
-use crate::peer::Peer;
+use super::ticket_queue::{self, TicketQueue};
 use reverb_core::{Drawn, Error, NewItem, Result, Table, TableSnapshot, Trajectory};
 use std::fmt::Debug;
-use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::oneshot;
 
 /// Maximum number of draws in one step, and of inserts while no draw waits.
 pub const OPERATIONS_PER_STEP: usize = 512;
@@ -17,14 +14,14 @@ const STEPS_PER_TURN: usize = 16;
 pub const OPERATIONS_PER_LOCK: usize = 2 * OPERATIONS_PER_STEP * STEPS_PER_TURN;
 
 /// Minimum size in bytes of freed data that is worth returning to the system.
-const WORTH_A_TRIM: u64 = 16 << 20;
+pub const WORTH_A_TRIM: u64 = 16 << 20;
 
 /// The data that the lock of a table guards.
 #[derive(Debug)]
 pub struct TableState {
     pub table: Table,
-    pub inserts: TicketQueue<InsertWork>,
-    pub samples: TicketQueue<SampleWork>,
+    pub inserts: Requests<InsertWork>,
+    pub samples: Requests<SampleWork>,
     pub next_ticket: u64,
     /// The ticket of the draw that was interrupted last, so that the next one can continue; 0 to begin with the first.
     pub interrupted: u64,
@@ -40,25 +37,10 @@ pub struct TableState {
     pub shrunk: bool,
 }
 
-/// A request in a queue.
-#[derive(Debug)]
-pub struct Request<W: Work> {
-    pub ticket: u64,
-    pub work: W,
-    /// Who waits for the answer. `None` while the caller is still in the call that made the request.
-    pub waiter: Option<Waiter<W::Reply>>,
-    /// Whether it had to wait for the rate limiter, or behind a request that had to.
-    pub waited: bool,
-    /// Whether this is an empty place: the request was withdrawn.
-    pub is_withdrawn: bool,
-}
-
-/// A peer that waits for a request, and the channel of its answer.
-#[derive(Debug)]
-pub struct Waiter<T> {
-    pub reply: oneshot::Sender<Result<T>>,
-    pub peer: Arc<Peer>,
-}
+/// A waiting request of one kind.
+pub type Request<W> = ticket_queue::Request<W, <W as Work>::Reply>;
+/// The waiting requests of one kind.
+pub type Requests<W> = TicketQueue<W, <W as Work>::Reply>;
 
 /// A request to insert items one after another.
 #[derive(Debug, Default)]
@@ -106,7 +88,7 @@ impl Reply for Vec<Drawn> {
 /// A kind of request. Implemented by inserts and draws only.
 pub trait Work: Default + Send {
     type Reply: Reply<Work = Self>;
-    fn queue(state: &mut TableState) -> &mut TicketQueue<Self>;
+    fn queue(state: &mut TableState) -> &mut Requests<Self>;
     fn finished(turn: &mut Turn) -> &mut Vec<Request<Self>>;
     /// Returns the result of a request that is complete.
     fn reply(self) -> Self::Reply;
@@ -120,7 +102,7 @@ pub trait Work: Default + Send {
 impl Work for InsertWork {
     type Reply = ();
 
-    fn queue(state: &mut TableState) -> &mut TicketQueue<Self> {
+    fn queue(state: &mut TableState) -> &mut Requests<Self> {
         &mut state.inserts
     }
 
@@ -148,7 +130,7 @@ impl Work for InsertWork {
 impl Work for SampleWork {
     type Reply = Vec<Drawn>;
 
-    fn queue(state: &mut TableState) -> &mut TicketQueue<Self> {
+    fn queue(state: &mut TableState) -> &mut Requests<Self> {
         &mut state.samples
     }
 

@@ -1,7 +1,8 @@
 //! Requests to a table: inserts and draws, which are served immediately or wait.
 
 use super::handle::{CLOSED, TableHandle};
-use super::queue::{InsertWork, Request, SampleWork, TableState, Waiter, Work};
+use super::queue::{InsertWork, Request, SampleWork, TableState, Work};
+use super::ticket_queue::Waiter;
 use super::waiting::{Call, Waiting};
 use crate::peer::Peer;
 use parking_lot::MutexGuard;

@@ -1,27 +1,50 @@
 //! Waiting requests in the order of their tickets.
 
-use super::queue::{Request, Work};
+use crate::peer::Peer;
+use reverb_core::Result;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use tokio::sync::oneshot;
 
 /// Number of places that may be empty before their number is compared to that of the requests.
 const FEW_PLACES: usize = 64;
 
+/// A request in a queue.
+#[derive(Debug)]
+pub struct Request<W, T> {
+    pub ticket: u64,
+    pub work: W,
+    /// Who waits for the answer. `None` while the caller is still in the call that made the request.
+    pub waiter: Option<Waiter<T>>,
+    /// Whether it had to wait for the rate limiter, or behind a request that had to.
+    pub waited: bool,
+    /// Whether this is an empty place: the request was withdrawn.
+    pub is_withdrawn: bool,
+}
+
+/// A peer that waits for a request, and the channel of its answer.
+#[derive(Debug)]
+pub struct Waiter<T> {
+    pub reply: oneshot::Sender<Result<T>>,
+    pub peer: Arc<Peer>,
+}
+
 /// Requests in ascending order of their tickets. A request that is withdrawn is found by a binary search and leaves an
 /// empty place, so that no other request moves.
 #[derive(Debug)]
-pub struct TicketQueue<W: Work> {
+pub struct TicketQueue<W, T> {
     /// The first and the last place are not empty, and at most half of many places are.
-    places: VecDeque<Request<W>>,
+    places: VecDeque<Request<W, T>>,
     num_empty: usize,
 }
 
-impl<W: Work> Default for TicketQueue<W> {
+impl<W, T> Default for TicketQueue<W, T> {
     fn default() -> Self {
         Self { places: VecDeque::new(), num_empty: 0 }
     }
 }
 
-impl<W: Work> TicketQueue<W> {
+impl<W: Default, T> TicketQueue<W, T> {
     /// Number of requests.
     #[inline]
     pub fn len(&self) -> usize {
@@ -36,26 +59,26 @@ impl<W: Work> TicketQueue<W> {
 
     /// Adds a request, whose ticket is larger than all before it.
     #[inline]
-    pub fn push_back(&mut self, request: Request<W>) {
+    pub fn push_back(&mut self, request: Request<W, T>) {
         debug_assert!(self.places.back().is_none_or(|last| last.ticket < request.ticket), "tickets ascend");
         self.places.push_back(request);
     }
 
     /// The first request.
     #[inline]
-    pub fn front(&self) -> Option<&Request<W>> {
+    pub fn front(&self) -> Option<&Request<W, T>> {
         self.places.front()
     }
 
     /// The first request, for changes.
     #[inline]
-    pub fn front_mut(&mut self) -> Option<&mut Request<W>> {
+    pub fn front_mut(&mut self) -> Option<&mut Request<W, T>> {
         self.places.front_mut()
     }
 
     /// The first request with a larger ticket; the first of all if there is none.
     #[inline]
-    pub fn after_mut(&mut self, ticket: u64) -> Option<&mut Request<W>> {
+    pub fn after_mut(&mut self, ticket: u64) -> Option<&mut Request<W, T>> {
         let index = if ticket == 0 { 0 } else { self.index_after(ticket) };
         self.places.get_mut(index)
     }
@@ -66,14 +89,14 @@ impl<W: Work> TicketQueue<W> {
     }
 
     /// The request with this ticket, for changes.
-    pub fn get_mut(&mut self, ticket: u64) -> Option<&mut Request<W>> {
+    pub fn get_mut(&mut self, ticket: u64) -> Option<&mut Request<W, T>> {
         let index = self.find(ticket)?;
         self.places.get_mut(index)
     }
 
     /// Removes the first request.
     #[inline]
-    pub fn pop_front(&mut self) -> Option<Request<W>> {
+    pub fn pop_front(&mut self) -> Option<Request<W, T>> {
         let request = self.places.pop_front();
         if self.num_empty > 0 {
             self.drop_empty_places();
@@ -83,14 +106,14 @@ impl<W: Work> TicketQueue<W> {
 
     /// Removes the request with this ticket.
     #[inline]
-    pub fn remove(&mut self, ticket: u64) -> Option<Request<W>> {
+    pub fn remove(&mut self, ticket: u64) -> Option<Request<W, T>> {
         if self.front().is_some_and(|first| first.ticket == ticket) {
             return self.pop_front();
         }
         self.withdraw(ticket)
     }
 
-    fn withdraw(&mut self, ticket: u64) -> Option<Request<W>> {
+    fn withdraw(&mut self, ticket: u64) -> Option<Request<W, T>> {
         let index = self.find(ticket)?;
         let empty = Request { ticket, work: W::default(), waiter: None, waited: false, is_withdrawn: true };
         let request = std::mem::replace(&mut self.places[index], empty);
@@ -100,7 +123,7 @@ impl<W: Work> TicketQueue<W> {
     }
 
     /// The requests in the order of their tickets.
-    pub fn into_requests(self) -> impl DoubleEndedIterator<Item = Request<W>> {
+    pub fn into_requests(self) -> impl DoubleEndedIterator<Item = Request<W, T>> {
         self.places.into_iter().filter(|place| !place.is_withdrawn)
     }
 
@@ -127,13 +150,12 @@ impl<W: Work> TicketQueue<W> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::queue::InsertWork;
     use super::*;
     use rand::{Rng, SeedableRng, rngs::StdRng};
     use std::collections::BTreeSet;
 
-    fn request(ticket: u64) -> Request<InsertWork> {
-        Request { ticket, work: InsertWork::default(), waiter: None, waited: false, is_withdrawn: false }
+    fn request(ticket: u64) -> Request<(), ()> {
+        Request { ticket, work: (), waiter: None, waited: false, is_withdrawn: false }
     }
 
     #[test]
