@@ -20,6 +20,12 @@ pub struct Slice {
     pub length: u32,
 }
 
+/// Number of cells in rows of all columns of a chunk. A cell is a row of a column.
+#[inline]
+pub(crate) fn cells_of_rows(chunk: &Chunk, rows: u32) -> u64 {
+    u64::from(rows) * chunk.columns().len() as u64
+}
+
 /// One column of an item: slices, one after another along the time axis.
 #[derive(Debug, Clone)]
 pub struct TrajectoryColumn {
@@ -139,7 +145,7 @@ impl Trajectory {
     /// Calls `visit(chunk, cells)` for each slice, or once for [`Trajectory::Rows`]. A cell is a row of a column.
     pub fn for_each_use(&self, mut visit: impl FnMut(&Arc<Chunk>, u64)) {
         match self {
-            Self::Rows { chunk, length, .. } => visit(chunk, u64::from(*length) * chunk.columns().len() as u64),
+            Self::Rows { chunk, length, .. } => visit(chunk, cells_of_rows(chunk, *length)),
             Self::Columns(columns) => {
                 for slice in columns.iter().flat_map(|column| &column.slices) {
                     visit(&slice.chunk, u64::from(slice.length));

@@ -7,6 +7,7 @@
 //! is true of both: while the owner uses most of the chunk, a copy of the other rows would free nothing. A table that has
 //! let go of a chunk, or was reset, uses none of it.
 
+use crate::trajectory::cells_of_rows;
 use crate::{Chunk, EpisodeId, EpisodeIds, Trajectory};
 use hashbrown::HashMap;
 use std::sync::Arc;
@@ -46,28 +47,40 @@ impl Default for TableUsage {
 
 impl TableUsage {
     /// Counts an item that entered the table.
+    #[inline]
     pub fn add(&mut self, trajectory: &Trajectory) {
-        trajectory.for_each_use(|chunk, cells| self.add_cells(chunk, cells));
-        if let Trajectory::Rows { chunk, length, .. } = trajectory
-            && matches!(chunk.episodes, EpisodeIds::PerRow(_))
-        {
+        // Rows of one chunk are by far the most common case, so they are counted without a call.
+        let Trajectory::Rows { chunk, length, .. } = trajectory else { return self.add_columns(trajectory) };
+        self.add_cells(chunk, cells_of_rows(chunk, *length));
+        if matches!(chunk.episodes, EpisodeIds::PerRow(_)) {
             self.row_episodes += u64::from(*length);
         }
     }
 
     /// Counts an item that left the table. Returns whether one of its chunks is sparse now (see the module).
+    #[inline]
     pub fn remove(&mut self, trajectory: &Trajectory) -> bool {
-        let mut sparse = false;
-        trajectory.for_each_use(|chunk, cells| sparse |= self.remove_cells(chunk, cells));
-        if let Trajectory::Rows { chunk, length, .. } = trajectory
-            && matches!(chunk.episodes, EpisodeIds::PerRow(_))
-        {
+        let Trajectory::Rows { chunk, length, .. } = trajectory else { return self.remove_columns(trajectory) };
+        if matches!(chunk.episodes, EpisodeIds::PerRow(_)) {
             self.row_episodes -= u64::from(*length);
             self.num_deleted_episodes += u64::from(*length);
         }
+        self.remove_cells(chunk, cells_of_rows(chunk, *length))
+    }
+
+    #[inline(never)]
+    fn add_columns(&mut self, trajectory: &Trajectory) {
+        trajectory.for_each_use(|chunk, cells| self.add_cells(chunk, cells));
+    }
+
+    #[inline(never)]
+    fn remove_columns(&mut self, trajectory: &Trajectory) -> bool {
+        let mut sparse = false;
+        trajectory.for_each_use(|chunk, cells| sparse |= self.remove_cells(chunk, cells));
         sparse
     }
 
+    #[inline]
     fn add_cells(&mut self, chunk: &Arc<Chunk>, cells: u64) {
         if self.owns(chunk) {
             // Only the thread that holds the owner's lock writes the count, so a load and a store are enough.
@@ -77,15 +90,21 @@ impl TableUsage {
                 self.first_use(chunk);
             }
         } else {
-            let used = self.shared.entry(Arc::as_ptr(chunk)).or_insert(0);
-            let first = *used == 0;
-            *used += cells;
-            if first {
-                self.first_use(chunk);
-            }
+            self.add_shared(chunk, cells);
         }
     }
 
+    #[inline(never)]
+    fn add_shared(&mut self, chunk: &Arc<Chunk>, cells: u64) {
+        let used = self.shared.entry(Arc::as_ptr(chunk)).or_insert(0);
+        let first = *used == 0;
+        *used += cells;
+        if first {
+            self.first_use(chunk);
+        }
+    }
+
+    #[inline]
     fn remove_cells(&mut self, chunk: &Arc<Chunk>, cells: u64) -> bool {
         if self.owns(chunk) {
             let used = chunk.used_cells.load(Relaxed) - cells;
@@ -95,6 +114,11 @@ impl TableUsage {
             }
             return used > 0 && is_sparse(chunk, used);
         }
+        self.remove_shared(chunk, cells)
+    }
+
+    #[inline(never)]
+    fn remove_shared(&mut self, chunk: &Arc<Chunk>, cells: u64) -> bool {
         let name = Arc::as_ptr(chunk);
         let used = self.shared.get_mut(&name).expect("an item that leaves was counted when it entered");
         *used -= cells;
@@ -122,6 +146,7 @@ impl TableUsage {
         });
     }
 
+    #[inline]
     fn owns(&self, chunk: &Chunk) -> bool {
         match chunk.owner.load(Relaxed) {
             0 => chunk
@@ -132,6 +157,7 @@ impl TableUsage {
         }
     }
 
+    #[inline(never)]
     fn first_use(&mut self, chunk: &Chunk) {
         self.bytes += chunk.size_bytes() as u64;
         if let EpisodeIds::Same(episode) = chunk.episodes {
@@ -139,6 +165,7 @@ impl TableUsage {
         }
     }
 
+    #[inline(never)]
     fn last_use(&mut self, chunk: &Chunk) {
         self.bytes -= chunk.size_bytes() as u64;
         if let EpisodeIds::Same(episode) = chunk.episodes
@@ -174,6 +201,7 @@ impl TableUsage {
 }
 
 /// Whether this number of cells is less than half of a chunk. Always false for a chunk of one row.
+#[inline]
 fn is_sparse(chunk: &Chunk, used_cells: u64) -> bool {
     chunk.rows() > 1 && used_cells * 2 < chunk.cells()
 }
