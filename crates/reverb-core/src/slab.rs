@@ -5,7 +5,7 @@
 //! random. A small index is at most three sixteenths full, because tombstones slow down a fuller one.
 
 use crate::prefetch::prefetch;
-use crate::{ItemKey, ItemView, NewItem, Trajectory};
+use crate::{Chunk, ItemKey, ItemView, NewItem, Trajectory};
 use foldhash::quality::RandomState;
 use hashbrown::{HashTable, hash_table};
 use std::hash::BuildHasher;
@@ -17,6 +17,8 @@ const PAGE_SLOTS: usize = 256;
 /// tombstones that later searches must pass: inserts into a full table become slower by a third until the index is
 /// rebuilt. With more items a look-up is slow anyway, and the additional room would cost more than it saves.
 const ROOMY_ITEMS: usize = 1 << 13;
+/// An index of more items is usually not cached.
+const CACHED_ITEMS: usize = 1 << 17;
 /// Slots are counted in 32 bits; selectors use the last number for "none".
 pub(crate) const MAX_SLOTS: u64 = u32::MAX as u64;
 
@@ -122,6 +124,30 @@ impl Slab {
         let is_key = |entry: &Entry| entry.hash == hash && self.get(entry.slot).key == key;
         let entry = self.index.find(Entry::wide_hash(hash), is_key)?;
         Some(entry.slot)
+    }
+
+    /// Whether most of the index is not cached.
+    #[inline]
+    pub(crate) fn is_large(&self) -> bool {
+        self.len() > CACHED_ITEMS
+    }
+
+    /// Reads the places of new keys in the index, and those of the items in some slots, so that they are cached when
+    /// the keys replace these items. The reads overlap here. In the inserts they would not: each is too long.
+    pub(crate) fn read_ahead(&self, keys: impl Iterator<Item = ItemKey>, slots: impl Iterator<Item = u32>) {
+        let mut found = 0;
+        for key in keys {
+            let hash = self.hash(key);
+            found += usize::from(self.index.find(Entry::wide_hash(hash), |entry| entry.hash == hash).is_some());
+        }
+        for slot in slots {
+            let Item { hash, trajectory, .. } = self.get(slot);
+            if let Trajectory::Rows { chunk, .. } = trajectory {
+                Chunk::prefetch(chunk);
+            }
+            found += usize::from(self.index.find(Entry::wide_hash(*hash), |entry| entry.slot == slot).is_some());
+        }
+        std::hint::black_box(found);
     }
 
     /// The item in a slot, which must hold one.
@@ -281,7 +307,7 @@ fn item_in(pages: &[Arc<Page>], slot: u32) -> &Item {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Chunk, DType, EpisodeIds, Layout, StepRange, random_key};
+    use crate::{DType, EpisodeIds, Layout, StepRange, random_key};
     use smallvec::smallvec;
 
     #[test]

@@ -340,3 +340,24 @@ fn impossible_tables_are_refused() {
         assert_eq!(Table::new(config).unwrap_err(), Error::invalid(want));
     }
 }
+
+#[test]
+fn reading_ahead_changes_nothing_in_a_large_full_table() {
+    const SIZE: u64 = 1 << 18;
+    let chunk = chunk(1, 1);
+    let items = |keys: std::ops::Range<u64>| keys.map(|key| row_item(key, 1.0, &chunk, 0)).collect::<Vec<_>>();
+    for remover in [Fifo, Lifo] {
+        let mut tables = [(); 2].map(|()| table(config(Fifo, remover.clone(), SIZE)));
+        for first in (0..SIZE + 1024).step_by(64) {
+            // Some keys are in the table already.
+            let keys = first.saturating_sub(8)..first + 64;
+            tables[1].read_ahead(&items(keys.clone()));
+            for table in &mut tables {
+                items(keys.clone()).into_iter().for_each(|item| table.insert(item, 0, &mut Vec::new()));
+            }
+        }
+        let [without, with] = tables;
+        assert_eq!(with.len() as u64, SIZE);
+        assert_eq!(keys(&with), keys(&without));
+    }
+}

@@ -135,6 +135,17 @@ impl Table {
         self.limiter.inserts += 1;
     }
 
+    /// Reads memory that the inserts of these items will need, if the table is large: half of the time of an insert into
+    /// ten million items goes into the search of the index. Changes nothing.
+    #[inline]
+    pub fn read_ahead(&self, items: &[NewItem]) {
+        if self.slab.is_large() && items.len() > 1 {
+            let oldest = self.remover.queue().filter(|_| self.slab.len() as u64 == self.max_items());
+            let evicted = oldest.into_iter().flat_map(|queue| queue.in_order(false)).take(items.len());
+            self.slab.read_ahead(items.iter().map(|item| item.key), evicted);
+        }
+    }
+
     /// Removes all items and clears all counts except those of removals. Draws from before the reset can no longer be
     /// given back.
     ///
