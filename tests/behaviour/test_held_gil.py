@@ -15,8 +15,8 @@ PREFACE_BYTES = 24
 HEADER_BYTES = 9
 PING, ACK = 6, 1
 # Far apart enough that the first ones cannot all be answered before a waiting thread wants the GIL.
-NUM_PINGS = 12
-PAUSE_S = 0.1
+NUM_PINGS = 6
+PAUSE_S = 0.2
 
 CLIENT = """
 import ctypes, sys, threading

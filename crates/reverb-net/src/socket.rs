@@ -9,6 +9,7 @@
 //! while.
 
 use reverb_service::{Peer, Transport};
+use std::cell::Cell;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -28,6 +29,15 @@ const LONG_TURN: Duration = Duration::from_millis(1);
 /// The first and the longest pause of polling after a long turn. The pause doubles if the next long turn comes soon. A
 /// long turn takes milliseconds, so it costs at most a few percent of the time.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(640));
+
+thread_local! {
+    static READS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Returns the number of reads from sockets by this thread that were complete at once.
+pub fn reads_of_this_thread() -> u64 {
+    READS.get()
+}
 
 /// A connection that is polled for a short time before its thread sleeps. See the documentation of this module.
 #[derive(Debug)]
@@ -138,6 +148,7 @@ impl AsyncRead for Socket {
         };
         match result {
             Poll::Ready(result) => {
+                READS.set(READS.get() + 1);
                 watch.read();
                 Poll::Ready(result)
             }

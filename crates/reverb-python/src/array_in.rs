@@ -4,6 +4,7 @@ use crate::dtype::from_numpy;
 use crate::errors::{PyReverbError, PyReverbResult};
 use crate::nest::{flatten, path};
 use crate::scalar::{MAX_SCALAR_BYTES, read_scalar, scalar_dtype};
+use crate::strided::copy_small;
 use numpy::npyffi::{NPY_ORDER, PY_ARRAY_API};
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use parking_lot::Mutex;
@@ -43,7 +44,7 @@ impl Leaf<'_> {
                 }
             }
             Source::Number(bytes) => &bytes[..self.dtype.size()],
-            Source::Strings(region) => region,
+            Source::Copy(bytes) | Source::Strings(bytes) => bytes,
         };
         Value { dtype: self.dtype, shape: &self.shape, bytes }
     }
@@ -95,6 +96,8 @@ enum Source<'py> {
     Array(Bound<'py, PyUntypedArray>),
     /// The bytes of a number of Python or NumPy, in the first of these.
     Number([u8; MAX_SCALAR_BYTES]),
+    /// A copy of a small array.
+    Copy(Vec<u8>),
     /// An encoded column of strings.
     Strings(Vec<u8>),
 }
@@ -267,8 +270,15 @@ fn array_leaf(array: Bound<'_, PyUntypedArray>) -> PyReverbResult<Leaf<'_>> {
     let Some(dtype) = from_numpy(&array.dtype()) else {
         return Err(PyTypeError::new_err(format!("a table cannot hold arrays of dtype {descriptor}")).into());
     };
-    let array = if array.is_c_contiguous() { array } else { contiguous(&array)? };
-    Ok(Leaf { dtype, shape, source: Source::Array(array) })
+    let source = if array.is_c_contiguous() {
+        Source::Array(array)
+    } else {
+        match copy_small(&array, dtype.size()) {
+            Some(bytes) => Source::Copy(bytes),
+            None => Source::Array(contiguous(&array)?),
+        }
+    };
+    Ok(Leaf { dtype, shape, source })
 }
 
 /// A copy of the array in C order.

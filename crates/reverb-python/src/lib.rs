@@ -25,6 +25,7 @@ mod sampled_batch;
 mod scalar;
 mod server;
 mod signature;
+mod strided;
 mod table;
 mod writer;
 

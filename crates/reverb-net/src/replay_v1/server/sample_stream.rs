@@ -12,6 +12,7 @@ use reverb_service::{Peer, Replay};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
@@ -19,6 +20,8 @@ use tonic::Status;
 
 /// Maximum number of bytes of a batch in one message.
 const PIECE_BYTES: usize = 512 << 10;
+/// Number of samples above which work on all of them at once takes milliseconds.
+const LARGE_BATCH: usize = 16 << 10;
 /// Maximum number of draws of one stream that wait or are undelivered.
 const MAX_DRAWS: usize = 4096;
 /// Number of undelivered samples of one stream at which further draws are refused.
@@ -157,7 +160,7 @@ impl SampleStreamTask {
     fn received(&mut self, request_id: u64) {
         if let Some(lease) = self.end_lease(request_id) {
             // After a stop of the server they go back.
-            let _closed = lease.received();
+            let _closed = beside_others(lease.samples(), || lease.received());
         }
     }
 
@@ -187,7 +190,7 @@ impl SampleStreamTask {
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let request =
             DrawRequest { at_least: count(draw.at_least), at_most: count(draw.at_most), ahead: count(draw.ahead) };
-        match table.sample_from(request, Some(&self.peer)) {
+        match beside_others(request.at_least, || table.sample_from(request, Some(&self.peer))) {
             Call::Done(Ok(drawn)) => Err(Begun::Drawn(table, draw, drawn)),
             Call::Done(Err(error)) => Err(Begun::Failed(error)),
             Call::Waiting(waiting) => {
@@ -236,11 +239,15 @@ impl SampleStreamTask {
         waited: Duration,
     ) -> std::result::Result<(), ()> {
         let at_least = usize::try_from(draw.at_least).unwrap_or(usize::MAX);
-        let gatherer = match table.stack(drawn, at_least, draw.squeeze_time) {
-            Ok(gatherer) => gatherer,
+        let stacked = beside_others(drawn.len(), || {
+            let gatherer = table.stack(drawn, at_least, draw.squeeze_time)?;
+            let header = batch_to_wire(&gatherer, &table, waited);
+            Ok((gatherer, header))
+        });
+        let (gatherer, header) = match stacked {
+            Ok(stacked) => stacked,
             Err(error) => return self.fail(request_id, &error).await,
         };
-        let header = batch_to_wire(&gatherer, &table, waited);
         let mut remaining = gatherer.remaining();
         let gatherer = Arc::new(Mutex::new(gatherer));
         let lease = Lease::new(table, gatherer.clone());
@@ -263,6 +270,13 @@ impl SampleStreamTask {
         let response = SampleResponse { request_id, kind, payload: Payload::default() };
         self.answers.send(Ok(response)).await.map_err(|_| ())
     }
+}
+
+/// Does work on a number of samples. If they are many, another thread runs the other tasks of this one meanwhile, so
+/// that other clients are served.
+fn beside_others<T>(samples: usize, work: impl FnOnce() -> T) -> T {
+    let can_move_tasks = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+    if samples > LARGE_BATCH && can_move_tasks() { tokio::task::block_in_place(work) } else { work() }
 }
 
 /// The result of a draw that does not wait.
@@ -306,5 +320,27 @@ mod tests {
             }
             assert_eq!(table.with_table(|table| table.len()), 1, "the sample went back");
         }
+    }
+
+    /// The only thread of the runtime waits for the table's lock.
+    #[test]
+    fn other_tasks_go_on_while_a_large_draw_is_made() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let _context = runtime.enter();
+        let table = queue("queue", 10);
+        let replay = Replay::new(vec![table.clone()], 1 << 20).unwrap();
+        let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
+        let (requests, stream) = mpsc::unbounded_channel();
+        let _answers = sample_stream(replay, peer, UnboundedReceiverStream::new(stream));
+        let count = LARGE_BATCH as u64 + 1;
+        let draw = Draw { table: "queue".into(), at_least: count, at_most: count, ..Draw::default() };
+        table.with_table(|_| {
+            requests.send(Ok(SampleRequest { request_id: 1, kind: Some(sample_request::Kind::Draw(draw)) })).unwrap();
+            for _ in 0..3 {
+                let (done, is_done) = std::sync::mpsc::channel();
+                runtime.spawn(async move { done.send(()) });
+                is_done.recv_timeout(Duration::from_secs(20)).expect("the task does not run");
+            }
+        });
     }
 }
