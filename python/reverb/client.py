@@ -1,6 +1,6 @@
 """The client, with which programs write to and read from a server's tables."""
 
-import time
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,8 @@ __all__ = ["Client", "Writer"]
 
 # Number of items that `sample` draws ahead of the one it returns, from tables that do not count samples.
 _AHEAD = 63
+# Default of `max_pending_bytes`, of a client and of each of its writers.
+_MAX_PENDING_BYTES = 64 << 20
 # How long to wait for the signature of a table whose items have already arrived.
 _LOOK_UP_SECONDS = 10.0
 
@@ -34,25 +36,30 @@ _flat_maker = sample_maker(None)
 
 
 class Client:
-    """A client of one server. The constructor does not contact the server. Pickling keeps only the address.
+    """A client of one server. The constructor does not contact the server. Pickling keeps only the arguments.
 
     A timeout is in seconds and covers the whole call. With None a call waits without a limit.
 
     Args:
       server_address: Address of the server, `host:port`.
+      max_pending_bytes: Limit in bytes on the unconfirmed items of all writers of this client, with their data; 64 MiB
+        by default. Above half of it, writers wait that have more than their share, which is the other half divided by
+        the number of writers. Each may always have one item, and its share, unconfirmed; one that is alone, all of it.
 
     Attributes:
       engine: The native client, for other modules of this package. It is not part of the public interface.
 
     Raises:
-      TypeError: The address is not a str.
+      TypeError: The address is not a str, or the limit is not an integer.
+      ValueError: The limit is below 1.
     """
 
-    def __init__(self, server_address: str) -> None:
+    def __init__(self, server_address: str, *, max_pending_bytes: int = _MAX_PENDING_BYTES) -> None:
         if not isinstance(server_address, str):
             checks.refuse("server_address", "a str", server_address)
         self._server_address = server_address
-        self.engine = pybind.Client(server_address)
+        self._max_pending_bytes = checks.as_count("max_pending_bytes", max_pending_bytes)
+        self.engine = pybind.Client(server_address, self._max_pending_bytes)
         # Maps each table to the maker of samples that fits the signature which the table had last.
         self._makers: dict[str, pybind.BatchMaker] = {}
 
@@ -66,8 +73,11 @@ class Client:
         """The transport of the last call: `same_process`, `unix`, `tcp`, or `unconnected` before the first call."""
         return self.engine.road
 
-    def __reduce__(self) -> tuple[type["Client"], tuple[str]]:
-        return self.__class__, (self._server_address,)
+    def __reduce__(self) -> tuple[Callable[[str], "Client"], tuple[str]]:
+        make: Callable[[str], Client] = self.__class__
+        if self._max_pending_bytes != _MAX_PENDING_BYTES:
+            make = functools.partial(self.__class__, max_pending_bytes=self._max_pending_bytes)
+        return make, (self._server_address,)
 
     def __repr__(self) -> str:
         return f"Client, server_address={self._server_address}"
@@ -115,7 +125,7 @@ class Client:
         chunk_length: int | None = None,
         max_in_flight_items: int | None = 25,
         *,
-        max_pending_bytes: int = 64 << 20,
+        max_pending_bytes: int = _MAX_PENDING_BYTES,
         reconnect_timeout: float = 300.0,
     ) -> "Writer":
         """Creates a writer whose items consist of the last steps, with all their columns.
@@ -127,8 +137,8 @@ class Client:
             `max_sequence_length` and 10.
           max_in_flight_items: Maximum number of unconfirmed items, beyond which the writer waits; 25 by default, and
             None means 1,000,000.
-          max_pending_bytes: Limit in bytes on unconfirmed items and their data, above which the writer also waits;
-            64 MiB by default.
+          max_pending_bytes: Limit in bytes on unconfirmed items of this writer and their data, above which the writer
+            also waits; 64 MiB by default. The limit of the client applies as well.
           reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300
             by default.
 
@@ -156,7 +166,7 @@ class Client:
         max_chunk_length: int | None = None,
         compression: str = "none",
         delta_encoded: bool = False,
-        max_pending_bytes: int = 64 << 20,
+        max_pending_bytes: int = _MAX_PENDING_BYTES,
         reconnect_timeout: float = 300.0,
     ) -> "TrajectoryWriter":
         """Creates a writer whose items may refer to any of the last values of each column.
@@ -177,8 +187,8 @@ class Client:
             chunks once.
           delta_encoded: Whether to store integers as differences between steps before compression, which helps with
             image frames. `auto` chooses this by itself.
-          max_pending_bytes: Limit in bytes on unconfirmed items and their data, above which `create_item` waits; 64 MiB
-            by default.
+          max_pending_bytes: Limit in bytes on unconfirmed items of this writer and their data, above which
+            `create_item` waits; 64 MiB by default. The limit of the client applies as well.
           reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300
             by default.
 
@@ -207,7 +217,7 @@ class Client:
         max_chunk_length: int | None = None,
         compression: str = "none",
         delta_encoded: bool = False,
-        max_pending_bytes: int = 64 << 20,
+        max_pending_bytes: int = _MAX_PENDING_BYTES,
         reconnect_timeout: float = 300.0,
     ) -> "StructuredWriter":
         """Creates a writer that makes items from patterns; see `reverb.structured_writer`. Does not contact the server.
@@ -218,8 +228,8 @@ class Client:
             64 KiB, at most 64, and an item waits at most a few milliseconds for its chunk to fill.
           compression: Codec for chunks: `none` (the default), `lz4`, `zstd` or `auto`; see `trajectory_writer`.
           delta_encoded: Whether to store integers as differences between steps before compression.
-          max_pending_bytes: Limit in bytes on unconfirmed items and their data, above which the writer waits; 64 MiB by
-            default.
+          max_pending_bytes: Limit in bytes on unconfirmed items of this writer and their data, above which the writer
+            waits; 64 MiB by default. The limit of the client applies as well.
           reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300
             by default.
 
@@ -245,7 +255,7 @@ class Client:
         max_chunk_length: int | None = None,
         compression: str = "none",
         delta_encoded: bool = False,
-        max_pending_bytes: int = 64 << 20,
+        max_pending_bytes: int = _MAX_PENDING_BYTES,
         reconnect_timeout: float = 300.0,
     ) -> "BatchedWriter":
         """Creates a writer for a vector of environments; see `reverb.batched_writer`. Does not contact the server.
@@ -260,7 +270,7 @@ class Client:
           compression: Codec for chunks: `none` (the default), `lz4`, `zstd` or `auto`; see `trajectory_writer`.
           delta_encoded: Whether to store integers as differences between steps before compression.
           max_pending_bytes: Limit in bytes on unconfirmed items and their data, for all environments together, above
-            which the writer waits; 64 MiB by default.
+            which the writer waits; 64 MiB by default. The limit of the client applies as well.
           reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300
             by default.
 
@@ -316,7 +326,7 @@ class Client:
         if num_samples == 0 or num_samples < -1:
             raise ValueError(f"max_samples ({num_samples}) must be -1 or >= 1")
         left = 0 if num_samples == -1 else checks.as_count("num_samples", num_samples)
-        remaining = _countdown(timeout)
+        remaining = checks.countdown(timeout)
         if left and unpack_as_table_signature and table not in self._makers:
             self._check_table_exists(table, remaining())
         while left > 0:
@@ -483,12 +493,3 @@ class Client:
 def _check_priorities(priorities: object) -> None:
     if not priorities:
         raise ValueError("priorities must contain at least one item")
-
-
-def _countdown(timeout: float | None) -> Callable[[], float | None]:
-    """A function that returns the seconds left of a timeout that starts now, at least 0; None for no limit."""
-    seconds = checks.as_timeout(timeout)
-    if seconds is None:
-        return lambda: None
-    deadline = time.monotonic() + seconds
-    return lambda: max(0.0, deadline - time.monotonic())

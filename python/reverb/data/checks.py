@@ -2,9 +2,11 @@
 
 import math
 import operator
+import time
+from collections.abc import Callable
 from typing import Any, NoReturn, SupportsFloat, cast
 
-__all__ = ["as_count", "as_float", "as_int", "as_int32", "as_key", "as_timeout", "refuse"]
+__all__ = ["as_count", "as_float", "as_int", "as_int32", "as_key", "as_timeout", "countdown", "refuse"]
 
 _INT32 = range(-(2**31), 2**31)
 _KEYS = range(2**64)
@@ -114,3 +116,12 @@ def _only_element(key: object) -> int:
         if isinstance(number, int):
             return number
     raise TypeError(f"Keys of items must be ints, got {key!r} ({type(key).__name__}).")
+
+
+def countdown(timeout: float | None) -> Callable[[], float | None]:
+    """A function that returns the seconds left of a timeout that starts now, at least 0; None for no limit."""
+    seconds = as_timeout(timeout)
+    if seconds is None:
+        return lambda: None
+    deadline = time.monotonic() + seconds
+    return lambda: max(0.0, deadline - time.monotonic())
