@@ -341,3 +341,11 @@ fn impossible_tables_are_refused() {
         assert_eq!(Table::new(config).unwrap_err(), Error::invalid(want));
     }
 }
+
+#[test]
+fn an_item_restored_at_the_end_of_time_does_not_end_inserts() {
+    let mut table = table(config(Fifo, Fifo, 2));
+    table.restore_item(item(1, 1.0), u64::MAX).unwrap();
+    fill(&mut table, [2, 3]);
+    assert_eq!((table.len(), table.get(3).unwrap().inserted_at), (2, u64::MAX));
+}
