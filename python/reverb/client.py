@@ -1,6 +1,7 @@
 """The client, with which programs write to and read from a server's tables."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,8 @@ __all__ = ["Client", "Writer"]
 
 # Number of items that `sample` draws ahead of the one it returns, from tables that do not count samples.
 _AHEAD = 63
+# Default of `max_pending_bytes`, of a client and of each of its writers.
+_MAX_PENDING_BYTES = 64 << 20
 # How long to wait for the signature of a table whose items have already arrived.
 _LOOK_UP_SECONDS = 10.0
 
@@ -34,25 +37,30 @@ _flat_maker = sample_maker(None)
 
 
 class Client:
-    """A client of one server. The constructor does not contact the server. Pickling keeps only the address.
+    """A client of one server. The constructor does not contact the server. Pickling keeps only the arguments.
 
     A timeout is in seconds and covers the whole call. With None a call waits without a limit.
 
     Args:
       server_address: Address of the server, `host:port`.
+      max_pending_bytes: Limit in bytes on the unconfirmed items of all writers of this client, with their data; 64 MiB
+        by default. Above half of it, writers wait that have more than their share, which is the other half divided by
+        the number of writers. Each may always have one item, and its share, unconfirmed; one that is alone, all of it.
 
     Attributes:
       engine: The native client, for other modules of this package. It is not part of the public interface.
 
     Raises:
-      TypeError: The address is not a str.
+      TypeError: The address is not a str, or the limit is not an integer.
+      ValueError: The limit is below 1.
     """
 
-    def __init__(self, server_address: str) -> None:
+    def __init__(self, server_address: str, *, max_pending_bytes: int = _MAX_PENDING_BYTES) -> None:
         if not isinstance(server_address, str):
             checks.refuse("server_address", "a str", server_address)
         self._server_address = server_address
-        self.engine = pybind.Client(server_address)
+        self._max_pending_bytes = checks.as_count("max_pending_bytes", max_pending_bytes)
+        self.engine = pybind.Client(server_address, self._max_pending_bytes)
         # Maps each table to the maker of samples that fits the signature which the table had last.
         self._makers: dict[str, pybind.BatchMaker] = {}
 
@@ -66,8 +74,8 @@ class Client:
         """The transport of the last call: `same_process`, `unix`, `tcp`, or `unconnected` before the first call."""
         return self.engine.road
 
-    def __reduce__(self) -> tuple[type["Client"], tuple[str]]:
-        return self.__class__, (self._server_address,)
+    def __reduce__(self) -> tuple[Callable[[str], "Client"], tuple[str]]:
+        return functools.partial(self.__class__, max_pending_bytes=self._max_pending_bytes), (self._server_address,)
 
     def __repr__(self) -> str:
         return f"Client, server_address={self._server_address}"
@@ -115,7 +123,7 @@ class Client:
         chunk_length: int | None = None,
         max_in_flight_items: int | None = 25,
         *,
-        max_pending_bytes: int = 64 << 20,
+        max_pending_bytes: int = _MAX_PENDING_BYTES,
         reconnect_timeout: float = 300.0,
     ) -> "Writer":
         """Creates a writer whose items consist of the last steps, with all their columns.
@@ -127,8 +135,8 @@ class Client:
             `max_sequence_length` and 10.
           max_in_flight_items: Maximum number of unconfirmed items, beyond which the writer waits; 25 by default, and
             None means 1,000,000.
-          max_pending_bytes: Limit in bytes on unconfirmed items and their data, above which the writer also waits;
-            64 MiB by default.
+          max_pending_bytes: Limit in bytes on unconfirmed items of this writer and their data, above which the writer
+            also waits; 64 MiB by default. The limit of the client applies as well.
           reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300
             by default.
 
@@ -156,7 +164,7 @@ class Client:
         max_chunk_length: int | None = None,
         compression: str = "none",
         delta_encoded: bool = False,
-        max_pending_bytes: int = 64 << 20,
+        max_pending_bytes: int = _MAX_PENDING_BYTES,
         reconnect_timeout: float = 300.0,
     ) -> "TrajectoryWriter":
         """Creates a writer whose items may refer to any of the last values of each column.
@@ -177,8 +185,8 @@ class Client:
             chunks once.
           delta_encoded: Whether to store integers as differences between steps before compression, which helps with
             image frames. `auto` chooses this by itself.
-          max_pending_bytes: Limit in bytes on unconfirmed items and their data, above which `create_item` waits; 64 MiB
-            by default.
+          max_pending_bytes: Limit in bytes on unconfirmed items of this writer and their data, above which
+            `create_item` waits; 64 MiB by default. The limit of the client applies as well.
           reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300
             by default.
 
@@ -207,7 +215,7 @@ class Client:
         max_chunk_length: int | None = None,
         compression: str = "none",
         delta_encoded: bool = False,
-        max_pending_bytes: int = 64 << 20,
+        max_pending_bytes: int = _MAX_PENDING_BYTES,
         reconnect_timeout: float = 300.0,
     ) -> "StructuredWriter":
         """Creates a writer that makes items from patterns; see `reverb.structured_writer`. Does not contact the server.
@@ -218,8 +226,8 @@ class Client:
             64 KiB, at most 64, and an item waits at most a few milliseconds for its chunk to fill.
           compression: Codec for chunks: `none` (the default), `lz4`, `zstd` or `auto`; see `trajectory_writer`.
           delta_encoded: Whether to store integers as differences between steps before compression.
-          max_pending_bytes: Limit in bytes on unconfirmed items and their data, above which the writer waits; 64 MiB by
-            default.
+          max_pending_bytes: Limit in bytes on unconfirmed items of this writer and their data, above which the writer
+            waits; 64 MiB by default. The limit of the client applies as well.
           reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300
             by default.
 
@@ -245,7 +253,7 @@ class Client:
         max_chunk_length: int | None = None,
         compression: str = "none",
         delta_encoded: bool = False,
-        max_pending_bytes: int = 64 << 20,
+        max_pending_bytes: int = _MAX_PENDING_BYTES,
         reconnect_timeout: float = 300.0,
     ) -> "BatchedWriter":
         """Creates a writer for a vector of environments; see `reverb.batched_writer`. Does not contact the server.
@@ -260,7 +268,7 @@ class Client:
           compression: Codec for chunks: `none` (the default), `lz4`, `zstd` or `auto`; see `trajectory_writer`.
           delta_encoded: Whether to store integers as differences between steps before compression.
           max_pending_bytes: Limit in bytes on unconfirmed items and their data, for all environments together, above
-            which the writer waits; 64 MiB by default.
+            which the writer waits; 64 MiB by default. The limit of the client applies as well.
           reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300
             by default.
 
@@ -302,8 +310,7 @@ class Client:
           unpack_as_table_signature: Whether to give the data the structure of the table's signature. If False, or if
             the table has no signature, the data is a flat list of columns.
           timeout: Time limit in seconds for all items together, counted from the first `next`; None means no limit.
-          reconnect_timeout: Time in seconds to wait for a server in another process to come back at its address after
-            it was lost; 300 by default, and 0 raises at once.
+          reconnect_timeout: Time in seconds to wait for a lost server in another process to come back; 0 raises at once.
 
         Yields:
           With `emit_timesteps`, a list of ReplaySample, one per step, which share their info; their arrays are `[...]`.

@@ -34,17 +34,20 @@ impl Buffer {
     /// Creates a buffer of `len` bytes with arbitrary content.
     pub fn new(len: usize) -> Self {
         let words = len.div_ceil(ALIGN);
-        let pooled = (len >= POOLED_BYTES).then(|| take(words)).flatten();
-        Self { words: pooled.unwrap_or_else(|| Box::new_uninit_slice(words)), len }
+        Self { words: pooled(len).unwrap_or_else(|| Box::new_uninit_slice(words)), len }
     }
 
     /// As [`Buffer::new`], for a length that a peer chose: `None` if there is not enough memory.
     pub fn try_new(len: usize) -> Option<Self> {
+        if let Some(words) = pooled(len) {
+            return Some(Self { words, len });
+        }
+        let count = len.div_ceil(ALIGN);
         let mut words = Vec::new();
-        words.try_reserve_exact(len.div_ceil(ALIGN)).ok()?;
-        // Only a test for enough memory: the pool may have a buffer.
-        drop::<Vec<Word>>(words);
-        Some(Self::new(len))
+        words.try_reserve_exact(count).ok()?;
+        // SAFETY: the capacity was reserved, and uninitialised words have no invalid value.
+        unsafe { words.set_len(count) };
+        Some(Self { words: words.into_boxed_slice(), len })
     }
 
     /// Number of bytes.
@@ -100,6 +103,11 @@ impl Drop for Buffer {
             pool.free.push(words);
         }
     }
+}
+
+/// A free block for `len` bytes, if the pool has one.
+fn pooled(len: usize) -> Option<Words> {
+    if len >= POOLED_BYTES { take(len.div_ceil(ALIGN)) } else { None }
 }
 
 /// The smallest free block that holds `words`, unless it is more than twice as large.

@@ -361,3 +361,11 @@ fn reading_ahead_changes_nothing_in_a_large_full_table() {
         assert_eq!(keys(&with), keys(&without));
     }
 }
+
+#[test]
+fn an_item_restored_at_the_end_of_time_does_not_end_inserts() {
+    let mut table = table(config(Fifo, Fifo, 2));
+    table.restore_item(item(1, 1.0), u64::MAX).unwrap();
+    fill(&mut table, [2, 3]);
+    assert_eq!((table.len(), table.get(3).unwrap().inserted_at), (2, u64::MAX));
+}

@@ -23,6 +23,30 @@ pub struct Counts {
     pub num_unique_samples: u64,
 }
 
+/// Maximum of each count, so that a table can count on without an overflow.
+const MAX_COUNT: i64 = i64::MAX / 2;
+
+impl Counts {
+    /// Checks that a table can count on from here.
+    fn check(&self) -> Result<()> {
+        let Self { inserts, samples, deletes, num_deleted_episodes, num_unique_samples } = *self;
+        let unsigned = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        let counts = [
+            ("insert_count", inserts),
+            ("sample_count", samples),
+            ("delete_count", deletes),
+            ("num_deleted_episodes", unsigned(num_deleted_episodes)),
+            ("num_unique_samples", unsigned(num_unique_samples)),
+        ];
+        match counts.iter().find(|(_, count)| !(0..=MAX_COUNT).contains(count)) {
+            Some((name, count)) => {
+                Err(Error::DataLoss(format!("{name} must be between 0 and {MAX_COUNT}, got {count}")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 /// A table of a checkpoint, without its items.
 #[derive(Debug, Clone)]
 pub struct TableRecord {
@@ -56,9 +80,9 @@ pub fn encode_table(snapshot: &TableSnapshot, items: u64) -> Vec<u8> {
         min_diff,
         max_diff,
         min_size_to_sample,
-        sample_count: limiter.samples,
-        insert_count: limiter.inserts,
-        delete_count: limiter.deletes,
+        sample_count: limiter.samples.min(MAX_COUNT),
+        insert_count: limiter.inserts.min(MAX_COUNT),
+        delete_count: limiter.deletes.min(MAX_COUNT),
     };
     let mut out = Vec::new();
     put_bytes(&mut out, 1, config.name.as_bytes());
@@ -68,11 +92,11 @@ pub fn encode_table(snapshot: &TableSnapshot, items: u64) -> Vec<u8> {
     // The reference refuses a table that holds more than its maximum size. The sidecar states the true maximum.
     put_number(&mut out, 6, config.max_size.max(items).min(i64::MAX as u64));
     put_int32(&mut out, 7, config.max_times_sampled);
-    put_number(&mut out, 8, snapshot.num_deleted_episodes);
+    put_number(&mut out, 8, snapshot.num_deleted_episodes.min(MAX_COUNT as u64));
     if let Some(signature) = &config.signature {
         put_bytes(&mut out, 9, &signature.structure);
     }
-    put_number(&mut out, 10, snapshot.num_unique_samples);
+    put_number(&mut out, 10, snapshot.num_unique_samples.min(MAX_COUNT as u64));
     out
 }
 
@@ -134,6 +158,7 @@ impl TableParts<'_> {
             num_deleted_episodes: self.num_deleted_episodes,
             num_unique_samples: self.num_unique_samples,
         };
+        counts.check()?;
         let config = TableConfig {
             sampler: read_selector("sampler", self.sampler)?,
             remover: read_selector("remover", self.remover)?,

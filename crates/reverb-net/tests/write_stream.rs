@@ -159,3 +159,16 @@ async fn an_item_that_waits_must_not_be_sent_again_on_the_same_stream() {
     let (_, status) = talk(&mut service, vec![request(1, items), again]).await;
     assert_eq!(status.unwrap().code(), Code::InvalidArgument);
 }
+
+#[tokio::test]
+async fn a_writer_that_leaves_out_every_second_number_is_refused() {
+    let server = server(vec![uniform("table")]);
+    let mut service = wire::connect(server.port()).await;
+    let message = |index: u64| WriteRequest {
+        chunks: if index == 0 { vec![chunk(1, 3)] } else { vec![] },
+        ..request(2 * index + 2, vec![item("table", index, 1, 1)])
+    };
+    let (_, status) = talk(&mut service, (0..20_000).map(message).collect()).await;
+    let status = status.expect("the server remembers a gap for each item");
+    assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+}

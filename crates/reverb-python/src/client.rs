@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyMapping, PyString};
 use reverb_core::{Chunk, Error};
 use reverb_net::caller_driven::CallerDrivenRuntime;
-use reverb_net::client::{Client as CoreClient, PendingDraw, Started, WaitsFor};
+use reverb_net::client::{Client as CoreClient, DEFAULT_PENDING_BYTES, PendingDraw, Started, WaitsFor};
 use reverb_net::{info_bytes, status_bytes};
 use reverb_service::{Batch, BatchRequest, DrawRequest, RowInsert, TableHandle, Transport};
 use std::sync::Arc;
@@ -35,12 +35,13 @@ pub struct Client {
 #[pymethods]
 impl Client {
     #[new]
-    fn new(address: String) -> Self {
+    #[pyo3(signature = (address, max_pending_bytes = DEFAULT_PENDING_BYTES))]
+    fn new(address: String, max_pending_bytes: usize) -> Self {
         Self {
             client: CoreClient::new(&address),
             driver: Arc::default(),
             draws_large: Arc::default(),
-            background: Arc::new(CoreClient::new(&address)),
+            background: Arc::new(CoreClient::with_limit(&address, max_pending_bytes)),
             address,
             layouts: Layouts::default(),
         }

@@ -7,30 +7,84 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, OwnedMutexGuard};
+use tokio::sync::{OwnedMutexGuard, watch};
 
-/// Minimum time that the ledger of a disconnected writer is kept. A writer gives up reconnecting earlier.
+/// Time that the ledger of a disconnected writer is kept. A writer gives up reconnecting earlier.
 const KEEP_TIME: Duration = Duration::from_secs(3600);
-/// Number of writers at which the server removes old ledgers.
-const MANY_WRITERS: usize = 4096;
+/// Maximum number of ledgers of disconnected writers. Beyond it, the server forgets those that disconnected first.
+const MAX_IDLE: usize = 65_536;
 
 /// The ledgers of all writers of a server.
 #[derive(Debug, Default)]
 pub struct Ledgers {
-    writers: Mutex<HashMap<u64, WriterEntry>>,
-}
-
-#[derive(Debug)]
-struct WriterEntry {
-    writer: Arc<WriterRecord>,
-    last_used: Instant,
+    writers: Arc<Mutex<Writers>>,
 }
 
 #[derive(Debug, Default)]
+struct Writers {
+    records: HashMap<u64, WriterRecord>,
+    /// The disconnected writers, in the order in which they disconnected: their ids, and when.
+    idle: BTreeMap<u64, (u64, Instant)>,
+    next_idle: u64,
+}
+
+#[derive(Debug)]
 struct WriterRecord {
     ledger: Arc<tokio::sync::Mutex<Ledger>>,
-    /// Tells the stream that holds the ledger to release it.
-    takeover: Notify,
+    /// The number of the newest stream of the writer. Tells older streams to release the ledger.
+    newest: watch::Sender<u64>,
+    /// Number of streams that hold the ledger or wait for it.
+    streams: usize,
+    /// The place of a disconnected writer in their order.
+    idle: Option<u64>,
+}
+
+impl Writers {
+    /// Counts a new stream of a writer. Returns its ledger, its number, and the numbers of later streams.
+    fn enter(&mut self, writer_id: u64) -> (Arc<tokio::sync::Mutex<Ledger>>, u64, watch::Receiver<u64>) {
+        self.forget_old(Instant::now());
+        let record = self.records.entry(writer_id).or_insert_with(|| WriterRecord {
+            ledger: Arc::default(),
+            newest: watch::Sender::new(0),
+            streams: 0,
+            idle: None,
+        });
+        if let Some(place) = record.idle.take() {
+            self.idle.remove(&place);
+        }
+        record.streams += 1;
+        let number = *record.newest.borrow() + 1;
+        record.newest.send_replace(number);
+        (record.ledger.clone(), number, record.newest.subscribe())
+    }
+
+    /// Counts the end of a stream. After the last one, the ledger is forgotten if the writer does not need it any more.
+    fn leave(&mut self, writer_id: u64, is_needed: bool) {
+        let Some(record) = self.records.get_mut(&writer_id) else { return };
+        record.streams -= 1;
+        if record.streams > 0 {
+            return;
+        }
+        if is_needed {
+            record.idle = Some(self.next_idle);
+            self.idle.insert(self.next_idle, (writer_id, Instant::now()));
+            self.next_idle += 1;
+        } else {
+            self.records.remove(&writer_id);
+        }
+        self.forget_old(Instant::now());
+    }
+
+    /// Forgets the ledgers of writers that disconnected too long ago, and of the first ones if there are too many. Does
+    /// not look at other writers.
+    fn forget_old(&mut self, now: Instant) {
+        while let Some((&place, &(writer_id, since))) = self.idle.first_key_value()
+            && (self.idle.len() > MAX_IDLE || now.duration_since(since) >= KEEP_TIME)
+        {
+            self.idle.remove(&place);
+            self.records.remove(&writer_id);
+        }
+    }
 }
 
 /// The sequence numbers of the items that one writer has inserted.
@@ -52,6 +106,16 @@ impl Ledger {
     pub fn has(&self, sequence: u64) -> bool {
         sequence <= self.through
             || self.beyond.range(..=sequence).next_back().is_some_and(|(_, &last)| sequence <= last)
+    }
+
+    /// Whether no item was inserted.
+    fn is_empty(&self) -> bool {
+        self.through == 0 && self.beyond.is_empty()
+    }
+
+    /// Returns the number of gaps between the items that were inserted.
+    pub fn num_gaps(&self) -> usize {
+        self.beyond.len()
     }
 
     /// Records that the writer will not send items up to this sequence number again.
@@ -97,45 +161,65 @@ impl Ledger {
 pub struct LedgerGuard {
     /// The ledger, locked until this guard is dropped.
     pub ledger: OwnedMutexGuard<Ledger>,
-    writer: Arc<WriterRecord>,
+    stream: StreamOfWriter,
+}
+
+/// A stream of a writer, which holds the ledger or waits for it.
+#[derive(Debug)]
+struct StreamOfWriter {
+    writers: Arc<Mutex<Writers>>,
+    writer_id: u64,
+    number: u64,
+    newest: watch::Receiver<u64>,
+    /// Whether the writer may come back and need the ledger.
+    is_needed: bool,
+}
+
+impl Drop for StreamOfWriter {
+    fn drop(&mut self) {
+        self.writers.lock().leave(self.writer_id, self.is_needed);
+    }
 }
 
 impl LedgerGuard {
     /// Completes when a newer stream of the same writer needs the ledger.
-    pub async fn taken_over(&self) {
-        self.writer.takeover.notified().await;
+    pub async fn taken_over(&mut self) {
+        let number = self.stream.number;
+        if self.stream.newest.wait_for(|&newest| newest > number).await.is_err() {
+            // The record of a writer lives as long as its streams.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Forgets the ledger of a writer that has ended and will not send items again.
+    pub fn forget(mut self) {
+        self.stream.is_needed = false;
+    }
+}
+
+impl Drop for LedgerGuard {
+    fn drop(&mut self) {
+        // A writer that has inserted nothing has nothing to remember.
+        self.stream.is_needed &= !self.ledger.is_empty();
     }
 }
 
 impl Ledgers {
     /// Takes the ledger of a writer. Tells a stream that holds it to release it, and waits for that.
     pub async fn take(&self, writer_id: u64) -> LedgerGuard {
-        let writer = {
-            let now = Instant::now();
-            let mut writers = self.writers.lock();
-            if writers.len() >= MANY_WRITERS {
-                writers.retain(|_, entry| {
-                    Arc::strong_count(&entry.writer) > 1 || now.duration_since(entry.last_used) < KEEP_TIME
-                });
-            }
-            let entry =
-                writers.entry(writer_id).or_insert_with(|| WriterEntry { writer: Arc::default(), last_used: now });
-            entry.last_used = now;
-            entry.writer.clone()
-        };
-        let ledger = match writer.ledger.clone().try_lock_owned() {
-            Ok(ledger) => ledger,
-            Err(_) => {
-                writer.takeover.notify_one();
-                writer.ledger.clone().lock_owned().await
-            }
-        };
-        LedgerGuard { ledger, writer }
+        let (ledger, number, newest) = self.writers.lock().enter(writer_id);
+        let stream = StreamOfWriter { writers: self.writers.clone(), writer_id, number, newest, is_needed: true };
+        LedgerGuard { ledger: ledger.lock_owned().await, stream }
     }
 
-    /// Removes the ledger of a writer that has ended and will not send items again.
-    pub fn forget(&self, writer_id: u64) {
-        self.writers.lock().remove(&writer_id);
+    /// Returns the number of writers whose ledgers are kept.
+    pub fn len(&self) -> usize {
+        self.writers.lock().records.len()
+    }
+
+    /// Whether no ledger is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }
 
@@ -144,6 +228,70 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    /// Polls a future once.
+    fn poll_once<T>(future: &mut Pin<Box<impl Future<Output = T>>>) -> Option<T> {
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_taken_over_by_newer_ones_only() {
+        let ledgers = Ledgers::default();
+        let mut first = ledgers.take(7).await;
+        first.ledger.add(1);
+        let mut taking = Box::pin(ledgers.take(7));
+        assert!(poll_once(&mut taking).is_none());
+        // The first stream ends by itself, before it has heard of the second.
+        drop(first);
+        let mut second = taking.await;
+        assert!(second.ledger.has(1));
+        assert!(poll_once(&mut Box::pin(second.taken_over())).is_none(), "there is no newer stream");
+        let mut third = Box::pin(ledgers.take(7));
+        assert!(poll_once(&mut third).is_none());
+        second.taken_over().await;
+    }
+
+    #[tokio::test]
+    async fn ledgers_of_many_disconnected_writers_are_forgotten_the_oldest_first() {
+        let ledgers = Ledgers::default();
+        let mut connected = ledgers.take(1).await;
+        connected.ledger.add(1);
+        for writer_id in 2..MAX_IDLE as u64 + 102 {
+            ledgers.take(writer_id).await.ledger.add(1);
+        }
+        assert_eq!(ledgers.len(), MAX_IDLE + 1);
+        assert!(!ledgers.take(101).await.ledger.has(1), "the first ones are forgotten");
+        assert!(ledgers.take(102).await.ledger.has(1));
+        assert!(connected.ledger.has(1), "a connected writer keeps its ledger");
+        // A writer that was away comes last in the order.
+        for writer_id in 1_000_000..1_000_000 + MAX_IDLE as u64 - 1 {
+            ledgers.take(writer_id).await.ledger.add(1);
+        }
+        assert!(ledgers.take(102).await.ledger.has(1));
+        assert_eq!(ledgers.len(), MAX_IDLE + 1);
+    }
+
+    #[tokio::test]
+    async fn old_ledgers_are_forgotten_and_those_without_items_are_not_kept() {
+        let ledgers = Ledgers::default();
+        drop(ledgers.take(1).await);
+        assert!(ledgers.is_empty(), "nothing was inserted");
+        ledgers.take(2).await.ledger.add(1);
+        let mut ended = ledgers.take(3).await;
+        ended.ledger.add(1);
+        ended.forget();
+        assert_eq!(ledgers.len(), 1);
+        let now = Instant::now();
+        ledgers.writers.lock().forget_old(now + KEEP_TIME / 2);
+        assert_eq!(ledgers.len(), 1);
+        ledgers.writers.lock().forget_old(now + KEEP_TIME + KEEP_TIME);
+        assert!(ledgers.is_empty());
+    }
 
     /// The numbers up to 50 that the ledger has.
     fn known(ledger: &Ledger) -> Vec<u64> {

@@ -1,22 +1,33 @@
 """Closes writers that the program has not closed, when they are deleted or when the interpreter exits."""
 
+import collections
 import logging
+import os
+import threading
 import time
 import weakref
 from typing import Any, Protocol
 
 from reverb._shutdown import Stage, at_exit
 
-__all__ = ["close_when_deleted", "log_discarded", "mark_closed", "was_closed_at_exit"]
+__all__ = ["Discarded", "close_now", "close_when_deleted", "log_discarded", "mark_closed", "was_closed_at_exit"]
 
 _logger = logging.getLogger("reverb")
 
-# How long a deleted writer waits for its unconfirmed items. At interpreter exit, all writers together wait this long.
+# How long a closed writer waits for its unconfirmed items. Writers that end together all wait at the same time.
 _CLOSE_TIMEOUT_SECONDS = 5.0
+# How long the deletion of a writer waits before a thread takes over.
+_DELETE_SECONDS = 0.1
+# Maximum number of reasons in one line of the log.
+_MAX_REASONS = 5
+
+# What a writer has discarded: the number of unconfirmed items by table, and reasons.
+Discarded = tuple[dict[str, int], list[str]]
 
 
 class _Closable(Protocol):
-    def close(self, patience: float) -> str | None: ...
+    def drain(self, patience: float) -> bool: ...
+    def close(self, patience: float) -> Discarded | None: ...
 
 
 _open: dict[int, _Closable] = {}
@@ -33,10 +44,10 @@ def close_when_deleted(owner: Any, writer: _Closable, *, warning: str | None = N
       warning: Text that is logged as a warning if `owner` is deleted before it was closed; None logs nothing.
 
     Returns:
-      The finalizer. Calling it closes the writer; detaching it prevents that.
+      The finalizer. Detaching it prevents that `writer` is closed when `owner` is deleted.
     """
     _open[id(writer)] = writer
-    finalizer = weakref.finalize(owner, _close, writer, warning)
+    finalizer = weakref.finalize(owner, _close_deleted, writer, warning)
     finalizer.atexit = False
     return finalizer
 
@@ -55,26 +66,136 @@ def was_closed_at_exit(writer: _Closable) -> bool:
     return id(writer) in _closed_at_exit
 
 
-def log_discarded(discarded: str | None) -> None:
-    """Logs the items that a closed writer has discarded, if any."""
-    if discarded is not None:
-        _logger.warning("A writer was closed: %s", discarded)
+def close_now(writer: _Closable) -> None:
+    """Closes a writer. Waits for its unconfirmed items, and logs those that are discarded.
+
+    Of calls that overlap, the last logs the items of all.
+    """
+    mark_closed(writer)
+    _closing.begin()
+    discarded = None
+    try:
+        discarded = writer.close(_CLOSE_TIMEOUT_SECONDS)
+    finally:
+        log_discarded(*_closing.end(discarded))
 
 
-def _close(writer: _Closable, warning: str | None) -> None:
+def log_discarded(*discarded: Discarded | None) -> None:
+    """Logs what closed writers have discarded, if anything, in one line."""
+    writers = [one for one in discarded if one is not None]
+    if not writers:
+        return
+    items: collections.Counter[str] = collections.Counter()
+    for tables, _ in writers:
+        items.update(tables)
+    parts = []
+    if items:
+        tables_text = ", ".join(f"{count} for table `{table}`" for table, count in sorted(items.items()))
+        parts.append(f"{items.total()} items were not confirmed and are given up ({tables_text})")
+    reasons = list(dict.fromkeys(reason for _, reasons in writers for reason in reasons))
+    parts += reasons[:_MAX_REASONS]
+    if len(reasons) > _MAX_REASONS:
+        parts.append(f"{len(reasons) - _MAX_REASONS} more reasons")
+    subject = "A writer was closed" if len(writers) == 1 else f"{len(writers)} writers were closed"
+    _logger.warning("%s: %s", subject, "; ".join(parts))
+
+
+class _OverlappingCalls:
+    """Collects what calls that overlap have discarded. A finalizer may close a writer within any of the methods."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._calls = 0
+        self._discarded: list[Discarded] = []
+
+    def begin(self) -> None:
+        with self._lock:
+            self._calls += 1
+
+    def end(self, discarded: Discarded | None) -> list[Discarded]:
+        """Adds what a call has discarded. Returns what all have discarded if it is the last call."""
+        with self._lock:
+            self._calls -= 1
+            if discarded is not None:
+                self._discarded.append(discarded)
+            if self._calls:
+                return []
+            collected, self._discarded = self._discarded, []
+            return collected
+
+
+class _DeletedWriters:
+    """Deleted writers that wait for their items. One thread closes all of them and logs one line."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._waiting: collections.deque[tuple[_Closable, float]] = collections.deque()
+        self._has_thread = False
+
+    def add(self, writer: _Closable) -> None:
+        """Closes a writer in the background.
+
+        Raises:
+          RuntimeError: The interpreter is ending, and starts no thread.
+        """
+        with self._lock:
+            if not self._has_thread:
+                # Not a daemon: the interpreter waits for it before it ends.
+                threading.Thread(target=self._run, name="reverb-close").start()
+                self._has_thread = True
+            self._waiting.append((writer, time.monotonic() + _CLOSE_TIMEOUT_SECONDS))
+
+    def _run(self) -> None:
+        discarded: list[Discarded | None] = []
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._has_thread = False
+                    break
+                writer, deadline = self._waiting.popleft()
+            discarded.append(writer.close(max(0.0, deadline - time.monotonic())))
+            mark_closed(writer)
+        log_discarded(*discarded)
+
+
+_closing = _OverlappingCalls()
+_deleted = _DeletedWriters()
+
+
+def _forget_parent() -> None:
+    """Replaces what refers to threads that exist only in the parent of a forked child."""
+    global _closing, _deleted
+    _closing, _deleted = _OverlappingCalls(), _DeletedWriters()
+
+
+os.register_at_fork(after_in_child=_forget_parent)
+
+
+def _close_deleted(writer: _Closable, warning: str | None) -> None:
     if warning is not None:
         _logger.warning(warning)
-    mark_closed(writer)
-    log_discarded(writer.close(_CLOSE_TIMEOUT_SECONDS))
+    if not writer.drain(_DELETE_SECONDS):
+        try:
+            _deleted.add(writer)
+        except RuntimeError:
+            pass
+        else:
+            return
+    close_now(writer)
 
 
 def _close_all() -> None:
     """Closes all open writers."""
     deadline = time.monotonic() + _CLOSE_TIMEOUT_SECONDS
+    for writer in list(_open.values()):
+        # All of them send their items while the first waits.
+        writer.drain(0.0)
+    discarded = []
     while _open:
         number, writer = _open.popitem()
         _closed_at_exit[number] = writer
-        log_discarded(writer.close(max(0.0, deadline - time.monotonic())))
+        discarded.append(writer.close(max(0.0, deadline - time.monotonic())))
+    log_discarded(*discarded)
 
 
 at_exit(Stage.WRITERS, _close_all)

@@ -15,7 +15,8 @@ _Writer = TypeVar("_Writer", bound="FlushingWriter")
 
 class _Flushable(Protocol):
     def flush(self, but_last: int, timeout: float | None) -> None: ...
-    def close(self, patience: float) -> str | None: ...
+    def drain(self, patience: float) -> bool: ...
+    def close(self, patience: float) -> "closing.Discarded | None": ...
 
 
 class FlushingWriter:
@@ -80,7 +81,9 @@ class FlushingWriter:
         """
         if not self._closed:
             self._closed = True
-            self._finalizer()
+            self._finalizer.detach()
+            if not closing.was_closed_at_exit(self._sender):
+                closing.close_now(self._sender)
 
 
 def as_seconds(timeout_ms: int | None) -> float | None:

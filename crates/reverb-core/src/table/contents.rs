@@ -113,7 +113,7 @@ impl Table {
     /// one. The time stamp of the item is `now_nanos`, or one nanosecond after the previous stamp if the clock has not
     /// advanced: stamps give the order of inserts.
     pub fn insert(&mut self, item: NewItem, now_nanos: u64, removed: &mut Vec<Trajectory>) {
-        let inserted_at = now_nanos.max(self.last_inserted_at + 1);
+        let inserted_at = now_nanos.max(self.last_inserted_at.saturating_add(1));
         let entered = match self.remover.oldest() {
             Some(oldest) if self.slab.len() as u64 == self.max_items() => {
                 self.replace(oldest, item, inserted_at, removed)

@@ -1,17 +1,20 @@
 //! Clients. They offer the same calls over every road to a server.
 
 mod pending_draw;
+mod pending_limit;
 mod persistent;
 mod road;
 mod started;
 pub mod writer;
 
 pub use pending_draw::PendingDraw;
+pub use pending_limit::DEFAULT_PENDING_BYTES;
 pub use road::Road;
 pub use started::{Rest, Started, WaitsFor};
 
 use crate::address::Address;
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use pending_limit::PendingLimit;
 use reverb_core::{Error, Result, fork};
 use reverb_service::local::{BatchRequest, RowInsert};
 use reverb_service::peek::Peeked;
@@ -34,12 +37,32 @@ struct Current {
 pub struct Client {
     address: Address,
     current: ArcSwapOption<Current>,
+    /// The limit on the unconfirmed items of all writers.
+    pending: ArcSwap<PendingLimit>,
 }
 
 impl Client {
     /// Makes a client of the server at `address`, without contacting the server.
     pub fn new(address: &str) -> Self {
-        Self { address: Address::parse(address), current: ArcSwapOption::empty() }
+        Self::with_limit(address, DEFAULT_PENDING_BYTES)
+    }
+
+    /// As [`Client::new`]. All writers of the client together hold about `max_pending_bytes` of unconfirmed items.
+    pub fn with_limit(address: &str, max_pending_bytes: usize) -> Self {
+        Self {
+            address: Address::parse(address),
+            current: ArcSwapOption::empty(),
+            pending: ArcSwap::from_pointee(PendingLimit::new(max_pending_bytes)),
+        }
+    }
+
+    /// Returns the limit on the unconfirmed items of all writers.
+    fn pending(&self) -> Arc<PendingLimit> {
+        let pending = self.pending.load_full();
+        let Some(own) = pending.after_fork() else { return pending };
+        // The limit belongs to the parent process. Of several threads, one replaces it.
+        self.pending.compare_and_swap(&pending, Arc::new(own));
+        self.pending.load_full()
     }
 
     /// Returns a road that needs no new connection: the one in use, or the road to a server of this process.

@@ -1,6 +1,6 @@
 //! `reverb._rust.BatchedWriter`: appends the steps of many environments at once.
 
-use super::session::{CompressionOptions, Limits, WriterSession, parse_compression};
+use super::session::{CompressionOptions, DiscardedItems, Limits, WriterSession, parse_compression};
 use super::steps_in::Structure;
 use crate::array_in::LeafRows;
 use crate::client::Client;
@@ -162,7 +162,11 @@ impl BatchedWriter {
         self.session.flush(py, but_last, timeout)
     }
 
-    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<String>> {
+    fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
+        self.session.drain(py, patience)
+    }
+
+    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
         self.session.close(py, patience)
     }
 

@@ -1,6 +1,6 @@
 //! `reverb._rust.PatternWriter`: makes items by patterns.
 
-use super::session::{CompressionOptions, Limits, WriterSession, parse_compression};
+use super::session::{CompressionOptions, DiscardedItems, Limits, WriterSession, parse_compression};
 use super::steps_in::Structure;
 use crate::client::Client;
 use crate::errors::PyReverbResult;
@@ -86,7 +86,11 @@ impl PatternWriter {
         self.session.flush(py, but_last, timeout)
     }
 
-    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<String>> {
+    fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
+        self.session.drain(py, patience)
+    }
+
+    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
         self.session.close(py, patience)
     }
 

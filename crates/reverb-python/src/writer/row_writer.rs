@@ -1,6 +1,6 @@
 //! `reverb._rust.RowWriter`: behind dm-reverb's older writer, whose items are all columns of the last steps.
 
-use super::session::{CompressionOptions, Limits, WriterSession, parse_compression};
+use super::session::{CompressionOptions, DiscardedItems, Limits, WriterSession, parse_compression};
 use super::signatures::{FlatSignatures, Signatures, find_signature, to_signatures};
 use crate::array_in::{Leaf, leaf};
 use crate::client::Client;
@@ -113,7 +113,11 @@ impl RowWriter {
         self.session.flush(py, 0, timeout)
     }
 
-    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<String>> {
+    fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
+        self.session.drain(py, patience)
+    }
+
+    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
         self.session.close(py, patience)
     }
 

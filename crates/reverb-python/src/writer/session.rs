@@ -8,13 +8,17 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use reverb_core::writer::{ChunkCompression, DroppedChunks, WriterItem};
 use reverb_net::client::Client as CoreClient;
-use reverb_net::client::writer::{Session, SessionOptions};
+use reverb_net::client::writer::{Discarded, Session, SessionOptions};
 use reverb_service::warn;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The bytes of unconfirmed items above which the caller waits, and the seconds for which a writer tries to reconnect.
 pub type Limits = (usize, f64);
+
+/// What a closed writer has discarded: the number of unconfirmed items by table, and the reasons.
+pub type DiscardedItems = (BTreeMap<String, usize>, Vec<String>);
 
 /// A codec by name, and whether integers are stored as differences.
 pub type CompressionOptions = (String, bool);
@@ -104,9 +108,18 @@ impl WriterSession {
         self.session.has_server()
     }
 
-    /// Ends the session. Returns a description of the items that were given up, if there are any.
-    pub fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<String>> {
+    /// Waits at most `patience` seconds until no item is unconfirmed. Returns whether none is.
+    pub fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
         let patience = Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX);
-        wait(py, async { Ok(self.session.close(patience).await) })
+        wait(py, async { Ok(self.session.drain(patience).await) })
+    }
+
+    /// Ends the session. Returns what was discarded, if anything was.
+    pub fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
+        let patience = Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX);
+        let discarded = wait(py, async { Ok(self.session.close(patience).await) })?;
+        Ok(discarded.map(|Discarded { items, reasons }| {
+            (items.iter().map(|(table, &count)| (table.to_string(), count)).collect(), reasons)
+        }))
     }
 }

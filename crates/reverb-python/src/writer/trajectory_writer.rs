@@ -1,6 +1,6 @@
 //! `reverb._rust.TrajectoryWriter`.
 
-use super::session::{CompressionOptions, Limits, WriterSession, parse_compression};
+use super::session::{CompressionOptions, DiscardedItems, Limits, WriterSession, parse_compression};
 use super::signatures::{FlatSignatures, Signatures, find_signature, to_signatures};
 use super::steps_in::Structure;
 use crate::client::Client;
@@ -96,7 +96,11 @@ impl TrajectoryWriter {
         Ok(())
     }
 
-    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<String>> {
+    fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
+        self.session.drain(py, patience)
+    }
+
+    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
         self.session.close(py, patience)
     }
 

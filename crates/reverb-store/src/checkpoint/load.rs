@@ -330,7 +330,10 @@ impl<'a> Loader<'a> {
                 target.record.config.name
             )));
         }
-        let total = self.sidecar.as_ref().map_or(0, |s| s.tables.iter().map(|table| table.items).sum());
+        let total = self
+            .sidecar
+            .as_ref()
+            .map_or(0, |s| s.tables.iter().fold(0, |sum: u64, table| sum.saturating_add(table.items)));
         self.reserve_items();
         let mut progress = Progress::new("loading", self.path, total);
         let chunks = std::mem::take(&mut self.chunks);

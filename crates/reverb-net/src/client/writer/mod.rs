@@ -13,5 +13,5 @@ mod session;
 mod session_state;
 mod worker;
 
-pub use session::Session;
+pub use session::{Discarded, Session};
 pub use session_state::SessionOptions;

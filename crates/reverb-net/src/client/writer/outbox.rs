@@ -7,7 +7,7 @@ use reverb_core::writer::{WriterChunk, WriterItem};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Bytes that an item counts in addition to the data of its chunks.
+/// Bytes that an item counts in addition to its columns and the data of its chunks.
 const ITEM_BYTES: usize = 256;
 
 /// Maximum number of items whose chunks are compressed at a time.
@@ -25,6 +25,11 @@ pub struct Pending {
 /// Whether all chunks of an item are closed.
 pub fn is_ready(item: &WriterItem) -> bool {
     item.chunks().all(|chunk| chunk.is_closed())
+}
+
+/// Returns the bytes that an item counts in addition to the data of its chunks.
+fn own_bytes(item: &WriterItem) -> usize {
+    ITEM_BYTES + size_of_val(&*item.columns)
 }
 
 /// Items in order: those that were not sent yet, and those that were sent and are not confirmed.
@@ -45,7 +50,7 @@ impl Outbox {
     /// Adds an item at the end.
     pub fn push(&mut self, item: WriterItem) {
         self.last_sequence += 1;
-        self.bytes += ITEM_BYTES;
+        self.bytes += own_bytes(&item);
         for chunk in item.chunks() {
             let entry = self.chunks.entry(chunk.key).or_insert_with(|| {
                 // An open chunk is counted with its current size. `recount` corrects it later.
@@ -75,7 +80,7 @@ impl Outbox {
     }
 
     fn release(&mut self, item: &WriterItem) {
-        self.bytes -= ITEM_BYTES;
+        self.bytes -= own_bytes(item);
         for chunk in item.chunks() {
             if let Some((uses, counted)) = self.chunks.get_mut(&chunk.key) {
                 *uses -= 1;
@@ -199,10 +204,16 @@ impl Outbox {
     }
 }
 
+/// Counts items by their tables.
+pub fn count_items<'a>(items: impl Iterator<Item = &'a WriterItem>) -> BTreeMap<Arc<str>, usize> {
+    let mut tables = BTreeMap::new();
+    items.for_each(|item| *tables.entry(item.table.clone()).or_default() += 1);
+    tables
+}
+
 /// Describes items by their number for each table.
 pub fn name_items<'a>(items: impl Iterator<Item = &'a WriterItem>) -> String {
-    let mut tables: BTreeMap<&str, usize> = BTreeMap::new();
-    items.for_each(|item| *tables.entry(&item.table).or_default() += 1);
+    let tables = count_items(items);
     let tables: Vec<_> = tables.iter().map(|(table, count)| format!("{count} for table `{table}`")).collect();
     tables.join(", ")
 }

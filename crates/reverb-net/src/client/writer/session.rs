@@ -1,17 +1,27 @@
 //! The caller's side of the session of a writer.
 
-use super::outbox::{Outbox, is_ready, name_items};
+use super::outbox::{Outbox, count_items, is_ready, name_items};
 use super::session_state::{SessionOptions, SharedSession};
 use super::worker;
 use crate::client::Client;
 use reverb_core::writer::{DroppedChunks, WriterItem};
 use reverb_core::{Error, Result, fork};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
 /// Time after which a wait is reported, once for each call.
 const REPORT_DELAY: Duration = Duration::from_secs(10);
+
+/// What a closed session has discarded.
+#[derive(Debug)]
+pub struct Discarded {
+    /// Number of unconfirmed items for each table.
+    pub items: BTreeMap<Arc<str>, usize>,
+    /// The errors of refused items, and the reason why others were not confirmed.
+    pub reasons: Vec<String>,
+}
 
 /// The session of one writer. Dropping it without [`Session::close`] drops all unconfirmed items.
 #[derive(Debug)]
@@ -37,6 +47,10 @@ impl Session {
             let mut state = shared.state.lock();
             let was_idle = state.outbox.front().is_none();
             items.into_iter().for_each(|item| state.outbox.push(item));
+            if !state.has_worker {
+                shared.all.join();
+            }
+            state.count(&shared.all);
             (std::mem::replace(&mut state.has_worker, true), was_idle)
         };
         if !has_worker {
@@ -46,13 +60,13 @@ impl Session {
         let (has_ready, is_full) = {
             let state = shared.state.lock();
             let has_ready = state.outbox.front().is_some_and(is_ready);
-            (has_ready, state.outbox.bytes() > shared.options.max_pending_bytes)
+            (has_ready, !shared.has_room(&state.outbox))
         };
         // While the first item waits for an open chunk, the task only has to limit the time of that wait.
         if was_idle || has_ready {
             self.pump();
         }
-        Ok(is_full && shared.state.lock().outbox.bytes() > shared.options.max_pending_bytes)
+        Ok(is_full && !shared.has_room(&shared.state.lock().outbox))
     }
 
     /// Sends the items that are ready. Called after chunks were closed.
@@ -89,8 +103,7 @@ impl Session {
     /// # Errors
     /// The errors of [`Session::check`].
     pub async fn room(&self, notice: impl Fn(&str)) -> Result<()> {
-        let limit = self.shared.options.max_pending_bytes;
-        self.wait(None, notice, |outbox| outbox.bytes() <= limit || outbox.len() == 0).await
+        self.wait(None, notice, |outbox| self.shared.has_room(outbox)).await
     }
 
     /// Whether more than `limit` items are unconfirmed that were sent or are ready to be sent.
@@ -129,6 +142,7 @@ impl Session {
         let mut changed = self.shared.changed.subscribe();
         let mut notice_at = Some(Instant::now() + REPORT_DELAY);
         loop {
+            let freed = self.shared.all.freed();
             let counts = {
                 let state = self.shared.state.lock();
                 if state.failed.is_some() || state.closed || state.outbox.has_refusal() {
@@ -153,48 +167,68 @@ impl Session {
                 notice(&format!("a writer waits: {} items are unconfirmed.{}", unsent + sent, self.shared.reason()));
             }
             let wake = [deadline, notice_at].into_iter().flatten().min();
-            match wake {
-                None => drop(changed.changed().await),
-                Some(wake) => drop(tokio::time::timeout_at(wake.into(), changed.changed()).await),
+            let sleep = async {
+                match wake {
+                    Some(wake) => tokio::time::sleep_until(wake.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = changed.changed() => {}
+                () = freed => {}
+                () = sleep => {}
             }
         }
     }
 
-    /// Ends the session. Waits at most `patience` until all items are confirmed, and drops the rest. Returns a text
-    /// about the dropped and refused items with the reason; `None` if there are none. A second call does nothing.
-    pub async fn close(&self, patience: Duration) -> Option<String> {
+    /// Closes the chunks of all items, and waits at most `patience` until no item is unconfirmed. Returns whether none is.
+    /// Errors of refused items stay to be reported.
+    pub async fn drain(&self, patience: Duration) -> bool {
+        let shared = &self.shared;
+        if shared.generation != fork::generation() {
+            return true;
+        }
+        let chunks = shared.state.lock().outbox.unsent_chunks(0);
+        for chunk in chunks {
+            // An error is reported when the item is sent.
+            let _reported_later = chunk.close();
+        }
+        self.pump();
+        let is_over = || {
+            let state = shared.state.lock();
+            state.failed.is_some() || state.closed || state.outbox.len() == 0
+        };
+        let mut changed = shared.changed.subscribe();
+        let over = async {
+            while !is_over() {
+                let _last_value = changed.changed().await;
+            }
+        };
+        let _out_of_time = tokio::time::timeout(patience, over).await;
+        self.num_pending() == 0
+    }
+
+    /// Ends the session. Waits at most `patience` until all items are confirmed, and drops the rest. Returns the dropped
+    /// and refused items; `None` if there are none. A second call does nothing.
+    pub async fn close(&self, patience: Duration) -> Option<Discarded> {
         if self.shared.generation != fork::generation() || self.shared.state.lock().closed {
             return None;
         }
-        let result = self.flush(0, Instant::now().checked_add(patience), |_| {}).await;
-        let (lost, refused) = {
+        let reason = if self.drain(patience).await { String::new() } else { self.shared.reason() };
+        let (lost, mut reasons) = {
             let mut state = self.shared.state.lock();
-            state.closed = true;
-            let mut refused = Vec::new();
-            while let Some(error) = state.outbox.take_refusal() {
-                refused.push(error);
-            }
-            (state.outbox.take_all(), refused)
+            let lost = state.close(&self.shared.all);
+            let refused = std::iter::from_fn(|| state.outbox.take_refusal());
+            (lost, refused.map(|error| error.to_string()).collect::<Vec<_>>())
         };
         self.shared.tell();
         self.shared.wake.notify_one();
         drop(self.shared.local.lock().take());
-        let mut words = Vec::new();
-        if !lost.is_empty() {
-            words.push(format!(
-                "{} items were not confirmed and are given up ({})",
-                lost.len(),
-                name_items(lost.iter())
-            ));
-        }
-        words.extend(refused.iter().map(ToString::to_string));
-        if words.is_empty() {
+        if lost.is_empty() && reasons.is_empty() {
             return None;
         }
-        if let Err(error) = result {
-            words.push(error.to_string());
-        }
-        Some(words.join("; "))
+        reasons.extend(Some(reason.trim_start().to_owned()).filter(|reason| !reason.is_empty()));
+        Some(Discarded { items: count_items(lost.iter()), reasons })
     }
 
     /// Whether the server could be reached, as far as is known.
@@ -224,11 +258,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         // The task shares the state, and ends when it sees that the session is closed.
         if self.shared.generation == fork::generation() {
-            let lost = {
-                let mut state = self.shared.state.lock();
-                state.closed = true;
-                state.outbox.take_all()
-            };
+            let lost = self.shared.state.lock().close(&self.shared.all);
             if !lost.is_empty() {
                 tracing::warn!(
                     "a writer was dropped with {} items unconfirmed ({})",

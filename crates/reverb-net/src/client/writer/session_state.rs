@@ -2,6 +2,7 @@
 
 use super::local::{Local, Sent, arrival};
 use super::outbox::{Outbox, is_ready};
+use crate::client::pending_limit::{DEFAULT_PENDING_BYTES, PendingLimit};
 use crate::client::{Client, Road};
 use parking_lot::Mutex;
 use reverb_core::writer::{DroppedChunks, WriterItem};
@@ -17,7 +18,7 @@ const ITEMS_PER_TURN: usize = 64;
 /// Limits of a session.
 #[derive(Debug, Clone)]
 pub struct SessionOptions {
-    /// Bytes of unconfirmed items above which the caller waits.
+    /// Bytes of unconfirmed items of this writer above which the caller waits.
     pub max_pending_bytes: usize,
     /// Time without a server after which the writer gives its items up.
     pub reconnect_timeout: Duration,
@@ -25,7 +26,7 @@ pub struct SessionOptions {
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        Self { max_pending_bytes: 64 << 20, reconnect_timeout: Duration::from_secs(300) }
+        Self { max_pending_bytes: DEFAULT_PENDING_BYTES, reconnect_timeout: Duration::from_secs(300) }
     }
 }
 
@@ -35,6 +36,8 @@ pub struct SharedSession {
     pub client: Arc<Client>,
     pub writer_id: u64,
     pub options: SessionOptions,
+    /// The limit on the unconfirmed items of all writers of the client.
+    pub all: Arc<PendingLimit>,
     pub generation: u32,
     pub state: Mutex<SessionState>,
     /// The tables of this process, while the writer uses them.
@@ -57,10 +60,29 @@ pub struct SessionState {
     pub is_lost: bool,
     /// Text that says what the first item waits for, as far as is known.
     pub reason: String,
+    /// Whether the writer has a task and counts as a writer of its client: from its first item on.
     pub has_worker: bool,
+    /// Bytes that the writer has counted in the limit of its client.
+    counted: usize,
 }
 
 impl SessionState {
+    /// Counts the unconfirmed items in the limit of the client. Called after the items have changed.
+    pub fn count(&mut self, all: &PendingLimit) {
+        let bytes = self.outbox.bytes();
+        if bytes != self.counted {
+            all.change(std::mem::replace(&mut self.counted, bytes), bytes);
+        }
+    }
+
+    /// Closes the session and returns its unconfirmed items.
+    pub fn close(&mut self, all: &PendingLimit) -> Vec<WriterItem> {
+        if !std::mem::replace(&mut self.closed, true) && self.has_worker {
+            all.leave(std::mem::take(&mut self.counted));
+        }
+        self.outbox.take_all()
+    }
+
     /// Takes the items that are ready from the front of the outbox.
     fn take_ready(&mut self) -> Vec<Sent> {
         let mut sent = Vec::new();
@@ -81,6 +103,7 @@ impl SharedSession {
     /// Makes the shared part of a new writer.
     pub fn new(client: Arc<Client>, options: SessionOptions, dropped: DroppedChunks) -> Self {
         Self {
+            all: client.pending(),
             client,
             writer_id: random_key().max(1),
             options,
@@ -91,6 +114,13 @@ impl SharedSession {
             changed: watch::Sender::new(0),
             dropped,
         }
+    }
+
+    /// Whether the caller may make more items. A writer may have one item whatever the other writers have.
+    pub fn has_room(&self, outbox: &Outbox) -> bool {
+        let bytes = outbox.bytes();
+        let exceeds_all = || outbox.len() > 1 && self.all.is_exceeded_by(bytes);
+        outbox.len() == 0 || bytes <= self.options.max_pending_bytes && !exceeds_all()
     }
 
     pub fn tell(&self) {
@@ -170,6 +200,7 @@ impl SharedSession {
                     Err(error) => state.outbox.refuse(sequence, error),
                 });
             }
+            state.count(&self.all);
             state.reason.clear();
         }
         self.tell();

@@ -72,7 +72,9 @@ fn fail(shared: &SharedSession, error: &Error, lost_for: Duration) {
             "the writer gave up after {:.0} s without its server; {count} items were not confirmed ({names}); {error}",
             lost_for.as_secs_f64()
         )));
-        state.outbox.take_all()
+        let lost = state.outbox.take_all();
+        state.count(&shared.all);
+        lost
     };
     shared.tell();
     drop(lost);

@@ -20,6 +20,9 @@ use tonic::{Status, Streaming};
 /// read above either limit.
 const MAX_WAITING_ITEMS: usize = 1024;
 const MAX_WAITING_BYTES: usize = 64 << 20;
+/// Maximum number of gaps in the sequence numbers of the items that a writer has inserted. A writer leaves gaps only for
+/// items that wait.
+const MAX_GAPS: usize = 16_384;
 /// Time after which the writer is told why its items wait, once for each wait. The writer puts the reason into its own
 /// error texts.
 const NOTICE_DELAY: Duration = Duration::from_millis(100);
@@ -63,7 +66,7 @@ async fn serve(replay: Arc<Replay>, peer: Arc<Peer>, mut requests: Streaming<Wri
     queue.withdraw(&mut done).await;
     done.iter().filter(|(_, result)| result.is_ok()).for_each(|(sequence, _)| guard.ledger.add(*sequence));
     if complete {
-        replay.ledgers().forget(writer_id);
+        guard.forget();
     }
 }
 
@@ -179,6 +182,9 @@ impl WriteStreamTask {
             return Err(Error::invalid(format!("{} is not a valid sequence number", request.first_sequence)));
         }
         self.guard.ledger.settle(request.settled_through);
+        if self.guard.ledger.num_gaps() > MAX_GAPS {
+            return Err(Error::invalid(format!("more than {MAX_GAPS} sequence numbers of items are missing")));
+        }
         for (sequence, item) in (request.first_sequence..).zip(&request.items) {
             if self.guard.ledger.has(sequence) {
                 done.push((sequence, Ok(())));
