@@ -1,5 +1,6 @@
 //! The handle of a table: its lock, and the turns in which requests are served.
 
+use super::notices::LongWaits;
 use super::queue::{InsertWork, Reply, Request, SampleWork, TableState, Turn, Work};
 use super::status::{TableStatus, WaitClock, WaitTimes};
 use parking_lot::{Mutex, MutexGuard};
@@ -42,6 +43,7 @@ pub(super) struct SharedTable {
     undelivered: AtomicU64,
     /// Notified when compaction is due, or when the table has shrunk.
     compaction_due: Notify,
+    pub(super) long_waits: LongWaits,
     pub(super) state: Mutex<TableState>,
 }
 
@@ -63,6 +65,7 @@ impl TableHandle {
             counts_samples: AtomicBool::new(counts_samples(config)),
             undelivered: AtomicU64::new(0),
             compaction_due: Notify::new(),
+            long_waits: LongWaits::default(),
             state: Mutex::new(TableState {
                 table,
                 inserts: VecDeque::new(),

@@ -7,6 +7,7 @@
 
 mod arrival;
 mod handle;
+mod notices;
 mod queue;
 mod requests;
 mod status;

@@ -133,7 +133,7 @@ impl TableHandle {
         self.finish(turn);
         match own {
             Some(result) => Call::Done(result),
-            None => Call::Waiting(Waiting { handle: self.clone(), ticket, receiver }),
+            None => Call::Waiting(Waiting { handle: self.clone(), ticket, receiver, long: None }),
         }
     }
 
