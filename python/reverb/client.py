@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reverb import pybind
+from reverb import _binding
 from reverb.data import checks
 from reverb.data.items import sample_maker
 from reverb.data.keys import as_keys, as_priority, broadcast
@@ -52,9 +52,9 @@ class Client:
         if not isinstance(server_address, str):
             checks.refuse("server_address", "a str", server_address)
         self._server_address = server_address
-        self.engine = pybind.Client(server_address)
+        self.engine = _binding.Client(server_address)
         # Maps each table to the maker of samples that fits the signature which the table had last.
-        self._makers: dict[str, pybind.BatchMaker] = {}
+        self._makers: dict[str, _binding.BatchMaker] = {}
 
     @property
     def server_address(self) -> str:
@@ -328,7 +328,7 @@ class Client:
             sampled = self.engine.sample(table, 1, 1, min(_AHEAD, left - 1), remaining(), False, patience)
             left -= len(sampled)
             maker = self.maker(table, sampled.signature_token) if unpack_as_table_signature else _flat_maker
-            yield from pybind.ItemIterator(sampled, maker, of_steps=emit_timesteps)
+            yield from _binding.ItemIterator(sampled, maker, of_steps=emit_timesteps)
 
     def sample_batch(
         self,
@@ -478,7 +478,7 @@ class Client:
         if table not in tables:
             raise ValueError(f'Could not find table "{table}". The following tables exists: {", ".join(tables)}.')
 
-    def maker(self, table: str, signature_token: int) -> pybind.BatchMaker:
+    def maker(self, table: str, signature_token: int) -> _binding.BatchMaker:
         """A maker of samples whose data have the structure of a table's signature.
 
         For other modules of this package. It is not part of the public interface.

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from reverb import pybind, structured_writer
+from reverb import _binding, structured_writer
 from reverb.data import nests
 from reverb.replay_sample import ReplaySample, SampleInfo
 from reverb.writing.structure import FixedStructure
@@ -41,14 +41,14 @@ class PatternDataset(tf.data.Dataset):  # type: ignore[misc]
         spec = tf.nest.map_structure(lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), signature)
         serialized = [config.SerializeToString() for config in configs]
         # Checks the configs now instead of at the start of an iteration.
-        pybind.PatternReader(FixedStructure(), serialized)
+        _binding.PatternReader(FixedStructure(), serialized)
         whole = input_dataset.element_spec
         steps = input_dataset.map(lambda *step: (_one(step, whole), is_end_of_episode(_one(step, whole))))
         _check_end(steps.element_spec[1])
         pack = nests.compile_packer(_without_lists(structured_writer.unpack_pattern(configs[0])))
 
         def items() -> Iterator[Any]:
-            reader = pybind.PatternReader(FixedStructure(), serialized)
+            reader = _binding.PatternReader(FixedStructure(), serialized)
             for step, is_end in steps.as_numpy_iterator():
                 yield from map(pack, reader.append(step))
                 if is_end:
