@@ -9,7 +9,7 @@ Pickled messages name this module, so it keeps its path.
 import functools
 from typing import TYPE_CHECKING, Any
 
-from reverb import pybind
+from reverb import _binding
 
 if TYPE_CHECKING:
     from google.protobuf import descriptor_pool
@@ -31,7 +31,7 @@ def _pool() -> "descriptor_pool.DescriptorPool":
     from google.protobuf import descriptor_pb2, descriptor_pool
 
     pool = descriptor_pool.DescriptorPool()
-    files = descriptor_pb2.FileDescriptorSet.FromString(pybind.descriptor_set())
+    files = descriptor_pb2.FileDescriptorSet.FromString(_binding.descriptor_set())
     for file in files.file:
         pool.AddSerializedFile(file.SerializeToString())
     return pool

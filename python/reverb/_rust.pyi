@@ -1,4 +1,4 @@
-"""The Rust extension. Reached only through `reverb.pybind`; its errors are the classes of `reverb.errors`."""
+"""The Rust extension. Reached only through `reverb._binding`; its errors are the classes of `reverb.errors`."""
 
 import os
 import pathlib

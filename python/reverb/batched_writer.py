@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reverb import pybind
+from reverb import _binding
 from reverb.writing.flushing import FlushingWriter
 from reverb.writing.structure import FixedStructure, Structure
 
@@ -68,7 +68,7 @@ class BatchedWriter(FlushingWriter):
 
     def __init__(
         self,
-        client: pybind.Client,
+        client: _binding.Client,
         num_envs: int,
         num_keep_alive_refs: int,
         *,
@@ -81,7 +81,7 @@ class BatchedWriter(FlushingWriter):
         self._num_envs = num_envs
         # Patterns refer to columns by their position in the step, so with patterns the structure must not grow.
         self._structure = Structure()
-        self._writer = pybind.BatchedWriter(
+        self._writer = _binding.BatchedWriter(
             client,
             FixedStructure() if configs else self._structure,
             num_envs,

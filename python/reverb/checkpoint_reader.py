@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from reverb import pybind
+from reverb import _binding
 from reverb.data import checks
 from reverb.data.items import sample_maker
 from reverb.errors import TableNotFoundError
@@ -26,7 +26,7 @@ class CheckpointTable:
     axis. `info.probability` is 1 because items are read, not drawn.
     """
 
-    def __init__(self, reader: pybind.CheckpointReader, info: TableInfo) -> None:
+    def __init__(self, reader: _binding.CheckpointReader, info: TableInfo) -> None:
         self._reader = reader
         self._info = info
         self._maker = sample_maker(info.signature)
@@ -83,7 +83,7 @@ class CheckpointTable:
         first = 0
         while (read := self._reader.batch(self.name, first, 64, False)) is not None:
             first += len(read)
-            yield from pybind.ItemIterator(read, self._maker, of_steps=False)
+            yield from _binding.ItemIterator(read, self._maker, of_steps=False)
 
     def __repr__(self) -> str:
         return f"CheckpointTable(name={self.name!r}, items={len(self)})"
@@ -92,7 +92,7 @@ class CheckpointTable:
 class Checkpoint:
     """A checkpoint in memory. Created by `reverb.checkpointers.open`."""
 
-    def __init__(self, reader: pybind.CheckpointReader) -> None:
+    def __init__(self, reader: _binding.CheckpointReader) -> None:
         infos = map(TableInfo.from_serialized_proto, reader.infos())
         self._path = os.fspath(reader.path)
         self._tables = {info.name: CheckpointTable(reader, info) for info in infos}
@@ -138,4 +138,4 @@ def open(
       StorageError: The checkpoint cannot be read.
     """
     names = None if tables is None else list(tables)
-    return Checkpoint(pybind.CheckpointReader(os.fspath(path), names, checks.as_count("limit_bytes", limit_bytes)))
+    return Checkpoint(_binding.CheckpointReader(os.fspath(path), names, checks.as_count("limit_bytes", limit_bytes)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reverb import pybind
+from reverb import _binding
 from reverb.data import checks
 from reverb.data.items import sample_maker
 from reverb.data.keys import as_keys, as_priority, broadcast
@@ -60,9 +60,9 @@ class Client:
             checks.refuse("server_address", "a str", server_address)
         self._server_address = server_address
         self._max_pending_bytes = checks.as_count("max_pending_bytes", max_pending_bytes)
-        self.engine = pybind.Client(server_address, self._max_pending_bytes)
+        self.engine = _binding.Client(server_address, self._max_pending_bytes)
         # Maps each table to the maker of samples that fits the signature which the table had last.
-        self._makers: dict[str, pybind.BatchMaker] = {}
+        self._makers: dict[str, _binding.BatchMaker] = {}
 
     @property
     def server_address(self) -> str:
@@ -310,7 +310,7 @@ class Client:
           unpack_as_table_signature: Whether to give the data the structure of the table's signature. If False, or if
             the table has no signature, the data is a flat list of columns.
           timeout: Time limit in seconds for all items together, counted from the first `next`; None means no limit.
-          reconnect_timeout: Time in seconds to wait for a lost server in another process to come back; 0 raises at once.
+          reconnect_timeout: Time in seconds to wait for a lost server in another process to return; 0 raises at once.
 
         Yields:
           With `emit_timesteps`, a list of ReplaySample, one per step, which share their info; their arrays are `[...]`.
@@ -335,7 +335,7 @@ class Client:
             sampled = self.engine.sample(table, 1, 1, min(_AHEAD, left - 1), remaining(), False, patience)
             left -= len(sampled)
             maker = self.maker(table, sampled.signature_token) if unpack_as_table_signature else _flat_maker
-            yield from pybind.ItemIterator(sampled, maker, of_steps=emit_timesteps)
+            yield from _binding.ItemIterator(sampled, maker, of_steps=emit_timesteps)
 
     def sample_batch(
         self, table: str, batch_size: int, timeout: float | None = None, *, squeeze_time: bool = False
@@ -482,7 +482,7 @@ class Client:
         if table not in tables:
             raise ValueError(f'Could not find table "{table}". The following tables exists: {", ".join(tables)}.')
 
-    def maker(self, table: str, signature_token: int) -> pybind.BatchMaker:
+    def maker(self, table: str, signature_token: int) -> _binding.BatchMaker:
         """A maker of samples whose data have the structure of a table's signature.
 
         For other modules of this package. It is not part of the public interface.

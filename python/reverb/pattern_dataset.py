@@ -1,11 +1,15 @@
 """Creates items from a dataset of steps and patterns, without a server. Needs TensorFlow."""
 
+import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
-from reverb import pybind, structured_writer
+from reverb import _binding, structured_writer
 from reverb.data import nests
 from reverb.replay_sample import ReplaySample, SampleInfo
 from reverb.writing.structure import FixedStructure
@@ -14,7 +18,7 @@ __all__ = ["PatternDataset", "pattern_dataset_with_info"]
 
 
 class PatternDataset(tf.data.Dataset):  # type: ignore[misc]
-    """A `tf.data.Dataset` of the items that patterns create from the steps of another dataset. Eager mode only.
+    """A `tf.data.Dataset` of the items that patterns create from the steps of another dataset.
 
     Args:
       input_dataset: Dataset whose elements are steps.
@@ -41,21 +45,36 @@ class PatternDataset(tf.data.Dataset):  # type: ignore[misc]
         spec = tf.nest.map_structure(lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), signature)
         serialized = [config.SerializeToString() for config in configs]
         # Checks the configs now instead of at the start of an iteration.
-        pybind.PatternReader(FixedStructure(), serialized)
+        _binding.PatternReader(FixedStructure(), serialized)
         whole = input_dataset.element_spec
         steps = input_dataset.map(lambda *step: (_one(step, whole), is_end_of_episode(_one(step, whole))))
         _check_end(steps.element_spec[1])
         pack = nests.compile_packer(_without_lists(structured_writer.unpack_pattern(configs[0])))
+        columns = tf.nest.flatten(spec)
+        pack_step = nests.compile_packer(_without_lists(whole))
 
-        def items() -> Iterator[Any]:
-            reader = pybind.PatternReader(FixedStructure(), serialized)
-            for step, is_end in steps.as_numpy_iterator():
-                yield from map(pack, reader.append(step))
-                if is_end:
-                    yield from map(pack, reader.end_episode(respect_episode_boundaries))
+        def append(number: Any, is_end: Any, *leaves: Any) -> list[NDArray[Any]]:
+            reader = _readers[int(number)]
+            items = reader.append(pack_step(leaves))
+            if is_end:
+                items += reader.end_episode(respect_episode_boundaries)
+            return _stack(items, columns)
 
-        dataset = tf.data.Dataset.from_generator(items, output_signature=spec)
-        if int(input_dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
+        def items_of(number: Any, step: Any, is_end: Any) -> tuple[Any, ...]:
+            arguments = [number, is_end, *tf.nest.flatten(step)]
+            arrays = tf.numpy_function(append, arguments, [column.dtype for column in columns])
+            for array, column in zip(arrays, columns, strict=True):
+                array.set_shape([None, *column.shape])
+            return tuple(arrays)
+
+        # Each iteration has a reader of its own, which is named by a number.
+        readers = tf.compat.v1.data.Dataset.from_generator(
+            functools.partial(_reader_number, serialized), output_signature=tf.TensorSpec([], tf.int64)
+        )
+        plain = tf.autograph.experimental.do_not_convert
+        made = readers.flat_map(plain(lambda number: steps.map(plain(functools.partial(items_of, number))).unbatch()))
+        dataset = made.map(plain(lambda *leaves: _element(pack(leaves))))
+        if tf.executing_eagerly() and int(input_dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
         return dataset  # type: ignore[no-any-return]
 
@@ -77,6 +96,32 @@ def pattern_dataset_with_info(
     dataset = PatternDataset(input_dataset, configs, respect_episode_boundaries, is_end_of_episode)
     info = SampleInfo(key=0, probability=0.0, table_size=0, priority=0.0, times_sampled=0)
     return dataset.map(lambda *item: ReplaySample(info=info, data=_one(item, dataset.element_spec)))
+
+
+_readers: dict[int, _binding.PatternReader] = {}
+_numbers = itertools.count(1)
+
+
+def _reader_number(configs: list[bytes]) -> Iterator[int]:
+    """Yields the number of a new reader, which lives until the generator is closed."""
+    number = next(_numbers)
+    _readers[number] = _binding.PatternReader(FixedStructure(), configs)
+    try:
+        yield number
+    finally:
+        del _readers[number]
+
+
+def _stack(items: list[list[NDArray[Any]]], columns: list[Any]) -> list[NDArray[Any]]:
+    """The columns of items, each stacked along a new first axis."""
+    if items:
+        return [np.stack(arrays) for arrays in zip(*items, strict=True)]
+    return [np.empty([0, *(size or 0 for size in column.shape)], column.dtype.as_numpy_dtype) for column in columns]
+
+
+def _element(item: Any) -> Any:
+    """What a map function returns for an item: a plain list would become an array."""
+    return tuple(item) if type(item) is list else item
 
 
 def _one(elements: tuple[Any, ...], spec: Any) -> Any:

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from reverb import pybind
+from reverb import _binding
 from reverb.replay_sample import SampleInfo
 
 __all__ = ["importance_weights"]
@@ -24,11 +24,11 @@ def importance_weights(info: SampleInfo, beta: float, *, normalize: bool = True)
     """
     probability, table_size = info.probability, info.table_size
     try:
-        return pybind.importance_weights(probability, table_size, beta, normalize)
+        return _binding.importance_weights(probability, table_size, beta, normalize)
     except TypeError:
         # The fields are arrays of another framework, dtype or rank, or the numbers of a single sample.
         probability, table_size = np.broadcast_arrays(
             np.asarray(probability, np.float64), np.asarray(table_size, np.int64)
         )
-        flat = pybind.importance_weights(probability.ravel(), table_size.ravel(), beta, normalize)
+        flat = _binding.importance_weights(probability.ravel(), table_size.ravel(), beta, normalize)
         return flat.reshape(probability.shape)

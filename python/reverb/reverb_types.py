@@ -4,7 +4,7 @@ import dataclasses
 from itertools import starmap
 from typing import Any, TypeAlias
 
-from reverb import pybind
+from reverb import _binding
 from reverb.item_selectors import Fifo, HeapSelector, Lifo, Prioritized, Uniform
 
 __all__ = ["Fifo", "Heap", "Lifo", "Prioritized", "SelectorType", "SpecNest", "TableInfo", "Uniform"]
@@ -80,7 +80,7 @@ class TableInfo:
         )
 
 
-def table_infos(engine: pybind.Client, timeout: float | None) -> dict[str, TableInfo]:
+def table_infos(engine: _binding.Client, timeout: float | None) -> dict[str, TableInfo]:
     """Asks a server for the infos of its tables, and returns them by table name.
 
     Args:

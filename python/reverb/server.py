@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from reverb import _listening, pybind, rate_limiters
+from reverb import _binding, _listening, rate_limiters
 from reverb._shutdown import Stage, at_exit
 from reverb.client import Client
 from reverb.data import checks, signatures
@@ -84,7 +84,7 @@ class Table:
         name = _as_name(name)
         limiter = rate_limiter.internal_limiter
         _check_free(name, sampler, remover, rate_limiter)
-        self.internal_table = pybind.Table(
+        self.internal_table = _binding.Table(
             name,
             sampler.options(),
             remover.options(),
@@ -318,7 +318,7 @@ class Server:
         max_message_size: int = 256 * 1024 * 1024,
     ) -> None:
         # Set before anything can fail, because `__del__` also runs if the constructor raises.
-        self._server: pybind.Server | None = None
+        self._server: _binding.Server | None = None
         self._pid = os.getpid()
         self._tables = _checked_tables(tables)
         port = _listening.as_port(port)
@@ -326,7 +326,7 @@ class Server:
         size = checks.as_count("max_message_size", max_message_size)
         self._checkpointer = _default_checkpointer() if checkpointer is None else checkpointer
         internal = _internal_checkpointer(self._checkpointer)
-        self._server = pybind.Server([table.internal_table for table in self._tables], host, port, size, internal)
+        self._server = _binding.Server([table.internal_table for table in self._tables], host, port, size, internal)
         self._port = self._server.port
         for table in self._tables:
             table._server = weakref.ref(self)
@@ -438,12 +438,15 @@ def _default_checkpointer() -> "CheckpointerBase":
     return checkpointers.default_checkpointer()
 
 
-def _internal_checkpointer(checkpointer: "CheckpointerBase") -> pybind.Checkpointer:
+def _internal_checkpointer(checkpointer: "CheckpointerBase") -> _binding.Checkpointer:
     make = getattr(checkpointer, "internal_checkpointer", None)
     if make is None:
         checks.refuse("checkpointer", "a checkpointer, such as reverb.checkpointers.DefaultCheckpointer", checkpointer)
     internal = make()
-    if not isinstance(internal, pybind.Checkpointer):
+    if hasattr(internal, "internal_checkpointer"):
+        # One of `reverb.pybind`, as checkpointers written for dm-reverb return it.
+        internal = internal.internal_checkpointer()
+    if not isinstance(internal, _binding.Checkpointer):
         checks.refuse(
             "checkpointer", "one whose internal_checkpointer() returns a reverb.pybind.Checkpointer", internal
         )

@@ -13,7 +13,7 @@ with client.trajectory_writer(num_keep_alive_refs=3) as writer:
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from reverb import pybind
+from reverb import _binding
 from reverb.data import checks
 from reverb.errors import DeadlineExceededError, TableNotFoundError
 from reverb.writing.flushing import FlushingWriter, as_seconds
@@ -22,8 +22,8 @@ from reverb.writing.structure import Structure
 if TYPE_CHECKING:
     from reverb.data.signatures import FlatSpec
 
-TrajectoryColumn = pybind.TrajectoryColumn
-_ColumnHistory = pybind.ColumnHistory
+TrajectoryColumn = _binding.TrajectoryColumn
+_ColumnHistory = _binding.ColumnHistory
 
 __all__ = ["TrajectoryColumn", "TrajectoryWriter"]
 
@@ -41,7 +41,7 @@ class TrajectoryWriter(FlushingWriter):
 
     def __init__(
         self,
-        client: pybind.Client,
+        client: _binding.Client,
         num_keep_alive_refs: int,
         *,
         signatures: "Callable[[], dict[str, list[FlatSpec] | None]] | None",
@@ -52,7 +52,7 @@ class TrajectoryWriter(FlushingWriter):
     ) -> None:
         self._structure = Structure()
         self._options = (num_keep_alive_refs, max_chunk_length)
-        self._writer = pybind.TrajectoryWriter(
+        self._writer = _binding.TrajectoryWriter(
             client,
             self._structure,
             self._options,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from reverb import pybind
+from reverb import _binding
 from reverb.data import checks
 from reverb.errors import CancelledError, TableNotFoundError, UnavailableError
 from reverb.writing import closing
@@ -24,7 +24,7 @@ class Writer:
 
     def __init__(
         self,
-        client: pybind.Client,
+        client: _binding.Client,
         max_sequence_length: int,
         chunk_length: int,
         max_in_flight_items: int,
@@ -39,7 +39,7 @@ class Writer:
         self._delta_encoded = delta_encoded
         self._signatures = signatures
         self._closed = False
-        self._writer = pybind.RowWriter(
+        self._writer = _binding.RowWriter(
             client,
             self._lengths,
             max_in_flight_items,
@@ -64,13 +64,22 @@ class Writer:
         self.flush()
         self.close()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the writer was closed."""
+        return self._closed
+
     def __repr__(self) -> str:
+        return f"{self.describe()}, closed: {self._closed}"
+
+    def describe(self) -> str:
+        """The settings and the state of the writer, as dm-reverb's extension prints them."""
         max_sequence_length, chunk_length = self._lengths
         return (
             f"Writer(chunk_length={chunk_length}, max_timesteps={max_sequence_length}, "
             f"delta_encoded={int(self._delta_encoded)}, max_in_flight_items={self._max_in_flight_items}, "
             f"episode_id={self._writer.episode_id}, index_within_episode={self._writer.num_steps}, "
-            f"closed={int(self._closed)}), closed: {self._closed}"
+            f"closed={int(self._closed)})"
         )
 
     def append(self, data: Any) -> None:

@@ -89,3 +89,30 @@ def test_bad_arguments_are_refused_at_once():
     bad.table = ""
     with pytest.raises(ValueError, match="table"):
         reverb.PatternDataset(steps(), [bad], True, lambda step: False)
+
+
+def test_sessions_of_tensorflow_1_iterate_as_often_as_they_like():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        made = reverb.PatternDataset(
+            steps(), [config(lambda x: {"x": x["a"][-2:], "y": x["b"][-1]})], True, lambda step: tf.equal(step["a"], 2)
+        )
+        iterator = made.batch(2).make_initializable_iterator()
+        element = iterator.get_next()
+        for _ in range(2):
+            session.run(iterator.initializer)
+            assert session.run(element)["x"].tolist() == [[0, 1], [1, 2]]
+            assert session.run(element)["y"].tolist() == [[8, 9]]
+            with pytest.raises(tf.errors.OutOfRangeError):
+                session.run(element)
+
+
+def test_iterators_are_independent_of_each_other():
+    dataset = reverb.PatternDataset(steps(), [config(lambda x: {"x": x["a"][-2:]})], True, lambda step: False)
+    first, second = iter(dataset), iter(dataset)
+    assert [next(one)["x"].numpy().tolist() for one in (first, first, second)] == [[0, 1], [1, 2], [0, 1]]
+
+
+def test_strings_of_steps_become_items():
+    strings = tf.data.Dataset.from_tensor_slices({"a": [b"x", b"yy", b"zzz"], "b": [1, 2, 3]})
+    dataset = reverb.PatternDataset(strings, [config(lambda x: {"x": x["a"][-2:]})], True, lambda step: False)
+    assert [item["x"].tolist() for item in dataset.as_numpy_iterator()] == [[b"x", b"yy"], [b"yy", b"zzz"]]

@@ -234,6 +234,18 @@ def test_long_wait_of_an_insert_logs_its_reason_once(serve, caplog):
     assert "narrow" in messages[0]
 
 
+@pytest.mark.slow
+def test_long_waits_of_many_streams_at_one_table_log_one_reason(serve, caplog):
+    serve(make_table("replay", limiter=rate_limiters.MinSize(1000)))
+    with caplog.at_level(logging.INFO, logger="reverb"):
+        waiting = [Background(serve.connect().sample_batch, "replay", 1, timeout=13) for _ in range(4)]
+        for one in waiting:
+            with pytest.raises(errors.DeadlineExceededError):
+                one.result(patience_s=40)
+    messages = [message for message in messages_of(caplog) if "replay" in message]
+    assert len(messages) == 1, messages
+
+
 def test_short_wait_logs_nothing(serve, caplog):
     client = serve(make_table())
     with caplog.at_level(logging.INFO, logger="reverb"), pytest.raises(errors.DeadlineExceededError):

@@ -32,7 +32,7 @@ APART_IN_CRATES = (
 
 # Modules of `python/reverb` from the lowest floor up. The longest entry that fits a file counts.
 MODULES = (
-    ("_shutdown", "errors", "pybind", "replay_sample"),
+    ("_binding", "_shutdown", "errors", "replay_sample"),
     ("_protos", "cc/", "data/", "tensor_spec"),
     ("_listening", "frameworks/", "item_selectors", "prioritized", "rate_limiters", "reverb_types"),
     ("_conditions", "writing/"),
@@ -41,7 +41,7 @@ MODULES = (
     ("checkpoint_reader", "client"),
     ("adders", "platform/"),
     ("server",),
-    ("server_executable/",),
+    ("pybind", "server_executable/"),
     ("buffers/", "exchange/", "loaders/", "pattern_dataset", "tf/"),
     ("tf_client", "timestep_dataset", "trajectory_dataset"),
     ("cli/",),
@@ -53,5 +53,5 @@ MODULES = (
 APART_IN_PACKAGE = ("buffers/", "exchange/", "loaders/", "tf/")
 
 # The only module that imports the extension.
-BINDING = "pybind"
+BINDING = "_binding"
 EXTENSION = "reverb._rust"

@@ -6,7 +6,7 @@ import rules
 from checks import Tree
 from house_support import crate, manifest, package, write
 
-FLOORS = (("errors", "pybind"), ("data/",), ("data/make", "client"), ("cli/", "tf/"), ("__init__",))
+FLOORS = (("errors", "_binding"), ("data/",), ("data/make", "client"), ("cli/", "tf/"), ("__init__",))
 
 
 @pytest.fixture(autouse=True)
@@ -17,8 +17,8 @@ def _floors(monkeypatch):
 
 MODULES = {
     "errors.py": "class Error(Exception): ...",
-    "pybind.py": "from reverb._rust import Client",
-    "data/a.py": "from reverb.errors import Error\nfrom reverb.pybind import Client",
+    "_binding.py": "from reverb._rust import Client",
+    "data/a.py": "from reverb.errors import Error\nfrom reverb._binding import Client",
     "data/make.py": "from reverb.data.a import Error",
     "client.py": "from reverb.data import make",
     "cli/app.py": "from reverb.client import make",
@@ -153,7 +153,7 @@ def test_module_without_a_floor_and_floor_without_a_module_are_refused(top):
 def test_only_the_binding_imports_the_extension(top, code):
     package(top, {"data/a.py": code})
     assert checks.importers_of_extension(Tree(top)) == [
-        "python/reverb/data/a.py imports reverb._rust; only python/reverb/pybind.py may"
+        "python/reverb/data/a.py imports reverb._rust; only python/reverb/_binding.py may"
     ]
 
 

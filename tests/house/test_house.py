@@ -16,8 +16,8 @@ def tree():
 def test_tree_is_read(tree):
     """A check that sees no files would accept everything."""
     assert "crates/reverb-core/src/lib.rs" in tree.rust.names
-    assert "python/reverb/pybind.py" in tree.python.names
-    assert tree.python.outside["python/reverb/pybind.py"] >= {"reverb._rust"}
+    assert "python/reverb/_binding.py" in tree.python.names
+    assert tree.python.outside["python/reverb/_binding.py"] >= {"reverb._rust"}
 
 
 @pytest.mark.parametrize("check", checks.ALL, ids=lambda check: check.__name__)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import reverb
-from reverb import errors, pybind
+from reverb import _binding, errors
 from reverb.replay_sample import Ragged
 
 DICT = {"b": reverb.TensorSpec([], np.float64), "a": reverb.TensorSpec([2], np.float64)}
@@ -28,7 +28,7 @@ class Native:
             self.server.stop()
         anyhow = (reverb.selectors.Uniform(), reverb.selectors.Fifo(), 10, reverb.rate_limiters.MinSize(1))
         self.server = reverb.Server([reverb.Table("table", *anyhow, signature=signature)])
-        self.client = pybind.Client(f"localhost:{self.server.port}")
+        self.client = _binding.Client(f"localhost:{self.server.port}")
         for step in steps:
             self.client.insert(step, {"table": 1.0}, None)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import reverb
-from reverb import pybind
+from reverb import _binding
 from reverb.replay_sample import ReplaySample, SampleInfo
 
 NOT_STEPS = r"^Can't split non timestep trajectory into timesteps\.$"
@@ -19,7 +19,7 @@ def draw():
     def draw(*items):
         for columns in items:
             insert(reverb.Client(address), columns)
-        return pybind.Client(address).sample("queue", len(items), len(items), 0, 10.0, False)
+        return _binding.Client(address).sample("queue", len(items), len(items), 0, 10.0, False)
 
     yield draw
     server.stop()
@@ -37,7 +37,7 @@ def insert(client, columns):
 
 
 def cut(sampled, of_steps, **options):
-    return pybind.ItemIterator(sampled, pybind.BatchMaker(**options), of_steps=of_steps)
+    return _binding.ItemIterator(sampled, _binding.BatchMaker(**options), of_steps=of_steps)
 
 
 def test_whole_items_are_views_with_their_time_axis(draw):
@@ -131,15 +131,15 @@ def test_the_data_are_what_the_makers_options_say(draw, options, data):
     sampled = draw([0, 1])
     (item,) = cut(sampled, False, **options)
     assert item.data == data
-    assert pybind.BatchMaker(**options).data([0, 1][: len(options.get("columns", [0, 1]))]) is not None
+    assert _binding.BatchMaker(**options).data([0, 1][: len(options.get("columns", [0, 1]))]) is not None
 
 
 def test_a_maker_refuses_columns_that_are_not_there(draw):
     sampled = draw([0, 1])
     with pytest.raises(IndexError, match="the batch has no column 2"):
-        pybind.BatchMaker(columns=[2]).sample(sampled)
+        _binding.BatchMaker(columns=[2]).sample(sampled)
     with pytest.raises(ValueError, match=r"The structure has 1 leaves, got 2\."):
-        pybind.BatchMaker(keys=[("a", 0)]).sample(sampled)
+        _binding.BatchMaker(keys=[("a", 0)]).sample(sampled)
 
 
 def test_infos_made_by_a_program_can_omit_times_sampled():

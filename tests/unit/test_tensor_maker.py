@@ -4,7 +4,7 @@ import ctypes
 
 import pytest
 
-from reverb.pybind import TensorMaker
+from reverb._binding import TensorMaker
 
 NAME = b"dlpack_exchange_api"
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reverb import pybind
+from reverb import _binding
 from reverb.data import dtypes, nests
 from reverb.errors import InvalidArgumentError
 from reverb.tensor_spec import TensorShape
@@ -48,7 +48,7 @@ class FrameNest:
                 raise TypeError("frames cannot hold strings: encode them as numbers, or use a Table.")
         self.pack = nests.compile_packer(_with_markers(data_spec))
         columns = [(dtypes.number_of(dtype), shape) for dtype, shape in zip(self.dtypes, self.shapes, strict=True)]
-        self.frames = pybind.Frames(columns, segments, length, priority_exponent, seed)
+        self.frames = _binding.Frames(columns, segments, length, priority_exponent, seed)
 
     @property
     def stored(self) -> int:

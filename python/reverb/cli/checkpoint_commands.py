@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as Grid
 
-from reverb import errors, pybind
+from reverb import _binding, errors
 from reverb.cli import output
 from reverb.reverb_types import TableInfo
 
@@ -60,9 +60,9 @@ def list_command(root: Annotated[str, typer.Argument(help="A folder of checkpoin
     if not os.path.isdir(root):
         raise ValueError(f"{root} is not a folder")
     entries = []
-    for path in map(os.fspath, pybind.checkpoint_list(root)):
+    for path in map(os.fspath, _binding.checkpoint_list(root)):
         try:
-            summary = _Summary.of(path, pybind.checkpoint_summary(path))
+            summary = _Summary.of(path, _binding.checkpoint_summary(path))
             entries.append({**dataclasses.asdict(summary), "bytes": _size(path), "error": None})
         except errors.ReverbError as error:
             entries.append({"path": path, "writer": None, "tables": [], "bytes": _size(path), "error": str(error)})
@@ -85,7 +85,7 @@ def list_command(root: Annotated[str, typer.Argument(help="A folder of checkpoin
 def show(path: Path, json: Json = False) -> None:
     """Show the tables of a checkpoint, without reading its items."""
     path = _resolve(path)
-    summary = _Summary.of(path, pybind.checkpoint_summary(path))
+    summary = _Summary.of(path, _binding.checkpoint_summary(path))
     if json:
         output.print_json({**dataclasses.asdict(summary), "bytes": _size(path)})
         return
@@ -99,13 +99,13 @@ def verify(
     limit_bytes: Annotated[int, typer.Option(help=_LIMIT_HELP)] = 256 * 1024 * 1024,
 ) -> None:
     """Read and check checkpoints completely. The exit status is 3 if one is damaged."""
-    paths = [path] if _is_checkpoint(path) else list(map(os.fspath, pybind.checkpoint_list(path)))
+    paths = [path] if _is_checkpoint(path) else list(map(os.fspath, _binding.checkpoint_list(path)))
     if not paths:
         raise ValueError(f"no checkpoint in {path}")
     results = []
     for one in paths:
         try:
-            summary = _Summary.of(one, pybind.checkpoint_verify(one, limit_bytes))
+            summary = _Summary.of(one, _binding.checkpoint_verify(one, limit_bytes))
             results.append({**dataclasses.asdict(summary), "error": None})
         except errors.DataLossError as error:
             results.append({"path": one, "error": str(error)})
@@ -127,7 +127,7 @@ def _resolve(path: str) -> str:
     """The path itself if it is a checkpoint, otherwise the newest checkpoint in the folder."""
     if _is_checkpoint(path):
         return path
-    paths = pybind.checkpoint_list(path)
+    paths = _binding.checkpoint_list(path)
     if not paths:
         raise ValueError(f"no checkpoint in {path}")
     return os.fspath(paths[0])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from reverb import pybind
+from reverb import _binding
 from reverb.cli import output
 
 # Maximum number of elements of an array that are printed.
@@ -28,11 +28,11 @@ def show(source: str, table: str, count: int, newest: bool, as_json: bool, timeo
 
 
 def _of_server(address: str, table: str, count: int, newest: bool, timeout: float) -> Iterator[dict[str, Any]]:
-    yield from map(_describe, pybind.Client(address).peek(table, count, newest, timeout))
+    yield from map(_describe, _binding.Client(address).peek(table, count, newest, timeout))
 
 
 def _of_checkpoint(path: str, table: str, count: int, newest: bool) -> Iterator[dict[str, Any]]:
-    reader = pybind.CheckpointReader(path, [table], 2**32)
+    reader = _binding.CheckpointReader(path, [table], 2**32)
     from reverb.reverb_types import TableInfo
 
     [info] = map(TableInfo.from_serialized_proto, reader.infos())
@@ -44,7 +44,7 @@ def _of_checkpoint(path: str, table: str, count: int, newest: bool) -> Iterator[
             yield _describe(read)
 
 
-def _describe(item: pybind.SampledBatch) -> dict[str, Any]:
+def _describe(item: _binding.SampledBatch) -> dict[str, Any]:
     """A batch of one item, to be printed."""
     assert item.inserted_at is not None
     time = datetime.datetime.fromtimestamp(int(item.inserted_at[0]) / 1e9, datetime.timezone.utc)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table as Grid
 
-from reverb import _protos, pybind
+from reverb import _binding, _protos
 from reverb.cli import output
 
 
@@ -41,7 +41,7 @@ def show(address: str, watch: bool, interval: float, as_json: bool, timeout: flo
     """Prints a server's tables, once or repeatedly."""
     if not interval > 0:
         raise ValueError(f"--interval must be greater than 0, got {interval}")
-    client = pybind.Client(address)
+    client = _binding.Client(address)
     looks = _look(client, timeout)
     if not watch:
         _print(looks, as_json)
@@ -58,7 +58,7 @@ def show(address: str, watch: bool, interval: float, as_json: bool, timeout: flo
 
 
 def _next(
-    client: pybind.Client, before: list[Look], then: float, interval: float, timeout: float
+    client: _binding.Client, before: list[Look], then: float, interval: float, timeout: float
 ) -> tuple[list[Look], float]:
     time.sleep(max(0.0, then + interval - time.monotonic()))
     looks, now = _look(client, timeout), time.monotonic()
@@ -70,7 +70,7 @@ def _next(
     return looks, now
 
 
-def _look(client: pybind.Client, timeout: float) -> list[Look]:
+def _look(client: _binding.Client, timeout: float) -> list[Look]:
     status_class = _protos.message_class("reverb.replay.v1.TableStatus")
     return [_from_status(status_class.FromString(status)) for status in client.table_statuses(timeout)]
 

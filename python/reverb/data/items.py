@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from reverb._binding import BatchMaker
 from reverb.data import nests, signatures
-from reverb.pybind import BatchMaker
 
 __all__ = ["sample_maker"]
 

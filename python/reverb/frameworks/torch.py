@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from reverb._binding import TensorMaker
 from reverb.data.leaves import map_leaves
 from reverb.frameworks.dtype_rules import narrow, refuse
-from reverb.pybind import TensorMaker
 from reverb.replay_sample import Ragged
 
 __all__ = ["TAKES_ALL", "tensor_maker", "to_leaves", "to_tensor", "to_tensordict", "to_tensors"]

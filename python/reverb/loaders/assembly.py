@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reverb._binding import BatchMaker, Draw, SampledBatch
 from reverb.client import Client
 from reverb.loaders.batch import Batch
 from reverb.loaders.conversion import Conversion
@@ -13,7 +14,6 @@ from reverb.loaders.mixture import Column, join_columns, join_infos
 from reverb.loaders.options import Options
 from reverb.loaders.padding import pad_column, rows_of
 from reverb.prioritized import importance_weights
-from reverb.pybind import BatchMaker, Draw, SampledBatch
 from reverb.replay_sample import Ragged
 
 __all__ = ["Assembly", "Part"]

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from reverb._binding import TensorMaker
 from reverb.loaders.batch import Batch
-from reverb.pybind import TensorMaker
 
 __all__ = ["Conversion", "ToLeaves"]
 

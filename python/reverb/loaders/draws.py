@@ -5,12 +5,12 @@ import os
 import time
 from typing import NamedTuple
 
+from reverb._binding import Draw, StatsClock
 from reverb.client import Client
 from reverb.errors import CancelledError, DeadlineExceededError, UnavailableError
 from reverb.loaders.assembly import Part
 from reverb.loaders.mixture import Shares
 from reverb.loaders.options import Options
-from reverb.pybind import Draw, StatsClock
 
 __all__ = ["Draws"]
 

@@ -6,11 +6,11 @@ from typing import TypeVar
 
 from numpy.typing import ArrayLike
 
+from reverb._binding import BatchIterator
 from reverb.loaders.batch import Batch
 from reverb.loaders.options import Options
 from reverb.loaders.source import BatchSource
 from reverb.loaders.stats import LoaderStats
-from reverb.pybind import BatchIterator
 
 __all__ = ["Loader"]
 

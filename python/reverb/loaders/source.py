@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from reverb._binding import Draw, LocalDraws, StatsClock
 from reverb.client import Client
 from reverb.loaders.assembly import Assembly, Part
 from reverb.loaders.batch import Batch
@@ -16,7 +17,6 @@ from reverb.loaders.draws import Draws
 from reverb.loaders.mixture import Shares
 from reverb.loaders.options import Options
 from reverb.loaders.stats import LoaderStats
-from reverb.pybind import Draw, LocalDraws, StatsClock
 
 __all__ = ["BatchSource", "Fetched"]
 

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch.utils.data import IterableDataset, get_worker_info
 
+from reverb._binding import BatchIterator
 from reverb.client import Client
 from reverb.data.leaves import map_leaves
 from reverb.frameworks.torch import TAKES_ALL, tensor_maker, to_leaves, to_tensordict
@@ -21,7 +22,6 @@ from reverb.loaders.options import Options
 from reverb.loaders.source import BatchSource, Fetched
 from reverb.loaders.staging import Staging
 from reverb.loaders.stats import LoaderStats
-from reverb.pybind import BatchIterator
 
 __all__ = ["TorchLoader"]
 

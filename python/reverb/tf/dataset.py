@@ -24,8 +24,10 @@ __all__ = ["ReverbDataset"]
 _INFO_DTYPES = tuple(SampleInfo.tf_dtypes())
 
 
-class ReverbDataset(tf.data.Dataset):  # type: ignore[misc]
+class ReverbDataset(tf.compat.v1.data.Dataset):  # type: ignore[misc]
     """The base class of TimestepDataset and TrajectoryDataset, which document the arguments.
+
+    Like dm-reverb's, they are datasets of TensorFlow 1 too, which can make iterators for sessions.
 
     Raises:
       ValueError: A number is out of range, or `dtypes` and `shapes` differ in structure.
@@ -56,13 +58,33 @@ class ReverbDataset(tf.data.Dataset):  # type: ignore[misc]
         self._dtypes = tree.map_structure(tf.as_dtype, dtypes)
         self._shapes = tree.map_structure(tf.TensorShape, shapes)
         in_flight = max_in_flight_samples_per_worker * max(1, num_workers_per_iterator)
-        numbers = [in_flight, rate_limiter_timeout_ms, max_samples]
+        self._source = (server_address, table, [in_flight, rate_limiter_timeout_ms, max_samples])
+        self._made_eagerly = tf.executing_eagerly()
+        self._variant: Any = None
+        super().__init__()
+        if not self._made_eagerly and tf.inside_function():
+            self._make_variant()
+
+    def _as_variant_tensor(self) -> Any:
+        # The base class asks for it as the dataset is made, which is too early.
+        return None
+
+    @property
+    def _variant_tensor(self) -> Any:
+        # Functions initialise TensorFlow's devices, whose number a program may still want to set after it has made the
+        # dataset. So they are made when the dataset is used. In a function the devices are there already.
+        if self._variant is None:
+            with tf.init_scope() if self._made_eagerly else self._graph_attr.as_default():
+                self._make_variant()
+        return self._variant
+
+    def _make_variant(self) -> None:
         flat_dtypes = tuple(tree.flatten(self._dtypes))
         flat_shapes = tuple(None if s.rank is None else tuple(s.as_list()) for s in tree.flatten(self._shapes))
-        # This reference keeps the functions alive: a graph cannot run after its functions have been freed.
+        # These references keep the functions alive: a graph cannot run after its functions have been freed.
         self._functions = _functions(flat_dtypes, flat_shapes, self._of_steps)
-        self._batches = self._functions.dataset(server_address, table, numbers)
-        super().__init__(tf.data.experimental.to_variant(self._batches))
+        self._batches = self._functions.dataset(*self._source)
+        self._variant = tf.data.experimental.to_variant(self._batches)
 
     def _inputs(self) -> list[Any]:
         return []

@@ -9,7 +9,7 @@ from reverb.errors import InvalidArgumentError
 from reverb.replay_sample import Ragged
 
 if TYPE_CHECKING:
-    from reverb.pybind import SampledBatch
+    from reverb._binding import SampledBatch
 
 __all__ = ["Arrays", "items", "slices", "steps"]
 

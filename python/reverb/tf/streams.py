@@ -22,7 +22,7 @@ from reverb.reverb_types import table_infos
 from reverb.tf.specs import LeafSpec, check_batch, check_request, of_signature
 
 if TYPE_CHECKING:
-    from reverb.pybind import Draw, SampledBatch
+    from reverb._binding import Draw, SampledBatch
 
 __all__ = [
     "Stream",

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from reverb import pybind
+from reverb import _binding
 from reverb.data import checks, signatures
 from reverb.reverb_types import table_infos
 from reverb.writer import Writer
@@ -18,7 +18,7 @@ __all__ = ["make_batched_writer", "make_structured_writer", "make_trajectory_wri
 
 
 def make_writer(
-    engine: pybind.Client,
+    engine: _binding.Client,
     max_sequence_length: int,
     delta_encoded: bool,
     chunk_length: int | None,
@@ -52,7 +52,7 @@ def make_writer(
 
 
 def make_trajectory_writer(
-    engine: pybind.Client,
+    engine: _binding.Client,
     num_keep_alive_refs: int,
     *,
     validate_items: bool,
@@ -83,7 +83,7 @@ def make_trajectory_writer(
 
 
 def make_structured_writer(
-    engine: pybind.Client,
+    engine: _binding.Client,
     configs: Sequence[Any],
     *,
     max_chunk_length: int | None,
@@ -106,7 +106,7 @@ def make_structured_writer(
 
 
 def make_batched_writer(
-    engine: pybind.Client,
+    engine: _binding.Client,
     num_envs: int,
     num_keep_alive_refs: int,
     *,
@@ -136,7 +136,7 @@ def make_batched_writer(
     )
 
 
-def _signatures(engine: pybind.Client, timeout_s: float = -1.0) -> dict[str, list[signatures.FlatSpec] | None]:
+def _signatures(engine: _binding.Client, timeout_s: float = -1.0) -> dict[str, list[signatures.FlatSpec] | None]:
     """The flattened signatures of all tables. Waits at most `timeout_s` seconds; without a limit if negative."""
     infos = table_infos(engine, None if timeout_s < 0 else timeout_s)
     return {name: signatures.flat_specs(info.signature) for name, info in infos.items()}

@@ -1,5 +1,6 @@
 //! The handle of a table: its lock, and the turns in which requests are served.
 
+use super::notices::LongWaits;
 use super::queue::{
     InsertWork, OPERATIONS_PER_LOCK, Reply, Request, Requests, SampleWork, TableState, Turn, WORTH_A_TRIM, Work,
     give_back_last,
@@ -39,6 +40,7 @@ pub(super) struct SharedTable {
     undelivered: AtomicU64,
     /// Notified when compaction is due, or when the table has shrunk.
     compaction_due: Notify,
+    pub(super) long_waits: LongWaits,
     pub(super) state: Mutex<TableState>,
 }
 
@@ -60,6 +62,7 @@ impl TableHandle {
             counts_samples: AtomicBool::new(config.counts_samples()),
             undelivered: AtomicU64::new(0),
             compaction_due: Notify::new(),
+            long_waits: LongWaits::default(),
             state: Mutex::new(TableState {
                 table,
                 inserts: TicketQueue::default(),

@@ -13,6 +13,7 @@
 
 mod arrival;
 mod handle;
+mod notices;
 mod queue;
 mod requests;
 mod status;

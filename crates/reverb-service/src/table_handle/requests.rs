@@ -142,7 +142,7 @@ impl TableHandle {
         self.finish(turn);
         match own {
             Some(reply) => Call::Done(Ok(reply)),
-            None => Call::Waiting(Waiting { handle: self.clone(), ticket, receiver }),
+            None => Call::Waiting(Waiting { handle: self.clone(), ticket, receiver, long: None }),
         }
     }
 

@@ -1,6 +1,7 @@
 //! A call that waits for a table, until it is served, expires or is dropped.
 
 use super::handle::TableHandle;
+use super::notices::LongWait;
 use super::queue::{Reply, Work};
 use reverb_core::{Error, Result};
 use std::pin::Pin;
@@ -27,10 +28,13 @@ pub struct Waiting<T: Reply> {
     pub(super) ticket: u64,
     /// `None` once the answer was taken.
     pub(super) receiver: Option<oneshot::Receiver<Result<T>>>,
+    /// Set once the wait is long enough to be reported.
+    pub(super) long: Option<LongWait>,
 }
 
 impl<T: Reply> Waiting<T> {
-    /// Waits for the table, until `deadline` if there is one. After ten seconds, calls `notice` once with the reason.
+    /// Waits for the table, until `deadline` if there is one. After ten seconds, calls `notice` once with the reason,
+    /// unless the program has been told of another call that still waits here.
     ///
     /// # Errors
     /// [`Error::DeadlineExceeded`] if nothing could be done in time, [`Error::Cancelled`] if the table was closed.
@@ -51,8 +55,20 @@ impl<T: Reply> Waiting<T> {
                 return self.expire().await;
             }
             notice_at = None;
-            notice(&self.explain());
+            self.long = self.begin_long_wait();
+            if self.long.as_ref().is_none_or(|wait| wait.is_first) {
+                notice(&self.explain());
+            }
         }
+    }
+
+    /// Counts the wait as long. `None` if the request was just served, or if its peer has not said its name.
+    fn begin_long_wait(&self) -> Option<LongWait> {
+        let peer = {
+            let mut state = self.handle.0.state.lock();
+            T::Work::queue(&mut state).get_mut(self.ticket)?.waiter.as_ref()?.peer.clone()
+        };
+        self.handle.0.long_waits.begin::<T>(&peer)
     }
 
     /// Says what the request waits for.

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reverb import pybind
+from reverb import _binding
 from reverb.checkpoint_reader import Checkpoint, CheckpointTable, open
 from reverb.data import checks
 
@@ -33,7 +33,7 @@ class CheckpointerBase(abc.ABC):
     """Base class of the objects that `Server(checkpointer=)` accepts."""
 
     @abc.abstractmethod
-    def internal_checkpointer(self) -> pybind.Checkpointer:
+    def internal_checkpointer(self) -> _binding.Checkpointer:
         """Creates the extension's checkpointer. Called once, when a server is created."""
 
 
@@ -94,7 +94,7 @@ class DefaultCheckpointer(CheckpointerBase):
         self.override_definitions = override_definitions
         self.compression = compression
 
-    def internal_checkpointer(self) -> pybind.Checkpointer:
+    def internal_checkpointer(self) -> _binding.Checkpointer:
         """Creates the extension's checkpointer.
 
         Raises:
@@ -106,7 +106,7 @@ class DefaultCheckpointer(CheckpointerBase):
         level = operator.index(self.compression)
         if level not in range(10):
             raise ValueError(f"`compression` must be between 0 and 9, got {level}.")
-        return pybind.Checkpointer(
+        return _binding.Checkpointer(
             _as_path("path", self.path),
             self.group,
             _as_optional_path("fallback_checkpoint_path", self.fallback_checkpoint_path),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from reverb import pybind
+from reverb import _binding
 from reverb.errors import DeadlineExceededError
 from reverb.writing.flushing import FlushingWriter, as_seconds
 from reverb.writing.structure import FixedStructure
@@ -24,7 +24,7 @@ class StructuredWriter(FlushingWriter):
 
     def __init__(
         self,
-        client: pybind.Client,
+        client: _binding.Client,
         configs: Sequence[Any],
         *,
         max_chunk_length: int | None,
@@ -32,7 +32,7 @@ class StructuredWriter(FlushingWriter):
         max_pending_bytes: int,
         reconnect_timeout: float,
     ) -> None:
-        self._writer = pybind.PatternWriter(
+        self._writer = _binding.PatternWriter(
             client,
             FixedStructure(),
             [config.SerializeToString() for config in configs],
