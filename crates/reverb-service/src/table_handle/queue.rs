@@ -13,9 +13,6 @@ const STEPS_PER_TURN: usize = 16;
 /// Maximum number of inserts, draws and other changes under one lock.
 pub const OPERATIONS_PER_LOCK: usize = 2 * OPERATIONS_PER_STEP * STEPS_PER_TURN;
 
-/// Number of inserts that are prepared together; see [`Table::read_ahead`].
-const READ_AHEAD: usize = 64;
-
 /// Minimum size in bytes of freed data that is worth returning to the system.
 pub const WORTH_A_TRIM: u64 = 16 << 20;
 
@@ -216,11 +213,9 @@ impl TableState {
         // Without waiting draws, inserts do not have to take turns.
         let turns = if self.samples.is_empty() { OPERATIONS_PER_STEP } else { 1 };
         let mut progress = false;
-        for number in 0..turns {
-            if number % READ_AHEAD == 0 {
-                let items = head.work.items.as_slice();
-                self.table.read_ahead(&items[..items.len().min(READ_AHEAD).min(turns)]);
-            }
+        let next = head.work.items.as_slice();
+        self.table.read_ahead(&next[..next.len().min(turns)]);
+        for _ in 0..turns {
             if head.work.items.len() > 0 && !self.table.can_insert(1) {
                 return progress;
             }
