@@ -75,7 +75,9 @@ class Client:
         return self.engine.road
 
     def __reduce__(self) -> tuple[Callable[[str], "Client"], tuple[str]]:
-        return functools.partial(self.__class__, max_pending_bytes=self._max_pending_bytes), (self._server_address,)
+        limit, make = self._max_pending_bytes, self.__class__
+        limited = make if limit == _MAX_PENDING_BYTES else functools.partial(make, max_pending_bytes=limit)
+        return limited, (self._server_address,)
 
     def __repr__(self) -> str:
         return f"Client, server_address={self._server_address}"
@@ -107,8 +109,7 @@ class Client:
           timeout: Time limit in seconds; None waits as long as the tables' rate limiters block.
 
         Raises:
-          ValueError: `priorities` is empty, the leaves differ in n, or the data does not fit a table's signature
-            (SignatureMismatchError).
+          ValueError: `priorities` is empty, the leaves differ in n, or they do not fit a table's signature.
           TypeError: A leaf cannot be stored.
           TableNotFoundError: A table does not exist.
           DeadlineExceededError: Not all items were in their tables within the timeout.
@@ -473,9 +474,8 @@ class Client:
         try:
             return table_infos(self.engine, limit)
         except DeadlineExceededError:
-            raise DeadlineExceededError(
-                f"ServerInfo call did not complete within provided timeout of {timeout}s"
-            ) from None
+            text = f"ServerInfo call did not complete within provided timeout of {timeout}s"
+            raise DeadlineExceededError(text) from None
 
     def _check_table_exists(self, table: str, timeout: float | None) -> None:
         tables = table_infos(self.engine, timeout)

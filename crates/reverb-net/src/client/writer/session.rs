@@ -47,9 +47,6 @@ impl Session {
             let mut state = shared.state.lock();
             let was_idle = state.outbox.front().is_none();
             items.into_iter().for_each(|item| state.outbox.push(item));
-            if !state.has_worker {
-                shared.all.join();
-            }
             state.count(&shared.all);
             (std::mem::replace(&mut state.has_worker, true), was_idle)
         };

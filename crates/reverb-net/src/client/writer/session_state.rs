@@ -60,7 +60,7 @@ pub struct SessionState {
     pub is_lost: bool,
     /// Text that says what the first item waits for, as far as is known.
     pub reason: String,
-    /// Whether the writer has a task and counts as a writer of its client: from its first item on.
+    /// Whether the task of the writer was started.
     pub has_worker: bool,
     /// Bytes that the writer has counted in the limit of its client.
     counted: usize,
@@ -77,7 +77,7 @@ impl SessionState {
 
     /// Closes the session and returns its unconfirmed items.
     pub fn close(&mut self, all: &PendingLimit) -> Vec<WriterItem> {
-        if !std::mem::replace(&mut self.closed, true) && self.has_worker {
+        if !std::mem::replace(&mut self.closed, true) {
             all.leave(std::mem::take(&mut self.counted));
         }
         self.outbox.take_all()
@@ -102,8 +102,10 @@ impl SessionState {
 impl SharedSession {
     /// Makes the shared part of a new writer.
     pub fn new(client: Arc<Client>, options: SessionOptions, dropped: DroppedChunks) -> Self {
+        let all = client.pending();
+        all.join();
         Self {
-            all: client.pending(),
+            all,
             client,
             writer_id: random_key().max(1),
             options,
