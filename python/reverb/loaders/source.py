@@ -127,13 +127,13 @@ class BatchSource:
         """
         with self._lock:
             self._draws.go_on(*self.local.close())
-            received = False
-            while not received:
+            while True:
                 parts = self._next_parts()
                 if parts is None:
                     return None
                 batch = self._assemble(parts)
-                received = self._draws.receive([part.draw for part in parts])
+                if self._draws.receive([part.draw for part in parts]):
+                    break
             self.clock.given(_samples(parts))
             self._draw_locally(parts)
             self._draws.begin_next()
