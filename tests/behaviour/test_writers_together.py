@@ -122,6 +122,13 @@ class TestEnd:
             )
             assert deleting.end() == ("", "")
 
+    def test_a_writer_that_is_deleted_alone_logs_before_the_program_goes_on(self, serve_far):
+        full_queue(serve_far)
+        source = BLOCKED_WRITERS.replace("range(3)", "range(1)") + "del writer; writers.clear(); sys.stderr.write('on')"
+        with program(source, serve_far.address) as deleting:
+            out, err = deleting.end()
+        assert (out, err.startswith("A writer was closed: 1 items"), err.endswith("on")) == ("", True, True)
+
     def test_writers_that_are_closed_at_the_same_time_log_one_line(self, writers, caplog):
         begin = threading.Barrier(3)
 

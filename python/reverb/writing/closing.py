@@ -16,7 +16,7 @@ _logger = logging.getLogger("reverb")
 
 # How long a closed writer waits for its unconfirmed items. Writers that end together all wait at the same time.
 _CLOSE_TIMEOUT_SECONDS = 5.0
-# How long the deletion of a writer waits before a thread takes over.
+# How long the deletion of one of several writers waits before a thread takes over.
 _DELETE_SECONDS = 0.1
 # Maximum number of reasons in one line of the log.
 _MAX_REASONS = 5
@@ -174,7 +174,8 @@ os.register_at_fork(after_in_child=_forget_parent)
 def _close_deleted(writer: _Closable, warning: str | None) -> None:
     if warning is not None:
         _logger.warning(warning)
-    if not writer.drain(_DELETE_SECONDS):
+    # A writer that is alone shares its line of the log with no other, so the program waits as it does in `close`.
+    if len(_open) > 1 and not writer.drain(_DELETE_SECONDS):
         try:
             _deleted.add(writer)
         except RuntimeError:
