@@ -50,6 +50,6 @@ def _fit_array(array: NDArray[Any], name: str) -> NDArray[Any]:
     if array.dtype.kind == "O":
         refuse(name, array.dtype, "JAX")
     narrower = _NARROWER.get(array.dtype)
-    if narrower is None or jax.config.jax_enable_x64:
+    if narrower is None or jax.config.jax_enable_x64:  # type: ignore[attr-defined, unused-ignore]
         return array
     return narrow(array, narrower, name, "JAX")
