@@ -1,8 +1,8 @@
 """The client, with which programs write to and read from a server's tables."""
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,19 +16,12 @@ from reverb.errors import DeadlineExceededError
 from reverb.replay_sample import ReplaySample
 from reverb.reverb_types import TableInfo, table_infos
 from reverb.writer import Writer
-from reverb.writing import make
-
-if TYPE_CHECKING:
-    from reverb.batched_writer import BatchedWriter
-    from reverb.structured_writer import StructuredWriter
-    from reverb.trajectory_writer import TrajectoryWriter
+from reverb.writing.make import MAX_PENDING_BYTES, MakesWriters
 
 __all__ = ["Client", "Writer"]
 
 # Number of items that `sample` draws ahead of the one it returns, from tables that do not count samples.
 _AHEAD = 63
-# Default of `max_pending_bytes`, of a client and of each of its writers.
-_MAX_PENDING_BYTES = 64 << 20
 # How long to wait for the signature of a table whose items have already arrived.
 _LOOK_UP_SECONDS = 10.0
 
@@ -36,7 +29,7 @@ _LOOK_UP_SECONDS = 10.0
 _flat_maker = sample_maker(None)
 
 
-class Client:
+class Client(MakesWriters):
     """A client of one server. The constructor does not contact the server. Pickling keeps only the arguments.
 
     A timeout is in seconds and covers the whole call. With None a call waits without a limit.
@@ -55,7 +48,7 @@ class Client:
       ValueError: The limit is below 1.
     """
 
-    def __init__(self, server_address: str, *, max_pending_bytes: int = _MAX_PENDING_BYTES) -> None:
+    def __init__(self, server_address: str, *, max_pending_bytes: int = MAX_PENDING_BYTES) -> None:
         if not isinstance(server_address, str):
             checks.refuse("server_address", "a str", server_address)
         self._server_address = server_address
@@ -76,7 +69,7 @@ class Client:
 
     def __reduce__(self) -> tuple[Callable[[str], "Client"], tuple[str]]:
         limit, make = self._max_pending_bytes, self.__class__
-        limited = make if limit == _MAX_PENDING_BYTES else functools.partial(make, max_pending_bytes=limit)
+        limited = make if limit == MAX_PENDING_BYTES else functools.partial(make, max_pending_bytes=limit)
         return limited, (self._server_address,)
 
     def __repr__(self) -> str:
@@ -116,178 +109,6 @@ class Client:
         """
         checks.check_priorities(priorities)
         self.engine.insert_batch(data, priorities, checks.as_timeout(timeout))
-
-    def writer(
-        self,
-        max_sequence_length: int,
-        delta_encoded: bool = False,
-        chunk_length: int | None = None,
-        max_in_flight_items: int | None = 25,
-        *,
-        max_pending_bytes: int = _MAX_PENDING_BYTES,
-        reconnect_timeout: float = 300.0,
-    ) -> "Writer":
-        """Creates a writer whose items consist of the last steps, with all their columns.
-
-        Args:
-          max_sequence_length: Maximum number of steps in an item, at least 1.
-          delta_encoded: Whether to compress chunks, with integers as differences between steps, if that saves space.
-          chunk_length: Number of steps in a chunk, at most `max_sequence_length`; None means the smaller of
-            `max_sequence_length` and 10.
-          max_in_flight_items: Maximum number of unconfirmed items, beyond which the writer waits; 25 by default, and
-            None means 1,000,000.
-          max_pending_bytes: Limit in bytes on unconfirmed items of this writer and their data, above which the writer
-            also waits; 64 MiB by default. The limit of the client applies as well.
-          reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300
-            by default.
-
-        Raises:
-          ValueError: A number is out of range.
-          TypeError: A number is not an integer.
-          UnavailableError: The server cannot be reached.
-        """
-        return make.make_writer(
-            self.engine,
-            max_sequence_length,
-            delta_encoded,
-            chunk_length,
-            max_in_flight_items,
-            max_pending_bytes=max_pending_bytes,
-            reconnect_timeout=reconnect_timeout,
-        )
-
-    def trajectory_writer(
-        self,
-        num_keep_alive_refs: int,
-        *,
-        validate_items: bool = True,
-        get_signature_timeout_ms: int | None = -1,
-        max_chunk_length: int | None = None,
-        compression: str = "none",
-        delta_encoded: bool = False,
-        max_pending_bytes: int = _MAX_PENDING_BYTES,
-        reconnect_timeout: float = 300.0,
-    ) -> "TrajectoryWriter":
-        """Creates a writer whose items may refer to any of the last values of each column.
-
-        Args:
-          num_keep_alive_refs: Number of values of each column that items may refer to, at least 1.
-          validate_items: Whether to check, when an item is created, that it fits the signature of its table. The
-            writer then asks the server for the signatures and waits for them. Tables accept unchecked items, but
-            reading a misfit by the table's signature raises an error.
-          get_signature_timeout_ms: Time limit in milliseconds for fetching the signatures. A negative number, the
-            default, means no limit. None means `validate_items=False`. (Programs written for dm-reverb before 0.8 pass
-            this argument.)
-          max_chunk_length: Maximum number of steps in a chunk, at most `num_keep_alive_refs`. With None a chunk holds
-            as many steps as fit into 64 KiB, at most 64, and an item waits at most a few milliseconds for its chunk to
-            fill.
-          compression: Codec for chunks, on the wire and in the server: `none` (the default), `lz4`, `zstd`, or `auto`,
-            which tries the codecs on some chunks and keeps the best one for a while. A batch decodes each of its
-            chunks once.
-          delta_encoded: Whether to store integers as differences between steps before compression, which helps with
-            image frames. `auto` chooses this by itself.
-          max_pending_bytes: Limit in bytes on unconfirmed items of this writer and their data, above which
-            `create_item` waits; 64 MiB by default. The limit of the client applies as well.
-          reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300
-            by default.
-
-        Raises:
-          ValueError: A number is out of range.
-          TypeError: A number is not an integer.
-          UnavailableError: The server cannot be reached, and `validate_items` is set.
-          DeadlineExceededError: The server did not send the signatures within the timeout.
-        """
-        return make.make_trajectory_writer(
-            self.engine,
-            num_keep_alive_refs,
-            validate_items=validate_items,
-            get_signature_timeout_ms=get_signature_timeout_ms,
-            max_chunk_length=max_chunk_length,
-            compression=compression,
-            delta_encoded=delta_encoded,
-            max_pending_bytes=max_pending_bytes,
-            reconnect_timeout=reconnect_timeout,
-        )
-
-    def structured_writer(
-        self,
-        configs: Sequence[Any],
-        *,
-        max_chunk_length: int | None = None,
-        compression: str = "none",
-        delta_encoded: bool = False,
-        max_pending_bytes: int = _MAX_PENDING_BYTES,
-        reconnect_timeout: float = 300.0,
-    ) -> "StructuredWriter":
-        """Creates a writer that makes items from patterns; see `reverb.structured_writer`. Does not contact the server.
-
-        Args:
-          configs: Configs (`reverb.structured.Config`) of the items to create, at least one.
-          max_chunk_length: Maximum number of steps in a chunk. With None a chunk holds as many steps as fit into
-            64 KiB, at most 64, and an item waits at most a few milliseconds for its chunk to fill.
-          compression: Codec for chunks: `none` (the default), `lz4`, `zstd` or `auto`; see `trajectory_writer`.
-          delta_encoded: Whether to store integers as differences between steps before compression.
-          max_pending_bytes: Limit in bytes on unconfirmed items of this writer and their data, above which the writer
-            waits; 64 MiB by default. The limit of the client applies as well.
-          reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300
-            by default.
-
-        Raises:
-          ValueError: There is no config, or a config is invalid. The message says which one, and why.
-        """
-        return make.make_structured_writer(
-            self.engine,
-            configs,
-            max_chunk_length=max_chunk_length,
-            compression=compression,
-            delta_encoded=delta_encoded,
-            max_pending_bytes=max_pending_bytes,
-            reconnect_timeout=reconnect_timeout,
-        )
-
-    def batched_writer(
-        self,
-        num_envs: int,
-        num_keep_alive_refs: int = 1,
-        *,
-        configs: Sequence[Any] = (),
-        max_chunk_length: int | None = None,
-        compression: str = "none",
-        delta_encoded: bool = False,
-        max_pending_bytes: int = _MAX_PENDING_BYTES,
-        reconnect_timeout: float = 300.0,
-    ) -> "BatchedWriter":
-        """Creates a writer for a vector of environments; see `reverb.batched_writer`. Does not contact the server.
-
-        Args:
-          num_envs: Number of environments in the vector, at least 1.
-          num_keep_alive_refs: Number of steps of each environment that items may refer to, at least 1.
-          configs: Configs of the items to create, evaluated separately for each environment. Without configs, the
-            default, items are created with `create_items`.
-          max_chunk_length: Maximum number of steps in a chunk. With None a chunk holds as many steps as fit into
-            64 KiB, at most 64, and an item waits at most a few milliseconds for its chunk to fill.
-          compression: Codec for chunks: `none` (the default), `lz4`, `zstd` or `auto`; see `trajectory_writer`.
-          delta_encoded: Whether to store integers as differences between steps before compression.
-          max_pending_bytes: Limit in bytes on unconfirmed items and their data, for all environments together, above
-            which the writer waits; 64 MiB by default. The limit of the client applies as well.
-          reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300
-            by default.
-
-        Raises:
-          ValueError: A number is out of range, or a config is invalid.
-          TypeError: A number is not an integer.
-        """
-        return make.make_batched_writer(
-            self.engine,
-            num_envs,
-            num_keep_alive_refs,
-            configs=configs,
-            max_chunk_length=max_chunk_length,
-            compression=compression,
-            delta_encoded=delta_encoded,
-            max_pending_bytes=max_pending_bytes,
-            reconnect_timeout=reconnect_timeout,
-        )
 
     def sample(
         self,
