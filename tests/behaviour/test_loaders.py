@@ -1,6 +1,5 @@
 """The behaviour that all loaders share, tested with the NumPy loader."""
 
-import collections
 import os
 import threading
 import time
@@ -244,24 +243,6 @@ def test_weights_follow_a_changing_beta(serve):
             raw = (2 * np.where(batch.info.priority == 1.0, 0.25, 0.75)) ** -beta
             np.testing.assert_allclose(batch.weights, raw / raw.max(), rtol=1e-6)
             assert batch.weights.dtype == np.float32
-
-
-def test_a_mixture_takes_items_by_weight_and_updates_each_table(serve):
-    client = serve(uniform_table("one"), uniform_table("two"))
-    insert_numbers(client, 1, "one")
-    insert_numbers(client, 1, "two", first=7)
-    counts = collections.Counter()
-    with NumpyLoader(client, {"one": 1, "two": 3}, batch_size=100, seed=1) as loader:
-        assert loader.tables == ["one", "two"]
-        for _ in range(20):
-            batch = next(loader)
-            assert len(batch.info.key) == 100
-            np.testing.assert_array_equal(batch.data[0][:, 0], np.where(batch.table == 0, 0, 7))
-            counts.update(batch.table.tolist())
-        assert abs(counts[1] / 2000 - 0.75) < 0.06
-        loader.update_priorities(batch, np.where(batch.table == 0, 2.0, 5.0))
-    assert client.sample_batch("one", 1).info.priority == 2.0
-    assert client.sample_batch("two", 1).info.priority == 5.0
 
 
 def test_a_mixture_of_tables_with_different_rows_is_refused(serve):

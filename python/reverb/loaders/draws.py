@@ -32,6 +32,10 @@ class _Request(NamedTuple):
     def samples(self) -> int:
         return sum(count for _, count, _ in self.parts)
 
+    @property
+    def shares(self) -> list[tuple[int, int]]:
+        return [(table, count) for table, count, _ in self.parts]
+
     def give_back(self) -> None:
         for _, _, draw in reversed(self.parts):
             draw.give_back()
@@ -147,9 +151,8 @@ class Draws:
 
     def give_up(self) -> None:
         """Gives back all draws that were begun."""
-        self.begun -= len(self._requests)
         while self._requests:
-            self._requests.pop().give_back()
+            self._drop(self._requests.pop())
 
     def leave_to_parent(self) -> bool:
         """In a forked child process, forgets the draws of the parent and returns True."""
@@ -160,6 +163,11 @@ class Draws:
         self._requests.clear()
         return True
 
+    def _drop(self, request: _Request) -> None:
+        self.begun -= 1
+        self._shares.take_back(request.shares)
+        request.give_back()
+
     def _depth(self) -> int:
         if self._options.prefetch is not None:
             return self._options.prefetch
@@ -168,7 +176,12 @@ class Draws:
 
     def _begin_ahead(self, depth: int) -> None:
         while len(self._requests) < depth and self.begun != self._options.num_batches:
-            self._requests.append(self._begin(self._shares.draw(self._options.batch_size), None))
+            shares = self._shares.draw(self._options.batch_size)
+            try:
+                self._requests.append(self._begin(shares, None))
+            except Exception:
+                self._shares.take_back(shares)
+                raise
             self.begun += 1
 
     def _begin(self, shares: list[tuple[int, int]], timeout: float | None) -> _Request:
@@ -192,8 +205,7 @@ class Draws:
         try:
             parts = self._wait(self._requests[0], limit)
         except Exception:
-            self._requests.popleft().give_back()
-            self.begun -= 1
+            self._drop(self._requests.popleft())
             raise
         if parts is not None:
             self._requests.popleft()
@@ -223,8 +235,7 @@ class Draws:
 
     def _flush(self) -> list[Part]:
         """The items that tables give without a wait, after the timeout of a whole batch."""
-        first = self._requests[0]
-        shares = [(table, count) for table, count, _ in first.parts]
+        shares = self._requests[0].shares
         # All waiting draws are withdrawn. Their items go back to the tables, and are drawn again here.
         self.give_up()
         parts: list[Part] = []

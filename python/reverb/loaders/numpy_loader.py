@@ -24,8 +24,8 @@ class NumpyLoader(Loader):
 
     Args:
       client: A Client, or the address of a server.
-      table: Name of the table; or, for a mixture, a mapping from the tables' names to weights, by which the table of
-        each item is drawn.
+      table: Name of the table; or, for a mixture, a mapping from the tables' names to weights, by which
+        batches are shared among them; see `Options.shares`.
       **options: Fields of `reverb.loaders.Options`, of which `batch_size` is required.
     """
 

@@ -53,7 +53,10 @@ class Options:
         occur; or `longest`, the rows of the longest item of the batch. None: columns whose signature leaves the number
         of rows open come as `reverb.Ragged`, and without a signature those whose items differ in length.
       squeeze_time: Whether columns of items of one step lose their time axis.
-      seed: The seed of the shares of a mixture in each batch; None: a seed from the operating system.
+      shares: Whether each table of a mixture has exactly its share of every batch, or only on average. `exact`: where
+        the weights do not divide the batch, shares are rounded, and later batches make up for it. `random`: the table
+        of each item is drawn by weight.
+      seed: The seed of random shares of a mixture; None: a seed from the operating system.
 
     Raises:
       TypeError, ValueError: An option has an invalid value.
@@ -69,6 +72,7 @@ class Options:
     fields: Sequence[Any] | None = None
     pad_to: int | Sequence[int] | Literal["longest"] | None = None
     squeeze_time: bool = False
+    shares: Literal["exact", "random"] = "exact"
     seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -78,6 +82,8 @@ class Options:
         checks.as_timeout(self.timeout)
         if self.on_timeout not in ("raise", "stop"):
             raise ValueError(f"`on_timeout` must be 'raise' or 'stop', got {self.on_timeout!r}.")
+        if self.shares not in ("exact", "random"):
+            raise ValueError(f"`shares` must be 'exact' or 'random', got {self.shares!r}.")
         if self.num_batches is not None:
             _check_not_negative("num_batches", self.num_batches)
         if self.beta is not None and not callable(self.beta):

@@ -75,7 +75,7 @@ class BatchSource:
         self.options = options
         self.clock = StatsClock()
         conversion = Conversion() if conversion is None else conversion
-        self._shares = Shares(table, options.seed)
+        self._shares = Shares(table, options.shares, options.seed)
         self._assembly = Assembly(self.client, self._shares.tables, options, conversion)
         self.local = LocalDraws(
             client=self.client.engine,
