@@ -335,6 +335,13 @@ def test_a_server_that_stays_away_is_an_error(serve_far):
         next(loader)
 
 
+@pytest.mark.parametrize("options", [{"timeout": 0.2}, {"timeout": 0}, {"timeout": 0.2, "on_timeout": "stop"}])
+def test_the_timeout_of_a_loader_also_limits_its_first_connection(options):
+    # An UnavailableError would mean that the connection had the ten seconds that it has without a timeout.
+    with pytest.raises(reverb.DeadlineExceededError, match="no server"):
+        next(NumpyLoader("localhost:1", "table", batch_size=2, **options))
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_leaves_the_parents_samples_alone(serve):

@@ -21,6 +21,8 @@ _PERIOD_S = 0.2
 # How long and how often a loader tries to reach a server that went away.
 _PATIENCE_S = 10.0
 _PAUSE_S = 0.05
+# How long a connection may take in any case. A loader with a timeout of 0 could never reach a server otherwise.
+_CONNECT_S = 0.5
 
 
 class _Request(NamedTuple):
@@ -70,6 +72,8 @@ class Draws:
         self._squeeze_time = options.squeeze_time and len(shares.tables) == 1
         self._requests: collections.deque[_Request] = collections.deque()
         self._pid = os.getpid()
+        # When the timeout of the batch that was asked for last is over.
+        self._limit: float | None = None
 
     @property
     def samples(self) -> int:
@@ -95,7 +99,7 @@ class Draws:
         self.leave_to_parent()
         self._clock.asked()
         timeout = self._options.timeout
-        limit = None if timeout is None else time.monotonic() + timeout
+        limit = self._limit = None if timeout is None else time.monotonic() + timeout
         give_up = None
         while True:
             try:
@@ -115,7 +119,7 @@ class Draws:
         """Begins to draw ahead. An error concerns the next batch, and is raised when that is requested."""
         try:
             self._begin_ahead(self._depth())
-        except (CancelledError, UnavailableError):
+        except (CancelledError, DeadlineExceededError, UnavailableError):
             pass
 
     def receive(self, draws: list[Draw]) -> bool:
@@ -187,8 +191,9 @@ class Draws:
     def _begin(self, shares: list[tuple[int, int]], timeout: float | None) -> _Request:
         begin, tables = self._client.engine.begin_sample, self._shares.tables
         squeeze_time, by_caller, at_once = self._squeeze_time, self._by_caller, not self.are_ahead()
+        connect = None if self._limit is None else max(_CONNECT_S, self._limit - time.monotonic())
         parts = [
-            (table, count, begin(tables[table], (count, count), timeout, squeeze_time, None, by_caller, at_once))
+            (table, count, begin(tables[table], (count, count), timeout, squeeze_time, connect, by_caller, at_once))
             for table, count in shares
         ]
         return _Request(parts)

@@ -39,9 +39,11 @@ class Options:
         requested. None: 2, which hides the latency of a server in another process and of copies to a device; but 0 if
         the server is in the same process and batches are not put on a device ahead, since the requesting thread then
         gets a batch soonest by drawing it.
-      timeout: The number of seconds that a batch may take after it is requested; None: there is no limit.
+      timeout: The number of seconds that a batch may take after it is requested, with the connection to the server,
+        which may take half a second in any case; None: there is no limit for a batch, and one of 10 s for a connection.
       on_timeout: Whether a timeout that passes without any item is an error or the end of the data. A timeout that
-        passes with some items gives a short batch, unless `drop_remainder` is set.
+        passes with some items gives a short batch, unless `drop_remainder` is set. A server that cannot be reached is
+        an error in any case.
       drop_remainder: Whether short batches are given back to their table instead.
       num_batches: The number of batches after which the data end; None: the data do not end.
       beta: The exponent of the importance weights, a number or a function of the number of the batch such as
