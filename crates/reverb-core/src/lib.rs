@@ -54,7 +54,8 @@ pub use repack::{MovedRows, UsedRows, keep_rows, keep_rows_encoded};
 pub use selector::SelectorKind;
 pub use signature::Signature;
 pub use table::{
-    CopiedBatch, CopiedDraws, OldContents, PeekSearch, RemovalCounts, Table, TableConfig, TableInfo, TableSnapshot,
+    CopiedBatch, CopiedDraws, Delivery, OldContents, PeekSearch, RemovalCounts, Table, TableConfig, TableInfo,
+    TableSnapshot,
 };
 pub use tensor::{DType, Shape, TensorSpec, shape_text};
 pub use trajectory::{Slice, Trajectory, TrajectoryColumn};
