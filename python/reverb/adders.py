@@ -365,7 +365,7 @@ class SequenceAdder(_AdderBase):
         end_now = (ends if self._num_envs else ends[0]) & (not self._pad)
         self._append(step, end_now, present, lambda: self._configs(step))
         self._steps += is_there
-        if self._pad and ends.any():
+        if self._pad and True in ends:
             self._fill_up(step, ends)
         self._steps[ends] = 0
 
@@ -380,7 +380,7 @@ class SequenceAdder(_AdderBase):
         # An episode that ends in a gap between two windows needs no padding.
         missing[(missing >= length) | ~ends] = 0
         zeros = tree.map_structure(lambda leaf: np.zeros_like(np.asarray(leaf)), step)
-        for index in range(int(missing.max())):
+        for index in range(int(np.maximum.reduce(missing))):
             if self._num_envs is None:
                 self._writer.append(zeros)
             else:
@@ -441,14 +441,15 @@ class EpisodeAdder:
         """
         present = _present(mask, self._num_envs if self._is_vector else None)
         is_there = _flags(True, self._num_envs) if present is None else present
-        longest = int((self._writer.episode_steps * is_there).max())
+        # Not the method `max`, which imports at its first call, and a `__del__` at interpreter exit cannot import.
+        longest = int(np.maximum.reduce(self._writer.episode_steps * is_there))
         if longest >= self._max_length:
             raise ValueError(f"An episode already has {longest} steps, and `max_length` is {self._max_length}.")
         ends = _flags(last, self._num_envs) & is_there
         if not self._is_vector:
             step = tree.map_structure(_as_vector, step)
         self._writer.append(step, mask=present)
-        if ends.any():
+        if True in ends:
             trajectory = tree.map_structure(lambda view: view[:], self._writer.history)
             self._writer.create_items(self._table, self._priority, trajectory, mask=ends)
             self._writer.append(step, mask=np.zeros_like(ends), episode_end=ends)

@@ -6,10 +6,11 @@ use crate::nest::{flatten, path};
 use crate::scalar::{MAX_SCALAR_BYTES, read_scalar, scalar_dtype};
 use crate::strided::copy_small;
 use numpy::npyffi::{NPY_ORDER, PY_ARRAY_API};
-use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 use reverb_core::writer::Value;
 use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, Shape, StepRange, encode_strings, random_key};
@@ -245,12 +246,24 @@ pub fn leaf(object: Bound<'_, PyAny>) -> PyReverbResult<Leaf<'_>> {
     }
     let py = object.py();
     let kind = object.get_type();
-    let array = py.import("numpy")?.call_method1("asarray", (object,)).map_err(|error| {
+    let array = asarray(py)?.call1((object,)).map_err(|error| {
         let wrapped = PyTypeError::new_err(format!("NumPy cannot convert a value of type {kind}: {error}"));
         wrapped.set_cause(py, Some(error));
         wrapped
     })?;
     array_leaf(array.cast_into::<PyUntypedArray>().map_err(PyErr::from)?)
+}
+
+/// `numpy.asarray`.
+pub fn asarray(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    ASARRAY.import(py, "numpy", "asarray")
+}
+
+/// Makes sure that NumPy can be called when nothing can be imported any more: its C interface is looked up at first use.
+pub fn prepare(py: Python<'_>) -> PyResult<()> {
+    drop(PyArray1::<f64>::zeros(py, 0, false).try_readonly());
+    asarray(py).map(drop)
 }
 
 fn array_leaf(array: Bound<'_, PyUntypedArray>) -> PyReverbResult<Leaf<'_>> {

@@ -1,8 +1,8 @@
 //! `reverb._rust.Client`.
 
-use crate::array_in::{Layouts, batch_chunk, step_chunk};
+use crate::array_in::{self, Layouts, asarray, batch_chunk, step_chunk};
 use crate::draw::Draw;
-use crate::errors::PyReverbResult;
+use crate::errors::{self, PyReverbResult};
 use crate::runtime::{deadline, runtime, wait, wait_driving};
 use crate::sampled_batch::SampledBatch;
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
@@ -36,15 +36,18 @@ pub struct Client {
 impl Client {
     #[new]
     #[pyo3(signature = (address, max_pending_bytes = DEFAULT_PENDING_BYTES))]
-    fn new(address: String, max_pending_bytes: usize) -> Self {
-        Self {
+    fn new(py: Python<'_>, address: String, max_pending_bytes: usize) -> PyResult<Self> {
+        // Writers may be used in a `__del__` after the interpreter has begun to end.
+        errors::prepare(py)?;
+        array_in::prepare(py)?;
+        Ok(Self {
             client: CoreClient::new(&address),
             driver: Arc::default(),
             draws_large: Arc::default(),
             background: Arc::new(CoreClient::with_limit(&address, max_pending_bytes)),
             address,
             layouts: Layouts::default(),
-        }
+        })
     }
 
     #[getter]
@@ -356,8 +359,7 @@ fn priority_values(table: &str, value: &Bound<'_, PyAny>, rows: usize) -> PyReve
         return Ok(array.to_owned_array().to_vec());
     }
     let py = value.py();
-    let numpy = py.import("numpy")?;
-    let array = numpy.call_method1("asarray", (value, "float64")).map_err(|error| {
+    let array = asarray(py)?.call1((value, "float64")).map_err(|error| {
         let kind = value.get_type();
         PyTypeError::new_err(format!("priorities of table `{table}`: expected numbers, got {kind} ({error})"))
     })?;

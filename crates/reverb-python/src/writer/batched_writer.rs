@@ -166,6 +166,11 @@ impl BatchedWriter {
         self.session.drain(py, patience)
     }
 
+    #[getter]
+    fn is_settled(&self) -> bool {
+        self.session.is_settled()
+    }
+
     fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
         self.session.close(py, patience)
     }

@@ -114,6 +114,11 @@ impl WriterSession {
         wait(py, async { Ok(self.session.drain(patience).await) })
     }
 
+    /// Whether all items are confirmed and no error is left to be reported.
+    pub fn is_settled(&self) -> bool {
+        self.session.is_settled()
+    }
+
     /// Ends the session. Returns what was discarded, if anything was.
     pub fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
         let patience = Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX);

@@ -205,6 +205,12 @@ impl Session {
         self.num_pending() == 0
     }
 
+    /// Whether all items are confirmed and no error is left to be reported.
+    pub fn is_settled(&self) -> bool {
+        let state = self.shared.state.lock();
+        state.failed.is_none() && state.outbox.len() == 0 && !state.outbox.has_refusal()
+    }
+
     /// Ends the session. Waits at most `patience` until all items are confirmed, and drops the rest. Returns the dropped
     /// and refused items; `None` if there are none. A second call does nothing.
     pub async fn close(&self, patience: Duration) -> Option<Discarded> {
