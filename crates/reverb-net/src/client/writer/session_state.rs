@@ -1,7 +1,7 @@
 //! The state that the caller of a writer and the task of the writer share.
 
 use super::local::{Local, Sent, arrival};
-use super::outbox::{Outbox, is_ready};
+use super::outbox::{Outbox, is_ready, waits_for_chunk};
 use crate::client::pending_limit::{DEFAULT_PENDING_BYTES, PendingLimit};
 use crate::client::{Client, Road};
 use parking_lot::Mutex;
@@ -66,6 +66,8 @@ pub struct SessionState {
     counted: usize,
 }
 
+    /// Whether the task limits the time for which the first item waits for an open chunk.
+    pub lingers: bool,
 impl SessionState {
     /// Counts the unconfirmed items in the limit of the client. Called after the items have changed.
     pub fn count(&mut self, all: &PendingLimit) {
@@ -151,7 +153,15 @@ impl SharedSession {
         loop {
             let sent = self.state.lock().take_ready();
             if sent.is_empty() {
-                if !self.needs_compression() {
+                let (needs_compression, is_unwatched) = {
+                    let state = self.state.lock();
+                    let waits = state.outbox.front().is_some_and(waits_for_chunk);
+                    (!state.outbox.uncompressed().is_empty(), waits && !state.lingers)
+                };
+                if is_unwatched {
+                    self.wake.notify_one();
+                }
+                if !needs_compression {
                     break;
                 }
                 self.compress();
@@ -206,11 +216,6 @@ impl SharedSession {
             state.reason.clear();
         }
         self.tell();
-    }
-
-    /// Whether only chunks that are not compressed yet keep the first item from being sent.
-    pub fn needs_compression(&self) -> bool {
-        !self.state.lock().outbox.uncompressed().is_empty()
     }
 
     /// Compresses the chunks of the first items without holding the lock.
