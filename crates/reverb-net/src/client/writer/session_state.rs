@@ -20,13 +20,19 @@ const ITEMS_PER_TURN: usize = 64;
 pub struct SessionOptions {
     /// Bytes of unconfirmed items of this writer above which the caller waits.
     pub max_pending_bytes: usize,
+    /// Number of unconfirmed items of this writer above which the caller waits.
+    pub max_in_flight_items: usize,
     /// Time without a server after which the writer gives its items up.
     pub reconnect_timeout: Duration,
 }
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        Self { max_pending_bytes: DEFAULT_PENDING_BYTES, reconnect_timeout: Duration::from_secs(300) }
+        Self {
+            max_pending_bytes: DEFAULT_PENDING_BYTES,
+            max_in_flight_items: usize::MAX,
+            reconnect_timeout: Duration::from_secs(300),
+        }
     }
 }
 
@@ -60,14 +66,14 @@ pub struct SessionState {
     pub is_lost: bool,
     /// Text that says what the first item waits for, as far as is known.
     pub reason: String,
+    /// Whether the task limits the time for which the first item waits for an open chunk.
+    pub lingers: bool,
     /// Whether the task of the writer was started.
     pub has_worker: bool,
     /// Bytes that the writer has counted in the limit of its client.
     counted: usize,
 }
 
-    /// Whether the task limits the time for which the first item waits for an open chunk.
-    pub lingers: bool,
 impl SessionState {
     /// Counts the unconfirmed items in the limit of the client. Called after the items have changed.
     pub fn count(&mut self, all: &PendingLimit) {
@@ -120,11 +126,17 @@ impl SharedSession {
         }
     }
 
-    /// Whether the caller may make more items. A writer may have one item whatever the other writers have.
+    /// Whether the writer has as few unconfirmed items as its caller wants.
+    pub fn has_few_items(&self, outbox: &Outbox) -> bool {
+        outbox.len() <= self.options.max_in_flight_items
+    }
+
+    /// Whether the caller may make more items. A writer may have one item whatever its size, and whatever the other
+    /// writers have.
     pub fn has_room(&self, outbox: &Outbox) -> bool {
         let bytes = outbox.bytes();
         let exceeds_all = || outbox.len() > 1 && self.all.is_exceeded_by(bytes);
-        outbox.len() == 0 || bytes <= self.options.max_pending_bytes && !exceeds_all()
+        outbox.len() == 0 || self.has_few_items(outbox) && bytes <= self.options.max_pending_bytes && !exceeds_all()
     }
 
     pub fn tell(&self) {
