@@ -46,8 +46,8 @@ _FlatSpec = tuple[str, int, Sequence[int] | None]
 _Signatures = Mapping[str, Sequence[_FlatSpec] | None]
 # The number of values of a column that are kept, and the rows of a chunk; None: the library chooses.
 _ColumnOptions = tuple[int, int | None]
-# Bytes of unconfirmed items above which the caller waits, and seconds for which a writer tries to reconnect.
-_Limits = tuple[int, float]
+# Bytes and number of unconfirmed items above which the caller waits, and seconds for which a writer tries to reconnect.
+_Limits = tuple[int, int | None, float]
 # A codec (`none`, `lz4`, `zstd`, `auto`), and whether integers are stored as differences.
 _Compression = tuple[str, bool]
 # What a closed writer has discarded: the number of unconfirmed items by table, and reasons.

@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from behaviour_support import Background, draw, eventually, info_of, make_table, program
+from behaviour_support import Background, at_rest, draw, eventually, info_of, make_table, program
 
 import reverb
 
@@ -36,17 +36,6 @@ def num_pending(writer):
 def full_queue(serve, *others):
     """Starts a server whose table `blocked` is full."""
     serve(reverb.Table.queue("blocked", 1), *others).insert(np.zeros(1, np.uint8), {"blocked": 1.0})
-
-
-def at_rest(number):
-    """Returns a condition: the number has been the same for a while."""
-    seen = []
-
-    def is_at_rest():
-        seen.append(number())
-        return len(seen) > 50 and len(set(seen[-50:])) == 1
-
-    return is_at_rest
 
 
 class TestLimit:

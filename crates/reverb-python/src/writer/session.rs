@@ -14,8 +14,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The bytes of unconfirmed items above which the caller waits, and the seconds for which a writer tries to reconnect.
-pub type Limits = (usize, f64);
+/// The bytes and the number of unconfirmed items above which the caller waits, and the seconds for which a writer tries
+/// to reconnect.
+pub type Limits = (usize, Option<usize>, f64);
 
 /// What a closed writer has discarded: the number of unconfirmed items by table, and the reasons.
 pub type DiscardedItems = (BTreeMap<String, usize>, Vec<String>);
@@ -37,9 +38,11 @@ pub struct WriterSession {
 impl WriterSession {
     /// A session over `client`, whose connection must work while no call waits.
     pub fn new(client: Arc<CoreClient>, limits: Limits, dropped: DroppedChunks) -> Self {
+        let (max_pending_bytes, max_in_flight_items, reconnect_timeout) = limits;
         let options = SessionOptions {
-            max_pending_bytes: limits.0,
-            reconnect_timeout: Duration::try_from_secs_f64(limits.1).unwrap_or(Duration::MAX),
+            max_pending_bytes,
+            max_in_flight_items: max_in_flight_items.unwrap_or(usize::MAX),
+            reconnect_timeout: Duration::try_from_secs_f64(reconnect_timeout).unwrap_or(Duration::MAX),
         };
         Self { session: Session::new(client, options, dropped), tables: Mutex::default() }
     }
@@ -70,7 +73,7 @@ impl WriterSession {
         Ok(self.session.check()?)
     }
 
-    /// Queues items, and waits while too many bytes are unconfirmed.
+    /// Queues items, and waits while too many items or bytes are unconfirmed.
     pub fn push(&self, py: Python<'_>, items: impl IntoIterator<Item = WriterItem> + Send) -> PyReverbResult<()> {
         let runtime = runtime()?;
         let is_full = py.detach(|| self.session.push(runtime.1.handle(), items))?;
