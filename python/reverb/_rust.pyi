@@ -40,6 +40,7 @@ __all__ = [
     "checkpoint_verify",
     "descriptor_set",
     "importance_weights",
+    "unconfirmed",
 ]
 
 _FlatSpec = tuple[str, int, Sequence[int] | None]
@@ -54,6 +55,12 @@ _Compression = tuple[str, bool]
 _Discarded = tuple[dict[str, int], list[str]]
 # Whether this package wrote a checkpoint; for each table a serialized `deepmind.reverb.TableInfo`, and its items.
 _Summary: TypeAlias = tuple[bool, list[tuple[bytes, int | None]]]
+
+def unconfirmed() -> list[tuple[str, dict[str, int], int]]:
+    """What each writer of this process has not confirmed: the address of its client, items by table, and bytes.
+
+    Writers without unconfirmed items are left out.
+    """
 
 def descriptor_set() -> bytes:
     """A serialized `google.protobuf.FileDescriptorSet` of all messages, each file after those that it imports."""

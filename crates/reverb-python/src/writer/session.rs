@@ -21,6 +21,21 @@ pub type Limits = (usize, Option<usize>, f64);
 /// What a closed writer has discarded: the number of unconfirmed items by table, and the reasons.
 pub type DiscardedItems = (BTreeMap<String, usize>, Vec<String>);
 
+/// What a writer has not confirmed: the address of its server, the number of items by table, and bytes.
+type UnconfirmedItems = (String, BTreeMap<String, usize>, usize);
+
+/// What the writers of this process have not confirmed.
+#[pyfunction]
+pub fn unconfirmed(py: Python<'_>) -> Vec<UnconfirmedItems> {
+    let all = py.detach(reverb_net::client::writer::unconfirmed);
+    let writers = all.into_iter().map(|one| (one.address, by_name(&one.items), one.bytes));
+    writers.collect()
+}
+
+fn by_name(items: &BTreeMap<Arc<str>, usize>) -> BTreeMap<String, usize> {
+    items.iter().map(|(table, &count)| (table.to_string(), count)).collect()
+}
+
 /// A codec by name, and whether integers are stored as differences.
 pub type CompressionOptions = (String, bool);
 
@@ -126,8 +141,6 @@ impl WriterSession {
     pub fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
         let patience = Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX);
         let discarded = wait(py, async { Ok(self.session.close(patience).await) })?;
-        Ok(discarded.map(|Discarded { items, reasons }| {
-            (items.iter().map(|(table, &count)| (table.to_string(), count)).collect(), reasons)
-        }))
+        Ok(discarded.map(|Discarded { items, reasons }| (by_name(&items), reasons)))
     }
 }

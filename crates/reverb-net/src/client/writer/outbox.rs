@@ -224,8 +224,13 @@ pub fn name_items<'a>(items: impl Iterator<Item = &'a WriterItem>) -> String {
 }
 
 impl Outbox {
+    /// Iterates over the unconfirmed items, in order.
+    pub fn items(&self) -> impl Iterator<Item = &WriterItem> {
+        self.in_flight.items().chain(self.unsent.iter().map(|pending| &pending.item))
+    }
+
     /// Describes the unconfirmed items by their number for each table.
     pub fn describe(&self) -> String {
-        name_items(self.in_flight.items().chain(self.unsent.iter().map(|pending| &pending.item)))
+        name_items(self.items())
     }
 }

@@ -1,5 +1,6 @@
 //! The caller's side of the session of a writer.
 
+use super::open_sessions;
 use super::outbox::{Outbox, count_items, is_ready, name_items};
 use super::session_state::{SessionOptions, SharedSession};
 use super::worker;
@@ -32,7 +33,9 @@ pub struct Session {
 impl Session {
     /// Makes the session of a new writer. Nothing is sent yet.
     pub fn new(client: Arc<Client>, options: SessionOptions, dropped: DroppedChunks) -> Self {
-        Self { shared: Arc::new(SharedSession::new(client, options, dropped)) }
+        let shared = Arc::new(SharedSession::new(client, options, dropped));
+        open_sessions::add(&shared);
+        Self { shared }
     }
 
     /// Queues items, and inserts them into tables of this process at once if possible. Returns true if the caller
