@@ -701,8 +701,10 @@ class PatternWriter:
     ) -> PatternWriter:
         """`configs`: serialized `deepmind.reverb.StructuredWriterConfig`s."""
 
-    def append(self, data: object, partial_step: bool) -> None: ...
-    def make_last_items(self) -> None:
+    def append(self, data: object, partial_step: bool, priority: float | None = None) -> None:
+        """`priority`: of the items that are due; None takes those of the configs."""
+
+    def make_last_items(self, priority: float | None = None) -> None:
         """Makes the items that are due where an episode ends."""
 
     def flush(self, but_last: int, timeout: float | None) -> None: ...
@@ -762,7 +764,13 @@ class BatchedWriter:
         compression: _Compression,
         limits: _Limits,
     ) -> BatchedWriter: ...
-    def append(self, data: object, mask: NDArray[np.bool_] | None, ends: NDArray[np.bool_] | None) -> None: ...
+    def append(
+        self,
+        data: object,
+        mask: NDArray[np.bool_] | None,
+        ends: NDArray[np.bool_] | None,
+        priorities: NDArray[np.float64] | None = None,
+    ) -> None: ...
     def create_items(
         self,
         table: str,

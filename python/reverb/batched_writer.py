@@ -97,7 +97,14 @@ class BatchedWriter(FlushingWriter):
         """Number of environments in the vector."""
         return self._num_envs
 
-    def append(self, data: Any, *, episode_end: ArrayLike | None = None, mask: ArrayLike | None = None) -> None:
+    def append(
+        self,
+        data: Any,
+        *,
+        episode_end: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+        priorities: ArrayLike | None = None,
+    ) -> None:
         """Appends a step of every environment, and creates the items that the patterns describe.
 
         Args:
@@ -105,6 +112,8 @@ class BatchedWriter(FlushingWriter):
           episode_end: Bools `[num_envs]` that mark the environments whose episode ends with this step. Later items
             cannot refer to the rows of these episodes. None marks no environment.
           mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.
+          priorities: Priorities of the items that the patterns create in this call, one number for all or an array
+            `[num_envs]`; None, the default, means those of the configs.
 
         Raises:
           ValueError: An array has another first axis, or rows have another dtype or shape than earlier ones, and
@@ -112,7 +121,8 @@ class BatchedWriter(FlushingWriter):
           TypeError: A leaf cannot be stored.
           UnavailableError: The server could not be reached within `reconnect_timeout`.
         """
-        self._writer.append(data, self._as_mask("mask", mask), self._as_mask("episode_end", episode_end))
+        given = None if priorities is None else self._as_priorities(priorities, (self._num_envs,))
+        self._writer.append(data, self._as_mask("mask", mask), self._as_mask("episode_end", episode_end), given)
 
     @property
     def history(self) -> Any:
@@ -160,12 +170,16 @@ class BatchedWriter(FlushingWriter):
             raise ValueError("trajectory must not be empty.")
         if any(not isinstance(column, BatchedColumn) for column in columns):
             raise TypeError(f"All leaves of `trajectory` must be `BatchedColumn` but got {trajectory!r}")
+        values = self._as_priorities(priorities)
+        return self._writer.create_items(table, values, columns, self._as_mask("mask", mask))
+
+    def _as_priorities(self, priorities: ArrayLike, shape: tuple[int, ...] | None = None) -> NDArray[np.float64]:
         values = np.atleast_1d(np.asarray(priorities, np.float64))
         if values.shape not in ((1,), (self._num_envs,)):
             raise ValueError(
                 f"priorities must be one number or have shape [{self._num_envs}], got {list(values.shape)}."
             )
-        return self._writer.create_items(table, np.ascontiguousarray(values), columns, self._as_mask("mask", mask))
+        return np.ascontiguousarray(values if shape is None else np.broadcast_to(values, shape))
 
     def _as_mask(self, name: str, mask: ArrayLike | None) -> NDArray[np.bool_] | None:
         if mask is None:

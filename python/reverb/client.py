@@ -16,6 +16,7 @@ from reverb.errors import DeadlineExceededError
 from reverb.replay_sample import ReplaySample
 from reverb.reverb_types import TableInfo, table_infos
 from reverb.writer import Writer
+from reverb.writing.largest_priority import note_update
 from reverb.writing.make import MAX_PENDING_BYTES, MakesWriters
 
 __all__ = ["Client", "Writer"]
@@ -222,6 +223,7 @@ class Client(MakesWriters):
         pairs = [(checks.as_key(key), as_priority(priority)) for key, priority in (updates or {}).items()]
         keys = [checks.as_key(key) for key in (() if deletes is None else deletes)]
         self.engine.mutate_priorities(table, pairs, keys, checks.as_timeout(timeout))
+        note_update(self._server_address, table, (updates or {}).values())
 
     def update_priorities(
         self, table: str, keys: ArrayLike, priorities: ArrayLike, *, timeout: float | None = None
@@ -249,6 +251,7 @@ class Client(MakesWriters):
         if values.shape != keys.shape:
             values = np.ascontiguousarray(broadcast(values, keys.shape))
         self.engine.update_priorities(table, keys, values, checks.as_timeout(timeout))
+        note_update(self._server_address, table, values)
 
     def reset(self, table: str, *, timeout: float | None = None) -> None:
         """Removes all items of a table and resets its counters, including those of its rate limiter.
