@@ -1,6 +1,8 @@
 """The types that sampling returns."""
 
-from typing import Any, NamedTuple
+import itertools
+from collections.abc import Iterable
+from typing import Any, NamedTuple, SupportsIndex, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,10 +56,97 @@ class ReplaySample(NamedTuple):
     data: Any
 
 
-class Ragged(NamedTuple):
-    """A column of a batch whose items may differ in length. The rows of the items are concatenated."""
-
+class _RaggedFields(NamedTuple):
     # The rows, `[sum(row_lengths), *step_shape]`.
     values: NDArray[Any]
     # The number of rows of each item, int64 `[batch]`.
     row_lengths: NDArray[np.int64]
+
+
+class Ragged(_RaggedFields):
+    """A column of a batch whose items may differ in length. The rows of the items are concatenated.
+
+    Its length is the number of items, `column[i]` are the rows of item i, and a slice is a Ragged of some items. The
+    arrays are those of NumPy, PyTorch or JAX. To nests it is a named tuple: iteration and unpacking give the two
+    fields, so that functions such as `jax.tree.map` find the arrays. To iterate over the items, `split` them.
+
+    Attributes:
+      values: The rows of all items, `[sum(row_lengths), *step_shape]`.
+      row_lengths: The number of rows of each item, int64 `[batch]`; int32 in JAX.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def _make(cls, iterable: Iterable[Any]) -> "Ragged":  # type: ignore[override]
+        # That of named tuples would take the number of items for the number of fields.
+        return cls(*iterable)
+
+    def __len__(self) -> int:
+        return int(self.row_lengths.shape[0])
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> NDArray[Any]: ...
+    @overload
+    def __getitem__(self, key: slice) -> "Ragged": ...
+    def __getitem__(self, key: SupportsIndex | slice) -> "NDArray[Any] | Ragged":
+        """The rows of one item, or a Ragged of several."""
+        ends = self._ends()
+        items = range(len(ends))[key]
+        if isinstance(items, int):
+            return self.values[ends[items - 1] if items else 0 : ends[items]]
+        if items.step == 1:
+            first, end = (ends[place - 1] if place else 0 for place in (items.start, max(items.start, items.stop)))
+            return Ragged(self.values[first:end], self.row_lengths[items.start : max(items.start, items.stop)])
+        rows = [row for item in items for row in range(ends[item - 1] if item else 0, ends[item])]
+        # An empty list would be an index of floats.
+        return Ragged(self.values[np.array(rows, np.int64)], self.row_lengths[np.array(items, np.int64)])
+
+    def split(self) -> list[NDArray[Any]]:
+        """The rows of each item: views in NumPy and PyTorch."""
+        ends = self._ends()
+        return [self.values[first:end] for first, end in zip([0, *ends], ends, strict=False)]
+
+    def to_padded(self, length: int | None = None) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Pads all items to one length, at their ends, with zeros or empty strings.
+
+        Args:
+          length: Number of rows per item after padding; None takes that of the longest item.
+
+        Returns:
+          The padded items, `[batch, length, *step_shape]`, and a mask that is True for rows that are not padding, bool
+          `[batch, length]`.
+
+        Raises:
+          ValueError: An item has more rows than `length`.
+        """
+        values, lengths = self
+        longest = int(lengths.max()) if len(self) else 0
+        if length is None:
+            length = longest
+        elif longest > length:
+            raise ValueError(f"`length` must be at least {longest}, the rows of the longest item, got {length}.")
+        shape = (len(self), length, *values.shape[1:])
+        places: Any = np.arange(length, dtype=np.int64)
+        if isinstance(values, np.ndarray):
+            mask = places < lengths[:, None]
+            padded = np.full(shape, b"", values.dtype) if values.dtype.kind == "O" else np.zeros(shape, values.dtype)
+            # Rows are stored item by item, which is the order in which assignment through a mask fills them.
+            padded[mask] = values
+            return padded, mask
+        if hasattr(values, "new_zeros"):
+            mask = lengths.new_tensor(places) < lengths[:, None]
+            padded = values.new_zeros(shape)
+            padded[mask] = values
+            return padded, mask
+        # JAX, whose arrays cannot be assigned to.
+        mask = places < lengths[:, None]
+        if not len(values):
+            return values.__array_namespace__().zeros(shape, values.dtype), mask
+        rows = (lengths.cumsum(0) - lengths)[:, None] + places
+        return values[rows * mask].at[~mask].set(0), mask
+
+    def _ends(self) -> list[int]:
+        """For each item the place in `values` after its last row."""
+        lengths: list[int] = self.row_lengths.tolist()
+        return list(itertools.accumulate(lengths))

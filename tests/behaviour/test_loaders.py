@@ -260,8 +260,25 @@ def test_batches_are_padded_with_a_mask(serve):
         with NumpyLoader(client, "table", batch_size=5, pad_to=pad_to) as loader:
             batch = next(loader)
         assert batch.data[1].shape == (5, length, 2)
-        assert batch.mask[1].tolist() == [[True] + [False] * (length - 1)] * 5
+        assert batch.mask.tolist() == [[True] + [False] * (length - 1)] * 5
         assert not batch.data[1][:, 1:].any()
+
+
+def test_columns_that_differ_in_the_rows_of_an_item_have_a_mask_each(serve):
+    client = serve(make_table(sampler="uniform"))
+    with client.trajectory_writer(3) as writer:
+        for step in range(3):
+            writer.append({"long": step, "short": step, "first": step})
+        history = writer.history
+        columns = {"long": history["long"][:], "short": history["short"][:2], "first": history["first"][0]}
+        writer.create_item("table", 1.0, columns)
+    with NumpyLoader(client, "table", batch_size=2, pad_to=4) as loader:
+        first, long, short = next(loader).mask
+    assert first is None
+    assert long.tolist() == [[True, True, True, False]] * 2
+    assert short.tolist() == [[True, True, False, False]] * 2
+    with NumpyLoader(client, "table", batch_size=2, pad_to=4, fields=[0, 1]) as loader:
+        assert next(loader).mask.tolist() == [[True, True, True, False]] * 2
 
 
 @pytest.mark.alone

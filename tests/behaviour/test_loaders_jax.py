@@ -131,3 +131,29 @@ def test_a_sharding_splits_the_batch_over_devices():
         """,
         patience_s=60,
     )
+
+
+def test_ragged_columns_are_padded_and_split_as_jax_arrays():
+    ragged = reverb.Ragged(jax.numpy.arange(12.0).reshape(6, 2), jax.numpy.array([1, 0, 3, 2]))
+    for column in (ragged, jax.jit(lambda column: column)(ragged)):
+        padded, mask = column.to_padded()
+        assert isinstance(padded, jax.Array)
+        assert isinstance(mask, jax.Array)
+        assert padded[2].tolist() == [[2, 3], [4, 5], [6, 7]]
+        assert mask.tolist() == [[True, False, False], [False] * 3, [True] * 3, [True, True, False]]
+        assert not padded[~mask].any()
+        assert [len(rows) for rows in column.split()] == [1, 0, 3, 2]
+        assert column[-1].tolist() == [[8, 9], [10, 11]]
+        assert column[::-1].row_lengths.tolist() == [2, 3, 0, 1]
+        assert column[::-1].values[0].tolist() == [8, 9]
+        empty, mask = column[1:2].to_padded(2)
+        assert (empty.tolist(), mask.tolist()) == ([[[0, 0]] * 2], [[False] * 2])
+
+
+def test_the_mask_of_equally_long_columns_is_one_jax_array(serve):
+    client = serve(make_table(sampler="uniform"))
+    client.insert_batch({"a": np.ones((3, 2), np.float32), "b": np.zeros(3, np.float32)}, {"table": 1.0})
+    with JaxLoader(client, "table", batch_size=4, pad_to=2) as loader:
+        mask = next(loader).mask
+    assert isinstance(mask, jax.Array)
+    assert mask.tolist() == [[True, False]] * 4

@@ -38,8 +38,36 @@ def test_batches_are_tensors_and_infos_numpy_arrays(serve):
         (torch.int64, (4, 2)),
     ]
     assert batch.weights.dtype == torch.float32
-    assert batch.mask[0].dtype == torch.bool
+    assert batch.mask.dtype == torch.bool
+    assert batch.mask.tolist() == [[True, False]] * 4
     assert batch.info.key.dtype == np.uint64
+
+
+def test_next_of_the_loader_continues_one_iteration(serve):
+    client = serve(reverb.Table.queue("table", 100))
+    insert_numbers(client, 12)
+    with TorchLoader(client, "table", batch_size=4, num_batches=2, prefetch=0) as loader:
+        assert numbers_of(next(loader)) == [0, 1, 2, 3]
+        loader.update_priorities(next(loader), 2.0)
+        with pytest.raises(StopIteration):
+            next(loader)
+
+
+def test_ragged_columns_are_padded_and_split_as_tensors():
+    values = torch.arange(12.0, requires_grad=True)
+    ragged = reverb.Ragged(values.reshape(6, 2), torch.tensor([1, 0, 3, 2]))
+    padded, mask = ragged.to_padded()
+    assert padded[2].tolist() == [[2, 3], [4, 5], [6, 7]]
+    assert mask.tolist() == [[True, False, False], [False] * 3, [True] * 3, [True, True, False]]
+    assert not padded[~mask].any()
+    padded.sum().backward()
+    assert values.grad.tolist() == [1.0] * 12
+    assert [len(rows) for rows in ragged.split()] == [1, 0, 3, 2]
+    assert ragged[-1].tolist() == [[8, 9], [10, 11]]
+    assert ragged[::-1].row_lengths.tolist() == [2, 3, 0, 1]
+    assert ragged[::-1].values[0].tolist() == [8, 9]
+    empty, mask = ragged[1:2].to_padded(2)
+    assert (empty.tolist(), mask.tolist()) == ([[[0, 0]] * 2], [[False] * 2])
 
 
 @pytest.mark.parametrize(

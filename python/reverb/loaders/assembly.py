@@ -12,7 +12,7 @@ from reverb.loaders.conversion import Conversion
 from reverb.loaders.fields import Selection, select
 from reverb.loaders.mixture import Column, join_columns, join_infos
 from reverb.loaders.options import Options
-from reverb.loaders.padding import pad_column, rows_of
+from reverb.loaders.padding import mask_of, pad_column, rows_of
 from reverb.prioritized import importance_weights
 from reverb.replay_sample import Ragged
 
@@ -118,7 +118,7 @@ class Assembly:
         mask = None
         if self._options.pad_to is not None:
             columns, masks = self._pad(columns, squeezed, first.names)
-            mask = maker.data(masks)
+            mask = maker.data(masks) if isinstance(masks, list) else self._converted_mask(masks)
         if self._options.squeeze_time:
             columns = [column if flag else _squeeze(column) for column, flag in zip(columns, squeezed, strict=True)]
         infos = [part.sampled.info for part in parts]
@@ -134,18 +134,23 @@ class Assembly:
 
     def _pad(
         self, columns: list[Column], squeezed: list[bool], names: list[str]
-    ) -> tuple[list[Column], list[NDArray[np.bool_] | None]]:
-        timed = [place for place, flag in enumerate(squeezed) if not flag]
-        longest = max((int(rows_of(columns[place]).max(initial=0)) for place in timed), default=0)
+    ) -> tuple[list[Column], NDArray[np.bool_] | list[NDArray[np.bool_] | None]]:
+        """Pads columns. Returns their mask; a mask for each column if they differ in the rows of an item."""
+        rows = {place: rows_of(columns[place]) for place, flag in enumerate(squeezed) if not flag}
+        longest = max((int(of_column.max(initial=0)) for of_column in rows.values()), default=0)
         length = next((length for length in self._lengths if length >= longest), longest)
         if self._lengths and length > self._lengths[-1]:
-            name = next(names[place] for place in timed if int(rows_of(columns[place]).max()) == longest)
+            name = next(names[place] for place, of_column in rows.items() if int(of_column.max()) == longest)
             raise ValueError(f"column {name}: an item has {longest} rows, `pad_to` allows {self._lengths[-1]}.")
-        padded = list(columns)
-        masks: list[NDArray[np.bool_] | None] = [None] * len(columns)
-        for place in timed:
-            padded[place], masks[place] = pad_column(columns[place], length)
-        return padded, masks
+        padded = [pad_column(column, length) if place in rows else column for place, column in enumerate(columns)]
+        first = next(iter(rows.values()), None)
+        if first is not None and all(np.array_equal(first, of_column) for of_column in rows.values()):
+            return padded, mask_of(first, length)
+        return padded, [mask_of(rows[place], length) if place in rows else None for place in range(len(columns))]
+
+    def _converted_mask(self, mask: NDArray[np.bool_]) -> Any:
+        convert = self._conversion.columns
+        return mask if convert is None else convert([mask], ["mask"])[0]
 
     def _table_numbers(self, parts: list[Part]) -> NDArray[np.int32] | None:
         if self._is_single:

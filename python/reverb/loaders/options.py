@@ -101,6 +101,10 @@ class Options:
         if self.pad_to is not None and self.squeeze_time:
             raise ValueError("`squeeze_time` drops the time axis along which `pad_to` pads: give one of the two.")
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Pickles of earlier releases lack the options that were added since.
+        self.__dict__.update({field.name: state.get(field.name, field.default) for field in dataclasses.fields(self)})
+
     def lengths(self) -> list[int]:
         """The lengths that `pad_to` allows, ascending; empty if any is allowed."""
         if self.pad_to is None or self.pad_to == "longest":

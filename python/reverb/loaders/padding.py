@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from reverb.replay_sample import Ragged
 
-__all__ = ["pad_column", "rows_of"]
+__all__ = ["mask_of", "pad_column", "rows_of"]
 
 Column = NDArray[Any] | Ragged
 
@@ -19,7 +19,7 @@ def rows_of(column: Column) -> NDArray[np.int64]:
     return np.full(len(column), column.shape[1], np.int64)
 
 
-def pad_column(column: Column, length: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def pad_column(column: Column, length: int) -> NDArray[Any]:
     """Pads the items of a column at their ends with zeros or empty strings.
 
     Args:
@@ -27,22 +27,19 @@ def pad_column(column: Column, length: int) -> tuple[NDArray[Any], NDArray[np.bo
       length: Number of rows per item after padding.
 
     Returns:
-      The padded column, `[batch, length, ...]`, and a mask that is True for rows that are not padding, bool
-      `[batch, length]`.
+      The padded column, `[batch, length, ...]`.
     """
-    rows = rows_of(column)
-    mask = np.arange(length) < rows[:, None]
-    if not isinstance(column, Ragged):
-        if column.shape[1] == length:
-            return column, mask
-        padded = _empty((len(column), length, *column.shape[2:]), column.dtype)
-        padded[:, : column.shape[1]] = column
-        return padded, mask
-    padded = _empty((len(rows), length, *column.values.shape[1:]), column.values.dtype)
-    # Rows are stored item by item, which is the order in which assignment through a mask fills them.
-    padded[mask] = column.values
-    return padded, mask
+    if isinstance(column, Ragged):
+        return column.to_padded(length)[0]
+    if column.shape[1] == length:
+        return column
+    shape = (len(column), length, *column.shape[2:])
+    padded = np.full(shape, b"", column.dtype) if column.dtype.kind == "O" else np.zeros(shape, column.dtype)
+    padded[:, : column.shape[1]] = column
+    return padded
 
 
-def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    return np.full(shape, b"", dtype) if dtype.kind == "O" else np.zeros(shape, dtype)
+def mask_of(rows: NDArray[np.int64], length: int) -> NDArray[np.bool_]:
+    """A mask of items with so many rows that is True for rows that are not padding, bool `[batch, length]`."""
+    mask: NDArray[np.bool_] = np.arange(length) < rows[:, None]
+    return mask

@@ -36,7 +36,8 @@ class TorchLoader(IterableDataset):  # type: ignore[misc]
             ...
 
     `batch.info` stays NumPy: keys have 64 bits, and are sent back to the server. Each call of `iter` begins new draws,
-    with their own prefetching. Under a DataLoader, each worker has its own client and draws whole batches; the workers
+    with their own prefetching; calls of `next` on the loader itself share one iteration, which the first of them
+    begins. Under a DataLoader, each worker has its own client and draws whole batches; the workers
     divide `num_batches` among them. A worker counts a batch as received only when the DataLoader has requested
     `prefetch_factor` more. If it is stopped or killed, batches in the DataLoader's queues therefore go back to their
     tables instead of being lost, and the last batches that the learner saw may go back too.
@@ -77,6 +78,7 @@ class TorchLoader(IterableDataset):  # type: ignore[misc]
         self.options = Options(**options)
         self._open: weakref.WeakSet[TorchBatches] = weakref.WeakSet()
         self._last: BatchSource | None = None
+        self._own: TorchBatches | None = None
 
     def __iter__(self) -> "TorchBatches":
         worker = get_worker_info()
@@ -90,6 +92,12 @@ class TorchLoader(IterableDataset):  # type: ignore[misc]
             raise ValueError("`device` must be None in workers of a DataLoader: copy the batches it yields instead.")
         options = _share(self.options, worker.id, worker.num_workers)
         return self._batches(Client(self._address), options, None, self._worker_prefetch - 1)
+
+    def __next__(self) -> Batch:
+        if self._own is None:
+            self._own = iter(self)
+        batch: Batch = next(self._own)
+        return batch
 
     def _batches(self, client: Client, options: Options, device: Any, lag: int | None) -> "TorchBatches":
         conversion = _conversion(options, device, self._pin_memory, self._tensordict)
@@ -130,7 +138,7 @@ class TorchLoader(IterableDataset):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers cannot use this process's client and iterations.
-        return {**self.__dict__, "_client": None, "_open": None, "_last": None}
+        return {**self.__dict__, "_client": None, "_open": None, "_last": None, "_own": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _open=weakref.WeakSet())
