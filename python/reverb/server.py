@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from reverb import _binding, _listening, rate_limiters
-from reverb._shutdown import Stage, at_exit
+from reverb._shutdown import ExitOnSigterm, Stage, at_exit
 from reverb.client import Client
 from reverb.data import checks, signatures
 from reverb.item_selectors import Fifo, Lifo, Selector, selector_from_proto
@@ -381,15 +381,26 @@ class Server:
 
         Raises:
           KeyboardInterrupt: Ctrl-C was pressed. The server has then been stopped.
+          SystemExit: The process received SIGTERM, and the exit status is 143. The server has then been stopped. Only
+            if a server of this process has `save_on_stop`, and only in the main thread; otherwise SIGTERM does what it
+            did before the call. A handler that the program has installed stays. If it raises SystemExit, the server is
+            stopped as well.
+          StorageError: The server was stopped by Ctrl-C or SIGTERM, and the save failed.
           ValueError: `timeout` is negative.
         """
         if self._server is None:
             return True
+        sigterm = ExitOnSigterm()
         try:
+            if _unsaved():
+                sigterm.begin()
             return self._server.wait(checks.as_timeout(timeout))
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             self.stop()
             raise
+        finally:
+            # Not before the save, which a second SIGTERM must not interrupt.
+            sigterm.end()
 
     def __enter__(self) -> "Server":
         return self

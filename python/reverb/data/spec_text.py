@@ -1,0 +1,58 @@
+"""Specs as short texts: `float32`, `uint8[84, 84]`, `float32[?, 4]`."""
+
+import re
+from typing import Any
+
+import numpy as np
+
+from reverb.data import dtypes
+from reverb.tensor_spec import TensorSpec
+
+__all__ = ["format_spec", "parse_spec"]
+
+_FORM = re.compile(r"\s*(\w+)\s*(?:\[(.*)\]\s*)?")
+
+
+def parse_spec(text: str) -> TensorSpec:
+    """Makes a spec of its text.
+
+    Args:
+      text: Name of the dtype, and for all but scalars the sizes in brackets, `?` for an unknown one.
+
+    Raises:
+      ValueError: The text has another form, or there is no dtype of the name.
+    """
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise ValueError(f'expected a text such as "float32[4]", got {text!r}')
+    name, sizes = found.groups()
+    return TensorSpec([_size(size, text) for size in _split(sizes)], _dtype_named(name))
+
+
+def _split(sizes: str | None) -> list[str]:
+    return sizes.split(",") if sizes and sizes.strip() else []
+
+
+def _size(size: str, text: str) -> int | None:
+    size = size.strip()
+    if size == "?":
+        return None
+    if not re.fullmatch("[0-9]+", size):
+        raise ValueError(f'sizes are numbers or "?" for an unknown one, such as "float32[?, 4]", got {text!r}')
+    return int(size)
+
+
+def _dtype_named(name: str) -> np.dtype[Any]:
+    numbers = dtypes.numbers()
+    if name not in numbers:
+        raise ValueError(f"there is no dtype {name!r}; there are: {', '.join(numbers)}")
+    return dtypes.dtype_from_number(numbers[name])
+
+
+def format_spec(spec: Any) -> str:
+    """The text of a spec of any library; the sizes are `...` if the rank is unknown."""
+    name = dtypes.name_of(dtypes.number_of(dtypes.as_dtype(spec.dtype)))
+    if spec.shape.rank is None:
+        return f"{name}[...]"
+    sizes = ["?" if size is None else str(size) for size in spec.shape]
+    return f"{name}[{', '.join(sizes)}]" if sizes else name
