@@ -156,7 +156,7 @@ impl Client {
         updates: Vec<(u64, f64)>,
         deletes: Vec<u64>,
         timeout: Option<f64>,
-    ) -> PyReverbResult<()> {
+    ) -> PyReverbResult<Option<u64>> {
         self.mutate(py, table, &updates, &deletes, timeout)
     }
 
@@ -167,7 +167,7 @@ impl Client {
         keys: PyReadonlyArray1<'_, u64>,
         priorities: PyReadonlyArray1<'_, f64>,
         timeout: Option<f64>,
-    ) -> PyReverbResult<()> {
+    ) -> PyReverbResult<Option<u64>> {
         let (keys, priorities) = (keys.as_array(), priorities.as_array());
         if keys.len() != priorities.len() {
             return Err(Error::invalid(format!(
@@ -284,7 +284,7 @@ impl Client {
         updates: &[(u64, f64)],
         deletes: &[u64],
         timeout: Option<f64>,
-    ) -> PyReverbResult<()> {
+    ) -> PyReverbResult<Option<u64>> {
         let deadline = deadline(timeout)?;
         self.call(py, || self.client.mutate(table, updates, deletes, deadline))
     }

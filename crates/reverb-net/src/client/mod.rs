@@ -186,7 +186,8 @@ impl Client {
         self.on_road(connect_by.or(deadline), move |road| road.begin_sample(request, deadline, at_once))
     }
 
-    /// Deletes items, then sets priorities. Unknown keys are ignored.
+    /// Deletes items, then sets priorities. Unknown keys are ignored. Returns how many deletes and updates found their
+    /// item; `None` if the server is older and does not count them.
     ///
     /// # Errors
     /// [`Error::TableNotFound`] if there is no such table, or [`Error::InvalidPriority`] if a priority is not valid.
@@ -197,7 +198,7 @@ impl Client {
         updates: &'a [(u64, f64)],
         deletes: &'a [u64],
         deadline: Option<Instant>,
-    ) -> Started<'a, ()> {
+    ) -> Started<'a, Option<u64>> {
         self.on_road(deadline, move |road| road.mutate(table, updates, deletes, deadline))
     }
 
