@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 _FlatSpec = tuple[str, int, Sequence[int] | None]
-_Signatures = Mapping[str, Sequence[_FlatSpec] | None]
+_Signatures = Mapping[str, tuple[bytes, Sequence[_FlatSpec]] | None]
 # The number of values of a column that are kept, and the rows of a chunk; None: the library chooses.
 _ColumnOptions = tuple[int, int | None]
 # Bytes and number of unconfirmed items above which the caller waits, and seconds for which a writer tries to reconnect.
@@ -549,10 +549,22 @@ class Client:
 
     def mutate_priorities(
         self, table: str, updates: Sequence[tuple[int, float]], deletes: Sequence[int], timeout: float | None
-    ) -> None: ...
+    ) -> int | None:
+        """Returns how many updates and deletes found their item; None if the server is older and does not say."""
+
     def update_priorities(
         self, table: str, keys: NDArray[np.uint64], priorities: NDArray[np.float64], timeout: float | None
-    ) -> None: ...
+    ) -> int | None:
+        """Returns how many of the keys are in the table; None if the server is older and does not say."""
+
+    def check_keys(self, table: str, data: object) -> None:
+        """Asks the server for the signature of a table, and compares its keys with those of the data.
+
+        Raises:
+          SignatureMismatchError: Keys are missing or unknown.
+          UnavailableError: The server cannot be reached.
+        """
+
     def reset(self, table: str, timeout: float | None) -> None: ...
     def server_info(self, timeout: float | None) -> list[tuple[bytes, int]]:
         """For each table a serialized `deepmind.reverb.TableInfo`, and how many of its samples are undelivered."""

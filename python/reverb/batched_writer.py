@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from reverb import _binding
 from reverb.writing.flushing import FlushingWriter
+from reverb.writing.key_check import fits_table, patterns_fit_tables
 from reverb.writing.structure import FixedStructure, Structure
 
 __all__ = ["BatchedColumn", "BatchedHistory", "BatchedWriter"]
@@ -89,7 +90,13 @@ class BatchedWriter(FlushingWriter):
             compression,
             limits,
         )
+        self._client = client
+        self._configs = configs
         self._has_patterns = bool(configs)
+        # The tables with the structures of items that were found to fit them.
+        self._known: set[Any] = set()
+        # Replaced by the append of the extension once the patterns are known to fit their tables.
+        self._append = self._check_and_append if configs else self._writer.append
         super().__init__(self._writer)
 
     @property
@@ -118,11 +125,24 @@ class BatchedWriter(FlushingWriter):
         Raises:
           ValueError: An array has another first axis, or rows have another dtype or shape than earlier ones, and
             nothing was appended. Also raised if the server rejected an earlier item.
+          SignatureMismatchError: A pattern has other keys than the signature of its table. The first append asks the
+            server for the signatures; nothing was appended.
           TypeError: A leaf cannot be stored.
           UnavailableError: The server could not be reached within `reconnect_timeout`.
         """
         given = None if priorities is None else self._as_priorities(priorities, (self._num_envs,))
-        self._writer.append(data, self._as_mask("mask", mask), self._as_mask("episode_end", episode_end), given)
+        self._append(data, self._as_mask("mask", mask), self._as_mask("episode_end", episode_end), given)
+
+    def _check_and_append(
+        self,
+        data: Any,
+        mask: NDArray[np.bool_] | None,
+        episode_end: NDArray[np.bool_] | None,
+        priorities: NDArray[np.float64] | None,
+    ) -> None:
+        if patterns_fit_tables(self._client, self._configs):
+            self._append = self._writer.append
+        self._writer.append(data, mask, episode_end, priorities)
 
     @property
     def history(self) -> Any:
@@ -161,15 +181,17 @@ class BatchedWriter(FlushingWriter):
 
         Raises:
           TypeError: A leaf is not a BatchedColumn.
-          ValueError: There is no column, `priorities` has another shape, or a priority is NaN. Also raised if the
-            server rejected an earlier item.
+          ValueError: There is no column, `priorities` has another shape, a priority is NaN, or the keys of `trajectory`
+            are not those of the table's signature. Also raised if the server rejected an earlier item.
           UnavailableError: The server could not be reached within `reconnect_timeout`.
         """
-        columns = [*_columns(trajectory)]
+        columns, structure = _flatten(trajectory)
         if not columns:
             raise ValueError("trajectory must not be empty.")
         if any(not isinstance(column, BatchedColumn) for column in columns):
             raise TypeError(f"All leaves of `trajectory` must be `BatchedColumn` but got {trajectory!r}")
+        if (table, structure) not in self._known and fits_table(self._client, table, trajectory):
+            self._known.add((table, structure))
         values = self._as_priorities(priorities)
         return self._writer.create_items(table, values, columns, self._as_mask("mask", mask))
 
@@ -192,12 +214,18 @@ class BatchedWriter(FlushingWriter):
         return np.ascontiguousarray(array)
 
 
-def _columns(trajectory: Any) -> Sequence[Any]:
-    """The leaves of a nest. A BatchedColumn is a leaf, although it is a tuple."""
-    if isinstance(trajectory, BatchedColumn):
-        return [trajectory]
-    if isinstance(trajectory, dict):
-        return [leaf for key in sorted(trajectory) for leaf in _columns(trajectory[key])]
-    if isinstance(trajectory, (list, tuple)):
-        return [leaf for child in trajectory for leaf in _columns(child)]
-    return [trajectory]
+def _flatten(node: Any) -> tuple[list[Any], Any]:
+    """The leaves of a nest, and its structure as a hashable value. A BatchedColumn is a leaf, although a tuple."""
+    if isinstance(node, BatchedColumn):
+        return [node], None
+    if isinstance(node, dict):
+        names = sorted(node)
+        children = [node[name] for name in names]
+        if all(type(child) is BatchedColumn for child in children):
+            return children, tuple(names)
+    elif isinstance(node, (list, tuple)):
+        names, children = [type(node)], [*node]
+    else:
+        return [node], None
+    flat = [_flatten(child) for child in children]
+    return [leaf for leaves, _ in flat for leaf in leaves], (*names, *(structure for _, structure in flat))

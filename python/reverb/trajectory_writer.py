@@ -20,7 +20,7 @@ from reverb.writing.flushing import FlushingWriter, as_seconds
 from reverb.writing.structure import Structure
 
 if TYPE_CHECKING:
-    from reverb.data.signatures import FlatSpec
+    from reverb.data.signatures import FlatSignature
 
 TrajectoryColumn = _binding.TrajectoryColumn
 _ColumnHistory = _binding.ColumnHistory
@@ -44,7 +44,7 @@ class TrajectoryWriter(FlushingWriter):
         client: _binding.Client,
         num_keep_alive_refs: int,
         *,
-        signatures: "Callable[[], dict[str, list[FlatSpec] | None]] | None",
+        signatures: "Callable[[], dict[str, FlatSignature | None]] | None",
         max_chunk_length: int | None,
         compression: tuple[str, bool],
         limits: tuple[int, int | None, float],

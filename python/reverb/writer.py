@@ -12,7 +12,7 @@ from reverb.errors import CancelledError, TableNotFoundError, UnavailableError
 from reverb.writing import closing
 
 if TYPE_CHECKING:
-    from reverb.data.signatures import FlatSpec
+    from reverb.data.signatures import FlatSignature
 
 __all__ = ["Writer"]
 
@@ -32,7 +32,7 @@ class Writer:
         max_in_flight_items: int,
         *,
         delta_encoded: bool,
-        signatures: "Callable[[], dict[str, list[FlatSpec] | None]]",
+        signatures: "Callable[[], dict[str, FlatSignature | None]]",
         max_pending_bytes: int,
         reconnect_timeout: float,
     ) -> None:

@@ -16,6 +16,7 @@ mod dtype;
 mod errors;
 mod frames;
 mod items;
+mod key_check;
 mod loader;
 mod log;
 mod nest;

@@ -243,7 +243,7 @@ def _limits(
     )
 
 
-def _signatures(engine: _binding.Client, timeout_s: float = -1.0) -> dict[str, list[signatures.FlatSpec] | None]:
-    """The flattened signatures of all tables. Waits at most `timeout_s` seconds; without a limit if negative."""
+def _signatures(engine: _binding.Client, timeout_s: float = -1.0) -> dict[str, signatures.FlatSignature | None]:
+    """The signatures of all tables. Waits at most `timeout_s` seconds; without a limit if negative."""
     infos = table_infos(engine, None if timeout_s < 0 else timeout_s)
-    return {name: signatures.flat_specs(info.signature) for name, info in infos.items()}
+    return {name: signatures.flatten(info.signature) for name, info in infos.items()}

@@ -277,20 +277,21 @@ impl TableHandle {
     ///
     /// # Errors
     /// [`Error::InvalidPriority`] if a priority is not valid. Nothing is changed then.
-    pub fn mutate(&self, updates: &[(u64, f64)], deletes: &[u64]) -> Result<()> {
+    pub fn mutate(&self, updates: &[(u64, f64)], deletes: &[u64]) -> Result<u64> {
         if updates.len() + deletes.len() <= OPERATIONS_PER_LOCK {
             return self.change(|state, removed| state.table.mutate(updates, deletes, removed));
         }
         for step in updates.chunks(OPERATIONS_PER_LOCK) {
             self.0.state.lock().table.check_updates(step)?;
         }
+        let mut changed = 0;
         for step in deletes.chunks(OPERATIONS_PER_LOCK) {
-            self.change(|state, removed| state.table.mutate(&[], step, removed))?;
+            changed += self.change(|state, removed| state.table.mutate(&[], step, removed))?;
         }
         for step in updates.chunks(OPERATIONS_PER_LOCK) {
-            self.change(|state, removed| state.table.mutate(step, &[], removed))?;
+            changed += self.change(|state, removed| state.table.mutate(step, &[], removed))?;
         }
-        Ok(())
+        Ok(changed)
     }
 
     /// Removes all items and sets the counters to zero. Waiting requests continue to wait.

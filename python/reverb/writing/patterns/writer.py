@@ -7,6 +7,7 @@ from reverb import _binding
 from reverb.data.keys import as_priority
 from reverb.errors import DeadlineExceededError
 from reverb.writing.flushing import FlushingWriter, as_seconds
+from reverb.writing.key_check import patterns_fit_tables
 from reverb.writing.structure import FixedStructure
 
 __all__ = ["StructuredWriter"]
@@ -40,7 +41,10 @@ class StructuredWriter(FlushingWriter):
             compression,
             limits,
         )
-        self._append = self._writer.append
+        self._client = client
+        self._configs = configs
+        # Replaced by the append of the extension once the patterns are known to fit their tables.
+        self._append = self._check_and_append
         super().__init__(self._writer)
 
     def append(self, data: Any, *, partial_step: bool = False, priority: float | None = None) -> None:
@@ -57,12 +61,19 @@ class StructuredWriter(FlushingWriter):
             a priority is NaN; then the step was appended, and the items of that config and of later configs were not
             created. Also raised if the server rejected an earlier item.
           TypeError: A leaf cannot be stored.
+          SignatureMismatchError: A pattern has other keys than the signature of its table. The first append asks the
+            server for the signatures; nothing was appended.
           UnavailableError: The server could not be reached within `reconnect_timeout`.
         """
         if priority is None:
             self._append(data, partial_step)
         else:
             self._append(data, partial_step, as_priority(priority))
+
+    def _check_and_append(self, data: Any, partial_step: bool, priority: float | None = None) -> None:
+        if patterns_fit_tables(self._client, self._configs):
+            self._append = self._writer.append
+        self._writer.append(data, partial_step, priority)
 
     @property
     def step_is_open(self) -> bool:
