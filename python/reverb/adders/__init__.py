@@ -16,8 +16,17 @@ your own in the same way.
 """
 
 from reverb.adders.episode import EpisodeAdder
+from reverb.adders.hindsight import HindsightAdder
 from reverb.adders.n_step import NStepReturns, NStepTransitionAdder
 from reverb.adders.recording import Recorder
 from reverb.adders.sequence import SequenceAdder, sequence_configs
 
-__all__ = ["EpisodeAdder", "NStepReturns", "NStepTransitionAdder", "Recorder", "SequenceAdder", "sequence_configs"]
+__all__ = [
+    "EpisodeAdder",
+    "HindsightAdder",
+    "NStepReturns",
+    "NStepTransitionAdder",
+    "Recorder",
+    "SequenceAdder",
+    "sequence_configs",
+]
