@@ -1,6 +1,6 @@
 """What the adders share: the writer, the episodes under way, and the options that go to the writer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
@@ -10,11 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 from reverb.adders import columns
 from reverb.adders.flags import as_flags
 from reverb.adders.priorities import Priorities
+from reverb.adders.recording import Recorder, Transition
 from reverb.client import Client
 from reverb.data import checks
 from reverb.writing.make import MAX_PENDING_BYTES
 
 __all__ = ["AdderBase", "WriterOptions"]
+
+# Unconfirmed items of an adder of few environments.
+_IN_FLIGHT_ITEMS = 64
 
 _Adder = TypeVar("_Adder", bound="AdderBase")
 
@@ -22,6 +26,7 @@ _Adder = TypeVar("_Adder", bound="AdderBase")
 class WriterOptions(NamedTuple):
     """Options of an adder that go to its writer; see `Client.batched_writer`."""
 
+    max_in_flight_items: int | None = None
     compression: str = "none"
     delta_encoded: bool = False
     max_chunk_length: int | None = None
@@ -44,6 +49,10 @@ class AdderBase:
         self._priorities = priorities
         self._num_envs = None if num_envs is None else checks.as_count("num_envs", num_envs)
         self._options = options._asdict()
+        if options.max_in_flight_items is None:
+            self._options["max_in_flight_items"] = max(_IN_FLIGHT_ITEMS, 2 * (self._num_envs or 1))
+        else:
+            self._options["max_in_flight_items"] = checks.as_count("max_in_flight_items", options.max_in_flight_items)
         self._writer: Any = None
         # The structure of what the writer takes, and the number of steps in the episode of each environment.
         self._blank: Any = None
@@ -88,6 +97,40 @@ class AdderBase:
           priorities: Priorities, one number or an array of any shape.
         """
         self._priorities.note(priorities)
+
+    def add_from(
+        self, env: Any, *, autoreset_mode: Any = None, transform: Callable[[Any], Any] | None = None
+    ) -> Recorder:
+        """An environment whose steps are added as they are made, for use in place of `env`.
+
+        It reads how the environment resets itself: with the step after the last, whose step belongs to no episode
+        (`NEXT_STEP`, Gymnasium's default for vectors); within the last step, whose observation is then in the infos
+        (`SAME_STEP`); or not at all (`DISABLED`, and single environments).
+
+            envs = adder.add_from(gymnasium.make_vec("CartPole-v1", num_envs=64))
+            observations, _ = envs.reset(seed=0)
+            while True:
+                observations, *_ = envs.step(policy(observations))
+
+        Transitions need nothing more. Sequences and episodes store a dict of `observation`, `action`, `reward`,
+        `terminated`, `truncated`, and the dict that `step(actions, extras=...)` adds.
+
+        Args:
+          env: Environment with Gymnasium's interface: a `gymnasium.Env`, or a vector of as many environments as the
+            adder was made for.
+          autoreset_mode: Autoreset mode of a vector that does not name it in its metadata: `NextStep`, `SameStep`,
+            `Disabled`, or a member of Gymnasium's AutoresetMode. None, the default, reads it in the metadata.
+          transform: Function from the dict of a step of a sequence or an episode to the nest that is stored, for
+            instance to leave columns out; None stores the dict.
+
+        Raises:
+          ValueError: The numbers of environments differ, or the autoreset mode is unknown.
+        """
+        return Recorder(self, env, autoreset_mode, transform)
+
+    def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
+        """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
+        raise NotImplementedError(f"{type(self).__name__} takes no steps of environments.")
 
     def end_episode(self, mask: ArrayLike | None = None) -> None:
         """Ends episodes that are under way after their last step, as if that had been truncated.

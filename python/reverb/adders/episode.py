@@ -1,6 +1,6 @@
 """Whole episodes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from reverb.adders import columns
 from reverb.adders.base import AdderBase, WriterOptions
 from reverb.adders.priorities import Priorities, Priority, TdErrors
+from reverb.adders.recording import Transition
 from reverb.client import Client
 from reverb.data import checks
 from reverb.writing.make import MAX_PENDING_BYTES
@@ -32,6 +33,8 @@ class EpisodeAdder(AdderBase):
       num_envs: Number of environments in the vector; None for a single environment.
       final: Names of columns that have one row more than the others: the value after the last step. With
         `final=("observation",)` an agent can bootstrap from the last observation of an episode that was truncated.
+      max_in_flight_items: Limit on the number of unconfirmed items, above which `add` waits, so that the table's rate
+        limiter holds back the actor; None, the default, means 64 or twice `num_envs`, whichever is more.
       compression: Codec for chunks: `none` (the default), `lz4`, `zstd` or `auto`; see `Client.trajectory_writer`.
       delta_encoded: Whether to store integers as differences between steps before compression.
       max_chunk_length: Maximum number of steps in a chunk; None, the default, lets the writer choose.
@@ -55,13 +58,16 @@ class EpisodeAdder(AdderBase):
         priority: Priority = 1.0,
         num_envs: int | None = None,
         final: Sequence[str] = (),
+        max_in_flight_items: int | None = None,
         compression: str = "none",
         delta_encoded: bool = False,
         max_chunk_length: int | None = None,
         max_pending_bytes: int = MAX_PENDING_BYTES,
         reconnect_timeout: float = 300.0,
     ) -> None:
-        options = WriterOptions(compression, delta_encoded, max_chunk_length, max_pending_bytes, reconnect_timeout)
+        options = WriterOptions(
+            max_in_flight_items, compression, delta_encoded, max_chunk_length, max_pending_bytes, reconnect_timeout
+        )
         super().__init__(client, Priorities(client, table, priority, num_envs), num_envs, options)
         self._table = table
         self._max_length = checks.as_count("max_length", max_length)
@@ -127,6 +133,16 @@ class EpisodeAdder(AdderBase):
         if True in ends:
             self._finish(ends, given)
             self._steps[ends] = 0
+
+    def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
+        """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
+        self.add(
+            transition.step(transform),
+            last=np.logical_or(transition.terminated, transition.truncated),
+            final=transition.step(transform, is_next=True) if self._final else None,
+            priority=transition.priority,
+            mask=transition.mask,
+        )
 
     def _finish(self, ends: NDArray[np.bool_], priority: Any) -> None:
         errors = None if self._errors is None else self._errors.pop(self._steps, ends)

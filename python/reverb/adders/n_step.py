@@ -1,6 +1,6 @@
 """Transitions over n steps."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ from reverb.adders import columns
 from reverb.adders.base import AdderBase, WriterOptions
 from reverb.adders.flags import per_env
 from reverb.adders.priorities import Priorities
+from reverb.adders.recording import Transition
 from reverb.client import Client
 from reverb.data import checks
 from reverb.writing.make import MAX_PENDING_BYTES
@@ -103,6 +104,8 @@ class NStepTransitionAdder(AdderBase):
         an episode the first frame is repeated. Each frame is sent and stored once, for all items and for both
         observations. Within an episode, `observation` must be the `next_observation` of the step before: only that of
         the first step is read.
+      max_in_flight_items: Limit on the number of unconfirmed items, above which `add` waits, so that the table's rate
+        limiter holds back the actor; None, the default, means 64 or twice `num_envs`, whichever is more.
       compression: Codec for chunks: `none` (the default), `lz4`, `zstd` or `auto`; see `Client.trajectory_writer`.
       delta_encoded: Whether to store integers as differences between steps before compression.
       max_chunk_length: Maximum number of steps in a chunk; None, the default, lets the writer choose.
@@ -128,13 +131,16 @@ class NStepTransitionAdder(AdderBase):
         num_envs: int | None = None,
         dtype: Any = np.float32,
         stack: Mapping[str, int] | None = None,
+        max_in_flight_items: int | None = None,
         compression: str = "none",
         delta_encoded: bool = False,
         max_chunk_length: int | None = None,
         max_pending_bytes: int = MAX_PENDING_BYTES,
         reconnect_timeout: float = 300.0,
     ) -> None:
-        options = WriterOptions(compression, delta_encoded, max_chunk_length, max_pending_bytes, reconnect_timeout)
+        options = WriterOptions(
+            max_in_flight_items, compression, delta_encoded, max_chunk_length, max_pending_bytes, reconnect_timeout
+        )
         priorities = Priorities(client, table, priority, num_envs, takes_formula=False)
         super().__init__(client, priorities, num_envs, options)
         self._table = table
@@ -212,6 +218,22 @@ class NStepTransitionAdder(AdderBase):
         self._steps += present
         self._steps[ends] = 0
         self._is_led[ends] = False
+
+    def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
+        """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
+        if transform is not None:
+            raise ValueError("`transform` is for sequences and episodes; transitions have columns of their own.")
+        self.add(
+            transition.observation,
+            transition.action,
+            transition.reward,
+            transition.next_observation,
+            terminated=transition.terminated,
+            truncated=transition.truncated,
+            extras=transition.extras,
+            priority=transition.priority,
+            mask=transition.mask,
+        )
 
     def _lead(self, step: Any, observation: Any, starts: NDArray[np.bool_]) -> None:
         """Appends the first frame of an episode, as often as the longest stack needs it."""

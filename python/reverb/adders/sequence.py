@@ -1,6 +1,6 @@
 """Windows of steps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +11,7 @@ from reverb import structured_writer as structured
 from reverb.adders import columns
 from reverb.adders.base import AdderBase, WriterOptions
 from reverb.adders.priorities import Priorities, Priority, priority_fn
+from reverb.adders.recording import Transition
 from reverb.client import Client
 from reverb.data import checks
 from reverb.writing.make import MAX_PENDING_BYTES
@@ -161,6 +162,8 @@ class SequenceAdder(AdderBase):
       stack: Mapping from names of columns with single frames to the number of frames that a step sees. The column has
         this number less 1 more rows at its beginning: the frames before the first step of the window. At the start of
         an episode the first frame is repeated.
+      max_in_flight_items: Limit on the number of unconfirmed items, above which `add` waits, so that the table's rate
+        limiter holds back the actor; None, the default, means 64 or twice `num_envs`, whichever is more.
       compression: Codec for chunks: `none` (the default), `lz4`, `zstd` or `auto`; see `Client.trajectory_writer`.
       delta_encoded: Whether to store integers as differences between steps before compression.
       max_chunk_length: Maximum number of steps in a chunk; None, the default, lets the writer choose.
@@ -188,13 +191,16 @@ class SequenceAdder(AdderBase):
         first: Sequence[str] = (),
         final: Sequence[str] = (),
         stack: Mapping[str, int] | None = None,
+        max_in_flight_items: int | None = None,
         compression: str = "none",
         delta_encoded: bool = False,
         max_chunk_length: int | None = None,
         max_pending_bytes: int = MAX_PENDING_BYTES,
         reconnect_timeout: float = 300.0,
     ) -> None:
-        options = WriterOptions(compression, delta_encoded, max_chunk_length, max_pending_bytes, reconnect_timeout)
+        options = WriterOptions(
+            max_in_flight_items, compression, delta_encoded, max_chunk_length, max_pending_bytes, reconnect_timeout
+        )
         super().__init__(client, Priorities(client, table, priority, num_envs), num_envs, options)
         if end not in ("truncate", "pad", "drop"):
             raise ValueError(f"`end` must be 'truncate', 'pad' or 'drop', got {end!r}.")
@@ -260,6 +266,16 @@ class SequenceAdder(AdderBase):
             super()._finish(ends, given)
         self._steps[ends] = 0
         self._is_led[ends] = False
+
+    def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
+        """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
+        self.add(
+            transition.step(transform),
+            last=np.logical_or(transition.terminated, transition.truncated),
+            final=transition.step(transform, is_next=True) if self._final else None,
+            priority=transition.priority,
+            mask=transition.mask,
+        )
 
     def _start(self, step: Any) -> None:
         window = _Window(step, first=self._first, final=self._final, stack=self._stack)
