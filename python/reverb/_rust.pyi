@@ -104,8 +104,8 @@ class Table:
     def info(self) -> bytes:
         """A serialized `deepmind.reverb.TableInfo`."""
 
-    def undelivered_samples(self) -> int:
-        """The number of samples that were drawn and are not received yet."""
+    def status(self) -> bytes:
+        """A serialized `reverb.replay.v1.TableStatus`."""
 
     def close(self) -> None:
         """Fails all waiting calls and all later ones."""
@@ -547,8 +547,8 @@ class Client:
         self, table: str, keys: NDArray[np.uint64], priorities: NDArray[np.float64], timeout: float | None
     ) -> None: ...
     def reset(self, table: str, timeout: float | None) -> None: ...
-    def server_info(self, timeout: float | None) -> list[tuple[bytes, int]]:
-        """For each table a serialized `deepmind.reverb.TableInfo`, and how many of its samples are undelivered."""
+    def server_info(self, timeout: float | None) -> list[bytes]:
+        """A serialized `deepmind.reverb.TableInfo` for each table."""
 
     def table_statuses(self, timeout: float | None) -> list[bytes]:
         """A serialized `reverb.replay.v1.TableStatus` for each table."""

@@ -286,7 +286,8 @@ class Client(MakesWriters):
           timeout: Time limit in seconds; None, 0 and negative numbers mean no limit.
 
         Returns:
-          A mapping from table names to their infos.
+          A mapping from table names to their infos: options, counts, bytes, and what waits at the table. See
+            `reverb.reverb_types.TableInfo`.
 
         Raises:
           DeadlineExceededError: The server did not answer within the timeout.
