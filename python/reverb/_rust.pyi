@@ -40,20 +40,27 @@ __all__ = [
     "checkpoint_verify",
     "descriptor_set",
     "importance_weights",
+    "unconfirmed",
 ]
 
 _FlatSpec = tuple[str, int, Sequence[int] | None]
 _Signatures = Mapping[str, Sequence[_FlatSpec] | None]
 # The number of values of a column that are kept, and the rows of a chunk; None: the library chooses.
 _ColumnOptions = tuple[int, int | None]
-# Bytes of unconfirmed items above which the caller waits, and seconds for which a writer tries to reconnect.
-_Limits = tuple[int, float]
+# Bytes and number of unconfirmed items above which the caller waits, and seconds for which a writer tries to reconnect.
+_Limits = tuple[int, int | None, float]
 # A codec (`none`, `lz4`, `zstd`, `auto`), and whether integers are stored as differences.
 _Compression = tuple[str, bool]
 # What a closed writer has discarded: the number of unconfirmed items by table, and reasons.
 _Discarded = tuple[dict[str, int], list[str]]
 # Whether this package wrote a checkpoint; for each table a serialized `deepmind.reverb.TableInfo`, and its items.
 _Summary: TypeAlias = tuple[bool, list[tuple[bytes, int | None]]]
+
+def unconfirmed() -> list[tuple[str, dict[str, int], int]]:
+    """What each writer of this process has not confirmed: the address of its client, items by table, and bytes.
+
+    Writers without unconfirmed items are left out.
+    """
 
 def descriptor_set() -> bytes:
     """A serialized `google.protobuf.FileDescriptorSet` of all messages, each file after those that it imports."""

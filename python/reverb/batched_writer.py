@@ -75,8 +75,7 @@ class BatchedWriter(FlushingWriter):
         configs: Sequence[Any],
         max_chunk_length: int | None,
         compression: tuple[str, bool],
-        max_pending_bytes: int,
-        reconnect_timeout: float,
+        limits: tuple[int, int | None, float],
     ) -> None:
         self._num_envs = num_envs
         # Patterns refer to columns by their position in the step, so with patterns the structure must not grow.
@@ -88,7 +87,7 @@ class BatchedWriter(FlushingWriter):
             (num_keep_alive_refs, max_chunk_length),
             [config.SerializeToString() for config in configs],
             compression,
-            (max_pending_bytes, reconnect_timeout),
+            limits,
         )
         self._has_patterns = bool(configs)
         super().__init__(self._writer)

@@ -47,8 +47,7 @@ class TrajectoryWriter(FlushingWriter):
         signatures: "Callable[[], dict[str, list[FlatSpec] | None]] | None",
         max_chunk_length: int | None,
         compression: tuple[str, bool],
-        max_pending_bytes: int,
-        reconnect_timeout: float,
+        limits: tuple[int, int | None, float],
     ) -> None:
         self._structure = Structure()
         self._options = (num_keep_alive_refs, max_chunk_length)
@@ -58,7 +57,7 @@ class TrajectoryWriter(FlushingWriter):
             self._options,
             None if signatures is None else signatures(),
             compression,
-            (max_pending_bytes, reconnect_timeout),
+            limits,
         )
         self._signatures = signatures
         self._history: Any = None

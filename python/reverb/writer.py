@@ -46,7 +46,7 @@ class Writer:
             signatures(),
             # The codec finds out by trial whether differences save space.
             ("auto" if delta_encoded else "none", False),
-            (max_pending_bytes, reconnect_timeout),
+            (max_pending_bytes, None, reconnect_timeout),
         )
         self._finalizer = closing.close_when_deleted(
             self, self._writer, warning="Writer-object deleted without calling .close explicitly."

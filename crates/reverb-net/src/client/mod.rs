@@ -56,6 +56,11 @@ impl Client {
         }
     }
 
+    /// Returns the address of the server, as it was given.
+    pub fn address(&self) -> &str {
+        self.address.text()
+    }
+
     /// Returns the limit on the unconfirmed items of all writers.
     fn pending(&self) -> Arc<PendingLimit> {
         let pending = self.pending.load_full();

@@ -29,8 +29,7 @@ class StructuredWriter(FlushingWriter):
         *,
         max_chunk_length: int | None,
         compression: tuple[str, bool],
-        max_pending_bytes: int,
-        reconnect_timeout: float,
+        limits: tuple[int, int | None, float],
     ) -> None:
         self._writer = _binding.PatternWriter(
             client,
@@ -38,7 +37,7 @@ class StructuredWriter(FlushingWriter):
             [config.SerializeToString() for config in configs],
             max_chunk_length,
             compression,
-            (max_pending_bytes, reconnect_timeout),
+            limits,
         )
         self._append = self._writer.append
         super().__init__(self._writer)
