@@ -44,6 +44,10 @@ class TableInfo:
       waiting_inserts: Number of inserts that wait now.
       waiting_samples: Number of calls that wait for samples now.
       waits: Reasons why the longest waiting insert and the longest waiting sample wait; empty if none waits.
+      unconfirmed_items: Number of items for this table that writers of this process have made, and that the server has
+        not confirmed; set only by `Client.server_info`. Writers whose clients have another address are left out.
+      unconfirmed_bytes: Size in bytes of all unconfirmed items of the writers that have some for this table, including
+        their items for other tables.
     """
 
     name: str
@@ -64,6 +68,8 @@ class TableInfo:
     waiting_inserts: int = dataclasses.field(default=0, compare=False)
     waiting_samples: int = dataclasses.field(default=0, compare=False)
     waits: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+    unconfirmed_items: int = dataclasses.field(default=0, compare=False)
+    unconfirmed_bytes: int = dataclasses.field(default=0, compare=False)
 
     def __repr__(self) -> str:
         parts = {"name": repr(self.name), "current_size": self.current_size, "max_size": self.max_size}
@@ -74,6 +80,8 @@ class TableInfo:
         parts["bytes"] = self.bytes
         if self.waiting_inserts or self.waiting_samples:
             parts.update(waiting_inserts=self.waiting_inserts, waiting_samples=self.waiting_samples)
+        if self.unconfirmed_items:
+            parts["unconfirmed_items"] = self.unconfirmed_items
         parts["signature"] = format_signature(self.signature)
         return f"TableInfo({', '.join(f'{name}={value}' for name, value in parts.items())})"
 
@@ -94,6 +102,9 @@ class TableInfo:
           google.protobuf.message.DecodeError: The bytes are not a `TableStatus` message.
           ValueError: The message contains an invalid signature.
         """
+        # Gives the messages of an info the names by which they are pickled.
+        from reverb.cc import schema_pb2  # noqa: F401
+
         status = _protos.message_class("reverb.replay.v1.TableStatus").FromString(serialized_status)
         info = cls.from_message(status.info, status.undelivered_samples)
         info.bytes, info.max_bytes = status.size_bytes, status.max_bytes or None

@@ -1,11 +1,10 @@
 """What a table's info says beyond that of dm-reverb, and how short infos, tables and servers are shown."""
 
 import dataclasses
-import pickle
 
 import numpy as np
 import pytest
-from behaviour_support import Background, eventually, info_of, insert_values, make_table
+from behaviour_support import Background, eventually, info_of, insert_values, make_table, run_program
 
 import reverb
 from reverb.reverb_types import TableInfo
@@ -61,6 +60,48 @@ def test_info_has_what_waits_at_a_table_and_why(serve):
     eventually(lambda: info_of(client, "queue").waits == ())
 
 
+def test_info_has_what_writers_of_the_process_have_not_confirmed(serve):
+    client = serve(reverb.Table.queue("queue", 1), reverb.Table.queue("other", 1), make_table())
+    elsewhere = reverb.Server([reverb.Table.queue("queue", 1)])
+    for address in (serve.address, f"localhost:{elsewhere.port}"):
+        reverb.Client(address).insert(np.zeros(1000, np.float32), {"queue": 1.0})
+    writers = [serve.connect().trajectory_writer(1) for _ in range(2)]
+    for writer in writers:
+        writer.append(np.zeros(1000, np.float32))
+        for _ in range(3):
+            writer.create_item("queue", 1.0, writer.history[-1:])
+    # One of them is inserted.
+    writers[0].create_item("other", 1.0, writers[0].history[-1:])
+    eventually(lambda: info_of(client, "queue").unconfirmed_items == 6)
+    info = info_of(client, "queue")
+    assert info.unconfirmed_bytes >= 8000
+    assert "unconfirmed_items=6" in repr(info)
+    assert (info_of(client).unconfirmed_items, info_of(client).unconfirmed_bytes) == (0, 0)
+    assert info_of(elsewhere.localhost_client(), "queue").unconfirmed_items == 0
+    client.sample_batch("queue", 7)
+    for writer in writers:
+        writer.flush()
+    assert [info_of(client, name).unconfirmed_items for name in ("queue", "other")] == [0, 0]
+    for writer in writers:
+        writer.close()
+    elsewhere.stop()
+
+
+def test_names_of_loopback_count_as_one_address():
+    server = reverb.Server([reverb.Table.queue("queue", 1)])
+    server.localhost_client().insert(np.zeros(1), {"queue": 1.0})
+    writer = reverb.Client(f"127.0.0.1:{server.port}").trajectory_writer(1)
+    writer.append(np.zeros(1))
+    writer.create_item("queue", 1.0, writer.history[-1:])
+    for address in (f"localhost:{server.port}", f"ipv4:127.0.0.1:{server.port}", f"[::1]:{server.port}"):
+        client = reverb.Client(address)
+        eventually(lambda client=client: info_of(client, "queue").unconfirmed_items == 1)
+    server.localhost_client().sample_batch("queue", 2)
+    writer.flush()
+    writer.close()
+    server.stop()
+
+
 def test_table_without_a_server_has_a_whole_info():
     info = make_table(max_bytes=100).info
     assert (info.bytes, info.max_bytes, info.waiting_inserts, info.waits) == (0, 100, 0, ())
@@ -71,13 +112,7 @@ def test_fields_of_dm_reverb_come_first_and_alone_make_an_info():
     info = make_table().info
     given = TableInfo(*(getattr(info, name) for name in FIELDS))
     assert given == info
-    assert (given.bytes, given.max_bytes, given.waiting_inserts, given.waiting_samples, given.waits) == (
-        0,
-        None,
-        0,
-        0,
-        (),
-    )
+    assert (given.bytes, given.max_bytes, given.waits, given.unconfirmed_items) == (0, None, (), 0)
 
 
 def test_comparison_of_infos_ignores_what_dm_reverb_lacks():
@@ -88,10 +123,16 @@ def test_comparison_of_infos_ignores_what_dm_reverb_lacks():
 
 
 def test_info_is_pickled_with_all_fields():
-    info = dataclasses.replace(make_table().info, bytes=7, waits=("a",))
-    again = pickle.loads(pickle.dumps(info))
-    assert again == info
-    assert (again.bytes, again.waits) == (7, ("a",))
+    # In a process that has done nothing else: messages get their names when their module is imported.
+    run_program("""
+        import pickle, reverb
+        server = reverb.Server([reverb.Table.queue("queue", 1, signature=[reverb.TensorSpec(())])])
+        info = server.localhost_client().server_info()["queue"]
+        info.bytes, info.waits = 7, ("a",)
+        again = pickle.loads(pickle.dumps(info))
+        assert again == info
+        assert (again.bytes, again.waits) == (7, ("a",))
+    """)
 
 
 def test_repr_of_an_info_is_short_and_its_str_has_all_fields(serve):
