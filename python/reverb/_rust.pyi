@@ -111,8 +111,8 @@ class Table:
     def info(self) -> bytes:
         """A serialized `deepmind.reverb.TableInfo`."""
 
-    def undelivered_samples(self) -> int:
-        """The number of samples that were drawn and are not received yet."""
+    def status(self) -> bytes:
+        """A serialized `reverb.replay.v1.TableStatus`."""
 
     def close(self) -> None:
         """Fails all waiting calls and all later ones."""
@@ -566,8 +566,8 @@ class Client:
         """
 
     def reset(self, table: str, timeout: float | None) -> None: ...
-    def server_info(self, timeout: float | None) -> list[tuple[bytes, int]]:
-        """For each table a serialized `deepmind.reverb.TableInfo`, and how many of its samples are undelivered."""
+    def server_info(self, timeout: float | None) -> list[bytes]:
+        """A serialized `deepmind.reverb.TableInfo` for each table."""
 
     def table_statuses(self, timeout: float | None) -> list[bytes]:
         """A serialized `reverb.replay.v1.TableStatus` for each table."""

@@ -18,6 +18,7 @@ from reverb.reverb_types import TableInfo, table_infos
 from reverb.writer import Writer
 from reverb.writing.largest_priority import note_update
 from reverb.writing.make import MAX_PENDING_BYTES, MakesWriters
+from reverb.writing.unconfirmed import add_unconfirmed
 
 __all__ = ["Client", "Writer"]
 
@@ -299,17 +300,20 @@ class Client(MakesWriters):
           timeout: Time limit in seconds; None, 0 and negative numbers mean no limit.
 
         Returns:
-          A mapping from table names to their infos.
+          A mapping from table names to their infos: options, counts, bytes, what waits at the table, and what the
+            writers of this process have not confirmed. See `reverb.reverb_types.TableInfo`.
 
         Raises:
           DeadlineExceededError: The server did not answer within the timeout.
         """
         limit = None if timeout is None or timeout <= 0 else checks.as_timeout(timeout)
         try:
-            return table_infos(self.engine, limit)
+            infos = table_infos(self.engine, limit)
         except DeadlineExceededError:
             text = f"ServerInfo call did not complete within provided timeout of {timeout}s"
             raise DeadlineExceededError(text) from None
+        add_unconfirmed(infos.values(), self._server_address)
+        return infos
 
     def _check_table_exists(self, table: str, timeout: float | None) -> None:
         tables = table_infos(self.engine, timeout)

@@ -238,14 +238,10 @@ impl Client {
         Ok(tables.iter().map(|table| PyBytes::new(py, &status_bytes(table))).collect())
     }
 
-    fn server_info<'py>(
-        &self,
-        py: Python<'py>,
-        timeout: Option<f64>,
-    ) -> PyReverbResult<Vec<(Bound<'py, PyBytes>, u64)>> {
+    fn server_info<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Vec<Bound<'py, PyBytes>>> {
         let deadline = deadline(timeout)?;
         let tables = self.call(py, || self.client.info(deadline))?;
-        Ok(tables.iter().map(|table| (PyBytes::new(py, &info_bytes(table)), table.undelivered)).collect())
+        Ok(tables.iter().map(|table| PyBytes::new(py, &info_bytes(table))).collect())
     }
 }
 

@@ -1,6 +1,7 @@
 """Specs as short texts: `float32`, `uint8[84, 84]`, `float32[?, 4]`."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from reverb.data import dtypes
 from reverb.tensor_spec import TensorSpec
 
-__all__ = ["format_spec", "parse_spec"]
+__all__ = ["format_signature", "format_spec", "parse_spec"]
 
 _FORM = re.compile(r"\s*(\w+)\s*(?:\[(.*)\]\s*)?")
 
@@ -56,3 +57,26 @@ def format_spec(spec: Any) -> str:
         return f"{name}[...]"
     sizes = ["?" if size is None else str(size) for size in spec.shape]
     return f"{name}[{', '.join(sizes)}]" if sizes else name
+
+
+def format_signature(signature: Any, max_length: int = 200) -> str:
+    """The text of a nest of specs, such as `{'obs': float32[4], 'reward': float32}`.
+
+    Args:
+      signature: Nest of specs of any library; None for a table without a signature.
+      max_length: Number of characters after which the text is cut.
+    """
+    text = _format_node(signature)
+    return text if len(text) <= max_length else f"{text[: max_length - 3]}..."
+
+
+def _format_node(node: Any) -> str:
+    if isinstance(node, Mapping):
+        return f"{{{', '.join(f'{key!r}: {_format_node(value)}' for key, value in node.items())}}}"
+    if isinstance(node, tuple) and hasattr(node, "_fields"):
+        pairs = zip(node._fields, node, strict=True)
+        return f"{type(node).__name__}({', '.join(f'{field}={_format_node(value)}' for field, value in pairs)})"
+    if isinstance(node, (tuple, list)):
+        values = ", ".join(map(_format_node, node))
+        return f"[{values}]" if isinstance(node, list) else f"({values}{',' if len(node) == 1 else ''})"
+    return format_spec(node) if hasattr(node, "shape") and hasattr(node, "dtype") else repr(node)
