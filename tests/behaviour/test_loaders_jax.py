@@ -157,3 +157,21 @@ def test_the_mask_of_equally_long_columns_is_one_jax_array(serve):
         mask = next(loader).mask
     assert isinstance(mask, jax.Array)
     assert mask.tolist() == [[True, False]] * 4
+
+
+def test_devices_have_names(serve):
+    client = serve(make_table(sampler="uniform"))
+    client.insert(np.float32(1), {"table": 1.0})
+    for device in ("cpu", "cpu:0"):
+        with JaxLoader(client, "table", batch_size=2, device=device) as loader:
+            assert next(loader).data[0].devices() == {jax.devices("cpu")[0]}
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:0", "cpu:77"])
+def test_a_device_that_is_not_there_is_refused_with_those_that_are(device):
+    if device != "cpu:77" and jax.default_backend() == "gpu":
+        pytest.skip("has a GPU")
+    with pytest.raises(ValueError, match=f'device "{device}": JAX sees [a-z]+:0'):
+        JaxLoader("localhost:1", "table", batch_size=1, device=device)
+    with pytest.raises(ValueError, match="expected a platform and a number"):
+        JaxLoader("localhost:1", "table", batch_size=1, device="cpu:first")

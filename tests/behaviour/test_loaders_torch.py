@@ -264,3 +264,15 @@ def test_a_killed_data_loader_leaks_no_thread_socket_or_item(serve_far):
     values = client.sample_batch("table", 400, timeout=0).data[0][:, 0].tolist()
     # The batch that each program took may or may not have been received when the program died.
     assert len(values) == len(set(values)) >= 400 - 3 * 5
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+@pytest.mark.parametrize("device", ["cuda", "cuda:1", torch.device("cuda")])
+def test_a_device_that_is_not_there_is_refused_at_once(device):
+    with pytest.raises(ValueError, match=f'device "{device}": PyTorch sees none here'):
+        TorchLoader("localhost:1", "table", batch_size=1, device=device)
+
+
+def test_an_unknown_option_names_the_options_of_this_loader_too():
+    with pytest.raises(TypeError, match="TorchLoader has no option 'devices'; it has: batch_size.*seed, device, pin"):
+        TorchLoader("localhost:1", "table", batch_size=1, devices="cpu")

@@ -11,12 +11,35 @@ from reverb.data.leaves import map_leaves
 from reverb.frameworks.dtype_rules import narrow, refuse
 from reverb.replay_sample import Ragged
 
-__all__ = ["fit", "fit_all", "to_arrays"]
+__all__ = ["as_device", "fit", "fit_all", "to_arrays"]
+
+
+def as_device(device: Any) -> Any:
+    """Converts a name, such as `cpu`, `gpu` or `cuda:1`, to a device. Devices, shardings and None stay as they are.
+
+    Raises:
+      ValueError: JAX has no such device here, or the name has another form.
+    """
+    if not isinstance(device, str):
+        return device
+    platform, _, number = device.partition(":")
+    if number and not number.isdecimal():
+        raise ValueError(f"device {device!r}: expected a platform and a number, such as 'cpu' or 'cuda:0'")
+    try:
+        # Those of this process: others cannot be given arrays.
+        found = jax.local_devices(backend=platform)
+    except RuntimeError:
+        found = []
+    place = int(number or 0)
+    if place >= len(found):
+        names = ", ".join(f"{each.platform}:{each.id}" for each in jax.local_devices())
+        raise ValueError(f'device "{device}": JAX sees {names} here')
+    return found[place]
 
 
 def to_arrays(nest: Any, device: Any = None) -> Any:
-    """Puts a nest of arrays on a device. Raises the errors of `fit`."""
-    return jax.device_put(map_leaves(fit, nest), device)
+    """Puts a nest of arrays on a device. Raises the errors of `fit` and `as_device`."""
+    return jax.device_put(map_leaves(fit, nest), as_device(device))
 
 
 def fit_all(columns: Sequence[Any], names: Sequence[str]) -> list[Any]:

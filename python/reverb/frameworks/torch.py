@@ -12,7 +12,7 @@ from reverb.data.leaves import map_leaves
 from reverb.frameworks.dtype_rules import narrow, refuse
 from reverb.replay_sample import Ragged
 
-__all__ = ["TAKES_ALL", "tensor_maker", "to_leaves", "to_tensor", "to_tensordict", "to_tensors"]
+__all__ = ["TAKES_ALL", "as_device", "tensor_maker", "to_leaves", "to_tensor", "to_tensordict", "to_tensors"]
 
 # Types that ml_dtypes adds to NumPy. Their bits are passed on as an integer type of the same size.
 _BY_BITS = {"bfloat16": np.int16, "float8_e5m2": np.uint8, "float8_e4m3fn": np.uint8}
@@ -22,10 +22,33 @@ _UNSIGNED = {"uint16": np.int32, "uint32": np.int64, "uint64": np.int64}
 TAKES_ALL = all(hasattr(torch, name) for name in (*_BY_BITS, *_UNSIGNED))
 
 
+def as_device(device: Any) -> torch.device | None:
+    """Converts a name to a device. None stays None.
+
+    Raises:
+      ValueError: PyTorch sees no such device in this process.
+    """
+    if device is None:
+        return None
+    found = torch.device(device)
+    backend: Any = getattr(torch, found.type, None)
+    # The CPU and virtual devices have no such function, and are always there.
+    if hasattr(backend, "device_count") and found.type != "cpu":
+        count = backend.device_count()
+        if count <= (found.index or 0):
+            raise ValueError(f'device "{device}": PyTorch sees {count or "none"} here')
+    return found
+
+
 def to_tensors(nest: Any, device: Any = None) -> Any:
-    """Converts a nest of arrays to tensors, which share the arrays' memory unless a device is given."""
+    """Converts a nest of arrays to tensors, which share the arrays' memory unless a device is given.
+
+    Raises:
+      ValueError: PyTorch does not see the device.
+    """
     if device is None:
         return map_leaves(to_tensor, nest)
+    device = as_device(device)
     return map_leaves(lambda array, name: to_tensor(array, name).to(device), nest)
 
 

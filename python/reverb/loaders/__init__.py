@@ -26,17 +26,29 @@ _NAMES = {
     "TorchLoader": "torch_loader",
 }
 
-# `import *` must work without the frameworks.
-_HEAVY = ("jax_loader", "tensorflow_loader", "torch_loader")
+# The frameworks of modules, by their names for users and by those of the extras that install them.
+_FRAMEWORKS = {
+    "jax_loader": ("JAX", "jax"),
+    "tensorflow_loader": ("TensorFlow", "tensorflow"),
+    "torch_loader": ("PyTorch", "torch"),
+}
 
-__all__ = [name for name, module in _NAMES.items() if module not in _HEAVY]
+# `import *` must work without the frameworks.
+__all__ = [name for name, module in _NAMES.items() if module not in _FRAMEWORKS]
 
 
 def __getattr__(name: str) -> Any:
     module = _NAMES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    try:
+        value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    except ModuleNotFoundError as error:
+        framework, extra = _FRAMEWORKS.get(module, ("", None))
+        if error.name != extra:
+            raise
+        text = f"{name} needs {framework}: pip install 'reverb-replay[{extra}]'"
+        raise ModuleNotFoundError(text, name=extra) from None
     globals()[name] = value
     return value
 

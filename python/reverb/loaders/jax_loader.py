@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from reverb.client import Client
-from reverb.frameworks.jax import fit_all
+from reverb.frameworks.jax import as_device, fit_all
 from reverb.loaders.batch import Batch
 from reverb.loaders.conversion import Conversion
 from reverb.loaders.loader import Loader
@@ -29,9 +29,9 @@ class JaxLoader(Loader):
     Args:
       client: A Client, or the address of a server.
       table: Name of the table; or, for a mixture, a mapping from the tables' names to weights.
-      device: Device or Sharding that data, weights and mask are put on. A sharding splits the batch axis, whose size
-        must then be a multiple of the number of shards: short batches are given back (`drop_remainder`). None uses
-        JAX's default device.
+      device: Device or Sharding that data, weights and mask are put on, or a name such as `cpu`, `gpu` or `cuda:1`. A
+        sharding splits the batch axis, whose size must then be a multiple of the number of shards: short batches are
+        given back (`drop_remainder`). None uses JAX's default device.
       double_buffer: Whether the next batch is put on its device in advance, which needs memory for a second batch. None
         does so unless the device is a CPU, where the same processor would only do the work at another time.
       **options: Fields of `reverb.loaders.Options`, of which `batch_size` is required.
@@ -46,10 +46,11 @@ class JaxLoader(Loader):
         double_buffer: bool | None = None,
         **options: Any,
     ) -> None:
+        device = as_device(device)
         if isinstance(device, jax.sharding.Sharding):
             options.setdefault("drop_remainder", True)
         ahead = _is_accelerator(device) if double_buffer is None else double_buffer
-        parsed = Options(**options)
+        parsed = Options.of("JaxLoader", options, ("device", "double_buffer"))
         # Double buffering asks whether the next batch has arrived, which a draw by the caller cannot answer.
         super().__init__(BatchSource(client, table, parsed, _conversion(parsed, device), by_caller=not ahead))
         self._staging = Staging(self._source) if ahead else None

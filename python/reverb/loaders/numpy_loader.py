@@ -30,4 +30,5 @@ class NumpyLoader(Loader):
     """
 
     def __init__(self, client: Client | str, table: str | Mapping[str, float], **options: Any) -> None:
-        super().__init__(BatchSource(client, table, Options(**options), Conversion(takes_all=True), by_caller=True))
+        parsed = Options.of("NumpyLoader", options)
+        super().__init__(BatchSource(client, table, parsed, Conversion(takes_all=True), by_caller=True))

@@ -1,7 +1,7 @@
 """The options of loaders of all frameworks."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from reverb.data import checks
@@ -100,6 +100,26 @@ class Options:
         self.lengths()
         if self.pad_to is not None and self.squeeze_time:
             raise ValueError("`squeeze_time` drops the time axis along which `pad_to` pads: give one of the two.")
+
+    @classmethod
+    def of(cls, loader: str, options: Mapping[str, Any], own: Sequence[str] = ()) -> "Options":
+        """The options that a loader was given by name.
+
+        Args:
+          loader: Name of the loader, for error messages.
+          options: The arguments of its constructor that it does not know itself.
+          own: Names of the options that only this loader has, for error messages.
+
+        Raises:
+          TypeError, ValueError: An option is unknown, missing or invalid.
+        """
+        known = [field.name for field in dataclasses.fields(cls)]
+        unknown = [repr(name) for name in options if name not in known]
+        if unknown:
+            raise TypeError(f"{loader} has no option {', '.join(unknown)}; it has: {', '.join([*known, *own])}")
+        if "batch_size" not in options:
+            raise TypeError(f"{loader} needs `batch_size`, the number of items in a batch")
+        return cls(**options)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Pickles of earlier releases lack the options that were added since.

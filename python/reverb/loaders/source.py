@@ -170,13 +170,18 @@ class BatchSource:
         Raises:
           TypeError, ValueError, ReverbError: See `Client.update_priorities`.
         """
-        keys = batch.info.key
-        if batch.table is None:
+        try:
+            keys, tables = batch.info.key, batch.table
+        except AttributeError:
+            raise TypeError(
+                f"batch: expected the Batch from this loader, got {_kind(batch)}; keys alone: client.update_priorities"
+            ) from None
+        if tables is None:
             self.client.update_priorities(self.tables[0], keys, priorities, timeout=timeout)
             return
         values = np.broadcast_to(np.asarray(priorities, np.float64), keys.shape)
-        for number in np.unique(batch.table):
-            of_table = batch.table == number
+        for number in np.unique(tables):
+            of_table = tables == number
             self.client.update_priorities(self.tables[number], keys[of_table], values[of_table], timeout=timeout)
 
     def close(self) -> None:
@@ -232,6 +237,10 @@ class BatchSource:
         options = self.options
         left = None if options.num_batches is None else options.num_batches - self._draws.begun
         self.local.open(maker, beta=None if options.beta is None else options.beta_of, left=left)
+
+
+def _kind(value: object) -> str:
+    return "an array" if hasattr(value, "dtype") else type(value).__name__
 
 
 def _samples(parts: list[Part]) -> int:

@@ -31,8 +31,8 @@ class TensorFlowLoader(Loader):
     """
 
     def __init__(self, client: Client | str, table: str | Mapping[str, float], **options: Any) -> None:
-        conversion = Conversion(batch=_to_tensorflow)
-        super().__init__(BatchSource(client, table, Options(**options), conversion, by_caller=True))
+        parsed = Options.of("TensorFlowLoader", options)
+        super().__init__(BatchSource(client, table, parsed, Conversion(batch=_to_tensorflow), by_caller=True))
 
 
 def _to_tensorflow(batch: Batch) -> Batch:

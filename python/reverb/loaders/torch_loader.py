@@ -15,7 +15,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from reverb._binding import BatchIterator
 from reverb.client import Client
 from reverb.data.leaves import map_leaves
-from reverb.frameworks.torch import TAKES_ALL, tensor_maker, to_leaves, to_tensordict
+from reverb.frameworks.torch import TAKES_ALL, as_device, tensor_maker, to_leaves, to_tensordict
 from reverb.loaders.batch import Batch
 from reverb.loaders.conversion import Conversion
 from reverb.loaders.options import Options
@@ -53,7 +53,7 @@ class TorchLoader(IterableDataset):  # type: ignore[misc]
       **options: Fields of `reverb.loaders.Options`, of which `batch_size` is required.
 
     Raises:
-      TypeError, ValueError: An option is out of range or of the wrong type.
+      TypeError, ValueError: An option is unknown, out of range or of the wrong type, or PyTorch sees no such device.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class TorchLoader(IterableDataset):  # type: ignore[misc]
         self._client: Client | None = Client(client) if isinstance(client, str) else client
         self._address = self._client.server_address
         self._table = table
-        self._device = None if device is None else torch.device(device)
+        self._device = as_device(device)
         self._pin_memory = pin_memory
         self._tensordict = tensordict
         self._worker_prefetch = worker_prefetch
-        self.options = Options(**options)
+        self.options = Options.of("TorchLoader", options, ("device", "pin_memory", "tensordict", "worker_prefetch"))
         self._open: weakref.WeakSet[TorchBatches] = weakref.WeakSet()
         self._last: BatchSource | None = None
         self._own: TorchBatches | None = None
