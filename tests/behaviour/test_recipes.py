@@ -1,0 +1,58 @@
+"""The programs of docs/recipes.md, and the snippets of the README, run as they are printed."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("gymnasium")
+pytestmark = pytest.mark.alone
+
+ROOT = pathlib.Path(__file__).parents[2]
+FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
+# Seconds that a program may take on a busy machine.
+PATIENCE_S = 300
+
+
+def recipes():
+    """The program under each heading that has one."""
+    _, *parts = HEADING.split((ROOT / "docs/recipes.md").read_text())
+    programs = {name: FENCE.findall(text) for name, text in zip(parts[::2], parts[1::2], strict=True)}
+    return [pytest.param(blocks[0], id=name) for name, blocks in programs.items() if blocks]
+
+
+def run(program, folder):
+    """Runs a program in an empty folder, and returns what it printed."""
+    path = folder / "program.py"
+    path.write_text(program)
+    ended = subprocess.run(
+        [sys.executable, path.name],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def test_there_is_a_recipe_for_each_family_of_algorithms():
+    names = " ".join(param.id for param in recipes())
+    for family in ("DQN", "R2D2", "IMPALA", "PPO", "SAC", "HER", "Atari", "arameters"):
+        assert family in names
+
+
+@pytest.mark.parametrize("program", recipes())
+def test_the_recipe_runs(program, tmp_path):
+    assert "learned" in run(program, tmp_path)
+
+
+def test_the_snippets_of_the_readme_run_in_order_in_one_file(tmp_path):
+    snippets = FENCE.findall((ROOT / "README.md").read_text())
+    assert len(snippets) >= 5
+    assert "(256, 4) 1.0\n1000\n" in run("\n".join(snippets), tmp_path)
