@@ -19,7 +19,7 @@ IN_MAIN_VENV := not reference and not tensorflow and not programs and not torch 
 comma := ,
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-rust test-python fuzz test-all $(addprefix test-,$(ELSEWHERE)) \
+.PHONY: help demo test test-rust test-python fuzz asan tsan soak test-all $(addprefix test-,$(ELSEWHERE)) \
 	check check-format check-clippy check-crates check-python check-changelog changelog release-notes figures \
 	bench wheel clean
 
@@ -134,6 +134,29 @@ fuzz: ## Damaged files and messages for every decoder, ten minutes for each; SEC
 	@command -v cargo >/dev/null || { echo "fuzzing needs cargo on PATH" >&2; exit 1; }
 	REVERB_FUZZ_SECONDS=$(or $(SECONDS),600) cargo test -p reverb-store --test fuzz -- --nocapture --test-threads 1
 
+HOST = $(shell rustc +nightly -vV 2>/dev/null | sed -n 's/^host: //p')
+define nightly
+	@cargo +nightly --version >/dev/null 2>&1 || { \
+		echo "sanitizers need a nightly Rust: rustup toolchain install nightly" >&2; exit 1; }
+endef
+
+# Without documentation tests, to which RUSTFLAGS does not apply.
+asan: ## AddressSanitizer and LeakSanitizer over the Rust tests, with a nightly Rust; see docs/soundness.md
+	$(nightly)
+	RUSTFLAGS=-Zsanitizer=address cargo +nightly test --target $(HOST) --target-dir target/asan $(CARGO_TESTED) \
+		--tests --no-fail-fast
+
+# The standard library is built, too: the one that is installed does not tell ThreadSanitizer what its locks order.
+tsan: ## ThreadSanitizer over the Rust tests of what waits, with a nightly Rust and its sources
+	$(nightly)
+	@test -d "$$(rustc +nightly --print sysroot)/lib/rustlib/src" || { \
+		echo "ThreadSanitizer needs the sources of Rust: rustup component add rust-src --toolchain nightly" >&2; exit 1; }
+	RUSTFLAGS=-Zsanitizer=thread cargo +nightly test -Zbuild-std --target $(HOST) --target-dir target/tsan \
+		-p reverb-core -p reverb-service -p reverb-net --tests --no-fail-fast
+
+soak: $(VENV)/.installed ## A server and clients of each road for an hour: they must not grow; SECONDS=300 make soak
+	PYTHONPATH=tests/behaviour $(BIN)/python tests/soak --seconds $(or $(SECONDS),3600) --record soak.jsonl
+
 test-all: test $(addprefix test-,$(ELSEWHERE)) ## All tests; those beside TensorFlow, PyTorch and dm-reverb get own environments
 
 # $(call marked,MARKER,ENVIRONMENT,PYTHON,PYTEST): the tests of one marker, if there are any and they can run here.
@@ -208,5 +231,5 @@ wheel: dist/.built ## Build the wheel into dist/
 	@ls dist/*.whl
 
 clean: ## Remove everything that was built or installed here
-	rm -rf .venv .venv-reference .venv-tensorflow .venv-torch .venv-jax .venv-cpprb target dist demo-output \
+	rm -rf .venv .venv-reference .venv-tensorflow .venv-torch .venv-jax .venv-cpprb target dist demo-output soak.jsonl \
 		.pytest_cache .mypy_cache .ruff_cache

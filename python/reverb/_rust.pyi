@@ -141,7 +141,9 @@ class Checkpointer:
 class CheckpointReader:
     """The items of a checkpoint, in memory."""
 
-    def __new__(cls, path: str | os.PathLike[str], tables: Sequence[str] | None, limit_bytes: int) -> CheckpointReader:
+    def __new__(
+        cls, path: str | os.PathLike[str], tables: Sequence[str] | None, limit_bytes: int | None
+    ) -> CheckpointReader:
         """See `reverb.checkpointers.open`."""
 
     @property
@@ -158,7 +160,7 @@ def checkpoint_list(root: str | os.PathLike[str]) -> list[pathlib.Path]:
 def checkpoint_summary(path: str | os.PathLike[str]) -> _Summary:
     """The definitions of a checkpoint's tables; the number of items is None where only all of them would tell."""
 
-def checkpoint_verify(path: str | os.PathLike[str], limit_bytes: int) -> _Summary:
+def checkpoint_verify(path: str | os.PathLike[str], limit_bytes: int | None) -> _Summary:
     """Reads a whole checkpoint and checks it."""
 
 @final

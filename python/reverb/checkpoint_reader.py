@@ -15,9 +15,6 @@ from reverb.reverb_types import TableInfo
 
 __all__ = ["Checkpoint", "CheckpointTable", "open"]
 
-# Default limit on the size of one chunk, in bytes.
-_LIMIT_BYTES = 256 * 1024 * 1024
-
 
 class CheckpointTable:
     """The items of one table, in the order in which they were inserted.
@@ -122,20 +119,23 @@ class Checkpoint:
 
 
 def open(
-    path: str | os.PathLike[str], *, tables: Iterable[str] | None = None, limit_bytes: int = _LIMIT_BYTES
+    path: str | os.PathLike[str], *, tables: Iterable[str] | None = None, limit_bytes: int | None = None
 ) -> Checkpoint:
     """Reads a checkpoint of this package or of dm-reverb into memory, and checks all of it.
 
     Args:
       path: Path of a checkpoint, or of a folder of checkpoints, whose newest undamaged one is read.
       tables: Names of the tables to read; None reads all tables.
-      limit_bytes: Maximum size of one chunk, in bytes.
+      limit_bytes: Maximum size of one chunk, in bytes. None means 256 MiB for checkpoints of dm-reverb, and no limit
+        for those of this package: whatever a server could save can be read.
 
     Raises:
       ValueError: There is no checkpoint at `path`.
+      MessageTooLargeError: A chunk is larger than the limit.
       DataLossError: The checkpoint is damaged, or all checkpoints in the folder are.
       TableNotFoundError: The checkpoint does not have one of `tables`.
       StorageError: The checkpoint cannot be read.
     """
     names = None if tables is None else list(tables)
-    return Checkpoint(_binding.CheckpointReader(os.fspath(path), names, checks.as_count("limit_bytes", limit_bytes)))
+    limit = None if limit_bytes is None else checks.as_count("limit_bytes", limit_bytes)
+    return Checkpoint(_binding.CheckpointReader(os.fspath(path), names, limit))

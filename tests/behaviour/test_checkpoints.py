@@ -9,7 +9,7 @@ import pytest
 from behaviour_support import PATIENCE_S, draw, draw_values, eventually, info_of, insert_values, make_table, program
 
 import reverb
-from reverb import checkpointers, errors, selectors
+from reverb import _binding, checkpointers, errors, selectors
 
 
 @pytest.fixture
@@ -388,6 +388,20 @@ def test_server_loads_its_own_chunks_under_a_smaller_message_limit(root, start, 
     assert [sample.data[0].size for sample in draw(client, 3)] == [2 << 20, 2 << 20, 4 << 20]
     with pytest.raises(errors.MessageTooLargeError):
         client.insert(rows[0], {"table": 1.0})
+
+
+def test_own_chunks_above_the_default_message_limit_are_read_without_a_server(root, start):
+    """Whatever a server could save can be opened and verified."""
+    server, client = start(make_table(), checkpointer=keep_in(root), max_message_size=1 << 30)
+    size = (256 << 20) + 1
+    client.insert(np.zeros(size, np.uint8), {"table": 1.0})
+    path = client.checkpoint()
+    server.stop()
+    assert [len(checkpointers.open(place).table("table")) for place in (path, root)] == [1, 1]
+    _binding.checkpoint_verify(path, None)
+    for read in (lambda: checkpointers.open(path, limit_bytes=256 << 20), lambda: _binding.checkpoint_verify(path, 1)):
+        with pytest.raises(errors.MessageTooLargeError, match="chunks.tfrecord: "):
+            read()
 
 
 def test_temporary_folder_is_removed_if_nothing_was_saved(start):

@@ -7,7 +7,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use reverb_core::Error;
 use reverb_net::info_bytes;
-use reverb_store::checkpoint::{self, CheckpointOptions, CheckpointReader as CoreReader, LoadOptions, Summary};
+use reverb_store::checkpoint::{
+    self, CheckpointOptions, CheckpointReader as CoreReader, LoadOptions, SizeLimit, Summary,
+};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -51,8 +53,13 @@ pub struct CheckpointReader {
 #[pymethods]
 impl CheckpointReader {
     #[new]
-    fn new(py: Python<'_>, path: PathBuf, tables: Option<Vec<String>>, limit_bytes: u64) -> PyReverbResult<Self> {
-        let read = move || CoreReader::open(&path, tables.as_deref(), limit_bytes);
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        tables: Option<Vec<String>>,
+        limit_bytes: Option<u64>,
+    ) -> PyReverbResult<Self> {
+        let read = move || CoreReader::open(&path, tables.as_deref(), limit_of(limit_bytes));
         Ok(Self { reader: wait(py, blocking(read))? })
     }
 
@@ -106,9 +113,13 @@ pub fn checkpoint_summary(py: Python<'_>, path: PathBuf) -> PyReverbResult<Descr
 
 /// Reads a whole checkpoint and checks it.
 #[pyfunction]
-pub fn checkpoint_verify(py: Python<'_>, path: PathBuf, limit_bytes: u64) -> PyReverbResult<Described<'_>> {
-    let summary = wait(py, blocking(move || checkpoint::verify(&path, limit_bytes)))?;
+pub fn checkpoint_verify(py: Python<'_>, path: PathBuf, limit_bytes: Option<u64>) -> PyReverbResult<Described<'_>> {
+    let summary = wait(py, blocking(move || checkpoint::verify(&path, limit_of(limit_bytes))))?;
     Ok(describe(py, summary))
+}
+
+fn limit_of(limit_bytes: Option<u64>) -> SizeLimit {
+    limit_bytes.map_or_else(SizeLimit::default, SizeLimit::All)
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {

@@ -165,7 +165,7 @@ fn others_get_in_while_many_draws_are_noted_as_delivered() {
     // While the table is not empty, the batch is still being drawn.
     let left = |table: &Table| if table.is_empty() { table.num_tracked_draws() } else { 0 };
     let parts = seen_meanwhile(&table, deliver, |table| table.with_table(left));
-    assert!(!parts.is_empty() && parts.iter().all(|part| (MANY as usize - part) % STEP == 0), "{parts:?}");
+    assert!(!parts.is_empty() && parts.iter().all(|part| (MANY as usize - part).is_multiple_of(STEP)), "{parts:?}");
 }
 
 #[test]

@@ -97,7 +97,7 @@ struct Ledger {
     partly: Vec<Vec<u64>>,
 }
 
-async fn produce(table: TableHandle, seed: u64, next_key: &AtomicU64) -> Ledger {
+async fn produce(table: TableHandle, seed: u64, next_key: Arc<AtomicU64>) -> Ledger {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut ledger = Ledger::default();
     for _ in 0..400 {
@@ -122,7 +122,7 @@ async fn produce(table: TableHandle, seed: u64, next_key: &AtomicU64) -> Ledger 
     ledger
 }
 
-async fn consume(table: TableHandle, seed: u64, stop: &AtomicBool) -> Vec<u64> {
+async fn consume(table: TableHandle, seed: u64, stop: Arc<AtomicBool>) -> Vec<u64> {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut consumed = Vec::new();
     while !stop.load(Relaxed) {
@@ -162,11 +162,11 @@ async fn a_queue_with_many_producers_and_consumers_loses_nothing_and_duplicates_
         let sampler = SelectorKind::Fifo;
         let config = TableConfig { sampler, max_times_sampled: 1, rate_limiter: limiter, ..common::config("table") };
         let table = TableHandle::new(Table::new(config).unwrap());
-        let (next_key, stop) = (&*Box::leak(Box::<AtomicU64>::default()), &*Box::leak(Box::<AtomicBool>::default()));
+        let (next_key, stop) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
         let producers: Vec<_> =
-            (0..4).map(|seed| tokio::spawn(produce(table.clone(), 100 * round + seed, next_key))).collect();
+            (0..4).map(|seed| tokio::spawn(produce(table.clone(), 100 * round + seed, next_key.clone()))).collect();
         let consumers: Vec<_> =
-            (0..4).map(|seed| tokio::spawn(consume(table.clone(), 100 * round + 50 + seed, stop))).collect();
+            (0..4).map(|seed| tokio::spawn(consume(table.clone(), 100 * round + 50 + seed, stop.clone()))).collect();
         let mut ledgers = Vec::new();
         for producer in producers {
             ledgers.push(producer.await.unwrap());

@@ -24,6 +24,8 @@ pub trait Disk: Send + Sync + Debug {
     fn create(&self, path: &Path) -> io::Result<Box<dyn OutFile>>;
     /// Opens a file for reading.
     fn open(&self, path: &Path) -> io::Result<Box<dyn Read + Send>>;
+    /// Returns the size of a file in bytes.
+    fn size(&self, path: &Path) -> io::Result<u64>;
     /// Returns the names in a folder, in any order.
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
     /// Renames a folder.
@@ -65,6 +67,10 @@ impl Disk for RealDisk {
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn Read + Send>> {
         Ok(Box::new(File::open(path)?))
+    }
+
+    fn size(&self, path: &Path) -> io::Result<u64> {
+        Ok(fs::metadata(path)?.len())
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {

@@ -114,6 +114,10 @@ impl Disk for BusyDisk {
         RealDisk.open(path)
     }
 
+    fn size(&self, path: &Path) -> io::Result<u64> {
+        RealDisk.size(path)
+    }
+
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
         RealDisk.list(path)
     }

@@ -6,13 +6,15 @@ mod memory;
 
 use memory::peak_of;
 use prost::Message;
-use reverb_core::EpisodeIds;
+use reverb_core::{EpisodeIds, Error, Table};
 use reverb_formats::chunk::{ChunkDecoder, mapped_bytes};
 use reverb_formats::proto::schema::key_distribution_options::Distribution;
 use reverb_formats::proto::schema::{KeyDistributionOptions, PriorityTableCheckpoint, RateLimiterCheckpoint};
-use reverb_formats::tfrecord::RecordWriter;
-use reverb_store::checkpoint::verify;
-use std::path::Path;
+use reverb_formats::table::decode_table;
+use reverb_formats::tfrecord::{RecordWriter, hash_text, put_record};
+use reverb_service::TableHandle;
+use reverb_store::checkpoint::{CheckpointOptions, Checkpointer, LoadOptions, SizeLimit, verify};
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 const LIMIT: usize = 16 << 20;
@@ -141,11 +143,121 @@ fn checkpoints_that_inflate_allocate_little() {
         write(&folder, "items.tfrecord", &items);
         drop((chunks, tables, items));
         let ((), peak) = peak_of(|| {
-            let refused = verify(&folder, limit as u64);
+            let refused = verify(&folder, SizeLimit::All(limit as u64));
             assert!(refused.is_err(), "{name}");
         });
         // The buffers of the threads are not part of the limit.
         assert!(peak <= 2 * limit + (8 << 20), "{name}: {peak} bytes");
     }
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A folder for a checkpoint, which is removed when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("reverb-test-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("DONE"), "").unwrap();
+        Self(folder)
+    }
+
+    /// Writes a sidecar whose own hash is correct. `files` has the size that it states for each file; the hash of the
+    /// content is correct. It states a number of chunks, and of items of the table.
+    fn forge_sidecar(&self, compression: u32, files: [(&str, u64); 3], chunks: u64, items: u64) {
+        let sums = files.map(|(name, size)| {
+            let xxh3 = hash_text(&std::fs::read(self.0.join(name)).unwrap());
+            format!(r#""{name}":{{"size":{size},"xxh3":"{xxh3}"}}"#)
+        });
+        let table = format!(r#"{{"name":"a","max_size":10,"max_bytes":null,"seed":null,"items":{items}}}"#);
+        let line = format!(
+            r#"{{"format":1,"writer":"forged","compression":{compression},"files":{{{}}},"chunks":{chunks},"#,
+            sums.join(",")
+        );
+        let line = line + &format!(r#""tables":[{table}],"episode_runs":[{chunks}]}}"#);
+        let hash = format!("\n{{\"xxh3\":\"{}\"}}\n", hash_text(line.as_bytes()));
+        std::fs::write(self.0.join("reverb.jsonl"), line + &hash).unwrap();
+    }
+
+    fn size(&self, name: &str) -> u64 {
+        std::fs::metadata(self.0.join(name)).unwrap().len()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// Loads a checkpoint as a server does.
+fn restore(folder: &Path) -> Result<(), Error> {
+    let load = LoadOptions { path: Some(folder.into()), ..Default::default() };
+    let options = CheckpointOptions {
+        root: folder.join("own"),
+        group: String::new(),
+        fallback: None,
+        keep: 1,
+        compression: 0,
+        interval: None,
+        save_on_stop: false,
+        is_temporary: false,
+        load,
+    };
+    let record = decode_table(&table()).unwrap();
+    let tables = [TableHandle::new(Table::new(record.config).unwrap())];
+    Checkpointer::open(options)?.restore(&tables, LIMIT as u64).map(drop)
+}
+
+/// The first bytes of a record that declares a payload of `length` bytes.
+fn record_header(length: u64) -> Vec<u8> {
+    let mut framed = Vec::new();
+    put_record(&mut framed, &length.to_le_bytes());
+    // The checksum of a payload is made like that of a length.
+    [&length.to_le_bytes(), &framed[framed.len() - 4..]].concat()
+}
+
+#[test]
+fn files_that_a_forged_sidecar_vouches_for_allocate_little() {
+    let _alone = MEASURING.lock().unwrap();
+    let folder = Folder::new("forged");
+    let largest = u64::from(u32::MAX) - 100;
+    let good_chunk = chunk(&[tensor(4, &[1, 1], &[1, 0, 5])]);
+    let framed = |record: &[u8]| {
+        let mut framed = Vec::new();
+        put_record(&mut framed, record);
+        framed
+    };
+    let one_string = [tensor(7, &[1, largest / 8], &[]), field(8, &[7; 100])].concat();
+    let bombs = [
+        ("snappy", framed(&chunk(&[tensor(4, &[1, largest], &snappy_header(largest))]))),
+        ("strings without content", framed(&chunk(&[tensor(7, &[1, largest / 8], &[])]))),
+        ("one string for all", framed(&chunk(&[one_string]))),
+        ("a record that is cut off", [record_header(largest), vec![0; 1000]].concat()),
+        ("counts", framed(&good_chunk)),
+    ];
+    for (name, chunks) in bombs {
+        for level in [0, 9] {
+            for (file, framed) in
+                [("chunks.tfrecord", &chunks), ("tables.tfrecord", &framed(&table())), ("items.tfrecord", &Vec::new())]
+            {
+                let mut writer = RecordWriter::new(Vec::new(), level);
+                writer.write_framed(framed).unwrap();
+                std::fs::write(folder.0.join(file), writer.finish().unwrap()).unwrap();
+            }
+            let (tables, items) = (folder.size("tables.tfrecord"), folder.size("items.tfrecord"));
+            for claimed in [folder.size("chunks.tfrecord"), largest, u64::MAX] {
+                let files = [("chunks.tfrecord", claimed), ("tables.tfrecord", tables), ("items.tfrecord", items)];
+                folder.forge_sidecar(level, files, u64::MAX, u64::MAX);
+                let (refused, peak) = peak_of(|| restore(&folder.0));
+                let error = refused.unwrap_err().to_string();
+                let case = format!("{name}, level {level}, {claimed} bytes claimed: {error}");
+                assert!(error.contains("chunks.tfrecord"), "{case}");
+                // Buffers of the reader and of its threads.
+                let peak = peak + mapped_bytes();
+                assert!(peak <= 8 << 20, "{peak} bytes, {case}");
+            }
+        }
+    }
 }

@@ -28,10 +28,27 @@ pub enum ChunkBuffer {
 impl ChunkAllocator {
     /// Allocates `len` zeroed bytes.
     pub fn zeros(&mut self, len: usize) -> ChunkBuffer {
+        self.mapped(len).map_or_else(|| ChunkBuffer::Allocated(vec![0; len]), ChunkBuffer::Mapped)
+    }
+
+    /// As [`ChunkAllocator::zeros`], for a length that a file states: `None` if there is not enough memory.
+    pub fn try_zeros(&mut self, len: usize) -> Option<ChunkBuffer> {
+        if let Some(mapped) = self.mapped(len) {
+            return Some(ChunkBuffer::Mapped(mapped));
+        }
+        if len < LEAST_BYTES {
+            return Some(ChunkBuffer::Allocated(vec![0; len]));
+        }
+        let mut data = Vec::new();
+        data.try_reserve_exact(len).ok()?;
+        data.resize(len, 0);
+        Some(ChunkBuffer::Allocated(data))
+    }
+
+    fn mapped(&mut self, len: usize) -> Option<Pages> {
         // This pays off on Linux, where it was measured. Allocators of other systems were not measured.
         let is_large = cfg!(target_os = "linux") && len >= LEAST_BYTES.max(LEAST_PAGES * page_bytes());
-        let mapped = if is_large { self.cut(len) } else { None };
-        mapped.map_or_else(|| ChunkBuffer::Allocated(vec![0; len]), ChunkBuffer::Mapped)
+        if is_large { self.cut(len) } else { None }
     }
 
     fn cut(&mut self, len: usize) -> Option<Pages> {

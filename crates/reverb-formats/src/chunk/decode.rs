@@ -15,7 +15,7 @@ const MAX_TENSORS: usize = 1 << 16;
 /// itself.
 const MAX_RANK: usize = 64;
 /// Maximum compression ratio of Snappy: an element of three bytes yields at most 64 bytes.
-pub const MAX_SNAPPY_RATIO: usize = 22;
+const MAX_SNAPPY_RATIO: usize = 22;
 
 /// Decodes chunks. Consecutive chunks with the same layout share one layout object.
 #[derive(Debug)]
@@ -82,7 +82,8 @@ impl ChunkDecoder {
     ///
     /// # Errors
     /// [`Error::DataLoss`] if the message is damaged; [`Error::InvalidArgument`] if no chunk can hold its content;
-    /// [`Error::MessageTooLarge`] if it exceeds the limit. All name the chunk.
+    /// [`Error::MessageTooLarge`] if it exceeds the limit; [`Error::ResourceExhausted`] if there is not enough memory.
+    /// All name the chunk.
     pub fn decode(&mut self, message: &[u8], episodes: impl FnOnce(u64) -> EpisodeIds) -> Result<Chunk> {
         let parts = ChunkParts::read(message)?;
         let key = parts.key;
@@ -114,7 +115,10 @@ impl ChunkDecoder {
         if let Some(packed) = self.pack(&tensors, &layout, parts.delta_encoded)? {
             return Ok(Chunk::packed(key, episodes, steps, layout, Arc::new(packed)));
         }
-        let mut data = self.allocator.zeros(layout.size_bytes);
+        let data = self.allocator.try_zeros(layout.size_bytes);
+        let mut data = data.ok_or_else(|| {
+            Error::ResourceExhausted(format!("chunk {key}: no memory for its {} bytes", layout.size_bytes))
+        })?;
         for (index, (tensor, column)) in tensors.iter().zip(&layout.columns).enumerate() {
             let region = &mut data.as_mut()[column.offset..column.offset + column.size_bytes];
             tensor.fill(region, parts.delta_encoded).map_err(|error| in_tensor(index, error))?;

@@ -13,7 +13,7 @@ mod packed;
 mod pages;
 mod snappy;
 
-pub use decode::{ChunkDecoder, MAX_SNAPPY_RATIO};
+pub use decode::ChunkDecoder;
 pub use encode::ChunkEncoder;
 pub use pages::mapped_bytes;
 

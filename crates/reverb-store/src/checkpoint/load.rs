@@ -6,7 +6,7 @@ use super::record_stream::{Finished, Records};
 use super::sidecar::{MAX_BYTES, Runs, SIDECAR, Sidecar};
 use crate::disk::{Disk, storage_error};
 use reverb_core::{EpisodeIds, Error, NewItem, Result, Table, TableConfig};
-use reverb_formats::chunk::{ChunkDecoder, MAX_SNAPPY_RATIO};
+use reverb_formats::chunk::ChunkDecoder;
 use reverb_formats::item::{Chunks, ItemMessage};
 use reverb_formats::table::{Counts, TableRecord, decode_table};
 use reverb_formats::tfrecord::{Tallied, Tally};
@@ -23,6 +23,8 @@ const OWN_RECORD_BYTES: u64 = 256 << 20;
 
 /// Maximum compression ratio of zlib.
 const MAX_ZLIB_RATIO: u64 = 1032;
+/// Minimum size of a record in bytes, with its length and checksums.
+const MIN_RECORD_BYTES: u64 = 16;
 /// Maximum size of any chunk in bytes.
 const MAX_CHUNK_BYTES: u64 = u32::MAX as u64;
 
@@ -38,9 +40,17 @@ const PACKED_BYTES: usize = 64 << 10;
 pub enum SizeLimit {
     /// All chunks of more than this number of bytes.
     All(u64),
-    /// As `All`, but files of this package are limited by their own size only. A server has accepted their content,
-    /// perhaps with another limit, so it must be able to load it again.
+    /// As `All`, but only for chunks of the reference. A server has accepted what is in files of this package, perhaps
+    /// with another limit, so it must be possible to load it again. A chunk is not larger than its compressed bytes can
+    /// decode to, whatever size they declare.
     Foreign(u64),
+}
+
+impl Default for SizeLimit {
+    /// The default limit of a server.
+    fn default() -> Self {
+        Self::Foreign(256 << 20)
+    }
 }
 
 /// The limits of one checkpoint in bytes.
@@ -56,21 +66,14 @@ struct Limits {
 impl Limits {
     fn new(limit: SizeLimit, sidecar: Option<&Sidecar>) -> Self {
         match (limit, sidecar) {
-            (SizeLimit::Foreign(bytes), Some(sidecar)) => {
-                Self { chunk: max_chunk_bytes(sidecar).max(bytes), repeats: bytes, record: OWN_RECORD_BYTES.max(bytes) }
+            (SizeLimit::Foreign(bytes), Some(_)) => {
+                Self { chunk: MAX_CHUNK_BYTES, repeats: bytes, record: OWN_RECORD_BYTES.max(bytes) }
             }
             (SizeLimit::All(bytes) | SizeLimit::Foreign(bytes), _) => {
                 Self { chunk: bytes, repeats: bytes, record: bytes }
             }
         }
     }
-}
-
-/// Returns the size in bytes that no decoded chunk exceeds, as far as the size of the file of chunks tells.
-fn max_chunk_bytes(sidecar: &Sidecar) -> u64 {
-    let ratio = if sidecar.compression == 0 { 1 } else { MAX_ZLIB_RATIO };
-    let file_bytes = sidecar.files.get(CHUNKS).map_or(0, |file| file.size);
-    file_bytes.saturating_mul(ratio).saturating_mul(MAX_SNAPPY_RATIO as u64).min(MAX_CHUNK_BYTES)
 }
 
 /// Returns the definition of the table to make of a record. `None` skips the table and its items.
@@ -101,6 +104,7 @@ pub fn read_checkpoint(disk: &dyn Disk, path: &Path, limit: SizeLimit, choose: C
     }
     let sidecar = if has(SIDECAR) { Some(read_sidecar(disk, path)?) } else { None };
     let mut loader = Loader::new(disk, path, limit, sidecar);
+    [TABLES, CHUNKS, ITEMS].iter().try_for_each(|name| loader.check_size(name))?;
     loader.read_tables(choose)?;
     loader.read_chunks()?;
     // The reference writes this file only if there are items. Its oldest versions store items in the file of tables.
@@ -156,12 +160,14 @@ fn check_sum(tally: &Tally, name: &str, sidecar: &Sidecar) -> Result<()> {
     let (size, xxh3) = tally.result();
     match sidecar.files.get(name) {
         Some(sum) if (sum.size, &sum.xxh3) == (size, &xxh3) => Ok(()),
-        Some(sum) if sum.size != size => {
-            Err(Error::DataLoss(format!("{name} has {size} bytes, but had {} when it was written", sum.size)))
-        }
+        Some(sum) if sum.size != size => Err(other_size(name, size, sum.size)),
         Some(_) => Err(Error::DataLoss(format!("{name} does not match its hash"))),
         None => Err(Error::DataLoss(format!("{SIDECAR} has no entry for {name}"))),
     }
+}
+
+fn other_size(name: &str, size: u64, written: u64) -> Error {
+    Error::DataLoss(format!("{name} has {size} bytes, but had {written} when it was written"))
 }
 
 fn open(disk: &dyn Disk, path: &Path) -> Result<Box<dyn Read + Send>> {
@@ -231,6 +237,29 @@ impl<'a> Loader<'a> {
         Self { disk, path, limits, sidecar, is_compressed: false, targets: Vec::new(), chunks: Chunks::default() }
     }
 
+    /// Compares the size of a file with the sidecar, so that what the sidecar states about its content can be judged by
+    /// its size.
+    fn check_size(&self, name: &str) -> Result<()> {
+        let Some(sum) = self.sidecar.as_ref().and_then(|sidecar| sidecar.files.get(name)) else { return Ok(()) };
+        let path = self.path.join(name);
+        match self.disk.size(&path) {
+            Ok(size) if size == sum.size => Ok(()),
+            Ok(size) => Err(other_size(name, size, sum.size)),
+            // Reading it will tell.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(storage_error("cannot read", &path, &error)),
+        }
+    }
+
+    /// Returns the number of records for which memory is reserved in advance. The number in the sidecar may be false, so
+    /// it is not trusted beyond what the file can hold.
+    fn to_reserve(&self, name: &str, stated: u64) -> usize {
+        let Some(sidecar) = &self.sidecar else { return 0 };
+        let ratio = if sidecar.compression == 0 { 1 } else { MAX_ZLIB_RATIO };
+        let file_bytes = sidecar.files.get(name).map_or(0, |file| file.size);
+        stated.min(file_bytes.saturating_mul(ratio) / MIN_RECORD_BYTES).min(MAX_RESERVED) as usize
+    }
+
     /// Reads a file with `read`, then compares its hash with the sidecar.
     fn read_file(&mut self, name: &str, read: impl FnOnce(&mut Self, Records) -> Result<Finished>) -> Result<()> {
         let path = self.path.join(name);
@@ -247,6 +276,10 @@ impl<'a> Loader<'a> {
         let finished = finished.map_err(|error| match error {
             Error::DataLoss(reason) => Error::DataLoss(format!("{name}: {reason}")),
             Error::Storage(reason) => Error::Storage(format!("cannot read {}: {reason}", path.display())),
+            Error::MessageTooLarge { what, option, size_bytes, limit_bytes } => {
+                Error::MessageTooLarge { what: format!("{name}: {what}"), option, size_bytes, limit_bytes }
+            }
+            Error::ResourceExhausted(reason) => Error::ResourceExhausted(format!("{name}: {reason}")),
             error => error,
         })?;
         self.is_compressed |= finished.is_compressed;
@@ -287,9 +320,8 @@ impl<'a> Loader<'a> {
     fn read_chunks(&mut self) -> Result<()> {
         let no_runs = Vec::new();
         let runs = Runs::new(self.sidecar.as_ref().map_or(&no_runs, |sidecar| &sidecar.episode_runs));
-        // The sidecar states the number of chunks, but it may be damaged, so the reservation is bounded.
-        let announced = self.sidecar.as_ref().map_or(0, |sidecar| sidecar.chunks);
-        self.chunks.reserve(announced.min(MAX_RESERVED) as usize);
+        let stated = self.sidecar.as_ref().map_or(0, |sidecar| sidecar.chunks);
+        self.chunks.reserve(self.to_reserve(CHUNKS, stated));
         let mut progress = Progress::new("loading chunks of", self.path, 0);
         let mut count = 0;
         let Limits { chunk: limit, repeats, .. } = self.limits;
@@ -358,9 +390,12 @@ impl<'a> Loader<'a> {
     /// Reserves memory for the number of items that the sidecar states, within bounds.
     fn reserve_items(&mut self) {
         let Some(sidecar) = &self.sidecar else { return };
+        let mut left = self.to_reserve(ITEMS, u64::MAX);
         for Target { record, table, .. } in &mut self.targets {
             if let (Some(table), Some(extra)) = (table, sidecar.table(&record.config.name)) {
-                table.reserve(extra.items.min(MAX_RESERVED) as usize);
+                let count = left.min(usize::try_from(extra.items).unwrap_or(usize::MAX));
+                table.reserve(count);
+                left -= count;
             }
         }
     }

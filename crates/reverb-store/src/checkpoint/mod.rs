@@ -27,5 +27,6 @@ mod save;
 mod sidecar;
 
 pub use checkpointer::Checkpointer;
+pub use load::SizeLimit;
 pub use options::{CheckpointOptions, LoadOptions};
 pub use reader::{CheckpointBatch, CheckpointReader, Summary, list, verify};

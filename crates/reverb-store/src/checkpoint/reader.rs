@@ -54,14 +54,14 @@ pub fn list(root: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Reads a checkpoint completely and verifies it: hashes if there is a sidecar, checksums, and the chunks of every
-/// item. Refuses chunks of more than `limit_bytes` bytes.
+/// item. Refuses chunks above `limit`.
 ///
 /// # Errors
 /// [`Error::DataLoss`] if it is damaged; [`Error::InvalidArgument`] if the path is not a checkpoint or its content is
 /// not supported; [`Error::Storage`] if it cannot be read.
-pub fn verify(path: &Path, limit_bytes: u64) -> Result<Summary> {
+pub fn verify(path: &Path, limit: SizeLimit) -> Result<Summary> {
     let is_ours = read_tables(&RealDisk, path)?.1.is_some();
-    let tables = read_checkpoint(&RealDisk, path, SizeLimit::All(limit_bytes), &mut |_| Ok(None))?;
+    let tables = read_checkpoint(&RealDisk, path, limit, &mut |_| Ok(None))?;
     let tables = tables
         .into_iter()
         .map(|table| TableSummary { status: to_status(&table.record, table.items), items: Some(table.items) });
@@ -129,11 +129,11 @@ impl CheckpointReader {
     ///
     /// # Errors
     /// Those of [`verify`]; [`Error::TableNotFound`] if the checkpoint does not have one of the tables.
-    pub fn open(path: &Path, tables: Option<&[String]>, limit_bytes: u64) -> Result<Self> {
+    pub fn open(path: &Path, tables: Option<&[String]>, limit: SizeLimit) -> Result<Self> {
         let entries = checkpoints(&RealDisk, path)?;
         let mut damaged = Vec::new();
         for entry in &entries {
-            match Self::read(&RealDisk, &path.join(&entry.name), tables, limit_bytes) {
+            match Self::read(&RealDisk, &path.join(&entry.name), tables, limit) {
                 Err(Error::DataLoss(reason)) => damaged.push(format!("{}: {reason}", entry.name)),
                 result => {
                     if !damaged.is_empty() {
@@ -146,12 +146,12 @@ impl CheckpointReader {
         if !damaged.is_empty() {
             return Err(Error::DataLoss(format!("no checkpoint can be loaded: {}", damaged.join("; "))));
         }
-        Self::read(&RealDisk, path, tables, limit_bytes)
+        Self::read(&RealDisk, path, tables, limit)
     }
 
-    fn read(disk: &dyn Disk, path: &Path, wanted: Option<&[String]>, limit_bytes: u64) -> Result<Self> {
+    fn read(disk: &dyn Disk, path: &Path, wanted: Option<&[String]>, limit: SizeLimit) -> Result<Self> {
         let mut known = Vec::new();
-        let read = read_checkpoint(disk, path, SizeLimit::All(limit_bytes), &mut |record| {
+        let read = read_checkpoint(disk, path, limit, &mut |record| {
             let name = &record.config.name;
             known.push(name.clone());
             Ok(wanted.is_none_or(|wanted| wanted.contains(name)).then(|| record.config.clone()))

@@ -20,7 +20,7 @@ pub fn restore(
 ) -> Result<Option<PathBuf>> {
     let load = |path: &Path| load_into(disk, path, &options.load, tables, limit_bytes);
     if let Some(path) = &options.load.path {
-        return load(path).map(|()| Some(path.clone()));
+        return load(path).map(|()| Some(path.clone())).map_err(|error| in_checkpoint(path, error));
     }
     let mut damaged = Vec::new();
     for entry in checkpoints(disk, &options.root)? {

@@ -69,6 +69,10 @@ impl Disk for LyingDisk {
         Ok(Box::new(Lying(RealDisk.open(path)?, self.0.clone())))
     }
 
+    fn size(&self, path: &Path) -> io::Result<u64> {
+        RealDisk.size(path)
+    }
+
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
         RealDisk.list(path)
     }
@@ -132,6 +136,10 @@ impl Disk for FaultyDisk {
     fn open(&self, path: &Path) -> io::Result<Box<dyn Read + Send>> {
         self.0.step()?;
         Ok(Box::new(Faulty(RealDisk.open(path)?, self.0.clone())))
+    }
+
+    fn size(&self, path: &Path) -> io::Result<u64> {
+        self.0.step().and_then(|()| RealDisk.size(path))
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {

@@ -9,7 +9,7 @@ use world::{World, contents, fill, handle, options, options_of, temp_dir};
 
 use proptest::prelude::*;
 use reverb_core::{Error, SelectorKind};
-use reverb_store::checkpoint::{Checkpointer, LoadOptions, list, verify};
+use reverb_store::checkpoint::{Checkpointer, LoadOptions, SizeLimit, list, verify};
 use std::fs;
 
 const LIMIT: u64 = 16 << 20;
@@ -49,7 +49,7 @@ fn two_tables_that_share_chunks_share_them_again() {
     let saver = Checkpointer::open(options(&root)).unwrap();
     let path = saver.save(&tables).unwrap();
     drop(saver);
-    let summary = verify(&path, LIMIT).unwrap();
+    let summary = verify(&path, SizeLimit::default()).unwrap();
     assert_eq!(summary.tables.iter().map(|table| table.items).collect::<Vec<_>>(), [Some(10), Some(10)]);
     let restored = [handle("b", SelectorKind::Lifo, 50), handle("a", SelectorKind::Fifo, 50)];
     Checkpointer::open(options(&root)).unwrap().restore(&restored, LIMIT).unwrap();

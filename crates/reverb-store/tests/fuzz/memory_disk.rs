@@ -14,6 +14,13 @@ fn refused<T>() -> io::Result<T> {
     Err(io::ErrorKind::PermissionDenied.into())
 }
 
+impl MemoryDisk {
+    fn file(&self, path: &Path) -> io::Result<&Vec<u8>> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        Ok(self.0.get(&*name).ok_or(io::ErrorKind::NotFound)?)
+    }
+}
+
 impl Disk for MemoryDisk {
     fn create_dir_all(&self, _: &Path) -> io::Result<()> {
         refused()
@@ -24,9 +31,11 @@ impl Disk for MemoryDisk {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn Read + Send>> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let file = self.0.get(&*name).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Box::new(Cursor::new(file.clone())))
+        Ok(Box::new(Cursor::new(self.file(path)?.clone())))
+    }
+
+    fn size(&self, path: &Path) -> io::Result<u64> {
+        Ok(self.file(path)?.len() as u64)
     }
 
     fn list(&self, _: &Path) -> io::Result<Vec<OsString>> {
