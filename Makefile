@@ -132,7 +132,7 @@ test-python: $(VENV)/.installed
 # Each target by itself, since memory is counted for the whole process.
 fuzz: ## Damaged files and messages for every decoder, ten minutes for each; SECONDS=60 make fuzz: a minute
 	@command -v cargo >/dev/null || { echo "fuzzing needs cargo on PATH" >&2; exit 1; }
-	REVERB_FUZZ_SECONDS=$(or $(SECONDS),600) cargo test -p reverb-store --test fuzz -- --nocapture --test-threads 1
+	REVERB_FUZZ_SECONDS=$(or $(SECONDS),600) cargo test -p reverb-store -p reverb-net --test fuzz -- --nocapture --test-threads 1
 
 HOST = $(shell rustc +nightly -vV 2>/dev/null | sed -n 's/^host: //p')
 define nightly

@@ -8,12 +8,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Maximum size of the data of a message in bytes.
-pub const LIMIT: usize = 16 << 20;
-/// Bytes that readers, threads and the tables of a small checkpoint take in addition.
-const BUFFERS: usize = 4 << 20;
-/// Number of inputs of an ordinary run.
-const INPUTS: u64 = 5000;
 const MAX_INPUT_BYTES: usize = 64 << 10;
 /// Maximum number of seeds; and the number and size in bytes of those that are stored in the folder on request.
 const MAX_SEEDS: usize = 10_000;
@@ -23,8 +17,22 @@ const MAX_KEPT_BYTES: usize = 1 << 10;
 const EDGES: [u64; 12] =
     [0, 1, 0x7f, 0x80, 0xff, 0xffff, 1 << 20, 0x7fff_ffff, 0xffff_ffff, 1 << 40, i64::MAX as u64, u64::MAX];
 
-/// Runs a target, which returns the outcome of an input as text. An input with a new outcome becomes a seed.
-pub fn fuzz(name: &str, seeds: Vec<Vec<u8>>, target: fn(&[u8]) -> String) {
+/// What is run on each input.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// Its name, and that of its folder of inputs.
+    pub name: &'static str,
+    /// Returns the outcome of an input as text.
+    pub run: fn(&[u8]) -> String,
+    /// Maximum number of bytes that may be allocated for an input.
+    pub most_bytes: usize,
+    /// Number of inputs of an ordinary run.
+    pub inputs: u64,
+}
+
+/// Runs a target. An input with a new outcome becomes a seed.
+pub fn fuzz(target: Target, seeds: Vec<Vec<u8>>) {
+    let Target { name, inputs, .. } = target;
     let seconds = std::env::var("REVERB_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
     let limit = seconds.map(Duration::from_secs);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/fuzz").join(name);
@@ -32,15 +40,15 @@ pub fn fuzz(name: &str, seeds: Vec<Vec<u8>>, target: fn(&[u8]) -> String) {
     pool.extend(kept(&folder));
     let mut heard = HashSet::new();
     for input in &pool {
-        heard.insert(check(&folder, input, target));
+        heard.insert(check(&folder, input, &target));
     }
     let mut random = if limit.is_some() { SmallRng::from_os_rng() } else { SmallRng::seed_from_u64(0) };
     let is_keeping = std::env::var_os("REVERB_FUZZ_KEEP").is_some();
     let (begun, mut count) = (Instant::now(), 0);
-    while limit.map_or(count < INPUTS, |limit| begun.elapsed() < limit) {
+    while limit.map_or(count < inputs, |limit| begun.elapsed() < limit) {
         count += 1;
         let input = damage(&pool, &mut random);
-        if heard.insert(check(&folder, &input, target)) && pool.len() < MAX_SEEDS {
+        if heard.insert(check(&folder, &input, &target)) && pool.len() < MAX_SEEDS {
             if is_keeping && heard.len() <= MAX_KEPT && input.len() <= MAX_KEPT_BYTES {
                 keep(&folder, "seed", &input);
             }
@@ -68,10 +76,10 @@ fn keep(folder: &Path, kind: &str, input: &[u8]) -> PathBuf {
 }
 
 /// Runs a target on an input and returns the outcome without numbers and quoted text.
-fn check(folder: &Path, input: &[u8], target: fn(&[u8]) -> String) -> String {
-    let (result, peak) = peak_of(|| catch_unwind(AssertUnwindSafe(|| target(input))));
+fn check(folder: &Path, input: &[u8], target: &Target) -> String {
+    let (result, peak) = peak_of(|| catch_unwind(AssertUnwindSafe(|| (target.run)(input))));
     match result {
-        Ok(words) if peak <= 2 * LIMIT + BUFFERS => {
+        Ok(words) if peak <= target.most_bytes => {
             let plain = words.split(['`', '\'', '"']).step_by(2).collect::<String>();
             plain.chars().filter(char::is_ascii_alphabetic).take(60).collect()
         }

@@ -12,8 +12,14 @@ mod memory;
 mod memory_disk;
 mod targets;
 
-use engine::fuzz;
+use engine::{Target, fuzz};
 use std::sync::Mutex;
+use targets::LIMIT;
+
+/// Bytes that readers, threads and the tables of a small checkpoint take in addition to twice the limit.
+const BUFFERS: usize = 4 << 20;
+/// Number of inputs of an ordinary run.
+const INPUTS: u64 = 5000;
 
 /// Locked by a running target: memory is counted for the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -24,7 +30,8 @@ macro_rules! targets {
             #[test]
             fn $name() {
                 let _alone = ALONE.lock();
-                fuzz(stringify!($name), targets::seeds::$name(), targets::$name);
+                let (name, run) = (stringify!($name), targets::$name);
+                fuzz(Target { name, run, most_bytes: 2 * LIMIT + BUFFERS, inputs: INPUTS }, targets::seeds::$name());
             }
         )*
     };

@@ -1,6 +1,5 @@
 //! The fuzz targets, and their seeds.
 
-use crate::engine::LIMIT;
 use crate::memory_disk::MemoryDisk;
 use reverb_core::{EpisodeIds, Error, RateLimiterConfig, SelectorKind, Table, TableConfig};
 use reverb_formats::chunk::{ChunkDecoder, ChunkEncoder};
@@ -10,6 +9,9 @@ use reverb_service::TableHandle;
 use reverb_store::checkpoint::{CheckpointOptions, Checkpointer, LoadOptions};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+
+/// Maximum size of the data of a message in bytes.
+pub const LIMIT: usize = 16 << 20;
 
 fn words<T>(result: Result<T, Error>) -> String {
     match result {
