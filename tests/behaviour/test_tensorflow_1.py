@@ -158,3 +158,37 @@ DEVICES = """
 @pytest.mark.parametrize("mode", ["eager", "graph"])
 def test_devices_can_be_configured_after_a_dataset_was_made(mode):
     assert run_program(DEVICES, mode, patience_s=4 * PATIENCE_S)[0] == "[1.0, 1.0, 1.0, 1.0]\n"
+
+
+DEVICES_OF_SESSIONS = """
+    import sys, numpy as np, reverb, tensorflow as tf
+    tf1 = tf.compat.v1
+    server = reverb.Server([reverb.Table.queue("queue", 9)])
+    server.localhost_client().insert_batch(np.arange(4.0), {"queue": 1.0})
+    options = dict(server_address=f"localhost:{server.port}", table="queue", dtypes=tf.float64, max_samples=4,
+                   max_in_flight_samples_per_worker=2)
+    with tf.Graph().as_default():
+        if sys.argv[1] == "timesteps":
+            dataset = reverb.TimestepDataset(shapes=tf.TensorShape([]), **options)
+        else:
+            length = int(sys.argv[1]) or None
+            dataset = reverb.TrajectoryDataset(shapes=tf.TensorShape([length]), **options)
+        dataset = dataset.batch(2).prefetch(1)
+        iterator = getattr(tf1.data, sys.argv[2])(dataset)
+        element = iterator.get_next()
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        virtual = [tf.config.experimental.VirtualDeviceConfiguration() for _ in range(4)]
+        tf.config.experimental.set_virtual_device_configuration(cpu, virtual)
+        with tf1.Session() as session:
+            if sys.argv[2] == "make_initializable_iterator":
+                session.run(iterator.initializer)
+            print([session.run(element).data.ravel().tolist() for _ in range(2)])
+    assert len(tf.config.list_logical_devices("CPU")) == 4
+"""
+
+
+@pytest.mark.parametrize("make", ["make_initializable_iterator", "make_one_shot_iterator"])
+@pytest.mark.parametrize("form", ["timesteps", "1", "0"], ids=["timesteps", "trajectories", "unknown length"])
+def test_devices_can_be_configured_after_an_iterator_was_made_in_a_graph(form, make):
+    printed = run_program(DEVICES_OF_SESSIONS, form, make, patience_s=4 * PATIENCE_S)[0]
+    assert printed == "[[0.0, 1.0], [2.0, 3.0]]\n"

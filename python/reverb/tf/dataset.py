@@ -5,6 +5,7 @@ each item would be forty times as slow.
 """
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from reverb.frameworks import tensorflow_calls, tensorflow_exit
 from reverb.replay_sample import ReplaySample, SampleInfo
 from reverb.tf import shapes as tf_shapes
 from reverb.tf import streams
+from reverb.tf.graph_functions import GraphFunction
 from reverb.tf.specs import LeafSpec
 
 __all__ = ["ReverbDataset"]
@@ -81,8 +83,10 @@ class ReverbDataset(tf.compat.v1.data.Dataset):  # type: ignore[misc]
     def _make_variant(self) -> None:
         flat_dtypes = tuple(tree.flatten(self._dtypes))
         flat_shapes = tuple(None if s.rank is None else tuple(s.as_list()) for s in tree.flatten(self._shapes))
+        # In a graph outside a function, the devices may still not be there.
+        in_session = not tf.executing_eagerly() and not tf.inside_function()
         # These references keep the functions alive: a graph cannot run after its functions have been freed.
-        self._functions = _functions(flat_dtypes, flat_shapes, self._of_steps)
+        self._functions = _functions(flat_dtypes, flat_shapes, self._of_steps, in_session)
         self._batches = self._functions.dataset(*self._source)
         self._variant = tf.data.experimental.to_variant(self._batches)
 
@@ -178,9 +182,10 @@ class _Functions:
       dtypes: TensorFlow dtypes of the leaves.
       shapes: Shapes of the leaves, with None for an unknown size or an unknown rank.
       of_steps: Whether elements are single steps, rather than items.
+      in_session: Whether the datasets run in sessions, so that making them must not initialise TensorFlow's devices.
     """
 
-    def __init__(self, dtypes: tuple[Any, ...], shapes: tuple[Any, ...], of_steps: bool) -> None:
+    def __init__(self, dtypes: tuple[Any, ...], shapes: tuple[Any, ...], of_steps: bool, in_session: bool) -> None:
         self._dtypes = dtypes
         self._shapes = shapes
         self._of_steps = of_steps
@@ -189,16 +194,17 @@ class _Functions:
         ]
         unknown_length = [bool(shape) and shape[0] is None for shape in shapes]
         # Items of unknown length are sliced from the rows of a whole batch: separate arrays would need a call each.
-        self._sliced = unknown_length if not of_steps and None not in shapes else [False] * len(shapes)
+        # The operations that slice need functions of `tf.data`, which initialise the devices.
+        is_sliced = not of_steps and not in_session and None not in shapes
+        self._sliced = unknown_length if is_sliced else [False] * len(shapes)
         self._fetched = self._fetched_specs()
         self._empty = [np.empty(_no_rows(spec.shape), spec.dtype.as_numpy_dtype) for spec in self._fetched]
         text, number = tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64)
+        make = _graph_function if in_session else _concrete_function
         with tf.init_scope():
-            self._init = tf.function(self._open, autograph=False).get_concrete_function(
-                text, text, tf.TensorSpec([3], tf.int64)
-            )
-            self._next = tf.function(self._fetch, autograph=False).get_concrete_function(number)
-            self._finalize = tf.function(self._close, autograph=False).get_concrete_function(number)
+            self._init = make(self._open, [text, text, tf.TensorSpec([3], tf.int64)])
+            self._next = make(self._fetch, [number])
+            self._finalize = make(self._close, [number])
 
     def dataset(self, address: Any, table: Any, numbers: list[int]) -> Any:
         """A dataset of items or steps as flat tuples, which the caller packs into its structure."""
@@ -208,21 +214,24 @@ class _Functions:
             tf.constant(numbers, tf.int64),
         ]
         variant = tf.raw_ops.GeneratorDataset(
-            init_func_other_args=arguments + self._init.captured_inputs,
-            next_func_other_args=self._next.captured_inputs,
-            finalize_func_other_args=self._finalize.captured_inputs,
-            init_func=self._init,
-            next_func=self._next,
-            finalize_func=self._finalize,
+            init_func_other_args=arguments,
+            next_func_other_args=[],
+            finalize_func_other_args=[],
+            init_func=_in_graph(self._init),
+            next_func=_in_graph(self._next),
+            finalize_func=_in_graph(self._finalize),
             output_types=[spec.dtype for spec in self._fetched],
             output_shapes=[spec.shape for spec in self._fetched],
         )
-        batches = tf.data.experimental.from_variant(variant, tuple(self._fetched))
-        cut = (
-            batches.flat_map(tf.autograph.experimental.do_not_convert(self._cut))
-            if any(self._sliced)
-            else batches.unbatch()
-        )
+        if any(self._sliced):
+            batches = tf.data.experimental.from_variant(variant, tuple(self._fetched))
+            cut = batches.flat_map(tf.autograph.experimental.do_not_convert(self._cut))
+        else:
+            # The operation itself, since `unbatch` also makes a function, which initialises TensorFlow's devices.
+            specs = tuple(_unbatched(spec) for spec in self._fetched)
+            types, shapes = [spec.dtype for spec in specs], [spec.shape for spec in specs]
+            split = tf.raw_ops.UnbatchDataset(input_dataset=variant, output_types=types, output_shapes=shapes)
+            cut = tf.data.experimental.from_variant(split, specs)
         # TensorFlow can append a prefetch to pipelines by itself. That would always be waiting for a sample, and so
         # reach the rate limiter's timeout although the learner is not waiting at all.
         options = tf.data.Options()
@@ -294,6 +303,29 @@ class _Functions:
         if arrays is None:
             raise StopIteration
         return arrays or self._empty
+
+
+def _unbatched(spec: Any) -> Any:
+    return tf.TensorSpec(None if spec.shape.rank is None else spec.shape[1:], spec.dtype)
+
+
+def _concrete_function(function: Callable[..., Any], specs: list[Any]) -> Any:
+    return tf.function(function, autograph=False).get_concrete_function(*specs)
+
+
+def _graph_function(function: Callable[..., Any], specs: list[Any]) -> GraphFunction:
+    return GraphFunction(f"reverb_{next(_numbers)}", function, specs)
+
+
+def _in_graph(function: Any) -> Any:
+    """The function as an argument of an operation of the current graph."""
+    if isinstance(function, GraphFunction):
+        function.add_to(tf.compat.v1.get_default_graph())
+        return function.name
+    return function
+
+
+_numbers = itertools.count(1)
 
 
 def _no_rows(shape: Any) -> list[int]:
