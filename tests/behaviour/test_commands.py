@@ -125,6 +125,45 @@ def test_wrong_usage_has_exit_status_2():
     assert run("serve").returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("arguments", "status", "expected"),
+    [
+        ("info localhost:1 --timeout 0.2", 4, "localhost:1"),
+        ("info ADDRESS --interval 0", 2, "--interval must be greater than 0"),
+        ("peek localhost:1 table --timeout 0.2", 4, "localhost:1"),
+        ("peek ADDRESS nowhere", 1, "nowhere was not found; this server has: table, queue"),
+        ("peek FOLDER/nothing table", 1, "FOLDER/nothing is neither a folder nor the address of a server"),
+        ("peek FOLDER/file table", 1, "FOLDER/file is neither a folder nor the address of a server"),
+        ("peek FOLDER table", 1, "FOLDER"),
+        ("export ADDRESS nowhere FOLDER/new", 1, "nowhere was not found; this server has: table, queue"),
+        ("export ADDRESS table FOLDER/nothing/new", 1, "there is no folder FOLDER/nothing"),
+        ("export FOLDER/nothing table FOLDER/new", 1, "FOLDER/nothing is neither a folder nor the address of a server"),
+        ("import FOLDER/nothing ADDRESS table", 1, "FOLDER/nothing is not a file"),
+        ("import FOLDER/file ADDRESS table", 3, "FOLDER/file is not a complete Parquet file"),
+        ("checkpoint list FOLDER/nothing", 1, "FOLDER/nothing is not a folder"),
+        ("checkpoint show FOLDER", 1, "no checkpoint in FOLDER"),
+        ("checkpoint verify FOLDER/file", 1, "FOLDER/file"),
+        ("serve FOLDER/nothing.toml", 1, "reverb: FOLDER/nothing.toml: No such file or directory"),
+        ("serve FOLDER/binary.toml", 1, "reverb: FOLDER/binary.toml: "),
+        ("serve FOLDER/file.toml --port PORT", 1, "port PORT: Address already in use"),
+    ],
+)
+def test_wrong_argument_is_reported_in_a_few_lines(address, tmp_path, arguments, status, expected):
+    if arguments.startswith(("export", "import")):
+        pytest.importorskip("pyarrow", reason="the extra `arrow` is not installed")
+    (tmp_path / "file").write_text("anything")
+    (tmp_path / "file.toml").write_text("[tables.queue]\nqueue = 3\n")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    words = {"ADDRESS": address, "FOLDER": str(tmp_path), "PORT": address.split(":")[1]}
+    for word, meaning in words.items():
+        arguments, expected = arguments.replace(word, meaning), expected.replace(word, meaning)
+    done = run(*arguments.split(), COLUMNS="80")
+    assert done.returncode == status, done.stderr
+    assert expected in done.stderr
+    assert done.stderr.startswith("reverb: ")
+    assert len(done.stderr.splitlines()) <= 3
+
+
 def test_peek_shows_items_without_counting_them_as_sampled(address):
     items = [json.loads(line) for line in output("peek", address, "table", "-n", "2", "--json").splitlines()]
     assert [item["columns"][0]["values"] for item in items] == [[0], [1]]
@@ -264,6 +303,9 @@ def test_example_in_the_help_of_serve_is_valid(tmp_path):
         ("error_buffer = 400.0", "min_diff = 1.0", ["[tables.replay]", "error_buffer"]),
         ("[tables.queue]", "[tables.queue", ["line 16"]),
         ("queue = 3", "queue = 0", ["[tables.queue]", "max_size (0)"]),
+        ("queue = 3", 'queue = "3"', ["[tables.queue]", "queue must be a number", "'3'"]),
+        ("min_size = 2", 'min_size = "2"', ["[tables.plain]", "rate_limiter.min_size must be a number"]),
+        ("[tables.replay]", 'port = "any"\n[tables.replay]', ["port must be a number, got 'any'"]),
         ('"int64"', '"int46"', ["[tables.queue]", "signature[0]", "'int46'", "int64", "bfloat16", "string"]),
         ('"int64"', '{ a = "bool", b = { c = 4 } }', ["[tables.queue]", "signature[0].b.c", "got 4", '"float32[4]"']),
         ('"int64"', "{ a = {} }", ["[tables.queue]", "signature[0].a is empty"]),

@@ -21,7 +21,7 @@ app.add_typer(checkpoint_commands.app, name="checkpoint")
 
 Address = Annotated[str, typer.Argument(envvar="REVERB_ADDRESS", help="Address of the server, `host:port`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Timeout = Annotated[float, typer.Option(help="Seconds to wait for the server.")]
+Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait for the server.")]
 
 
 @app.command()

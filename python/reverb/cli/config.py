@@ -58,8 +58,8 @@ def read(path: str) -> ServerConfig:
       ValueError: The file does not describe a valid server. The error gives the line, or the section and the key.
       OSError: The file cannot be read.
     """
-    text = pathlib.Path(path).read_text(encoding="utf-8")
     try:
+        text = pathlib.Path(path).read_text(encoding="utf-8")
         return _from_toml(text) if path.endswith(".toml") else _from_textproto(text)
     except (ValueError, TypeError, NotImplementedError) as error:
         raise ValueError(f"{path}: {error}") from None
@@ -80,6 +80,9 @@ def _from_toml(text: str) -> ServerConfig:
     tables = parsed.get("tables", {})
     if not isinstance(tables, Mapping) or not tables:
         raise ValueError("there is no section [tables.NAME]")
+    for key, kind, kinds in (("port", int, "a number"), ("host", str, "a text")):
+        if not isinstance(parsed.get(key, kind()), kind):
+            raise ValueError(f"{key} must be {kinds}, got {parsed[key]!r}")
     made = [_table(name, section) for name, section in tables.items()]
     return ServerConfig(made, parsed.get("port"), parsed.get("host"), dict(checkpoint))
 
@@ -105,6 +108,9 @@ def _table(name: str, section: Any) -> Table:
     kinds = [kind for kind in ("queue", "stack") if isinstance(section, Mapping) and kind in section]
     _check_keys(place, section, (*kinds[:1], "signature") if kinds else _TABLE_KEYS)
     try:
+        for key in ("queue", "stack", "max_size", "max_times_sampled", "max_bytes", "seed"):
+            if not isinstance(section.get(key, 0), int):
+                raise ValueError(f"{key} must be a number without a fraction, got {section[key]!r}")
         return _table_from(name, section)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{place}: {error}") from None
@@ -117,7 +123,7 @@ def _table_from(name: str, section: Mapping[str, Any]) -> Table:
             return make(name, section[kind], signature=signature)
     missing = [key for key in ("sampler", "remover", "max_size", "rate_limiter") if key not in section]
     if missing:
-        raise ValueError(f"{', '.join(missing)} is missing")
+        raise ValueError(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
     return Table(
         name,
         _selector("sampler", section["sampler"]),
@@ -160,6 +166,9 @@ def _limiter(value: Any) -> rate_limiters.RateLimiter:
     _check_keys("rate_limiter", value, ("min_size", "samples_per_insert", "error_buffer", "min_diff", "max_diff"))
     if "min_size" not in value:
         raise ValueError("rate_limiter needs min_size")
+    for key, number in value.items():
+        if not isinstance(number, (int, float)) and not (key == "error_buffer" and isinstance(number, list)):
+            raise ValueError(f"rate_limiter.{key} must be a number, got {number!r}")
     if "samples_per_insert" not in value:
         _check_keys("rate_limiter without samples_per_insert", value, ("min_size",))
         return rate_limiters.MinSize(value["min_size"])

@@ -10,7 +10,10 @@ from reverb.platform.default import checkpointers
 
 def export(source: str, table: str, path: str, as_json: bool) -> None:
     """Writes a table of a server or of a checkpoint to a file."""
-    if os.path.isdir(source):
+    folder = os.path.dirname(path)
+    if folder and not os.path.isdir(folder):
+        raise ValueError(f"{path} cannot be written: there is no folder {folder}")
+    if output.is_folder(source):
         opened = checkpointers.open(source, tables=[table], limit_bytes=2**32).table(table)
         items = exchange.to_parquet(opened, path)
     else:
@@ -20,6 +23,8 @@ def export(source: str, table: str, path: str, as_json: bool) -> None:
 
 def load(path: str, address: str, table: str, priority: float | None, as_json: bool) -> None:
     """Inserts the items of a file into a server's table."""
+    if not os.path.isfile(path):
+        raise ValueError(f"{path} is not a file")
     items = exchange.from_parquet(Client(address), path, table, priority=priority)
     _done("imported", items, path, as_json)
 

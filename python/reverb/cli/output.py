@@ -1,20 +1,37 @@
 """Output and exit statuses of the commands."""
 
 import json
+import os
 import sys
 from typing import Any, NoReturn
 
 import numpy as np
 
 FAILED = 1
+WRONG_USAGE = 2
 DAMAGED = 3
 NO_SERVER = 4
 
 
 def fail(error: BaseException | str, status: int) -> NoReturn:
     """Prints the error and exits with the status."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        error = f"{error.filename}: {error.strerror}"
     print(f"reverb: {error}", file=sys.stderr)
     sys.exit(status)
+
+
+def is_folder(source: str) -> bool:
+    """Whether the source of items is the folder of a checkpoint; otherwise it is the address of a server.
+
+    Raises:
+      ValueError: The source is a path, but not of a folder.
+    """
+    if os.path.isdir(source):
+        return True
+    if source.startswith(("/", "./", "../", "~")) or os.path.exists(source):
+        raise ValueError(f"{source} is neither a folder nor the address of a server, such as localhost:8000")
+    return False
 
 
 def print_json(value: Any) -> None:

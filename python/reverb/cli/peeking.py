@@ -1,7 +1,6 @@
 """`reverb peek`."""
 
 import datetime
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +17,7 @@ _SHOWN = 8
 
 def show(source: str, table: str, count: int, newest: bool, as_json: bool, timeout: float) -> None:
     """Prints items of a table of a server or of a checkpoint."""
-    is_folder = os.path.isdir(source)
+    is_folder = output.is_folder(source)
     items = (
         _of_checkpoint(source, table, count, newest) if is_folder else _of_server(source, table, count, newest, timeout)
     )

@@ -50,7 +50,7 @@ class Look:
 def show(address: str, watch: bool, interval: float, as_json: bool, timeout: float) -> None:
     """Prints a server's tables, once or repeatedly."""
     if not interval > 0:
-        raise ValueError(f"--interval must be greater than 0, got {interval}")
+        output.fail(f"--interval must be greater than 0, got {interval}", output.WRONG_USAGE)
     client = _binding.Client(address)
     looks = _look(client, timeout)
     if not watch:

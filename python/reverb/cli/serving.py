@@ -4,6 +4,7 @@ import logging
 import sys
 from typing import Any
 
+from reverb import errors
 from reverb._shutdown import ExitOnSigterm
 from reverb.cli import config, output
 from reverb.platform.default.checkpointers import CheckpointerBase, DefaultCheckpointer
@@ -15,19 +16,24 @@ def serve(
 ) -> None:
     """Serves the tables that a file describes. Arguments that are not None override the file."""
     if path is None:
-        output.fail("serve needs a file that describes the tables; see `reverb serve --help`", 2)
+        output.fail("serve needs a file that describes the tables; see `reverb serve --help`", output.WRONG_USAGE)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     described = config.read(path)
     checkpointer = _checkpointer({**described.checkpoint, **checkpoint})
     # Also while the checkpoint is loaded. The process then ends, so the handler stays.
     ExitOnSigterm().begin()
-    with Server(
-        described.tables,
-        described.port if port is None else port,
-        checkpointer,
-        host=host or described.host,
-        allow_insecure=allow_insecure or None,
-    ) as server:
+    try:
+        server = Server(
+            described.tables,
+            described.port if port is None else port,
+            checkpointer,
+            host=host or described.host,
+            allow_insecure=allow_insecure or None,
+        )
+    except errors.UnavailableError as error:
+        # Here it means that the port is in use, not that a server cannot be reached.
+        output.fail(error, output.FAILED)
+    with server:
         names = ", ".join(table.name for table in described.tables)
         restored = f", restored from {server.restored_from}" if server.restored_from else ""
         print(f"reverb: {server.host} port {server.port}, tables: {names}{restored}", file=sys.stderr, flush=True)
