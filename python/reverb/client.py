@@ -52,6 +52,9 @@ class Client(MakesWriters):
 
     def __init__(self, server_address: str, *, max_pending_bytes: int = MAX_PENDING_BYTES) -> None:
         if not isinstance(server_address, str):
+            # A server's own text has many lines.
+            if hasattr(server_address, "localhost_client"):
+                raise TypeError("server_address: a str; server.localhost_client() makes the client of a Server.")
             checks.refuse("server_address", "a str", server_address)
         self._server_address = server_address
         self._max_pending_bytes = checks.as_count("max_pending_bytes", max_pending_bytes)
@@ -304,14 +307,14 @@ class Client(MakesWriters):
             writers of this process have not confirmed. See `reverb.reverb_types.TableInfo`.
 
         Raises:
-          DeadlineExceededError: The server did not answer within the timeout.
+          DeadlineExceededError: The server did not answer within the timeout. If none could be reached, says why.
         """
         limit = None if timeout is None or timeout <= 0 else checks.as_timeout(timeout)
         try:
             infos = table_infos(self.engine, limit)
-        except DeadlineExceededError:
+        except DeadlineExceededError as error:
             text = f"ServerInfo call did not complete within provided timeout of {timeout}s"
-            raise DeadlineExceededError(text) from None
+            raise DeadlineExceededError(text if error.was_reached else f"{error}\n{text}") from None
         add_unconfirmed(infos.values(), self._server_address)
         return infos
 

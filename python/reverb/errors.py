@@ -45,7 +45,13 @@ class ReverbError(Exception):
 
 
 class DeadlineExceededError(ReverbError):
-    """The call did not finish within its timeout. The message says what the call waited for, if that is known."""
+    """The call did not finish within its timeout. The message says what the call waited for, if that is known.
+
+    Attributes:
+      was_reached: Whether a server was reached before the timeout.
+    """
+
+    was_reached = True
 
 
 class InvalidArgumentError(ReverbError, ValueError):

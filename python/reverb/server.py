@@ -47,13 +47,15 @@ class Table:
       rate_limiter: Limiter that decides when inserts and samples may proceed.
       max_times_sampled: Number of samples after which an item is removed; 0 and negative numbers mean no limit.
       extensions: Extensions of the table, none by default; they must not build any parts (see TableExtensionBase).
-      signature: Nest of specs that items must fit; None or an empty nest accepts any items.
+      signature: Nest of specs that items must fit; None or an empty nest accepts any items. In all ways in, a spec
+        describes a column of an item either with its time axis, `[steps, ...]`, or as one step, `[...]`. Where data and
+        signature are both mappings they have the same keys; other structures are matched by position.
       max_bytes: Maximum size of the items in bytes; None means that the table has no byte limit.
       seed: Seed of the random draws, which makes them reproducible; None takes a seed from the operating system.
 
     Raises:
-      ValueError: `name` is empty, `max_size` is below 1, a leaf of `signature` is not a spec, or a selector or the
-        rate limiter is already in use.
+      ValueError: `name` is empty, `max_size` is below 1 or below the rate limiter's `min_size_to_sample`, a leaf of
+        `signature` is not a spec, or a selector or the rate limiter is already in use.
       TypeError: An argument has the wrong type, or a number does not fit into 32 bits.
     """
 
@@ -85,6 +87,7 @@ class Table:
         name = _as_name(name)
         limiter = rate_limiter.internal_limiter
         _check_free(name, sampler, remover, rate_limiter)
+        _check_limiter(name, limiter, max_size)
         self.internal_table = _binding.Table(
             name,
             sampler.options(),
@@ -239,6 +242,16 @@ class Table:
 
         message = schema_pb2.TableInfo.FromString(self.internal_table.info())
         return table_text(self.info, str(message.signature) if message.HasField("signature") else "nullptr")
+
+
+def _check_limiter(name: str, limiter: tuple[float, int, float, float], max_size: int) -> None:
+    """Refuses a table that could never hold enough items for a sample."""
+    min_size = limiter[1]
+    if min_size > max_size:
+        raise ValueError(
+            f"Table `{name}` could never be sampled: its rate limiter's min_size_to_sample ({min_size}) is above its "
+            f"max_size ({max_size})."
+        )
 
 
 def _as_name(name: object) -> str:
@@ -466,6 +479,8 @@ def _internal_checkpointer(checkpointer: "CheckpointerBase") -> _binding.Checkpo
 
 def _checked_tables(tables: Iterable[Table] | None) -> list[Table]:
     """Checks the tables and returns them as a list, because an iterator can be read only once."""
+    if isinstance(tables, Table):
+        raise TypeError(f"tables: a list, Server([table]); got the table `{tables.name}` alone.")
     listed = [] if tables is None else list(tables)
     if not listed:
         raise ValueError("At least one table must be provided")

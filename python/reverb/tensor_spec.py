@@ -152,6 +152,15 @@ def _size(size: Any) -> int | None:
     return number
 
 
+def _swapped(shape: Any) -> TypeError | None:
+    """The error for a dtype in place of a shape; None if it is something else."""
+    try:
+        dtype = dtypes.as_dtype(shape)
+    except (TypeError, ValueError):
+        return None
+    return TypeError(f"shape: expected ints, got {dtype}; the order is (shape, dtype).")
+
+
 class TensorSpec:
     """Shape and dtype of one leaf of a signature.
 
@@ -169,7 +178,10 @@ class TensorSpec:
 
     def __init__(self, shape: Any, dtype: Any = np.float32, name: str | None = None) -> None:
         # TensorFlow's `==` reads attributes with these three names from the other operand.
-        self._shape = TensorShape(shape)
+        try:
+            self._shape = TensorShape(shape)
+        except TypeError as error:
+            raise _swapped(shape) or error from None
         self._dtype = dtypes.as_dtype(dtype)
         self._name = name
 

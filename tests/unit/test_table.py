@@ -34,7 +34,7 @@ def table(name="table", **arguments):
         ({"sampler": selectors.MinHeap}, TypeError, INCOMPATIBLE),
         ({"rate_limiter": None}, AttributeError, "internal_limiter"),
         ({"extensions": [object()]}, AttributeError, "build_internal_extensions"),
-        ({"signature": {"a": None}}, ValueError, "^Unsupported signature spec: None$"),
+        ({"signature": {"a": None}}, ValueError, "\nUnsupported signature spec: None$"),
         ({"signature": {1: reverb.TensorSpec([])}}, TypeError, "str"),
         ({"max_bytes": 0}, ValueError, "`max_bytes` must be at least 1"),
         ({"seed": 1.5}, TypeError, "seed"),

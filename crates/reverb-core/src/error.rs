@@ -60,6 +60,9 @@ pub enum Error {
     /// The deadline passed while the call waited.
     #[error("{0}")]
     DeadlineExceeded(String),
+    /// The deadline passed before a server could be reached.
+    #[error("{0}")]
+    Unreached(String),
     /// The table, or the server, was stopped.
     #[error("{0}")]
     Cancelled(String),

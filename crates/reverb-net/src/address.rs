@@ -49,7 +49,10 @@ impl Address {
             Some(("unix", path)) => Some(Target::Unix(path.strip_prefix("//").unwrap_or(path).to_owned())),
             Some(("ipv4" | "ipv6", rest)) => tcp(rest),
             Some(("dns", rest)) => tcp(rest.trim_start_matches('/')),
-            _ => split(text).map(|(host, port)| Target::Any { host, port }),
+            // A colon or a slash in the host belongs to a scheme, such as `http://`, unless it is an IPv6 address.
+            _ => split(text)
+                .filter(|(host, _)| !host.contains([':', '/']) || host.parse::<Ipv6Addr>().is_ok())
+                .map(|(host, port)| Target::Any { host, port }),
         };
         Self { text: text.to_owned(), target: target.unwrap_or(Target::Bad) }
     }
@@ -84,7 +87,8 @@ impl Address {
             Target::Tcp { host, port } => Ok(Endpoint::Tcp { host, port: *port, or_shorter: false }),
             Target::Unix(path) => Ok(Endpoint::Unix(path)),
             Target::Bad => Err(Error::invalid(format!(
-                "`{}` is not a valid server address: expected host:port, such as localhost:8000, or unix:path",
+                "`{}` is not a valid server address: expected host:port, such as localhost:8000, or unix:path; the schemes \
+                 are ipv4:, ipv6:, dns: and unix:",
                 self.text
             ))),
         }
@@ -101,6 +105,7 @@ mod tests {
         for (text, endpoint) in [
             ("localhost:80", tcp("localhost", true)),
             ("[::1]:80", tcp("::1", true)),
+            ("::1:80", tcp("::1", true)),
             ("ipv4:127.0.0.1:80", tcp("127.0.0.1", false)),
             ("ipv6:[::1]:80", tcp("::1", false)),
             ("dns:///name:80", tcp("name", false)),
@@ -109,7 +114,7 @@ mod tests {
         ] {
             assert_eq!(Address::parse(text).endpoint(), Ok(endpoint), "{text}");
         }
-        for text in ["", "not a address", "host:", "host:99999"] {
+        for text in ["", "not a address", "host:", "host:99999", "http://host:80", "grpc://host:80", "tcp:host:80"] {
             assert!(Address::parse(text).endpoint().is_err(), "{text}");
         }
     }

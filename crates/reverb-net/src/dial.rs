@@ -5,6 +5,7 @@ use crate::socket::Socket;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use reverb_core::{Error, Result};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 use tokio::net::UnixStream;
@@ -42,7 +43,8 @@ pub async fn dial_host(host: &str, port: u16, or_loopback: bool) -> Result<Chann
     let resolved = tokio::time::timeout(ATTEMPT_TIME, tokio::net::lookup_host((host, port))).await;
     let addresses: Vec<IpAddr> = match resolved {
         Ok(Ok(found)) => found.map(|address| address.ip()).collect(),
-        _ => return Err(Error::Unavailable(refused)),
+        Ok(Err(_)) => return Err(Error::Unavailable(format!("{host}: unknown host"))),
+        Err(_) => return Err(Error::Unavailable(refused)),
     };
     // A server at one of these is reached, if there is one.
     let is_served = |ip: &IpAddr| ip.is_unspecified() || *ip == Ipv4Addr::LOCALHOST || *ip == Ipv6Addr::LOCALHOST;
@@ -93,12 +95,15 @@ fn endpoint(uri: &str) -> Result<Endpoint> {
         .keep_alive_while_idle(true))
 }
 
-/// Returns an error with its root cause, which is the most useful part for users.
+/// Returns an error with its root cause, which is the most useful part for users; only the cause if that says all.
 fn unavailable(error: &dyn std::error::Error) -> Error {
     let mut root = None;
     let mut next = error.source();
     while let Some(cause) = next {
         root = Some(cause);
+        if cause.downcast_ref::<io::Error>().is_some_and(|cause| cause.kind() == io::ErrorKind::ConnectionRefused) {
+            return Error::Unavailable("connection refused".into());
+        }
         next = cause.source();
     }
     Error::Unavailable(match root {

@@ -47,6 +47,11 @@ fn raise(py: Python<'_>, error: &Error) -> PyErr {
         Ok(class) => PyErr::from_type(class, error.to_string()),
         Err(broken) => return broken,
     };
+    if matches!(error, Error::Unreached(_))
+        && let Err(broken) = raised.value(py).setattr("was_reached", false)
+    {
+        return broken;
+    }
     if let Error::Unconfirmed(cause) = error {
         raised.set_cause(py, Some(raise(py, cause)));
     }
@@ -76,7 +81,7 @@ fn class_of<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyType>>
         Error::ItemTooLarge { .. } => "ItemTooLargeError",
         Error::MessageTooLarge { .. } => "MessageTooLargeError",
         Error::ResourceExhausted(_) => "ResourceExhaustedError",
-        Error::DeadlineExceeded(_) => "DeadlineExceededError",
+        Error::DeadlineExceeded(_) | Error::Unreached(_) => "DeadlineExceededError",
         Error::Cancelled(_) => "CancelledError",
         Error::Unavailable(_) => "UnavailableError",
         Error::DataLoss(_) => "DataLossError",

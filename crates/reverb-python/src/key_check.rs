@@ -45,9 +45,12 @@ impl KnownKeys {
     }
 }
 
+/// The signatures of tables by name.
+type Signatures = HashMap<String, Option<Arc<Signature>>>;
+
 /// The signatures of the tables of one server, which is given by any number.
 #[derive(Default)]
-pub struct KnownSignatures(Mutex<(u32, HashMap<String, Option<Arc<Signature>>>)>);
+pub struct KnownSignatures(Mutex<(u32, Signatures)>);
 
 impl KnownSignatures {
     /// The signature of a table, if it has one; `None` if the table is not known.

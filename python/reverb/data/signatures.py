@@ -5,7 +5,7 @@ import importlib
 import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from reverb import _protos
 from reverb.data import dtypes, tensor_proto
@@ -45,6 +45,7 @@ def encode(signature: Any) -> bytes | None:
     """
     if not _is_given(signature):
         return None
+    _check_specs(signature, ())
     message = _protos.message_class("tensorflow.StructuredValue")()
     encode_nest(signature, message, _encode_leaf)
     return bytes(message.SerializeToString(deterministic=True))
@@ -80,6 +81,39 @@ def encode_nest(node: Any, message: Any, encode_leaf: Callable[[Any, Any], None]
             encode_nest(value, values.values.add(), encode_leaf)
     else:
         encode_leaf(node, message)
+
+
+def _check_specs(node: Any, path: tuple[str, ...]) -> None:
+    """Refuses leaves that are no specs. A tuple without any spec, such as `(3,)`, is refused as a whole."""
+    if isinstance(node, Mapping):
+        for key in _sorted_keys(node):
+            _check_specs(node[key], (*path, key))
+    elif isinstance(node, (tuple, list)):
+        leaves = [leaf for _, leaf in _leaves(node, ())]
+        if leaves and not any(map(_is_spec, leaves)):
+            _refuse_spec(path, node)
+        for name, child in zip(getattr(node, "_fields", range(len(node))), node, strict=True):
+            _check_specs(child, (*path, str(name)))
+    elif not _is_spec(node):
+        _refuse_spec(path, node)
+
+
+def _is_spec(leaf: Any) -> bool:
+    try:
+        spec_from_leaf(leaf)
+    except ValueError:
+        return False
+    return True
+
+
+def _refuse_spec(path: tuple[str, ...], node: Any) -> NoReturn:
+    leaf = next(leaf for _, leaf in _leaves(node, ()))
+    is_array = hasattr(node, "shape") and hasattr(node, "dtype") and not isinstance(node, type)
+    shape, dtype = (node.shape, node.dtype) if is_array else ((3,), "float32")
+    raise ValueError(
+        f"{'/'.join(path) or 'signature'}: expected something with shape and dtype, such as "
+        f"TensorSpec({shape}, {dtype}).\nUnsupported signature spec: {leaf}"
+    )
 
 
 def _encode_leaf(leaf: Any, message: Any) -> None:

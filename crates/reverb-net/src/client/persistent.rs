@@ -76,10 +76,8 @@ impl Client {
             pause = (pause * 2).min(PAUSES.1);
             let road = match self.road(limit).await {
                 Ok(road) => road,
-                Err(Error::DeadlineExceeded(reason)) if limit == deadline => {
-                    return Err(Error::DeadlineExceeded(reason));
-                }
-                Err(Error::DeadlineExceeded(reason) | Error::Unavailable(reason)) => {
+                Err(error @ Error::Unreached(_)) if limit == deadline => return Err(error),
+                Err(Error::Unreached(reason) | Error::Unavailable(reason)) => {
                     if !std::mem::replace(&mut is_told, true) {
                         let (address, table) = (self.address.text(), &request.table);
                         warn(&format!("a draw from table `{table}` waits for the lost server at {address}: {reason}"));

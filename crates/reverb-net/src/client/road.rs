@@ -12,7 +12,7 @@ use reverb_core::{Drawn, Error, Result};
 use reverb_service::insert::wait_for_inserts;
 use reverb_service::local::{BatchRequest, LocalDraw, RowInsert, begin_insert, gather, sample_copied};
 use reverb_service::peek::{Peeked, peek};
-use reverb_service::{Batch, Call, Replay, TableStatus, Transport, Waiting, warn};
+use reverb_service::{Batch, Call, Replay, TableStatus, Transport, Waiting, registry, warn};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
@@ -53,18 +53,13 @@ impl Road {
                 Err(_) => reason.take().unwrap_or_else(|| Error::Unavailable("the server does not answer".into())),
             };
             let now = Instant::now();
-            let waited = begun.elapsed().as_secs_f64();
-            if deadline.is_some_and(|deadline| now >= deadline) {
-                return Err(Error::DeadlineExceeded(format!(
-                    "no server could be reached at {} within {waited:.1} s: {error}",
-                    address.text()
-                )));
-            }
-            if now >= give_up {
-                return Err(Error::Unavailable(format!(
-                    "no server could be reached at {} in {waited:.0} s: {error}",
-                    address.text()
-                )));
+            let is_late = deadline.is_some_and(|deadline| now >= deadline);
+            if is_late || now >= give_up {
+                let text = unreached_text(address, &error, begun.elapsed());
+                return Err(match is_late {
+                    true => Error::Unreached(text),
+                    false => Error::Unavailable(text),
+                });
             }
             let next = now + pause.mul_f64(rand::random_range(0.5..1.0));
             tokio::time::sleep_until(deadline.map_or(next, |deadline| next.min(deadline)).into()).await;
@@ -83,8 +78,8 @@ impl Road {
             Ok(Ok(connection)) => Ok(Self::ReplayV1(Arc::new(connection))),
             Ok(Err(error @ Error::Unimplemented(_))) => Err(error),
             _ => Err(Error::Unavailable(format!(
-                "the server at {} was stopped by this process, and no other server listens there",
-                address.text()
+                "{}, if you did not stop it; no other server listens there",
+                ended_text(address)
             ))),
         }
     }
@@ -236,6 +231,20 @@ impl Road {
                 Started::elsewhere(async move { connection.peek(table, count, newest, deadline).await })
             }
         }
+    }
+}
+
+fn ended_text(address: &Address) -> String {
+    format!("the Server of this process at {} was stopped or collected: keep a reference", address.text())
+}
+
+/// Says why no server was reached in the time that was tried.
+fn unreached_text(address: &Address, reason: &Error, tried: Duration) -> String {
+    let ended = address.loopback().is_some_and(|(hosts, port)| registry::has_ended(hosts, port));
+    let tried = tried.as_secs_f64();
+    match ended {
+        true => format!("{} ({reason}, tried for {tried:.1} s)", ended_text(address)),
+        false => format!("no server at {}: {reason} (tried for {tried:.1} s)", address.text()),
     }
 }
 

@@ -77,7 +77,7 @@ pub fn to_status(error: &Error) -> Status {
         | Error::MessageTooLarge { .. } => Code::InvalidArgument,
         Error::TableNotFound { .. } => Code::NotFound,
         Error::ResourceExhausted(_) => Code::ResourceExhausted,
-        Error::DeadlineExceeded(_) => Code::DeadlineExceeded,
+        Error::DeadlineExceeded(_) | Error::Unreached(_) => Code::DeadlineExceeded,
         Error::Cancelled(_) => Code::Cancelled,
         Error::Unavailable(_) => Code::Unavailable,
         Error::DataLoss(_) => Code::DataLoss,

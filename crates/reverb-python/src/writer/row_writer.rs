@@ -45,6 +45,9 @@ struct RowStructure {
     nest: Arc<Py<PyAny>>,
 }
 
+/// The hash of the structure of rows, and the nest of a row without its values.
+type RowNest = (Option<u64>, Arc<Py<PyAny>>);
+
 /// A run of rows with the same columns.
 struct RowShape {
     first_row: u64,
@@ -238,7 +241,7 @@ impl Rows {
     }
 
     /// The structures of the last rows.
-    fn last_structures(&self, num_rows: u64) -> SmallVec<[(Option<u64>, Arc<Py<PyAny>>); 1]> {
+    fn last_structures(&self, num_rows: u64) -> SmallVec<[RowNest; 1]> {
         let first = self.steps.num_rows().saturating_sub(num_rows);
         let mut ends = self.structures.iter().skip(1).map(|next| next.first_row);
         let runs = self.structures.iter().filter(|_| ends.next().is_none_or(|end| end > first));

@@ -123,8 +123,9 @@ fn merge(
     let (there_text, here_text) = (describe(saved), describe(&here));
     if there_text != here_text {
         let used = if keep_here { "server" } else { "checkpoint" };
+        let hint = if keep_here { "" } else { "; override_definitions=True keeps yours" };
         differences.push(format!(
-            "table `{}` was saved with {there_text} but is defined with {here_text}; those of the {used} are used",
+            "table `{}` was saved with {there_text} but is defined with {here_text}; those of the {used} are used{hint}",
             here.name
         ));
     }

@@ -60,7 +60,14 @@ pub async fn run(shared: Arc<SharedSession>) {
 
 /// Whether an error may be temporary.
 fn is_passing(error: &Error) -> bool {
-    matches!(error, Error::Unavailable(_) | Error::Cancelled(_) | Error::DeadlineExceeded(_) | Error::Internal(_))
+    matches!(
+        error,
+        Error::Unavailable(_)
+            | Error::Unreached(_)
+            | Error::Cancelled(_)
+            | Error::DeadlineExceeded(_)
+            | Error::Internal(_)
+    )
 }
 
 fn fail(shared: &SharedSession, error: &Error, lost_for: Duration) {

@@ -1,0 +1,187 @@
+"""Mistakes of a first program are answered with what to write instead."""
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from behaviour_support import make_table
+
+import reverb
+from reverb import errors, rate_limiters
+from reverb.tensor_spec import BoundedTensorSpec, TensorSpec
+
+# Nobody listens there: only root may bind it.
+NOBODY = "localhost:1"
+
+CALLS = {
+    "insert": lambda client, timeout: client.insert(0, {"table": 1.0}, timeout=timeout),
+    "insert_batch": lambda client, timeout: client.insert_batch(np.zeros(2), {"table": 1.0}, timeout=timeout),
+    "sample": lambda client, timeout: next(client.sample("table", 1, timeout=timeout)),
+    "sample_batch": lambda client, timeout: client.sample_batch("table", 1, timeout=timeout),
+    "update_priorities": lambda client, timeout: client.update_priorities("table", [1], 1.0, timeout=timeout),
+    "mutate_priorities": lambda client, timeout: client.mutate_priorities("table", {1: 1.0}, timeout=timeout),
+    "reset": lambda client, timeout: client.reset("table", timeout=timeout),
+    "checkpoint": lambda client, timeout: client.checkpoint(timeout=timeout),
+    "server_info": lambda client, timeout: client.server_info(timeout),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_nobody_who_listens_refuses_the_connection(call):
+    with pytest.raises(errors.DeadlineExceededError, match="^no server at localhost:1: connection refused"):
+        call(reverb.Client(NOBODY), 1.0)
+
+
+def test_server_info_keeps_the_references_text():
+    with pytest.raises(errors.DeadlineExceededError, match="ServerInfo call did not complete within provided timeout"):
+        reverb.Client(NOBODY).server_info(0.5)
+
+
+@pytest.mark.parametrize("call", [CALLS["insert"], CALLS["server_info"]], ids=["insert", "server_info"])
+def test_an_unknown_host_is_named(call):
+    with pytest.raises(errors.DeadlineExceededError, match="nosuchhost.invalid: unknown host"):
+        call(reverb.Client("nosuchhost.invalid:8000"), 5.0)
+
+
+@pytest.mark.parametrize("scheme", ["http://", "https://", "grpc://", "tcp:", "xds:///"])
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_an_unknown_scheme_is_refused_at_once(scheme, call):
+    address = f"{scheme}localhost:8000"
+    with pytest.raises(
+        errors.InvalidArgumentError, match="is not a valid server address: expected host:port"
+    ) as caught:
+        call(reverb.Client(address), None)
+    assert address in str(caught.value)
+
+
+def test_a_writer_of_an_unknown_scheme_is_refused_at_once():
+    client = reverb.Client("http://localhost:8000")
+    with pytest.raises(errors.InvalidArgumentError, match="is not a valid server address"):
+        client.trajectory_writer(1)
+
+
+def test_a_collected_server_is_named_as_the_reason():
+    client = reverb.Server([make_table()]).localhost_client()
+    with pytest.raises(errors.DeadlineExceededError) as caught:
+        client.insert(0, {"table": 1.0}, timeout=1.0)
+    assert f"the Server of this process at {client.server_address} was stopped or collected: keep a reference" in str(
+        caught.value
+    )
+    with pytest.raises(errors.DeadlineExceededError, match="was stopped or collected: keep a reference"):
+        client.server_info(1.0)
+
+
+def test_a_stopped_server_that_was_in_use_is_named_as_the_reason():
+    server = reverb.Server([make_table()])
+    client = server.localhost_client()
+    client.insert(0, {"table": 1.0})
+    server.stop()
+    with pytest.raises(errors.UnavailableError, match="was stopped or collected: keep a reference"):
+        client.insert(0, {"table": 1.0})
+
+
+def test_another_server_at_the_address_of_a_collected_one_is_found():
+    first = reverb.Server([make_table()])
+    port = first.port
+    first.stop()
+    second = reverb.Server([make_table()], port=port)
+    reverb.Client(f"localhost:{port}").insert(0, {"table": 1.0})
+    second.stop()
+
+
+@pytest.mark.parametrize(("make", "kind"), [(reverb.Table.queue, "queue"), (reverb.Table.stack, "stack")])
+def test_a_full_queue_says_how_many_items_wait(serve, make, kind):
+    client = serve(make("q", 2))
+    client.insert_batch(np.arange(2), {"q": 1.0})
+    text = f'{kind} "q" is full: 2 of 2 wait to be sampled'
+    with pytest.raises(errors.DeadlineExceededError, match=text):
+        client.insert(0, {"q": 1.0}, timeout=0.1)
+    with pytest.raises(errors.DeadlineExceededError, match=text):
+        client.insert_batch(np.arange(2), {"q": 1.0}, timeout=0.1)
+
+
+def test_other_limiters_explain_their_bounds(serve):
+    client = serve(make_table(limiter=rate_limiters.SampleToInsertRatio(1.0, 1, 1.0)))
+    with pytest.raises(errors.DeadlineExceededError, match="must be at most max_diff"):
+        client.insert_batch(np.arange(10), {"table": 1.0}, timeout=0.1)
+
+
+def test_a_table_that_could_never_be_sampled_is_refused():
+    with pytest.raises(ValueError, match=r"min_size_to_sample \(5000\) is above its max_size \(1000\)"):
+        make_table(max_size=1000, limiter=rate_limiters.MinSize(5000))
+    with pytest.raises(ValueError, match=r"min_size_to_sample \(11\) is above its max_size \(10\)"):
+        make_table(max_size=10, limiter=rate_limiters.SampleToInsertRatio(1.0, 11, 20.0))
+    make_table(max_size=1000, limiter=rate_limiters.MinSize(1000))
+
+
+def test_a_table_in_place_of_a_list_is_refused():
+    with pytest.raises(TypeError, match=r"tables: a list, Server\(\[table\]\)"):
+        reverb.Server(make_table())
+
+
+def test_a_server_in_place_of_its_address_is_refused():
+    server = reverb.Server([make_table()])
+    with pytest.raises(TypeError, match=r"server\.localhost_client\(\)") as caught:
+        reverb.Client(server)
+    assert len(str(caught.value)) < 200
+    server.stop()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: TensorSpec(np.float32, (3,)),
+        lambda: TensorSpec("float32", (3,)),
+        lambda: TensorSpec(np.dtype(np.float32), ()),
+        lambda: BoundedTensorSpec(np.float32, (3,), 0, 1),
+    ],
+)
+def test_a_spec_with_its_arguments_swapped_is_refused(make):
+    with pytest.raises(TypeError, match=r"^shape: expected ints, got float32; the order is \(shape, dtype\)"):
+        make()
+
+
+EXPECTED = r"^a: expected something with shape and dtype, such as TensorSpec\(\(3,\), float32\)"
+
+
+@pytest.mark.parametrize(
+    "leaf", [np.zeros(3, np.float32), (3,), [3], ((3,), np.float32), 3, "float32", None, np.float32], ids=str
+)
+def test_a_signature_of_something_else_than_specs_is_refused(leaf):
+    with pytest.raises(ValueError, match=EXPECTED) as caught:
+        make_table(signature={"a": leaf, "b": TensorSpec((), np.int64)})
+    assert "\nUnsupported signature spec: " in str(caught.value)
+
+
+def test_paths_in_a_signature_are_named():
+    with pytest.raises(ValueError, match=r"^obs/1/x: expected something with shape and dtype"):
+        make_table(signature={"obs": [TensorSpec((), np.int64), {"x": 3}]})
+    with pytest.raises(ValueError, match=r"^signature: expected .*TensorSpec\(\(2, 2\), float64\)"):
+        make_table(signature=np.zeros((2, 2)))
+
+
+def test_definitions_of_a_checkpoint_win_with_advice(tmp_path, caplog):
+    checkpointer = reverb.checkpointers.DefaultCheckpointer
+    server = reverb.Server([make_table(max_size=10)], checkpointer=checkpointer(str(tmp_path)))
+    server.localhost_client().checkpoint()
+    server.stop()
+    again = reverb.Server([make_table(max_size=20)], checkpointer=checkpointer(str(tmp_path)))
+    end = time.monotonic() + 20
+    while "override_definitions=True keeps yours" not in caplog.text and time.monotonic() < end:
+        time.sleep(0.01)
+    assert "override_definitions=True keeps yours" in caplog.text
+    assert again.localhost_client().server_info()["table"].max_size == 10
+    again.stop()
+
+
+def test_a_program_that_loses_its_server_says_so():
+    program = (
+        "import reverb\n"
+        "table = reverb.Table.queue('q', 2)\n"
+        "client = reverb.Server([table]).localhost_client()\n"
+        "client.insert(0, {'q': 1.0}, timeout=1.0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert "was stopped or collected: keep a reference" in done.stderr
