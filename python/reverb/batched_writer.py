@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from reverb import _binding
 from reverb.writing.flushing import FlushingWriter
+from reverb.writing.history import History
 from reverb.writing.structure import FixedStructure, Structure
 
 __all__ = ["BatchedColumn", "BatchedHistory", "BatchedWriter"]
@@ -116,7 +117,7 @@ class BatchedWriter(FlushingWriter):
         self._writer.append(data, self._as_mask("mask", mask), self._as_mask("episode_end", episode_end))
 
     @property
-    def history(self) -> Any:
+    def history(self) -> History[BatchedColumn]:
         """The columns in the structure of the steps. Index them to get the columns for `create_items`.
 
         Raises:
@@ -126,7 +127,8 @@ class BatchedWriter(FlushingWriter):
             raise RuntimeError("A writer with configs creates its items from patterns and has no history.")
         if not self._structure.num_columns:
             raise RuntimeError("history cannot be accessed before `append` is called at least once.")
-        return self._structure.build(BatchedHistory)
+        history: History[BatchedColumn] = self._structure.build(BatchedHistory)
+        return history
 
     @property
     def episode_steps(self) -> NDArray[np.int64]:
