@@ -28,6 +28,7 @@ from reverb._rust import (
     checkpoint_verify,
     descriptor_set,
     importance_weights,
+    unconfirmed,
 )
 from reverb._rust import _ColumnHistory as ColumnHistory
 
@@ -60,4 +61,5 @@ __all__ = [
     "checkpoint_verify",
     "descriptor_set",
     "importance_weights",
+    "unconfirmed",
 ]

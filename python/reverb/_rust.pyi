@@ -40,20 +40,27 @@ __all__ = [
     "checkpoint_verify",
     "descriptor_set",
     "importance_weights",
+    "unconfirmed",
 ]
 
 _FlatSpec = tuple[str, int, Sequence[int] | None]
-_Signatures = Mapping[str, Sequence[_FlatSpec] | None]
+_Signatures = Mapping[str, tuple[bytes, Sequence[_FlatSpec]] | None]
 # The number of values of a column that are kept, and the rows of a chunk; None: the library chooses.
 _ColumnOptions = tuple[int, int | None]
-# Bytes of unconfirmed items above which the caller waits, and seconds for which a writer tries to reconnect.
-_Limits = tuple[int, float]
+# Bytes and number of unconfirmed items above which the caller waits, and seconds for which a writer tries to reconnect.
+_Limits = tuple[int, int | None, float]
 # A codec (`none`, `lz4`, `zstd`, `auto`), and whether integers are stored as differences.
 _Compression = tuple[str, bool]
 # What a closed writer has discarded: the number of unconfirmed items by table, and reasons.
 _Discarded = tuple[dict[str, int], list[str]]
 # Whether this package wrote a checkpoint; for each table a serialized `deepmind.reverb.TableInfo`, and its items.
 _Summary: TypeAlias = tuple[bool, list[tuple[bytes, int | None]]]
+
+def unconfirmed() -> list[tuple[str, dict[str, int], int]]:
+    """What each writer of this process has not confirmed: the address of its client, items by table, and bytes.
+
+    Writers without unconfirmed items are left out.
+    """
 
 def descriptor_set() -> bytes:
     """A serialized `google.protobuf.FileDescriptorSet` of all messages, each file after those that it imports."""
@@ -104,8 +111,8 @@ class Table:
     def info(self) -> bytes:
         """A serialized `deepmind.reverb.TableInfo`."""
 
-    def undelivered_samples(self) -> int:
-        """The number of samples that were drawn and are not received yet."""
+    def status(self) -> bytes:
+        """A serialized `reverb.replay.v1.TableStatus`."""
 
     def close(self) -> None:
         """Fails all waiting calls and all later ones."""
@@ -542,13 +549,25 @@ class Client:
 
     def mutate_priorities(
         self, table: str, updates: Sequence[tuple[int, float]], deletes: Sequence[int], timeout: float | None
-    ) -> None: ...
+    ) -> int | None:
+        """Returns how many updates and deletes found their item; None if the server is older and does not say."""
+
     def update_priorities(
         self, table: str, keys: NDArray[np.uint64], priorities: NDArray[np.float64], timeout: float | None
-    ) -> None: ...
+    ) -> int | None:
+        """Returns how many of the keys are in the table; None if the server is older and does not say."""
+
+    def check_keys(self, table: str, data: object) -> None:
+        """Asks the server for the signature of a table, and compares its keys with those of the data.
+
+        Raises:
+          SignatureMismatchError: Keys are missing or unknown.
+          UnavailableError: The server cannot be reached.
+        """
+
     def reset(self, table: str, timeout: float | None) -> None: ...
-    def server_info(self, timeout: float | None) -> list[tuple[bytes, int]]:
-        """For each table a serialized `deepmind.reverb.TableInfo`, and how many of its samples are undelivered."""
+    def server_info(self, timeout: float | None) -> list[bytes]:
+        """A serialized `deepmind.reverb.TableInfo` for each table."""
 
     def table_statuses(self, timeout: float | None) -> list[bytes]:
         """A serialized `reverb.replay.v1.TableStatus` for each table."""
@@ -654,6 +673,10 @@ class TrajectoryWriter:
     def drain(self, patience: float) -> bool:
         """Sends all items, and waits `patience` seconds at most. Whether none is unconfirmed."""
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all items are confirmed and no error is left to be reported."""
+
     def close(self, patience: float) -> _Discarded | None:
         """What was discarded after `patience` seconds; None if nothing was."""
 
@@ -690,13 +713,17 @@ class PatternWriter:
     ) -> PatternWriter:
         """`configs`: serialized `deepmind.reverb.StructuredWriterConfig`s."""
 
-    def append(self, data: object, partial_step: bool) -> None: ...
-    def make_last_items(self) -> None:
+    def append(self, data: object, partial_step: bool, priority: float | None = None) -> None:
+        """`priority`: of the items that are due; None takes those of the configs."""
+
+    def make_last_items(self, priority: float | None = None) -> None:
         """Makes the items that are due where an episode ends."""
 
     def flush(self, but_last: int, timeout: float | None) -> None: ...
     def end_episode(self, clear_buffers: bool) -> None: ...
     def drain(self, patience: float) -> bool: ...
+    @property
+    def is_settled(self) -> bool: ...
     def close(self, patience: float) -> _Discarded | None: ...
     @property
     def step_is_open(self) -> bool: ...
@@ -723,6 +750,8 @@ class RowWriter:
     def set_signatures(self, signatures: _Signatures) -> None: ...
     def flush(self, timeout: float | None) -> None: ...
     def drain(self, patience: float) -> bool: ...
+    @property
+    def is_settled(self) -> bool: ...
     def close(self, patience: float) -> _Discarded | None: ...
     @property
     def has_server(self) -> bool: ...
@@ -747,7 +776,13 @@ class BatchedWriter:
         compression: _Compression,
         limits: _Limits,
     ) -> BatchedWriter: ...
-    def append(self, data: object, mask: NDArray[np.bool_] | None, ends: NDArray[np.bool_] | None) -> None: ...
+    def append(
+        self,
+        data: object,
+        mask: NDArray[np.bool_] | None,
+        ends: NDArray[np.bool_] | None,
+        priorities: NDArray[np.float64] | None = None,
+    ) -> None: ...
     def create_items(
         self,
         table: str,
@@ -757,6 +792,8 @@ class BatchedWriter:
     ) -> NDArray[np.bool_]: ...
     def flush(self, but_last: int, timeout: float | None) -> None: ...
     def drain(self, patience: float) -> bool: ...
+    @property
+    def is_settled(self) -> bool: ...
     def close(self, patience: float) -> _Discarded | None: ...
     def episode_steps(self) -> NDArray[np.int64]: ...
     @property

@@ -1,11 +1,17 @@
-"""Ordered shutdown at interpreter exit. The order does not depend on which module was imported first."""
+"""Exit on SIGTERM, and ordered shutdown at interpreter exit.
+
+The order does not depend on which module was imported first.
+"""
 
 import atexit
 import contextlib
 import enum
+import signal
+import sys
+import threading
 from collections.abc import Callable
 
-__all__ = ["Stage", "at_exit"]
+__all__ = ["ExitOnSigterm", "Stage", "at_exit"]
 
 
 class Stage(enum.IntEnum):
@@ -56,3 +62,30 @@ def _end(stage: Stage) -> None:
 
 def _due(stage: Stage) -> list[Callable[[], None]]:
     return [hook for hook, is_due in _hooks[stage] if is_due is None or is_due()]
+
+
+class ExitOnSigterm:
+    """Makes SIGTERM raise SystemExit in the main thread, so that the program ends as usual instead of being killed.
+
+    The exit status is 143, as shells report the death by this signal. Later signals do nothing, so that they do not
+    interrupt what the program does to end.
+    """
+
+    def __init__(self) -> None:
+        self._has_raised = False
+
+    def begin(self) -> None:
+        """Handles SIGTERM from now on. Does nothing in other threads, or if the program handles or ignores SIGTERM."""
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._exit)
+
+    def end(self) -> None:
+        """Restores what SIGTERM did before, unless the program has installed a handler in the meantime."""
+        if signal.getsignal(signal.SIGTERM) == self._exit:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def _exit(self, number: int, frame: object) -> None:
+        if not self._has_raised:
+            self._has_raised = True
+            sys.exit(128 + number)

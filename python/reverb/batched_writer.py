@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from reverb import _binding
 from reverb.writing.flushing import FlushingWriter
 from reverb.writing.history import History
+from reverb.writing.key_check import fits_table, patterns_fit_tables
 from reverb.writing.structure import FixedStructure, Structure
 
 __all__ = ["BatchedColumn", "BatchedHistory", "BatchedWriter"]
@@ -76,8 +77,7 @@ class BatchedWriter(FlushingWriter):
         configs: Sequence[Any],
         max_chunk_length: int | None,
         compression: tuple[str, bool],
-        max_pending_bytes: int,
-        reconnect_timeout: float,
+        limits: tuple[int, int | None, float],
     ) -> None:
         self._num_envs = num_envs
         # Patterns refer to columns by their position in the step, so with patterns the structure must not grow.
@@ -89,9 +89,15 @@ class BatchedWriter(FlushingWriter):
             (num_keep_alive_refs, max_chunk_length),
             [config.SerializeToString() for config in configs],
             compression,
-            (max_pending_bytes, reconnect_timeout),
+            limits,
         )
+        self._client = client
+        self._configs = configs
         self._has_patterns = bool(configs)
+        # The tables with the structures of items that were found to fit them.
+        self._known: set[Any] = set()
+        # Replaced by the append of the extension once the patterns are known to fit their tables.
+        self._append = self._check_and_append if configs else self._writer.append
         super().__init__(self._writer)
 
     @property
@@ -99,7 +105,14 @@ class BatchedWriter(FlushingWriter):
         """Number of environments in the vector."""
         return self._num_envs
 
-    def append(self, data: Any, *, episode_end: ArrayLike | None = None, mask: ArrayLike | None = None) -> None:
+    def append(
+        self,
+        data: Any,
+        *,
+        episode_end: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+        priorities: ArrayLike | None = None,
+    ) -> None:
         """Appends a step of every environment, and creates the items that the patterns describe.
 
         Args:
@@ -107,14 +120,30 @@ class BatchedWriter(FlushingWriter):
           episode_end: Bools `[num_envs]` that mark the environments whose episode ends with this step. Later items
             cannot refer to the rows of these episodes. None marks no environment.
           mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.
+          priorities: Priorities of the items that the patterns create in this call, one number for all or an array
+            `[num_envs]`; None, the default, means those of the configs.
 
         Raises:
           ValueError: An array has another first axis, or rows have another dtype or shape than earlier ones, and
             nothing was appended. Also raised if the server rejected an earlier item.
+          SignatureMismatchError: A pattern has other keys than the signature of its table. The first append asks the
+            server for the signatures; nothing was appended.
           TypeError: A leaf cannot be stored.
           UnavailableError: The server could not be reached within `reconnect_timeout`.
         """
-        self._writer.append(data, self._as_mask("mask", mask), self._as_mask("episode_end", episode_end))
+        given = None if priorities is None else self._as_priorities(priorities, (self._num_envs,))
+        self._append(data, self._as_mask("mask", mask), self._as_mask("episode_end", episode_end), given)
+
+    def _check_and_append(
+        self,
+        data: Any,
+        mask: NDArray[np.bool_] | None,
+        episode_end: NDArray[np.bool_] | None,
+        priorities: NDArray[np.float64] | None,
+    ) -> None:
+        if patterns_fit_tables(self._client, self._configs):
+            self._append = self._writer.append
+        self._writer.append(data, mask, episode_end, priorities)
 
     @property
     def history(self) -> History[BatchedColumn]:
@@ -154,21 +183,27 @@ class BatchedWriter(FlushingWriter):
 
         Raises:
           TypeError: A leaf is not a BatchedColumn.
-          ValueError: There is no column, `priorities` has another shape, or a priority is NaN. Also raised if the
-            server rejected an earlier item.
+          ValueError: There is no column, `priorities` has another shape, a priority is NaN, or the keys of `trajectory`
+            are not those of the table's signature. Also raised if the server rejected an earlier item.
           UnavailableError: The server could not be reached within `reconnect_timeout`.
         """
-        columns = [*_columns(trajectory)]
+        columns, structure = _flatten(trajectory)
         if not columns:
             raise ValueError("trajectory must not be empty.")
         if any(not isinstance(column, BatchedColumn) for column in columns):
             raise TypeError(f"All leaves of `trajectory` must be `BatchedColumn` but got {trajectory!r}")
+        if (table, structure) not in self._known and fits_table(self._client, table, trajectory):
+            self._known.add((table, structure))
+        values = self._as_priorities(priorities)
+        return self._writer.create_items(table, values, columns, self._as_mask("mask", mask))
+
+    def _as_priorities(self, priorities: ArrayLike, shape: tuple[int, ...] | None = None) -> NDArray[np.float64]:
         values = np.atleast_1d(np.asarray(priorities, np.float64))
         if values.shape not in ((1,), (self._num_envs,)):
             raise ValueError(
                 f"priorities must be one number or have shape [{self._num_envs}], got {list(values.shape)}."
             )
-        return self._writer.create_items(table, np.ascontiguousarray(values), columns, self._as_mask("mask", mask))
+        return np.ascontiguousarray(values if shape is None else np.broadcast_to(values, shape))
 
     def _as_mask(self, name: str, mask: ArrayLike | None) -> NDArray[np.bool_] | None:
         if mask is None:
@@ -181,12 +216,18 @@ class BatchedWriter(FlushingWriter):
         return np.ascontiguousarray(array)
 
 
-def _columns(trajectory: Any) -> Sequence[Any]:
-    """The leaves of a nest. A BatchedColumn is a leaf, although it is a tuple."""
-    if isinstance(trajectory, BatchedColumn):
-        return [trajectory]
-    if isinstance(trajectory, dict):
-        return [leaf for key in sorted(trajectory) for leaf in _columns(trajectory[key])]
-    if isinstance(trajectory, (list, tuple)):
-        return [leaf for child in trajectory for leaf in _columns(child)]
-    return [trajectory]
+def _flatten(node: Any) -> tuple[list[Any], Any]:
+    """The leaves of a nest, and its structure as a hashable value. A BatchedColumn is a leaf, although a tuple."""
+    if isinstance(node, BatchedColumn):
+        return [node], None
+    if isinstance(node, dict):
+        names = sorted(node)
+        children = [node[name] for name in names]
+        if all(type(child) is BatchedColumn for child in children):
+            return children, tuple(names)
+    elif isinstance(node, (list, tuple)):
+        names, children = [type(node)], [*node]
+    else:
+        return [node], None
+    flat = [_flatten(child) for child in children]
+    return [leaf for leaves, _ in flat for leaf in leaves], (*names, *(structure for _, structure in flat))

@@ -10,13 +10,15 @@ from numpy.typing import ArrayLike
 from reverb import _binding
 from reverb.data import checks
 from reverb.data.items import sample_maker
-from reverb.data.keys import as_keys, as_priority, broadcast
+from reverb.data.keys import as_keys, as_updates, broadcast
 from reverb.data.timeouts import as_reconnect_timeout, countdown
 from reverb.errors import DeadlineExceededError
 from reverb.replay_sample import BatchInfo, ItemInfo, ReplaySample
 from reverb.reverb_types import TableInfo, table_infos
 from reverb.writer import Writer
+from reverb.writing.largest_priority import note_update
 from reverb.writing.make import MAX_PENDING_BYTES, MakesWriters
+from reverb.writing.unconfirmed import add_unconfirmed
 
 __all__ = ["Client", "Writer"]
 
@@ -234,7 +236,7 @@ class Client(MakesWriters):
         deletes: Iterable[int] | None = None,
         *,
         timeout: float | None = None,
-    ) -> None:
+    ) -> int | None:
         """Deletes items, then changes priorities. Keys that are not in the table are ignored.
 
         All priorities are checked before anything is changed. Of more than 16384 changes, other callers may see a part
@@ -246,19 +248,25 @@ class Client(MakesWriters):
           deletes: Keys of the items to delete; None deletes none.
           timeout: Time limit in seconds; None waits until the server answers.
 
+        Returns:
+          How many deletes and updates found their item. None if a server of an earlier version does not say.
+
         Raises:
-          TypeError: A key is not an integer in [0, 2**64), or a priority is not a number.
+          TypeError: `updates` is not a mapping, a key is not an integer in [0, 2**64) or has less than 64 bits, or a
+            priority is not a number.
           InvalidPriorityError: The table's selectors do not accept a priority. The table is unchanged.
           TableNotFoundError: The table does not exist.
           DeadlineExceededError: The server did not answer within the timeout.
         """
-        pairs = [(checks.as_key(key), as_priority(priority)) for key, priority in (updates or {}).items()]
+        pairs = as_updates(updates)
         keys = [checks.as_key(key) for key in (() if deletes is None else deletes)]
-        self.engine.mutate_priorities(table, pairs, keys, checks.as_timeout(timeout))
+        changed = self.engine.mutate_priorities(table, pairs, keys, checks.as_timeout(timeout))
+        note_update(self._server_address, table, [priority for _, priority in pairs])
+        return changed
 
     def update_priorities(
         self, table: str, keys: ArrayLike, priorities: ArrayLike, *, timeout: float | None = None
-    ) -> None:
+    ) -> int | None:
         """Changes the priorities of many items. Keys that are not in the table are ignored.
 
         All priorities are checked before the first is changed. Of more than 16384 changes, other callers may see a part
@@ -266,12 +274,16 @@ class Client(MakesWriters):
 
         Args:
           table: Name of the table that holds the items.
-          keys: Keys of the items, integers `[n]` as in `info.key`.
+          keys: Keys of the items, integers `[n]` of 64 bits as in `info.key`, or Python ints.
           priorities: New priorities, an array `[n]` or one number for all items.
           timeout: Time limit in seconds; None waits until the server answers.
 
+        Returns:
+          How many of the keys are in the table, each counted as often as it is given. None if a server of an earlier
+          version does not say.
+
         Raises:
-          TypeError: A key is not an integer.
+          TypeError: A key is not an integer, or has less than 64 bits, as after `jax.device_put`.
           ValueError: A key is negative, or the numbers of keys and priorities differ.
           InvalidPriorityError: The table's selectors do not accept a priority. The table is unchanged.
           TableNotFoundError: The table does not exist.
@@ -281,7 +293,9 @@ class Client(MakesWriters):
         values = np.ascontiguousarray(priorities, dtype=np.float64)
         if values.shape != keys.shape:
             values = np.ascontiguousarray(broadcast(values, keys.shape))
-        self.engine.update_priorities(table, keys, values, checks.as_timeout(timeout))
+        changed = self.engine.update_priorities(table, keys, values, checks.as_timeout(timeout))
+        note_update(self._server_address, table, values)
+        return changed
 
     def reset(self, table: str, *, timeout: float | None = None) -> None:
         """Removes all items of a table and resets its counters, including those of its rate limiter.
@@ -319,17 +333,20 @@ class Client(MakesWriters):
           timeout: Time limit in seconds; None, 0 and negative numbers mean no limit.
 
         Returns:
-          A mapping from table names to their infos.
+          A mapping from table names to their infos: options, counts, bytes, what waits at the table, and what the
+            writers of this process have not confirmed. See `reverb.reverb_types.TableInfo`.
 
         Raises:
           DeadlineExceededError: The server did not answer within the timeout.
         """
         limit = None if timeout is None or timeout <= 0 else checks.as_timeout(timeout)
         try:
-            return table_infos(self.engine, limit)
+            infos = table_infos(self.engine, limit)
         except DeadlineExceededError:
             text = f"ServerInfo call did not complete within provided timeout of {timeout}s"
             raise DeadlineExceededError(text) from None
+        add_unconfirmed(infos.values(), self._server_address)
+        return infos
 
     def _check_table_exists(self, table: str, timeout: float | None) -> None:
         tables = table_infos(self.engine, timeout)

@@ -161,7 +161,7 @@ class Table:
         return self._table.internal_table.info()
 
     def __repr__(self) -> str:
-        return repr(self._table)
+        return str(self._table)
 
 
 class Server:
@@ -192,7 +192,7 @@ class Server:
         return False
 
     def __repr__(self) -> str:
-        return repr(self._server)
+        return str(self._server)
 
 
 class ChunkerOptions(_Unconstructible):
@@ -314,10 +314,9 @@ class Client:
     def ServerInfo(self, timeout: int, /) -> list[bytes]:  # noqa: N802
         """The serialized `TableInfo`s of all tables; a timeout in seconds, or 0 for no limit."""
         try:
-            infos = self._client.engine.server_info(timeout if timeout > 0 else None)
+            return self._client.engine.server_info(timeout if timeout > 0 else None)
         except errors.DeadlineExceededError:
             raise errors.UnavailableError("Deadline Exceeded") from None
-        return [info for info, _ in infos]
 
     def Checkpoint(self) -> str:  # noqa: N802
         """Saves all tables of the server, and returns the folder of the checkpoint."""

@@ -1,11 +1,13 @@
 """Types that are shared by many modules."""
 
+import builtins
 import dataclasses
-from itertools import starmap
 from typing import Any, TypeAlias
 
-from reverb import _binding
-from reverb.item_selectors import Fifo, HeapSelector, Lifo, Prioritized, Uniform
+from reverb import _binding, _protos
+from reverb.data.spec_text import format_signature
+from reverb.item_selectors import Fifo, HeapSelector, Lifo, Prioritized, Uniform, selector_from_proto
+from reverb.rate_limiters import RateLimiter
 
 __all__ = ["Fifo", "Heap", "Lifo", "Prioritized", "SelectorType", "SpecNest", "TableInfo", "Uniform"]
 
@@ -16,9 +18,11 @@ SelectorType: TypeAlias = Fifo | Heap | Lifo | Prioritized | Uniform
 SpecNest: TypeAlias = Any
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class TableInfo:
-    """Options and current state of a table.
+    """Options and current state of a table. Its `repr` is short; `str` gives all fields.
+
+    Fields after `table_worker_time` are not in dm-reverb. Comparisons ignore them.
 
     Attributes:
       name: Name of the table.
@@ -34,7 +38,16 @@ class TableInfo:
       num_unique_samples: Number of items that have been sampled at least once since the last reset.
       table_worker_time: Time that the table has spent in each state, in milliseconds, a `TableWorkerTime` message.
       undelivered_samples: Number of samples that are drawn but not delivered, because they are in transit or prefetched
-        by a loader. They count as sampled, and return to the table if the loader is closed. Ignored in comparisons.
+        by a loader. They count as sampled, and return to the table if the loader is closed.
+      bytes: Size in bytes of the data that the items refer to, in the server's memory; 0 for a checkpoint's table.
+      max_bytes: Maximum of `bytes`, above which items are removed; None if the table has no byte limit.
+      waiting_inserts: Number of inserts that wait now.
+      waiting_samples: Number of calls that wait for samples now.
+      waits: Reasons why the longest waiting insert and the longest waiting sample wait; empty if none waits.
+      unconfirmed_items: Number of items for this table that writers of this process have made, and that the server has
+        not confirmed; set only by `Client.server_info`. Writers whose clients have another address are left out.
+      unconfirmed_bytes: Size in bytes of all unconfirmed items of the writers that have some for this table, including
+        their items for other tables.
     """
 
     name: str
@@ -50,19 +63,76 @@ class TableInfo:
     num_unique_samples: int
     table_worker_time: Any
     undelivered_samples: int = dataclasses.field(default=0, compare=False)
+    bytes: int = dataclasses.field(default=0, compare=False)
+    max_bytes: int | None = dataclasses.field(default=None, compare=False)
+    waiting_inserts: int = dataclasses.field(default=0, compare=False)
+    waiting_samples: int = dataclasses.field(default=0, compare=False)
+    waits: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+    unconfirmed_items: int = dataclasses.field(default=0, compare=False)
+    unconfirmed_bytes: int = dataclasses.field(default=0, compare=False)
+
+    def __repr__(self) -> str:
+        parts = {"name": repr(self.name), "current_size": self.current_size, "max_size": self.max_size}
+        for name in ("insert_stats", "sample_stats"):
+            stats = getattr(self.rate_limiter_info, name, None)
+            if stats is not None:
+                parts[name.replace("_stats", "s")] = stats.completed
+        parts["bytes"] = self.bytes
+        if self.waiting_inserts or self.waiting_samples:
+            parts.update(waiting_inserts=self.waiting_inserts, waiting_samples=self.waiting_samples)
+        if self.unconfirmed_items:
+            parts["unconfirmed_items"] = self.unconfirmed_items
+        parts["signature"] = format_signature(self.signature)
+        return f"TableInfo({', '.join(f'{name}={value}' for name, value in parts.items())})"
+
+    def __str__(self) -> str:
+        fields = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
+        return f"TableInfo({', '.join(f'{name}={value!r}' for name, value in fields)})"
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Objects that were pickled before a field was added get its default.
+        for field in dataclasses.fields(self):
+            setattr(self, field.name, state.get(field.name, field.default))
 
     @classmethod
-    def from_serialized_proto(cls, serialized_proto: bytes, undelivered_samples: int = 0) -> "TableInfo":
-        """Parses a serialized `deepmind.reverb.TableInfo`, a message that lacks `undelivered_samples`.
+    def from_serialized_status(cls, serialized_status: builtins.bytes) -> "TableInfo":
+        """Parses a serialized `reverb.replay.v1.TableStatus`, which has all fields.
+
+        Raises:
+          google.protobuf.message.DecodeError: The bytes are not a `TableStatus` message.
+          ValueError: The message contains an invalid signature.
+        """
+        # Gives the messages of an info the names by which they are pickled.
+        from reverb.cc import schema_pb2  # noqa: F401
+
+        status = _protos.message_class("reverb.replay.v1.TableStatus").FromString(serialized_status)
+        info = cls.from_message(status.info, status.undelivered_samples)
+        info.bytes, info.max_bytes = status.size_bytes, status.max_bytes or None
+        info.waiting_inserts, info.waiting_samples = status.waiting_inserts, status.waiting_samples
+        info.waits = tuple(reason for reason in (status.insert_wait, status.sample_wait) if reason)
+        return info
+
+    @classmethod
+    def from_serialized_proto(cls, serialized_proto: builtins.bytes, undelivered_samples: int = 0) -> "TableInfo":
+        """Parses a serialized `deepmind.reverb.TableInfo`, which lacks `undelivered_samples` and all later fields.
 
         Raises:
           google.protobuf.message.DecodeError: The bytes are not a `TableInfo` message.
           ValueError: The message contains an invalid signature.
         """
         from reverb.cc import schema_pb2
+
+        return cls.from_message(schema_pb2.TableInfo.FromString(serialized_proto), undelivered_samples)
+
+    @classmethod
+    def from_message(cls, message: Any, undelivered_samples: int = 0) -> "TableInfo":
+        """Makes an info of a `deepmind.reverb.TableInfo` message.
+
+        Raises:
+          ValueError: The message contains an invalid signature.
+        """
         from reverb.data import signatures
 
-        message = schema_pb2.TableInfo.FromString(serialized_proto)
         return cls(
             name=message.name,
             sampler_options=message.sampler_options,
@@ -90,5 +160,21 @@ def table_infos(engine: _binding.Client, timeout: float | None) -> dict[str, Tab
     Raises:
       DeadlineExceededError: The server did not answer within the timeout.
     """
-    infos = starmap(TableInfo.from_serialized_proto, engine.server_info(timeout))
+    infos = map(TableInfo.from_serialized_status, engine.table_statuses(timeout))
     return {info.name: info for info in infos}
+
+
+def limiter_from_info(info: TableInfo) -> RateLimiter:
+    """Creates a rate limiter with the parameters of a table's."""
+    limiter = info.rate_limiter_info
+    return RateLimiter(limiter.samples_per_insert, limiter.min_size_to_sample, limiter.min_diff, limiter.max_diff)
+
+
+def table_text(info: TableInfo, signature: str) -> str:
+    """The text with which dm-reverb shows a table, for a given text of its signature."""
+    return (
+        f"Table(sampler={selector_from_proto(info.sampler_options)}, "
+        f"remover={selector_from_proto(info.remover_options)}, max_size={info.max_size}, "
+        f"max_times_sampled={info.max_times_sampled}, name={info.name}, rate_limiter={limiter_from_info(info)}, "
+        f"signature={signature})"
+    )

@@ -10,12 +10,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from reverb import _binding, _listening, rate_limiters
-from reverb._shutdown import Stage, at_exit
+from reverb._shutdown import ExitOnSigterm, Stage, at_exit
 from reverb.client import Client
 from reverb.data import checks, signatures
+from reverb.data.spec_text import format_signature
 from reverb.item_selectors import Fifo, Lifo, Selector, selector_from_proto
 from reverb.rate_limiters import RateLimiter
-from reverb.reverb_types import SpecNest, TableInfo
+from reverb.reverb_types import SpecNest, TableInfo, limiter_from_info, table_text
 
 if TYPE_CHECKING:
     from reverb.platform.default.checkpointers import CheckpointerBase
@@ -192,7 +193,7 @@ class Table:
             sampler=selector_from_proto(info.sampler_options) if sampler is None else sampler,
             remover=selector_from_proto(info.remover_options) if remover is None else remover,
             max_size=info.max_size if max_size is None else max_size,
-            rate_limiter=_limiter_from_info(info) if rate_limiter is None else rate_limiter,
+            rate_limiter=limiter_from_info(info) if rate_limiter is None else rate_limiter,
             max_times_sampled=info.max_times_sampled if max_times_sampled is None else max_times_sampled,
             extensions=self._extensions if extensions is None else extensions,
             signature=info.signature if signature is None else signature,
@@ -208,7 +209,7 @@ class Table:
     @property
     def info(self) -> TableInfo:
         """The options and the current state of the table, even if it does not belong to a server."""
-        return TableInfo.from_serialized_proto(self.internal_table.info(), self.internal_table.undelivered_samples())
+        return TableInfo.from_serialized_status(self.internal_table.status())
 
     def can_sample(self, num_samples: int) -> bool:
         """Whether the rate limiter would allow this many samples now.
@@ -229,16 +230,15 @@ class Table:
         return self.internal_table.can_insert(checks.as_count("num_inserts", num_inserts))
 
     def __repr__(self) -> str:
+        info = self.info
+        return table_text(info, "nullptr" if info.signature is None else format_signature(info.signature))
+
+    def __str__(self) -> str:
+        """The text of dm-reverb, where a signature takes a line for each field of its message."""
         from reverb.cc import schema_pb2
 
         message = schema_pb2.TableInfo.FromString(self.internal_table.info())
-        info = TableInfo.from_serialized_proto(self.internal_table.info())
-        return (
-            f"Table(sampler={selector_from_proto(info.sampler_options)}, "
-            f"remover={selector_from_proto(info.remover_options)}, max_size={info.max_size}, "
-            f"max_times_sampled={info.max_times_sampled}, name={info.name}, rate_limiter={_limiter_from_info(info)}, "
-            f"signature={message.signature if message.HasField('signature') else 'nullptr'})"
-        )
+        return table_text(self.info, str(message.signature) if message.HasField("signature") else "nullptr")
 
 
 def _as_name(name: object) -> str:
@@ -256,11 +256,6 @@ def _as_seed(seed: object) -> int | None:
         return operator.index(cast(Any, seed)) % 2**64
     except TypeError:
         checks.refuse("seed", "an int or None", seed)
-
-
-def _limiter_from_info(info: TableInfo) -> RateLimiter:
-    limiter = info.rate_limiter_info
-    return RateLimiter(limiter.samples_per_insert, limiter.min_size_to_sample, limiter.min_diff, limiter.max_diff)
 
 
 def _check_free(name: str, sampler: object, remover: object, rate_limiter: RateLimiter) -> None:
@@ -381,15 +376,26 @@ class Server:
 
         Raises:
           KeyboardInterrupt: Ctrl-C was pressed. The server has then been stopped.
+          SystemExit: The process received SIGTERM, and the exit status is 143. The server has then been stopped. Only
+            if a server of this process has `save_on_stop`, and only in the main thread; otherwise SIGTERM does what it
+            did before the call. A handler that the program has installed stays. If it raises SystemExit, the server is
+            stopped as well.
+          StorageError: The server was stopped by Ctrl-C or SIGTERM, and the save failed.
           ValueError: `timeout` is negative.
         """
         if self._server is None:
             return True
+        sigterm = ExitOnSigterm()
         try:
+            if _unsaved():
+                sigterm.begin()
             return self._server.wait(checks.as_timeout(timeout))
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             self.stop()
             raise
+        finally:
+            # Not before the save, which a second SIGTERM must not interrupt.
+            sigterm.end()
 
     def __enter__(self) -> "Server":
         return self
@@ -408,7 +414,12 @@ class Server:
             pass
 
     def __repr__(self) -> str:
-        tables = ", ".join(map(repr, self._tables))
+        tables = ", ".join(table.name for table in self._tables)
+        return f"Server(port={self._port}, tables=[{tables}], checkpointer={self._checkpointer})"
+
+    def __str__(self) -> str:
+        """The text of dm-reverb."""
+        tables = ", ".join(map(str, self._tables))
         return (
             f"Server(port={self._port}, reverb_service=ReverbServiceAsync(tables=[{tables}], "
             f"checkpointer={self._checkpointer}))"

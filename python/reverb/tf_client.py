@@ -9,6 +9,7 @@ import tree
 from numpy.typing import NDArray
 
 from reverb.data import dtypes as dtype_numbers
+from reverb.data.checks import as_key, check_key_bits
 from reverb.errors import InternalError, InvalidArgumentError, TableNotFoundError
 from reverb.frameworks import tensorflow_calls
 from reverb.replay_sample import ReplaySample, SampleInfo
@@ -120,6 +121,7 @@ class TFClient:
           The operation, or None if it ran eagerly.
 
         Raises:
+          TypeError: The keys are integers of less than 64 bits.
           ValueError: `keys` or `priorities` is a tensor of the wrong dtype.
           tf.errors.InvalidArgumentError: The shapes do not match, or the table does not accept a priority.
           tf.errors.NotFoundError: There is no such table.
@@ -135,9 +137,15 @@ class TFClient:
 
 
 def _exact(keys: Any) -> Any:
-    """Converts lists of ints to arrays. In graphs, newer TensorFlow converts lists via floats, which rounds keys."""
+    """Converts lists of ints to arrays. In graphs, newer TensorFlow converts lists via floats, which rounds keys.
+
+    Raises:
+      TypeError: The keys are integers of less than 64 bits.
+    """
     if isinstance(keys, (list, tuple)) and all(isinstance(key, (int, np.integer)) for key in keys):
-        return np.array(keys, np.uint64)
+        return np.array([as_key(key) for key in keys], np.uint64)
+    if hasattr(keys, "dtype"):
+        check_key_bits(np.dtype(tf.as_dtype(keys.dtype).as_numpy_dtype))
     return keys
 
 

@@ -21,7 +21,7 @@ from reverb.writing.history import History
 from reverb.writing.structure import Structure
 
 if TYPE_CHECKING:
-    from reverb.data.signatures import FlatSpec
+    from reverb.data.signatures import FlatSignature
 
 TrajectoryColumn = _binding.TrajectoryColumn
 _ColumnHistory = _binding.ColumnHistory
@@ -45,11 +45,10 @@ class TrajectoryWriter(FlushingWriter):
         client: _binding.Client,
         num_keep_alive_refs: int,
         *,
-        signatures: "Callable[[], dict[str, list[FlatSpec] | None]] | None",
+        signatures: "Callable[[], dict[str, FlatSignature | None]] | None",
         max_chunk_length: int | None,
         compression: tuple[str, bool],
-        max_pending_bytes: int,
-        reconnect_timeout: float,
+        limits: tuple[int, int | None, float],
     ) -> None:
         self._structure = Structure()
         self._options = (num_keep_alive_refs, max_chunk_length)
@@ -59,7 +58,7 @@ class TrajectoryWriter(FlushingWriter):
             self._options,
             None if signatures is None else signatures(),
             compression,
-            (max_pending_bytes, reconnect_timeout),
+            limits,
         )
         self._signatures = signatures
         self._history: Any = None

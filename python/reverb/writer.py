@@ -4,13 +4,15 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from reverb import _binding
-from reverb.data import checks
+from reverb.data import checks, nests
 from reverb.errors import CancelledError, TableNotFoundError, UnavailableError
 from reverb.writing import closing
 
 if TYPE_CHECKING:
-    from reverb.data.signatures import FlatSpec
+    from reverb.data.signatures import FlatSignature
 
 __all__ = ["Writer"]
 
@@ -30,7 +32,7 @@ class Writer:
         max_in_flight_items: int,
         *,
         delta_encoded: bool,
-        signatures: "Callable[[], dict[str, list[FlatSpec] | None]]",
+        signatures: "Callable[[], dict[str, FlatSignature | None]]",
         max_pending_bytes: int,
         reconnect_timeout: float,
     ) -> None:
@@ -46,7 +48,7 @@ class Writer:
             signatures(),
             # The codec finds out by trial whether differences save space.
             ("auto" if delta_encoded else "none", False),
-            (max_pending_bytes, reconnect_timeout),
+            (max_pending_bytes, None, reconnect_timeout),
         )
         self._finalizer = closing.close_when_deleted(
             self, self._writer, warning="Writer-object deleted without calling .close explicitly."
@@ -144,8 +146,7 @@ class Writer:
     def flush(self) -> None:
         """Sends all items, and waits until they are in their tables. Closes the open chunk if an item refers to it.
 
-        After interpreter exit has closed the writer, as in a `__del__` that runs late, nothing is left to send, and the
-        call returns.
+        At interpreter exit, as in a `__del__` that runs late, the call waits for 5 seconds at most.
 
         Raises:
           ValueError: The server rejected an item. The item is dropped, and the writer can still be used.
@@ -153,7 +154,7 @@ class Writer:
         """
         self._check_open("Flush")
         if not closing.was_closed_at_exit(self._writer):
-            self._writer.flush(None)
+            self._writer.flush(closing.limited_at_exit(None))
 
     def close(self, retry_on_unavailable: bool = True) -> None:
         """Flushes and closes the writer.
@@ -175,7 +176,7 @@ class Writer:
             return
         try:
             if retry_on_unavailable or self._writer.has_server:
-                self._writer.flush(None)
+                self._writer.flush(closing.limited_at_exit(None))
         except UnavailableError:
             if retry_on_unavailable:
                 raise
@@ -189,9 +190,7 @@ class Writer:
 
 
 def _steps(sequence: Any) -> list[Any]:
-    import numpy as np
-    import tree
-
+    tree = nests.dm_tree()
     leaves = [np.asarray(leaf) for leaf in tree.flatten(sequence)]
     if not leaves:
         raise ValueError("AppendSequence called with empty data.")

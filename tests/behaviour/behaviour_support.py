@@ -88,6 +88,17 @@ def eventually(condition, patience_s=PATIENCE_S):
     assert comes_true(condition, patience_s), "the awaited state never came"
 
 
+def at_rest(number):
+    """Returns a condition: the number has been the same for a while."""
+    seen = []
+
+    def is_at_rest():
+        seen.append(number())
+        return len(seen) > 50 and len(set(seen[-50:])) == 1
+
+    return is_at_rest
+
+
 def comes_true(condition, patience_s):
     end = time.monotonic() + patience_s
     while not condition():

@@ -17,6 +17,8 @@ from reverb import checkpointers
 pytest.importorskip("typer", reason="the extra `cli` is not installed")
 pytest.importorskip("rich", reason="the extra `cli` is not installed")
 
+config = pytest.importorskip("reverb.cli.config")
+
 COMMAND = [sys.executable, "-c", "from reverb.cli import main; main()"]
 TABLES = """
 [tables.replay]
@@ -35,6 +37,7 @@ rate_limiter = { min_size = 2 }
 
 [tables.queue]
 queue = 3
+signature = ["int64", "float32[?, 4]"]
 """
 
 
@@ -206,6 +209,11 @@ def test_serve_reads_toml_and_keeps_checkpoints(tmp_path):
         assert infos["replay"].rate_limiter_info.max_diff == 440.0
         assert infos["plain"].remover_options.heap.min_heap
         assert infos["queue"].max_times_sampled == 1
+        assert infos["plain"].signature is None
+        assert infos["queue"].signature == [
+            reverb.TensorSpec((), np.int64),
+            reverb.TensorSpec((None, 4), np.float32),
+        ]
         insert_values(serving.client, range(3), "plain")
         serving.process.send_signal(signal.SIGTERM)
         assert serving.process.wait(PATIENCE_S) == 143
@@ -226,6 +234,26 @@ def test_serve_reads_the_textproto_of_reverb_server(tmp_path):
         assert serving.client.server_info()["t"].max_size == 7
 
 
+def test_example_in_the_help_of_serve_is_valid(tmp_path):
+    # As a user would copy it out of a narrow terminal.
+    lines = [line.strip() for line in output("serve", "--help", COLUMNS="80").splitlines()]
+    file = tmp_path / "tables.toml"
+    text = "\n".join(lines[lines.index("port = 8000") : lines.index("save_on_stop = true") + 1])
+    file.write_text(text.replace("/data/checkpoints", f"{tmp_path}/kept"))
+    read = config.read(str(file))
+    assert [table.info.signature for table in read.tables] == [
+        {"obs": reverb.TensorSpec((4,), np.float32), "reward": reverb.TensorSpec((), np.float32)},
+        {
+            "obs": {
+                "image": reverb.TensorSpec((None, 84, 84), np.uint8),
+                "vector": reverb.TensorSpec((None, 4), np.float32),
+            },
+            "reward": reverb.TensorSpec((None,), np.float32),
+        },
+    ]
+    assert read.checkpoint == {"path": f"{tmp_path}/kept", "interval": 600.0, "save_on_stop": True}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
@@ -236,6 +264,11 @@ def test_serve_reads_the_textproto_of_reverb_server(tmp_path):
         ("error_buffer = 400.0", "min_diff = 1.0", ["[tables.replay]", "error_buffer"]),
         ("[tables.queue]", "[tables.queue", ["line 16"]),
         ("queue = 3", "queue = 0", ["[tables.queue]", "max_size (0)"]),
+        ('"int64"', '"int46"', ["[tables.queue]", "signature[0]", "'int46'", "int64", "bfloat16", "string"]),
+        ('"int64"', '{ a = "bool", b = { c = 4 } }', ["[tables.queue]", "signature[0].b.c", "got 4", '"float32[4]"']),
+        ('"int64"', "{ a = {} }", ["[tables.queue]", "signature[0].a is empty"]),
+        ("[?, 4]", "[None, 4]", ["[tables.queue]", "signature[1]", '"?"', "'float32[None, 4]'"]),
+        ("[?, 4]", "[?, 4", ["[tables.queue]", "signature[1]", '"float32[4]"', "'float32[?, 4'"]),
     ],
 )
 def test_serve_reports_the_position_of_an_error(tmp_path, old, new, expected):

@@ -5,9 +5,10 @@ import time
 
 import numpy as np
 import pytest
-from behaviour_support import PATIENCE_S, Background, eventually, info_of, make_table, run_program
+from behaviour_support import PATIENCE_S, Background, comes_true, eventually, info_of, make_table, run_program
 
 import reverb
+from reverb.tf import streams
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
@@ -197,6 +198,32 @@ def test_a_restarted_server_is_found_again(serve_far):
     try:
         reverb.Client(f"ipv4:127.0.0.1:{port}").insert({"a": 77, "b": np.ones(2, np.float32)}, {"table": 1.0})
         eventually(lambda: int(next(iterator).data["a"][0]) == 77)
+    finally:
+        server.stop()
+
+
+@pytest.mark.alone
+def test_a_lost_server_is_waited_for_longer_than_a_first_connection(serve_far, monkeypatch):
+    monkeypatch.setattr(streams, "_CONNECT_TIMEOUT_S", 2.0)
+    insert_numbers(serve_far(make_table(sampler="uniform")), 5)
+    port = serve_far.server.port
+    dataset = reverb.TrajectoryDataset(
+        f"ipv4:127.0.0.1:{port}", "table", NUMBERS, dict.fromkeys("ab", tf.TensorShape(None)), 4
+    )
+    iterator = iter(dataset)
+    next(iterator)
+    serve_far.server.stop()
+
+    def until_new_item():
+        while int(next(iterator).data["a"][0]) != 77:
+            pass
+
+    waiting = Background(until_new_item)
+    assert not comes_true(lambda: not waiting.is_running, patience_s=4.0)
+    server = reverb.Server([make_table(sampler="uniform")], port=port)
+    try:
+        reverb.Client(f"ipv4:127.0.0.1:{port}").insert({"a": 77, "b": np.ones(2, np.float32)}, {"table": 1.0})
+        waiting.result()
     finally:
         server.stop()
 

@@ -6,10 +6,10 @@ import time
 
 import numpy as np
 import pytest
-from behaviour_support import Background, eventually, info_of, make_table
+from behaviour_support import Background, comes_true, eventually, info_of, make_table
 
 import reverb
-from reverb.loaders import Batch, LinearBeta, NumpyLoader
+from reverb.loaders import Batch, LinearBeta, NumpyLoader, draws
 
 
 def queue_table(name="table", max_size=1000):
@@ -298,6 +298,40 @@ def test_a_stopped_and_restarted_server_is_found_again(serve_far):
     finally:
         loader.close()
         server.stop()
+
+
+@pytest.mark.alone
+def test_a_lost_server_is_waited_for_until_the_reconnect_timeout(serve_far, monkeypatch):
+    monkeypatch.setattr(draws, "_PATIENCE_S", 0.1)
+    insert_numbers(serve_far(uniform_table()), 1)
+    port = serve_far.server.port
+    loaders = [NumpyLoader(f"ipv4:127.0.0.1:{port}", "table", batch_size=2, reconnect_timeout=t) for t in (0.2, 300)]
+    for loader in loaders:
+        next(loader)
+    serve_far.server.stop()
+    with pytest.raises((reverb.errors.CancelledError, reverb.errors.UnavailableError)):
+        [next(loaders[0]) for _ in range(10)]
+
+    def until_new_batch():
+        while numbers(next(loaders[1])) != [100, 100]:
+            pass
+
+    waiting = Background(until_new_batch)
+    assert not comes_true(lambda: not waiting.is_running, patience_s=1.0)
+    server = reverb.Server([uniform_table()], port=port)
+    try:
+        insert_numbers(reverb.Client(f"ipv4:127.0.0.1:{port}"), 1, first=100)
+        waiting.result()
+    finally:
+        for loader in loaders:
+            loader.close()
+        server.stop()
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan")])
+def test_the_reconnect_timeout_is_not_negative(serve, seconds):
+    with pytest.raises(ValueError, match="timeout"):
+        NumpyLoader(serve(uniform_table()), "table", batch_size=2, reconnect_timeout=seconds)
 
 
 def test_stats_report_how_time_was_spent(serve):

@@ -108,3 +108,61 @@ def test_importance_weights_of_uniform_draws_are_one(serve):
     insert_values(client, range(5))
     info = client.sample_batch("table", 16).info
     np.testing.assert_allclose(reverb.importance_weights(info, 0.7), np.ones(16))
+
+
+def test_the_number_of_changed_priorities_is_returned(serve):
+    client = serve(make_table(sampler="prioritized"))
+    insert_values(client, [0, 1, 2])
+    keys = contents(client)
+    assert client.update_priorities("table", [keys[0], keys[1], 5], 2.0) == 2
+    assert client.update_priorities("table", [5, 6], 2.0) == 0
+    assert client.update_priorities("table", [], []) == 0
+    assert client.mutate_priorities("table", {keys[0]: 1.0, 5: 1.0}) == 1
+    assert client.mutate_priorities("table", {keys[0]: 1.0, keys[1]: 1.0}, deletes=[keys[1], keys[2], 6]) == 3
+    assert client.mutate_priorities("table") == 0
+
+
+def test_the_number_of_changed_priorities_of_many_steps_is_returned(serve):
+    client = serve(make_table(sampler="uniform", max_size=20_000))
+    client.insert_batch(np.zeros(20_000), {"table": 1.0})
+    keys = np.unique(client.sample_batch("table", 100).info.key)
+    many = np.concatenate([np.resize(keys, 40_000), np.zeros(3, np.uint64)])
+    assert client.update_priorities("table", many, 2.0) == 40_000
+    assert client.mutate_priorities("table", deletes=many) == len(keys)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int16, np.uint8], ids=lambda dtype: dtype.__name__)
+def test_keys_of_less_than_64_bits_are_refused(client, dtype):
+    insert_values(client, [0])
+    text = f"Keys of items are uint64, got {np.dtype(dtype)}"
+    for keys in (np.array([1, 2], dtype), dtype(1), [dtype(1)], np.array(1, dtype), np.zeros(0, dtype)):
+        with pytest.raises(TypeError, match=text):
+            client.update_priorities("table", keys, 1.0)
+    with pytest.raises(TypeError, match=text):
+        client.mutate_priorities("table", {dtype(1): 1.0})
+    with pytest.raises(TypeError, match=text):
+        client.mutate_priorities("table", deletes=np.array([1], dtype))
+
+
+def test_keys_in_64_bits_and_python_ints_are_taken(client):
+    insert_values(client, [0])
+    [sample] = draw(client)
+    # A key below 2**63, so that int64 holds it.
+    key = sample.info.key
+    for keys in (key, [key], np.uint64(key), np.array([key], np.uint64), (key, 0, 2**64 - 1)):
+        assert client.update_priorities("table", keys, 1.0) == 1
+    assert client.update_priorities("table", np.array([3, 4], np.int64), 1.0) == 0
+    assert client.mutate_priorities("table", {np.uint64(key): 1.0}) == 1
+
+
+def test_negative_keys_are_explained(client):
+    with pytest.raises(ValueError, match=r"keys are uint64: keys\.view\(np\.uint64\)"):
+        client.update_priorities("table", np.array([1, -2]), 1.0)
+    with pytest.raises(TypeError, match=r"keys are uint64: keys\.view\(np\.uint64\)"):
+        client.mutate_priorities("table", {np.int64(-2): 1.0})
+
+
+@pytest.mark.parametrize("updates", [np.arange(3), [1, 2], [(1, 2.0)], 5], ids=str)
+def test_updates_that_are_no_mapping_are_refused(client, updates):
+    with pytest.raises(TypeError, match="updates: expected a mapping from keys to priorities, got"):
+        client.mutate_priorities("table", updates)

@@ -23,9 +23,9 @@ def test_data_that_fit_are_accepted(client):
     assert len(draw(client)[0].data) == 2
 
 
-def test_names_and_structure_are_not_compared(client):
+def test_structures_that_are_not_both_mappings_are_matched_by_position(client):
     client.insert([GOOD["a"], GOOD["b"]], {"table": 1.0})
-    client.insert({"x": GOOD["a"], "y": GOOD["b"]}, {"table": 1.0})
+    client.insert((GOOD["a"], [GOOD["b"]]), {"table": 1.0})
     assert info_of(client).current_size == 2
 
 
@@ -47,6 +47,7 @@ def test_wrong_dtype_is_reported_with_the_references_text(client):
         client.insert({"a": np.zeros(2), "b": 1}, {"table": 1.0})
     assert isinstance(caught.value, ValueError)
     assert str(caught.value) == (
+        'a/aa: got float64 [2], table "table" takes float32 [2]. np.float32(x) makes one.\n'
         "Unable to CreateItem in table 'table' because Append was called with a tensor signature inconsistent with "
         "the table signature. At timestep offset 0, flattened index 0, saw a tensor of dtype double, shape [2], but "
         "expected tensor 'a/aa' of dtype float and shape compatible with [2].  (Flattened) table signature: "
@@ -60,6 +61,8 @@ def test_wrong_number_of_columns_is_reported_with_the_references_text(client):
     with pytest.raises(errors.SignatureMismatchError) as caught:
         client.insert({"a": np.zeros(3, np.float32)}, {"table": 1.0})
     assert str(caught.value) == (
+        'table "table": missing: b\n'
+        'table "table" takes 2 columns (a/aa, b), got 1.\n'
         "Unable to CreateItem in table 'table' because Append was called with a tensor signature inconsistent with "
         "table signature.  Append for timestep offset 0 was called with 1 tensors, but table requires 2 tensors per "
         "entry.  Table signature: 0: Tensor<name: 'a/aa', dtype: float, shape: [2]>, 1: Tensor<name: 'b', dtype: "

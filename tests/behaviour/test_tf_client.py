@@ -149,3 +149,10 @@ def test_data_are_checked_against_the_signature(serve):
     tf_client = reverb.TFClient(serve.address)
     with pytest.raises(tf.errors.InvalidArgumentError):
         tf_client.insert([tf.constant([1.0, 2.0])], tf.constant(["table"]), tf.constant([1.0], tf.float64))
+
+
+def test_keys_of_less_than_64_bits_are_refused(tf_client, run):
+    one = tf.constant([1.0], tf.float64)
+    for keys in (np.array([1], np.int32), tf.constant([1], tf.uint32), [np.int32(1)]):
+        with pytest.raises(TypeError, match="Keys of items are uint64, got u?int32"):
+            run(lambda keys=keys: tf_client.update_priorities("table", keys, one))

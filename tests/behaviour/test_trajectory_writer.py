@@ -228,6 +228,7 @@ class TestCreateItem:
         with pytest.raises(errors.ReverbError) as error:
             writer.create_item("table", 1.0, {"a": h["w"][-1], "b": h["b"][-1]})
         assert str(error.value).startswith(
+            'a/aa: got float64 [3], table "table" takes float32 [?,2].\n'
             "Unable to create item in table 'table' since the provided trajectory is inconsistent with the table "
             "signature. The table expects column 0 to be a float [?,2] tensor but got a double [3] tensor."
         )

@@ -78,6 +78,13 @@ class TestFlush:
         writer.create_item("table", 1.0, writer.history[-1:])
         assert flat(client) == [[1]]
 
+    def test_every_item_of_a_slow_actor_arrives_without_flush(self, client):
+        writer = client.trajectory_writer(5)
+        for i in range(5):
+            writer.append(i)
+            writer.create_item("table", 1.0, writer.history[-1:])
+            eventually(lambda size=i + 1: info_of(client).current_size == size)
+
     def test_a_blocked_table_does_not_delay_another(self, serve):
         client = serve(reverb.Table.queue("blocked", 1), make_table())
         writer = client.trajectory_writer(1)

@@ -1,13 +1,15 @@
 """Several writers of one client: the limit that they share, and how they end."""
 
+import os
 import pickle
 import threading
 
 import numpy as np
 import pytest
-from behaviour_support import Background, draw, eventually, info_of, make_table, program
+from behaviour_support import Background, at_rest, draw, eventually, info_of, make_table, program
 
 import reverb
+from reverb import _binding
 
 ITEM_BYTES = 10_000
 CLOSED = "closed: "
@@ -36,17 +38,6 @@ def num_pending(writer):
 def full_queue(serve, *others):
     """Starts a server whose table `blocked` is full."""
     serve(reverb.Table.queue("blocked", 1), *others).insert(np.zeros(1, np.uint8), {"blocked": 1.0})
-
-
-def at_rest(number):
-    """Returns a condition: the number has been the same for a while."""
-    seen = []
-
-    def is_at_rest():
-        seen.append(number())
-        return len(seen) > 50 and len(set(seen[-50:])) == 1
-
-    return is_at_rest
 
 
 class TestLimit:
@@ -155,3 +146,38 @@ last.create_item("table", 1.0, [last.history[0][-1:]])
         [line] = err.splitlines()
         assert "3 writers were closed: 3 items were not confirmed and are given up (3 for table `blocked`)" in line
         assert (out, info_of(serve_far.connect()).current_size) == ("", 1)
+
+
+class TestUnconfirmed:
+    def unconfirmed(self, serve):
+        """What the writers of the last server have not confirmed. Writers of other tests may not be gone yet."""
+        return [(items, size) for address, items, size in _binding.unconfirmed() if address == serve.address]
+
+    def test_the_items_of_all_writers_of_the_process_are_counted(self, serve):
+        full_queue(serve, reverb.Table.queue("other", 1))
+        first, second = (reverb.Client(serve.address).trajectory_writer(1) for _ in range(2))
+        assert self.unconfirmed(serve) == []
+        write(first, 3)
+        write(second, 2, "other")
+        write(second, 4)
+        counted = [{"blocked": 3}, {"blocked": 4, "other": 1}]
+        eventually(lambda: [items for items, _ in self.unconfirmed(serve)] == counted)
+        [(_, first_bytes), (_, second_bytes)] = self.unconfirmed(serve)
+        assert 3 * ITEM_BYTES <= first_bytes < 4 * ITEM_BYTES
+        assert 5 * ITEM_BYTES <= second_bytes < 6 * ITEM_BYTES
+        assert len(draw(serve.connect(), 8, "blocked")) == 8
+        first.flush()
+        eventually(lambda: [items for items, _ in self.unconfirmed(serve)] == [{"other": 1}])
+        second._sender.close(0.0)
+        assert self.unconfirmed(serve) == []
+
+    def test_a_forked_child_does_not_count_the_items_of_its_parent(self, serve):
+        full_queue(serve)
+        writer = serve.connect().trajectory_writer(1)
+        write(writer, 1)
+        child = os.fork()
+        if child == 0:
+            os._exit(len(_binding.unconfirmed()))
+        assert os.waitpid(child, 0)[1] == 0
+        assert self.unconfirmed(serve)[0][0] == {"blocked": 1}
+        writer._sender.close(0.0)

@@ -39,7 +39,7 @@ MODULES = (
     ("batched_writer", "structured_writer", "trajectory_writer", "writer"),
     ("writing/make",),
     ("checkpoint_reader", "client"),
-    ("adders", "platform/"),
+    ("adders/", "platform/"),
     ("server",),
     ("pybind", "server_executable/"),
     ("buffers/", "exchange/", "loaders/", "pattern_dataset", "tf/"),

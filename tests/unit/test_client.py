@@ -36,11 +36,11 @@ class Native:
         self.calls.append(("sample", *arguments))
         return self.client.sample(*arguments)
 
-    def server_info(self, timeout):
-        self.calls.append(("server_info", timeout))
+    def table_statuses(self, timeout):
+        self.calls.append(("table_statuses", timeout))
         if self.fails is not None:
             raise self.fails
-        return self.client.server_info(timeout)
+        return self.client.table_statuses(timeout)
 
     def __getattr__(self, name):
         return lambda *arguments: self.calls.append((name, *arguments))
@@ -120,7 +120,7 @@ def test_batch_is_a_nest_of_columns(client, native):
 
 def test_signature_is_requested_when_its_number_changes(client, native):
     def num_questions():
-        return sum(call[0] == "server_info" for call in native.calls)
+        return sum(call[0] == "table_statuses" for call in native.calls)
 
     native.serve({"a": np.zeros(2), "b": 1.0}, signature=DICT)
     assert sorted(client.sample_batch("table", 1).data) == ["a", "b"]
@@ -138,7 +138,7 @@ def test_table_without_a_signature_gives_flat_lists(client, native):
     for _ in range(2):
         sample = next(client.sample("table", 1, emit_timesteps=False, unpack_as_table_signature=True))
         assert isinstance(sample.data, list)
-    assert sum(call[0] == "server_info" for call in native.calls) == 1
+    assert sum(call[0] == "table_statuses" for call in native.calls) == 1
 
 
 def test_unpacking_an_unknown_table_names_those_that_exist(client):
@@ -150,7 +150,7 @@ def test_unpacking_an_unknown_table_names_those_that_exist(client):
 def test_server_info_takes_zero_and_below_as_no_limit(client, native, timeout, limit):
     (info,) = client.server_info(timeout).values()
     assert (info.name, info.current_size, info.undelivered_samples) == ("table", 1, 0)
-    assert native.calls == [("server_info", limit)]
+    assert native.calls == [("table_statuses", limit)]
 
 
 def test_server_info_reports_how_long_it_waited(client, native):

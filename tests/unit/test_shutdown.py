@@ -59,3 +59,21 @@ at_exit(Stage.SERVERS, lambda: print("servers", flush=True), is_due=lambda: os.g
 if child := os.fork(): os.waitpid(child, 0)
 """
     assert lines_of(program) == ["writers", "writers", "servers", "writers"]
+
+
+def test_only_the_first_sigterm_raises():
+    program = """
+import signal, sys
+from reverb._shutdown import ExitOnSigterm
+sigterm = ExitOnSigterm()
+sigterm.begin()
+for _ in range(3):
+    try:
+        signal.raise_signal(signal.SIGTERM)
+        print("went on")
+    except SystemExit as exit:
+        print(exit.code)
+sigterm.end()
+print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+"""
+    assert end_of(program).stdout.splitlines() == ["143", "went on", "went on", "True"]

@@ -127,9 +127,20 @@ def test_repr_equals_that_of_the_reference():
         "rate_limiter=RateLimiter(samples_per_insert=1, min_diff_=-1.79769e+308, max_diff=1.79769e+308, "
         "min_size_to_sample=1), signature=nullptr)"
     )
-    assert repr(table(signature=reverb.TensorSpec([2]))).endswith(
+    assert str(table(signature=reverb.TensorSpec([2]))).endswith(
         "signature=tensor_spec_value {\n  shape {\n    dim {\n      size: 2\n    }\n  }\n  dtype: DT_FLOAT\n}\n)"
     )
+    assert str(table(max_times_sampled=2)) == repr(table(max_times_sampled=2))
+
+
+def test_repr_of_a_table_has_its_signature_in_one_line():
+    signature = {"obs": {"image": reverb.TensorSpec([None, 84], np.uint8)}, "pair": (reverb.TensorSpec([]),) * 2}
+    assert repr(table(signature=signature)).endswith(
+        "min_size_to_sample=1), signature={'obs': {'image': uint8[?, 84]}, 'pair': (float32, float32)})"
+    )
+    many = repr(table(signature=[reverb.TensorSpec([])] * 1000))
+    assert "\n" not in many
+    assert len(many) < 500
 
 
 @pytest.mark.parametrize("ask", [reverb.Table.can_sample, reverb.Table.can_insert])

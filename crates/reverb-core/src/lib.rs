@@ -22,6 +22,7 @@ mod item_size;
 mod key;
 mod layout;
 mod limits;
+mod mismatch;
 mod packed;
 pub mod pattern;
 mod prefetch;
@@ -52,9 +53,10 @@ pub use packed::Unpack;
 pub use rate_limiter::{RateLimiter, RateLimiterConfig};
 pub use repack::{MovedRows, UsedRows, keep_rows, keep_rows_encoded};
 pub use selector::SelectorKind;
-pub use signature::Signature;
+pub use signature::{ArrayType, Signature};
 pub use table::{
-    CopiedBatch, CopiedDraws, OldContents, PeekSearch, RemovalCounts, Table, TableConfig, TableInfo, TableSnapshot,
+    CopiedBatch, CopiedDraws, Delivery, OldContents, PeekSearch, RemovalCounts, Table, TableConfig, TableInfo,
+    TableSnapshot,
 };
 pub use tensor::{DType, Shape, TensorSpec, shape_text};
 pub use trajectory::{Slice, Trajectory, TrajectoryColumn};

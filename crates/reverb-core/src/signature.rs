@@ -1,5 +1,6 @@
 //! Signatures: the dtype and shape that a table accepts in every column.
 
+use crate::mismatch::{column_line, count_line};
 use crate::tensor::shape_text;
 use crate::trajectory::ColumnView;
 use crate::{Column, DType, Error, Result, Shape, TensorSpec, Trajectory};
@@ -27,7 +28,7 @@ impl Signature {
     /// axis.
     ///
     /// # Errors
-    /// [`Error::SignatureMismatch`] with the text that the reference's row-wise writer gives.
+    /// [`Error::SignatureMismatch`]: a line that names the column, then the text of the reference's row-wise writer.
     pub fn check_rows(&self, table: &str, columns: &[Column], num_rows: usize) -> Result<()> {
         let columns: Vec<_> = columns.iter().map(|column| (column.dtype, &column.shape)).collect();
         self.check_row_types(table, &columns, num_rows)
@@ -40,9 +41,10 @@ impl Signature {
     pub fn check_row_types(&self, table: &str, columns: &[(DType, &Shape)], num_rows: usize) -> Result<()> {
         if columns.len() != self.specs.len() {
             return Err(Error::SignatureMismatch(format!(
-                "Unable to CreateItem in table '{table}' because Append was called with a tensor signature inconsistent with \
+                "{}\nUnable to CreateItem in table '{table}' because Append was called with a tensor signature inconsistent with \
                  table signature.  Append for timestep offset 0 was called with {} tensors, but table requires {} tensors per \
                  entry.  Table signature: {}, data signature: {}.",
+                count_line(table, &self.specs, columns.len()),
                 columns.len(),
                 self.specs.len(),
                 self.text(),
@@ -56,12 +58,14 @@ impl Signature {
                 shape.extend_from_slice(row_shape);
                 shape.into_iter()
             };
-            if spec.dtype != *dtype || !(spec.accepts_shape(row) || spec.accepts_shape(with_time())) {
+            let shape_fits = spec.accepts_shape(row) || spec.accepts_shape(with_time());
+            if spec.dtype != *dtype || !shape_fits {
                 return Err(Error::SignatureMismatch(format!(
-                    "Unable to CreateItem in table '{table}' because Append was called with a tensor signature inconsistent \
+                    "{}\nUnable to CreateItem in table '{table}' because Append was called with a tensor signature inconsistent \
                      with the table signature. At timestep offset 0, flattened index {index}, saw a tensor of dtype {}, shape \
                      {}, but expected tensor '{}' of dtype {} and shape compatible with {}.  (Flattened) table signature: {}, \
                      data signature: {}.",
+                    column_line(table, (index, spec), (*dtype, row_shape), shape_fits),
                     dtype,
                     shape_text(row_shape),
                     spec.name,
@@ -75,31 +79,23 @@ impl Signature {
         Ok(())
     }
 
-    /// Checks that an item of arbitrary columns fits, including the time axis unless the column is squeezed. Whole
-    /// steps may also fit one by one, because an item of a row-wise writer consists of columns if it spans chunks.
+    /// Checks that an item of arbitrary columns fits. A column passes if the spec fits its whole array, or one of its
+    /// rows without the time axis.
     ///
     /// # Errors
-    /// [`Error::SignatureMismatch`] with the text that the reference's trajectory writer gives.
+    /// [`Error::SignatureMismatch`]: a line that names the column, then the text of the reference's trajectory writer.
     pub fn check_trajectory(&self, table: &str, trajectory: &Trajectory) -> Result<()> {
-        let got: Vec<_> = (0..trajectory.num_columns()).map(|index| column_type(trajectory, index)).collect();
-        self.check_types(table, &got).or_else(|error| match num_whole_steps(trajectory) {
-            Some(steps) => {
-                let rows: Vec<Shape> = got.iter().map(|(_, shape)| shape[1..].iter().copied().collect()).collect();
-                let types: Vec<_> = got.iter().map(|(dtype, _)| *dtype).zip(&rows).collect();
-                self.check_row_types(table, &types, steps).or(Err(error))
-            }
-            None => Err(error),
-        })
+        let got: Vec<_> = (0..trajectory.num_columns()).map(|index| array_type(trajectory, index)).collect();
+        self.check_types(table, &got)
     }
 
-    /// Checks that columns of these dtypes and shapes fit. A shape includes the time axis unless the column is
-    /// squeezed.
+    /// As [`Signature::check_trajectory`], for arrays of these types.
     ///
     /// # Errors
     /// The errors of [`Signature::check_trajectory`].
-    pub fn check_types(&self, table: &str, got: &[(DType, Vec<usize>)]) -> Result<()> {
+    pub fn check_types(&self, table: &str, got: &[ArrayType]) -> Result<()> {
         let got_text = || {
-            let specs = got.iter().enumerate().map(|(i, (dtype, shape))| {
+            let specs = got.iter().enumerate().map(|(i, ArrayType { dtype, shape, .. })| {
                 format!("{i}: Tensor<name: '{i}', dtype: {dtype}, shape: {}>", shape_text(shape))
             });
             specs.collect::<Vec<_>>().join(", ")
@@ -109,19 +105,23 @@ impl Signature {
         );
         if got.len() != self.specs.len() {
             return Err(Error::SignatureMismatch(format!(
-                "{start} The trajectory has {} columns but the table signature has {} columns.\n\nThe table signature \
+                "{}\n{start} The trajectory has {} columns but the table signature has {} columns.\n\nThe table signature \
                  is:\n\t{}\n\nThe provided trajectory signature was:\n\t{}.\n",
+                count_line(table, &self.specs, got.len()),
                 got.len(),
                 self.specs.len(),
                 self.text(),
                 got_text()
             )));
         }
-        for (index, (spec, (dtype, shape))) in self.specs.iter().zip(got).enumerate() {
-            if spec.dtype != *dtype || !spec.accepts_shape(shape.iter().copied()) {
+        for (index, (spec, array)) in self.specs.iter().zip(got).enumerate() {
+            let ArrayType { dtype, shape, .. } = array;
+            let shape_fits = array.fits(spec);
+            if spec.dtype != *dtype || !shape_fits {
                 return Err(Error::SignatureMismatch(format!(
-                    "{start} The table expects column {index} to be a {} {} tensor but got a {dtype} {} tensor.\n\nThe table \
+                    "{}\n{start} The table expects column {index} to be a {} {} tensor but got a {dtype} {} tensor.\n\nThe table \
                      signature is:\n\t{}\n\nThe provided trajectory signature is:\n\t{}.\n",
+                    column_line(table, (index, spec), (*dtype, shape), shape_fits),
                     spec.dtype,
                     spec.shape_text(),
                     shape_text(shape),
@@ -147,17 +147,25 @@ fn row_types_text(columns: &[(DType, &Shape)]) -> String {
     specs.collect::<Vec<_>>().join(", ")
 }
 
-/// Number of steps of an item; `None` unless every column has a row for each step.
-fn num_whole_steps(trajectory: &Trajectory) -> Option<usize> {
-    let mut lengths = (0..trajectory.num_columns()).map(|index| match trajectory.column(index) {
-        ColumnView::One { length, squeeze, .. } => (!squeeze).then_some(length as usize),
-        ColumnView::Many(many) => (!many.squeeze).then(|| many.length()),
-    });
-    let first = lengths.next()??;
-    lengths.all(|length| length == Some(first)).then_some(first)
+/// The type of one column of an item as an array.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArrayType {
+    /// Element type.
+    pub dtype: DType,
+    /// Shape, with the time axis unless it is dropped.
+    pub shape: Vec<usize>,
+    /// Whether the first axis is time.
+    pub has_time: bool,
 }
 
-fn column_type(trajectory: &Trajectory, index: usize) -> (DType, Vec<usize>) {
+impl ArrayType {
+    fn fits(&self, spec: &TensorSpec) -> bool {
+        spec.accepts_shape(self.shape.iter().copied())
+            || self.has_time && spec.accepts_shape(self.shape[1..].iter().copied())
+    }
+}
+
+fn array_type(trajectory: &Trajectory, index: usize) -> ArrayType {
     let (column, length, squeeze) = match trajectory.column(index) {
         ColumnView::One { chunk, column, length, squeeze, .. } => {
             (&chunk.columns()[column as usize], length as usize, squeeze)
@@ -172,5 +180,5 @@ fn column_type(trajectory: &Trajectory, index: usize) -> (DType, Vec<usize>) {
         shape.push(length);
     }
     shape.extend_from_slice(&column.shape);
-    (column.dtype, shape)
+    ArrayType { dtype: column.dtype, shape, has_time: !squeeze }
 }

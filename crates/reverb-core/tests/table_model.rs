@@ -6,7 +6,8 @@ use common::plain::{Plain, allowed, weight};
 use common::{config, item, keys, min_size, prioritized, queue};
 use proptest::prelude::*;
 use reverb_core::{
-    Drawn, NewItem, PeekSearch, RateLimiter, RateLimiterConfig, RemovalCounts, SelectorKind, Table, TableConfig,
+    Delivery, Drawn, NewItem, PeekSearch, RateLimiter, RateLimiterConfig, RemovalCounts, SelectorKind, Table,
+    TableConfig,
 };
 use std::collections::BTreeMap;
 
@@ -21,6 +22,7 @@ enum Op {
     GiveBack(usize),
     /// Delivers one of the draws that are held.
     Deliver(usize),
+    ContinueDeliveries(usize),
     Mutate(Vec<(u64, f64)>, Vec<u64>),
     Reset,
 }
@@ -36,6 +38,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         12 => Just(Op::Sample),
         5 => (0..100_usize).prop_map(Op::GiveBack),
         3 => (0..100_usize).prop_map(Op::Deliver),
+        1 => (1..3_usize).prop_map(Op::ContinueDeliveries),
         5 => (updates, deletes).prop_map(|(updates, deletes)| Op::Mutate(updates, deletes)),
         1 => Just(Op::Reset),
     ];
@@ -125,7 +128,15 @@ impl Model {
             }
             Op::Deliver(number) if !self.held.is_empty() => {
                 let held = self.held.swap_remove(number % self.held.len());
-                table.delivered(&[held.drawn]);
+                if number % 2 == 0 {
+                    table.delivered(&[held.drawn]);
+                } else {
+                    // Snapshots do not show whether this delivery is still to be continued.
+                    table.begin_delivery(Delivery::of(&[held.drawn]));
+                }
+            }
+            Op::ContinueDeliveries(count) => {
+                table.continue_deliveries(*count);
             }
             Op::Mutate(updates, deletes) => {
                 table.mutate(updates, deletes, &mut Vec::new()).unwrap();

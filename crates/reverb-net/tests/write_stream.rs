@@ -150,6 +150,33 @@ async fn released_chunks_count_as_long_as_waiting_items_hold_them() {
     learner.await.unwrap();
 }
 
+/// More chunks than those whose bookkeeping alone would fill the limit of a stream.
+#[tokio::test]
+async fn chunks_that_were_released_do_not_slow_a_stream_with_a_waiting_item() {
+    const CHUNKS: u64 = 140_000;
+    let server = server(vec![queue("blocked", 1), uniform("table")]);
+    let mut service = wire::connect(server.port()).await;
+    let (requests, stream) = mpsc::channel(1);
+    let mut responses = service.write(ReceiverStream::new(stream)).await.unwrap().into_inner();
+    let many = WriteRequest {
+        chunks: (1..=CHUNKS).map(|key| chunk(key, 1)).collect(),
+        release: (1..=CHUNKS).collect(),
+        ..request(1, vec![item("table", 1, 1, 1)])
+    };
+    let blocked = request(2, vec![item("blocked", 2, 1, 1), item("blocked", 3, 1, 1)]);
+    let flowing = request(4, vec![item("table", 4, 1, 1)]);
+    for message in [many, blocked, flowing] {
+        requests.send(message).await.unwrap();
+    }
+    let mut confirmed = Vec::new();
+    while confirmed.len() < 3 {
+        let answer = timeout(SOON, responses.message()).await.expect("the stream stands still").unwrap().unwrap();
+        confirmed.extend(answer.first..answer.first + answer.count);
+        confirmed.extend(answer.confirmed);
+    }
+    assert_eq!(confirmed, [1, 2, 4]);
+}
+
 #[tokio::test]
 async fn an_item_that_waits_must_not_be_sent_again_on_the_same_stream() {
     let server = server(vec![queue("queue", 1)]);

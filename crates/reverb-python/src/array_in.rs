@@ -2,17 +2,18 @@
 
 use crate::dtype::from_numpy;
 use crate::errors::{PyReverbError, PyReverbResult};
-use crate::nest::{flatten, path};
+use crate::nest::{flatten_and_hash, joined_path, path};
 use crate::scalar::{MAX_SCALAR_BYTES, read_scalar, scalar_dtype};
 use crate::strided::copy_small;
 use numpy::npyffi::{NPY_ORDER, PY_ARRAY_API};
-use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 use reverb_core::writer::Value;
-use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, Shape, StepRange, encode_strings, random_key};
+use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, Shape, StepRange, encode_strings, random_key, shape_text};
 use std::sync::Arc;
 
 /// Copies of more bytes than this release the GIL.
@@ -152,50 +153,69 @@ fn is_drawn_better_by_row(layout: &Layout) -> bool {
         && layout.columns.iter().all(|column| column.dtype != DType::String)
 }
 
+/// A chunk of a nest, and the hash of the nest's structure; `None` if dm-tree walked it.
+pub type NestChunk = (Chunk, Option<u64>);
+
 /// One step as a chunk of one row.
-pub fn step_chunk(data: &Bound<'_, PyAny>, layouts: &Layouts) -> PyReverbResult<Chunk> {
-    let leaves = convert(data)?;
+pub fn step_chunk(data: &Bound<'_, PyAny>, layouts: &Layouts) -> PyReverbResult<NestChunk> {
+    let (leaves, structure) = convert(data)?;
     let layout = layouts.find(1, &leaves, false)?;
-    fill(data.py(), layout, &leaves, EpisodeIds::Same(random_key()))
+    Ok((fill(data.py(), layout, &leaves, EpisodeIds::Same(random_key()))?, structure))
 }
 
 /// `n` independent steps, stacked along the first axis of every leaf, as a chunk of `n` rows. `None` if `n` is 0.
-pub fn batch_chunk(data: &Bound<'_, PyAny>, layouts: &Layouts) -> PyReverbResult<Option<Chunk>> {
-    let (leaves, rows) = batch_leaves(data)?;
+pub fn batch_chunk(data: &Bound<'_, PyAny>, layouts: &Layouts) -> PyReverbResult<Option<NestChunk>> {
+    let (leaves, structure) = convert(data)?;
+    let uneven = |text| format!("insert_batch takes {text} One step: insert. A list of steps: stack them first.");
+    let rows = num_rows(data, &leaves).map_err(|error| error.describe(uneven))?;
     if rows == 0 {
         return Ok(None);
     }
     let layout = layouts.find(rows, &leaves, true)?;
-    fill(data.py(), layout, &leaves, EpisodeIds::PerRow(random_key())).map(Some)
+    Ok(Some((fill(data.py(), layout, &leaves, EpisodeIds::PerRow(random_key()))?, structure)))
 }
 
 /// The leaves of stacked steps, and how many steps there are: the length of the first axis of every leaf.
 pub fn batch_leaves<'py>(data: &Bound<'py, PyAny>) -> PyReverbResult<(Vec<Leaf<'py>>, usize)> {
-    let leaves = convert(data)?;
-    let rows = match leaves.first() {
-        Some(leaf) => leaf.shape.first().copied(),
-        None => return Err(Error::invalid("Item trajectory must not be empty.").into()),
-    };
-    for (index, leaf) in leaves.iter().enumerate() {
-        let got = leaf.shape.first().copied();
-        if got.is_none() || got != rows {
-            let expected =
-                rows.map_or("leaves of shape [n, ...]".into(), |n| format!("{n} rows, as in the first leaf"));
-            let shape: Vec<_> = leaf.shape.iter().map(ToString::to_string).collect();
-            return Err(Error::invalid(format!(
-                "column {}: expected {expected}, got shape [{}]",
-                path(data, index),
-                shape.join(",")
-            ))
-            .into());
-        }
-    }
-    Ok((leaves, rows.unwrap_or(0)))
+    let (leaves, _) = convert(data)?;
+    let rows = num_rows(data, &leaves).map_err(|error| error.describe(|text| format!("expected {text}")))?;
+    Ok((leaves, rows))
 }
 
-fn convert<'py>(data: &Bound<'py, PyAny>) -> PyReverbResult<Vec<Leaf<'py>>> {
+/// Why the leaves are not stacked steps.
+enum NotStacked {
+    Empty,
+    /// What stacked steps are, and which shapes came.
+    Uneven(String),
+}
+
+impl NotStacked {
+    fn describe(self, uneven: impl FnOnce(String) -> String) -> Error {
+        match self {
+            Self::Empty => Error::invalid("Item trajectory must not be empty."),
+            Self::Uneven(text) => Error::invalid(uneven(text)),
+        }
+    }
+}
+
+/// The length of the first axis, which all leaves share.
+fn num_rows(data: &Bound<'_, PyAny>, leaves: &[Leaf<'_>]) -> Result<usize, NotStacked> {
+    let Some(first) = leaves.first() else { return Err(NotStacked::Empty) };
+    let rows = first.shape.first().copied();
+    let is_uneven = |leaf: &Leaf<'_>| leaf.shape.is_empty() || leaf.shape.first().copied() != rows;
+    let Some(index) = leaves.iter().position(is_uneven) else { return Ok(rows.unwrap_or(0)) };
+    let shape = |index: usize| format!("{} is {}", joined_path(data, index), shape_text(&leaves[index].shape));
+    let shapes = match index {
+        0 => shape(0),
+        _ => format!("{}, {} {}", shape(0), joined_path(data, index), shape_text(&leaves[index].shape)),
+    };
+    Err(NotStacked::Uneven(format!("n stacked steps, arrays [n, ...]; {shapes}.")))
+}
+
+/// The leaves of a nest, and the hash of its structure.
+fn convert<'py>(data: &Bound<'py, PyAny>) -> PyReverbResult<(Vec<Leaf<'py>>, Option<u64>)> {
     let mut objects = Vec::with_capacity(8);
-    flatten(data, &mut objects)?;
+    let structure = flatten_and_hash(data, &mut objects)?;
     let to_leaf = |(index, object): (usize, Bound<'py, PyAny>)| {
         leaf(object).map_err(|error| match error {
             PyReverbError::Python(error) if error.is_instance_of::<PyTypeError>(data.py()) => {
@@ -204,7 +224,8 @@ fn convert<'py>(data: &Bound<'py, PyAny>) -> PyReverbResult<Vec<Leaf<'py>>> {
             other => other,
         })
     };
-    objects.into_iter().enumerate().map(to_leaf).collect()
+    let leaves = objects.into_iter().enumerate().map(to_leaf).collect::<PyReverbResult<_>>()?;
+    Ok((leaves, structure))
 }
 
 /// Converts a value without copying it.
@@ -245,12 +266,24 @@ pub fn leaf(object: Bound<'_, PyAny>) -> PyReverbResult<Leaf<'_>> {
     }
     let py = object.py();
     let kind = object.get_type();
-    let array = py.import("numpy")?.call_method1("asarray", (object,)).map_err(|error| {
+    let array = asarray(py)?.call1((object,)).map_err(|error| {
         let wrapped = PyTypeError::new_err(format!("NumPy cannot convert a value of type {kind}: {error}"));
         wrapped.set_cause(py, Some(error));
         wrapped
     })?;
     array_leaf(array.cast_into::<PyUntypedArray>().map_err(PyErr::from)?)
+}
+
+/// `numpy.asarray`.
+pub fn asarray(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    ASARRAY.import(py, "numpy", "asarray")
+}
+
+/// Makes sure that NumPy can be called when nothing can be imported any more: its C interface is looked up at first use.
+pub fn prepare(py: Python<'_>) -> PyResult<()> {
+    drop(PyArray1::<f64>::zeros(py, 0, false).try_readonly());
+    asarray(py).map(drop)
 }
 
 fn array_leaf(array: Bound<'_, PyUntypedArray>) -> PyReverbResult<Leaf<'_>> {

@@ -1,15 +1,16 @@
 //! `reverb._rust.Client`.
 
-use crate::array_in::{Layouts, batch_chunk, step_chunk};
+use crate::array_in::{self, Layouts, NestChunk, asarray, batch_chunk, step_chunk};
 use crate::draw::Draw;
-use crate::errors::PyReverbResult;
+use crate::errors::{self, PyReverbError, PyReverbResult};
+use crate::key_check::{KnownKeys, KnownSignatures, compare_keys, explain};
 use crate::runtime::{deadline, runtime, wait, wait_driving};
 use crate::sampled_batch::SampledBatch;
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyMapping, PyString};
-use reverb_core::{Chunk, Error};
+use reverb_core::{Chunk, Error, Signature};
 use reverb_net::caller_driven::CallerDrivenRuntime;
 use reverb_net::client::{Client as CoreClient, DEFAULT_PENDING_BYTES, PendingDraw, Started, WaitsFor};
 use reverb_net::{info_bytes, status_bytes};
@@ -17,6 +18,9 @@ use reverb_service::{Batch, BatchRequest, DrawRequest, RowInsert, TableHandle, T
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+
+/// Time that a server has beyond the deadline of an insert to describe its tables.
+const INFO_TIME: Duration = Duration::from_secs(2);
 
 /// A client of one server.
 #[pyclass(frozen, module = "reverb._rust")]
@@ -30,21 +34,29 @@ pub struct Client {
     /// For what goes on while no call waits: its connection lives on the runtime of the process.
     background: Arc<CoreClient>,
     layouts: Layouts,
+    /// The structures that were inserted.
+    keys: KnownKeys,
+    signatures: KnownSignatures,
 }
 
 #[pymethods]
 impl Client {
     #[new]
     #[pyo3(signature = (address, max_pending_bytes = DEFAULT_PENDING_BYTES))]
-    fn new(address: String, max_pending_bytes: usize) -> Self {
-        Self {
+    fn new(py: Python<'_>, address: String, max_pending_bytes: usize) -> PyResult<Self> {
+        // Writers may be used in a `__del__` after the interpreter has begun to end.
+        errors::prepare(py)?;
+        array_in::prepare(py)?;
+        Ok(Self {
             client: CoreClient::new(&address),
             driver: Arc::default(),
             draws_large: Arc::default(),
             background: Arc::new(CoreClient::with_limit(&address, max_pending_bytes)),
             address,
             layouts: Layouts::default(),
-        }
+            keys: KnownKeys::default(),
+            signatures: KnownSignatures::default(),
+        })
     }
 
     #[getter]
@@ -71,7 +83,8 @@ impl Client {
     ) -> PyReverbResult<()> {
         let tables = table_priorities(priorities, 1)?;
         let chunk = step_chunk(data, &self.layouts)?;
-        self.insert_rows(py, chunk, tables, timeout)
+        let inserted = self.insert_rows(py, data, chunk, tables, timeout);
+        inserted.map_err(|error| self.explain(py, error, data, priorities, false))
     }
 
     fn insert_batch(
@@ -83,8 +96,9 @@ impl Client {
     ) -> PyReverbResult<()> {
         match batch_chunk(data, &self.layouts)? {
             Some(chunk) => {
-                let tables = table_priorities(priorities, chunk.rows() as usize)?;
-                self.insert_rows(py, chunk, tables, timeout)
+                let tables = table_priorities(priorities, chunk.0.rows() as usize)?;
+                let inserted = self.insert_rows(py, data, chunk, tables, timeout);
+                inserted.map_err(|error| self.explain(py, error, data, priorities, true))
             }
             // A batch of nothing is checked as far as it goes.
             None => table_priorities(priorities, 0).map(drop),
@@ -156,7 +170,7 @@ impl Client {
         updates: Vec<(u64, f64)>,
         deletes: Vec<u64>,
         timeout: Option<f64>,
-    ) -> PyReverbResult<()> {
+    ) -> PyReverbResult<Option<u64>> {
         self.mutate(py, table, &updates, &deletes, timeout)
     }
 
@@ -167,7 +181,7 @@ impl Client {
         keys: PyReadonlyArray1<'_, u64>,
         priorities: PyReadonlyArray1<'_, f64>,
         timeout: Option<f64>,
-    ) -> PyReverbResult<()> {
+    ) -> PyReverbResult<Option<u64>> {
         let (keys, priorities) = (keys.as_array(), priorities.as_array());
         if keys.len() != priorities.len() {
             return Err(Error::invalid(format!(
@@ -179,6 +193,20 @@ impl Client {
         }
         let updates: Vec<_> = keys.iter().copied().zip(priorities.iter().copied()).collect();
         self.mutate(py, table, &updates, &[], timeout)
+    }
+
+    /// Compares the keys of a nest with those of a table's signature.
+    fn check_keys(&self, py: Python<'_>, table: &str, data: &Bound<'_, PyAny>) -> PyReverbResult<()> {
+        // Writers use the connection of the background client.
+        let tables = match py.detach(|| self.background.info(None)) {
+            Started::Done(tables) => tables?,
+            Started::Waiting(_, rest) => wait(py, rest)?,
+        };
+        let Some(status) = tables.iter().find(|status| status.info.config.name == table) else { return Ok(()) };
+        match compare_keys(table, data, status.info.config.signature.as_deref())? {
+            Some(differences) => Err(Error::SignatureMismatch(differences).into()),
+            None => Ok(()),
+        }
     }
 
     fn reset(&self, py: Python<'_>, table: &str, timeout: Option<f64>) -> PyReverbResult<()> {
@@ -210,14 +238,10 @@ impl Client {
         Ok(tables.iter().map(|table| PyBytes::new(py, &status_bytes(table))).collect())
     }
 
-    fn server_info<'py>(
-        &self,
-        py: Python<'py>,
-        timeout: Option<f64>,
-    ) -> PyReverbResult<Vec<(Bound<'py, PyBytes>, u64)>> {
+    fn server_info<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Vec<Bound<'py, PyBytes>>> {
         let deadline = deadline(timeout)?;
         let tables = self.call(py, || self.client.info(deadline))?;
-        Ok(tables.iter().map(|table| (PyBytes::new(py, &info_bytes(table)), table.undelivered)).collect())
+        Ok(tables.iter().map(|table| PyBytes::new(py, &info_bytes(table))).collect())
     }
 }
 
@@ -268,13 +292,87 @@ impl Client {
     fn insert_rows(
         &self,
         py: Python<'_>,
-        chunk: Chunk,
+        data: &Bound<'_, PyAny>,
+        (chunk, structure): NestChunk,
         tables: Vec<(String, Vec<f64>)>,
         timeout: Option<f64>,
     ) -> PyReverbResult<()> {
-        let insert = RowInsert { chunk: Arc::new(chunk), rows_per_item: 1, tables };
         let deadline = deadline(timeout)?;
+        let server = self.client.connection();
+        for (table, _) in &tables {
+            let is_known = structure
+                .zip(server)
+                .is_some_and(|(structure, server)| self.keys.contains(KnownKeys::id(structure, table, server)));
+            if !is_known {
+                self.check_new_keys(py, data, (&chunk, structure), table, deadline)?;
+            }
+        }
+        let insert = RowInsert { chunk: Arc::new(chunk), rows_per_item: 1, tables };
         self.call(py, || self.client.insert(insert, deadline))
+    }
+
+    /// Compares the keys of a nest with those of the signature that the server has for a table.
+    #[cold]
+    fn check_new_keys(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        (chunk, structure): (&Chunk, Option<u64>),
+        table: &str,
+        deadline: Option<Instant>,
+    ) -> PyReverbResult<()> {
+        // The insert itself reports a table that does not exist.
+        let Some(signature) = self.signature(py, table, deadline)? else { return Ok(()) };
+        let signature = signature.as_deref();
+        if let Some(differences) = compare_keys(table, data, signature)? {
+            let misfit = signature.and_then(|signature| signature.check_rows(table, chunk.columns(), 1).err());
+            let misfit = misfit.map_or_else(String::new, |error| format!("\n{error}"));
+            return Err(Error::SignatureMismatch(differences + &misfit).into());
+        }
+        if let Some((structure, server)) = structure.zip(self.client.connection()) {
+            self.keys.add(KnownKeys::id(structure, table, server));
+        }
+        Ok(())
+    }
+
+    /// The signature of a table, if it has one; `None` if there is no such table.
+    fn signature(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        deadline: Option<Instant>,
+    ) -> PyReverbResult<Option<Option<Arc<Signature>>>> {
+        if let Some(server) = self.client.connection()
+            && let Some(known) = self.signatures.find(table, server)
+        {
+            return Ok(Some(known));
+        }
+        let answer_by = deadline.and_then(|deadline| deadline.checked_add(INFO_TIME));
+        let tables = self.call(py, || self.client.info_later(deadline, answer_by))?;
+        let server = self.client.connection().unwrap_or_default();
+        self.signatures.set(tables, server);
+        Ok(self.signatures.find(table, server))
+    }
+
+    /// Adds to the error of an insert what the caller probably did wrong.
+    #[cold]
+    fn explain(
+        &self,
+        py: Python<'_>,
+        error: PyReverbError,
+        data: &Bound<'_, PyAny>,
+        priorities: &Bound<'_, PyAny>,
+        is_batch: bool,
+    ) -> PyReverbError {
+        let PyReverbError::Core(error @ Error::SignatureMismatch(_)) = error else { return error };
+        let names: Vec<_> = priorities.try_iter().into_iter().flatten().flatten().collect();
+        let names = names.iter().filter_map(|name| table_name(name).ok());
+        names
+            .fold(error, |error, table| match self.signature(py, &table, Some(Instant::now())) {
+                Ok(Some(signature)) => explain(error, data, signature.as_deref(), is_batch),
+                _ => error,
+            })
+            .into()
     }
 
     fn mutate(
@@ -284,7 +382,7 @@ impl Client {
         updates: &[(u64, f64)],
         deletes: &[u64],
         timeout: Option<f64>,
-    ) -> PyReverbResult<()> {
+    ) -> PyReverbResult<Option<u64>> {
         let deadline = deadline(timeout)?;
         self.call(py, || self.client.mutate(table, updates, deletes, deadline))
     }
@@ -356,8 +454,7 @@ fn priority_values(table: &str, value: &Bound<'_, PyAny>, rows: usize) -> PyReve
         return Ok(array.to_owned_array().to_vec());
     }
     let py = value.py();
-    let numpy = py.import("numpy")?;
-    let array = numpy.call_method1("asarray", (value, "float64")).map_err(|error| {
+    let array = asarray(py)?.call1((value, "float64")).map_err(|error| {
         let kind = value.get_type();
         PyTypeError::new_err(format!("priorities of table `{table}`: expected numbers, got {kind} ({error})"))
     })?;

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyInt, PyList, PySlice, PyTuple};
 use reverb_core::writer::{CellData, CellRun, Selection};
-use reverb_core::{DType, Error};
+use reverb_core::{ArrayType, DType, Error};
 
 /// One value of one column.
 #[pyclass(frozen, module = "reverb.trajectory_writer", name = "CellRef")]
@@ -116,8 +116,8 @@ impl TrajectoryColumn {
 
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let (_, shape) = self.0.array_type().ok_or_else(|| PyIndexError::new_err("an empty column has no shape"))?;
-        PyTuple::new(py, shape)
+        let array = self.0.array_type().ok_or_else(|| PyIndexError::new_err("an empty column has no shape"))?;
+        PyTuple::new(py, array.shape)
     }
 
     #[getter]
@@ -131,7 +131,7 @@ impl TrajectoryColumn {
     }
 
     fn __repr__(&self) -> String {
-        let (dtype, shape) = self.0.array_type().map_or(("?", vec![]), |(dtype, shape)| (dtype.name(), shape));
+        let (dtype, shape) = self.0.array_type().map_or(("?", vec![]), |array| (array.dtype.name(), array.shape));
         format!("TrajectoryColumn(dtype={dtype}, shape={shape:?}, is_squeezed={})", self.0.squeeze)
     }
 }
@@ -206,7 +206,7 @@ fn is_scalar(key: &Bound<'_, PyAny>) -> bool {
 
 /// The values of a column, copied into a new array.
 pub fn selection_to_array<'py>(py: Python<'py>, selection: &Selection) -> PyReverbResult<Bound<'py, PyAny>> {
-    let Some((dtype, shape)) = selection.array_type() else {
+    let Some(ArrayType { dtype, shape, .. }) = selection.array_type() else {
         return Err(PyValueError::new_err("need at least one array to stack").into());
     };
     if selection.runs.iter().any(CellRun::expired) {

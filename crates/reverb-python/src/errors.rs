@@ -1,7 +1,8 @@
 //! The only place that maps core errors to the classes of `reverb.errors`.
 
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyType};
 use reverb_core::Error;
 
 /// An error of the core or of Python, on its way to Python.
@@ -52,6 +53,19 @@ fn raise(py: Python<'_>, error: &Error) -> PyErr {
     raised
 }
 
+/// The names in `reverb.errors` with their classes. A copy, since nothing can be imported once the interpreter has begun to
+/// end, and writers may still raise errors then.
+fn classes(py: Python<'_>) -> PyResult<&Bound<'_, PyDict>> {
+    static CLASSES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+    let copy = || py.import("reverb.errors")?.dict().copy().map(Bound::unbind);
+    CLASSES.get_or_try_init(py, copy).map(|classes| classes.bind(py))
+}
+
+/// Makes sure that errors can be raised when nothing can be imported any more.
+pub fn prepare(py: Python<'_>) -> PyResult<()> {
+    classes(py).map(drop)
+}
+
 fn class_of<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyType>> {
     let name = match error {
         Error::Unconfirmed(cause) => return class_of(py, cause),
@@ -70,5 +84,5 @@ fn class_of<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyType>>
         Error::Storage(_) => "StorageError",
         _ => "InternalError",
     };
-    Ok(py.import("reverb.errors")?.getattr(name)?.cast_into::<PyType>()?)
+    Ok(classes(py)?.as_any().get_item(name)?.cast_into::<PyType>()?)
 }

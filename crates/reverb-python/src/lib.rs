@@ -16,6 +16,7 @@ mod dtype;
 mod errors;
 mod frames;
 mod items;
+mod key_check;
 mod loader;
 mod log;
 mod nest;
@@ -61,6 +62,7 @@ fn _rust(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(checkpoint::checkpoint_list, module)?)?;
     module.add_function(wrap_pyfunction!(checkpoint::checkpoint_summary, module)?)?;
     module.add_function(wrap_pyfunction!(checkpoint::checkpoint_verify, module)?)?;
+    module.add_function(wrap_pyfunction!(writer::session::unconfirmed, module)?)?;
     module.add_class::<checkpoint::Checkpointer>()?;
     module.add_class::<checkpoint::CheckpointReader>()?;
     module.add_class::<table::Table>()?;

@@ -35,6 +35,20 @@ pub fn flatten<'py>(data: &Bound<'py, PyAny>, leaves: &mut Vec<Bound<'py, PyAny>
     Ok(())
 }
 
+/// The path of leaf `index` in the nest, joined by `/`: `a/0`. A nest that is one leaf is called `the data`.
+pub fn joined_path(data: &Bound<'_, PyAny>, index: usize) -> String {
+    let path = || -> PyResult<String> {
+        let flat = tree(data.py())?.call_method1("flatten_with_path", (data,))?;
+        let path: Vec<Bound<'_, PyAny>> = flat.get_item(index)?.get_item(0)?.extract()?;
+        Ok(path.iter().map(ToString::to_string).collect::<Vec<_>>().join("/"))
+    };
+    match path() {
+        Ok(path) if path.is_empty() => "the data".into(),
+        Ok(path) => path,
+        Err(_) => format!("number {index}"),
+    }
+}
+
 /// The path of leaf `index` in the nest, as dm-tree writes it: `('a', 0)`.
 pub fn path(data: &Bound<'_, PyAny>, index: usize) -> String {
     let path = || -> PyResult<String> {
@@ -45,8 +59,8 @@ pub fn path(data: &Bound<'_, PyAny>, index: usize) -> String {
 }
 
 fn flatten_dict<'py>(dict: &Bound<'py, PyDict>, leaves: &mut Vec<Bound<'py, PyAny>>) -> PyResult<()> {
-    if dict.iter().all(|(key, _)| key.is_instance_of::<PyString>()) {
-        return walk_sorted(dict, |_, child| flatten(child, leaves));
+    if walk_sorted(dict, |_, child| flatten(child, leaves))? {
+        return Ok(());
     }
     // Keys of other types are sorted by Python's rules, which dm-tree applies.
     for leaf in tree(dict.py())?.call_method1("flatten", (dict,))?.try_iter()? {
@@ -101,15 +115,16 @@ impl StructureHasher {
     fn walk<'py>(&mut self, data: &Bound<'py, PyAny>, leaves: &mut Vec<Bound<'py, PyAny>>) -> PyResult<()> {
         if let Ok(dict) = data.cast_exact::<PyDict>() {
             self.mix(1 + ((dict.len() as u64) << 8));
-            if dict.iter().any(|(key, _)| !key.is_instance_of::<PyString>()) {
-                self.is_known = false;
-                return flatten_dict(dict, leaves);
-            }
-            return walk_sorted(dict, |key, child| {
+            let has_names = walk_sorted(dict, |key, child| {
                 // A string keeps its hash, so this only reads it.
                 self.mix(key.hash()? as u64);
                 self.walk(child, leaves)
-            });
+            })?;
+            if has_names {
+                return Ok(());
+            }
+            self.is_known = false;
+            return flatten_dict(dict, leaves);
         }
         if let Ok(tuple) = data.cast::<PyTuple>() {
             self.mix(2 + ((tuple.len() as u64) << 8));
@@ -131,14 +146,15 @@ impl StructureHasher {
     }
 }
 
-/// Visits a dict of strings in the order of its keys.
+/// Visits a dict of strings in the order of its keys. Returns false, and visits nothing, if a key is not a string.
 fn walk_sorted<'py>(
     dict: &Bound<'py, PyDict>,
     mut visit: impl FnMut(&Bound<'py, PyString>, &Bound<'py, PyAny>) -> PyResult<()>,
-) -> PyResult<()> {
+) -> PyResult<bool> {
     let mut children: SmallVec<[(Bound<'py, PyString>, Bound<'py, PyAny>); 8]> = SmallVec::new();
     for (key, child) in dict.iter() {
-        children.push((key.cast_into::<PyString>()?, child));
+        let Ok(key) = key.cast_into::<PyString>() else { return Ok(false) };
+        children.push((key, child));
     }
     let mut order: SmallVec<[(Cow<'_, str>, usize); 8]> = SmallVec::new();
     for (index, (key, _)) in children.iter().enumerate() {
@@ -146,5 +162,6 @@ fn walk_sorted<'py>(
     }
     // UTF-8 sorts in the order of code points, like strings in Python.
     order.sort_unstable();
-    order.iter().try_for_each(|(_, index)| visit(&children[*index].0, &children[*index].1))
+    order.iter().try_for_each(|(_, index)| visit(&children[*index].0, &children[*index].1))?;
+    Ok(true)
 }

@@ -5,7 +5,7 @@ use crate::signature::{FlatSpec, to_signature};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use reverb_core::{Error, RateLimiterConfig, SelectorKind, Table as CoreTable, TableConfig};
-use reverb_net::info_bytes;
+use reverb_net::{info_bytes, status_bytes};
 use reverb_service::TableHandle;
 use std::sync::Arc;
 
@@ -69,8 +69,9 @@ impl Table {
         PyBytes::new(py, &info_bytes(&status))
     }
 
-    fn undelivered_samples(&self, py: Python<'_>) -> u64 {
-        py.detach(|| self.handle.status().undelivered)
+    fn status<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let status = py.detach(|| self.handle.status());
+        PyBytes::new(py, &status_bytes(&status))
     }
 
     fn close(&self, py: Python<'_>) {

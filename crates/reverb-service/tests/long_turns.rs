@@ -155,6 +155,20 @@ fn many_deletes_let_others_see_a_part_of_them() {
 }
 
 #[test]
+fn others_get_in_while_many_draws_are_noted_as_delivered() {
+    let table = queue("table", MANY);
+    let deliver = |_| {
+        done!(table.insert(items(0..MANY)));
+        let drawn = done!(table.sample(exactly(MANY as usize)));
+        table.delivered(&drawn).unwrap();
+    };
+    // While the table is not empty, the batch is still being drawn.
+    let left = |table: &Table| if table.is_empty() { table.num_tracked_draws() } else { 0 };
+    let parts = seen_meanwhile(&table, deliver, |table| table.with_table(left));
+    assert!(!parts.is_empty() && parts.iter().all(|part| (MANY as usize - part) % STEP == 0), "{parts:?}");
+}
+
+#[test]
 fn all_priorities_are_checked_before_the_first_is_applied() {
     let kind = SelectorKind::Prioritized { priority_exponent: 1.0 };
     let table = TableHandle::new(Table::new(TableConfig { sampler: kind, ..config("table") }).unwrap());

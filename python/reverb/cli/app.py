@@ -51,13 +51,20 @@ def serve(
         port = 8000
 
         [tables.replay]
-        sampler = "uniform"              # fifo, lifo, uniform, min_heap, max_heap
+        sampler = "uniform"     # fifo, lifo, uniform, min_heap, max_heap
         # sampler = { prioritized = 0.6 }
         remover = "fifo"
         max_size = 1_000_000
-        rate_limiter = { min_size = 1000 }
-        # rate_limiter = { samples_per_insert = 4.0, min_size = 1000, error_buffer = 400.0 }
-        # queue = 100                    # replaces all of these: Table.queue of this size; or stack = 100
+        rate_limiter.min_size = 1000
+        # rate_limiter.samples_per_insert = 4.0
+        # rate_limiter.error_buffer = 400.0
+        signature = { obs = "float32[4]", reward = "float32" }
+
+        [tables.windows]
+        queue = 100             # Table.queue of this size; or stack = 100
+        [tables.windows.signature]
+        reward = "float32[?]"   # items of several steps, of any number
+        obs = { image = "uint8[?, 84, 84]", vector = "float32[?, 4]" }
 
         [checkpoint]
         path = "/data/checkpoints"

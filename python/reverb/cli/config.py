@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from reverb import item_selectors, rate_limiters
+from reverb.data.spec_text import parse_spec
+from reverb.reverb_types import SpecNest
 from reverb.server import Table
 
 __all__ = ["ServerConfig", "read"]
@@ -18,7 +20,7 @@ _SELECTORS: dict[str, Callable[[], item_selectors.Selector]] = {
     "min_heap": item_selectors.MinHeap,
     "max_heap": item_selectors.MaxHeap,
 }
-_TABLE_KEYS = ("sampler", "remover", "max_size", "max_times_sampled", "rate_limiter", "max_bytes", "seed")
+_TABLE_KEYS = ("sampler", "remover", "max_size", "max_times_sampled", "rate_limiter", "max_bytes", "seed", "signature")
 _CHECKPOINT_KEYS = (
     "path",
     "fallback_checkpoint_path",
@@ -101,7 +103,7 @@ def _check_keys(place: str, section: Any, known: tuple[str, ...]) -> None:
 def _table(name: str, section: Any) -> Table:
     place = f"[tables.{name}]"
     kinds = [kind for kind in ("queue", "stack") if isinstance(section, Mapping) and kind in section]
-    _check_keys(place, section, tuple(kinds[:1]) or _TABLE_KEYS)
+    _check_keys(place, section, (*kinds[:1], "signature") if kinds else _TABLE_KEYS)
     try:
         return _table_from(name, section)
     except (ValueError, TypeError) as error:
@@ -109,9 +111,10 @@ def _table(name: str, section: Any) -> Table:
 
 
 def _table_from(name: str, section: Mapping[str, Any]) -> Table:
+    signature = _signature("signature", section["signature"]) if "signature" in section else None
     for kind, make in (("queue", Table.queue), ("stack", Table.stack)):
         if kind in section:
-            return make(name, section[kind])
+            return make(name, section[kind], signature=signature)
     missing = [key for key in ("sampler", "remover", "max_size", "rate_limiter") if key not in section]
     if missing:
         raise ValueError(f"{', '.join(missing)} is missing")
@@ -122,9 +125,26 @@ def _table_from(name: str, section: Mapping[str, Any]) -> Table:
         section["max_size"],
         _limiter(section["rate_limiter"]),
         section.get("max_times_sampled", 0),
+        signature=signature,
         max_bytes=section.get("max_bytes"),
         seed=section.get("seed"),
     )
+
+
+def _signature(path: str, value: Any) -> SpecNest:
+    """A nest of specs: tables of the file become dicts, arrays lists, and texts specs."""
+    if isinstance(value, str):
+        try:
+            return parse_spec(value)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+    if not isinstance(value, (Mapping, list)):
+        raise ValueError(f'{path}: expected a text such as "float32[4]", or a table of them, got {value!r}')
+    if not value:
+        raise ValueError(f"{path} is empty")
+    if isinstance(value, list):
+        return [_signature(f"{path}[{number}]", part) for number, part in enumerate(value)]
+    return {key: _signature(f"{path}.{key}", part) for key, part in value.items()}
 
 
 def _selector(role: str, value: Any) -> item_selectors.Selector:

@@ -9,6 +9,8 @@ import numpy as np
 
 from reverb import _binding
 from reverb.cli import output
+from reverb.data.column_names import column_names
+from reverb.reverb_types import SpecNest, TableInfo, table_infos
 
 # Maximum number of elements of an array that are printed.
 _SHOWN = 8
@@ -28,23 +30,25 @@ def show(source: str, table: str, count: int, newest: bool, as_json: bool, timeo
 
 
 def _of_server(address: str, table: str, count: int, newest: bool, timeout: float) -> Iterator[dict[str, Any]]:
-    yield from map(_describe, _binding.Client(address).peek(table, count, newest, timeout))
+    client = _binding.Client(address)
+    items = client.peek(table, count, newest, timeout)
+    signature = table_infos(client, timeout)[table].signature
+    for item in items:
+        yield _describe(item, signature)
 
 
 def _of_checkpoint(path: str, table: str, count: int, newest: bool) -> Iterator[dict[str, Any]]:
     reader = _binding.CheckpointReader(path, [table], 2**32)
-    from reverb.reverb_types import TableInfo
-
     [info] = map(TableInfo.from_serialized_proto, reader.infos())
     size = info.current_size
     positions = range(size - 1, max(-1, size - 1 - count), -1) if newest else range(min(count, size))
     for position in positions:
         read = reader.batch(table, position, 1, False)
         if read is not None:
-            yield _describe(read)
+            yield _describe(read, info.signature)
 
 
-def _describe(item: _binding.SampledBatch) -> dict[str, Any]:
+def _describe(item: _binding.SampledBatch, signature: SpecNest | None) -> dict[str, Any]:
     """A batch of one item, to be printed."""
     assert item.inserted_at is not None
     time = datetime.datetime.fromtimestamp(int(item.inserted_at[0]) / 1e9, datetime.timezone.utc)
@@ -53,13 +57,16 @@ def _describe(item: _binding.SampledBatch) -> dict[str, Any]:
         "priority": item.info.priority[0].item(),
         "times_sampled": item.info.times_sampled[0].item(),
         "inserted_at": time.isoformat(),
-        "columns": [_column(np.asarray(column[0])) for column in item.columns],
+        "columns": [
+            _column(name, np.asarray(column[0]))
+            for name, column in zip(column_names(signature, len(item.columns)), item.columns, strict=True)
+        ],
     }
 
 
-def _column(array: Any) -> dict[str, Any]:
+def _column(name: str, array: Any) -> dict[str, Any]:
     dtype = "string" if array.dtype == object else array.dtype.name
-    return {"dtype": dtype, "shape": list(array.shape), "values": array.ravel()[:_SHOWN].tolist()}
+    return {"name": name, "dtype": dtype, "shape": list(array.shape), "values": array.ravel()[:_SHOWN].tolist()}
 
 
 def _print(item: dict[str, Any]) -> None:
@@ -67,6 +74,6 @@ def _print(item: dict[str, Any]) -> None:
         f"{item['key']:>20}  priority {item['priority']:g}, sampled {item['times_sampled']} times, "
         f"inserted {item['inserted_at']}"
     )
-    for index, column in enumerate(item["columns"]):
+    for column in item["columns"]:
         more = " …" if np.prod(column["shape"], dtype=int) > _SHOWN else ""
-        print(f"    {index}: {column['dtype']}{column['shape']}  {column['values']}{more}")
+        print(f"    {column['name']}: {column['dtype']}{column['shape']}  {column['values']}{more}")

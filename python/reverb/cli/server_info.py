@@ -2,11 +2,14 @@
 
 import dataclasses
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
+from rich.measure import Measurement
 from rich.table import Table as Grid
+from rich.text import Text
 
 from reverb import _binding, _protos
 from reverb.cli import output
@@ -36,6 +39,13 @@ class Look:
         """Samples per insert; None without inserts."""
         return self.samples / self.inserts if self.inserts else None
 
+    @property
+    def wait_lines(self) -> list[str]:
+        """A line for waiting inserts, and one for waiting samples."""
+        counts = [(self.waiting_inserts, "insert"), (self.waiting_samples, "sample")]
+        heads = [f"{count} {what}{'s' if count > 1 else ''}" for count, what in counts if count]
+        return [f"{head}: {reason}" for head, reason in zip(heads, self.waits, strict=False)]
+
 
 def show(address: str, watch: bool, interval: float, as_json: bool, timeout: float) -> None:
     """Prints a server's tables, once or repeatedly."""
@@ -51,10 +61,15 @@ def show(address: str, watch: bool, interval: float, as_json: bool, timeout: flo
         while True:
             _print(looks, as_json)
             looks, then = _next(client, looks, then, interval, timeout)
-    with Live(_grid(looks, address), auto_refresh=False) as live:
+    console = Console()
+    if not console.is_terminal:
+        while True:
+            console.print(View(looks, address))
+            looks, then = _next(client, looks, then, interval, timeout)
+    with Live(View(looks, address), console=console, auto_refresh=False) as live:
         while True:
             looks, then = _next(client, looks, then, interval, timeout)
-            live.update(_grid(looks, address), refresh=True)
+            live.update(View(looks, address), refresh=True)
 
 
 def _next(
@@ -97,36 +112,69 @@ def _print(looks: list[Look], as_json: bool) -> None:
     if as_json:
         output.print_json([{**dataclasses.asdict(look), "samples_per_insert": look.ratio} for look in looks])
     else:
-        Console().print(_grid(looks, None))
+        Console().print(View(looks))
 
 
-def _grid(looks: list[Look], address: str | None) -> Grid:
-    grid = Grid(title=address)
-    for name in ("table", "selectors", "items", "of", "data", "inserts", "samples", "ratio"):
-        grid.add_column(name, justify="left" if name in ("table", "selectors") else "right")
-    has_rates = any(look.inserts_per_second is not None for look in looks)
-    if has_rates:
-        grid.add_column("inserts/s", justify="right")
-        grid.add_column("samples/s", justify="right")
-    grid.add_column("waits")
-    for look in looks:
-        cells = [
-            look.name,
-            f"{look.sampler}, {look.remover}",
-            f"{look.size:,}",
-            f"{look.max_size:,}",
-            output.human_bytes(look.bytes),
-            f"{look.inserts:,}",
-            f"{look.samples:,}",
-            "" if look.ratio is None else f"{look.ratio:.2f}",
-        ]
-        if has_rates:
-            cells += [f"{look.inserts_per_second or 0:,.0f}", f"{look.samples_per_second or 0:,.0f}"]
-        grid.add_row(*cells, _waits(look))
-    return grid
+@dataclasses.dataclass
+class _Column:
+    header: str
+    cell: Callable[[Look], str]
+    justify: Literal["left", "right"] = "right"
 
 
-def _waits(look: Look) -> str:
-    counts = [(look.waiting_inserts, "insert"), (look.waiting_samples, "sample")]
-    heads = [f"{count} {what}{'s' if count > 1 else ''}" for count, what in counts if count]
-    return "; ".join([", ".join(heads), *look.waits]) if heads else ""
+def _rate(per_second: float | None) -> str:
+    return "" if per_second is None else f"{per_second:,.0f}"
+
+
+_COLUMNS = (
+    _Column("table", lambda look: look.name, "left"),
+    _Column("items", lambda look: f"{look.size:,}"),
+    _Column("of", lambda look: f"{look.max_size:,}"),
+    _Column("data", lambda look: output.human_bytes(look.bytes)),
+    _Column("inserts", lambda look: f"{look.inserts:,}"),
+    _Column("samples", lambda look: f"{look.samples:,}"),
+    _Column("ratio", lambda look: "" if look.ratio is None else f"{look.ratio:.2f}"),
+    _Column("inserts/s", lambda look: _rate(look.inserts_per_second)),
+    _Column("samples/s", lambda look: _rate(look.samples_per_second)),
+    _Column("selectors", lambda look: f"{look.sampler}, {look.remover}", "left"),
+)
+# Columns that a narrow terminal does without, in this order. The name of the table and its size always stay.
+_DISPENSABLE = ("selectors", "ratio", "of", "data", "samples", "inserts", "samples/s", "inserts/s")
+
+
+@dataclasses.dataclass
+class View:
+    """Tables as lines of text that fit the width: a grid, and below it what waits.
+
+    Attributes:
+      looks: States of the tables.
+      title: Address of a server that is watched, whose rates are shown; None without.
+    """
+
+    looks: list[Look]
+    title: str | None = None
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Renders the widest grid that fits. Names and reasons that do not fit in one line go on in the next."""
+        columns = [column for column in _COLUMNS if self.title is not None or not column.header.endswith("/s")]
+        for header in _DISPENSABLE:
+            if Measurement.get(console, options.update(width=10_000), self._grid(columns)).maximum <= options.max_width:
+                break
+            columns = [column for column in columns if column.header != header]
+        yield self._grid(columns)
+        reasons = [reason for look in self.looks for reason in look.wait_lines]
+        if reasons:
+            yield Text("waiting")
+        for reason in reasons:
+            for number, line in enumerate(Text(reason).wrap(console, max(1, options.max_width - 4), overflow="fold")):
+                yield Text(f"{'    ' if number else '  '}{line.plain.rstrip()}", no_wrap=True)
+
+    def _grid(self, columns: list[_Column]) -> Grid:
+        # Texts, because names in plain strings could be read as markup.
+        grid = Grid(title=None if self.title is None else Text(self.title))
+        for column in columns:
+            is_name = column.header == "table"
+            grid.add_column(column.header, justify=column.justify, no_wrap=not is_name, overflow="fold")
+        for look in self.looks:
+            grid.add_row(*(Text(column.cell(look)) for column in columns))
+        return grid

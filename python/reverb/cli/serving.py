@@ -1,10 +1,10 @@
 """`reverb serve`."""
 
 import logging
-import signal
 import sys
-from typing import Any, NoReturn
+from typing import Any
 
+from reverb._shutdown import ExitOnSigterm
 from reverb.cli import config, output
 from reverb.platform.default.checkpointers import CheckpointerBase, DefaultCheckpointer
 from reverb.server import Server
@@ -19,25 +19,19 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     described = config.read(path)
     checkpointer = _checkpointer({**described.checkpoint, **checkpoint})
-    signal.signal(signal.SIGTERM, _terminate)
-    server = Server(
+    # Also while the checkpoint is loaded. The process then ends, so the handler stays.
+    ExitOnSigterm().begin()
+    with Server(
         described.tables,
         described.port if port is None else port,
         checkpointer,
         host=host or described.host,
         allow_insecure=allow_insecure or None,
-    )
-    try:
-        # The latest state must not be lost during the shutdown, so a second signal also waits for the save.
+    ) as server:
         names = ", ".join(table.name for table in described.tables)
         restored = f", restored from {server.restored_from}" if server.restored_from else ""
         print(f"reverb: {server.host} port {server.port}, tables: {names}{restored}", file=sys.stderr, flush=True)
         server.wait()
-    except SystemExit:
-        server.stop()
-        raise
-    finally:
-        server.stop()
 
 
 def _checkpointer(options: dict[str, Any]) -> CheckpointerBase | None:
@@ -46,7 +40,3 @@ def _checkpointer(options: dict[str, Any]) -> CheckpointerBase | None:
     if "path" not in options:
         raise ValueError("checkpoints need a path: --checkpoint-path, or `path` in the section [checkpoint]")
     return DefaultCheckpointer(**options)
-
-
-def _terminate(number: int, frame: object) -> NoReturn:
-    sys.exit(143)

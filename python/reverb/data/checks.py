@@ -4,7 +4,19 @@ import math
 import operator
 from typing import Any, NoReturn, SupportsFloat, cast
 
-__all__ = ["as_count", "as_float", "as_int", "as_int32", "as_key", "as_timeout", "check_priorities", "refuse"]
+import numpy as np
+
+__all__ = [
+    "as_count",
+    "as_float",
+    "as_int",
+    "as_int32",
+    "as_key",
+    "as_timeout",
+    "check_key_bits",
+    "check_priorities",
+    "refuse",
+]
 
 _INT32 = range(-(2**31), 2**31)
 _KEYS = range(2**64)
@@ -96,15 +108,31 @@ def as_key(key: object) -> int:
     """Converts the key of an item, an int or an integer scalar or one-element array of any library, to an int.
 
     Raises:
-      TypeError: The key is not an integer, or not in [0, 2**64).
+      TypeError: The key is not an integer, has less than 64 bits, or is not in [0, 2**64).
     """
+    if type(key) is not int and hasattr(key, "dtype"):
+        check_key_bits(np.asarray(key).dtype)
     try:
         number = operator.index(cast(Any, key))
     except TypeError:
         number = _only_element(key)
     if number not in _KEYS:
-        raise TypeError(f"Keys of items must be in [0, 2**64), got {number}.")
+        hint = " In int64, keys from 2**63 are negative; keys are uint64: keys.view(np.uint64)." if number < 0 else ""
+        raise TypeError(f"Keys of items must be in [0, 2**64), got {number}.{hint}")
     return number
+
+
+def check_key_bits(dtype: "np.dtype[Any]") -> None:
+    """Refuses integer types into which keys do not fit.
+
+    Raises:
+      TypeError: The type is an integer of less than 64 bits.
+    """
+    if dtype.kind in "ui" and dtype.itemsize < 8:
+        raise TypeError(
+            f"Keys of items are uint64, got {dtype}: keys that went through {8 * dtype.itemsize} bits, as with "
+            "jax.device_put, no longer name their items. Keep info.key as a NumPy array."
+        )
 
 
 def _only_element(key: object) -> int:

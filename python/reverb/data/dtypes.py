@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["STRING", "as_dtype", "dtype_from_number", "name_of", "number_of"]
+__all__ = ["STRING", "as_dtype", "dtype_from_number", "name_of", "number_of", "numbers"]
 
 STRING = 7
 
@@ -94,6 +94,11 @@ def name_of(number: int) -> str:
     if number == STRING:
         return "string"
     return _QUANTISED[number][0] if number in _QUANTISED else _NAMES[number]
+
+
+def numbers() -> dict[str, int]:
+    """The numbers in TensorFlow's `DataType` of the dtypes that tables are made with, by name."""
+    return {**_NUMBERS, "string": STRING}
 
 
 @functools.cache

@@ -1,13 +1,14 @@
 """Converts keys and priorities of many items to arrays."""
 
+from collections.abc import Mapping
 from typing import Any, SupportsFloat, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reverb.data.checks import as_key
+from reverb.data.checks import as_key, check_key_bits
 
-__all__ = ["as_keys", "as_priority", "broadcast"]
+__all__ = ["as_keys", "as_priority", "as_updates", "broadcast"]
 
 
 def as_priority(priority: object) -> float:
@@ -23,22 +24,42 @@ def as_priority(priority: object) -> float:
     return float(cast(SupportsFloat, priority))
 
 
+def as_updates(updates: object) -> list[tuple[int, float]]:
+    """Converts a mapping from keys to priorities to pairs. None means no updates.
+
+    Raises:
+      TypeError: It is not a mapping, a key is not an integer of 64 bits, or a priority is not a number.
+    """
+    if updates is None:
+        return []
+    if not isinstance(updates, Mapping):
+        raise TypeError(
+            f"updates: expected a mapping from keys to priorities, got {type(updates).__name__}; "
+            "update_priorities takes keys and priorities as arrays."
+        )
+    return [(as_key(key), as_priority(priority)) for key, priority in updates.items()]
+
+
 def as_keys(keys: ArrayLike) -> NDArray[np.uint64]:
     """Converts the keys of many items to a flat array.
 
     Raises:
-      TypeError: A key is not an integer.
+      TypeError: A key is not an integer, or has less than 64 bits.
       ValueError: A key is negative.
     """
     if not isinstance(keys, np.ndarray):
         array = np.asarray(keys)
         # Numpy converts a list to floats if it has both ints below and at or above 2**63.
-        keys = array if array.dtype.kind in "ui" and array.ndim else _keys_of_list(keys)
+        keys = array if array.dtype.kind in "ui" and (array.ndim or array.dtype.itemsize < 8) else _keys_of_list(keys)
     if keys.dtype != np.uint64:
         if keys.dtype.kind not in "ui":
             raise TypeError(f"Keys of items must be integers, got {keys.dtype}.")
+        check_key_bits(keys.dtype)
         if keys.dtype.kind == "i" and (keys < 0).any():
-            raise ValueError("Keys of items must not be negative.")
+            raise ValueError(
+                f"Keys of items must not be negative. In {keys.dtype}, as in PyTorch, those from 2**63 are; keys are "
+                "uint64: keys.view(np.uint64)."
+            )
     return np.ascontiguousarray(keys, dtype=np.uint64).ravel()
 
 

@@ -4,12 +4,26 @@ Mappings are flattened in the order of their sorted keys and rebuilt in their ow
 which is correct but slow, is imported only for containers of other types.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["Packer", "compile_packer", "flat_keys"]
+__all__ = ["Packer", "compile_packer", "dm_tree", "flat_keys"]
 
 Packer = Callable[[Sequence[Any]], Any]
+
+
+@functools.cache
+def dm_tree() -> Any:
+    """The module `tree`, imported by the first call, since that takes long.
+
+    Later calls also work when the interpreter has begun to end, and an `import` does not.
+    """
+    import tree
+
+    # Its first call imports more.
+    tree.flatten([0])
+    return tree
 
 
 def compile_packer(structure: Any) -> Packer:
@@ -99,13 +113,11 @@ def _is_leaf(node: Any) -> bool:
 def _is_nested(node: Any) -> bool:
     if node is None or type(node).__module__ in ("builtins", "numpy", "reverb.tensor_spec"):
         return False
-    import tree
-
-    return bool(tree.is_nested(node))
+    return bool(dm_tree().is_nested(node))
 
 
 def _slow_packer(structure: Any) -> Packer:
-    import tree
+    tree = dm_tree()
 
     def pack(leaves: Sequence[Any]) -> Any:
         return tree.unflatten_as(structure, leaves)

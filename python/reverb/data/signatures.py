@@ -11,10 +11,22 @@ from reverb import _protos
 from reverb.data import dtypes, tensor_proto
 from reverb.tensor_spec import BoundedTensorSpec, TensorSpec, spec_from_leaf
 
-__all__ = ["FlatSpec", "decode", "encode", "encode_nest", "flat_specs", "make_spec", "parse"]
+__all__ = [
+    "FlatSignature",
+    "FlatSpec",
+    "decode",
+    "encode",
+    "encode_nest",
+    "flat_specs",
+    "flatten",
+    "make_spec",
+    "parse",
+]
 
 # Name, TensorFlow number of the dtype, and dimensions (-1 if unknown; None if the rank is unknown).
 FlatSpec = tuple[str, int, list[int] | None]
+# Serialized nest, and the specs of its leaves.
+FlatSignature = tuple[bytes, list[FlatSpec]]
 
 
 def encode(signature: Any) -> bytes | None:
@@ -205,6 +217,20 @@ def flat_specs(signature: Any) -> list[FlatSpec] | None:
     if not _is_given(signature):
         return None
     return [_flat_spec(path, spec_from_leaf(leaf)) for path, leaf in _leaves(signature, ())]
+
+
+def flatten(signature: Any) -> FlatSignature | None:
+    """Serializes and flattens a signature; see `encode` and `flat_specs`. None if there is no signature.
+
+    Args:
+      signature: Nest of specs, or None.
+
+    Raises:
+      ValueError: A leaf is not a spec.
+      TypeError: A key of a mapping is not a str.
+    """
+    structure, specs = encode(signature), flat_specs(signature)
+    return None if structure is None or specs is None else (structure, specs)
 
 
 def _leaves(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -24,12 +24,13 @@ import numpy as np
 import pyarrow as pa
 
 from reverb.checkpoint_reader import CheckpointTable
-from reverb.data import dtypes, nests, signatures
+from reverb.data import dtypes, signatures
+from reverb.data.column_names import column_names
 from reverb.errors import InvalidArgumentError
 from reverb.exchange.items import Column, Items
 from reverb.replay_sample import Ragged
 
-__all__ = ["FIXED", "ColumnLayout", "Layout", "column_name", "storage"]
+__all__ = ["FIXED", "ColumnLayout", "Layout", "storage"]
 
 _METADATA = b"reverb"
 _VERSION = 1
@@ -137,7 +138,8 @@ class Layout(NamedTuple):
             items.columns
         )
         columns = []
-        for place, (name, spec) in enumerate(zip(_names(table, len(items.columns)), specs, strict=True)):
+        names = column_names(table.info.signature, len(items.columns))
+        for place, (name, spec) in enumerate(zip(names, specs, strict=True)):
             dtype, shape = _row(items, place)
             columns.append(
                 ColumnLayout(name, dtype, None if _varies(shape, spec) else shape, timed=not items.squeezed[place])
@@ -217,24 +219,6 @@ class Layout(NamedTuple):
         if self.columns and leaves != len(self.columns):
             raise ValueError(f"the signature has {leaves} leaves, but there are {len(self.columns)} columns")
         return signature
-
-
-def column_name(path: tuple[Any, ...]) -> str:
-    """The name of the Arrow column for the leaf at a path."""
-    return "/".join(["data", *map(str, path)])
-
-
-def _names(table: CheckpointTable, count: int) -> list[str]:
-    import tree
-
-    signature = table.info.signature
-    numbers = list(range(count)) if signature is None else nests.compile_packer(signature)(list(range(count)))
-    found = [column_name(path) for path, _ in tree.flatten_with_path(numbers)]
-    # Two paths may give the same name if keys contain slashes.
-    names: list[str] = []
-    for name in found:
-        names.append(name if name not in names else f"{name}#{len(names)}")
-    return names
 
 
 def _row(items: Items, place: int) -> tuple[np.dtype[Any], tuple[int, ...]]:

@@ -18,11 +18,13 @@ __all__ = ["Draws"]
 _PREFETCH = 2
 # How often a wait checks whether the loader was closed meanwhile.
 _PERIOD_S = 0.2
-# How long and how often a loader tries to reach a server that went away.
+# How long a loader tries to reach a server at first, or one of this process that was stopped; and how often.
 _PATIENCE_S = 10.0
 _PAUSE_S = 0.05
 # How long a connection may take in any case. A loader with a timeout of 0 could never reach a server otherwise.
 _CONNECT_S = 0.5
+# How long a draw ahead may wait for a lost connection while the learner has batches left.
+_CONNECT_AHEAD_S = 0.1
 
 
 class _Request(NamedTuple):
@@ -91,7 +93,7 @@ class Draws:
 
     def is_ready(self) -> bool:
         """Whether `next` would return at once. Begins to draw ahead."""
-        self._begin_ahead(self._depth())
+        self._begin_ahead(self._depth(), _CONNECT_AHEAD_S)
         return bool(self._requests) and all(draw.is_ready() for _, _, draw in self._requests[0].parts)
 
     def next(self) -> list[Part] | None:
@@ -108,9 +110,11 @@ class Draws:
                 # The server has gone, and with it all requests. It may come back.
                 self.give_up()
                 now = time.monotonic()
-                give_up = now + _PATIENCE_S if give_up is None else give_up
+                give_up = now + self._patience() if give_up is None else give_up
                 if now > min(give_up, give_up if limit is None else limit):
                     raise
+                # Connections may take no longer either.
+                self._limit = give_up if limit is None else min(give_up, limit)
             if self.closed:
                 return None
             time.sleep(_PAUSE_S)
@@ -118,7 +122,7 @@ class Draws:
     def begin_next(self) -> None:
         """Begins to draw ahead. An error concerns the next batch, and is raised when that is requested."""
         try:
-            self._begin_ahead(self._depth())
+            self._begin_ahead(self._depth(), _CONNECT_AHEAD_S)
         except (CancelledError, DeadlineExceededError, UnavailableError):
             pass
 
@@ -172,41 +176,51 @@ class Draws:
         self._shares.take_back(request.shares)
         request.give_back()
 
+    def _patience(self) -> float:
+        """Seconds for which to try to reach a server, at first or after it was lost."""
+        return self._options.reconnect_timeout if self._client.engine.is_remote else _PATIENCE_S
+
     def _depth(self) -> int:
         if self._options.prefetch is not None:
             return self._options.prefetch
         # In the process of the server the caller would only draw earlier, unless it puts batches on a device meanwhile.
         return 0 if self._by_caller and not self._client.engine.is_remote else _PREFETCH
 
-    def _begin_ahead(self, depth: int) -> None:
+    def _begin_ahead(self, depth: int, connect: float | None) -> None:
         while len(self._requests) < depth and self.begun != self._options.num_batches:
             shares = self._shares.draw(self._options.batch_size)
             try:
-                self._requests.append(self._begin(shares, None))
+                self._requests.append(self._begin(shares, None, connect))
             except Exception:
                 self._shares.take_back(shares)
                 raise
             self.begun += 1
 
-    def _begin(self, shares: list[tuple[int, int]], timeout: float | None) -> _Request:
+    def _begin(self, shares: list[tuple[int, int]], timeout: float | None, connect: float | None) -> _Request:
         begin, tables = self._client.engine.begin_sample, self._shares.tables
         squeeze_time, by_caller, at_once = self._squeeze_time, self._by_caller, not self.are_ahead()
-        connect = None if self._limit is None else max(_CONNECT_S, self._limit - time.monotonic())
-        parts = [
-            (table, count, begin(tables[table], (count, count), timeout, squeeze_time, connect, by_caller, at_once))
-            for table, count in shares
-        ]
+        try:
+            parts = [
+                (table, count, begin(tables[table], (count, count), timeout, squeeze_time, connect, by_caller, at_once))
+                for table, count in shares
+            ]
+        except DeadlineExceededError as error:
+            # Without a timeout of the batch, it is the reconnect timeout that passed.
+            if self._options.timeout is not None:
+                raise
+            raise UnavailableError(str(error)) from None
         return _Request(parts)
 
     def _wait_for_parts(self, limit: float | None) -> list[Part] | None:
         if self.closed:
             return None
         if not self._requests:
-            self._begin_ahead(1)
+            left = self._patience() if self._limit is None else self._limit - time.monotonic()
+            self._begin_ahead(1, max(_CONNECT_S, left))
             if not self._requests:
                 return None
             # By now the road to the server is known.
-            self._begin_ahead(self._depth())
+            self._begin_ahead(self._depth(), _CONNECT_AHEAD_S)
         try:
             parts = self._wait(self._requests[0], limit)
         except Exception:
@@ -244,7 +258,7 @@ class Draws:
         # All waiting draws are withdrawn. Their items go back to the tables, and are drawn again here.
         self.give_up()
         parts: list[Part] = []
-        for table, _, draw in self._begin(shares, 0.0).parts:
+        for table, _, draw in self._begin(shares, 0.0, _CONNECT_S).parts:
             try:
                 sampled = draw.result(None)
             except DeadlineExceededError:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from reverb.data import checks
+from reverb.data.timeouts import as_reconnect_timeout
 
 __all__ = ["LinearBeta", "Options"]
 
@@ -41,6 +42,8 @@ class Options:
         gets a batch soonest by drawing it.
       timeout: The number of seconds that a batch may take after it is requested, with the connection to the server,
         which may take half a second in any case; None: there is no limit for a batch, and one of 10 s for a connection.
+      reconnect_timeout: The number of seconds for which the loader tries to reach a server in another process that it
+        lost; 300 by default. The timeout of the batch applies as well.
       on_timeout: Whether a timeout that passes without any item is an error or the end of the data. A timeout that
         passes with some items gives a short batch, unless `drop_remainder` is set. A server that cannot be reached is
         an error in any case.
@@ -67,6 +70,7 @@ class Options:
     batch_size: int
     prefetch: int | None = None
     timeout: float | None = None
+    reconnect_timeout: float = 300.0
     on_timeout: Literal["raise", "stop"] = "raise"
     drop_remainder: bool = False
     num_batches: int | None = None
@@ -82,6 +86,7 @@ class Options:
         if self.prefetch is not None:
             _check_not_negative("prefetch", self.prefetch)
         checks.as_timeout(self.timeout)
+        as_reconnect_timeout(self.reconnect_timeout)
         if self.on_timeout not in ("raise", "stop"):
             raise ValueError(f"`on_timeout` must be 'raise' or 'stop', got {self.on_timeout!r}.")
         if self.shares not in ("exact", "random"):

@@ -6,11 +6,11 @@ after SIGTERM.
 
 import argparse
 import shlex
-import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from reverb._shutdown import ExitOnSigterm
 from reverb.server import Server
 from reverb.server_executable import reverb_config_pb2, server_from_proto
 
@@ -51,12 +51,16 @@ def main(unused_argv: Sequence[str] | None = None, *, config: str | None = None)
     """
     parsed = parse_config(_arguments(sys.argv[1:]).config if config is None else config)
     tables = server_from_proto.tables_from_proto(parsed.tables)
-    signal.signal(signal.SIGTERM, _terminate)
-    # If no port is given, the server chooses a free one, which is printed below.
-    with Server(tables=tables, port=parsed.port or None) as server:
-        names = ", ".join(table.name for table in tables)
-        print(f"reverb_server: {server.host} port {server.port}, tables: {names}", file=sys.stderr, flush=True)
-        server.wait()
+    sigterm = ExitOnSigterm()
+    try:
+        sigterm.begin()
+        # If no port is given, the server chooses a free one, which is printed below.
+        with Server(tables=tables, port=parsed.port or None) as server:
+            names = ", ".join(table.name for table in tables)
+            print(f"reverb_server: {server.host} port {server.port}, tables: {names}", file=sys.stderr, flush=True)
+            server.wait()
+    finally:
+        sigterm.end()
 
 
 def parse_config(text: str) -> Any:
@@ -87,11 +91,6 @@ def app_run_main() -> NoReturn:
         print(f"reverb_server: {error}", file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
-
-
-def _terminate(number: int, frame: object) -> NoReturn:
-    # Raises an exception, so that the `with` statement stops the server.
-    sys.exit(143)
 
 
 def _arguments(arguments: Sequence[str]) -> argparse.Namespace:

@@ -37,8 +37,9 @@ __all__ = [
 ]
 
 _WAIT_S = 0.1
-# Seconds for which a stream tries to reach its server.
+# Seconds for which a stream tries to reach its server: at first, and after it lost a server in another process.
 _CONNECT_TIMEOUT_S = 10.0
+_RECONNECT_TIMEOUT_S = 300.0
 
 Arrays = list[NDArray[Any]]
 # Makes the arrays that TensorFlow receives from a sampled batch.
@@ -79,6 +80,7 @@ class Stream:
         self._draw: Draw | None = None
         self._left = options.max_samples if options.max_samples > 0 else None
         self._ready: list[Arrays] = []
+        self._connect_timeout_s = _CONNECT_TIMEOUT_S
         self._connect_deadline: float | None = None
         self._closed = False
         self._lock = threading.Lock()
@@ -116,7 +118,7 @@ class Stream:
         """Compares the request with the table's signature; False while the server cannot be reached."""
         now = time.monotonic()
         if self._connect_deadline is None:
-            self._connect_deadline = now + _CONNECT_TIMEOUT_S
+            self._connect_deadline = now + self._connect_timeout_s
         try:
             infos = table_infos(self._client.engine, _WAIT_S)
         except DeadlineExceededError:
@@ -125,6 +127,7 @@ class Stream:
                 raise UnavailableError(f"no server could be reached at {self._client.server_address}") from None
             return False
         self._connect_deadline = None
+        self._connect_timeout_s = _RECONNECT_TIMEOUT_S if self._client.engine.is_remote else _CONNECT_TIMEOUT_S
         info = infos.get(self._table)
         if info is None or info.signature is None:
             self._specs, self._signature = self._requested, ""

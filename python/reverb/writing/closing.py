@@ -9,8 +9,17 @@ import weakref
 from typing import Any, Protocol
 
 from reverb._shutdown import Stage, at_exit
+from reverb.data import nests
 
-__all__ = ["Discarded", "close_now", "close_when_deleted", "log_discarded", "mark_closed", "was_closed_at_exit"]
+__all__ = [
+    "Discarded",
+    "close_now",
+    "close_when_deleted",
+    "limited_at_exit",
+    "log_discarded",
+    "mark_closed",
+    "was_closed_at_exit",
+]
 
 _logger = logging.getLogger("reverb")
 
@@ -26,6 +35,8 @@ Discarded = tuple[dict[str, int], list[str]]
 
 
 class _Closable(Protocol):
+    @property
+    def is_settled(self) -> bool: ...
     def drain(self, patience: float) -> bool: ...
     def close(self, patience: float) -> Discarded | None: ...
 
@@ -33,6 +44,7 @@ class _Closable(Protocol):
 _open: dict[int, _Closable] = {}
 # Writers are kept here so that no new object gets the id of one.
 _closed_at_exit: dict[int, _Closable] = {}
+_is_exiting = False
 
 
 def close_when_deleted(owner: Any, writer: _Closable, *, warning: str | None = None) -> "weakref.finalize[Any, Any]":
@@ -58,12 +70,21 @@ def mark_closed(writer: _Closable) -> None:
 
 
 def was_closed_at_exit(writer: _Closable) -> bool:
-    """Returns whether interpreter exit has closed a writer: its items are in their tables, or logged as discarded.
+    """Returns whether interpreter exit has closed a writer, and logged the items that it discarded.
 
-    A `__del__` that runs later may still flush the writer. The extension can then no longer raise its errors, because
-    they would be imported.
+    A `__del__` that runs later may still flush the writer, which then has nothing left to send.
     """
     return id(writer) in _closed_at_exit
+
+
+def limited_at_exit(seconds: float | None) -> float | None:
+    """Returns the time limit for a wait, in seconds: at interpreter exit that of `close`, unless it was shorter.
+
+    A server of this process has stopped then, and the writer would wait for it until its `reconnect_timeout`.
+    """
+    if not _is_exiting:
+        return seconds
+    return _CLOSE_TIMEOUT_SECONDS if seconds is None else min(seconds, _CLOSE_TIMEOUT_SECONDS)
 
 
 def close_now(writer: _Closable) -> None:
@@ -186,16 +207,25 @@ def _close_deleted(writer: _Closable, warning: str | None) -> None:
 
 
 def _close_all() -> None:
-    """Closes all open writers."""
+    """Waits for the items of all open writers, and closes those that have any left.
+
+    The others stay open for a `__del__` that runs later and writes to them.
+    """
+    global _is_exiting
+    _is_exiting = True
+    if _open:
+        # The `__del__` could not import it.
+        nests.dm_tree()
     deadline = time.monotonic() + _CLOSE_TIMEOUT_SECONDS
     for writer in list(_open.values()):
         # All of them send their items while the first waits.
         writer.drain(0.0)
     discarded = []
-    while _open:
-        number, writer = _open.popitem()
-        _closed_at_exit[number] = writer
-        discarded.append(writer.close(max(0.0, deadline - time.monotonic())))
+    for number, writer in list(_open.items()):
+        writer.drain(max(0.0, deadline - time.monotonic()))
+        if not writer.is_settled and _open.pop(number, None) is not None:
+            _closed_at_exit[number] = writer
+            discarded.append(writer.close(0.0))
     log_discarded(*discarded)
 
 

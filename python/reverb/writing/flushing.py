@@ -15,6 +15,8 @@ _Writer = TypeVar("_Writer", bound="FlushingWriter")
 
 class _Flushable(Protocol):
     def flush(self, but_last: int, timeout: float | None) -> None: ...
+    @property
+    def is_settled(self) -> bool: ...
     def drain(self, patience: float) -> bool: ...
     def close(self, patience: float) -> "closing.Discarded | None": ...
 
@@ -44,8 +46,8 @@ class FlushingWriter:
     def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None:
         """Sends all items that can be sent, and waits until at most `block_until_num_items` items are unconfirmed.
 
-        Chunks that only the last `block_until_num_items` items refer to stay open. After interpreter exit has closed
-        the writer, as in a `__del__` that runs late, nothing is left to send, and the call returns.
+        Chunks that only the last `block_until_num_items` items refer to stay open. At interpreter exit, as in a
+        `__del__` that runs late, the call waits for 5 seconds at most.
 
         Args:
           block_until_num_items: Number of items that may stay unconfirmed, at least 0.
@@ -62,14 +64,14 @@ class FlushingWriter:
         self._flush("Flush", block_until_num_items, timeout_ms)
 
     def _flush(self, what: str, but_last: int, timeout_ms: int | None) -> None:
-        seconds = as_seconds(timeout_ms)
+        seconds = closing.limited_at_exit(as_seconds(timeout_ms))
         if closing.was_closed_at_exit(self._sender):
             return
         try:
             self._sender.flush(but_last, seconds)
         except DeadlineExceededError as error:
             # The text of dm-reverb, followed by the reason.
-            timeout = datetime.timedelta(milliseconds=timeout_ms or 0)
+            timeout = datetime.timedelta(seconds=seconds or 0)
             raise DeadlineExceededError(
                 f"{what} call did not complete within provided timeout of {timeout}: {error}"
             ) from None

@@ -91,6 +91,7 @@ class MakesWriters:
         delta_encoded: bool = False,
         max_pending_bytes: int = MAX_PENDING_BYTES,
         reconnect_timeout: float = 300.0,
+        max_in_flight_items: int | None = None,
     ) -> "TrajectoryWriter":
         """Creates a writer whose items may refer to any of the last values of each column.
 
@@ -114,6 +115,8 @@ class MakesWriters:
             `create_item` waits; 64 MiB by default. The limit of the client applies as well.
           reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300
             by default.
+          max_in_flight_items: Limit on the number of unconfirmed items of this writer, above which `create_item` waits
+            until the table's rate limiter has let enough of them in. None, the default, sets no limit on their number.
 
         Raises:
           ValueError: A number is out of range.
@@ -134,8 +137,7 @@ class MakesWriters:
             signatures=functools.partial(_signatures, self.engine, timeout_s) if is_validated else None,
             max_chunk_length=max_chunk_length,
             compression=(compression, bool(delta_encoded)),
-            max_pending_bytes=checks.as_count("max_pending_bytes", max_pending_bytes),
-            reconnect_timeout=checks.as_timeout(reconnect_timeout) or 0.0,
+            limits=_limits(max_pending_bytes, max_in_flight_items, reconnect_timeout),
         )
 
     def structured_writer(
@@ -147,6 +149,7 @@ class MakesWriters:
         delta_encoded: bool = False,
         max_pending_bytes: int = MAX_PENDING_BYTES,
         reconnect_timeout: float = 300.0,
+        max_in_flight_items: int | None = None,
     ) -> "StructuredWriter":
         """Creates a writer that makes items from patterns; see `reverb.structured_writer`. Does not contact the server.
 
@@ -160,6 +163,8 @@ class MakesWriters:
             waits; 64 MiB by default. The limit of the client applies as well.
           reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300
             by default.
+          max_in_flight_items: Limit on the number of unconfirmed items of this writer, above which `append` waits until
+            the table's rate limiter has let enough of them in. None, the default, sets no limit on their number.
 
         Raises:
           ValueError: There is no config, or a config is invalid. The message says which one, and why.
@@ -171,8 +176,7 @@ class MakesWriters:
             configs,
             max_chunk_length=max_chunk_length,
             compression=(compression, bool(delta_encoded)),
-            max_pending_bytes=checks.as_count("max_pending_bytes", max_pending_bytes),
-            reconnect_timeout=checks.as_timeout(reconnect_timeout) or 0.0,
+            limits=_limits(max_pending_bytes, max_in_flight_items, reconnect_timeout),
         )
 
     def batched_writer(
@@ -186,6 +190,7 @@ class MakesWriters:
         delta_encoded: bool = False,
         max_pending_bytes: int = MAX_PENDING_BYTES,
         reconnect_timeout: float = 300.0,
+        max_in_flight_items: int | None = None,
     ) -> "BatchedWriter":
         """Creates a writer for a vector of environments; see `reverb.batched_writer`. Does not contact the server.
 
@@ -202,6 +207,9 @@ class MakesWriters:
             which the writer waits; 64 MiB by default. The limit of the client applies as well.
           reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300
             by default.
+          max_in_flight_items: Limit on the number of unconfirmed items of all environments together. A call makes its
+            items, up to one for each environment and config, and then waits while there are more than this. None, the
+            default, sets no limit on their number.
 
         Raises:
           ValueError: A number is out of range, or a config is invalid.
@@ -220,12 +228,22 @@ class MakesWriters:
             configs=configs,
             max_chunk_length=max_chunk_length,
             compression=(compression, bool(delta_encoded)),
-            max_pending_bytes=checks.as_count("max_pending_bytes", max_pending_bytes),
-            reconnect_timeout=checks.as_timeout(reconnect_timeout) or 0.0,
+            limits=_limits(max_pending_bytes, max_in_flight_items, reconnect_timeout),
         )
 
 
-def _signatures(engine: _binding.Client, timeout_s: float = -1.0) -> dict[str, list[signatures.FlatSpec] | None]:
-    """The flattened signatures of all tables. Waits at most `timeout_s` seconds; without a limit if negative."""
+def _limits(
+    max_pending_bytes: int, max_in_flight_items: int | None, reconnect_timeout: float
+) -> tuple[int, int | None, float]:
+    """The checked limits of a writer, in the form that the extension takes."""
+    return (
+        checks.as_count("max_pending_bytes", max_pending_bytes),
+        None if max_in_flight_items is None else checks.as_count("max_in_flight_items", max_in_flight_items),
+        checks.as_timeout(reconnect_timeout) or 0.0,
+    )
+
+
+def _signatures(engine: _binding.Client, timeout_s: float = -1.0) -> dict[str, signatures.FlatSignature | None]:
+    """The signatures of all tables. Waits at most `timeout_s` seconds; without a limit if negative."""
     infos = table_infos(engine, None if timeout_s < 0 else timeout_s)
-    return {name: signatures.flat_specs(info.signature) for name, info in infos.items()}
+    return {name: signatures.flatten(info.signature) for name, info in infos.items()}

@@ -4,6 +4,8 @@ import collections
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from reverb.data import nests
+
 __all__ = ["FixedStructure", "Structure"]
 
 Path = tuple[Any, ...]
@@ -220,9 +222,7 @@ def _is_container(value: Any) -> bool:
         return True
     if value is None or type(value).__module__ in ("builtins", "numpy"):
         return False
-    import tree
-
-    return bool(tree.is_nested(value))
+    return bool(nests.dm_tree().is_nested(value))
 
 
 def _is_sequence(value: Any) -> bool:

@@ -20,6 +20,7 @@ impl Table {
     }
 
     /// Deletes items and then sets priorities, both in the order given. Keys that are not in the table are ignored.
+    /// Returns how many deletes and updates found their item.
     ///
     /// # Errors
     /// Those of [`Table::check_updates`]; then nothing has changed.
@@ -28,18 +29,21 @@ impl Table {
         updates: &[(ItemKey, f64)],
         deletes: &[ItemKey],
         removed: &mut Vec<Trajectory>,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         self.check_updates(updates)?;
+        let mut changed = 0;
         for &key in deletes {
             if let Some(slot) = self.slab.find(key) {
+                changed += 1;
                 removed.push(self.remove(slot, RemovalReason::Delete).trajectory);
             }
         }
         for &(key, priority) in updates {
             if let Some(slot) = self.slab.find(key) {
                 self.set_priority(slot, priority);
+                changed += 1;
             }
         }
-        Ok(())
+        Ok(changed)
     }
 }

@@ -44,6 +44,7 @@ pub struct OldContents {
     slab: Slab,
     _selectors: [AnySelector; 2],
     usage: TableUsage,
+    _in_flight: InFlight,
 }
 
 impl OldContents {
@@ -157,12 +158,12 @@ impl Table {
             _selectors: [self.sampler.take(), self.remover.take()],
             // A new set of counts replaces one subtraction for each item.
             usage: std::mem::take(&mut self.usage),
+            _in_flight: std::mem::take(&mut self.in_flight),
         };
         self.limiter = RateLimiter::new(self.config.rate_limiter.clone());
         self.referenced_bytes = 0;
         self.sparse_removals = 0;
         self.num_unique_samples = 0;
-        self.in_flight = InFlight::default();
         self.epoch = next_epoch();
         old
     }

@@ -3,8 +3,10 @@
 //! A table tracks them if its draws affect later ones, so that a checkpoint can hold the items as if they had not been
 //! drawn. Other tables track nothing.
 
+use super::contents::Table;
 use crate::item::FlightNumber;
 use crate::{Drawn, ItemKey, Trajectory};
+use hashbrown::HashSet;
 
 /// A draw in flight.
 #[derive(Debug)]
@@ -29,6 +31,51 @@ pub(super) struct RemovedItem {
 pub(super) struct InFlight {
     flights: Vec<Option<Flight>>,
     free: Vec<u32>,
+    /// Draws that are delivered, but still have to be removed from `flights`.
+    delivered: Vec<Vec<FlightNumber>>,
+}
+
+/// The draws of a large batch that have reached their caller together.
+#[derive(Debug)]
+pub struct Delivery {
+    epoch: u64,
+    numbers: Vec<FlightNumber>,
+}
+
+impl Delivery {
+    /// Takes the numbers of the draws. This is O(n), so the caller does it without the lock that guards the table.
+    pub fn of(drawn: &[Drawn]) -> Self {
+        // Draws from before a reset come first, and are not tracked any more.
+        let epoch = drawn.last().map_or(u64::MAX, |last| last.epoch);
+        let numbers = drawn.iter().filter(|draw| draw.epoch == epoch).map(|draw| draw.in_flight).collect();
+        Self { epoch, numbers }
+    }
+}
+
+impl Table {
+    /// Notes that the draws of a batch have reached their caller, as [`Table::delivered`], but in O(1). The caller calls
+    /// [`Table::continue_deliveries`] next.
+    pub fn begin_delivery(&mut self, delivery: Delivery) {
+        if delivery.epoch == self.epoch {
+            self.in_flight.delivered.push(delivery.numbers);
+        }
+    }
+
+    /// Ends the tracking of `count` draws of deliveries that have begun. Returns false if none are left.
+    pub fn continue_deliveries(&mut self, count: usize) -> bool {
+        let Some(mut numbers) = self.in_flight.delivered.pop() else { return false };
+        let left = numbers.len().saturating_sub(count);
+        numbers.drain(left..).for_each(|number| self.in_flight.remove(number));
+        if !numbers.is_empty() {
+            self.in_flight.delivered.push(numbers);
+        }
+        !self.in_flight.delivered.is_empty()
+    }
+
+    /// Number of draws that the table tracks.
+    pub fn num_tracked_draws(&self) -> usize {
+        self.in_flight.len()
+    }
 }
 
 impl InFlight {
@@ -56,9 +103,18 @@ impl InFlight {
         }
     }
 
+    /// Number of draws that are tracked.
+    pub fn len(&self) -> usize {
+        self.flights.len() - self.free.len()
+    }
+
     /// The draws in flight.
     pub fn iter(&self) -> impl Iterator<Item = &Flight> {
-        self.flights.iter().flatten()
+        let delivered: HashSet<_> = self.delivered.iter().flatten().filter_map(|number| number.get()).collect();
+        let flights = self.flights.iter().enumerate();
+        flights
+            .filter(move |(number, _)| !delivered.contains(&(*number as u32)))
+            .filter_map(|(_, flight)| flight.as_ref())
     }
 }
 

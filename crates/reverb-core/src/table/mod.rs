@@ -28,6 +28,7 @@ mod snapshot;
 pub use config::TableConfig;
 pub use contents::{OldContents, Table};
 pub use copied::{CopiedBatch, CopiedDraws};
+pub use in_flight::Delivery;
 pub use info::TableInfo;
 pub use peek::PeekSearch;
 pub use removal::RemovalCounts;

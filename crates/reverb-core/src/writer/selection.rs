@@ -2,7 +2,7 @@
 
 use super::chunk::{CellData, WriterChunk};
 use super::column::WriterColumn;
-use crate::{DType, Error, Result, Shape};
+use crate::{ArrayType, DType, Error, Result, Shape};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -91,15 +91,15 @@ impl Selection {
         self.runs.first().map(|run| (run.column.dtype, &run.column.shape))
     }
 
-    /// Element type and shape of the array, with the time axis unless it is dropped.
-    pub fn array_type(&self) -> Option<(DType, Vec<usize>)> {
+    /// Type of the array, with the time axis unless it is dropped; `None` if there are no cells.
+    pub fn array_type(&self) -> Option<ArrayType> {
         let (dtype, shape) = self.cell_type()?;
         let mut dims = Vec::with_capacity(shape.len() + 1);
         if !self.squeeze {
             dims.push(self.len());
         }
         dims.extend_from_slice(shape);
-        Some((dtype, dims))
+        Some(ArrayType { dtype, shape: dims, has_time: !self.squeeze })
     }
 
     /// Checks that the cells can be a column of an item of `writer`.

@@ -20,11 +20,14 @@ use reverb_service::local::{BatchRequest, RowInsert};
 use reverb_service::peek::Peeked;
 use reverb_service::{Batch, TableHandle, TableStatus, Transport, registry};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
 
 #[derive(Debug)]
 struct Current {
     generation: u32,
+    /// Counts the roads that the client has had.
+    number: u32,
     road: Road,
 }
 
@@ -37,6 +40,7 @@ struct Current {
 pub struct Client {
     address: Address,
     current: ArcSwapOption<Current>,
+    roads: AtomicU32,
     /// The limit on the unconfirmed items of all writers.
     pending: ArcSwap<PendingLimit>,
 }
@@ -52,8 +56,14 @@ impl Client {
         Self {
             address: Address::parse(address),
             current: ArcSwapOption::empty(),
+            roads: AtomicU32::new(0),
             pending: ArcSwap::from_pointee(PendingLimit::new(max_pending_bytes)),
         }
+    }
+
+    /// Returns the address of the server, as it was given.
+    pub fn address(&self) -> &str {
+        self.address.text()
     }
 
     /// Returns the limit on the unconfirmed items of all writers.
@@ -103,6 +113,14 @@ impl Client {
         Some(current.road.transport())
     }
 
+    /// Returns a number that changes when the client begins to use another connection or server. `None` if the next
+    /// call must look for the server.
+    pub fn connection(&self) -> Option<u32> {
+        let current = self.current.load();
+        let is_open = |current: &&Current| current.generation == fork::generation() && current.road.is_open();
+        current.as_deref().filter(is_open).map(|current| current.number)
+    }
+
     /// Returns a table of a server of this process. `None` if the server is elsewhere.
     ///
     /// # Errors
@@ -121,7 +139,8 @@ impl Client {
     }
 
     fn keep(&self, road: Road) {
-        let old = self.current.swap(Some(Arc::new(Current { generation: fork::generation(), road })));
+        let number = self.roads.fetch_add(1, Relaxed);
+        let old = self.current.swap(Some(Arc::new(Current { generation: fork::generation(), number, road })));
         // A connection that was made before a fork belongs to the parent process. Dropping it could wait for threads
         // that exist only there.
         if let Some(old) = old
@@ -186,7 +205,8 @@ impl Client {
         self.on_road(connect_by.or(deadline), move |road| road.begin_sample(request, deadline, at_once))
     }
 
-    /// Deletes items, then sets priorities. Unknown keys are ignored.
+    /// Deletes items, then sets priorities. Unknown keys are ignored. Returns how many deletes and updates found their
+    /// item; `None` if the server is older and does not count them.
     ///
     /// # Errors
     /// [`Error::TableNotFound`] if there is no such table, or [`Error::InvalidPriority`] if a priority is not valid.
@@ -197,7 +217,7 @@ impl Client {
         updates: &'a [(u64, f64)],
         deletes: &'a [u64],
         deadline: Option<Instant>,
-    ) -> Started<'a, ()> {
+    ) -> Started<'a, Option<u64>> {
         self.on_road(deadline, move |road| road.mutate(table, updates, deletes, deadline))
     }
 
@@ -214,7 +234,15 @@ impl Client {
     /// # Errors
     /// [`Error::Unavailable`] if the server cannot be reached.
     pub fn info(&self, deadline: Option<Instant>) -> Started<'_, Vec<TableStatus>> {
-        self.on_road(deadline, move |road| match road.info(deadline) {
+        self.info_later(deadline, deadline)
+    }
+
+    /// As [`Client::info`], with a separate deadline for the connection.
+    ///
+    /// # Errors
+    /// Those of [`Client::info`].
+    pub fn info_later(&self, connect_by: Option<Instant>, deadline: Option<Instant>) -> Started<'_, Vec<TableStatus>> {
+        self.on_road(connect_by, move |road| match road.info(deadline) {
             Started::Waiting(_, answer) => Started::elsewhere(async move {
                 match answer.await {
                     // The server of an older connection may have been stopped and replaced by another.

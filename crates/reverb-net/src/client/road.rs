@@ -177,10 +177,10 @@ impl Road {
         updates: &'a [(u64, f64)],
         deletes: &'a [u64],
         deadline: Option<Instant>,
-    ) -> Started<'a, ()> {
+    ) -> Started<'a, Option<u64>> {
         match self {
             Self::SameProcess(replay) => {
-                Started::Done(replay.table(table).and_then(|table| table.mutate(updates, deletes)))
+                Started::Done(replay.table(table).and_then(|table| table.mutate(updates, deletes).map(Some)))
             }
             Self::ReplayV1(connection) => {
                 Started::elsewhere(async move { connection.mutate(table, updates, deletes, deadline).await })

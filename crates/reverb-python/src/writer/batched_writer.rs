@@ -1,5 +1,6 @@
 //! `reverb._rust.BatchedWriter`: appends the steps of many environments at once.
 
+use super::pattern_writer::set_priority;
 use super::session::{CompressionOptions, DiscardedItems, Limits, WriterSession, parse_compression};
 use super::steps_in::Structure;
 use crate::array_in::LeafRows;
@@ -93,13 +94,16 @@ impl BatchedWriter {
         })
     }
 
-    /// Appends the rows of the environments in `mask`, then ends the episodes of those in `ends`.
+    /// Appends the rows of the environments in `mask`, then ends the episodes of those in `ends`. The items that patterns
+    /// make have the priority of their environment in `priorities`, if there are any.
+    #[pyo3(signature = (data, mask, ends, priorities=None))]
     fn append(
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
         mask: Option<PyReadonlyArray1<'_, bool>>,
         ends: Option<PyReadonlyArray1<'_, bool>>,
+        priorities: Option<PyReadonlyArray1<'_, f64>>,
     ) -> PyReverbResult<()> {
         self.session.check()?;
         let step = self.structure.step(data)?;
@@ -109,12 +113,13 @@ impl BatchedWriter {
         };
         let present: Vec<bool> = (0..self.num_envs).map(|env| is_in(&mask, env, true)).collect();
         let ends: Vec<bool> = (0..self.num_envs).map(|env| is_in(&ends, env, false)).collect();
+        let priorities: Option<Vec<f64>> = priorities.map(|priorities| priorities.as_array().to_vec());
         let mut items = Vec::new();
         // The lock is taken without the GIL, so that no thread waits for one while it holds the other.
         let (appended, made) = py.detach(|| {
             let mut envs = self.envs.lock();
             match self.append_rows(&mut envs, &rows, &present) {
-                Ok(()) => (Ok(()), self.make_items(&mut envs, &present, &ends, &mut items)),
+                Ok(()) => (Ok(()), self.make_items(&mut envs, &present, &ends, priorities.as_deref(), &mut items)),
                 Err(error) => (Err(error), Ok(())),
             }
         });
@@ -164,6 +169,11 @@ impl BatchedWriter {
 
     fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
         self.session.drain(py, patience)
+    }
+
+    #[getter]
+    fn is_settled(&self) -> bool {
+        self.session.is_settled()
     }
 
     fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
@@ -219,10 +229,12 @@ impl BatchedWriter {
         envs: &mut [Env],
         present: &[bool],
         ends: &[bool],
+        priorities: Option<&[f64]>,
         items: &mut Vec<WriterItem>,
     ) -> Result<(), Error> {
         let mut result = Ok(());
         for (index, env) in envs.iter_mut().enumerate() {
+            let made = items.len();
             if present[index] {
                 result = result.and(env.make_items(false, &self.session, items));
             }
@@ -230,6 +242,7 @@ impl BatchedWriter {
                 result = result.and(env.make_items(true, &self.session, items));
                 result = result.and(env.steps.end_episode(true));
             }
+            result = result.and(set_priority(items, made, priorities.map(|priorities| priorities[index])));
         }
         result
     }

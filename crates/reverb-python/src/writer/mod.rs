@@ -5,7 +5,7 @@ mod column_history;
 mod pattern_reader;
 mod pattern_writer;
 mod row_writer;
-mod session;
+pub mod session;
 mod signatures;
 mod steps_in;
 mod trajectory_writer;

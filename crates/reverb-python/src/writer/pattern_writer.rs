@@ -44,7 +44,15 @@ impl PatternWriter {
         })
     }
 
-    fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>, partial_step: bool) -> PyReverbResult<()> {
+    /// Appends a step, or a part of one. The items that patterns make have this priority, if there is one.
+    #[pyo3(signature = (data, partial_step, priority=None))]
+    fn append(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        partial_step: bool,
+        priority: Option<f64>,
+    ) -> PyReverbResult<()> {
         self.session.check()?;
         let step = self.structure.step(data)?;
         let mut items = Vec::new();
@@ -54,7 +62,7 @@ impl PatternWriter {
             let values: Vec<_> =
                 step.values().into_iter().filter(|value| used.contains_key(&(value.column as usize))).collect();
             match steps.append(&values, partial_step) {
-                Ok(()) => (Ok(()), self.make(&steps, &mut evaluator, false, &mut items)),
+                Ok(()) => (Ok(()), self.make(&steps, &mut evaluator, false, priority, &mut items)),
                 Err(error) => (Err(error), Ok(())),
             }
         };
@@ -66,10 +74,11 @@ impl PatternWriter {
         Ok(made?)
     }
 
-    fn make_last_items(&self, py: Python<'_>) -> PyReverbResult<()> {
+    #[pyo3(signature = (priority=None))]
+    fn make_last_items(&self, py: Python<'_>, priority: Option<f64>) -> PyReverbResult<()> {
         self.session.check()?;
         let mut items = Vec::new();
-        let made = self.make(&self.steps.lock(), &mut self.evaluator.lock(), true, &mut items);
+        let made = self.make(&self.steps.lock(), &mut self.evaluator.lock(), true, priority, &mut items);
         if !items.is_empty() {
             self.session.push(py, items)?;
         }
@@ -88,6 +97,11 @@ impl PatternWriter {
 
     fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
         self.session.drain(py, patience)
+    }
+
+    #[getter]
+    fn is_settled(&self) -> bool {
+        self.session.is_settled()
     }
 
     fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
@@ -111,8 +125,24 @@ impl PatternWriter {
         steps: &StepBuffer,
         evaluator: &mut Evaluator,
         end_of_episode: bool,
+        priority: Option<f64>,
         items: &mut Vec<WriterItem>,
     ) -> Result<(), Error> {
-        steps.make_items(evaluator, end_of_episode, |table| self.session.intern(table), items)
+        let made = steps.make_items(evaluator, end_of_episode, |table| self.session.intern(table), items);
+        made.and(set_priority(items, 0, priority))
     }
+}
+
+/// Gives the items that a call has made, those from `first` on, the priority that the caller gave, if any.
+///
+/// # Errors
+/// [`Error::InvalidPriority`] for NaN. These items are dropped.
+pub fn set_priority(items: &mut Vec<WriterItem>, first: usize, priority: Option<f64>) -> Result<(), Error> {
+    let Some(priority) = priority else { return Ok(()) };
+    if priority.is_nan() && items.len() > first {
+        items.truncate(first);
+        return Err(Error::InvalidPriority("`priority` must not be nan.".into()));
+    }
+    items[first..].iter_mut().for_each(|item| item.priority = priority);
+    Ok(())
 }

@@ -5,12 +5,16 @@ use super::signatures::{FlatSignatures, Signatures, find_signature, to_signature
 use crate::array_in::{Leaf, leaf};
 use crate::client::Client;
 use crate::errors::{PyReverbError, PyReverbResult};
-use crate::nest::{flatten, path};
+use crate::key_check::{KnownKeys, compare_keys, explain, skeleton};
+use crate::nest::{flatten_and_hash, path};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use reverb_core::Error;
 use reverb_core::writer::{AppendError, ColumnOptions, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Appends rows, and makes items of the last of them.
 #[pyclass(frozen, module = "reverb._rust")]
@@ -18,13 +22,27 @@ pub struct RowWriter {
     rows: Mutex<Rows>,
     session: WriterSession,
     signatures: Mutex<Signatures>,
+    /// The structures of rows of which items were created.
+    keys: KnownKeys,
     max_in_flight: usize,
+    max_length: u64,
 }
 
 struct Rows {
     steps: StepBuffer,
     /// The shapes that consecutive runs of rows had. The shape may change between chunks.
     shapes: Vec<RowShape>,
+    /// The structures that consecutive runs of rows had.
+    structures: VecDeque<RowStructure>,
+}
+
+/// A run of rows with the same structure.
+struct RowStructure {
+    first_row: u64,
+    /// `None` if it is unknown whether the rows have the structure of those before.
+    hash: Option<u64>,
+    /// The nest of a row, without its values.
+    nest: Arc<Py<PyAny>>,
 }
 
 /// A run of rows with the same columns.
@@ -53,22 +71,26 @@ impl RowWriter {
             rows: Mutex::new(Rows {
                 steps: StepBuffer::new(options, compression, dropped.clone())?,
                 shapes: Vec::new(),
+                structures: VecDeque::new(),
             }),
             session: WriterSession::new(client.background().clone(), limits, dropped),
             signatures: Mutex::new(to_signatures(signatures)?),
+            keys: KnownKeys::default(),
             max_in_flight,
+            max_length: u64::from(max_sequence_length),
         })
     }
 
     fn set_signatures(&self, signatures: FlatSignatures) -> PyReverbResult<()> {
         *self.signatures.lock() = to_signatures(signatures)?;
+        self.keys.clear();
         Ok(())
     }
 
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyReverbResult<()> {
         self.session.check()?;
         let mut objects = Vec::with_capacity(8);
-        flatten(data, &mut objects)?;
+        let structure = flatten_and_hash(data, &mut objects)?;
         let named = |index: usize, error: PyReverbError| match error {
             PyReverbError::Python(error) if error.is_instance_of::<PyTypeError>(py) => {
                 PyTypeError::new_err(format!("column {}: {}", path(data, index), error.value(py))).into()
@@ -77,10 +99,20 @@ impl RowWriter {
         };
         let leaves = objects.into_iter().enumerate().map(|(index, object)| leaf(object).map_err(|e| named(index, e)));
         let leaves = leaves.collect::<PyReverbResult<Vec<_>>>()?;
-        let appended = self.rows.lock().append(&leaves);
+        let (appended, is_new) = {
+            let mut rows = self.rows.lock();
+            (
+                rows.append(&leaves),
+                structure.is_none() || rows.structures.back().is_none_or(|run| run.hash != structure),
+            )
+        };
         appended.map_err(|(first, error)| {
             error.describe(|column| path(data, (column - first) as usize), |_| String::new())
         })?;
+        if is_new {
+            let nest = Arc::new(skeleton(data)?);
+            self.rows.lock().begin_structure(structure, nest, self.max_length);
+        }
         self.session.pump();
         self.session.wait_in_flight(py, self.max_in_flight)
     }
@@ -93,15 +125,33 @@ impl RowWriter {
         priority: f64,
     ) -> PyReverbResult<()> {
         let table = self.session.table(table)?;
-        let (writer, columns) = {
+        let (writer, columns, structures) = {
             let rows = self.rows.lock();
-            (rows.steps.writer(), rows.last(num_timesteps)?)
+            (rows.steps.writer(), rows.last(num_timesteps)?, rows.last_structures(num_timesteps))
         };
         let item = {
-            let signatures = self.signatures.lock();
-            if let Some(signature) = find_signature(&signatures, &table)? {
+            // The lock is released before Python compares keys.
+            let signature = find_signature(&self.signatures.lock(), &table)?;
+            if let Some(signature) = &signature {
                 let types: Vec<_> = columns.iter().filter_map(Selection::cell_type).collect();
-                signature.check_row_types(&table, &types, num_timesteps as usize)?;
+                let fits = signature.check_row_types(&table, &types, num_timesteps as usize);
+                for (hash, nest) in &structures {
+                    let id = hash.map(|hash| KnownKeys::id(hash, &table, 0));
+                    if id.is_some_and(|id| self.keys.contains(id)) {
+                        continue;
+                    }
+                    if let Some(differences) = compare_keys(&table, nest.bind(py), Some(signature))? {
+                        let misfit = fits.err().map_or_else(String::new, |error| format!("\n{error}"));
+                        return Err(Error::SignatureMismatch(differences + &misfit).into());
+                    }
+                    if let Some(id) = id {
+                        self.keys.add(id);
+                    }
+                }
+                fits.map_err(|error| match structures.last() {
+                    Some((_, nest)) => explain(error, nest.bind(py), Some(signature), false),
+                    None => error,
+                })?;
             }
             WriterItem::new(table, priority, columns, writer, None)?
         };
@@ -115,6 +165,11 @@ impl RowWriter {
 
     fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
         self.session.drain(py, patience)
+    }
+
+    #[getter]
+    fn is_settled(&self) -> bool {
+        self.session.is_settled()
     }
 
     fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
@@ -169,6 +224,24 @@ impl Rows {
             }
         }
         result.map_err(|error| (first, error))
+    }
+
+    /// Records that the row that was appended last begins a run of a new structure. Forgets runs of which no item can
+    /// be made.
+    fn begin_structure(&mut self, hash: Option<u64>, nest: Arc<Py<PyAny>>, max_length: u64) {
+        let first_row = self.steps.num_rows().saturating_sub(1);
+        self.structures.push_back(RowStructure { first_row, hash, nest });
+        while self.structures.get(1).is_some_and(|second| second.first_row + max_length <= first_row) {
+            self.structures.pop_front();
+        }
+    }
+
+    /// The structures of the last rows.
+    fn last_structures(&self, num_rows: u64) -> SmallVec<[(Option<u64>, Arc<Py<PyAny>>); 1]> {
+        let first = self.steps.num_rows().saturating_sub(num_rows);
+        let mut ends = self.structures.iter().skip(1).map(|next| next.first_row);
+        let runs = self.structures.iter().filter(|_| ends.next().is_none_or(|end| end > first));
+        runs.map(|run| (run.hash, run.nest.clone())).collect()
     }
 
     /// All columns of the last rows.

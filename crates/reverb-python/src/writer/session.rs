@@ -14,11 +14,27 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The bytes of unconfirmed items above which the caller waits, and the seconds for which a writer tries to reconnect.
-pub type Limits = (usize, f64);
+/// The bytes and the number of unconfirmed items above which the caller waits, and the seconds for which a writer tries
+/// to reconnect.
+pub type Limits = (usize, Option<usize>, f64);
 
 /// What a closed writer has discarded: the number of unconfirmed items by table, and the reasons.
 pub type DiscardedItems = (BTreeMap<String, usize>, Vec<String>);
+
+/// What a writer has not confirmed: the address of its server, the number of items by table, and bytes.
+type UnconfirmedItems = (String, BTreeMap<String, usize>, usize);
+
+/// What the writers of this process have not confirmed.
+#[pyfunction]
+pub fn unconfirmed(py: Python<'_>) -> Vec<UnconfirmedItems> {
+    let all = py.detach(reverb_net::client::writer::unconfirmed);
+    let writers = all.into_iter().map(|one| (one.address, by_name(&one.items), one.bytes));
+    writers.collect()
+}
+
+fn by_name(items: &BTreeMap<Arc<str>, usize>) -> BTreeMap<String, usize> {
+    items.iter().map(|(table, &count)| (table.to_string(), count)).collect()
+}
 
 /// A codec by name, and whether integers are stored as differences.
 pub type CompressionOptions = (String, bool);
@@ -37,9 +53,11 @@ pub struct WriterSession {
 impl WriterSession {
     /// A session over `client`, whose connection must work while no call waits.
     pub fn new(client: Arc<CoreClient>, limits: Limits, dropped: DroppedChunks) -> Self {
+        let (max_pending_bytes, max_in_flight_items, reconnect_timeout) = limits;
         let options = SessionOptions {
-            max_pending_bytes: limits.0,
-            reconnect_timeout: Duration::try_from_secs_f64(limits.1).unwrap_or(Duration::MAX),
+            max_pending_bytes,
+            max_in_flight_items: max_in_flight_items.unwrap_or(usize::MAX),
+            reconnect_timeout: Duration::try_from_secs_f64(reconnect_timeout).unwrap_or(Duration::MAX),
         };
         Self { session: Session::new(client, options, dropped), tables: Mutex::default() }
     }
@@ -70,7 +88,7 @@ impl WriterSession {
         Ok(self.session.check()?)
     }
 
-    /// Queues items, and waits while too many bytes are unconfirmed.
+    /// Queues items, and waits while too many items or bytes are unconfirmed.
     pub fn push(&self, py: Python<'_>, items: impl IntoIterator<Item = WriterItem> + Send) -> PyReverbResult<()> {
         let runtime = runtime()?;
         let is_full = py.detach(|| self.session.push(runtime.1.handle(), items))?;
@@ -114,12 +132,15 @@ impl WriterSession {
         wait(py, async { Ok(self.session.drain(patience).await) })
     }
 
+    /// Whether all items are confirmed and no error is left to be reported.
+    pub fn is_settled(&self) -> bool {
+        self.session.is_settled()
+    }
+
     /// Ends the session. Returns what was discarded, if anything was.
     pub fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
         let patience = Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX);
         let discarded = wait(py, async { Ok(self.session.close(patience).await) })?;
-        Ok(discarded.map(|Discarded { items, reasons }| {
-            (items.iter().map(|(table, &count)| (table.to_string(), count)).collect(), reasons)
-        }))
+        Ok(discarded.map(|Discarded { items, reasons }| (by_name(&items), reasons)))
     }
 }

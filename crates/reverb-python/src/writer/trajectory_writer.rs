@@ -6,10 +6,12 @@ use super::steps_in::Structure;
 use crate::client::Client;
 use crate::column::TrajectoryColumn;
 use crate::errors::PyReverbResult;
-use crate::nest::flatten;
+use crate::key_check::{KnownKeys, compare_keys, explain};
+use crate::nest::flatten_and_hash;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use reverb_core::Error;
 use reverb_core::writer::{ColumnOptions, DroppedChunks, Selection, StepBuffer, WriterItem};
 
 /// Appends steps, and makes items of their rows.
@@ -21,6 +23,8 @@ pub struct TrajectoryWriter {
     structure: Structure,
     /// Signatures by table; `None` if items are not checked.
     signatures: Mutex<Option<Signatures>>,
+    /// The structures of items that were created.
+    keys: KnownKeys,
 }
 
 #[pymethods]
@@ -42,6 +46,7 @@ impl TrajectoryWriter {
             session: WriterSession::new(client.background().clone(), limits, dropped),
             structure: Structure::new(structure),
             signatures: Mutex::new(signatures),
+            keys: KnownKeys::default(),
         })
     }
 
@@ -64,21 +69,37 @@ impl TrajectoryWriter {
         priority: f64,
         trajectory: &Bound<'_, PyAny>,
     ) -> PyReverbResult<()> {
-        let columns = columns(trajectory)?;
+        let (columns, structure) = columns(trajectory)?;
         let table = self.session.table(table)?;
         let writer = self.steps.lock().writer();
-        let item = match &*self.signatures.lock() {
-            None => WriterItem::new(table, priority, columns, writer, None)?.not_validated(),
-            Some(signatures) => {
-                let signature = find_signature(signatures, &table)?;
-                WriterItem::new(table, priority, columns, writer, signature)?
-            }
+        // The lock is released before Python compares keys.
+        let signature = match &*self.signatures.lock() {
+            None => None,
+            Some(signatures) => Some(find_signature(signatures, &table)?),
         };
+        let Some(signature) = signature else {
+            let item = WriterItem::new(table, priority, columns, writer, None)?.not_validated();
+            return self.session.push(py, [item]);
+        };
+        let signature = signature.as_deref();
+        let id = structure.map(|structure| KnownKeys::id(structure, &table, 0));
+        let is_known = id.is_some_and(|id| self.keys.contains(id));
+        if !is_known && let Some(differences) = compare_keys(&table, trajectory, signature)? {
+            let misfit = WriterItem::new(table, priority, columns, writer, signature).err();
+            let misfit = misfit.map_or_else(String::new, |error| format!("\n{error}"));
+            return Err(Error::SignatureMismatch(differences + &misfit).into());
+        }
+        if !is_known && let Some(id) = id {
+            self.keys.add(id);
+        }
+        let item = WriterItem::new(table, priority, columns, writer, signature)
+            .map_err(|error| explain(error, trajectory, signature, false))?;
         self.session.push(py, [item])
     }
 
     fn set_signatures(&self, signatures: FlatSignatures) -> PyReverbResult<()> {
         *self.signatures.lock() = Some(to_signatures(signatures)?);
+        self.keys.clear();
         Ok(())
     }
 
@@ -98,6 +119,11 @@ impl TrajectoryWriter {
 
     fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
         self.session.drain(py, patience)
+    }
+
+    #[getter]
+    fn is_settled(&self) -> bool {
+        self.session.is_settled()
     }
 
     fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
@@ -120,20 +146,20 @@ impl TrajectoryWriter {
     }
 }
 
-/// The columns of a trajectory, in flattening order.
-fn columns(trajectory: &Bound<'_, PyAny>) -> PyReverbResult<Box<[Selection]>> {
+/// The columns of a trajectory, in flattening order, and the hash of its structure; `None` if dm-tree walked it.
+fn columns(trajectory: &Bound<'_, PyAny>) -> PyReverbResult<(Box<[Selection]>, Option<u64>)> {
     let mut leaves = Vec::with_capacity(8);
-    let flat = flatten(trajectory, &mut leaves);
+    let flat = flatten_and_hash(trajectory, &mut leaves);
     let refuse = || {
         let got = trajectory.repr().map_or_else(|_| "?".into(), |repr| repr.to_string());
         PyTypeError::new_err(format!("All leaves of `trajectory` must be `TrajectoryColumn` but got {got}"))
     };
-    flat.map_err(|_| refuse())?;
+    let structure = flat.map_err(|_| refuse())?;
     let selection = |leaf: Bound<'_, PyAny>| match leaf.cast::<TrajectoryColumn>() {
         Ok(column) => Ok(column.get().0.clone()),
         Err(_) => Err(refuse().into()),
     };
-    leaves.into_iter().map(selection).collect()
+    Ok((leaves.into_iter().map(selection).collect::<PyReverbResult<_>>()?, structure))
 }
 
 fn column_options((num_keep_alive_refs, max_chunk_length): (u32, Option<u32>)) -> ColumnOptions {

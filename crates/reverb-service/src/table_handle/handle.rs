@@ -8,7 +8,9 @@ use super::queue::{
 use super::status::{TableStatus, WaitClock, WaitTimes};
 use super::ticket_queue::TicketQueue;
 use parking_lot::{Mutex, MutexGuard};
-use reverb_core::{CopiedDraws, Drawn, Error, NewItem, Result, Table, TableConfig, TableSnapshot, Trajectory};
+use reverb_core::{
+    CopiedDraws, Delivery, Drawn, Error, NewItem, Result, Table, TableConfig, TableSnapshot, Trajectory,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -224,7 +226,18 @@ impl TableHandle {
         if !drawn.first().is_some_and(Drawn::is_tracked) {
             return Ok(());
         }
+        if drawn.len() > OPERATIONS_PER_LOCK {
+            return self.deliver_in_steps(Delivery::of(drawn));
+        }
         self.open_state()?.table.delivered(drawn);
+        Ok(())
+    }
+
+    /// The first step decides about all draws, so neither a checkpoint nor a stop can divide them.
+    #[cold]
+    fn deliver_in_steps(&self, delivery: Delivery) -> Result<()> {
+        self.open_state()?.table.begin_delivery(delivery);
+        while self.0.state.lock().table.continue_deliveries(OPERATIONS_PER_LOCK) {}
         Ok(())
     }
 
@@ -264,20 +277,21 @@ impl TableHandle {
     ///
     /// # Errors
     /// [`Error::InvalidPriority`] if a priority is not valid. Nothing is changed then.
-    pub fn mutate(&self, updates: &[(u64, f64)], deletes: &[u64]) -> Result<()> {
+    pub fn mutate(&self, updates: &[(u64, f64)], deletes: &[u64]) -> Result<u64> {
         if updates.len() + deletes.len() <= OPERATIONS_PER_LOCK {
             return self.change(|state, removed| state.table.mutate(updates, deletes, removed));
         }
         for step in updates.chunks(OPERATIONS_PER_LOCK) {
             self.0.state.lock().table.check_updates(step)?;
         }
+        let mut changed = 0;
         for step in deletes.chunks(OPERATIONS_PER_LOCK) {
-            self.change(|state, removed| state.table.mutate(&[], step, removed))?;
+            changed += self.change(|state, removed| state.table.mutate(&[], step, removed))?;
         }
         for step in updates.chunks(OPERATIONS_PER_LOCK) {
-            self.change(|state, removed| state.table.mutate(step, &[], removed))?;
+            changed += self.change(|state, removed| state.table.mutate(step, &[], removed))?;
         }
-        Ok(())
+        Ok(changed)
     }
 
     /// Removes all items and sets the counters to zero. Waiting requests continue to wait.

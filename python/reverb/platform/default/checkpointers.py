@@ -59,7 +59,8 @@ class DefaultCheckpointer(CheckpointerBase):
         for no fallback. The checkpoint is never changed.
       keep: Number of undamaged checkpoints to keep, at least 1.
       interval: Time in seconds between automatic saves; None saves only on `client.checkpoint()`.
-      save_on_stop: Whether the server saves a last checkpoint when it stops, including at interpreter exit.
+      save_on_stop: Whether the server saves a last checkpoint when it stops, including at interpreter exit, and on
+        SIGTERM while the main thread is in `Server.wait`.
       load_path: Path of the checkpoint to load; None loads the newest one in `path`.
       tables: Names of the tables to load, or a mapping from their names in the checkpoint to their names on the server.
         Other tables start empty. None loads all tables, each of which must exist on the server.

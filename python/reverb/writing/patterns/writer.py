@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from reverb import _binding
+from reverb.data.keys import as_priority
 from reverb.errors import DeadlineExceededError
 from reverb.writing.flushing import FlushingWriter, as_seconds
+from reverb.writing.key_check import patterns_fit_tables
 from reverb.writing.structure import FixedStructure
 
 __all__ = ["StructuredWriter"]
@@ -29,8 +31,7 @@ class StructuredWriter(FlushingWriter):
         *,
         max_chunk_length: int | None,
         compression: tuple[str, bool],
-        max_pending_bytes: int,
-        reconnect_timeout: float,
+        limits: tuple[int, int | None, float],
     ) -> None:
         self._writer = _binding.PatternWriter(
             client,
@@ -38,17 +39,21 @@ class StructuredWriter(FlushingWriter):
             [config.SerializeToString() for config in configs],
             max_chunk_length,
             compression,
-            (max_pending_bytes, reconnect_timeout),
+            limits,
         )
-        self._append = self._writer.append
+        self._client = client
+        self._configs = configs
+        # Replaced by the append of the extension once the patterns are known to fit their tables.
+        self._append = self._check_and_append
         super().__init__(self._writer)
 
-    def append(self, data: Any, *, partial_step: bool = False) -> None:
+    def append(self, data: Any, *, partial_step: bool = False, priority: float | None = None) -> None:
         """Appends a step, or a part of one, and creates the items that are due.
 
         Args:
           data: Nest with the structure of the first step. Leaves without a value in this append are None.
           partial_step: Whether the step stays open, so that the next append adds other columns to it.
+          priority: Priority of the items that this call creates; None, the default, means that of their configs.
 
         Raises:
           ValueError: The structure of the step differs from that of the first, or a value has another dtype or shape
@@ -56,16 +61,28 @@ class StructuredWriter(FlushingWriter):
             a priority is NaN; then the step was appended, and the items of that config and of later configs were not
             created. Also raised if the server rejected an earlier item.
           TypeError: A leaf cannot be stored.
+          SignatureMismatchError: A pattern has other keys than the signature of its table. The first append asks the
+            server for the signatures; nothing was appended.
           UnavailableError: The server could not be reached within `reconnect_timeout`.
         """
-        self._append(data, partial_step)
+        if priority is None:
+            self._append(data, partial_step)
+        else:
+            self._append(data, partial_step, as_priority(priority))
+
+    def _check_and_append(self, data: Any, partial_step: bool, priority: float | None = None) -> None:
+        if patterns_fit_tables(self._client, self._configs):
+            self._append = self._writer.append
+        self._writer.append(data, partial_step, priority)
 
     @property
     def step_is_open(self) -> bool:
         """Whether the last append was partial."""
         return self._writer.step_is_open
 
-    def end_episode(self, clear_buffers: bool = True, timeout_ms: int | None = None) -> None:
+    def end_episode(
+        self, clear_buffers: bool = True, timeout_ms: int | None = None, *, priority: float | None = None
+    ) -> None:
         """Creates the items that are due at the end of an episode, flushes, and restarts the step count at 0.
 
         Args:
@@ -73,6 +90,7 @@ class StructuredWriter(FlushingWriter):
             episodes.
           timeout_ms: Time limit in milliseconds for the confirmations; None waits as long as the tables' rate limiters
             block.
+          priority: Priority of the items that this call creates; None, the default, means that of their configs.
 
         Raises:
           DeadlineExceededError: Not all items were confirmed within the timeout. They stay queued, and the episode has
@@ -80,7 +98,7 @@ class StructuredWriter(FlushingWriter):
           ValueError: `timeout_ms` is negative, or one of the cases of `append` and `flush` occurred.
         """
         as_seconds(timeout_ms)
-        self._writer.make_last_items()
+        self._writer.make_last_items(None if priority is None else as_priority(priority))
         try:
             self._flush("End episode", 0, timeout_ms)
         except DeadlineExceededError:

@@ -1,6 +1,6 @@
 //! Closes open chunks that the first item of a writer has waited for long enough.
 
-use super::outbox::is_ready;
+use super::outbox::waits_for_chunk;
 use super::session_state::SharedSession;
 use std::time::{Duration, Instant};
 
@@ -40,8 +40,8 @@ impl Linger {
 
 /// Returns the number of the first item if it waits for a chunk that may be closed early.
 fn waiting_item(shared: &SharedSession) -> Option<u64> {
-    let state = shared.state.lock();
-    let item = state.outbox.front()?;
-    let waits = !is_ready(item) && item.chunks().any(|chunk| chunk.closes_early());
+    let mut state = shared.state.lock();
+    let waits = state.outbox.front().is_some_and(waits_for_chunk);
+    state.lingers = waits;
     waits.then(|| state.outbox.next_sequence())
 }

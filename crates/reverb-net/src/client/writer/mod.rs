@@ -7,11 +7,13 @@
 mod in_flight;
 mod linger;
 mod local;
+mod open_sessions;
 mod outbox;
 mod remote;
 mod session;
 mod session_state;
 mod worker;
 
+pub use open_sessions::{Unconfirmed, unconfirmed};
 pub use session::{Discarded, Session};
 pub use session_state::SessionOptions;

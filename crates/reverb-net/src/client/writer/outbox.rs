@@ -27,6 +27,11 @@ pub fn is_ready(item: &WriterItem) -> bool {
     item.chunks().all(|chunk| chunk.is_closed())
 }
 
+/// Whether an item waits for an open chunk that may be closed early.
+pub fn waits_for_chunk(item: &WriterItem) -> bool {
+    !is_ready(item) && item.chunks().any(|chunk| chunk.closes_early())
+}
+
 /// Returns the bytes that an item counts in addition to the data of its chunks.
 fn own_bytes(item: &WriterItem) -> usize {
     ITEM_BYTES + size_of_val(&*item.columns)
@@ -219,8 +224,13 @@ pub fn name_items<'a>(items: impl Iterator<Item = &'a WriterItem>) -> String {
 }
 
 impl Outbox {
+    /// Iterates over the unconfirmed items, in order.
+    pub fn items(&self) -> impl Iterator<Item = &WriterItem> {
+        self.in_flight.items().chain(self.unsent.iter().map(|pending| &pending.item))
+    }
+
     /// Describes the unconfirmed items by their number for each table.
     pub fn describe(&self) -> String {
-        name_items(self.in_flight.items().chain(self.unsent.iter().map(|pending| &pending.item)))
+        name_items(self.items())
     }
 }

@@ -1,5 +1,6 @@
 //! The caller's side of the session of a writer.
 
+use super::open_sessions;
 use super::outbox::{Outbox, count_items, is_ready, name_items};
 use super::session_state::{SessionOptions, SharedSession};
 use super::worker;
@@ -32,7 +33,9 @@ pub struct Session {
 impl Session {
     /// Makes the session of a new writer. Nothing is sent yet.
     pub fn new(client: Arc<Client>, options: SessionOptions, dropped: DroppedChunks) -> Self {
-        Self { shared: Arc::new(SharedSession::new(client, options, dropped)) }
+        let shared = Arc::new(SharedSession::new(client, options, dropped));
+        open_sessions::add(&shared);
+        Self { shared }
     }
 
     /// Queues items, and inserts them into tables of this process at once if possible. Returns true if the caller
@@ -95,12 +98,30 @@ impl Session {
         }
     }
 
-    /// Waits until there is room for more items. Passes the reason of a long wait to `notice`.
+    /// Closes the chunks of the items that must be confirmed first, and waits until there is room for more items. Passes
+    /// the reason of a long wait to `notice`.
     ///
     /// # Errors
     /// The errors of [`Session::check`].
     pub async fn room(&self, notice: impl Fn(&str)) -> Result<()> {
-        self.wait(None, notice, |outbox| self.shared.has_room(outbox)).await
+        let shared = &self.shared;
+        // The caller appends no steps while it waits, so nothing else would close these chunks.
+        if !shared.has_few_items(&shared.state.lock().outbox) {
+            self.close_chunks(shared.options.max_in_flight_items)?;
+            self.wait(None, &notice, |outbox| shared.has_few_items(outbox)).await?;
+        }
+        if !shared.has_room(&shared.state.lock().outbox) {
+            self.close_chunks(0)?;
+        }
+        self.wait(None, notice, |outbox| shared.has_room(outbox)).await
+    }
+
+    /// Closes the chunks of all items except the last `but_last`, and sends these items.
+    fn close_chunks(&self, but_last: usize) -> Result<()> {
+        let chunks = self.shared.state.lock().outbox.unsent_chunks(but_last);
+        chunks.iter().try_for_each(|chunk| chunk.close().map(drop))?;
+        self.pump();
+        Ok(())
     }
 
     /// Whether more than `limit` items are unconfirmed that were sent or are ready to be sent.
@@ -124,9 +145,7 @@ impl Session {
     /// The errors of [`Session::check`], or [`Error::DeadlineExceeded`] with the numbers of unconfirmed items.
     pub async fn flush(&self, but_last: usize, deadline: Option<Instant>, notice: impl Fn(&str)) -> Result<()> {
         self.check()?;
-        let chunks = self.shared.state.lock().outbox.unsent_chunks(but_last);
-        chunks.iter().try_for_each(|chunk| chunk.close().map(drop))?;
-        self.pump();
+        self.close_chunks(but_last)?;
         self.wait(deadline, notice, |outbox| outbox.len() <= but_last).await
     }
 
@@ -203,6 +222,12 @@ impl Session {
         };
         let _out_of_time = tokio::time::timeout(patience, over).await;
         self.num_pending() == 0
+    }
+
+    /// Whether all items are confirmed and no error is left to be reported.
+    pub fn is_settled(&self) -> bool {
+        let state = self.shared.state.lock();
+        state.failed.is_none() && state.outbox.len() == 0 && !state.outbox.has_refusal()
     }
 
     /// Ends the session. Waits at most `patience` until all items are confirmed, and drops the rest. Returns the dropped

@@ -1,7 +1,7 @@
 //! The state that the caller of a writer and the task of the writer share.
 
 use super::local::{Local, Sent, arrival};
-use super::outbox::{Outbox, is_ready};
+use super::outbox::{Outbox, is_ready, waits_for_chunk};
 use crate::client::pending_limit::{DEFAULT_PENDING_BYTES, PendingLimit};
 use crate::client::{Client, Road};
 use parking_lot::Mutex;
@@ -20,13 +20,19 @@ const ITEMS_PER_TURN: usize = 64;
 pub struct SessionOptions {
     /// Bytes of unconfirmed items of this writer above which the caller waits.
     pub max_pending_bytes: usize,
+    /// Number of unconfirmed items of this writer above which the caller waits.
+    pub max_in_flight_items: usize,
     /// Time without a server after which the writer gives its items up.
     pub reconnect_timeout: Duration,
 }
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        Self { max_pending_bytes: DEFAULT_PENDING_BYTES, reconnect_timeout: Duration::from_secs(300) }
+        Self {
+            max_pending_bytes: DEFAULT_PENDING_BYTES,
+            max_in_flight_items: usize::MAX,
+            reconnect_timeout: Duration::from_secs(300),
+        }
     }
 }
 
@@ -60,6 +66,8 @@ pub struct SessionState {
     pub is_lost: bool,
     /// Text that says what the first item waits for, as far as is known.
     pub reason: String,
+    /// Whether the task limits the time for which the first item waits for an open chunk.
+    pub lingers: bool,
     /// Whether the task of the writer was started.
     pub has_worker: bool,
     /// Bytes that the writer has counted in the limit of its client.
@@ -118,11 +126,17 @@ impl SharedSession {
         }
     }
 
-    /// Whether the caller may make more items. A writer may have one item whatever the other writers have.
+    /// Whether the writer has as few unconfirmed items as its caller wants.
+    pub fn has_few_items(&self, outbox: &Outbox) -> bool {
+        outbox.len() <= self.options.max_in_flight_items
+    }
+
+    /// Whether the caller may make more items. A writer may have one item whatever its size, and whatever the other
+    /// writers have.
     pub fn has_room(&self, outbox: &Outbox) -> bool {
         let bytes = outbox.bytes();
         let exceeds_all = || outbox.len() > 1 && self.all.is_exceeded_by(bytes);
-        outbox.len() == 0 || bytes <= self.options.max_pending_bytes && !exceeds_all()
+        outbox.len() == 0 || self.has_few_items(outbox) && bytes <= self.options.max_pending_bytes && !exceeds_all()
     }
 
     pub fn tell(&self) {
@@ -151,7 +165,15 @@ impl SharedSession {
         loop {
             let sent = self.state.lock().take_ready();
             if sent.is_empty() {
-                if !self.needs_compression() {
+                let (needs_compression, is_unwatched) = {
+                    let state = self.state.lock();
+                    let waits = state.outbox.front().is_some_and(waits_for_chunk);
+                    (!state.outbox.uncompressed().is_empty(), waits && !state.lingers)
+                };
+                if is_unwatched {
+                    self.wake.notify_one();
+                }
+                if !needs_compression {
                     break;
                 }
                 self.compress();
@@ -206,11 +228,6 @@ impl SharedSession {
             state.reason.clear();
         }
         self.tell();
-    }
-
-    /// Whether only chunks that are not compressed yet keep the first item from being sent.
-    pub fn needs_compression(&self) -> bool {
-        !self.state.lock().outbox.uncompressed().is_empty()
     }
 
     /// Compresses the chunks of the first items without holding the lock.

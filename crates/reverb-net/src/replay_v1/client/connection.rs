@@ -161,11 +161,11 @@ impl Connection {
         updates: &[(u64, f64)],
         deletes: &[u64],
         deadline: Option<Instant>,
-    ) -> Result<()> {
+    ) -> Result<Option<u64>> {
         let (update_keys, priorities) = updates.iter().copied().unzip();
         let request = MutateRequest { table: table.into(), update_keys, priorities, delete_keys: deletes.to_vec() };
         let mut service = self.service.clone();
-        self.unary(deadline, service.mutate(request)).await.map(drop)
+        Ok(self.unary(deadline, service.mutate(request)).await?.into_inner().num_changed)
     }
 
     pub async fn reset(&self, table: &str, deadline: Option<Instant>) -> Result<()> {

@@ -114,8 +114,8 @@ impl ReplayService for Router {
         let is_small = updates.len() + delete_keys.len() <= MUTATED_AT_ONCE;
         let mutate = move || table.mutate(&updates, &delete_keys);
         let mutated = if is_small { mutate() } else { in_background(mutate).await };
-        mutated.map_err(|error| to_status(&error))?;
-        Ok(Response::new(MutateResponse {}))
+        let num_changed = mutated.map_err(|error| to_status(&error))?;
+        Ok(Response::new(MutateResponse { num_changed: Some(num_changed) }))
     }
 
     async fn reset(&self, request: Request<ResetRequest>) -> Result<Response<ResetResponse>, Status> {

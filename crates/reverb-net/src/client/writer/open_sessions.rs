@@ -1,0 +1,56 @@
+//! The sessions of the writers of this process, so that their unconfirmed items can be counted.
+
+use super::outbox::count_items;
+use super::session_state::SharedSession;
+use parking_lot::Mutex;
+use reverb_core::fork;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// Time to wait for the lock. In a child that was forked while another thread held it, it is never released.
+const LOCK_TIME: Duration = Duration::from_millis(100);
+
+static SESSIONS: Mutex<Vec<Weak<SharedSession>>> = Mutex::new(Vec::new());
+
+/// What one writer has not confirmed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unconfirmed {
+    /// The address of the server, as the program has given it.
+    pub address: String,
+    /// Number of unconfirmed items for each table.
+    pub items: BTreeMap<Arc<str>, usize>,
+    /// Size of the items and of the chunks that they refer to in bytes.
+    pub bytes: usize,
+}
+
+/// Adds the session of a new writer.
+pub fn add(session: &Arc<SharedSession>) {
+    let Some(mut sessions) = SESSIONS.try_lock_for(LOCK_TIME) else { return };
+    if sessions.len() == sessions.capacity() {
+        sessions.retain(|session| session.strong_count() > 0);
+        // At least half of the places are free, so that few writers pay for the search.
+        let len = sessions.len();
+        sessions.reserve(len + 1);
+    }
+    sessions.push(Arc::downgrade(session));
+}
+
+/// Returns what the writers of this process have not confirmed, in the order in which they were made. Writers without
+/// unconfirmed items are left out.
+pub fn unconfirmed() -> Vec<Unconfirmed> {
+    let Some(sessions) = SESSIONS.try_lock_for(LOCK_TIME).map(|sessions| sessions.clone()) else { return Vec::new() };
+    let sessions = sessions.iter().filter_map(Weak::upgrade);
+    // A lock of the parent's writers may have been held at the fork.
+    let own = sessions.filter(|session| session.generation == fork::generation());
+    let count = |session: Arc<SharedSession>| {
+        let state = session.state.lock();
+        let items = count_items(state.outbox.items());
+        (!items.is_empty()).then(|| Unconfirmed {
+            address: session.client.address().to_owned(),
+            items,
+            bytes: state.outbox.bytes(),
+        })
+    };
+    own.filter_map(count).collect()
+}

@@ -1,0 +1,96 @@
+//! Compares the keys of nests with those of tables' signatures: each structure once with each table.
+
+use crate::errors::PyReverbResult;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use reverb_core::{Error, Signature};
+use reverb_service::TableStatus;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Comparisons that are remembered; a program has few.
+const KEPT: usize = 64;
+
+/// The module that compares and explains.
+const MODULE: &str = "reverb.data.structures";
+
+/// The structures whose keys are those of a table, each with this table.
+#[derive(Default)]
+pub struct KnownKeys(Mutex<Vec<u64>>);
+
+impl KnownKeys {
+    /// Identifies the comparison of a structure, given by its hash, with a table of a server, given by any number.
+    pub fn id(structure: u64, table: &str, server: u32) -> u64 {
+        // FNV-1a over the few bytes of the name.
+        let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        table.bytes().fold(structure.rotate_left(32) ^ u64::from(server), hash)
+    }
+
+    pub fn contains(&self, id: u64) -> bool {
+        self.0.lock().contains(&id)
+    }
+
+    pub fn add(&self, id: u64) {
+        let mut known = self.0.lock();
+        if known.len() == KEPT {
+            known.remove(0);
+        }
+        known.push(id);
+    }
+
+    /// Forgets all comparisons, because the signatures may have changed.
+    pub fn clear(&self) {
+        self.0.lock().clear();
+    }
+}
+
+/// The signatures of the tables of one server, which is given by any number.
+#[derive(Default)]
+pub struct KnownSignatures(Mutex<(u32, HashMap<String, Option<Arc<Signature>>>)>);
+
+impl KnownSignatures {
+    /// The signature of a table, if it has one; `None` if the table is not known.
+    pub fn find(&self, table: &str, server: u32) -> Option<Option<Arc<Signature>>> {
+        let known = self.0.lock();
+        known.1.get(table).filter(|_| known.0 == server).cloned()
+    }
+
+    /// Remembers the tables of a server, and forgets those of the last one.
+    pub fn set(&self, tables: Vec<TableStatus>, server: u32) {
+        let signature = |status: TableStatus| (status.info.config.name, status.info.config.signature);
+        *self.0.lock() = (server, tables.into_iter().map(signature).collect());
+    }
+}
+
+/// Says which keys of the nest are missing or unknown to the signature; `None` if no keys are.
+pub fn compare_keys(
+    table: &str,
+    data: &Bound<'_, PyAny>,
+    signature: Option<&Signature>,
+) -> PyReverbResult<Option<String>> {
+    let Some(signature) = signature else { return Ok(None) };
+    let structure = PyBytes::new(data.py(), &signature.structure);
+    let module = data.py().import(MODULE)?;
+    Ok(module.call_method1("key_differences", (table, data, structure))?.extract()?)
+}
+
+/// Puts the mistake that a caller probably made first in the text of a mismatch, if it can be told from the nest.
+///
+/// `is_batch` says that the steps in the nest are stacked.
+pub fn explain(error: Error, data: &Bound<'_, PyAny>, signature: Option<&Signature>, is_batch: bool) -> Error {
+    let (Error::SignatureMismatch(text), Some(signature)) = (&error, signature) else { return error };
+    let structure = PyBytes::new(data.py(), &signature.structure);
+    let likely = data.py().import(MODULE).and_then(|module| {
+        module.call_method1("likely_mistake", (data, structure, is_batch))?.extract::<Option<String>>()
+    });
+    match likely {
+        Ok(Some(likely)) => Error::SignatureMismatch(format!("{likely}\n{text}")),
+        _ => error,
+    }
+}
+
+/// A copy of a nest without the values of its leaves.
+pub fn skeleton(data: &Bound<'_, PyAny>) -> PyReverbResult<Py<PyAny>> {
+    Ok(data.py().import(MODULE)?.call_method1("skeleton", (data,))?.unbind())
+}

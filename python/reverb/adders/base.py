@@ -1,0 +1,182 @@
+"""What the adders share: the writer, the episodes under way, and the options that go to the writer."""
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from reverb.adders import columns
+from reverb.adders.flags import as_flags
+from reverb.adders.priorities import Priorities
+from reverb.adders.recording import Recorder, Transition
+from reverb.client import Client
+from reverb.data import checks
+from reverb.writing.make import MAX_PENDING_BYTES
+
+__all__ = ["AdderBase", "WriterOptions"]
+
+# Unconfirmed items of an adder of few environments.
+_IN_FLIGHT_ITEMS = 64
+
+_Adder = TypeVar("_Adder", bound="AdderBase")
+
+
+class WriterOptions(NamedTuple):
+    """Options of an adder that go to its writer; see `Client.batched_writer`."""
+
+    max_in_flight_items: int | None = None
+    compression: str = "none"
+    delta_encoded: bool = False
+    max_chunk_length: int | None = None
+    max_pending_bytes: int = MAX_PENDING_BYTES
+    reconnect_timeout: float = 300.0
+
+
+class AdderBase:
+    """Base class of adders.
+
+    Args:
+      client: Client for the server that holds the table.
+      priorities: Priorities of the items.
+      num_envs: Number of environments in the vector; None for a single environment.
+      options: Options for the writer, which is created with the first step, when the structure is known.
+    """
+
+    def __init__(self, client: Client, priorities: Priorities, num_envs: int | None, options: WriterOptions) -> None:
+        self._client = client
+        self._priorities = priorities
+        self._num_envs = None if num_envs is None else checks.as_count("num_envs", num_envs)
+        self._options = options._asdict()
+        if options.max_in_flight_items is None:
+            self._options["max_in_flight_items"] = max(_IN_FLIGHT_ITEMS, 2 * (self._num_envs or 1))
+        else:
+            self._options["max_in_flight_items"] = checks.as_count("max_in_flight_items", options.max_in_flight_items)
+        self._writer: Any = None
+        # The structure of what the writer takes, and the number of steps in the episode of each environment.
+        self._blank: Any = None
+        self._steps = np.zeros(self._num_envs or 1, np.int64)
+
+    def __enter__(self: _Adder) -> _Adder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._writer is not None:
+            self._writer.__exit__(kind, error, traceback)
+
+    @property
+    def num_envs(self) -> int | None:
+        """Number of environments in the vector; None for a single environment."""
+        return self._num_envs
+
+    def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None:
+        """Waits until the items are in their tables; see `TrajectoryWriter.flush`.
+
+        Args:
+          block_until_num_items: Number of items that may stay unconfirmed, at least 0.
+          timeout_ms: Time limit in milliseconds; None waits as long as the tables' rate limiters block.
+        """
+        if self._writer is not None:
+            self._writer.flush(block_until_num_items, timeout_ms)
+
+    def close(self) -> None:
+        """Closes the writer; see `TrajectoryWriter.close`."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def note_priorities(self, priorities: ArrayLike) -> None:
+        """Takes priorities into account for `priority="max"`, such as those that a learner elsewhere has computed.
+
+        Updates by clients of this process with the same address count by themselves. A learner in another process may
+        publish its largest priority beside its parameters. With another `priority` the call does nothing.
+
+        Args:
+          priorities: Priorities, one number or an array of any shape.
+        """
+        self._priorities.note(priorities)
+
+    def add_from(
+        self, env: Any, *, autoreset_mode: Any = None, transform: Callable[[Any], Any] | None = None
+    ) -> Recorder:
+        """An environment whose steps are added as they are made, for use in place of `env`.
+
+        It reads how the environment resets itself: with the step after the last, whose step belongs to no episode
+        (`NEXT_STEP`, Gymnasium's default for vectors); within the last step, whose observation is then in the infos
+        (`SAME_STEP`); or not at all (`DISABLED`, and single environments).
+
+            envs = adder.add_from(gymnasium.make_vec("CartPole-v1", num_envs=64))
+            observations, _ = envs.reset(seed=0)
+            while True:
+                observations, *_ = envs.step(policy(observations))
+
+        Transitions need nothing more. Sequences and episodes store a dict of `observation`, `action`, `reward`,
+        `terminated`, `truncated`, and the dict that `step(actions, extras=...)` adds.
+
+        Args:
+          env: Environment with Gymnasium's interface: a `gymnasium.Env`, or a vector of as many environments as the
+            adder was made for.
+          autoreset_mode: Autoreset mode of a vector that does not name it in its metadata: `NextStep`, `SameStep`,
+            `Disabled`, or a member of Gymnasium's AutoresetMode. None, the default, reads it in the metadata.
+          transform: Function from the dict of a step of a sequence or an episode to the nest that is stored, for
+            instance to leave columns out; None stores the dict.
+
+        Raises:
+          ValueError: The numbers of environments differ, or the autoreset mode is unknown.
+        """
+        return Recorder(self, env, autoreset_mode, transform)
+
+    def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
+        """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
+        raise NotImplementedError(f"{type(self).__name__} takes no steps of environments.")
+
+    def end_episode(self, mask: ArrayLike | None = None) -> None:
+        """Ends episodes that are under way after their last step, as if that had been truncated.
+
+        Args:
+          mask: Bools `[num_envs]` that mark the environments whose episodes end; None marks all.
+        """
+        ends = self._flags("mask", True if mask is None else mask) & (self._steps > 0)
+        if True in ends:
+            self._finish(ends, self._priorities.of_step(None))
+            self._steps[ends] = 0
+
+    def _finish(self, ends: NDArray[np.bool_], priority: Any) -> None:
+        """Ends the episodes of these environments. Patterns that apply there create their items."""
+        if self._num_envs is None:
+            self._writer.end_episode(priority=priority)
+        else:
+            self._writer.append(self._blank, mask=np.zeros_like(ends), episode_end=ends, priorities=priority)
+
+    def _open(self, step: Any, configs: Sequence[Any]) -> None:
+        """Creates the writer for steps of this structure."""
+        self._blank = columns.blank(step)
+        if self._num_envs is None:
+            self._writer = self._client.structured_writer(configs, **self._options)
+        else:
+            self._writer = self._client.batched_writer(self._num_envs, configs=configs, **self._options)
+
+    def _append(self, step: Any, present: NDArray[np.bool_], ends: NDArray[np.bool_], priority: Any) -> None:
+        """Appends a step of the environments that are present, then ends the episodes of those in `ends`."""
+        if self._num_envs is not None:
+            self._writer.append(step, episode_end=ends, mask=present, priorities=priority)
+        elif present[0]:
+            self._writer.append(step, priority=priority)
+            if ends[0]:
+                self._writer.end_episode(priority=priority)
+
+    def _append_no_end(self, step: Any, present: NDArray[np.bool_], priority: Any) -> None:
+        self._append(step, present, np.zeros_like(present), priority)
+
+    def _flags(self, name: str, flags: ArrayLike) -> NDArray[np.bool_]:
+        return as_flags(name, flags, self._num_envs)
+
+    def _present(self, mask: ArrayLike | None) -> NDArray[np.bool_]:
+        """A flag for each environment that has a step."""
+        if mask is None:
+            return np.ones(self._num_envs or 1, np.bool_)
+        if self._num_envs is None:
+            raise ValueError("`mask` requires a vector of environments, but this adder was made without `num_envs`.")
+        return self._flags("mask", mask)

@@ -1,0 +1,162 @@
+"""Whole episodes."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tree
+from numpy.typing import ArrayLike, NDArray
+
+from reverb.adders import columns
+from reverb.adders.base import AdderBase, WriterOptions
+from reverb.adders.priorities import Priorities, Priority, TdErrors
+from reverb.adders.recording import Transition
+from reverb.client import Client
+from reverb.data import checks
+from reverb.writing.make import MAX_PENDING_BYTES
+
+__all__ = ["EpisodeAdder", "as_vector"]
+
+
+class EpisodeAdder(AdderBase):
+    """Creates one item, with a time axis, from each whole episode, for offline and Monte Carlo methods.
+
+    (Sutton and Barto 2018, "Reinforcement learning", ch. 5.)
+
+    Args:
+      client: Client for the server that holds the table.
+      table: Name of the table for the items.
+      max_length: Number of steps in the longest episode, at least 1. The writer keeps this many steps.
+      priority: Priority of items that get none in `add`: a number, 1 by default; `max` for the largest of 1, the
+        priorities given in `add` and those set since then by clients of this process or `note_priorities`; or the
+        formula of `structured.td_error`, whose column the step must have.
+      num_envs: Number of environments in the vector; None for a single environment.
+      final: Names of columns that have one row more than the others: the value after the last step. With
+        `final=("observation",)` an agent can bootstrap from the last observation of an episode that was truncated.
+      max_in_flight_items: Limit on the number of unconfirmed items, above which `add` waits, so that the table's rate
+        limiter holds back the actor; None, the default, means 64 or twice `num_envs`, whichever is more.
+      compression: Codec for chunks: `none` (the default), `lz4`, `zstd` or `auto`; see `Client.trajectory_writer`.
+      delta_encoded: Whether to store integers as differences between steps before compression.
+      max_chunk_length: Maximum number of steps in a chunk; None, the default, lets the writer choose.
+      max_pending_bytes: Limit in bytes on unconfirmed items and their data, above which `add` waits; 64 MiB by default.
+      reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300 by
+        default.
+
+    Raises:
+      ValueError: A number is below 1, or `priority` is another text than `max`.
+    """
+
+    # The public module of the class, which pickles refer to.
+    __module__ = "reverb.adders"
+
+    def __init__(
+        self,
+        client: Client,
+        table: str,
+        *,
+        max_length: int,
+        priority: Priority = 1.0,
+        num_envs: int | None = None,
+        final: Sequence[str] = (),
+        max_in_flight_items: int | None = None,
+        compression: str = "none",
+        delta_encoded: bool = False,
+        max_chunk_length: int | None = None,
+        max_pending_bytes: int = MAX_PENDING_BYTES,
+        reconnect_timeout: float = 300.0,
+    ) -> None:
+        options = WriterOptions(
+            max_in_flight_items, compression, delta_encoded, max_chunk_length, max_pending_bytes, reconnect_timeout
+        )
+        super().__init__(client, Priorities(client, table, priority, num_envs), num_envs, options)
+        self._table = table
+        self._max_length = checks.as_count("max_length", max_length)
+        self._final = columns.as_names("final", final)
+        formula = self._priorities.config
+        self._errors = TdErrors(formula, num_envs or 1) if formula.HasField("td_error") else None
+        self._constant = formula.constant_fn.value
+        # The leaves of the columns `final`, known with the first step, and whether their first row is there.
+        self._after: set[int] = set()
+        self._is_led = np.zeros(self._num_envs or 1, np.bool_)
+        # A single environment is handled as a vector of one.
+        keep = self._max_length + bool(self._final)
+        self._writer = client.batched_writer(self._num_envs or 1, keep, **self._options)
+
+    def add(
+        self,
+        step: Any,
+        *,
+        last: ArrayLike = False,
+        final: Any = None,
+        priority: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+    ) -> None:
+        """Adds a step. The last step of an episode creates the item.
+
+        Args:
+          step: Nest of the arrays of the step. With `num_envs` all arrays have a first axis of that length.
+          last: Whether the episode ends with this step; with `num_envs`, bools `[num_envs]`.
+          final: Nest with the values after the step of the columns that the adder was told as `final`, such as
+            `{"observation": next_observation}`; needed at each step.
+          priority: Priority of the item, if the episode ends with this step; with `num_envs` a number or an array
+            `[num_envs]`. None, the default, takes the priority of the adder.
+          mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.
+
+        Raises:
+          ValueError: An episode is longer than `max_length`, and the step was not added. See also
+            `BatchedWriter.append`.
+          TypeError, UnavailableError: See `BatchedWriter.append`.
+        """
+        present = self._present(mask)
+        ends = self._flags("last", last) & present
+        given = self._priorities.of_step(priority)
+        # Not the method `max`, which imports at its first call, and a `__del__` at interpreter exit cannot import.
+        longest = int(np.maximum.reduce(self._steps * present))
+        if longest >= self._max_length:
+            raise ValueError(f"An episode already has {longest} steps, and `max_length` is {self._max_length}.")
+        if self._num_envs is None:
+            step = tree.map_structure(as_vector, step)
+            final = None if final is None else tree.map_structure(as_vector, final)
+        row = step
+        if self._final:
+            self._after = set(columns.places("final", self._final, step))
+            row = columns.replaced(step, self._after, final, "final")
+            starts = present & ~self._is_led
+            if True in starts:
+                self._writer.append(columns.only(step, self._after), mask=starts)
+                self._is_led |= starts
+        self._writer.append(row, mask=present)
+        self._blank = columns.blank(step)
+        self._steps += present
+        if self._errors is not None:
+            self._errors.push(tree.flatten(step), present)
+        if True in ends:
+            self._finish(ends, given)
+            self._steps[ends] = 0
+
+    def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
+        """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
+        self.add(
+            transition.step(transform),
+            last=np.logical_or(transition.terminated, transition.truncated),
+            final=transition.step(transform, is_next=True) if self._final else None,
+            priority=transition.priority,
+            mask=transition.mask,
+        )
+
+    def _finish(self, ends: NDArray[np.bool_], priority: Any) -> None:
+        errors = None if self._errors is None else self._errors.pop(self._steps, ends)
+        if priority is None:
+            priority = self._constant if errors is None else errors
+        # The other columns have no value in the row before the first step.
+        lead = 1 if self._final else None
+        views = tree.flatten(self._writer.history)
+        rows = [view[:] if leaf in self._after else view[lead:] for leaf, view in enumerate(views)]
+        self._writer.create_items(self._table, priority, rows, mask=ends)
+        self._writer.append(self._blank, mask=np.zeros_like(ends), episode_end=ends)
+        self._is_led[ends] = False
+
+
+def as_vector(leaf: Any) -> NDArray[Any]:
+    """Adds a first axis of length 1. Text becomes an object array: numpy's fixed-width types drop trailing NULs."""
+    return np.array([leaf], object) if isinstance(leaf, bytes | str) else np.asarray(leaf)[None]

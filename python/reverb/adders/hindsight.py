@@ -1,0 +1,313 @@
+"""Transitions whose goal is replaced by one that was reached."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import tree
+from numpy.typing import ArrayLike, NDArray
+
+from reverb.adders import columns
+from reverb.adders.base import AdderBase, WriterOptions
+from reverb.adders.episode import as_vector
+from reverb.adders.flags import per_env
+from reverb.adders.priorities import Priorities
+from reverb.adders.recording import Transition
+from reverb.client import Client
+from reverb.data import checks
+from reverb.writing.make import MAX_PENDING_BYTES
+
+__all__ = ["HindsightAdder"]
+
+_STRATEGIES = ("future", "final", "episode")
+# More rows than any episode has.
+_KEPT_ROWS = 1 << 24
+
+
+class _Step(NamedTuple):
+    """A step of one environment."""
+
+    observation: Any
+    action: Any
+    reward: float
+    following: Any
+    terminated: bool
+    info: Any
+    priority: float
+
+
+class HindsightAdder(AdderBase):
+    """Creates transitions with the goal of the episode, and with goals that the episode reached instead.
+
+    (Andrychowicz et al. 2017, "Hindsight experience replay".) Observations are dicts of `observation`, `achieved_goal`
+    and `desired_goal`, as in Gymnasium-Robotics. Each step of an episode gives, when the episode ends, 1 + k items:
+    dicts of `observation`, `action`, `reward`, `discount` and `next_observation`, without a time axis. The first item
+    is the transition as it was; in k others both desired goals are a goal that a step of the episode achieved, and
+    `compute_reward` gives the reward. `discount` is 0 if the step was terminal and the given discount otherwise. All
+    items share the observations, which are sent and stored once.
+
+        adder = HindsightAdder(
+            client, "replay", discount=0.98, compute_reward=env.unwrapped.compute_reward, num_envs=None, seed=0
+        )
+        env = adder.add_from(env)
+
+    Args:
+      client: Client for the server that holds the table.
+      table: Name of the table for the items.
+      discount: Discount per step, in [0, 1].
+      compute_reward: Function `(achieved_goal, desired_goal, info)` that returns the reward of one step, as in
+        Gymnasium-Robotics. It is called with the goal achieved after the step, one goal at a time.
+      compute_terminated: Function with the same arguments that returns whether the step is terminal for another goal;
+        None, the default, keeps what the step was for its own goal.
+      k: Number of items with other goals for each step, at least 0; 4 by default.
+      strategy: Steps whose achieved goals are taken: `future`, the default, for random ones from this step to the end
+        of the episode; `final` for the last one, which all k items then have; `episode` for random ones of the whole
+        episode.
+      seed: Seed for the choice of steps; None, the default, takes one from the operating system.
+      priority: Priority of items that get none in `add`: a number, 1 by default; or `max` for the largest of 1, the
+        priorities given in `add` and those set since then by clients of this process or `note_priorities`.
+      num_envs: Number of environments in the vector; None for a single environment.
+      dtype: Floating-point dtype of `reward` and `discount` in the items, float32 by default.
+      max_in_flight_items: Limit on the number of unconfirmed items, above which `add` waits, so that the table's rate
+        limiter holds back the actor; None, the default, means 64 or twice `num_envs`, whichever is more.
+      compression: Codec for chunks: `none` (the default), `lz4`, `zstd` or `auto`; see `Client.trajectory_writer`.
+      delta_encoded: Whether to store integers as differences between steps before compression.
+      max_chunk_length: Maximum number of steps in a chunk; None, the default, lets the writer choose.
+      max_pending_bytes: Limit in bytes on unconfirmed items and their data, above which `add` waits; 64 MiB by default.
+      reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300 by
+        default.
+
+    Raises:
+      ValueError: A number is out of range, `strategy` is none of the three words, or `priority` is another text than
+        `max`.
+      TypeError: `compute_reward` cannot be called.
+    """
+
+    # The public module of the class, which pickles refer to.
+    __module__ = "reverb.adders"
+
+    def __init__(
+        self,
+        client: Client,
+        table: str,
+        *,
+        discount: float,
+        compute_reward: Callable[[Any, Any, Any], Any],
+        compute_terminated: Callable[[Any, Any, Any], Any] | None = None,
+        k: int = 4,
+        strategy: Literal["future", "final", "episode"] = "future",
+        seed: int | None = None,
+        priority: float | Literal["max"] = 1.0,
+        num_envs: int | None = None,
+        dtype: Any = np.float32,
+        max_in_flight_items: int | None = None,
+        compression: str = "none",
+        delta_encoded: bool = False,
+        max_chunk_length: int | None = None,
+        max_pending_bytes: int = MAX_PENDING_BYTES,
+        reconnect_timeout: float = 300.0,
+    ) -> None:
+        options = WriterOptions(
+            max_in_flight_items, compression, delta_encoded, max_chunk_length, max_pending_bytes, reconnect_timeout
+        )
+        priorities = Priorities(client, table, priority, num_envs, takes_formula=False)
+        super().__init__(client, priorities, num_envs, options)
+        self._table = table
+        self._discount = float(discount)
+        if not 0.0 <= self._discount <= 1.0:
+            raise ValueError(f"`discount` must be in [0, 1], got {discount}.")
+        if strategy not in _STRATEGIES:
+            raise ValueError(f"`strategy` must be 'future', 'final' or 'episode', got {strategy!r}.")
+        if not callable(compute_reward):
+            raise TypeError(f"`compute_reward` must be a function, got {compute_reward!r}.")
+        self._compute_reward, self._compute_terminated = compute_reward, compute_terminated
+        self._k = checks.as_int("k", k)
+        if self._k < 0:
+            raise ValueError(f"`k` must be at least 0, got {k}.")
+        self._strategy = strategy
+        self._random = np.random.default_rng(seed)
+        self._dtype = np.dtype(dtype)
+        self._default_priority = self._priorities.config.constant_fn.value
+        # The goals of a step are known at the end of its episode, so episodes are kept until then.
+        self._episodes: list[list[_Step]] = [[] for _ in range(self._num_envs or 1)]
+        self._writer = client.batched_writer(1, _KEPT_ROWS, **self._options)
+
+    def add(
+        self,
+        observation: Mapping[str, Any],
+        action: Any,
+        reward: ArrayLike,
+        next_observation: Mapping[str, Any],
+        *,
+        terminated: ArrayLike = False,
+        truncated: ArrayLike = False,
+        info: Any = None,
+        priority: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+    ) -> None:
+        """Adds a step. The last step of an episode creates the items of all its steps.
+
+        Args:
+          observation: Dict of `observation`, `achieved_goal` and `desired_goal`, each a nest. With `num_envs` all
+            arrays have a first axis of that length. Within an episode it must be the `next_observation` of the step
+            before.
+          action: Action that the agent took, a nest.
+          reward: Reward for the action, a number or an array `[num_envs]`.
+          next_observation: Observation after the action, a dict like `observation`. At the end of an episode it is the
+            last observation of that episode, not the first of the next one.
+          terminated: Whether the episode ended with this step in a terminal state, so that no further reward follows.
+          truncated: Whether the episode was cut off after this step, for instance by a time limit.
+          info: Infos of the step, which `compute_reward` gets; with `num_envs` those of a vector of Gymnasium, of which
+            it gets the part of its environment. None stands for an empty dict.
+          priority: Priority of all items made from this step; with `num_envs` a number or an array `[num_envs]`. None,
+            the default, takes the priority of the adder.
+          mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.
+
+        Raises:
+          ValueError: An observation lacks a key, or an array has another first axis than `num_envs`. See also
+            `BatchedWriter.append`.
+          TypeError, UnavailableError: See `BatchedWriter.append`.
+        """
+        present = self._present(mask)
+        is_terminal = self._flags("terminated", terminated)
+        ends = (is_terminal | self._flags("truncated", truncated)) & present
+        rewards = per_env("reward", reward, self._dtype, self._num_envs)
+        given = self._priorities.of_step(priority)
+        each = np.broadcast_to(self._default_priority if given is None else given, present.shape)
+        step = {
+            "action": action,
+            "next_observation": _checked("next_observation", next_observation),
+            "observation": _checked("observation", observation),
+        }
+        for env in np.flatnonzero(present).tolist():
+            row = self._row(step, env)
+            self._episodes[env].append(
+                _Step(
+                    row["observation"],
+                    row["action"],
+                    rewards[env],
+                    row["next_observation"],
+                    bool(is_terminal[env]),
+                    self._info(info, env),
+                    float(each[env]),
+                )
+            )
+        self._steps += present
+        if ends.any():
+            self._finish(ends, None)
+            self._steps[ends] = 0
+
+    def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
+        """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
+        if transform is not None or transition.extras is not None:
+            raise ValueError("`transform` and `extras` are for other adders: these items have no further columns.")
+        self.add(
+            transition.observation,
+            transition.action,
+            transition.reward,
+            transition.next_observation,
+            terminated=transition.terminated,
+            truncated=transition.truncated,
+            info=transition.infos,
+            priority=transition.priority,
+            mask=transition.mask,
+        )
+
+    def _row(self, step: Any, env: int) -> Any:
+        """A copy of what one environment has of a step."""
+        if self._num_envs is None:
+            return tree.map_structure(_own, step)
+        for path, leaf in tree.flatten_with_path(step):
+            shape = np.shape(leaf)
+            if shape[:1] != (self._num_envs,):
+                name = "/".join(map(str, path))
+                raise ValueError(f"{name} has shape {list(shape)}; this adder was made with num_envs={self._num_envs}.")
+        return tree.map_structure(lambda leaf: _own(leaf[env]), step)
+
+    def _info(self, info: Any, env: int) -> Any:
+        if info is None:
+            return {}
+        if self._num_envs is None or not isinstance(info, Mapping):
+            return info
+        own = _info_of(info, env)
+        # Environments that reset themselves in the same step keep the infos of the step apart from those of the reset.
+        return own.get("final_info", own)
+
+    def _finish(self, ends: NDArray[np.bool_], priority: Any) -> None:
+        for env in np.flatnonzero(ends).tolist():
+            episode, self._episodes[env] = self._episodes[env], []
+            self._write(episode)
+
+    def _write(self, episode: list[_Step]) -> None:
+        """Writes an episode: row t is the observation before step t, and what step t gave."""
+        append = self._writer.append
+        for step in episode:
+            discount = self._discounted(step.terminated)
+            given = {"action": step.action, "reward": step.reward, "discount": discount}
+            append(tree.map_structure(as_vector, {**step.observation, **given}))
+        append(tree.map_structure(as_vector, dict(episode[-1].following)))
+        history = {name: tree.flatten(views) for name, views in self._writer.history.items()}
+        row = len(episode)
+        for t, step in enumerate(episode):
+            self._create_item(history, t, t, 0, step.priority)
+            for reached in self._reached(t, len(episode)).tolist():
+                # The reward for another goal has a row of its own.
+                row += 1
+                append(self._relabelled(step, episode[reached - 1].following["achieved_goal"]))
+                self._create_item(history, t, row, reached, step.priority)
+        append(columns.blank(dict(episode[-1].following)), mask=np.zeros(1, bool), episode_end=np.ones(1, bool))
+
+    def _reached(self, t: int, length: int) -> NDArray[np.int64]:
+        """The rows whose achieved goals step t gets."""
+        if self._strategy == "final":
+            return np.full(self._k, length)
+        return self._random.integers(t + 1 if self._strategy == "future" else 1, length + 1, self._k)
+
+    def _relabelled(self, step: _Step, goal: Any) -> Any:
+        achieved = step.following["achieved_goal"]
+        reward = self._compute_reward(achieved, goal, step.info)
+        judge = self._compute_terminated
+        terminated = step.terminated if judge is None else bool(judge(achieved, goal, step.info))
+        discount = self._discounted(terminated)
+        return {"reward": np.full(1, reward, self._dtype), "discount": as_vector(discount)}
+
+    def _discounted(self, terminated: bool) -> Any:
+        return self._dtype.type(0.0 if terminated else self._discount)
+
+    def _create_item(self, history: dict[str, Any], t: int, row: int, reached: int, priority: float) -> None:
+        """Creates an item of step t with the reward in a row, and the goal achieved in another; 0 keeps its goal."""
+
+        def observed(index: int) -> Any:
+            goal = _at(history["achieved_goal"], reached) if reached else _at(history["desired_goal"], index)
+            return _at(history["achieved_goal"], index) + goal + _at(history["observation"], index)
+
+        # The columns of the dict in the order of their names.
+        action, discount, reward = (history[name] for name in ("action", "discount", "reward"))
+        columns = [_at(action, t), _at(discount, row), observed(t + 1), observed(t), _at(reward, row)]
+        self._writer.create_items(self._table, priority, [column for part in columns for column in part])
+
+
+def _at(views: list[Any], index: int) -> list[Any]:
+    return [view[index] for view in views]
+
+
+def _checked(name: str, observation: Any) -> Mapping[str, Any]:
+    keys = ("observation", "achieved_goal", "desired_goal")
+    if not isinstance(observation, Mapping) or set(observation) != set(keys):
+        got = f"the keys {', '.join(observation)}" if isinstance(observation, Mapping) else repr(type(observation))
+        raise ValueError(f"`{name}` must be a dict of {', '.join(keys)}, got {got}.")
+    return dict(observation)
+
+
+def _own(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, (bytes, str)) else np.array(leaf)
+
+
+def _info_of(infos: Mapping[str, Any], env: int) -> dict[str, Any]:
+    """The part of a vector's infos that belongs to one environment: `_name` says which environments have `name`."""
+    own = {}
+    for name, value in infos.items():
+        mask = infos.get(f"_{name}")
+        if mask is not None and mask[env]:
+            own[name] = _info_of(value, env) if isinstance(value, Mapping) else value[env]
+    return own

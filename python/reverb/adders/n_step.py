@@ -1,0 +1,281 @@
+"""Transitions over n steps."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import tree
+from numpy.typing import ArrayLike, NDArray
+
+from reverb import structured_writer as structured
+from reverb.adders import columns
+from reverb.adders.base import AdderBase, WriterOptions
+from reverb.adders.flags import per_env
+from reverb.adders.priorities import Priorities
+from reverb.adders.recording import Transition
+from reverb.client import Client
+from reverb.data import checks
+from reverb.writing.make import MAX_PENDING_BYTES
+
+__all__ = ["NStepReturns", "NStepTransitionAdder"]
+
+
+class NStepReturns:
+    """Accumulates rewards and discounts over the last 1 to n steps, for one environment or a vector of environments.
+
+    For the window of the last k steps, which starts with the reward r_0:
+
+        return_k = r_0 + g d_0 r_1 + ... + (g d_0) ... (g d_{k-2}) r_{k-1}
+        discount_k = (g d_0) ... (g d_{k-1})
+
+    where g is the discount, and d_i is 0 if the environment terminated with step i and 1 otherwise, so that
+    `return_k + discount_k * value(next_observation)` is the k-step target (Sutton 1988, "Learning to predict by the
+    methods of temporal differences"; Watkins 1989, §7, corrected k-step truncated returns).
+
+    Args:
+      n: Length of the longest window in steps, at least 1.
+      discount: Discount g per step, in [0, 1].
+
+    Raises:
+      ValueError: A number is out of range.
+    """
+
+    # The public module of the class, which pickles refer to.
+    __module__ = "reverb.adders"
+
+    def __init__(self, n: int, discount: float) -> None:
+        self._n = checks.as_count("n", n)
+        self._discount = float(discount)
+        if not 0.0 <= self._discount <= 1.0:
+            raise ValueError(f"`discount` must be in [0, 1], got {discount}.")
+        self._returns: list[NDArray[np.float64]] = []
+        self._discounts: list[NDArray[np.float64]] = []
+
+    def push(
+        self, reward: ArrayLike, terminated: ArrayLike, mask: ArrayLike | None = None
+    ) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+        """Adds a step.
+
+        Args:
+          reward: Reward of the step, a number or an array `[num_envs]`.
+          terminated: Whether the environment terminated with the step, bools of the same shape as `reward`.
+          mask: Bools of the same shape that mark the environments that have a step; the others keep their values. None
+            marks all.
+
+        Returns:
+          `return_k` and `discount_k` for k = 1 to n, each float64 with the shape of `reward`. Values for windows that
+          are longer than the episode so far are meaningless.
+        """
+        rewards = np.asarray(reward, np.float64)
+        keep = self._discount * (1.0 - np.asarray(terminated, np.float64))
+        zeros = [np.zeros_like(rewards)] * self._n
+        before = [np.zeros_like(rewards), *(self._returns or zeros)[:-1]]
+        reach = [np.ones_like(rewards), *(self._discounts or zeros)[:-1]]
+        # A window of k steps is the window of k - 1 steps that ended with the previous step, plus this step.
+        returns = [total + factor * rewards for total, factor in zip(before, reach, strict=True)]
+        discounts = [factor * keep for factor in reach]
+        if mask is not None:
+            returns = [np.where(mask, new, old) for new, old in zip(returns, self._returns or zeros, strict=True)]
+            discounts = [np.where(mask, new, old) for new, old in zip(discounts, self._discounts or zeros, strict=True)]
+        self._returns, self._discounts = returns, discounts
+        return self._returns, self._discounts
+
+
+class NStepTransitionAdder(AdderBase):
+    """Creates one transition over n steps for each step, for n-step Q-learning, Rainbow and Ape-X.
+
+    (Hessel et al. 2018, "Rainbow: Combining improvements in deep reinforcement learning"; Horgan et al. 2018,
+    "Distributed prioritized experience replay".) An item is a dict of `observation`, `action`, `reward` (the n-step
+    return), `discount` (the factor for the value of `next_observation`; see NStepReturns), `next_observation`, and
+    `extras` if the steps have any. None of them has a time axis. At the end of an episode the last n - 1 steps give
+    transitions over fewer steps.
+
+    Args:
+      client: Client for the server that holds the table.
+      table: Name of the table for the items.
+      n: Number of steps in a transition, at least 1.
+      discount: Discount per step, in [0, 1].
+      priority: Priority of items that get none in `add`: a number, 1 by default; or `max` for the largest of 1, the
+        priorities given in `add` and those set since then by clients of this process or `note_priorities`.
+      num_envs: Number of environments in the vector; None for a single environment.
+      dtype: Floating-point dtype of `reward` and `discount` in the items, float32 by default.
+      stack: Mapping from `observation`, or a path below it such as `observation/pixels`, to a number of frames. The
+        environment gives single frames, and an item has the last so many of them, as `[frames, ...]`; at the start of
+        an episode the first frame is repeated. Each frame is sent and stored once, for all items and for both
+        observations. Within an episode, `observation` must be the `next_observation` of the step before: only that of
+        the first step is read.
+      max_in_flight_items: Limit on the number of unconfirmed items, above which `add` waits, so that the table's rate
+        limiter holds back the actor; None, the default, means 64 or twice `num_envs`, whichever is more.
+      compression: Codec for chunks: `none` (the default), `lz4`, `zstd` or `auto`; see `Client.trajectory_writer`.
+      delta_encoded: Whether to store integers as differences between steps before compression.
+      max_chunk_length: Maximum number of steps in a chunk; None, the default, lets the writer choose.
+      max_pending_bytes: Limit in bytes on unconfirmed items and their data, above which `add` waits; 64 MiB by default.
+      reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300 by
+        default.
+
+    Raises:
+      ValueError: A number is out of range, or `priority` is another text than `max`.
+    """
+
+    # The public module of the class, which pickles refer to.
+    __module__ = "reverb.adders"
+
+    def __init__(
+        self,
+        client: Client,
+        table: str,
+        *,
+        n: int,
+        discount: float,
+        priority: float | Literal["max"] = 1.0,
+        num_envs: int | None = None,
+        dtype: Any = np.float32,
+        stack: Mapping[str, int] | None = None,
+        max_in_flight_items: int | None = None,
+        compression: str = "none",
+        delta_encoded: bool = False,
+        max_chunk_length: int | None = None,
+        max_pending_bytes: int = MAX_PENDING_BYTES,
+        reconnect_timeout: float = 300.0,
+    ) -> None:
+        options = WriterOptions(
+            max_in_flight_items, compression, delta_encoded, max_chunk_length, max_pending_bytes, reconnect_timeout
+        )
+        priorities = Priorities(client, table, priority, num_envs, takes_formula=False)
+        super().__init__(client, priorities, num_envs, options)
+        self._table = table
+        self._n = n
+        self._dtype = np.dtype(dtype)
+        self._returns = NStepReturns(n, discount)
+        self._stack = columns.as_stack(stack)
+        # Whether the frames before the first step are there; the number of frames by leaf of the observation.
+        self._is_led = np.zeros(self._num_envs or 1, np.bool_)
+        self._frames: dict[int, int] = {}
+
+    def add(
+        self,
+        observation: Any,
+        action: Any,
+        reward: ArrayLike,
+        next_observation: Any,
+        *,
+        terminated: ArrayLike = False,
+        truncated: ArrayLike = False,
+        extras: Any = None,
+        priority: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+    ) -> None:
+        """Adds a step, and the transitions that it completes.
+
+        Args:
+          observation: Observation that the agent acted on, a nest. With `num_envs` all arrays have a first axis of that
+            length.
+          action: Action that the agent took, a nest.
+          reward: Reward for the action, a number or an array `[num_envs]`.
+          next_observation: Observation after the action, a nest. At the end of an episode it is the last observation
+            of that episode, not the first of the next one.
+          terminated: Whether the episode ended with this step in a terminal state, so that no further reward follows.
+          truncated: Whether the episode was cut off after this step, for instance by a time limit.
+          extras: Additional data of the first step of a transition, a nest; None if there is none.
+          priority: Priority of the transitions that this step completes; with `num_envs` a number or an array
+            `[num_envs]`. It completes the transition that began n - 1 steps before, and at the end of an episode also
+            the shorter ones. None, the default, takes the priority of the adder.
+          mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.
+            Gymnasium's vector environments, by default, start the next episode with a step that is not a transition:
+            pass `~(terminated | truncated)` of the previous step.
+
+        Raises:
+          ValueError, TypeError, UnavailableError: See `StructuredWriter.append`.
+        """
+        present = self._present(mask)
+        rewards = np.asarray(reward)
+        if rewards.size != 1:
+            rewards = per_env("reward", rewards, rewards.dtype, self._num_envs)
+        is_terminal = self._flags("terminated", terminated)
+        ends = (is_terminal | self._flags("truncated", truncated)) & present
+        given = self._priorities.of_step(priority)
+        if self._num_envs is None:
+            returns, discounts = self._returns.push(rewards, is_terminal.reshape(rewards.shape))
+        else:
+            returns, discounts = self._returns.push(rewards, is_terminal, None if mask is None else present)
+        step = {
+            "action": action,
+            "discounts": [value.astype(self._dtype) for value in discounts],
+            "extras": extras,
+            "next_observation": next_observation,
+            "observation": None if self._stack else observation,
+            "returns": [value.astype(self._dtype) for value in returns],
+        }
+        if self._writer is None:
+            self._frames = {
+                leaf: self._stack[name]
+                for leaf, name in columns.places("stack", tuple(self._stack), {"observation": observation}).items()
+            }
+            self._open(step, [self._config(step, k) for k in range(self._n, 0, -1)])
+        if self._stack:
+            self._lead(step, observation, present & ~self._is_led)
+        self._append(step, present, ends, given)
+        self._steps += present
+        self._steps[ends] = 0
+        self._is_led[ends] = False
+
+    def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
+        """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
+        if transform is not None:
+            raise ValueError("`transform` is for sequences and episodes; transitions have columns of their own.")
+        self.add(
+            transition.observation,
+            transition.action,
+            transition.reward,
+            transition.next_observation,
+            terminated=transition.terminated,
+            truncated=transition.truncated,
+            extras=transition.extras,
+            priority=transition.priority,
+            mask=transition.mask,
+        )
+
+    def _lead(self, step: Any, observation: Any, starts: NDArray[np.bool_]) -> None:
+        """Appends the first frame of an episode, as often as the longest stack needs it."""
+        if True in starts:
+            row = {**columns.blank(step), "next_observation": observation}
+            for _ in range(max(self._frames.values())):
+                self._append_no_end(row, starts, None)
+            self._is_led |= starts
+
+    def _finish(self, ends: NDArray[np.bool_], priority: Any) -> None:
+        super()._finish(ends, priority)
+        self._is_led[ends] = False
+
+    def _config(self, step: Any, k: int) -> Any:
+        def transition(x: Any) -> Any:
+            begin = {"action": tree.map_structure(lambda node: node[-k], x["action"])}
+            if step["extras"] is not None:
+                begin["extras"] = tree.map_structure(lambda node: node[-k], x["extras"])
+            begin["discount"] = x["discounts"][k - 1][-1]
+            begin["reward"] = x["returns"][k - 1][-1]
+            frames = x["next_observation"]
+            if self._stack:
+                # The observation that the agent acted on is in the row before that of its step.
+                begin["observation"] = self._stacked(frames, k)
+                begin["next_observation"] = self._stacked(frames, 0)
+            else:
+                begin["observation"] = tree.map_structure(lambda node: node[-k], x["observation"])
+                begin["next_observation"] = tree.map_structure(lambda node: node[-1], frames)
+            return begin
+
+        return structured.create_config(
+            structured.pattern_from_transform(step, transition),
+            self._table,
+            # Transitions over fewer steps are created only at the end of an episode.
+            [] if k == self._n else [structured.Condition.is_end_episode()],
+            self._priorities.config,
+        )
+
+    def _stacked(self, frames: Any, age: int) -> Any:
+        """The last frames of each leaf, without the newest `age` rows."""
+        nodes = []
+        for leaf, node in enumerate(tree.flatten(frames)):
+            count = self._frames.get(leaf)
+            nodes.append(node[-1 - age] if count is None else node[-count - age : -age or None])
+        return tree.unflatten_as(frames, nodes)

@@ -1,0 +1,150 @@
+"""Compares the structure of data with that of a table's signature, and says what does not fit.
+
+Columns are matched by their position in the flattened nests. Where data and signature are both mappings, their keys
+must be the same, since otherwise a misspelt key would put values into other columns.
+"""
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reverb.data import signatures
+
+__all__ = ["key_differences", "likely_mistake", "skeleton"]
+
+_STACKED = "insert_batch takes n stacked steps, arrays [n, ...]"
+_REMEDY = "One step: insert. A list of steps: stack them first."
+
+
+def key_differences(table: str, data: Any, structure: bytes) -> str | None:
+    """Says which keys of the data are missing or unknown.
+
+    Args:
+      table: Name of the table.
+      data: Nest with leaves of any kind.
+      structure: Serialized signature of the table; empty if it is unknown.
+
+    Returns:
+      A line such as `table "t": missing: reward; unknown: rewards`. None if all keys are those of the signature, also
+      where data and signature are not both mappings.
+    """
+    missing: list[str] = []
+    unknown: list[str] = []
+    _compare(data, _decode(structure), "", missing, unknown)
+    parts = [f"{kind}: {', '.join(paths)}" for kind, paths in (("missing", missing), ("unknown", unknown)) if paths]
+    return f'table "{table}": {"; ".join(parts)}' if parts else None
+
+
+@functools.lru_cache(maxsize=64)
+def _decode(structure: bytes) -> Any:
+    try:
+        return signatures.decode(signatures.parse(structure)) if structure else None
+    except ValueError:
+        # Only readers need a signature that has a structure.
+        return None
+
+
+def _compare(data: Any, signature: Any, path: str, missing: list[str], unknown: list[str]) -> None:
+    if isinstance(data, Mapping) and isinstance(signature, Mapping):
+        values = {str(key): value for key, value in data.items()}
+        missing += [path + key for key in signature if key not in values]
+        unknown += [path + key for key in values if key not in signature]
+        for key, spec in signature.items():
+            if key in values:
+                _compare(values[key], spec, f"{path}{key}/", missing, unknown)
+    elif isinstance(data, (list, tuple)) and isinstance(signature, (list, tuple)) and len(data) == len(signature):
+        for position, (value, spec) in enumerate(zip(data, signature, strict=True)):
+            _compare(value, spec, f"{path}{position}/", missing, unknown)
+
+
+def likely_mistake(data: Any, structure: bytes, is_batch: bool) -> str | None:
+    """Says which mistake the caller probably made, if data does not fit a signature.
+
+    Args:
+      data: Nest of values, or of columns of a writer.
+      structure: Serialized signature of the table.
+      is_batch: Whether the data was passed to `insert_batch`.
+
+    Returns:
+      A line about a list where the signature has a single value, or about steps that `insert_batch` does not take. None
+      if the data does not look like one of these.
+    """
+    signature = _decode(structure)
+    is_sequence = isinstance(data, (list, tuple)) and all(isinstance(step, Mapping) for step in data)
+    if is_batch and is_sequence and isinstance(signature, Mapping):
+        return f"{_STACKED}; got {_described(data)} of {len(data)} steps. {_REMEDY}"
+    for path, value in _sequences_for_leaves(data, signature, ""):
+        count = sum(1 for _ in _leaves(value, ""))
+        return (
+            f"{path or 'the data'} is {_described(value)} of {count} leaves; np.asarray makes one array "
+            f"(lists are nests)."
+        )
+    if is_batch:
+        shapes = [(path, list(getattr(leaf, "shape", ()))) for path, leaf in _leaves(data, "")]
+        if _fit(shapes, signature):
+            first, *others = [f"{path or 'the data'} is {_text(shape)}" for path, shape in shapes[:2]]
+            return f"{_STACKED}; {', '.join([first, *others])}, which is one step. {_REMEDY}"
+    return None
+
+
+def _described(value: Any) -> str:
+    return "a list" if isinstance(value, list) else "a tuple"
+
+
+def _text(shape: list[int]) -> str:
+    return f"[{','.join(map(str, shape))}]"
+
+
+def _sequences_for_leaves(data: Any, signature: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The lists and tuples of data at places where the signature has a leaf, each with its path."""
+    if isinstance(signature, Mapping):
+        if isinstance(data, Mapping):
+            for key in sorted(signature):
+                if key in data:
+                    yield from _sequences_for_leaves(data[key], signature[key], f"{path}/{key}" if path else key)
+    elif isinstance(signature, (list, tuple)):
+        if isinstance(data, (list, tuple)) and len(data) == len(signature):
+            for position, (value, spec) in enumerate(zip(data, signature, strict=True)):
+                yield from _sequences_for_leaves(value, spec, f"{path}/{position}" if path else str(position))
+    elif signature is not None and isinstance(data, (list, tuple)):
+        yield path, data
+
+
+def _leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(node, Mapping):
+        children: Any = ((key, node[key]) for key in sorted(node))
+    elif isinstance(node, (list, tuple)):
+        children = enumerate(node)
+    else:
+        yield path, node
+        return
+    for key, child in children:
+        yield from _leaves(child, f"{path}/{key}" if path else str(key))
+
+
+def _fit(shapes: list[tuple[str, list[int]]], signature: Any) -> bool:
+    """Whether the shapes are those of one step."""
+    specs = signatures.flat_specs(signature)
+    return (
+        specs is not None
+        and len(specs) == len(shapes)
+        and all(
+            dims is None or (len(dims) == len(shape) and all(a in (-1, b) for a, b in zip(dims, shape, strict=True)))
+            for (_, _, dims), (_, shape) in zip(specs, shapes, strict=True)
+        )
+    )
+
+
+def skeleton(data: Any) -> Any:
+    """Copies a nest. Mappings become dicts, other sequences lists or tuples, and leaves None.
+
+    Args:
+      data: Nest with leaves of any kind.
+    """
+    if isinstance(data, Mapping):
+        return {key: skeleton(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [skeleton(value) for value in data]
+    if isinstance(data, tuple):
+        return tuple(skeleton(value) for value in data)
+    return None

@@ -1,0 +1,175 @@
+"""The keys of data are those of the signature: a misspelt key never puts a value into another column."""
+
+import collections
+
+import numpy as np
+import pytest
+from behaviour_support import draw, info_of, make_table
+
+from reverb import errors, structured_writer
+from reverb.tensor_spec import TensorSpec
+
+SCALAR = TensorSpec([], np.float32)
+SIGNATURE = {"reward": SCALAR, "value": SCALAR}
+ONE, TWO = np.float32(1), np.float32(2)
+SWAPPED = {"value": ONE, "zreward": TWO}
+LINE = 'table "t": missing: reward; unknown: zreward'
+
+Pair = collections.namedtuple("Pair", ["zreward", "value"])
+
+
+def stacked(step, count):
+    return {key: np.repeat(value, count) for key, value in step.items()}
+
+
+def insert(client, step):
+    client.insert(step, {"t": 1.0})
+
+
+def insert_batch(client, step):
+    client.insert_batch(stacked(step, 3), {"t": np.ones(3)})
+
+
+def create_item(client, step):
+    with client.trajectory_writer(1) as writer:
+        writer.append(step)
+        writer.create_item("t", 1.0, {key: writer.history[key][-1] for key in step})
+
+
+def create_row_item(client, step):
+    with client.writer(1) as writer:
+        writer.append(step)
+        writer.create_item("t", 1, 1.0)
+
+
+def create_items(client, step):
+    with client.batched_writer(2) as writer:
+        writer.append(stacked(step, 2))
+        writer.create_items("t", 1.0, {key: writer.history[key][-1] for key in step})
+
+
+def config_of(step):
+    pattern = structured_writer.pattern_from_transform(step, lambda ref: {key: ref[key][-1] for key in step})
+    return structured_writer.create_config(pattern, "t")
+
+
+def append_to_patterns(client, step):
+    with client.structured_writer([config_of(step)]) as writer:
+        writer.append(step)
+
+
+def append_to_batched_patterns(client, step):
+    with client.batched_writer(2, configs=[config_of(step)]) as writer:
+        writer.append(stacked(step, 2))
+
+
+WAYS_IN = [
+    insert,
+    insert_batch,
+    create_item,
+    create_row_item,
+    create_items,
+    append_to_patterns,
+    append_to_batched_patterns,
+]
+
+
+@pytest.fixture
+def client(serve):
+    return serve(make_table("t", signature=SIGNATURE))
+
+
+@pytest.mark.parametrize("put", WAYS_IN)
+def test_another_key_is_refused_in_every_way_in(client, put):
+    with pytest.raises(errors.SignatureMismatchError) as caught:
+        put(client, SWAPPED)
+    assert str(caught.value).splitlines()[0] == LINE
+    assert info_of(client, "t").current_size == 0
+
+
+@pytest.mark.parametrize("put", WAYS_IN)
+def test_the_keys_of_the_signature_are_taken_in_any_order(client, put):
+    put(client, {"value": TWO, "reward": ONE})
+    put(client, {"reward": ONE, "value": TWO})
+    for sample in client.sample("t", 2, emit_timesteps=False, unpack_as_table_signature=True):
+        assert (sample.data["reward"].item(), sample.data["value"].item()) == (1.0, 2.0)
+
+
+@pytest.mark.parametrize("put", WAYS_IN)
+def test_another_key_is_refused_after_good_data(client, put):
+    put(client, {"reward": ONE, "value": TWO})
+    before = info_of(client, "t").current_size
+    for _ in range(2):
+        with pytest.raises(errors.SignatureMismatchError, match="unknown: zreward"):
+            put(client, SWAPPED)
+    assert info_of(client, "t").current_size == before
+
+
+def test_keys_are_compared_at_every_level(serve):
+    client = serve(make_table("t", signature={"obs": [{"a": SCALAR, "b": SCALAR}], "x": SCALAR}))
+    with pytest.raises(errors.SignatureMismatchError) as caught:
+        client.insert({"obs": [{"a": ONE, "c": ONE}], "x": ONE}, {"t": 1.0})
+    assert str(caught.value).splitlines()[0] == 'table "t": missing: obs/0/b; unknown: obs/0/c'
+    client.insert({"obs": [{"a": ONE, "b": ONE}], "x": ONE}, {"t": 1.0})
+
+
+def test_missing_and_additional_keys_are_named_before_the_references_text(client):
+    with pytest.raises(errors.SignatureMismatchError) as caught:
+        client.insert({"value": ONE}, {"t": 1.0})
+    assert str(caught.value).startswith('table "t": missing: reward\n')
+    assert "was called with 1 tensors, but table requires 2 tensors per entry" in str(caught.value)
+    with pytest.raises(errors.SignatureMismatchError, match=r'^table "t": unknown: rewards') as caught:
+        client.insert({"value": ONE, "reward": ONE, "rewards": TWO}, {"t": 1.0})
+    assert "was called with 3 tensors" in str(caught.value)
+
+
+def test_other_mappings_than_dicts_have_keys_too(client):
+    with pytest.raises(errors.SignatureMismatchError, match="missing: reward; unknown: zreward"):
+        client.insert(collections.OrderedDict(SWAPPED), {"t": 1.0})
+    client.insert(collections.OrderedDict(value=TWO, reward=ONE), {"t": 1.0})
+    [sample] = client.sample("t", emit_timesteps=False, unpack_as_table_signature=True)
+    assert sample.data["reward"].item() == 1.0
+
+
+@pytest.mark.parametrize("data", [[ONE, TWO], (ONE, TWO), Pair(ONE, TWO)], ids=["list", "tuple", "named tuple"])
+def test_structures_of_another_kind_are_matched_by_position(client, data):
+    client.insert(data, {"t": 1.0})
+    with client.writer(1) as writer:
+        writer.append(data)
+        writer.create_item("t", 1, 1.0)
+    assert info_of(client, "t").current_size == 2
+
+
+def test_an_item_for_two_tables_is_compared_with_both(serve):
+    client = serve(make_table("free"), make_table("t", signature=SIGNATURE))
+    client.insert(SWAPPED, {"free": 1.0})
+    with pytest.raises(errors.SignatureMismatchError, match="unknown: zreward"):
+        client.insert(SWAPPED, {"free": 1.0, "t": 1.0})
+    assert info_of(client, "free").current_size == 1
+
+
+def test_all_rows_of_an_item_of_the_row_writer_are_compared(client):
+    with client.writer(2, chunk_length=2) as writer:
+        writer.append(SWAPPED)
+        writer.append({"reward": ONE, "value": TWO})
+        with pytest.raises(errors.SignatureMismatchError, match="unknown: zreward"):
+            writer.create_item("t", 2, 1.0)
+        writer.create_item("t", 1, 1.0)
+    assert draw(client, table="t")[0].data[0].tolist() == [1.0]
+
+
+def test_a_new_server_at_the_address_is_asked_again(serve):
+    client = serve(make_table("t"))
+    client.insert(SWAPPED, {"t": 1.0})
+    port = serve.server.port
+    serve.stop()
+    serve(make_table("t", signature=SIGNATURE), port=port)
+    # This call connects again, where a connection was lost.
+    client.server_info()
+    with pytest.raises(errors.SignatureMismatchError, match="unknown: zreward"):
+        client.insert(SWAPPED, {"t": 1.0})
+
+
+def test_a_table_that_does_not_exist_is_reported_as_before(client):
+    with pytest.raises(errors.TableNotFoundError, match="this server has: t"):
+        client.insert(SWAPPED, {"nowhere": 1.0})
