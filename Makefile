@@ -73,8 +73,9 @@ define install
 endef
 
 # Tests and examples see the installed wheel, never the source tree.
+# pyright with a Node.js of its own, from 1.1.414 on without a download when it first runs.
 $(VENV)/.installed: $(VENV)/.made dist/.built
-	$(call install,test$(comma)minari)
+	$(call install,test$(comma)minari,'pyright[nodejs]>=1.1.414$(comma)<1.2')
 
 $(VENV)/.demo: examples/requirements.txt $(VENV)/.installed
 	$(BIN)/python -m pip install $(PIP_FLAGS) -r examples/requirements.txt
@@ -201,6 +202,8 @@ check-crates:
 check-python: $(VENV)/.installed
 	$(BIN)/ruff check $(PYTHON_CODE)
 	$(BIN)/mypy --strict python/reverb
+	$(BIN)/mypy --strict tests/types/program.py
+	$(BIN)/pyright --pythonpath $(BIN)/python tests/types/program.py
 	$(BIN)/python -m mypy.stubtest reverb._rust
 
 # Refuses change notes with names that towncrier does not know.

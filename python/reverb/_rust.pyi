@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self, disjoint_base
 
-from reverb.replay_sample import Ragged, ReplaySample, SampleInfo
+from reverb.replay_sample import BatchInfo, Ragged, ReplaySample
 
 __all__ = [
     "BatchIterator",
@@ -230,7 +230,7 @@ class SampledBatch:
     @property
     def num_columns(self) -> int: ...
     @property
-    def info(self) -> SampleInfo:
+    def info(self) -> BatchInfo:
         """What is known of the items: arrays `[batch]`."""
 
     @property
@@ -282,7 +282,7 @@ class BatchMaker:
     def signature_token(self) -> int: ...
     @property
     def unknown_lengths(self) -> list[tuple[int, int]]: ...
-    def sample(self, sampled: SampledBatch) -> ReplaySample:
+    def sample(self, sampled: SampledBatch) -> ReplaySample[BatchInfo]:
         """All items as one sample, whose arrays are `[batch, ...]`."""
 
     def batch(self, sampled: SampledBatch, *, beta: float | None = None, table: NDArray[np.int32] | None = None) -> Any:

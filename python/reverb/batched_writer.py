@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from reverb import _binding
 from reverb.writing.flushing import FlushingWriter
+from reverb.writing.history import History
 from reverb.writing.key_check import fits_table, patterns_fit_tables
 from reverb.writing.structure import FixedStructure, Structure
 
@@ -145,7 +146,7 @@ class BatchedWriter(FlushingWriter):
         self._writer.append(data, mask, episode_end, priorities)
 
     @property
-    def history(self) -> Any:
+    def history(self) -> History[BatchedColumn]:
         """The columns in the structure of the steps. Index them to get the columns for `create_items`.
 
         Raises:
@@ -155,7 +156,8 @@ class BatchedWriter(FlushingWriter):
             raise RuntimeError("A writer with configs creates its items from patterns and has no history.")
         if not self._structure.num_columns:
             raise RuntimeError("history cannot be accessed before `append` is called at least once.")
-        return self._structure.build(BatchedHistory)
+        history: History[BatchedColumn] = self._structure.build(BatchedHistory)
+        return history
 
     @property
     def episode_steps(self) -> NDArray[np.int64]:

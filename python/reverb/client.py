@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,7 @@ from reverb.data.items import sample_maker
 from reverb.data.keys import as_keys, as_updates, broadcast
 from reverb.data.timeouts import as_reconnect_timeout, countdown
 from reverb.errors import DeadlineExceededError
-from reverb.replay_sample import ReplaySample
+from reverb.replay_sample import BatchInfo, ItemInfo, ReplaySample
 from reverb.reverb_types import TableInfo, table_infos
 from reverb.writer import Writer
 from reverb.writing.largest_priority import note_update
@@ -115,6 +115,39 @@ class Client(MakesWriters):
         checks.check_priorities(priorities)
         self.engine.insert_batch(data, priorities, checks.as_timeout(timeout))
 
+    @overload
+    def sample(
+        self,
+        table: str,
+        num_samples: int = 1,
+        *,
+        emit_timesteps: Literal[True] = True,
+        unpack_as_table_signature: bool = False,
+        timeout: float | None = None,
+        reconnect_timeout: float = 300.0,
+    ) -> Iterator[list[ReplaySample[ItemInfo]]]: ...
+    @overload
+    def sample(
+        self,
+        table: str,
+        num_samples: int = 1,
+        *,
+        emit_timesteps: Literal[False],
+        unpack_as_table_signature: bool = False,
+        timeout: float | None = None,
+        reconnect_timeout: float = 300.0,
+    ) -> Iterator[ReplaySample[ItemInfo]]: ...
+    @overload
+    def sample(
+        self,
+        table: str,
+        num_samples: int = 1,
+        *,
+        emit_timesteps: bool,
+        unpack_as_table_signature: bool = False,
+        timeout: float | None = None,
+        reconnect_timeout: float = 300.0,
+    ) -> Iterator[Any]: ...
     def sample(
         self,
         table: str,
@@ -166,7 +199,7 @@ class Client(MakesWriters):
 
     def sample_batch(
         self, table: str, batch_size: int, timeout: float | None = None, *, squeeze_time: bool = False
-    ) -> ReplaySample:
+    ) -> ReplaySample[BatchInfo]:
         """Draws items with replacement and stacks them.
 
         Never draws more items than it returns.

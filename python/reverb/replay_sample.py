@@ -1,13 +1,16 @@
 """The types that sampling returns."""
 
 import itertools
-from collections.abc import Iterable
-from typing import Any, NamedTuple, SupportsIndex, overload
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, SupportsIndex, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Ragged", "ReplaySample", "SampleInfo"]
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+__all__ = ["BatchInfo", "ItemInfo", "Ragged", "ReplaySample", "SampleInfo"]
 
 
 class SampleInfo(NamedTuple):
@@ -48,19 +51,64 @@ class SampleInfo(NamedTuple):
         return cls(0, 0.0, 0, 0.0, 0)
 
 
-class ReplaySample(NamedTuple):
-    """An item, a step of an item, or a batch of items."""
+if TYPE_CHECKING:
+    # Subclasses and type parameters for type checkers only, so that pickles and `isinstance` know one class of each.
+    class BatchInfo(SampleInfo):
+        """Info of a batch, whose fields are arrays `[batch]`."""
 
-    info: SampleInfo
-    # A nest of arrays if the structure is known, otherwise a flat list of columns.
-    data: Any
+        key: NDArray[np.uint64]
+        probability: NDArray[np.float64]
+        table_size: NDArray[np.int64]
+        priority: NDArray[np.float64]
+        times_sampled: NDArray[np.int32]
+
+    class ItemInfo(SampleInfo):
+        """Info of one item, whose fields are Python numbers."""
+
+        key: int
+        probability: float
+        table_size: int
+        priority: float
+        times_sampled: int
+
+    InfoT = TypeVar("InfoT", bound=SampleInfo, default=SampleInfo, covariant=True)
+    DataT = TypeVar("DataT", default=Any, covariant=True)
+
+    class ReplaySample(NamedTuple, Generic[InfoT, DataT]):
+        """An item, a step of an item, or a batch of items."""
+
+        info: InfoT
+        # A nest of arrays if the structure is known, otherwise a flat list of columns.
+        data: DataT
+
+else:
+    BatchInfo = ItemInfo = SampleInfo
+
+    class ReplaySample(NamedTuple):
+        """An item, a step of an item, or a batch of items."""
+
+        info: SampleInfo
+        # A nest of arrays if the structure is known, otherwise a flat list of columns.
+        data: Any
 
 
-class _RaggedFields(NamedTuple):
-    # The rows, `[sum(row_lengths), *step_shape]`.
-    values: NDArray[Any]
-    # The number of rows of each item, int64 `[batch]`.
-    row_lengths: NDArray[np.int64]
+if TYPE_CHECKING:
+    # Checkers take the items of a named tuple for its fields, whatever `__getitem__` says.
+    class _RaggedFields:
+        _fields: ClassVar[tuple[str, str]]
+        values: NDArray[Any]
+        row_lengths: NDArray[np.int64]
+
+        def __init__(self, values: NDArray[Any], row_lengths: NDArray[np.int64]) -> None: ...
+        def __iter__(self) -> Iterator[NDArray[Any]]: ...
+        def _asdict(self) -> dict[str, Any]: ...
+        def _replace(self, **fields: Any) -> "Ragged": ...
+
+else:
+
+    class _RaggedFields(NamedTuple):
+        values: NDArray[Any]
+        row_lengths: NDArray[np.int64]
 
 
 class Ragged(_RaggedFields):
@@ -78,7 +126,7 @@ class Ragged(_RaggedFields):
     __slots__ = ()
 
     @classmethod
-    def _make(cls, iterable: Iterable[Any]) -> "Ragged":  # type: ignore[override]
+    def _make(cls, iterable: Iterable[Any]) -> "Ragged":
         # That of named tuples would take the number of items for the number of fields.
         return cls(*iterable)
 

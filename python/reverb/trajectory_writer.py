@@ -17,6 +17,7 @@ from reverb import _binding
 from reverb.data import checks
 from reverb.errors import DeadlineExceededError, TableNotFoundError
 from reverb.writing.flushing import FlushingWriter, as_seconds
+from reverb.writing.history import History
 from reverb.writing.structure import Structure
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class TrajectoryWriter(FlushingWriter):
         self._append(data, partial_step)
 
     @property
-    def history(self) -> Any:
+    def history(self) -> History[TrajectoryColumn]:
         """The columns, in the structure of the steps, each a live view of its rows.
 
         A row is a step since the writer was created or its buffers were cleared. The length of a view is the number of
@@ -105,7 +106,8 @@ class TrajectoryWriter(FlushingWriter):
             self._history_version = structure.version
         elif self._history_version < 0:
             raise RuntimeError("history cannot be accessed before `append` is called at least once.")
-        return self._history
+        history: History[TrajectoryColumn] = self._history
+        return history
 
     def _view(self, column: int) -> _ColumnHistory:
         view = self._views.get(column)

@@ -276,3 +276,10 @@ def test_a_device_that_is_not_there_is_refused_at_once(device):
 def test_an_unknown_option_names_the_options_of_this_loader_too():
     with pytest.raises(TypeError, match="TorchLoader has no option 'devices'; it has: batch_size.*seed, device, pin"):
         TorchLoader("localhost:1", "table", batch_size=1, devices="cpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+def test_a_buffer_refuses_a_device_that_is_not_there():
+    spec = {"a": reverb.TensorSpec([], np.float32)}
+    with pytest.raises(ValueError, match='device "cuda": PyTorch sees none here'):
+        reverb.buffers.UniformBuffer(spec, 10, output="torch", device="cuda")

@@ -38,8 +38,8 @@ def as_device(device: Any) -> Any:
 
 
 def to_arrays(nest: Any, device: Any = None) -> Any:
-    """Puts a nest of arrays on a device. Raises the errors of `fit` and `as_device`."""
-    return jax.device_put(map_leaves(fit, nest), as_device(device))
+    """Puts a nest of arrays on a device. Raises the errors of `fit`."""
+    return jax.device_put(map_leaves(fit, nest), device)
 
 
 def fit_all(columns: Sequence[Any], names: Sequence[str]) -> list[Any]:

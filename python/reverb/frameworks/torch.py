@@ -41,14 +41,9 @@ def as_device(device: Any) -> torch.device | None:
 
 
 def to_tensors(nest: Any, device: Any = None) -> Any:
-    """Converts a nest of arrays to tensors, which share the arrays' memory unless a device is given.
-
-    Raises:
-      ValueError: PyTorch does not see the device.
-    """
+    """Converts a nest of arrays to tensors, which share the arrays' memory unless a device is given."""
     if device is None:
         return map_leaves(to_tensor, nest)
-    device = as_device(device)
     return map_leaves(lambda array, name: to_tensor(array, name).to(device), nest)
 
 

@@ -2,14 +2,14 @@
 
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Generic
 
 import jax
 import numpy as np
 
 from reverb.client import Client
 from reverb.frameworks.jax import as_device, fit_all
-from reverb.loaders.batch import Batch
+from reverb.loaders.batch import Batch, DataT
 from reverb.loaders.conversion import Conversion
 from reverb.loaders.loader import Loader
 from reverb.loaders.options import Options
@@ -19,7 +19,7 @@ from reverb.loaders.staging import Staging
 __all__ = ["JaxLoader"]
 
 
-class JaxLoader(Loader):
+class JaxLoader(Loader[Batch[DataT, jax.Array, jax.Array]], Generic[DataT]):
     """Batches as JAX arrays, copied to an accelerator while the learner still uses the previous batch.
 
     `batch.info` and `batch.table` stay NumPy: JAX's 32-bit default would truncate the keys. As in JAX, 64-bit columns
@@ -55,10 +55,10 @@ class JaxLoader(Loader):
         super().__init__(BatchSource(client, table, parsed, _conversion(parsed, device), by_caller=not ahead))
         self._staging = Staging(self._source) if ahead else None
 
-    def _next(self) -> Batch | None:
+    def _next(self) -> Batch[DataT, jax.Array, jax.Array] | None:
         if self._staging is None:
             return super()._next()
-        batch: Batch | None = self._staging.take()
+        batch: Batch[DataT, jax.Array, jax.Array] | None = self._staging.take()
         if batch is not None:
             self._staging.stage_next()
         return batch

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from numpy.typing import ArrayLike
 
@@ -14,10 +14,11 @@ from reverb.loaders.stats import LoaderStats
 
 __all__ = ["Loader"]
 
-L = TypeVar("L", bound="Loader")
+BatchT = TypeVar("BatchT", bound=Batch)
+L = TypeVar("L", bound="Loader[Batch]")
 
 
-class Loader(BatchIterator, Iterator[Batch]):
+class Loader(BatchIterator, Iterator[BatchT], Generic[BatchT]):
     """An iterator over batches, and a context manager that closes it.
 
     Args:
@@ -28,8 +29,12 @@ class Loader(BatchIterator, Iterator[Batch]):
         self._source = source
         self._prefer(source.local)
 
-    def _next(self) -> Batch | None:
-        batch: Batch | None = self._source.take()
+    if TYPE_CHECKING:
+
+        def __next__(self) -> BatchT: ...
+
+    def _next(self) -> BatchT | None:
+        batch: BatchT | None = self._source.take()
         return batch
 
     @property

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reverb.loaders.padding import rows_of
-from reverb.replay_sample import Ragged, SampleInfo
+from reverb.replay_sample import BatchInfo, Ragged
 
 Column = NDArray[Any] | Ragged
 
@@ -71,9 +71,9 @@ class Shares:
         return counts
 
 
-def join_infos(infos: list[SampleInfo]) -> SampleInfo:
+def join_infos(infos: list[BatchInfo]) -> BatchInfo:
     """Concatenates the infos of several draws."""
-    return SampleInfo(*(np.concatenate(fields) for fields in zip(*infos, strict=True)))
+    return BatchInfo(*(np.concatenate(fields) for fields in zip(*infos, strict=True)))
 
 
 def join_columns(columns: list[Column], squeezed: bool, name: str) -> Column:

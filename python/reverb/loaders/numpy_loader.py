@@ -1,9 +1,13 @@
 """Batches as NumPy arrays."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Generic
+
+import numpy as np
+from numpy.typing import NDArray
 
 from reverb.client import Client
+from reverb.loaders.batch import Batch, DataT
 from reverb.loaders.conversion import Conversion
 from reverb.loaders.loader import Loader
 from reverb.loaders.options import Options
@@ -12,7 +16,7 @@ from reverb.loaders.source import BatchSource
 __all__ = ["NumpyLoader"]
 
 
-class NumpyLoader(Loader):
+class NumpyLoader(Loader[Batch[DataT, NDArray[np.float32], NDArray[np.bool_]]], Generic[DataT]):
     """Batches as NumPy arrays, in the tables' dtypes; strings are `object` arrays of bytes.
 
     The arrays of a batch share one buffer, which is reused once the last of them has been freed.

@@ -1,14 +1,14 @@
 """Batches as eager TensorFlow tensors."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Generic
 
 import tensorflow as tf
 
 from reverb.client import Client
 from reverb.data.leaves import map_leaves
 from reverb.frameworks.tensorflow import to_tensor
-from reverb.loaders.batch import Batch
+from reverb.loaders.batch import Batch, DataT
 from reverb.loaders.conversion import Conversion
 from reverb.loaders.loader import Loader
 from reverb.loaders.options import Options
@@ -17,7 +17,7 @@ from reverb.loaders.source import BatchSource
 __all__ = ["TensorFlowLoader"]
 
 
-class TensorFlowLoader(Loader):
+class TensorFlowLoader(Loader[Batch[DataT, tf.Tensor, tf.Tensor]], Generic[DataT]):
     """Batches as eager tensors, in the tables' dtypes.
 
     Strings become `tf.string`, and columns whose items differ in length become `tf.RaggedTensor`. `batch.info` and

@@ -6,7 +6,7 @@ import functools
 import weakref
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import torch
 from numpy.typing import ArrayLike
@@ -16,7 +16,7 @@ from reverb._binding import BatchIterator
 from reverb.client import Client
 from reverb.data.leaves import map_leaves
 from reverb.frameworks.torch import TAKES_ALL, as_device, tensor_maker, to_leaves, to_tensordict
-from reverb.loaders.batch import Batch
+from reverb.loaders.batch import Batch, DataT
 from reverb.loaders.conversion import Conversion
 from reverb.loaders.options import Options
 from reverb.loaders.source import BatchSource, Fetched
@@ -29,7 +29,7 @@ __all__ = ["TorchLoader"]
 _DATA_LOADER_PREFETCH = 2
 
 
-class TorchLoader(IterableDataset):  # type: ignore[misc]
+class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
     """Batches as tensors. Iterate over it directly, or give it to a DataLoader with `batch_size=None`.
 
         for batch in reverb.loaders.TorchLoader("localhost:8000", "replay", batch_size=256, device="cuda"):
@@ -76,11 +76,11 @@ class TorchLoader(IterableDataset):  # type: ignore[misc]
         self._tensordict = tensordict
         self._worker_prefetch = worker_prefetch
         self.options = Options.of("TorchLoader", options, ("device", "pin_memory", "tensordict", "worker_prefetch"))
-        self._open: weakref.WeakSet[TorchBatches] = weakref.WeakSet()
+        self._open: weakref.WeakSet[TorchBatches[DataT]] = weakref.WeakSet()
         self._last: BatchSource | None = None
-        self._own: TorchBatches | None = None
+        self._own: TorchBatches[DataT] | None = None
 
-    def __iter__(self) -> "TorchBatches":
+    def __iter__(self) -> "TorchBatches[DataT]":
         worker = get_worker_info()
         if worker is None:
             client = self._client or Client(self._address)
@@ -93,13 +93,12 @@ class TorchLoader(IterableDataset):  # type: ignore[misc]
         options = _share(self.options, worker.id, worker.num_workers)
         return self._batches(Client(self._address), options, None, self._worker_prefetch - 1)
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> Batch[DataT, torch.Tensor, torch.Tensor]:
         if self._own is None:
             self._own = iter(self)
-        batch: Batch = next(self._own)
-        return batch
+        return next(self._own)
 
-    def _batches(self, client: Client, options: Options, device: Any, lag: int | None) -> "TorchBatches":
+    def _batches(self, client: Client, options: Options, device: Any, lag: int | None) -> "TorchBatches[DataT]":
         conversion = _conversion(options, device, self._pin_memory, self._tensordict)
         source = BatchSource(client, self._table, options, conversion, by_caller=lag is None and device is None)
         return TorchBatches(source, device, lag)
@@ -144,7 +143,7 @@ class TorchLoader(IterableDataset):  # type: ignore[misc]
         self.__dict__.update(state, _open=weakref.WeakSet())
 
 
-class TorchBatches(BatchIterator, Iterator[Batch]):
+class TorchBatches(BatchIterator, Iterator[Batch[DataT, torch.Tensor, torch.Tensor]], Generic[DataT]):
     """One iteration over a TorchLoader.
 
     Args:
@@ -162,7 +161,11 @@ class TorchBatches(BatchIterator, Iterator[Batch]):
         self._unreceived: collections.deque[Fetched] = collections.deque()
         self._prefer(source.local)
 
-    def _next(self) -> Batch | None:
+    if TYPE_CHECKING:
+
+        def __next__(self) -> Batch[DataT, torch.Tensor, torch.Tensor]: ...
+
+    def _next(self) -> Batch[DataT] | None:
         if self._lag is not None:
             return self._next_of_worker(self._lag)
         if self._device is not None:
