@@ -150,6 +150,34 @@ async fn released_chunks_count_as_long_as_waiting_items_hold_them() {
     learner.await.unwrap();
 }
 
+/// A stream that reads no more would not notice items of other tables.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_released_chunks_leave_room_beside_an_item_that_waits() {
+    let server = server(vec![queue("queue", 1), uniform("table")]);
+    let mut service = wire::connect(server.port()).await;
+    let (requests, stream) = mpsc::channel(1);
+    let mut responses = service.write(ReceiverStream::new(stream)).await.unwrap().into_inner();
+    // The second item waits for good.
+    requests.send(request(1, vec![item("queue", 1, 1, 1), item("queue", 2, 1, 1)])).await.unwrap();
+    let writer = tokio::spawn(async move {
+        for round in 0..100_u64 {
+            let keys = 10 + 2000 * round..10 + 2000 * (round + 1);
+            let chunks = keys.clone().map(|key| chunk(key, 1)).collect();
+            let message = WriteRequest { writer_id: 7, chunks, release: keys.collect(), ..WriteRequest::default() };
+            requests.send(message).await.unwrap();
+        }
+        requests.send(request(3, vec![item("table", 3, 1, 1)])).await.unwrap();
+        requests
+    });
+    let mut confirmed = Vec::new();
+    while !confirmed.contains(&3) {
+        let answer = timeout(SOON, responses.message()).await.expect("the stream stands still").unwrap().unwrap();
+        confirmed.extend((answer.first..answer.first + answer.count).chain(answer.confirmed));
+    }
+    assert_eq!(confirmed, [1, 3]);
+    writer.await.unwrap();
+}
+
 #[tokio::test]
 async fn an_item_that_waits_must_not_be_sent_again_on_the_same_stream() {
     let server = server(vec![queue("queue", 1)]);

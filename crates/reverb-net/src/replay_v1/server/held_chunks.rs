@@ -90,7 +90,7 @@ impl HeldChunks {
         let Some(chunk) = self.known.remove(&key) else { return };
         match self.used.get_mut(&address(&chunk)) {
             Some(used) => used.is_released = true,
-            None => self.bytes -= chunk.size_bytes(),
+            None => self.bytes -= chunk.size_bytes() + CHUNK_BYTES,
         }
     }
 }
