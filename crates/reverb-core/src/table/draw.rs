@@ -1,7 +1,7 @@
 //! Draws of items, and draws that are given back.
 
 use super::contents::Table;
-use super::in_flight::Flight;
+use super::in_flight::{Delivery, Flight};
 use super::removal::RemovalReason;
 use crate::item::FlightNumber;
 use crate::selector::Selector;
@@ -106,6 +106,23 @@ impl Table {
         for draw in drawn.iter().filter(|draw| draw.epoch == self.epoch) {
             self.in_flight.remove(draw.in_flight);
         }
+    }
+
+    /// As [`Table::delivered`], but in O(1), for a large batch. The caller calls [`Table::continue_deliveries`] next.
+    pub fn begin_delivery(&mut self, delivery: Delivery) {
+        if delivery.epoch == self.epoch {
+            self.in_flight.begin_delivery(delivery);
+        }
+    }
+
+    /// Ends the tracking of `count` draws of deliveries that have begun. Returns false if none are left.
+    pub fn continue_deliveries(&mut self, count: usize) -> bool {
+        self.in_flight.remove_delivered(count)
+    }
+
+    /// Number of draws that the table tracks.
+    pub fn num_tracked_draws(&self) -> usize {
+        self.in_flight.len()
     }
 
     /// Counts a draw of the item in a slot, and returns the item as it is after that.

@@ -3,7 +3,6 @@
 //! A table tracks them if its draws affect later ones, so that a checkpoint can hold the items as if they had not been
 //! drawn. Other tables track nothing.
 
-use super::contents::Table;
 use crate::item::FlightNumber;
 use crate::{Drawn, ItemKey, Trajectory};
 use hashbrown::HashSet;
@@ -38,7 +37,7 @@ pub(super) struct InFlight {
 /// The draws of a large batch that have reached their caller together.
 #[derive(Debug)]
 pub struct Delivery {
-    epoch: u64,
+    pub(super) epoch: u64,
     numbers: Vec<FlightNumber>,
 }
 
@@ -49,32 +48,6 @@ impl Delivery {
         let epoch = drawn.last().map_or(u64::MAX, |last| last.epoch);
         let numbers = drawn.iter().filter(|draw| draw.epoch == epoch).map(|draw| draw.in_flight).collect();
         Self { epoch, numbers }
-    }
-}
-
-impl Table {
-    /// Notes that the draws of a batch have reached their caller, as [`Table::delivered`], but in O(1). The caller calls
-    /// [`Table::continue_deliveries`] next.
-    pub fn begin_delivery(&mut self, delivery: Delivery) {
-        if delivery.epoch == self.epoch {
-            self.in_flight.delivered.push(delivery.numbers);
-        }
-    }
-
-    /// Ends the tracking of `count` draws of deliveries that have begun. Returns false if none are left.
-    pub fn continue_deliveries(&mut self, count: usize) -> bool {
-        let Some(mut numbers) = self.in_flight.delivered.pop() else { return false };
-        let left = numbers.len().saturating_sub(count);
-        numbers.drain(left..).for_each(|number| self.in_flight.remove(number));
-        if !numbers.is_empty() {
-            self.in_flight.delivered.push(numbers);
-        }
-        !self.in_flight.delivered.is_empty()
-    }
-
-    /// Number of draws that the table tracks.
-    pub fn num_tracked_draws(&self) -> usize {
-        self.in_flight.len()
     }
 }
 
@@ -101,6 +74,22 @@ impl InFlight {
             self.flights.clear();
             self.free.clear();
         }
+    }
+
+    /// Counts the draws of a batch as delivered, in O(1). [`InFlight::remove_delivered`] ends their tracking.
+    pub fn begin_delivery(&mut self, delivery: Delivery) {
+        self.delivered.push(delivery.numbers);
+    }
+
+    /// Ends the tracking of `count` delivered draws. Returns false if none are left.
+    pub fn remove_delivered(&mut self, count: usize) -> bool {
+        let Some(mut numbers) = self.delivered.pop() else { return false };
+        let left = numbers.len().saturating_sub(count);
+        numbers.drain(left..).for_each(|number| self.remove(number));
+        if !numbers.is_empty() {
+            self.delivered.push(numbers);
+        }
+        !self.delivered.is_empty()
     }
 
     /// Number of draws that are tracked.
