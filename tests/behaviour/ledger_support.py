@@ -45,6 +45,7 @@ class Workers:
         # Values in the order of the events. A value is attempted before it is confirmed.
         self.attempted, self.confirmed, self.delivered = [], [], []
         self.failures = []
+        self.fillers = 0
         writers = [self._start(self._write) for _ in range(NUM_WRITERS)]
         self._writers, self._readers = writers, [self._start(self._load), self._start(self._draw)]
 
@@ -75,12 +76,12 @@ class Workers:
     def _load(self):
         while not self._draining.is_set():
             # It begins again if a server stays away for longer than a loader waits.
-            with contextlib.suppress(errors.ReverbError):
-                with NumpyLoader(
-                    reverb.Client(self.address), "queue", batch_size=BATCH_SIZE, prefetch=PREFETCH
-                ) as loader:
-                    while not self._draining.is_set():
-                        self.delivered += values_of(next(loader))
+            with (
+                contextlib.suppress(errors.ReverbError),
+                NumpyLoader(reverb.Client(self.address), "queue", batch_size=BATCH_SIZE, prefetch=PREFETCH) as loader,
+            ):
+                while not self._draining.is_set():
+                    self.delivered += values_of(next(loader))
 
     def _draw(self):
         client = reverb.Client(self.address)
@@ -106,29 +107,41 @@ class Workers:
         confirmed, delivered = set(self.confirmed), set(self.delivered)
         path = reverb.Client(self.address).checkpoint()
         saved, counts = read(path)
-        assert len(saved) == len(set(saved)) and set(saved) <= set(self.attempted)
+        assert len(saved) == len(set(saved))
+        assert set(saved) <= set(self.attempted)
         # A batch is here slightly before the reader has noted it.
         eventually(lambda: confirmed <= set(saved) | set(self.delivered))
         # A loader's receipt travels with its next request.
         assert len(delivered & set(saved)) <= (0 if is_near else UNRECEIPTED)
         return path, saved, counts
 
-    def finish(self, client):
-        """Ends all of them. Returns the number of times that each value was delivered, with those left in the table."""
+    def finish(self, client, lost=frozenset()):
+        """Ends all of them, and draws what is left. Returns the number of times that each value was delivered.
+
+        Args:
+          client: A client of the server that nothing has cut off.
+          lost: Values that may never be delivered.
+        """
         self._ending.set()
         for writer in self._writers:
             writer.join(60)
         self._draining.set()
         while any(reader.is_alive() for reader in self._readers):
             client.insert([np.int64(FILLER)], {"queue": 1.0})
+            self.fillers += 1
             time.sleep(0.01)
         assert not self.failures, self.failures
         assert not any(writer.is_alive() for writer in self._writers)
-        # What the loader had drawn ahead goes back.
-        eventually(lambda: is_at_rest(client))
-        left = client.server_info()["queue"].current_size
-        if left:
-            self.delivered += values_of(client.sample_batch("queue", left, timeout=60))
+
+        def is_drained():
+            # What the loader had drawn ahead goes back some time after it was closed.
+            left = client.server_info()["queue"].current_size
+            if left:
+                self.delivered += values_of(client.sample_batch("queue", left, timeout=60))
+            missing = set(self.attempted) - set(self.delivered)
+            return missing <= lost and client.server_info()["queue"].current_size == 0
+
+        eventually(is_drained, 30)
         assert set(self.confirmed) == set(self.attempted)
         counted = collections.Counter(self.delivered)
         del counted[FILLER]
@@ -137,12 +150,6 @@ class Workers:
 
 def values_of(batch):
     return np.asarray(batch.data[0]).ravel().tolist()
-
-
-def is_at_rest(client):
-    """Whether all draws of the table were delivered or went back: each item of a queue is in it, or was sampled."""
-    inserts, samples, size = counts_of(client.server_info()["queue"])
-    return inserts - samples == size
 
 
 def counts_of(info):
