@@ -149,18 +149,27 @@ class Proxy:
 
     def __init__(self, port):
         self._target = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = self._listen()
         self._pairs = []
-        self.port = self._listener.getsockname()[1]
         # Whether the server's bytes reach the client. The client's bytes always reach the server.
         self.answers = True
         threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def port(self):
+        return self._listener.getsockname()[1]
+
+    def _listen(self):
+        return socket.create_server(("127.0.0.1", 0))
+
+    def _connect(self):
+        return socket.create_connection(("127.0.0.1", self._target))
 
     def _accept(self):
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._target))
+                server = self._connect()
                 self._pairs.append((client, server))
                 for source, target, is_answer in ((client, server, False), (server, client, True)):
                     threading.Thread(target=self._pump, args=(source, target, is_answer), daemon=True).start()

@@ -180,8 +180,9 @@ impl SharedSession {
             }
             local.insert(sent, &mut done);
         }
-        if local.num_waiting() > waiting_before {
-            // The task polls waiting items. It has not seen the new ones yet.
+        // The task polls waiting items, and has not seen the new ones yet. It also looks for the next server: an idle
+        // task is not woken when its server stops.
+        if local.num_waiting() > waiting_before || local.is_closed() {
             self.wake.notify_one();
         }
         self.settle(done);
