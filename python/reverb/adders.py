@@ -10,6 +10,8 @@ of that length. Adders are a few lines of code on top of patterns (`reverb.struc
 your own in the same way.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Literal, TypeVar
@@ -418,7 +420,7 @@ class EpisodeAdder:
         self._num_envs = 1 if num_envs is None else checks.as_count("num_envs", num_envs)
         self._writer = client.batched_writer(self._num_envs, self._max_length)
 
-    def __enter__(self) -> "EpisodeAdder":
+    def __enter__(self) -> EpisodeAdder:
         return self
 
     def __exit__(

@@ -1,5 +1,7 @@
 """Converts keys and priorities of many items to arrays."""
 
+from __future__ import annotations
+
 from typing import Any, SupportsFloat, cast
 
 import numpy as np

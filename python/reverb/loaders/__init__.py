@@ -26,8 +26,8 @@ _NAMES = {
     "TorchLoader": "torch_loader",
 }
 
-# `import *` must work without the frameworks.
-_HEAVY = ("jax_loader", "tensorflow_loader", "torch_loader")
+# `import *` must work without the frameworks: each module and the framework that it needs.
+_HEAVY = {"jax_loader": "jax", "tensorflow_loader": "tensorflow", "torch_loader": "torch"}
 
 __all__ = [name for name, module in _NAMES.items() if module not in _HEAVY]
 
@@ -42,4 +42,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_NAMES})
+    from importlib.util import find_spec
+
+    # `help` and `inspect` ask for every name, so those whose framework is not installed are left out.
+    missing = {module for module, framework in _HEAVY.items() if find_spec(framework) is None}
+    return sorted({*globals(), *(name for name, module in _NAMES.items() if module not in missing)})

@@ -1,5 +1,7 @@
 """Batches as PyTorch tensors: an iterable, and a dataset for DataLoader."""
 
+from __future__ import annotations
+
 import collections
 import dataclasses
 import functools
@@ -78,7 +80,7 @@ class TorchLoader(IterableDataset):  # type: ignore[misc]
         self._open: weakref.WeakSet[TorchBatches] = weakref.WeakSet()
         self._last: BatchSource | None = None
 
-    def __iter__(self) -> "TorchBatches":
+    def __iter__(self) -> TorchBatches:
         worker = get_worker_info()
         if worker is None:
             client = self._client or Client(self._address)
@@ -91,7 +93,7 @@ class TorchLoader(IterableDataset):  # type: ignore[misc]
         options = _share(self.options, worker.id, worker.num_workers)
         return self._batches(Client(self._address), options, None, self._worker_prefetch - 1)
 
-    def _batches(self, client: Client, options: Options, device: Any, lag: int | None) -> "TorchBatches":
+    def _batches(self, client: Client, options: Options, device: Any, lag: int | None) -> TorchBatches:
         conversion = _conversion(options, device, self._pin_memory, self._tensordict)
         source = BatchSource(client, self._table, options, conversion, by_caller=lag is None and device is None)
         return TorchBatches(source, device, lag)
@@ -120,7 +122,7 @@ class TorchLoader(IterableDataset):  # type: ignore[misc]
         for batches in list(self._open):
             batches.close()
 
-    def __enter__(self) -> "TorchLoader":
+    def __enter__(self) -> TorchLoader:
         return self
 
     def __exit__(
