@@ -1,4 +1,21 @@
-"""Experience replay as a service. Each name is imported when it is first used."""
+"""Experience replay as a service. Each name is imported when it is first used.
+
+Ten things to know:
+
+    Server               serves tables, in this process or for others
+    Table                holds items, and says how they are drawn, removed and limited; `Table.queue`, `Table.stack`
+    selectors            which item is drawn or removed: Uniform, Prioritized, Fifo, Lifo, MaxHeap, MinHeap
+    rate_limiters        when inserts and draws wait: MinSize, SampleToInsertRatio, Queue, Stack
+    Client               inserts, draws and updates: `insert_batch`, `sample_batch`, `update_priorities`
+    TrajectoryWriter     writes steps, and items of several of them: `Client.trajectory_writer`, `batched_writer`
+    adders               write what agents learn from: n-step transitions, sequences, episodes
+    loaders              give a learner batches of NumPy, PyTorch, JAX or TensorFlow, drawn ahead
+    TrajectoryDataset    a `tf.data` dataset of items, with TimestepDataset and TFClient, where TensorFlow is installed
+    errors               what can go wrong; all of them are a ReverbError
+
+Further: `reverb.structured` (patterns of items), `reverb.buffers` (replay in one process), `reverb.exchange` (Arrow,
+Parquet, Minari, RLDS), `reverb.checkpointers`, and the command `reverb`.
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -119,7 +136,12 @@ _NEEDING_TENSORFLOW = (
 __all__ = [name for name in _NAMES if name not in _NEEDING_TENSORFLOW]
 
 
+__version__: str
+
+
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("reverb.platform.version").version()
     location = _NAMES.get(name)
     if location is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -132,4 +154,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_NAMES})
+    from importlib.util import find_spec
+
+    # Without TensorFlow, `help` and `inspect` must not ask for the names that need it.
+    missing = () if find_spec("tensorflow") else _NEEDING_TENSORFLOW
+    return sorted({*globals(), *_NAMES, "__version__"}.difference(missing))

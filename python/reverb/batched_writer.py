@@ -9,6 +9,8 @@ Every environment has its own rows, chunks and episodes, as if it had its own tr
 loop over the environments.
 """
 
+from __future__ import annotations
+
 import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple

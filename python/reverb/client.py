@@ -1,5 +1,7 @@
 """The client, with which programs write to and read from a server's tables."""
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, overload
@@ -72,7 +74,7 @@ class Client(MakesWriters):
         """The transport of the last call: `same_process`, `unix`, `tcp`, or `unconnected` before the first call."""
         return self.engine.road
 
-    def __reduce__(self) -> tuple[Callable[[str], "Client"], tuple[str]]:
+    def __reduce__(self) -> tuple[Callable[[str], Client], tuple[str]]:
         limit, make = self._max_pending_bytes, self.__class__
         limited = make if limit == MAX_PENDING_BYTES else functools.partial(make, max_pending_bytes=limit)
         return limited, (self._server_address,)

@@ -12,7 +12,12 @@ from behaviour_support import PATIENCE_S, eventually, info_of, make_table, progr
 import reverb
 
 torch = pytest.importorskip("torch")
-pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::UserWarning:torch.*")]
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings("ignore::UserWarning:torch.*"),
+    # JAX, where it is imported beside PyTorch, warns of every fork. Workers do not use JAX.
+    pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning"),
+]
 
 import ml_dtypes  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402

@@ -1,5 +1,7 @@
 """What the adders share: the writer, the episodes under way, and the options that go to the writer."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar

@@ -1,5 +1,7 @@
 """Whole episodes."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Values that a step has once for each environment, such as the flags that end episodes."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

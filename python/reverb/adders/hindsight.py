@@ -1,5 +1,7 @@
 """Transitions whose goal is replaced by one that was reached."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 

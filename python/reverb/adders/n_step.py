@@ -1,5 +1,7 @@
 """Transitions over n steps."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 

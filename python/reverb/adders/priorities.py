@@ -1,5 +1,7 @@
 """The priorities of an adder's items: a number, the largest so far, from TD errors, or given with a step."""
 
+from __future__ import annotations
+
 from typing import Any, Literal
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Environments whose steps go into an adder by themselves."""
 
+from __future__ import annotations
+
 import enum
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol

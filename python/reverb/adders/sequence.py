@@ -1,5 +1,7 @@
 """Windows of steps."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -26,7 +28,7 @@ def sequence_configs(
     length: int,
     period: int,
     end: Literal["truncate", "drop"] = "truncate",
-    priority: "float | structured.Priority" = 1.0,
+    priority: float | structured.Priority = 1.0,
     first: Sequence[str] = (),
 ) -> list[Any]:
     """Patterns for windows of steps that start every `period` steps of an episode.

@@ -1,5 +1,7 @@
 """Buffers of single frames for users of NumPy, PyTorch and JAX."""
 
+from __future__ import annotations
+
 import os
 from typing import Any, Literal, NamedTuple, cast
 

@@ -7,6 +7,7 @@ import typer
 
 from reverb import errors
 from reverb.cli import checkpoint_commands, output
+from reverb.platform.version import version
 
 app = typer.Typer(
     name="reverb",
@@ -22,6 +23,21 @@ app.add_typer(checkpoint_commands.app, name="checkpoint")
 Address = Annotated[str, typer.Argument(envvar="REVERB_ADDRESS", help="Address of the server, `host:port`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait for the server.")]
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"reverb {version()}")
+        raise typer.Exit()
+
+
+@app.callback()
+def main(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Experience replay as a service."""
 
 
 @app.command()

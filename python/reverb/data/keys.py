@@ -1,5 +1,7 @@
 """Converts keys and priorities of many items to arrays."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, SupportsFloat, cast
 

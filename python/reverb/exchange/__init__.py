@@ -8,6 +8,7 @@ Arrow and Parquet need the extra `arrow`, and Minari the extra `minari`. RLDS ep
 """
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,8 +36,10 @@ _NAMES = {
 # Optional dependencies of the modules, and the extra that installs each.
 _EXTRAS = {"pyarrow": "arrow"}
 
-# `import *` must not need the extras.
-__all__ = [name for name, module in _NAMES.items() if module not in ("arrow", "parquet")]
+# `import *`, `help` and `inspect` must not need the extras.
+_MISSING = () if importlib.util.find_spec("pyarrow") else ("arrow", "parquet")
+
+__all__ = [name for name, module in _NAMES.items() if module not in _MISSING]
 
 
 def __getattr__(name: str) -> Any:
@@ -57,4 +60,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_NAMES})
+    return sorted({*globals(), *__all__})

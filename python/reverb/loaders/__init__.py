@@ -54,4 +54,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_NAMES})
+    from importlib.util import find_spec
+
+    # `help` and `inspect` ask for every name, so those whose framework is not installed are left out.
+    missing = {module for module, (_, framework) in _FRAMEWORKS.items() if find_spec(framework) is None}
+    return sorted({*globals(), *(name for name, module in _NAMES.items() if module not in missing)})

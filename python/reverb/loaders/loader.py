@@ -1,5 +1,7 @@
 """The base class of the loaders."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar

@@ -1,5 +1,7 @@
 """The source of batches that all loaders share."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Mapping
 from types import TracebackType
@@ -195,7 +197,7 @@ class BatchSource:
             self._fetched.clear()
             self._draws.give_up()
 
-    def __enter__(self) -> "BatchSource":
+    def __enter__(self) -> BatchSource:
         return self
 
     def __exit__(

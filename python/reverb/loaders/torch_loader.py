@@ -1,5 +1,7 @@
 """Batches as PyTorch tensors: an iterable, and a dataset for DataLoader."""
 
+from __future__ import annotations
+
 import collections
 import dataclasses
 import functools
@@ -80,7 +82,7 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
         self._last: BatchSource | None = None
         self._own: TorchBatches[DataT] | None = None
 
-    def __iter__(self) -> "TorchBatches[DataT]":
+    def __iter__(self) -> TorchBatches[DataT]:
         worker = get_worker_info()
         if worker is None:
             client = self._client or Client(self._address)
@@ -98,7 +100,7 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
             self._own = iter(self)
         return next(self._own)
 
-    def _batches(self, client: Client, options: Options, device: Any, lag: int | None) -> "TorchBatches[DataT]":
+    def _batches(self, client: Client, options: Options, device: Any, lag: int | None) -> TorchBatches[DataT]:
         conversion = _conversion(options, device, self._pin_memory, self._tensordict)
         source = BatchSource(client, self._table, options, conversion, by_caller=lag is None and device is None)
         return TorchBatches(source, device, lag)
@@ -127,7 +129,7 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
         for batches in list(self._open):
             batches.close()
 
-    def __enter__(self) -> "TorchLoader":
+    def __enter__(self) -> TorchLoader:
         return self
 
     def __exit__(
