@@ -141,12 +141,13 @@ class TrajectoryWriter(FlushingWriter):
         """
         try:
             self._create_item(table, priority, trajectory)
+            return
         except TableNotFoundError:
             if self._signatures is None:
                 raise
-            # The server may have been restarted with other tables.
-            self._writer.set_signatures(self._signatures())
-            self._create_item(table, priority, trajectory)
+        # The server may have been restarted with other tables. Outside of `except`, a second error stands alone.
+        self._writer.set_signatures(self._signatures())
+        self._create_item(table, priority, trajectory)
 
     def configure(self, path: tuple[Any, ...], *, num_keep_alive_refs: int, max_chunk_length: int | None) -> None:
         """Sets how many values of one column are kept, and how they are divided into chunks.

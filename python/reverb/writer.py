@@ -139,10 +139,12 @@ class Writer:
             raise ValueError("Argument `num_timesteps` is larger than number of buffered timesteps.")
         try:
             self._writer.create_item(table, count, priority)
+            return
         except TableNotFoundError:
-            # The server may have been restarted with other tables.
-            self._writer.set_signatures(self._signatures())
-            self._writer.create_item(table, count, priority)
+            pass
+        # The server may have been restarted with other tables. Outside of `except`, a second error stands alone.
+        self._writer.set_signatures(self._signatures())
+        self._writer.create_item(table, count, priority)
 
     def flush(self, timeout_ms: int | None = None, *, timeout: float | None = None) -> None:
         """Sends all items, and waits until they are in their tables. Closes the open chunk if an item refers to it.

@@ -275,6 +275,19 @@ class TestCreateItem:
         with pytest.raises(TypeError, match="get_signature_timeout_ms"):
             client.trajectory_writer(1, get_signature_timeout_ms="soon")
 
+    def test_an_unknown_table_is_one_error(self, client):
+        writer, rows = client.trajectory_writer(1), client.writer(1)
+        writer.append(1)
+        rows.append(1)
+        for create in (
+            lambda: writer.create_item("nowhere", 1.0, writer.history[-1:]),
+            lambda: rows.create_item("nowhere", 1, 1.0),
+        ):
+            with pytest.raises(errors.TableNotFoundError, match="nowhere") as error:
+                create()
+            assert (error.value.__context__, error.value.__cause__) == (None, None)
+        rows.close()
+
     def test_an_item_that_the_server_refuses_is_reported_once_and_does_not_affect_others(self, client):
         writer = client.trajectory_writer(3, validate_items=False)
         writer.append(1)

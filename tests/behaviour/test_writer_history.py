@@ -114,8 +114,41 @@ class TestHistory:
         with pytest.raises(errors.ReverbError) as error:
             writer.history["y"][-1]
         assert str(error.value) == (
+            "y has no value in this step. "
             "TrajectoryColumns cannot contain any None data references: TrajectoryColumn at path ('y', -1) got [None]."
         )
+
+    def test_an_error_says_which_row_is_missing_and_why(self, client):
+        writer = client.trajectory_writer(2)
+        for i in range(5):
+            writer.append({"o": i, "nest": {"p": i}})
+        writer.append({"o": 5})
+        o, p = writer.history["o"], writer.history["nest"]["p"]
+        kept = "kept no longer; num_keep_alive_refs=2 and 6 steps were appended. TrajectoryColumns cannot"
+        for view, index, text in (
+            (o, -4, f"o[-4]: {kept}"),
+            (o, 0, f"o[0]: {kept}"),
+            (o, slice(-4, None), f"o[-4:]: o[-4] is {kept}"),
+            (o, slice(1, 3), f"o[1:3]: o[-5] is {kept}"),
+            (o, slice(None, None, 2), f"o[::2]: o[-6] is {kept}"),
+            (o, [5, 1], f"o[[5, 1]]: o[-5] is {kept}"),
+            (p, -1, "nest/p has no value in this step. TrajectoryColumns cannot"),
+            (p, 5, "nest/p has no value in this step. TrajectoryColumns cannot"),
+            (p, slice(-2, None), "nest/p[-2:]: nest/p[-1] has no value. TrajectoryColumns cannot"),
+        ):
+            with pytest.raises(ValueError, match="TrajectoryColumns cannot") as error:
+                view[index]
+            assert str(error.value).startswith(text)
+        writer.append({"o": 6, "nest": {"p": 6}})
+        with pytest.raises(ValueError, match=r"^nest/p\[-2\]: nest/p has no value in this step\. TrajectoryColumns"):
+            p[-2]
+
+    def test_a_step_that_is_one_leaf_has_no_name(self, client):
+        writer = client.trajectory_writer(1)
+        writer.append(0)
+        writer.append(1)
+        with pytest.raises(ValueError, match=r"^history\[-2\]: kept no longer; num_keep_alive_refs=1 and 2 steps"):
+            writer.history[-2]
 
     def test_columns_expire_with_the_values(self, client):
         writer = client.trajectory_writer(2)

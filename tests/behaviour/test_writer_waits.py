@@ -1,5 +1,7 @@
 """What a program sees while a writer waits for a rate limiter, and how it ends the wait."""
 
+import math
+
 import numpy as np
 import pytest
 from behaviour_support import Background, draw, eventually, info_of, program
@@ -130,6 +132,16 @@ def test_flush_takes_its_timeout_in_seconds_or_in_milliseconds(serve, make):
     assert len(draw(client, 3, "full")) == 3
     writer.flush(timeout=20)
     writer.flush(timeout_ms=20_000)
+
+
+@pytest.mark.slow
+def test_a_writer_may_look_for_its_server_without_end():
+    writer = reverb.Client("localhost:1").trajectory_writer(1, validate_items=False, reconnect_timeout=math.inf)
+    writer.append({"x": 0})
+    writer.create_item("table", 1.0, writer.history["x"][-1:])
+    with pytest.raises(errors.DeadlineExceededError):
+        writer.flush(timeout=8)
+    writer._sender.close(0.0)
 
 
 @pytest.mark.parametrize("make", [trajectory, patterns])

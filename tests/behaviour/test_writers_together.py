@@ -9,7 +9,7 @@ import pytest
 from behaviour_support import Background, at_rest, draw, eventually, info_of, make_table, program
 
 import reverb
-from reverb import _binding
+from reverb import _binding, structured
 
 ITEM_BYTES = 10_000
 CLOSED = "closed: "
@@ -133,6 +133,20 @@ class TestEnd:
         assert line.startswith(
             "3 writers were closed: 3 items were not confirmed and are given up (3 for table `blocked`)"
         )
+
+    def test_a_refusal_of_many_items_is_logged_once_with_their_number(self, serve, caplog):
+        spec = reverb.TensorSpec((1,), np.float32)
+        client = serve(make_table(signature={f"a_long_name_of_column_{i}": spec for i in range(50)}))
+        pattern = structured.pattern_from_transform({"x": 0.0}, lambda x: x["x"][-1])
+        writer = client.batched_writer(64, configs=[structured.create_config(pattern, "table")])
+        writer.append({"x": np.zeros(64, np.float32)})
+        writer.close()
+        [line] = [message for message in caplog.messages if CLOSED in message]
+        assert line.startswith("A writer was closed: ")
+        assert line.count("table 'table'") == 1
+        assert line.endswith(" (64 times)")
+        assert len(line) < 1000
+        assert "\n" not in line
 
     def test_writers_that_end_with_the_program_log_one_line(self, serve_far):
         full_queue(serve_far, make_table())

@@ -80,7 +80,8 @@ impl TrajectoryColumn {
         if has_none {
             let path =
                 path.map_or("None".to_owned(), |path| path.repr().map_or_else(|_| "?".into(), |r| r.to_string()));
-            return Err(missing(&path, &data_references.repr()?.to_string()));
+            let text = missing(&path, &data_references.repr()?.to_string());
+            return Err(PyReverbError::from(Error::invalid(text)).into());
         }
         if squeeze && count != 1 {
             return Err(PyValueError::new_err(format!(
@@ -136,10 +137,10 @@ impl TrajectoryColumn {
     }
 }
 
-/// The error for a column in which a value is missing.
-pub fn missing(path: &str, references: &str) -> PyErr {
+/// The error for a column in which a value is missing, in the words of dm-reverb.
+pub fn missing(path: &str, references: &str) -> String {
     let text = "TrajectoryColumns cannot contain any None data references: TrajectoryColumn at path";
-    PyReverbError::from(Error::invalid(format!("{text} {path} got {references}."))).into()
+    format!("{text} {path} got {references}.")
 }
 
 /// The rows that an index selects, by the rules of lists.

@@ -29,8 +29,9 @@ _logger = logging.getLogger("reverb")
 CLOSE_TIMEOUT_SECONDS = 5.0
 # How long the deletion of one of several writers waits before a thread takes over.
 _DELETE_SECONDS = 0.1
-# Maximum number of reasons in one line of the log.
+# Maximum number of reasons in one line of the log, and of characters of each.
 _MAX_REASONS = 5
+_MAX_REASON_LENGTH = 400
 
 # What a writer has discarded: the number of unconfirmed items by table, and reasons.
 Discarded = tuple[dict[str, int], list[str]]
@@ -115,12 +116,20 @@ def log_discarded(*discarded: Discarded | None) -> None:
     if items:
         tables_text = ", ".join(f"{count} for table `{table}`" for table, count in sorted(items.items()))
         parts.append(f"{items.total()} items were not confirmed and are given up ({tables_text})")
-    reasons = list(dict.fromkeys(reason for _, reasons in writers for reason in reasons))
-    parts += reasons[:_MAX_REASONS]
+    reasons = collections.Counter(reason for _, reasons in writers for reason in reasons)
+    parts += [_summary(reason, count) for reason, count in list(reasons.items())[:_MAX_REASONS]]
     if len(reasons) > _MAX_REASONS:
         parts.append(f"{len(reasons) - _MAX_REASONS} more reasons")
     subject = "A writer was closed" if len(writers) == 1 else f"{len(writers)} writers were closed"
     _logger.warning("%s: %s", subject, "; ".join(parts))
+
+
+def _summary(reason: str, count: int) -> str:
+    """A reason as a part of one line, with the number of times that it was given."""
+    text = " ".join(reason.split())
+    if len(text) > _MAX_REASON_LENGTH:
+        text = text[: _MAX_REASON_LENGTH - 3] + "..."
+    return text if count == 1 else f"{text} ({count} times)"
 
 
 def log_late(reason: str) -> None:

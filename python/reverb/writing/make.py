@@ -1,6 +1,7 @@
 """The methods of `reverb.Client` that create writers."""
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +78,7 @@ class MakesWriters:
             delta_encoded=bool(delta_encoded),
             signatures=functools.partial(_signatures, self.engine),
             max_pending_bytes=checks.as_count("max_pending_bytes", max_pending_bytes),
-            reconnect_timeout=checks.as_timeout(reconnect_timeout) or 0.0,
+            reconnect_timeout=_reconnect_seconds(reconnect_timeout),
         )
 
     def trajectory_writer(
@@ -239,8 +240,13 @@ def _limits(
     return (
         checks.as_count("max_pending_bytes", max_pending_bytes),
         None if max_in_flight_items is None else checks.as_count("max_in_flight_items", max_in_flight_items),
-        checks.as_timeout(reconnect_timeout) or 0.0,
+        _reconnect_seconds(reconnect_timeout),
     )
+
+
+def _reconnect_seconds(reconnect_timeout: float) -> float:
+    seconds = checks.as_timeout(reconnect_timeout)
+    return math.inf if seconds is None else seconds
 
 
 def _signatures(engine: _binding.Client, timeout_s: float = -1.0) -> dict[str, signatures.FlatSignature | None]:

@@ -431,6 +431,12 @@ impl StepBuffer {
         self.find(column, row).is_some()
     }
 
+    /// Number of steps for which the values of a column are kept. `None` if the column has had no value yet.
+    pub fn steps_kept(&self, column: u32) -> Option<u32> {
+        let known = self.columns.get(column as usize)?.as_ref()?;
+        Some(self.groups[known.group].options.num_keep_alive_refs)
+    }
+
     fn find(&self, column: u32, row: u64) -> Option<(&ColumnState, &CellPlace)> {
         let known = self.columns.get(column as usize)?.as_ref()?;
         let group = &self.groups[known.group];

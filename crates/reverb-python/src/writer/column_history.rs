@@ -2,9 +2,11 @@
 
 use super::trajectory_writer::TrajectoryWriter;
 use crate::column::{CellRef, Rows, TrajectoryColumn, missing};
+use crate::errors::PyReverbError;
 use parking_lot::MutexGuard;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyList, PySlice, PyTuple};
+use reverb_core::Error;
 use reverb_core::writer::{CellRun, Selection, StepBuffer};
 
 /// The live view of one column of a writer.
@@ -36,23 +38,27 @@ impl ColumnHistory {
         let (rows, squeeze) = Rows::of(key, num_rows, "_ColumnHistory")?;
         let steps = self.steps();
         let mut selection = Selection { squeeze, ..Selection::default() };
-        let mut missing_row = false;
+        let mut missing_row = None;
         rows.for_each(|row| {
             match steps.cell(self.column, row) {
                 Some(cell) => selection.push(cell),
-                None => missing_row = true,
+                None => missing_row = missing_row.or(Some(row)),
             }
             Ok(())
         })?;
-        if missing_row {
+        if let Some(row) = missing_row {
+            let steps_kept = steps.steps_kept(self.column).map_or(0, u64::from);
+            let num_rows = steps.num_rows();
             let mut found = Vec::new();
             rows.for_each(|row| {
                 found.push(if steps.cell(self.column, row).is_some() { "CellRef" } else { "None" });
                 Ok(())
             })?;
             drop(steps);
+            let reason = self.why_missing(py, key, squeeze, row, steps_kept, num_rows)?;
             let path = self.path.bind(py).add(PyTuple::new(py, [key])?)?.repr()?.to_string();
-            return Err(missing(&path, &format!("[{}]", found.join(", "))));
+            let text = missing(&path, &format!("[{}]", found.join(", ")));
+            return Err(PyReverbError::from(Error::invalid(format!("{reason}. {text}"))).into());
         }
         Ok(TrajectoryColumn(selection))
     }
@@ -69,6 +75,31 @@ impl ColumnHistory {
         self.writer.get().steps.lock()
     }
 
+    /// Says why a selected row has no value. `key` is the index of the program, and `row` the first such row.
+    fn why_missing(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        is_one: bool,
+        row: u64,
+        steps_kept: u64,
+        num_rows: u64,
+    ) -> PyResult<String> {
+        let names = self.path.bind(py).iter().map(|name| Ok(name.str()?.to_string()));
+        let names = names.collect::<PyResult<Vec<_>>>()?;
+        let name = if names.is_empty() { "history".to_owned() } else { names.join("/") };
+        let from_newest = row as i64 - num_rows as i64;
+        let selected = format!("{name}[{}]", index_text(key)?);
+        let kept = format!("kept no longer; num_keep_alive_refs={steps_kept} and {num_rows} steps were appended");
+        Ok(match (row + steps_kept >= num_rows, is_one) {
+            (false, true) => format!("{selected}: {kept}"),
+            (false, false) => format!("{selected}: {name}[{from_newest}] is {kept}"),
+            (true, true) if from_newest == -1 => format!("{name} has no value in this step"),
+            (true, true) => format!("{selected}: {name} has no value in this step"),
+            (true, false) => format!("{selected}: {name}[{from_newest}] has no value"),
+        })
+    }
+
     fn references<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let cells: Vec<Option<CellRun>> = {
             let steps = self.steps();
@@ -78,4 +109,17 @@ impl ColumnHistory {
             cells.into_iter().map(|cell| cell.map(|cell| Py::new(py, CellRef(cell))).transpose()).collect();
         PyList::new(py, cells?)
     }
+}
+
+/// An index as the program has probably written it.
+fn index_text(key: &Bound<'_, PyAny>) -> PyResult<String> {
+    if !key.is_instance_of::<PySlice>() {
+        return Ok(key.repr()?.to_string());
+    }
+    let part = |name| {
+        let part = key.getattr(name)?;
+        if part.is_none() { Ok(String::new()) } else { Ok::<_, PyErr>(part.repr()?.to_string()) }
+    };
+    let (start, stop, step) = (part("start")?, part("stop")?, part("step")?);
+    Ok(if step.is_empty() { format!("{start}:{stop}") } else { format!("{start}:{stop}:{step}") })
 }
