@@ -170,7 +170,9 @@ class TrajectoryWriter(FlushingWriter):
         if column is not None:
             self._writer.configure(column, options)
 
-    def end_episode(self, clear_buffers: bool = True, timeout_ms: int | None = None) -> None:
+    def end_episode(
+        self, clear_buffers: bool = True, timeout_ms: int | None = None, *, timeout: float | None = None
+    ) -> None:
         """Ends the episode: flushes, closes an open step, and restarts the step count at 0.
 
         Args:
@@ -178,15 +180,16 @@ class TrajectoryWriter(FlushingWriter):
             episodes.
           timeout_ms: Time limit in milliseconds for the confirmations; None waits as long as the tables' rate limiters
             block.
+          timeout: Time limit in seconds, instead of `timeout_ms`.
 
         Raises:
           DeadlineExceededError: Not all items were confirmed within the timeout. They stay queued, and the episode has
             ended.
-          ValueError: `timeout_ms` is negative, or the server rejected an earlier item; see `flush`.
+          ValueError: A time limit is negative, both are given, or the server rejected an earlier item; see `flush`.
         """
-        as_seconds(timeout_ms)
+        seconds = as_seconds(timeout_ms, timeout)
         try:
-            self._flush("End episode", 0, timeout_ms)
+            self._flush("End episode", 0, seconds)
         except DeadlineExceededError:
             self._writer.end_episode(clear_buffers)
             raise

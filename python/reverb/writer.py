@@ -8,6 +8,7 @@ from reverb import _binding
 from reverb.data import checks
 from reverb.errors import CancelledError, TableNotFoundError, UnavailableError
 from reverb.writing import closing
+from reverb.writing.flushing import as_seconds
 
 if TYPE_CHECKING:
     from reverb.data.signatures import FlatSpec
@@ -141,19 +142,27 @@ class Writer:
             self._writer.set_signatures(self._signatures())
             self._writer.create_item(table, count, priority)
 
-    def flush(self) -> None:
+    def flush(self, timeout_ms: int | None = None, *, timeout: float | None = None) -> None:
         """Sends all items, and waits until they are in their tables. Closes the open chunk if an item refers to it.
 
         After interpreter exit has closed the writer, as in a `__del__` that runs late, nothing is left to send, and the
         call returns.
 
+        Args:
+          timeout_ms: Time limit in milliseconds. None waits as long as the tables' rate limiters block, and logs every
+            10 s what is not in its table yet.
+          timeout: Time limit in seconds, instead of `timeout_ms`.
+
         Raises:
-          ValueError: The server rejected an item. The item is dropped, and the writer can still be used.
+          DeadlineExceededError: Not all items were in their tables at the timeout. They stay queued.
+          ValueError: A time limit is negative, both are given, or the server rejected an item. The item is dropped, and
+            the writer can still be used.
           RuntimeError: The writer is closed, or the server could not be reached; see `append`.
         """
+        seconds = as_seconds(timeout_ms, timeout)
         self._check_open("Flush")
         if not closing.was_closed_at_exit(self._writer):
-            self._writer.flush(None)
+            self._writer.flush(seconds)
 
     def close(self, retry_on_unavailable: bool = True) -> None:
         """Flushes and closes the writer.

@@ -10,12 +10,21 @@ from typing import Any, Protocol
 
 from reverb._shutdown import Stage, at_exit
 
-__all__ = ["Discarded", "close_now", "close_when_deleted", "log_discarded", "mark_closed", "was_closed_at_exit"]
+__all__ = [
+    "CLOSE_TIMEOUT_SECONDS",
+    "Discarded",
+    "close_now",
+    "close_when_deleted",
+    "log_discarded",
+    "log_late",
+    "mark_closed",
+    "was_closed_at_exit",
+]
 
 _logger = logging.getLogger("reverb")
 
 # How long a closed writer waits for its unconfirmed items. Writers that end together all wait at the same time.
-_CLOSE_TIMEOUT_SECONDS = 5.0
+CLOSE_TIMEOUT_SECONDS = 5.0
 # How long the deletion of one of several writers waits before a thread takes over.
 _DELETE_SECONDS = 0.1
 # Maximum number of reasons in one line of the log.
@@ -75,7 +84,7 @@ def close_now(writer: _Closable) -> None:
     _closing.begin()
     discarded = None
     try:
-        discarded = writer.close(_CLOSE_TIMEOUT_SECONDS)
+        discarded = writer.close(CLOSE_TIMEOUT_SECONDS)
     finally:
         log_discarded(*_closing.end(discarded))
 
@@ -98,6 +107,11 @@ def log_discarded(*discarded: Discarded | None) -> None:
         parts.append(f"{len(reasons) - _MAX_REASONS} more reasons")
     subject = "A writer was closed" if len(writers) == 1 else f"{len(writers)} writers were closed"
     _logger.warning("%s: %s", subject, "; ".join(parts))
+
+
+def log_late(reason: str) -> None:
+    """Logs why a writer that the program leaves still has unconfirmed items."""
+    _logger.warning("A writer still has items that are not in their tables, and goes on sending them: %s", reason)
 
 
 class _OverlappingCalls:
@@ -143,7 +157,7 @@ class _DeletedWriters:
                 # Not a daemon: the interpreter waits for it before it ends.
                 threading.Thread(target=self._run, name="reverb-close").start()
                 self._has_thread = True
-            self._waiting.append((writer, time.monotonic() + _CLOSE_TIMEOUT_SECONDS))
+            self._waiting.append((writer, time.monotonic() + CLOSE_TIMEOUT_SECONDS))
 
     def _run(self) -> None:
         discarded: list[Discarded | None] = []
@@ -187,7 +201,7 @@ def _close_deleted(writer: _Closable, warning: str | None) -> None:
 
 def _close_all() -> None:
     """Closes all open writers."""
-    deadline = time.monotonic() + _CLOSE_TIMEOUT_SECONDS
+    deadline = time.monotonic() + CLOSE_TIMEOUT_SECONDS
     for writer in list(_open.values()):
         # All of them send their items while the first waits.
         writer.drain(0.0)

@@ -37,11 +37,28 @@ class FlushingWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Flushes, unless the body raised a ReverbError. The writer stays usable."""
+        """Flushes without a time limit, unless the body raised a ReverbError. The writer stays usable."""
         if not isinstance(error, ReverbError):
             self.flush()
 
-    def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None:
+    def leave(self, error: BaseException | None) -> None:
+        """Flushes as `__exit__` does, but waits only as long as `close`. For adders.
+
+        Items that are not in their tables by then are logged. They stay queued, and the writer stays usable.
+
+        Args:
+          error: Exception that the body of the `with` statement raised; None if it raised none.
+        """
+        if isinstance(error, ReverbError) or closing.was_closed_at_exit(self._sender):
+            return
+        try:
+            self._sender.flush(0, closing.CLOSE_TIMEOUT_SECONDS)
+        except DeadlineExceededError as late:
+            closing.log_late(str(late))
+
+    def flush(
+        self, block_until_num_items: int = 0, timeout_ms: int | None = None, *, timeout: float | None = None
+    ) -> None:
         """Sends all items that can be sent, and waits until at most `block_until_num_items` items are unconfirmed.
 
         Chunks that only the last `block_until_num_items` items refer to stay open. After interpreter exit has closed
@@ -50,28 +67,29 @@ class FlushingWriter:
         Args:
           block_until_num_items: Number of items that may stay unconfirmed, at least 0.
           timeout_ms: Time limit in milliseconds. 0 checks once without waiting; None waits as long as the tables' rate
-            limiters block.
+            limiters block, and logs every 10 s what is not in its table yet.
+          timeout: Time limit in seconds, instead of `timeout_ms`.
 
         Raises:
-          ValueError: A number is negative, or the server rejected an earlier item, which is then dropped.
+          ValueError: A number is negative, both time limits are given, or the server rejected an earlier item, which is
+            then dropped.
           DeadlineExceededError: Too many items were still unconfirmed at the timeout. They stay queued.
           UnavailableError: The server could not be reached within `reconnect_timeout`.
         """
         if block_until_num_items < 0:
             raise ValueError(f"block_until_num_items must be >= 0, got {block_until_num_items}")
-        self._flush("Flush", block_until_num_items, timeout_ms)
+        self._flush("Flush", block_until_num_items, as_seconds(timeout_ms, timeout))
 
-    def _flush(self, what: str, but_last: int, timeout_ms: int | None) -> None:
-        seconds = as_seconds(timeout_ms)
+    def _flush(self, what: str, but_last: int, seconds: float | None) -> None:
         if closing.was_closed_at_exit(self._sender):
             return
         try:
             self._sender.flush(but_last, seconds)
         except DeadlineExceededError as error:
             # The text of dm-reverb, followed by the reason.
-            timeout = datetime.timedelta(milliseconds=timeout_ms or 0)
+            limit = datetime.timedelta(seconds=seconds or 0)
             raise DeadlineExceededError(
-                f"{what} call did not complete within provided timeout of {timeout}: {error}"
+                f"{what} call did not complete within provided timeout of {limit}: {error}"
             ) from None
 
     def close(self) -> None:
@@ -86,15 +104,17 @@ class FlushingWriter:
                 closing.close_now(self._sender)
 
 
-def as_seconds(timeout_ms: int | None) -> float | None:
-    """Converts a timeout from milliseconds to seconds.
+def as_seconds(timeout_ms: int | None, timeout: float | None) -> float | None:
+    """Converts a timeout, which may be given in milliseconds or in seconds, to seconds.
 
     Raises:
-      TypeError: The timeout is not an integer.
-      ValueError: The timeout is negative.
+      TypeError: The timeout is not a number, or `timeout_ms` is not an integer.
+      ValueError: The timeout is negative, or both are given.
     """
     if timeout_ms is None:
-        return None
+        return checks.as_timeout(timeout)
+    if timeout is not None:
+        raise ValueError(f"give `timeout` (seconds) or `timeout_ms`, not both: got {timeout!r} and {timeout_ms!r}.")
     milliseconds = checks.as_int("timeout_ms", timeout_ms)
     if milliseconds < 0:
         raise ValueError(f"timeout_ms must be None or >= 0, got {timeout_ms}")

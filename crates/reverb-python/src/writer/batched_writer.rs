@@ -1,7 +1,7 @@
 //! `reverb._rust.BatchedWriter`: appends the steps of many environments at once.
 
 use super::pattern_writer::set_priority;
-use super::session::{CompressionOptions, DiscardedItems, Limits, WriterSession, parse_compression};
+use super::session::{CompressionOptions, DiscardedItems, HOW_TO_GIVE_UP, Limits, WriterSession, parse_compression};
 use super::steps_in::Structure;
 use crate::array_in::LeafRows;
 use crate::client::Client;
@@ -164,7 +164,7 @@ impl BatchedWriter {
     }
 
     fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>) -> PyReverbResult<()> {
-        self.session.flush(py, but_last, timeout)
+        self.session.flush(py, but_last, timeout, HOW_TO_GIVE_UP)
     }
 
     fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {

@@ -1,6 +1,6 @@
 //! `reverb._rust.PatternWriter`: makes items by patterns.
 
-use super::session::{CompressionOptions, DiscardedItems, Limits, WriterSession, parse_compression};
+use super::session::{CompressionOptions, DiscardedItems, HOW_TO_GIVE_UP, Limits, WriterSession, parse_compression};
 use super::steps_in::Structure;
 use crate::client::Client;
 use crate::errors::PyReverbResult;
@@ -92,7 +92,7 @@ impl PatternWriter {
     }
 
     fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>) -> PyReverbResult<()> {
-        self.session.flush(py, but_last, timeout)
+        self.session.flush(py, but_last, timeout, HOW_TO_GIVE_UP)
     }
 
     fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {

@@ -110,7 +110,8 @@ impl RowWriter {
     }
 
     fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyReverbResult<()> {
-        self.session.flush(py, 0, timeout)
+        // `close` waits as long as `flush`.
+        self.session.flush(py, 0, timeout, "To give up: Ctrl-C, or `flush(timeout=...)`.")
     }
 
     fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {

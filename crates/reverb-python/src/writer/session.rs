@@ -36,6 +36,9 @@ fn by_name(items: &BTreeMap<Arc<str>, usize>) -> BTreeMap<String, usize> {
     items.iter().map(|(table, &count)| (table.to_string(), count)).collect()
 }
 
+/// How a program ends a long wait for all items.
+pub const HOW_TO_GIVE_UP: &str = "To give up: Ctrl-C, `flush(timeout=...)`, or `close()`.";
+
 /// A codec by name, and whether integers are stored as differences.
 pub type CompressionOptions = (String, bool);
 
@@ -103,9 +106,10 @@ impl WriterSession {
         self.session.pump();
     }
 
-    /// Waits until at most `but_last` items are unconfirmed.
-    pub fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>) -> PyReverbResult<()> {
-        wait(py, self.session.flush(but_last, deadline(timeout)?, warn))
+    /// Waits until at most `but_last` items are unconfirmed. Reports of a long wait say how to end it, with `hint`.
+    pub fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>, hint: &str) -> PyReverbResult<()> {
+        let notice = |waits: &str| warn(&format!("{}. {hint}", waits.trim_end_matches('.')));
+        wait(py, self.session.flush(but_last, deadline(timeout)?, notice))
     }
 
     /// Waits while more than `max_in_flight` items that could be sent are unconfirmed.

@@ -1,6 +1,6 @@
 //! `reverb._rust.TrajectoryWriter`.
 
-use super::session::{CompressionOptions, DiscardedItems, Limits, WriterSession, parse_compression};
+use super::session::{CompressionOptions, DiscardedItems, HOW_TO_GIVE_UP, Limits, WriterSession, parse_compression};
 use super::signatures::{FlatSignatures, Signatures, find_signature, to_signatures};
 use super::steps_in::Structure;
 use crate::client::Client;
@@ -87,7 +87,7 @@ impl TrajectoryWriter {
     }
 
     fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>) -> PyReverbResult<()> {
-        self.session.flush(py, but_last, timeout)
+        self.session.flush(py, but_last, timeout, HOW_TO_GIVE_UP)
     }
 
     fn end_episode(&self, clear_buffers: bool) -> PyReverbResult<()> {

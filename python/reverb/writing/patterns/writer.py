@@ -70,7 +70,12 @@ class StructuredWriter(FlushingWriter):
         return self._writer.step_is_open
 
     def end_episode(
-        self, clear_buffers: bool = True, timeout_ms: int | None = None, *, priority: float | None = None
+        self,
+        clear_buffers: bool = True,
+        timeout_ms: int | None = None,
+        *,
+        timeout: float | None = None,
+        priority: float | None = None,
     ) -> None:
         """Creates the items that are due at the end of an episode, flushes, and restarts the step count at 0.
 
@@ -79,17 +84,18 @@ class StructuredWriter(FlushingWriter):
             episodes.
           timeout_ms: Time limit in milliseconds for the confirmations; None waits as long as the tables' rate limiters
             block.
+          timeout: Time limit in seconds, instead of `timeout_ms`.
           priority: Priority of the items that this call creates; None, the default, means that of their configs.
 
         Raises:
           DeadlineExceededError: Not all items were confirmed within the timeout. They stay queued, and the episode has
             ended.
-          ValueError: `timeout_ms` is negative, or one of the cases of `append` and `flush` occurred.
+          ValueError: A time limit is negative, both are given, or one of the cases of `append` and `flush` occurred.
         """
-        as_seconds(timeout_ms)
+        seconds = as_seconds(timeout_ms, timeout)
         self._writer.make_last_items(None if priority is None else as_priority(priority))
         try:
-            self._flush("End episode", 0, timeout_ms)
+            self._flush("End episode", 0, seconds)
         except DeadlineExceededError:
             self._writer.end_episode(clear_buffers)
             raise

@@ -12,8 +12,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// Time after which a wait is reported, once for each call.
+/// Time after which a wait is reported. A wait for all items is reported again each time it has passed.
 const REPORT_DELAY: Duration = Duration::from_secs(10);
+
+/// How often a wait is reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reports {
+    Once,
+    Again,
+}
 
 /// What a closed session has discarded.
 #[derive(Debug)]
@@ -108,12 +115,12 @@ impl Session {
         // The caller appends no steps while it waits, so nothing else would close these chunks.
         if !shared.has_few_items(&shared.state.lock().outbox) {
             self.close_chunks(shared.options.max_in_flight_items)?;
-            self.wait(None, &notice, |outbox| shared.has_few_items(outbox)).await?;
+            self.wait(None, Reports::Once, &notice, |outbox| shared.has_few_items(outbox)).await?;
         }
         if !shared.has_room(&shared.state.lock().outbox) {
             self.close_chunks(0)?;
         }
-        self.wait(None, notice, |outbox| shared.has_room(outbox)).await
+        self.wait(None, Reports::Once, notice, |outbox| shared.has_room(outbox)).await
     }
 
     /// Closes the chunks of all items except the last `but_last`, and sends these items.
@@ -135,7 +142,7 @@ impl Session {
     /// # Errors
     /// The errors of [`Session::check`].
     pub async fn wait_in_flight(&self, limit: usize, notice: impl Fn(&str)) -> Result<()> {
-        self.wait(None, notice, |outbox| !has_more_in_flight(outbox, limit)).await
+        self.wait(None, Reports::Once, notice, |outbox| !has_more_in_flight(outbox, limit)).await
     }
 
     /// Closes the chunks of all items except the last `but_last`, and waits until at most `but_last` items are
@@ -146,12 +153,13 @@ impl Session {
     pub async fn flush(&self, but_last: usize, deadline: Option<Instant>, notice: impl Fn(&str)) -> Result<()> {
         self.check()?;
         self.close_chunks(but_last)?;
-        self.wait(deadline, notice, |outbox| outbox.len() <= but_last).await
+        self.wait(deadline, Reports::Again, notice, |outbox| outbox.len() <= but_last).await
     }
 
     async fn wait(
         &self,
         deadline: Option<Instant>,
+        reports: Reports,
         notice: impl Fn(&str),
         enough: impl Fn(&Outbox) -> bool,
     ) -> Result<()> {
@@ -179,8 +187,13 @@ impl Session {
                 )));
             }
             if notice_at.is_some_and(|at| now >= at) {
-                notice_at = None;
-                notice(&format!("a writer waits: {} items are unconfirmed.{}", unsent + sent, self.shared.reason()));
+                notice_at = (reports == Reports::Again).then(|| now + REPORT_DELAY);
+                let tables = self.shared.state.lock().outbox.describe();
+                notice(&format!(
+                    "a writer waits: {} items are not in their tables yet ({tables}).{}",
+                    unsent + sent,
+                    self.shared.reason()
+                ));
             }
             let wake = [deadline, notice_at].into_iter().flatten().min();
             let sleep = async {
