@@ -5,6 +5,7 @@ import pytest
 from behaviour_support import Background, eventually, info_of, make_table
 
 from reverb import _protos, adders, rate_limiters
+from reverb.writing import closing
 
 MAKERS = {
     "transitions": lambda client, **o: adders.NStepTransitionAdder(client, "table", n=1, discount=1.0, **o),
@@ -99,3 +100,18 @@ def test_options_reach_the_writer(serve, monkeypatch):
     monkeypatch.setattr(type(client), "batched_writer", lambda *a, **o: seen.append(o) or make_batched(*a, **o))
     add(MAKERS["episodes"](client, **given), np.float32(0))
     assert [{name: options[name] for name in given} for options in seen] == [given] * 3
+
+
+@pytest.mark.parametrize("kind", sorted(MAKERS))
+def test_the_end_of_a_with_block_does_not_wait_without_end_for_a_shut_limiter(serve, caplog, monkeypatch, kind):
+    monkeypatch.setattr(closing, "CLOSE_TIMEOUT_SECONDS", 0.2)
+    client = serve(make_table(limiter=rate_limiters.RateLimiter(1.0, 1, -1000.0, 2.0)))
+
+    def act():
+        with MAKERS[kind](client, reconnect_timeout=1.0) as adder:
+            for _ in range(5):
+                add(adder, np.float32(1))
+
+    Background(act).result()
+    assert info_of(client).current_size == 2
+    assert "not in their tables" in caplog.text

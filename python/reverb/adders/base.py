@@ -66,23 +66,27 @@ class AdderBase:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        """Waits for the items as long as `close`, and logs those that are not in their table then."""
         if self._writer is not None:
-            self._writer.__exit__(kind, error, traceback)
+            self._writer.leave(error)
 
     @property
     def num_envs(self) -> int | None:
         """Number of environments in the vector; None for a single environment."""
         return self._num_envs
 
-    def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None:
+    def flush(
+        self, block_until_num_items: int = 0, timeout_ms: int | None = None, *, timeout: float | None = None
+    ) -> None:
         """Waits until the items are in their tables; see `TrajectoryWriter.flush`.
 
         Args:
           block_until_num_items: Number of items that may stay unconfirmed, at least 0.
           timeout_ms: Time limit in milliseconds; None waits as long as the tables' rate limiters block.
+          timeout: Time limit in seconds, instead of `timeout_ms`.
         """
         if self._writer is not None:
-            self._writer.flush(block_until_num_items, timeout_ms)
+            self._writer.flush(block_until_num_items, timeout_ms, timeout=timeout)
 
     def close(self) -> None:
         """Closes the writer; see `TrajectoryWriter.close`."""

@@ -85,8 +85,8 @@ class StructuredWriter(FlushingWriter):
         clear_buffers: bool = True,
         timeout_ms: int | None = None,
         *,
-        priority: float | None = None,
         timeout: float | None = None,
+        priority: float | None = None,
     ) -> None:
         """Creates the items that are due at the end of an episode, flushes, and restarts the step count at 0.
 
@@ -95,8 +95,8 @@ class StructuredWriter(FlushingWriter):
             episodes.
           timeout_ms: Time limit in milliseconds for the confirmations; None waits as long as the tables' rate limiters
             block.
-          priority: Priority of the items that this call creates; None, the default, means that of their configs.
           timeout: Time limit in seconds, instead of `timeout_ms`.
+          priority: Priority of the items that this call creates; None, the default, means that of their configs.
 
         Raises:
           DeadlineExceededError: Not all items were confirmed within the timeout. They stay queued, and the episode has
