@@ -153,7 +153,9 @@ tsan: ## ThreadSanitizer over the Rust tests of what waits, with a nightly Rust 
 	@test -d "$$(rustc +nightly --print sysroot)/lib/rustlib/src" || { \
 		echo "ThreadSanitizer needs the sources of Rust: rustup component add rust-src --toolchain nightly" >&2; exit 1; }
 	RUSTFLAGS=-Zsanitizer=thread cargo +nightly test -Zbuild-std --target $(HOST) --target-dir target/tsan \
-		-p reverb-core -p reverb-service -p reverb-net --tests --no-fail-fast
+		-p reverb-core -p reverb-service --tests --no-fail-fast
+	RUSTFLAGS=-Zsanitizer=thread cargo +nightly test -Zbuild-std --target $(HOST) --target-dir target/tsan \
+		-p reverb-net --lib --no-fail-fast
 
 soak: $(VENV)/.installed ## A server and clients of each road for an hour: they must not grow; SECONDS=300 make soak
 	PYTHONPATH=tests/behaviour $(BIN)/python tests/soak --seconds $(or $(SECONDS),3600) --record soak.jsonl
