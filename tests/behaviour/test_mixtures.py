@@ -91,9 +91,11 @@ def test_a_mixture_updates_the_priorities_of_each_table(serve):
         batch = next(loader)
         assert collections.Counter(batch.table.tolist()) == {0: 25, 1: 75}
         np.testing.assert_array_equal(batch.data[0][:, 0], np.where(batch.table == 0, 0.0, 1.0))
-        loader.update_priorities(batch, np.where(batch.table == 0, 2.0, 5.0))
-    assert client.sample_batch("one", 1).info.priority == 2.0
-    assert client.sample_batch("two", 1).info.priority == 5.0
+        assert loader.update_priorities(batch, np.where(batch.table == 0, 2.0, 5.0)) == 100
+        assert client.sample_batch("one", 1).info.priority == 2.0
+        assert client.sample_batch("two", 1).info.priority == 5.0
+        client.reset("two")
+        assert loader.update_priorities(batch, 1.0) == 25
 
 
 def test_weights_of_a_mixture_use_the_size_and_the_probabilities_of_each_items_own_table(serve):

@@ -53,15 +53,18 @@ class Loader(BatchIterator, Iterator[BatchT], Generic[BatchT]):
         """Counts of the batches delivered so far, how the time was spent, and how much is undelivered now."""
         return self._source.stats()
 
-    def update_priorities(self, batch: Batch, priorities: ArrayLike, *, timeout: float | None = None) -> None:
+    def update_priorities(self, batch: Batch, priorities: ArrayLike, *, timeout: float | None = None) -> int | None:
         """Sets new priorities for a batch's items, in the tables from which they came.
 
         Args:
           batch: A batch that this loader yielded.
           priorities: One priority per item, `[batch]`.
           timeout: Seconds to wait for the server; None waits without limit.
+
+        Returns:
+          How many of the items are still in their tables; None if a server of an earlier version does not say.
         """
-        self._source.update_priorities(batch, priorities, timeout=timeout)
+        return self._source.update_priorities(batch, priorities, timeout=timeout)
 
     def close(self) -> None:
         """Ends the iteration, and returns samples drawn in advance to their tables."""

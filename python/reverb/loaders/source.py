@@ -161,13 +161,16 @@ class BatchSource:
         with self._lock:
             self._forget(fetched)
 
-    def update_priorities(self, batch: Batch, priorities: ArrayLike, *, timeout: float | None = None) -> None:
+    def update_priorities(self, batch: Batch, priorities: ArrayLike, *, timeout: float | None = None) -> int | None:
         """Sets new priorities of a batch's items, in the tables from which they came.
 
         Args:
           batch: A batch of this source.
           priorities: An array `[batch]`, or one number for all items.
           timeout: The number of seconds that the call may take; None: it waits until the server answers.
+
+        Returns:
+          How many of the items are still in their tables; None if a server of an earlier version does not say.
 
         Raises:
           TypeError, ValueError, ReverbError: See `Client.update_priorities`.
@@ -179,12 +182,15 @@ class BatchSource:
                 f"batch: expected the Batch from this loader, got {_kind(batch)}; keys alone: client.update_priorities"
             ) from None
         if tables is None:
-            self.client.update_priorities(self.tables[0], keys, priorities, timeout=timeout)
-            return
+            return self.client.update_priorities(self.tables[0], keys, priorities, timeout=timeout)
+        found: int | None = 0
         values = np.broadcast_to(np.asarray(priorities, np.float64), keys.shape)
         for number in np.unique(tables):
             of_table = tables == number
-            self.client.update_priorities(self.tables[number], keys[of_table], values[of_table], timeout=timeout)
+            of_keys, of_values = keys[of_table], values[of_table]
+            changed = self.client.update_priorities(self.tables[number], of_keys, of_values, timeout=timeout)
+            found = None if found is None or changed is None else found + changed
+        return found
 
     def close(self) -> None:
         """Gives back all undelivered samples. After that, the data have ended for `next`."""

@@ -109,20 +109,23 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
         """The stats of the latest iteration in this process; see `LoaderStats`."""
         return LoaderStats() if self._last is None else self._last.stats()
 
-    def update_priorities(self, batch: Batch, priorities: ArrayLike, *, timeout: float | None = None) -> None:
+    def update_priorities(self, batch: Batch, priorities: ArrayLike, *, timeout: float | None = None) -> int | None:
         """Sets new priorities for a batch's items, in the tables from which they came.
 
         Args:
           batch: A batch that this loader yielded.
           priorities: One priority per item, an array or a tensor `[batch]`.
           timeout: Seconds to wait for the server; None waits without limit.
+
+        Returns:
+          How many of the items are still in their tables; None if a server of an earlier version does not say.
         """
         source = self._last
         if source is None:
             source = BatchSource(self._client or Client(self._address), self._table, self.options)
         if isinstance(priorities, torch.Tensor):
             priorities = priorities.detach().cpu().double().numpy()
-        source.update_priorities(batch, priorities, timeout=timeout)
+        return source.update_priorities(batch, priorities, timeout=timeout)
 
     def close(self) -> None:
         """Ends all iterations in this process, and returns samples drawn in advance to their tables."""
