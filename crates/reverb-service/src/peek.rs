@@ -7,11 +7,14 @@
 use crate::batch::Batch;
 use crate::replay::Replay;
 use crate::table_handle::TableHandle;
-use reverb_core::{Error, ItemView, PeekSearch, Result};
+use reverb_core::gather::Gatherer;
+use reverb_core::{Drawn, Error, ItemView, PeekSearch, Result};
 
 /// Maximum number of items returned, and number of data bytes after which no more items are added.
 const MAX_ITEMS: usize = 1000;
 const MAX_BYTES: usize = 64 << 20;
+/// Largest item that is shown. A few bytes of compressed data, named many times, can make an item of gigabytes.
+const LARGEST_ITEM_BYTES: usize = 256 << 20;
 /// Number of pages of 256 slots that are searched under one lock.
 const PAGES_PER_LOCK: usize = 64;
 
@@ -28,7 +31,7 @@ pub struct Peeked {
 /// called in the context of a Tokio runtime. If the future is dropped, a pass that has begun goes on.
 ///
 /// # Errors
-/// [`Error::TableNotFound`]; [`Error::InvalidArgument`] if a single item does not fit into memory.
+/// [`Error::TableNotFound`]; [`Error::ResourceExhausted`] if the first item has more than 256 MiB of data.
 pub async fn peek(replay: &Replay, table: &str, count: usize, newest: bool) -> Result<Vec<Peeked>> {
     let table = replay.table(table)?.clone();
     let count = count.min(MAX_ITEMS);
@@ -61,8 +64,19 @@ fn batches(table: &TableHandle, items: Vec<ItemView>) -> Result<Vec<Peeked>> {
     let mut peeked = Vec::with_capacity(items.len());
     let mut bytes = 0;
     for item in items {
-        let inserted_at = item.inserted_at;
-        let batch = Batch::of_items(&[item], size, false, table.signature_token())?;
+        let (key, inserted_at) = (item.key, item.inserted_at);
+        let mut gatherer = Gatherer::new(vec![Drawn::peeked(item, size)], false)
+            .map_err(|mismatch| Error::invalid(format!("item {key} does not fit into a batch: {}", mismatch.reason)))?;
+        let item_bytes = gatherer.layout().size_bytes;
+        if item_bytes > LARGEST_ITEM_BYTES {
+            if !peeked.is_empty() {
+                break;
+            }
+            return Err(Error::ResourceExhausted(format!(
+                "item {key} has {item_bytes} bytes of data; items of at most {LARGEST_ITEM_BYTES} bytes can be shown"
+            )));
+        }
+        let batch = Batch::gather(&mut gatherer, table.signature_token());
         bytes += batch.buffer.len();
         peeked.push(Peeked { batch, inserted_at });
         if bytes > MAX_BYTES {
