@@ -3,7 +3,7 @@
 use crate::array_in::{self, Layouts, NestChunk, asarray, batch_chunk, step_chunk};
 use crate::draw::Draw;
 use crate::errors::{self, PyReverbError, PyReverbResult};
-use crate::key_check::{KnownKeys, KnownSignatures, compare_keys, explain};
+use crate::key_check::{self, KnownKeys, KnownSignatures, compare_keys, explain};
 use crate::runtime::{deadline, runtime, wait, wait_driving};
 use crate::sampled_batch::SampledBatch;
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
@@ -47,6 +47,7 @@ impl Client {
         // Writers may be used in a `__del__` after the interpreter has begun to end.
         errors::prepare(py)?;
         array_in::prepare(py)?;
+        key_check::prepare(py)?;
         Ok(Self {
             client: CoreClient::new(&address),
             driver: Arc::default(),

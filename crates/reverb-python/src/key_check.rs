@@ -3,6 +3,7 @@
 use crate::errors::PyReverbResult;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 use reverb_core::{Error, Signature};
 use reverb_service::TableStatus;
@@ -14,6 +15,17 @@ const KEPT: usize = 64;
 
 /// The module that compares and explains.
 const MODULE: &str = "reverb.data.structures";
+
+static KEY_DIFFERENCES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static LIKELY_MISTAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static SKELETON: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Makes sure that nests can be compared when nothing can be imported any more.
+pub fn prepare(py: Python<'_>) -> PyResult<()> {
+    KEY_DIFFERENCES.import(py, MODULE, "key_differences")?;
+    LIKELY_MISTAKE.import(py, MODULE, "likely_mistake")?;
+    SKELETON.import(py, MODULE, "skeleton").map(drop)
+}
 
 /// The structures whose keys are those of a table, each with this table.
 #[derive(Default)]
@@ -74,8 +86,8 @@ pub fn compare_keys(
 ) -> PyReverbResult<Option<String>> {
     let Some(signature) = signature else { return Ok(None) };
     let structure = PyBytes::new(data.py(), &signature.structure);
-    let module = data.py().import(MODULE)?;
-    Ok(module.call_method1("key_differences", (table, data, structure))?.extract()?)
+    let compare = KEY_DIFFERENCES.import(data.py(), MODULE, "key_differences")?;
+    Ok(compare.call1((table, data, structure))?.extract()?)
 }
 
 /// Puts the mistake that a caller probably made first in the text of a mismatch, if it can be told from the nest.
@@ -84,9 +96,9 @@ pub fn compare_keys(
 pub fn explain(error: Error, data: &Bound<'_, PyAny>, signature: Option<&Signature>, is_batch: bool) -> Error {
     let (Error::SignatureMismatch(text), Some(signature)) = (&error, signature) else { return error };
     let structure = PyBytes::new(data.py(), &signature.structure);
-    let likely = data.py().import(MODULE).and_then(|module| {
-        module.call_method1("likely_mistake", (data, structure, is_batch))?.extract::<Option<String>>()
-    });
+    let likely = LIKELY_MISTAKE
+        .import(data.py(), MODULE, "likely_mistake")
+        .and_then(|explain| explain.call1((data, structure, is_batch))?.extract::<Option<String>>());
     match likely {
         Ok(Some(likely)) => Error::SignatureMismatch(format!("{likely}\n{text}")),
         _ => error,
@@ -95,5 +107,5 @@ pub fn explain(error: Error, data: &Bound<'_, PyAny>, signature: Option<&Signatu
 
 /// A copy of a nest without the values of its leaves.
 pub fn skeleton(data: &Bound<'_, PyAny>) -> PyReverbResult<Py<PyAny>> {
-    Ok(data.py().import(MODULE)?.call_method1("skeleton", (data,))?.unbind())
+    Ok(SKELETON.import(data.py(), MODULE, "skeleton")?.call1((data,))?.unbind())
 }

@@ -169,7 +169,7 @@ async fn ask(address: &str, method: &str) -> Result<(), Error> {
     match method {
         "Peek" => client.peek("table", 10, true, deadline).await.map(drop),
         "Checkpoint" => client.checkpoint(deadline).await.map(drop),
-        "Mutate" => client.mutate("table", &[], &[1], deadline).await,
+        "Mutate" => client.mutate("table", &[], &[1], deadline).await.map(drop),
         "Insert" => client.insert(crate::common::rows("table", &[1, 2]), deadline).await,
         "Write" => write(client).await,
         "Sample" => client.sample(&crate::common::draw("table", 2), deadline).await.map(drop),
