@@ -208,7 +208,7 @@ fn the_number_of_waiting_requests_is_limited_for_each_kind() {
     done!(table.insert(items(0..1)));
     let waiting: Vec<_> = (0..100_000).map(|_| waits!(table.insert(Vec::from([item(7)])))).collect();
     let Call::Done(Err(Error::ResourceExhausted(text))) = table.insert(items(8..9)) else { panic!("it is taken") };
-    assert!(text.contains("100000 requests wait at table `table`") && text.contains("max_diff"), "{text}");
+    assert!(text.contains("100000 requests wait at table `table`") && text.contains("\"table\" is full"), "{text}");
     assert_eq!(keys(&done!(table.sample(exactly(1)))), [0], "samples may go");
     // Withdrawn from the end of the queue, where a search from the front takes longest.
     drop(waiting.into_iter().rev().take(100));
