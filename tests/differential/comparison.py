@@ -30,10 +30,13 @@ def is_error(entry):
 
 
 def error_agrees(op, theirs, ours):
-    """Whether errors agree. A program that catches the reference's class must catch ours."""
+    """Whether errors agree. A program that catches the reference's class must catch ours.
+
+    Lines of our own may come before the reference's text.
+    """
     if theirs["error"][0] not in ours["error"]:
         return False
-    return op.get("call") in OWN_TEXTS or theirs["text"] == ours["text"]
+    return op.get("call") in OWN_TEXTS or f"\n{ours['text']}".endswith(f"\n{theirs['text']}")
 
 
 def same(theirs, ours):

@@ -36,10 +36,17 @@ def table_spec(name, sampler, remover, limiter, max_size, max_times_sampled):
     }
 
 
+def least_size(limiter):
+    """The smallest table that this limiter lets sample: we refuse others, in which the reference waits forever."""
+    kind, *numbers = limiter
+    return numbers[0] if kind == "MinSize" else 1 if kind in ("Queue", "Stack") else numbers[1]
+
+
 def deterministic(seed, sampler, remover, limiter, num_ops=60):
     """Random ops on a table with deterministic draws and removals. Every entry must be equal on both sides."""
     choose = random.Random(seed)
-    spec = table_spec("t", sampler, remover, limiter, choose.choice([1, 3, 5, 50]), choose.choice([0, 0, 1, 2, 3]))
+    max_size = max(choose.choice([1, 3, 5, 50]), least_size(limiter))
+    spec = table_spec("t", sampler, remover, limiter, max_size, choose.choice([0, 0, 1, 2, 3]))
     tables = [spec]
     if choose.random() < 0.3:
         tables.append({"name": "q", "kind": choose.choice(["queue", "stack"]), "max_size": choose.choice([1, 4])})
