@@ -1,5 +1,6 @@
 //! The server half of the protocol: the methods of the service, and its streams.
 
+mod held_chunks;
 mod insert_stream;
 mod sample_stream;
 mod service;
