@@ -1,7 +1,7 @@
 //! Converts items to `PrioritizedItem` messages and back.
 
 use crate::wire::{Value, fields, put_bytes, put_double, put_int32, put_length, put_number, varint};
-use reverb_core::{Chunk, Error, ItemView, NewItem, Result, Slice, Trajectory, TrajectoryColumn};
+use reverb_core::{Chunk, Drawn, Error, ItemKey, ItemView, NewItem, Result, Slice, Trajectory, TrajectoryColumn};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -97,6 +97,15 @@ pub struct ItemEncoder {
     slice: Vec<u8>,
 }
 
+/// The numbers of an item.
+#[derive(Debug, Clone, Copy)]
+struct ItemNumbers {
+    key: ItemKey,
+    priority: f64,
+    times_sampled: i32,
+    inserted_at: u64,
+}
+
 impl ItemEncoder {
     /// Appends the message of an item to `out`. `name` returns the key under which a chunk is saved.
     ///
@@ -109,13 +118,43 @@ impl ItemEncoder {
         mut name: impl FnMut(&Arc<Chunk>) -> u64,
         out: &mut Vec<u8>,
     ) -> Result<()> {
+        let ItemView { key, priority, times_sampled, inserted_at, .. } = *item;
+        let numbers = ItemNumbers { key, priority, times_sampled, inserted_at };
+        self.encode_parts(numbers, &item.trajectory, table, |chunk| (name(chunk), 0), out)
+    }
+
+    /// Appends the message of a drawn item to `out`. `place` returns the key under which a part of a chunk is sent, and
+    /// the row of the chunk that is the first row of this part.
+    ///
+    /// # Errors
+    /// Those of [`ItemEncoder::encode`].
+    pub fn encode_drawn(
+        &mut self,
+        drawn: &Drawn,
+        table: &str,
+        place: impl FnMut(&Arc<Chunk>) -> (u64, u32),
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let Drawn { key, priority, times_sampled, inserted_at, .. } = *drawn;
+        let numbers = ItemNumbers { key, priority, times_sampled, inserted_at };
+        self.encode_parts(numbers, &drawn.trajectory, table, place, out)
+    }
+
+    fn encode_parts(
+        &mut self,
+        item: ItemNumbers,
+        trajectory: &Trajectory,
+        table: &str,
+        mut place: impl FnMut(&Arc<Chunk>) -> (u64, u32),
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         self.trajectory.clear();
-        match &item.trajectory {
+        match trajectory {
             Trajectory::Rows { chunk, offset, length } => {
-                let key = name(chunk);
+                let (key, first) = place(chunk);
                 for index in 0..chunk.columns().len() {
                     self.column.clear();
-                    self.put_slice(key, *offset, *length, index as u32)?;
+                    self.put_slice(key, offset - first, *length, index as u32)?;
                     put_bytes(&mut self.trajectory, 1, &self.column);
                 }
             }
@@ -123,7 +162,8 @@ impl ItemEncoder {
                 for column in columns.iter() {
                     self.column.clear();
                     for slice in &column.slices {
-                        self.put_slice(name(&slice.chunk), slice.offset, slice.length, slice.column)?;
+                        let (key, first) = place(&slice.chunk);
+                        self.put_slice(key, slice.offset - first, slice.length, slice.column)?;
                     }
                     put_number(&mut self.column, 2, u64::from(column.squeeze));
                     put_bytes(&mut self.trajectory, 1, &self.column);
