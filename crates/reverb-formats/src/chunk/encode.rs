@@ -90,9 +90,7 @@ impl ChunkEncoder {
                 let first = column.elements * rows.start as usize;
                 self.encode_strings(view, first, column.elements * rows.len(), index)
             }
-            (_, Some(view)) => {
-                self.compress(view.rows_of(index, rows.start, rows.len() as u32), column, delta_encoded)
-            }
+            (_, Some(view)) => self.compress(view.rows_of(index, rows.start, rows.len() as u32), column, delta_encoded),
             (_, None) => {
                 let mut separated = std::mem::take(&mut self.separated);
                 separated.clear();
@@ -132,13 +130,7 @@ impl ChunkEncoder {
 
     /// Encodes the lengths of all strings, then their bytes. Returns the size before compression as the reference
     /// counts it.
-    fn encode_strings(
-        &mut self,
-        view: ChunkView<'_>,
-        first: usize,
-        count: usize,
-        index: usize,
-    ) -> snap::Result<usize> {
+    fn encode_strings(&mut self, view: ChunkView<'_>, first: usize, count: usize, index: usize) -> snap::Result<usize> {
         self.compressed.clear();
         let mut uncompressed = count * STRING_BYTES;
         for string in view.strings_of(index, first, count) {

@@ -24,7 +24,10 @@ pub fn to_status(error: &Error) -> Status {
         Error::Unimplemented(_) => Code::Unimplemented,
         _ => Code::Internal,
     };
-    let mut text = error.to_string();
+    let mut text = match error {
+        Error::TableNotFound { table, .. } => format!("Priority table {table} was not found"),
+        error => error.to_string(),
+    };
     if text.len() > MAX_TEXT {
         let end = (0..=MAX_TEXT).rev().find(|&end| text.is_char_boundary(end)).unwrap_or_default();
         text.truncate(end);
