@@ -2,7 +2,8 @@
 
 use super::delta;
 use crate::wire::{put_bytes, put_int32, put_length, put_number, put_varint};
-use reverb_core::{Chunk, ChunkView, Column, DType, EpisodeIds, Error, Result};
+use reverb_core::{Chunk, ChunkKey, ChunkView, Column, DType, EpisodeIds, Error, Result, StepRange};
+use std::ops::Range;
 
 /// Overhead in bytes that the reference counts for each string.
 const STRING_BYTES: usize = 24;
@@ -33,16 +34,35 @@ impl ChunkEncoder {
     /// [`Error::Internal`] if Snappy refuses the data (a tensor of 4 GiB or more, larger than any chunk);
     /// [`Error::DataLoss`] if an encoded chunk does not decode.
     pub fn encode(&mut self, chunk: &Chunk, key: u64, delta_encoded: bool, out: &mut Vec<u8>) -> Result<()> {
-        self.tensors.clear();
         let mut decoded = std::mem::take(&mut self.decoded);
         let view = chunk.view(&mut decoded)?;
+        self.encode_rows(chunk, view, 0..chunk.rows(), key, delta_encoded, out)?;
+        self.decoded = decoded;
+        Ok(())
+    }
+
+    /// As [`ChunkEncoder::encode`], for some rows of a chunk, which become a chunk of their own. `view` is that of the
+    /// whole chunk.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if Snappy refuses the data.
+    pub fn encode_rows(
+        &mut self,
+        chunk: &Chunk,
+        view: ChunkView<'_>,
+        rows: Range<u32>,
+        key: u64,
+        delta_encoded: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        self.tensors.clear();
         let mut uncompressed = 0;
         for (index, column) in chunk.columns().iter().enumerate() {
-            uncompressed += self.encode_tensor(chunk, view, index, column, delta_encoded)?;
+            let tensor = Tensor { chunk: chunk.key, index, column, rows: rows.clone() };
+            uncompressed += self.encode_tensor(view, &tensor, delta_encoded)?;
         }
-        self.decoded = decoded;
         put_number(out, 1, key);
-        let range = encode_range(chunk);
+        let range = encode_range(chunk, &rows);
         put_bytes(out, 2, &range);
         put_number(out, 4, u64::from(delta_encoded));
         put_length(out, 5, self.tensors.len());
@@ -53,22 +73,16 @@ impl ChunkEncoder {
     }
 
     /// Appends a column to the tensors and returns its size before compression in bytes.
-    fn encode_tensor(
-        &mut self,
-        chunk: &Chunk,
-        view: ChunkView<'_>,
-        index: usize,
-        column: &Column,
-        delta_encoded: bool,
-    ) -> Result<usize> {
+    fn encode_tensor(&mut self, view: ChunkView<'_>, tensor: &Tensor<'_>, delta_encoded: bool) -> Result<usize> {
+        let &Tensor { chunk, index, column, ref rows } = tensor;
         self.shape.clear();
-        put_dim(&mut self.shape, chunk.rows() as usize);
+        put_dim(&mut self.shape, rows.len());
         column.shape.iter().for_each(|&dim| put_dim(&mut self.shape, dim));
         let uncompressed = match column.dtype {
-            DType::String => self.encode_strings(view, column.elements * chunk.rows() as usize, index),
+            DType::String => self.encode_strings(view, tensor),
             _ => self
-                .compress(view.rows_of(index, 0, chunk.rows()), column, delta_encoded)
-                .map_err(|error| Error::Internal(format!("chunk {}: Snappy: {error}", chunk.key)))?,
+                .compress(view.rows_of(index, rows.start, rows.len() as u32), column, delta_encoded)
+                .map_err(|error| Error::Internal(format!("chunk {chunk}: Snappy: {error}")))?,
         };
         let mut head = Vec::with_capacity(32);
         put_number(&mut head, 1, column.dtype as u64);
@@ -98,18 +112,28 @@ impl ChunkEncoder {
 
     /// Encodes the lengths of all strings, then their bytes. Returns the size before compression as the reference
     /// counts it.
-    fn encode_strings(&mut self, view: ChunkView<'_>, count: usize, index: usize) -> usize {
+    fn encode_strings(&mut self, view: ChunkView<'_>, tensor: &Tensor<'_>) -> usize {
         self.compressed.clear();
+        let elements = tensor.column.elements;
+        let (first, count) = (tensor.rows.start as usize * elements, tensor.rows.len() * elements);
         let mut uncompressed = count * STRING_BYTES;
-        for string in view.strings_of(index, 0, count) {
+        for string in view.strings_of(tensor.index, first, count) {
             put_varint(&mut self.compressed, string.len() as u64);
             uncompressed += string.len();
         }
-        for string in view.strings_of(index, 0, count) {
+        for string in view.strings_of(tensor.index, first, count) {
             self.compressed.extend_from_slice(string);
         }
         uncompressed
     }
+}
+
+/// Rows of a column of a chunk.
+struct Tensor<'a> {
+    chunk: ChunkKey,
+    index: usize,
+    column: &'a Column,
+    rows: Range<u32>,
 }
 
 fn put_dim(shape: &mut Vec<u8>, size: usize) {
@@ -118,12 +142,27 @@ fn put_dim(shape: &mut Vec<u8>, size: usize) {
     put_bytes(shape, 2, &dim);
 }
 
-fn encode_range(chunk: &Chunk) -> Vec<u8> {
-    let (EpisodeIds::Same(episode) | EpisodeIds::PerRow(episode)) = chunk.episodes;
+fn encode_range(chunk: &Chunk, rows: &Range<u32>) -> Vec<u8> {
+    let (episode, steps) = match chunk.episodes {
+        _ if rows.len() == chunk.rows() as usize => {
+            let (EpisodeIds::Same(episode) | EpisodeIds::PerRow(episode)) = chunk.episodes;
+            (episode, chunk.steps)
+        }
+        EpisodeIds::PerRow(first) => (
+            first.wrapping_add(u64::from(rows.start)),
+            StepRange { first: 0, last: rows.len().saturating_sub(1) as i32, sparse: false },
+        ),
+        // The step of a row is known only if none is missing before it.
+        EpisodeIds::Same(episode) if chunk.steps.sparse => (episode, chunk.steps),
+        EpisodeIds::Same(episode) => {
+            let step = |row: u32| chunk.steps.first.wrapping_add(row as i32);
+            (episode, StepRange { first: step(rows.start), last: step(rows.end.saturating_sub(1)), sparse: false })
+        }
+    };
     let mut range = Vec::with_capacity(24);
     put_number(&mut range, 1, episode);
-    put_int32(&mut range, 2, chunk.steps.first);
-    put_int32(&mut range, 3, chunk.steps.last);
-    put_number(&mut range, 4, u64::from(chunk.steps.sparse));
+    put_int32(&mut range, 2, steps.first);
+    put_int32(&mut range, 3, steps.last);
+    put_number(&mut range, 4, u64::from(steps.sparse));
     range
 }
