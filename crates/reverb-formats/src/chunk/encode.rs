@@ -35,14 +35,15 @@ impl ChunkEncoder {
     /// [`Error::Internal`] if Snappy refuses the data (a tensor of 4 GiB or more, larger than any chunk);
     /// [`Error::DataLoss`] if an encoded chunk does not decode.
     pub fn encode(&mut self, chunk: &Chunk, key: u64, delta_encoded: bool, out: &mut Vec<u8>) -> Result<()> {
-        self.encode_rows(chunk, 0..chunk.rows(), key, delta_encoded, out)
+        self.encode_part(chunk, 0..chunk.rows(), key, delta_encoded, out)
     }
 
-    /// As [`ChunkEncoder::encode`], for a chunk that has only some rows of `chunk`, which the caller has checked.
+    /// As [`ChunkEncoder::encode`], for some rows of a chunk, which become a chunk of their own. The caller has checked
+    /// that the chunk has them.
     ///
     /// # Errors
     /// Those of [`ChunkEncoder::encode`].
-    pub fn encode_rows(
+    pub fn encode_part(
         &mut self,
         chunk: &Chunk,
         rows: Range<u32>,
@@ -50,18 +51,51 @@ impl ChunkEncoder {
         delta_encoded: bool,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        self.tensors.clear();
-        let mut decoded = std::mem::take(&mut self.decoded);
-        // Few rows of an interleaved chunk are read one by one. Otherwise all rows would be separated for them.
         let is_separated = !chunk.layout().is_interleaved() || rows.len() * 2 > chunk.rows() as usize;
-        let view = if is_separated { Some(chunk.view(&mut decoded)?) } else { None };
+        if !is_separated {
+            return self.encode_tensors(chunk, None, rows, key, delta_encoded, out);
+        }
+        let mut decoded = std::mem::take(&mut self.decoded);
+        let view = chunk.view(&mut decoded)?;
+        self.encode_rows(chunk, view, rows, key, delta_encoded, out)?;
+        self.decoded = decoded;
+        Ok(())
+    }
+
+    /// As [`ChunkEncoder::encode_part`]. `view` is that of the whole chunk.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if Snappy refuses the data.
+    pub fn encode_rows(
+        &mut self,
+        chunk: &Chunk,
+        view: ChunkView<'_>,
+        rows: Range<u32>,
+        key: u64,
+        delta_encoded: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        self.encode_tensors(chunk, Some(view), rows, key, delta_encoded, out)
+    }
+
+    /// Encodes rows of a chunk. Without a view, they are read one by one from an interleaved chunk: otherwise all its
+    /// rows would be separated for few.
+    fn encode_tensors(
+        &mut self,
+        chunk: &Chunk,
+        view: Option<ChunkView<'_>>,
+        rows: Range<u32>,
+        key: u64,
+        delta_encoded: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        self.tensors.clear();
         let mut uncompressed = 0;
         for index in 0..chunk.columns().len() {
             uncompressed += self.encode_tensor(chunk, view, index, rows.clone(), delta_encoded)?;
         }
-        self.decoded = decoded;
         put_number(out, 1, key);
-        let range = encode_range(chunk, rows);
+        let range = encode_range(chunk, &rows);
         put_bytes(out, 2, &range);
         put_number(out, 4, u64::from(delta_encoded));
         put_length(out, 5, self.tensors.len());
@@ -149,30 +183,27 @@ fn put_dim(shape: &mut Vec<u8>, size: usize) {
     put_number(shape, 1, size as u64);
 }
 
-fn encode_range(chunk: &Chunk, rows: Range<u32>) -> Vec<u8> {
-    let episode = match chunk.episodes {
-        EpisodeIds::Same(episode) => episode,
-        EpisodeIds::PerRow(first) => first.wrapping_add(rows.start.into()),
+fn encode_range(chunk: &Chunk, rows: &Range<u32>) -> Vec<u8> {
+    let (episode, steps) = match chunk.episodes {
+        _ if rows.len() == chunk.rows() as usize => {
+            let (EpisodeIds::Same(episode) | EpisodeIds::PerRow(episode)) = chunk.episodes;
+            (episode, chunk.steps)
+        }
+        EpisodeIds::PerRow(first) => (
+            first.wrapping_add(u64::from(rows.start)),
+            StepRange { first: 0, last: rows.len().saturating_sub(1) as i32, sparse: false },
+        ),
+        // The step of a row is known only if none is missing before it.
+        EpisodeIds::Same(episode) if chunk.steps.sparse => (episode, chunk.steps),
+        EpisodeIds::Same(episode) => {
+            let step = |row: u32| chunk.steps.first.wrapping_add(row as i32);
+            (episode, StepRange { first: step(rows.start), last: step(rows.end.saturating_sub(1)), sparse: false })
+        }
     };
-    let steps = steps_of(chunk, rows);
-    let mut range = Vec::with_capacity(32);
+    let mut range = Vec::with_capacity(24);
     put_number(&mut range, 1, episode);
     put_int32(&mut range, 2, steps.first);
     put_int32(&mut range, 3, steps.last);
     put_number(&mut range, 4, u64::from(steps.sparse));
     range
-}
-
-/// Returns the steps of some rows. If the chunk does not say which steps these are, it is all of its steps.
-fn steps_of(chunk: &Chunk, rows: Range<u32>) -> StepRange {
-    let steps = chunk.steps;
-    if rows.len() == chunk.rows() as usize {
-        return steps;
-    }
-    if i64::from(steps.last) - i64::from(steps.first) + 1 != i64::from(chunk.rows()) {
-        return StepRange { sparse: true, ..steps };
-    }
-    // Both are steps of the chunk, so they fit.
-    let step_of = |row: u32| steps.first.wrapping_add_unsigned(row);
-    StepRange { first: step_of(rows.start), last: step_of(rows.end - 1), sparse: steps.sparse }
 }

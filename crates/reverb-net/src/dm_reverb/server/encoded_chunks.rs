@@ -120,13 +120,13 @@ pub fn encode(chunk: &Chunk, rows: Range<u32>, key: u64) -> Result<Bytes> {
     if chunk.decoded_bytes() > LARGE_BYTES && (rows.len() == chunk.rows() as usize || chunk.is_compressed()) {
         return beside_others(|| {
             let mut message = Vec::new();
-            ChunkEncoder::default().encode_rows(chunk, rows, key, false, &mut message)?;
+            ChunkEncoder::default().encode_part(chunk, rows, key, false, &mut message)?;
             Ok(Bytes::copy_from_slice(&message))
         });
     }
     ENCODER.with_borrow_mut(|(encoder, message)| {
         message.clear();
-        encoder.encode_rows(chunk, rows, key, false, message)?;
+        encoder.encode_part(chunk, rows, key, false, message)?;
         Ok(Bytes::copy_from_slice(message))
     })
 }
