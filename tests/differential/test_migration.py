@@ -137,6 +137,20 @@ def test_step_1_a_moved_learner_draws_and_updates_in_batches(processes, port, tm
     processes["ours"].run("writer.close()")
 
 
+@pytest.mark.parametrize("side", SIDES)
+def test_step_1_a_moved_learner_draws_ahead(processes, port, tmp_path, side):
+    serve(processes[side], port, tmp_path)
+    connect(processes["ours"], port)
+    open_writer(processes["ours"])
+    act(processes["ours"], 3)
+    processes["ours"].run(f"learn_from_loader('ipv4:127.0.0.1:{port}', num_batches=5, batch_size=64)\nwriter.close()")
+    # Most of nine items are among 320 draws; each has the priority that the learner set.
+    priorities = {rewards: priority for _, rewards, priority in items_of(processes["ours"]).values() if priority != 1.0}
+    assert len(priorities) >= 5
+    for rewards, priority in priorities.items():
+        assert priority == sum(memoryview(bytes.fromhex(rewards)).cast("f"))
+
+
 @pytest.mark.parametrize(("before", "after"), [SIDES, SIDES[::-1]])
 def test_steps_2_and_back_a_checkpoint_moves_across_with_all_counts(processes, port, tmp_path, before, after):
     serve(processes[before], port, tmp_path)
