@@ -1,7 +1,9 @@
 //! Converts items to `PrioritizedItem` messages and back.
 
 use crate::wire::{Value, fields, put_bytes, put_double, put_int32, put_length, put_number, varint};
-use reverb_core::{Chunk, Error, ItemView, NewItem, Result, Slice, Trajectory, TrajectoryColumn};
+use reverb_core::{
+    Chunk, ChunkKey, Drawn, Error, ItemKey, ItemView, NewItem, Result, Slice, Trajectory, TrajectoryColumn,
+};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -118,29 +120,86 @@ impl ItemEncoder {
         mut name: impl FnMut(&Arc<Chunk>) -> u64,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        self.trajectory.clear();
-        match &item.trajectory {
+        let &ItemView { key, priority, times_sampled, inserted_at, .. } = item;
+        self.put_trajectory(&item.trajectory, |chunk| (name(chunk), 0))?;
+        self.put_item(&ItemHead { key, table, priority, times_sampled, inserted_at }, out);
+        Ok(())
+    }
+
+    /// Appends the message of a drawn item. `place` returns the key under which a part of a chunk is sent, and the row of
+    /// the chunk that is the first row of this part.
+    ///
+    /// # Errors
+    /// Those of [`ItemEncoder::encode`].
+    pub fn encode_drawn(
+        &mut self,
+        drawn: &Drawn,
+        table: &str,
+        place: impl FnMut(&Arc<Chunk>) -> (ChunkKey, u32),
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let &Drawn { key, priority, times_sampled, inserted_at, .. } = drawn;
+        self.put_trajectory(&drawn.trajectory, place)?;
+        self.put_item(&ItemHead { key, table, priority, times_sampled, inserted_at }, out);
+        Ok(())
+    }
+
+    fn put_trajectory(
+        &mut self,
+        trajectory: &Trajectory,
+        mut place: impl FnMut(&Arc<Chunk>) -> (ChunkKey, u32),
+    ) -> Result<()> {
+        match trajectory {
             Trajectory::Rows { chunk, offset, length } => {
-                let key = name(chunk);
-                for index in 0..chunk.columns().len() {
-                    self.column.clear();
-                    self.put_slice(key, *offset, *length, index as u32)?;
-                    put_bytes(&mut self.trajectory, 1, &self.column);
-                }
+                let (key, first) = place(chunk);
+                self.put_rows(key, chunk.columns().len(), offset - first, *length)?;
             }
             Trajectory::Columns(columns) => {
+                self.trajectory.clear();
                 for column in columns.iter() {
                     self.column.clear();
                     for slice in &column.slices {
-                        self.put_slice(name(&slice.chunk), slice.offset, slice.length, slice.column)?;
+                        let (key, first) = place(&slice.chunk);
+                        self.put_slice(key, slice.offset - first, slice.length, slice.column)?;
                     }
                     put_number(&mut self.column, 2, u64::from(column.squeeze));
                     put_bytes(&mut self.trajectory, 1, &self.column);
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Appends the message of a new item, which consists of the first `rows` rows of all columns of a chunk.
+    ///
+    /// # Errors
+    /// Those of [`ItemEncoder::encode`].
+    pub fn encode_rows(
+        &mut self,
+        (key, priority): (ItemKey, f64),
+        table: &str,
+        (chunk, columns, rows): (ChunkKey, usize, u32),
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        self.put_rows(chunk, columns, 0, rows)?;
+        self.put_item(&ItemHead { key, table, priority, times_sampled: 0, inserted_at: 0 }, out);
+        Ok(())
+    }
+
+    fn put_rows(&mut self, chunk: ChunkKey, columns: usize, offset: u32, length: u32) -> Result<()> {
+        self.trajectory.clear();
+        for index in 0..columns {
+            self.column.clear();
+            self.put_slice(chunk, offset, length, index as u32)?;
+            put_bytes(&mut self.trajectory, 1, &self.column);
+        }
+        Ok(())
+    }
+
+    /// Appends an item with the trajectory that was encoded last.
+    fn put_item(&mut self, item: &ItemHead<'_>, out: &mut Vec<u8>) {
         put_number(out, 1, item.key);
-        put_bytes(out, 2, table.as_bytes());
+        put_bytes(out, 2, item.table.as_bytes());
         put_double(out, 5, item.priority);
         put_int32(out, 6, item.times_sampled);
         self.slice.clear();
@@ -149,7 +208,6 @@ impl ItemEncoder {
         put_bytes(out, 7, &self.slice);
         put_length(out, 8, self.trajectory.len());
         out.extend_from_slice(&self.trajectory);
-        Ok(())
     }
 
     fn put_slice(&mut self, key: u64, offset: u32, length: u32, column: u32) -> Result<()> {
@@ -166,6 +224,15 @@ impl ItemEncoder {
         put_bytes(&mut self.column, 1, &self.slice);
         Ok(())
     }
+}
+
+/// The fields of an item beside its trajectory.
+struct ItemHead<'a> {
+    key: ItemKey,
+    table: &'a str,
+    priority: f64,
+    times_sampled: i32,
+    inserted_at: u64,
 }
 
 /// An item that was parsed, but whose chunks were not looked up yet.

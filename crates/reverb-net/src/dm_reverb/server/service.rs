@@ -1,11 +1,12 @@
 //! The methods of the service.
 
+use super::encoded_chunks::EncodedChunks;
 use super::insert_stream::insert_stream;
-use super::sample_stream::sample_stream;
+use super::sample_stream::{SampleResponses, sample_stream};
 use crate::dm_reverb::proto::{
     CheckpointRequest, CheckpointResponse, InitializeConnectionRequest, InitializeConnectionResponse,
     InsertStreamRequest, InsertStreamResponse, MutatePrioritiesRequest, MutatePrioritiesResponse, ResetRequest,
-    ResetResponse, SampleStreamRequest, SampleStreamResponse, ServerInfoRequest, ServerInfoResponse, Uint128,
+    ResetResponse, SampleStreamRequest, ServerInfoRequest, ServerInfoResponse, Uint128,
 };
 use crate::dm_reverb::rpc::reverb_service_server::{ReverbService, ReverbServiceServer};
 use crate::dm_reverb::status::{stopped, to_status};
@@ -25,12 +26,14 @@ const MUTATED_AT_ONCE: usize = 16_384;
 /// The implementation of the service trait that tonic generates.
 pub struct Router {
     replay: Arc<Replay>,
+    encoded: Arc<EncodedChunks>,
 }
 
 /// Makes the service, to be added to the routes of a server.
 pub fn service(replay: Arc<Replay>) -> ReverbServiceServer<Router> {
     let limit = usize::try_from(replay.max_message_size()).unwrap_or(usize::MAX).saturating_add(MESSAGE_SLACK);
-    ReverbServiceServer::new(Router { replay }).max_decoding_message_size(limit).max_encoding_message_size(usize::MAX)
+    let router = Router { replay, encoded: Arc::default() };
+    ReverbServiceServer::new(router).max_decoding_message_size(limit).max_encoding_message_size(usize::MAX)
 }
 
 /// Returns the peer that makes a call.
@@ -85,7 +88,7 @@ async fn decline(
 #[tonic::async_trait]
 impl ReverbService for Router {
     type InsertStreamStream = ReceiverStream<Result<InsertStreamResponse, Status>>;
-    type SampleStreamStream = ReceiverStream<Result<SampleStreamResponse, Status>>;
+    type SampleStreamStream = SampleResponses<Streaming<SampleStreamRequest>>;
     type InitializeConnectionStream = ReceiverStream<Result<InitializeConnectionResponse, Status>>;
 
     async fn insert_stream(
@@ -101,7 +104,8 @@ impl ReverbService for Router {
         request: Request<Streaming<SampleStreamRequest>>,
     ) -> Result<Response<Self::SampleStreamStream>, Status> {
         let peer = peer_of(&request);
-        Ok(Response::new(sample_stream(self.replay.clone(), peer, request.into_inner())))
+        let (replay, encoded) = (self.replay.clone(), self.encoded.clone());
+        Ok(Response::new(sample_stream(replay, peer, encoded, request.into_inner())))
     }
 
     async fn initialize_connection(
