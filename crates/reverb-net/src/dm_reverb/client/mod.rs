@@ -2,6 +2,9 @@
 
 mod connection;
 mod draw_call;
+mod tables;
+mod unary;
 
 pub use connection::Connection;
 pub use draw_call::DrawCall;
+pub use tables::Tables;
