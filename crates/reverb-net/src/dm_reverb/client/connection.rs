@@ -1,13 +1,16 @@
 //! A connection of a client to a server of dm-reverb.
 
 use super::draw_call::DrawCall;
+use super::insert_stream::InsertStream;
+use super::insert_streams::InsertStreams;
+use super::liveness::Liveness;
 use super::tables::Tables;
 use crate::dial::ATTEMPT_TIME;
 use crate::dm_reverb::proto::ServerInfoRequest;
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
 use crate::dm_reverb::status::from_status;
 use reverb_core::{Error, Result};
-use reverb_service::local::{BatchRequest, RowInsert};
+use reverb_service::local::BatchRequest;
 use reverb_service::{Batch, Transport};
 use std::time::Instant;
 use tonic::Code;
@@ -23,6 +26,8 @@ pub struct Connection {
     transport: Transport,
     service: ReverbServiceClient<Channel>,
     tables: Tables,
+    inserts: InsertStreams,
+    liveness: Liveness,
 }
 
 impl Connection {
@@ -49,12 +54,14 @@ impl Connection {
                 )));
             }
         };
-        Ok(Self { peer: peer.to_owned(), transport, service, tables })
+        let liveness = Liveness::watch(InsertStream::open(service.clone()));
+        let inserts = InsertStreams::default();
+        Ok(Self { peer: peer.to_owned(), transport, service, tables, inserts, liveness })
     }
 
     /// Whether the connection has failed, so that a new one is needed.
     pub fn is_broken(&self) -> bool {
-        false
+        self.liveness.has_ended()
     }
 
     /// Returns the address of the server, for display.
@@ -77,9 +84,9 @@ impl Connection {
         &self.tables
     }
 
-    /// See [`crate::client::Client::insert`].
-    pub async fn insert(&self, _insert: RowInsert, _deadline: Option<Instant>) -> Result<()> {
-        Err(self.unimplemented())
+    /// Returns the insert streams that no call uses.
+    pub(super) fn insert_streams(&self) -> &InsertStreams {
+        &self.inserts
     }
 
     /// See [`crate::client::Client::sample`].

@@ -2,9 +2,13 @@
 
 mod connection;
 mod draw_call;
+mod insert_call;
+mod insert_stream;
+mod insert_streams;
+mod liveness;
 mod tables;
 mod unary;
 
 pub use connection::Connection;
 pub use draw_call::DrawCall;
-pub use tables::Tables;
+pub use insert_stream::{InsertStream, MESSAGE_BYTES, MESSAGE_ITEMS, check_message_size};
