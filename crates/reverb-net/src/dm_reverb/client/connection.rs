@@ -1,10 +1,11 @@
 //! A connection of a client to a server of dm-reverb.
 
 use super::draw_call::DrawCall;
-use super::insert_stream::InsertStream;
+use super::draws::Draws;
 use super::insert_streams::InsertStreams;
-use super::liveness::Liveness;
+use super::sample_stream::SampleStream;
 use super::tables::Tables;
+use crate::caller_driven::flush;
 use crate::dial::ATTEMPT_TIME;
 use crate::dm_reverb::proto::ServerInfoRequest;
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
@@ -12,7 +13,9 @@ use crate::dm_reverb::status::from_status;
 use reverb_core::{Error, Result};
 use reverb_service::local::BatchRequest;
 use reverb_service::{Batch, Transport};
+use std::sync::Arc;
 use std::time::Instant;
+use tokio::task::JoinHandle;
 use tonic::Code;
 use tonic::transport::Channel;
 
@@ -25,9 +28,11 @@ pub struct Connection {
     peer: String,
     transport: Transport,
     service: ReverbServiceClient<Channel>,
-    tables: Tables,
+    tables: Arc<Tables>,
+    draws: Arc<Draws>,
     inserts: InsertStreams,
-    liveness: Liveness,
+    /// Ends when the connection does.
+    watch: JoinHandle<()>,
 }
 
 impl Connection {
@@ -54,14 +59,16 @@ impl Connection {
                 )));
             }
         };
-        let liveness = Liveness::watch(InsertStream::open(service.clone()));
+        let tables = Arc::new(tables);
+        let draws = Arc::new(Draws::new(peer, service.clone(), tables.clone()));
+        let watch = tokio::spawn(watch(service.clone()));
         let inserts = InsertStreams::default();
-        Ok(Self { peer: peer.to_owned(), transport, service, tables, inserts, liveness })
+        Ok(Self { peer: peer.to_owned(), transport, service, tables, draws, inserts, watch })
     }
 
     /// Whether the connection has failed, so that a new one is needed.
     pub fn is_broken(&self) -> bool {
-        self.liveness.has_ended()
+        self.watch.is_finished()
     }
 
     /// Returns the address of the server, for display.
@@ -90,16 +97,28 @@ impl Connection {
     }
 
     /// See [`crate::client::Client::sample`].
-    pub async fn sample(&self, _request: &BatchRequest, _deadline: Option<Instant>) -> Result<Batch> {
-        Err(self.unimplemented())
+    pub async fn sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
+        self.draws.draw(request, deadline).await
     }
 
     /// See [`crate::client::Client::begin_sample`].
-    pub async fn begin_sample(&self, _request: &BatchRequest, _deadline: Option<Instant>) -> Result<DrawCall> {
-        Err(self.unimplemented())
+    pub async fn begin_sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<DrawCall> {
+        let (draws, request) = (self.draws.clone(), request.clone());
+        let call = DrawCall::begin(async move { draws.draw(&request, deadline).await });
+        flush().await;
+        Ok(call)
     }
+}
 
-    fn unimplemented(&self) -> Error {
-        Error::Unimplemented(format!("the server at {} is one of dm-reverb", self.peer))
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.watch.abort();
     }
+}
+
+/// Waits for the end of the connection. An open stream tells it; without one, the next call would open another
+/// connection unnoticed, perhaps to another server.
+async fn watch(service: ReverbServiceClient<Channel>) {
+    let mut stream = SampleStream::open(service);
+    while let Ok(Some(_)) = stream.next().await {}
 }

@@ -1,11 +1,14 @@
 //! The client half of the protocol: a connection, and the calls over it.
 
+mod chunk_cache;
 mod connection;
 mod draw_call;
+mod draws;
 mod insert_call;
 mod insert_stream;
 mod insert_streams;
-mod liveness;
+mod sample_reader;
+mod sample_stream;
 mod tables;
 mod unary;
 
