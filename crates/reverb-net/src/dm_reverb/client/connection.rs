@@ -2,6 +2,7 @@
 
 use super::draw_call::DrawCall;
 use super::draws::Draws;
+use super::insert_streams::InsertStreams;
 use super::sample_stream::SampleStream;
 use super::tables::Tables;
 use crate::caller_driven::flush;
@@ -10,7 +11,7 @@ use crate::dm_reverb::proto::ServerInfoRequest;
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
 use crate::dm_reverb::status::from_status;
 use reverb_core::{Error, Result};
-use reverb_service::local::{BatchRequest, RowInsert};
+use reverb_service::local::BatchRequest;
 use reverb_service::{Batch, Transport};
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,6 +30,7 @@ pub struct Connection {
     service: ReverbServiceClient<Channel>,
     tables: Arc<Tables>,
     draws: Arc<Draws>,
+    inserts: InsertStreams,
     /// Ends when the connection does.
     watch: JoinHandle<()>,
 }
@@ -60,7 +62,8 @@ impl Connection {
         let tables = Arc::new(tables);
         let draws = Arc::new(Draws::new(peer, service.clone(), tables.clone()));
         let watch = tokio::spawn(watch(service.clone()));
-        Ok(Self { peer: peer.to_owned(), transport, service, tables, draws, watch })
+        let inserts = InsertStreams::default();
+        Ok(Self { peer: peer.to_owned(), transport, service, tables, draws, inserts, watch })
     }
 
     /// Whether the connection has failed, so that a new one is needed.
@@ -88,9 +91,9 @@ impl Connection {
         &self.tables
     }
 
-    /// See [`crate::client::Client::insert`].
-    pub async fn insert(&self, _insert: RowInsert, _deadline: Option<Instant>) -> Result<()> {
-        Err(Error::Unimplemented(format!("the server at {} is one of dm-reverb", self.peer)))
+    /// Returns the insert streams that no call uses.
+    pub(super) fn insert_streams(&self) -> &InsertStreams {
+        &self.inserts
     }
 
     /// See [`crate::client::Client::sample`].
