@@ -319,6 +319,30 @@ async fn a_draw_finds_the_next_server_at_the_address_whichever_it_is() {
     assert_eq!((batch.info.len(), client.road_name().unwrap()), (1, "tcp (dm-reverb)".into()));
 }
 
+/// The channel of a lost connection opens another by itself, which may be the first to know of the new server.
+#[tokio::test]
+async fn a_call_over_a_connection_to_a_server_that_was_replaced_is_unavailable_at_most() {
+    let replay = Replay::new(vec![uniform("table")], 1 << 20).unwrap();
+    let ours = Server::start(&Handle::current(), replay, &ListenOptions::default()).unwrap();
+    let port = ours.port();
+    let client = Client::new(&format!("ipv4:127.0.0.1:{port}"));
+    client.info(soon()).await.unwrap();
+    let stale = client.road_now().unwrap();
+    drop(ours);
+    let _server = serve(port, vec![table("table", false)], numbers).await;
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < SOON);
+        match stale.clone().mutate("table", &[], &[1], soon()).await {
+            Err(Error::Unavailable(text)) if text.contains("another server listens there") => break,
+            Err(Error::Unavailable(_)) => tokio::time::sleep(SHORT).await,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(client.mutate("table", &[], &[1], soon()).await.unwrap(), None);
+    assert_eq!(client.road_name().unwrap(), "tcp (dm-reverb)");
+}
+
 #[tokio::test]
 async fn a_draw_that_loses_its_server_is_unavailable() {
     let (server, client) = start(|_, _| Answer { responses: vec![], then: Then::Hang }).await;
