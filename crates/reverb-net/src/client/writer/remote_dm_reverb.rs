@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use tonic::{Code, Status};
 
 /// A server that has not ended the stream by then counts as reached: it says nothing before its first confirmation.
-const REACHED_TIME: Duration = Duration::from_secs(2);
+const REACHED_TIME: Duration = Duration::from_secs(1);
 /// Time without a confirmation after which the writer asks the server for the reason, the first time and later.
-const ASK_DELAYS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+const ASK_DELAYS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(5));
 
 /// Sends items until the writer is closed. Sets `lost_at` to `None` when the server was reached.
 ///
@@ -70,8 +70,9 @@ pub async fn run(shared: &SharedSession, connection: &Connection, lost_at: &mut 
         if found && !std::mem::replace(&mut is_reached, true) {
             *lost_at = None;
             let mut state = shared.state.lock();
-            state.is_lost = false;
-            state.reason.clear();
+            if std::mem::take(&mut state.is_lost) {
+                state.reason.clear();
+            }
         }
     }
 }
