@@ -101,13 +101,12 @@ impl Connection {
 
     /// See [`crate::client::Client::sample`].
     pub async fn sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
-        self.draws.draw(request, deadline).await
+        self.draws.begin(request, deadline).result().await
     }
 
     /// See [`crate::client::Client::begin_sample`].
     pub async fn begin_sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<DrawCall> {
-        let (draws, request) = (self.draws.clone(), request.clone());
-        let call = DrawCall::begin(async move { draws.draw(&request, deadline).await });
+        let call = DrawCall::begin(self.draws.begin(request, deadline).result());
         flush().await;
         Ok(call)
     }
