@@ -5,7 +5,7 @@ use super::insert_call::{Failure, InsertCall};
 use super::insert_stream::{InsertStream, check_message_size};
 use crate::dm_reverb::status::from_status;
 use parking_lot::Mutex;
-use reverb_core::{Error, Result, TableInfo, Trajectory};
+use reverb_core::{Error, Result, TableInfo, Trajectory, fork};
 use reverb_service::insert::name_row;
 use reverb_service::local::RowInsert;
 use reverb_service::warn;
@@ -22,9 +22,25 @@ const ASK_TIME: Duration = Duration::from_secs(2);
 
 /// The streams that no call uses. A stream serves one call at a time, since the server reads no further from a stream
 /// whose items wait for their table.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct InsertStreams {
+    generation: u32,
     idle: Mutex<Vec<InsertStream>>,
+}
+
+impl Default for InsertStreams {
+    fn default() -> Self {
+        Self { generation: fork::generation(), idle: Mutex::default() }
+    }
+}
+
+impl Drop for InsertStreams {
+    fn drop(&mut self) {
+        if self.generation != fork::generation() {
+            // The streams belong to the parent process. A thread that exists only there may have locked their connection.
+            std::mem::forget(std::mem::take(self.idle.get_mut()));
+        }
+    }
 }
 
 impl InsertStreams {
