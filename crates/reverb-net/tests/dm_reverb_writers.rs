@@ -27,22 +27,26 @@ struct Writer {
 
 impl Writer {
     fn new(address: &str, num_keep_alive_refs: u32) -> Self {
+        Self::with(address, num_keep_alive_refs, SessionOptions::default())
+    }
+
+    fn with(address: &str, num_keep_alive_refs: u32, limits: SessionOptions) -> Self {
         let dropped = DroppedChunks::default();
         let options = ColumnOptions { num_keep_alive_refs, max_chunk_length: Some(1) };
         let steps = StepBuffer::new(options, ChunkCompression::default(), dropped.clone()).unwrap();
-        let session = Session::new(Arc::new(Client::new(address)), SessionOptions::default(), dropped);
+        let session = Session::new(Arc::new(Client::new(address)), limits, dropped);
         Self { steps, session: Arc::new(session) }
     }
 
-    /// Appends a step, and makes an item of the last `length` ones.
-    fn write(&mut self, table: &str, length: u64, priority: f64) {
+    /// Appends a step, and makes an item of the last `length` ones. Returns true if the caller should wait for room.
+    fn write(&mut self, table: &str, length: u64, priority: f64) -> bool {
         let number = self.steps.num_rows().to_le_bytes();
         let value = Value { dtype: DType::Int64, shape: &[], bytes: &number };
         self.steps.append(&[ColumnValue { column: 0, value }], false).unwrap();
         let rows = self.steps.num_rows();
         let column = self.steps.select(0, rows - length..rows, false).unwrap();
         let item = WriterItem::new(table.into(), priority, [column].into(), self.steps.writer(), None).unwrap();
-        self.session.push(&Handle::current(), [item]).unwrap();
+        self.session.push(&Handle::current(), [item]).unwrap()
     }
 
     async fn flush(&self) -> Result<(), Error> {
@@ -73,6 +77,31 @@ async fn items_are_sent_without_confirmations_and_confirmed_in_any_order() {
 }
 
 #[tokio::test]
+async fn no_more_items_are_sent_than_the_writer_may_have_unconfirmed() {
+    let mut server = Reference::start(&["table"]).await;
+    let options = SessionOptions { max_in_flight_items: 5, ..SessionOptions::default() };
+    let mut writer = Writer::with(&server.address(), 1, options);
+    let write = tokio::spawn(async move {
+        for _ in 0..40 {
+            if writer.write("table", 1, 1.0) {
+                writer.session.room(|_| {}).await.unwrap();
+            }
+        }
+        writer.flush().await.unwrap();
+    });
+    let mut stream = server.stream().await;
+    let mut unconfirmed = Vec::new();
+    for _ in 0..40 {
+        while unconfirmed.is_empty() {
+            unconfirmed.extend(keys(&stream.receive().await.unwrap().items));
+        }
+        assert!(unconfirmed.len() <= 6, "the writer waits after the item that exceeds its limit");
+        stream.confirm([unconfirmed.remove(0)]);
+    }
+    write.await.unwrap();
+}
+
+#[tokio::test]
 async fn exactly_the_chunks_that_later_items_may_use_are_kept() {
     let mut server = Reference::start(&["table"]).await;
     let mut writer = Writer::new(&server.address(), 3);
@@ -100,7 +129,9 @@ async fn exactly_the_chunks_that_later_items_may_use_are_kept() {
 async fn unconfirmed_items_are_sent_again_with_their_keys_and_all_their_chunks() {
     let mut server = Reference::start(&["table"]).await;
     let mut writer = Writer::new(&server.address(), 3);
-    (1..=20_u64).for_each(|step| writer.write("table", step.min(3), 1.0));
+    for step in 1..=20_u64 {
+        writer.write("table", step.min(3), 1.0);
+    }
     let mut stream = server.stream().await;
     let items = stream.items(20).await;
     stream.confirm(keys(&items[5..10]));
@@ -169,8 +200,12 @@ async fn an_error_of_the_server_that_stays_ends_the_writer_with_its_text() {
         stream.items(1).await;
         let text = status.message().to_owned();
         stream.fail(status);
-        let error = writer.flush().await.unwrap_err().to_string();
-        assert!(error.contains(&text) && error.contains("1 for table `table`"), "{error}");
+        let Err(Error::InvalidArgument(error)) = writer.flush().await else { panic!("the writer has failed") };
+        assert!(
+            error.contains(&text) && error.ends_with("; 1 items were not confirmed (1 for table `table`)"),
+            "{error}"
+        );
+        assert!(writer.session.check().is_err(), "the error stays");
     }
 }
 
@@ -219,7 +254,9 @@ async fn a_writer_goes_on_when_a_server_of_the_other_kind_takes_the_address() {
     let port = reference.port;
     // With a scheme, the client does not use the tables of this process directly.
     let mut writer = Writer::new(&reference.address(), 3);
-    (0..4).for_each(|_| writer.write("table", 1, 1.0));
+    for _ in 0..4 {
+        writer.write("table", 1, 1.0);
+    }
     let mut stream = reference.stream().await;
     let items = stream.items(4).await;
     stream.confirm(keys(&items[..1]));
@@ -276,7 +313,9 @@ async fn reason(writer: &Writer, what: &str) -> String {
 async fn chunks_of_many_items_are_sent_once() {
     let mut server = Reference::start(&["table"]).await;
     let mut writer = Writer::new(&server.address(), 10);
-    (1..=300_u64).for_each(|step| writer.write("table", step.min(10), 1.0));
+    for step in 1..=300_u64 {
+        writer.write("table", step.min(10), 1.0);
+    }
     let mut stream = server.stream().await;
     let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
     let mut count = 0;
