@@ -1,13 +1,17 @@
 //! Generates code for our messages and service, and descriptors of all protos. Uses protox, so `protoc` is not needed.
 
 use prost::Message;
-use prost_types::FileDescriptorSet;
 use prost_types::field_descriptor_proto::{Label, Type};
+use prost_types::{DescriptorProto, FileDescriptorSet};
 use std::path::{Path, PathBuf};
 
 /// Fields of a batch with one number for each item, generated as bytes. Decoding single numbers would cost as much as
 /// the data. A packed field of fixed-size numbers has the same wire format as a field of bytes.
 const AS_BYTES: [&str; 5] = ["keys", "probabilities", "table_sizes", "priorities", "times_sampled"];
+
+/// Messages that are generated as bytes in the messages of dm-reverb's service.
+const RECORDS: [&str; 3] =
+    [".deepmind.reverb.ChunkData", ".deepmind.reverb.PrioritizedItem", ".deepmind.reverb.TableInfo"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = PathBuf::from("../../proto");
@@ -23,10 +27,54 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let descriptors = protox::compile(files, [&root])?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
+    let theirs = with_records_as_bytes(descriptors.clone());
     let ours = without_services_of_others(with_numbers_as_bytes(descriptors));
     generate_messages(ours.clone(), &out.join("messages"))?;
     generate_services(ours, &out.join("services"))?;
+    generate_dm_reverb(theirs, &out.join("dm_reverb"))?;
     Ok(())
+}
+
+/// Generates the service of dm-reverb, and the messages of its calls.
+fn generate_dm_reverb(files: FileDescriptorSet, folder: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder.join("rpc"))?;
+    let mut messages = files.clone();
+    messages.file.iter_mut().for_each(|file| file.service.clear());
+    let mut config = prost_build::Config::new();
+    config.bytes(["."]).out_dir(folder);
+    config.extern_path(".tensorflow", "::reverb_formats::proto::tensorflow");
+    config.compile_fds(messages)?;
+    tonic_prost_build::configure()
+        .codec_path("crate::dm_reverb::codec::DmReverbCodec")
+        .out_dir(folder.join("rpc"))
+        .extern_path(".tensorflow", "::reverb_formats::proto::tensorflow")
+        .extern_path(".deepmind.reverb", "crate::dm_reverb::proto")
+        .compile_fds(files)
+}
+
+/// Keeps the messages of the service of dm-reverb, in which chunks and items are bytes: a message of bytes has the same
+/// wire format, and reverb-formats reads and writes them.
+fn with_records_as_bytes(mut files: FileDescriptorSet) -> FileDescriptorSet {
+    let others = ["replay.proto", "patterns.proto", "checkpoint.proto", "reverb_config.proto"];
+    files.file.retain(|file| !others.iter().any(|name| file.name().ends_with(name)));
+    for file in files.file.iter_mut().filter(|file| file.package() == "deepmind.reverb") {
+        file.message_type
+            .retain(|message| !RECORDS.iter().any(|record| record.ends_with(&format!(".{}", message.name()))));
+        file.message_type.iter_mut().for_each(as_bytes);
+        // Comments are found by the positions of the messages, which have changed.
+        file.source_code_info = None;
+    }
+    files
+}
+
+fn as_bytes(message: &mut DescriptorProto) {
+    for field in &mut message.field {
+        if RECORDS.contains(&field.type_name()) {
+            field.set_type(Type::Bytes);
+            field.type_name = None;
+        }
+    }
+    message.nested_type.iter_mut().for_each(as_bytes);
 }
 
 /// Generates the messages alone. The code of the services uses them.

@@ -26,7 +26,7 @@ NOT_IN_CRATE = {
 
 # Parts of a crate that know nothing of each other, in either direction.
 APART_IN_CRATES = (
-    ("crates/reverb-net/src/replay_v1", "crates/reverb-net/src/reverb_service"),
+    ("crates/reverb-net/src/replay_v1", "crates/reverb-net/src/dm_reverb"),
     ("crates/reverb-net/src/replay_v1/server", "crates/reverb-net/src/replay_v1/client"),
 )
 

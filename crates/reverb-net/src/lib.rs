@@ -1,13 +1,15 @@
 //! Servers and clients of the replay service, and the protocol between them.
 //!
 //! [`server`] serves on TCP and on a Unix socket. [`client`] finds the shortest road to a server. Each protocol is a
-//! folder with a server half and a client half that do not depend on each other. There is one: [`replay_v1`].
+//! folder with a server half and a client half that do not depend on each other: [`replay_v1`] is ours,
+//! [`dm_reverb`] is that of dm-reverb 0.14.
 
 mod address;
 pub mod caller_driven;
 pub mod client;
 mod descriptors;
 mod dial;
+pub mod dm_reverb;
 mod driven_runtime;
 mod http2;
 mod idle_driver;

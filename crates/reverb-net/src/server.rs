@@ -2,6 +2,7 @@
 
 pub use crate::listen::ListenOptions;
 
+use crate::dm_reverb;
 use crate::listen::Listeners;
 use crate::replay_v1;
 use crate::serve::serve;
@@ -58,7 +59,8 @@ impl Server {
         if let Some(interval) = replay.store().and_then(|store| store.interval()) {
             runtime.spawn(save_periodically(replay.clone(), interval));
         }
-        let routes = Routes::new(replay_v1::server::service(replay.clone(), unix_path.clone()));
+        let routes = Routes::new(replay_v1::server::service(replay.clone(), unix_path.clone()))
+            .add_service(dm_reverb::server::service(replay.clone()));
         let (connections, freed) = listeners.accept(&replay);
         let until = replay.clone();
         let task = runtime.spawn(serve(routes, connections, async move { until.closed().await }));

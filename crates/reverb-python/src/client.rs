@@ -66,8 +66,9 @@ impl Client {
     }
 
     #[getter]
-    fn road(&self) -> &'static str {
-        self.transport().map_or("unconnected", Transport::name)
+    fn road(&self) -> String {
+        // Draws ahead may have connected only the other client.
+        self.client.road_name().or_else(|| self.background.road_name()).unwrap_or_else(|| "unconnected".into())
     }
 
     #[getter]

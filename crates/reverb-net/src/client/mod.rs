@@ -1,5 +1,6 @@
 //! Clients. They offer the same calls over every road to a server.
 
+mod connect;
 mod pending_draw;
 mod pending_limit;
 mod persistent;
@@ -111,6 +112,13 @@ impl Client {
         let current = self.current.load();
         let current = current.as_deref().filter(|current| current.generation == fork::generation())?;
         Some(current.road.transport())
+    }
+
+    /// Returns the name of the road in use, for display. `None` before the first call has found the server.
+    pub fn road_name(&self) -> Option<String> {
+        let current = self.current.load();
+        let current = current.as_deref().filter(|current| current.generation == fork::generation())?;
+        Some(current.road.name())
     }
 
     /// Returns a number that changes when the client begins to use another connection or server. `None` if the next

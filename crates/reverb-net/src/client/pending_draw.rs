@@ -3,6 +3,7 @@
 //! The samples count as undelivered in their table until the caller acknowledges them with [`PendingDraw::received`].
 //! They go back to the table if the draw is dropped before.
 
+use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client::DrawCall;
 use reverb_core::{Error, Result, fork};
 use reverb_service::Batch;
@@ -26,6 +27,8 @@ enum Draw {
     Local(LocalDraw),
     /// A draw from a server elsewhere.
     Remote(DrawCall),
+    /// A draw from a server of dm-reverb, which takes no samples back.
+    DmReverb(dm_reverb::DrawCall),
     /// The draw was given up, or its batch was received.
     Over,
 }
@@ -40,6 +43,11 @@ impl PendingDraw {
         Self::new(Draw::Remote(call), Instant::now())
     }
 
+    /// Wraps a draw from a server of dm-reverb.
+    pub(super) fn dm_reverb(call: dm_reverb::DrawCall) -> Self {
+        Self::new(Draw::DmReverb(call), Instant::now())
+    }
+
     /// Wraps a draw from a table of this process.
     pub(super) fn local(draw: LocalDraw, begun: Instant) -> Self {
         Self::new(Draw::Local(draw), begun)
@@ -50,6 +58,7 @@ impl PendingDraw {
         match &*self.draw {
             Draw::Local(draw) => draw.is_ready(),
             Draw::Remote(call) => call.is_ready(),
+            Draw::DmReverb(call) => call.is_ready(),
             Draw::Over => true,
         }
     }
@@ -71,6 +80,7 @@ impl PendingDraw {
         match &mut *self.draw {
             Draw::Local(draw) => draw.result().await,
             Draw::Remote(call) => call.result().await,
+            Draw::DmReverb(call) => call.result().await,
             Draw::Over => Err(taken()),
         }
     }
@@ -87,7 +97,7 @@ impl PendingDraw {
         match std::mem::replace(&mut *self.draw, Draw::Over) {
             Draw::Local(draw) => draw.received(),
             Draw::Remote(call) => call.received(),
-            Draw::Over => Ok(()),
+            Draw::DmReverb(_) | Draw::Over => Ok(()),
         }
     }
 

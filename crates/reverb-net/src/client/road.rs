@@ -3,10 +3,12 @@
 //! A road is a transport (the same process, a Unix socket, TCP) and a protocol over it. If tables of this process can
 //! complete a call at once, the calling thread does so.
 
+use super::connect::connect;
 use super::pending_draw::PendingDraw;
 use super::started::Started;
 use crate::address::Address;
 use crate::dial::ATTEMPT_TIME;
+use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client::Connection;
 use reverb_core::{Drawn, Error, Result};
 use reverb_service::insert::wait_for_inserts;
@@ -29,6 +31,8 @@ pub enum Road {
     SameProcess(Arc<Replay>),
     /// A connection over a Unix socket or TCP that uses our protocol.
     ReplayV1(Arc<Connection>),
+    /// A connection to a server of dm-reverb 0.14, with its protocol.
+    DmReverb(Arc<dm_reverb::Connection>),
 }
 
 impl Road {
@@ -43,10 +47,10 @@ impl Road {
         let mut pause = FIRST_PAUSE;
         let mut reason = None;
         loop {
-            let attempt = Connection::open(address.text(), endpoint);
+            let attempt = connect(address.text(), endpoint);
             let limit = deadline.unwrap_or(give_up).max(begun + FIRST_PAUSE);
             let error = match tokio::time::timeout_at(limit.into(), attempt).await {
-                Ok(Ok(connection)) => return Ok(Self::ReplayV1(Arc::new(connection))),
+                Ok(Ok(road)) => return Ok(road),
                 Ok(Err(error @ Error::Unimplemented(_))) => return Err(error),
                 Ok(Err(error)) => error,
                 // The last attempt has little time. The reason of the one before says more.
@@ -71,11 +75,11 @@ impl Road {
     /// Connects after the server was in this process and was stopped. Another process may listen at the address by now,
     /// so there is one attempt. It is short, because there is no reason to expect a new server.
     pub(super) async fn connect_after_stop(address: &Address, deadline: Option<Instant>) -> Result<Self> {
-        let attempt = Connection::open(address.text(), address.endpoint()?);
+        let attempt = connect(address.text(), address.endpoint()?);
         let now = Instant::now();
         let limit = deadline.unwrap_or(now + ATTEMPT_TIME).clamp(now + FIRST_PAUSE, now + ATTEMPT_TIME);
         match tokio::time::timeout_at(limit.into(), attempt).await {
-            Ok(Ok(connection)) => Ok(Self::ReplayV1(Arc::new(connection))),
+            Ok(Ok(road)) => Ok(road),
             Ok(Err(error @ Error::Unimplemented(_))) => Err(error),
             _ => Err(Error::Unavailable(format!(
                 "{}, if you did not stop it; no other server listens there",
@@ -89,6 +93,15 @@ impl Road {
         match self {
             Self::SameProcess(_) => Transport::SameProcess,
             Self::ReplayV1(connection) => connection.transport(),
+            Self::DmReverb(connection) => connection.transport(),
+        }
+    }
+
+    /// Returns the name of the road, for display: its transport and, if that is not ours, its protocol.
+    pub fn name(&self) -> String {
+        match self {
+            Self::SameProcess(_) | Self::ReplayV1(_) => self.transport().name().into(),
+            Self::DmReverb(_) => format!("{} (dm-reverb)", self.transport().name()),
         }
     }
 
@@ -97,6 +110,7 @@ impl Road {
         match self {
             Self::SameProcess(replay) => !replay.is_closed(),
             Self::ReplayV1(connection) => !connection.is_broken(),
+            Self::DmReverb(connection) => !connection.is_broken(),
         }
     }
 
@@ -105,6 +119,9 @@ impl Road {
         let replay = match self {
             Self::SameProcess(replay) => replay,
             Self::ReplayV1(connection) => {
+                return Started::elsewhere(async move { connection.insert(insert, deadline).await });
+            }
+            Self::DmReverb(connection) => {
                 return Started::elsewhere(async move { connection.insert(insert, deadline).await });
             }
         };
@@ -124,6 +141,9 @@ impl Road {
         let replay = match self {
             Self::SameProcess(replay) => replay,
             Self::ReplayV1(connection) => {
+                return Started::elsewhere(async move { connection.sample(request, deadline).await });
+            }
+            Self::DmReverb(connection) => {
                 return Started::elsewhere(async move { connection.sample(request, deadline).await });
             }
         };
@@ -162,6 +182,9 @@ impl Road {
                     async move { connection.begin_sample(request, deadline).await.map(PendingDraw::remote) },
                 )
             }
+            Self::DmReverb(connection) => Started::elsewhere(async move {
+                connection.begin_sample(request, deadline).await.map(PendingDraw::dm_reverb)
+            }),
         }
     }
 
@@ -180,6 +203,9 @@ impl Road {
             Self::ReplayV1(connection) => {
                 Started::elsewhere(async move { connection.mutate(table, updates, deletes, deadline).await })
             }
+            Self::DmReverb(connection) => {
+                Started::elsewhere(async move { connection.mutate(table, updates, deletes, deadline).await })
+            }
         }
     }
 
@@ -188,6 +214,7 @@ impl Road {
         match self {
             Self::SameProcess(replay) => Started::Done(replay.table(table).map(|table| table.reset())),
             Self::ReplayV1(connection) => Started::elsewhere(async move { connection.reset(table, deadline).await }),
+            Self::DmReverb(connection) => Started::elsewhere(async move { connection.reset(table, deadline).await }),
         }
     }
 
@@ -196,6 +223,7 @@ impl Road {
         match self {
             Self::SameProcess(replay) => Started::Done(Ok(replay.status())),
             Self::ReplayV1(connection) => Started::elsewhere(async move { connection.info(deadline).await }),
+            Self::DmReverb(connection) => Started::elsewhere(async move { connection.info(deadline).await }),
         }
     }
 
@@ -213,6 +241,7 @@ impl Road {
                 saved.map(|path| path.to_string_lossy().into_owned())
             }),
             Self::ReplayV1(connection) => Started::elsewhere(async move { connection.checkpoint(deadline).await }),
+            Self::DmReverb(connection) => Started::elsewhere(async move { connection.checkpoint(deadline).await }),
         }
     }
 
@@ -228,6 +257,9 @@ impl Road {
                 }
             }),
             Self::ReplayV1(connection) => {
+                Started::elsewhere(async move { connection.peek(table, count, newest, deadline).await })
+            }
+            Self::DmReverb(connection) => {
                 Started::elsewhere(async move { connection.peek(table, count, newest, deadline).await })
             }
         }

@@ -10,6 +10,7 @@ mod local;
 mod open_sessions;
 mod outbox;
 mod remote;
+mod remote_dm_reverb;
 mod session;
 mod session_state;
 mod worker;

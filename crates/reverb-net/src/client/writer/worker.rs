@@ -3,6 +3,7 @@
 use super::linger::Linger;
 use super::local::Local;
 use super::remote;
+use super::remote_dm_reverb;
 use super::session_state::SharedSession;
 use crate::client::Road;
 use reverb_core::Error;
@@ -34,6 +35,10 @@ pub async fn run(shared: Arc<SharedSession>) {
                 Error::Unavailable("the server of this process was stopped".into())
             }
             Ok(Road::ReplayV1(connection)) => match remote::run(&shared, &connection, &mut lost_at).await {
+                Ok(()) => return,
+                Err(error) => error,
+            },
+            Ok(Road::DmReverb(connection)) => match remote_dm_reverb::run(&shared, &connection, &mut lost_at).await {
                 Ok(()) => return,
                 Err(error) => error,
             },

@@ -2,9 +2,8 @@
 
 use super::insert_link::InsertLink;
 use super::sample_link::{DrawCall, SampleLink};
-use crate::address::Endpoint;
 use crate::caller_driven::flush;
-use crate::dial::{ATTEMPT_TIME, dial_host, dial_unix};
+use crate::dial::ATTEMPT_TIME;
 use crate::replay_v1::proto::{
     CheckpointRequest, Draw, HelloRequest, HelloResponse, InfoRequest, InsertRequest, ItemBatch, MutateRequest,
     PeekRequest, ResetRequest, WriteRequest, WriteResponse,
@@ -37,30 +36,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Makes one attempt to connect. If the address allows it, a Unix socket of the same server is used instead of TCP.
+    /// Asks the server for its id, its version of the protocol and its limits. `None` if the server does not have the
+    /// service.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] with the cause, or [`Error::Unimplemented`] if the server uses a different protocol.
-    pub async fn open(peer: &str, endpoint: Endpoint<'_>) -> Result<Self> {
-        let (host, port, or_shorter) = match endpoint {
-            Endpoint::Unix(path) => return Self::greet(peer, Transport::Unix, dial_unix(path).await?).await,
-            Endpoint::Tcp { host, port, or_shorter } => (host, port, or_shorter),
-        };
-        let tcp = Self::greet(peer, Transport::Tcp, dial_host(host, port, or_shorter).await?).await?;
-        let path = &tcp.hello.unix_path;
-        if !or_shorter || path.is_empty() || !std::path::Path::new(path).exists() {
-            return Ok(tcp);
-        }
-        // On another host, the path may lead to a different server. The ids show whether it is the same one.
-        let Ok(channel) = dial_unix(path).await else { return Ok(tcp) };
-        match Self::greet(peer, Transport::Unix, channel).await {
-            Ok(unix) if unix.hello.server_id == tcp.hello.server_id => Ok(unix),
-            _ => Ok(tcp),
-        }
-    }
-
-    /// Asks the server for its id, its version of the protocol and its limits.
-    async fn greet(peer: &str, transport: Transport, channel: Channel) -> Result<Self> {
+    /// [`Error::Unavailable`] with the cause, or [`Error::Unimplemented`] if the server uses a different version.
+    pub async fn greet(peer: &str, transport: Transport, channel: Channel) -> Result<Option<Self>> {
         let mut service = ReplayClient::new(channel.clone())
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);
@@ -68,11 +49,7 @@ impl Connection {
         let request = HelloRequest { version: VERSION, client_name: process_name(), capabilities };
         let hello = match tokio::time::timeout(ATTEMPT_TIME, service.hello(request)).await {
             Ok(Ok(hello)) => hello.into_inner(),
-            Ok(Err(status)) if status.code() == Code::Unimplemented => {
-                return Err(Error::Unimplemented(format!(
-                    "the server at {peer} does not have the service reverb.replay.v1.Replay; is it a server of this package?"
-                )));
-            }
+            Ok(Err(status)) if status.code() == Code::Unimplemented => return Ok(None),
             Ok(Err(status)) => return Err(from_status(&status, peer)),
             Err(_) => {
                 return Err(Error::Unavailable(format!(
@@ -88,7 +65,17 @@ impl Connection {
         }
         let inserts = InsertLink::open(service.clone(), peer);
         let samples = SampleLink::open(channel, peer);
-        Ok(Self { peer: peer.to_owned(), transport, service, hello, inserts, samples })
+        Ok(Some(Self { peer: peer.to_owned(), transport, service, hello, inserts, samples }))
+    }
+
+    /// Returns the random id of the server, which it made when it started.
+    pub fn server_id(&self) -> &[u8] {
+        &self.hello.server_id
+    }
+
+    /// Returns the path of the server's Unix socket. Empty if it has none.
+    pub fn unix_path(&self) -> &str {
+        &self.hello.unix_path
     }
 
     /// Whether the connection has failed, so that a new one is needed.

@@ -1,0 +1,78 @@
+//! Encodes protobuf messages into gRPC frames and decodes them. The buffer of a frame is reserved once, at full size.
+
+use crate::dm_reverb::checked::{Checked, UNCHECKED_BYTES};
+use crate::dm_reverb::status::to_status;
+use bytes::Buf;
+use prost::Message;
+use reverb_core::Error;
+use std::marker::PhantomData;
+use tonic::Status;
+use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+
+/// Initial size of a frame buffer, and the size at which it is sent while more messages are ready. Both in bytes.
+const BUFFER_BYTES: (usize, usize) = (16 * 1024, 64 * 1024);
+
+/// A codec that replaces the one of tonic, which doubles its buffer as it grows. That would copy a large message once
+/// more.
+#[derive(Debug, Clone, Default)]
+pub struct DmReverbCodec<T, U>(PhantomData<(T, U)>);
+
+impl<T: Message + Send + 'static, U: Message + Default + Checked + Send + 'static> Codec for DmReverbCodec<T, U> {
+    type Encode = T;
+    type Decode = U;
+    type Encoder = DmReverbEncoder<T>;
+    type Decoder = DmReverbDecoder<U>;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        DmReverbEncoder::default()
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        DmReverbDecoder(PhantomData)
+    }
+}
+
+/// The encoder of [`DmReverbCodec`].
+#[derive(Debug)]
+pub struct DmReverbEncoder<T>(PhantomData<T>);
+
+impl<T> Default for DmReverbEncoder<T> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T: Message> Encoder for DmReverbEncoder<T> {
+    type Item = T;
+    type Error = Status;
+
+    fn encode(&mut self, message: T, target: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        target.reserve(message.encoded_len());
+        message.encode_raw(target);
+        Ok(())
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        BufferSettings::new(BUFFER_BYTES.0, BUFFER_BYTES.1)
+    }
+}
+
+/// The decoder of [`DmReverbCodec`]. Checks the decoded size of large messages first.
+#[derive(Debug)]
+pub struct DmReverbDecoder<U>(PhantomData<U>);
+
+impl<U: Message + Default + Checked> Decoder for DmReverbDecoder<U> {
+    type Item = U;
+    type Error = Status;
+
+    fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
+        if source.remaining() > UNCHECKED_BYTES {
+            U::check(source.chunk()).map_err(|reason| to_status(&Error::ResourceExhausted(reason)))?;
+        }
+        U::decode(source).map(Some).map_err(|error| Status::internal(format!("cannot decode a message: {error}")))
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        BufferSettings::new(BUFFER_BYTES.0, BUFFER_BYTES.1)
+    }
+}
