@@ -174,16 +174,20 @@ def patterns_of_steps(peer, address, table, count):
 
 
 def flush_late(peer, address, table, count):
-    """Flushes more items than fit into the table, with a limit. Returns how many items were made, and the error."""
-    writer = peer.client(address).trajectory_writer(1)
+    """Flushes more items than fit into the table, with a limit. Returns the error, and how many items were there."""
+    client = peer.client(address)
+    writer = client.trajectory_writer(1)
     for number in range(count):
         writer.append([np.int64(number)])
         writer.create_item(table, 1.0, [writer.history[0][-1:]])
     try:
         writer.flush(0, 200)
     except peer.reverb.DeadlineExceededError as error:
-        return str(error)
+        return str(error), client.server_info()[table].current_size
     finally:
+        # Our writer would wait for its items when it is closed.
+        client.reset(table)
+        writer.flush()
         writer.close()
     return None
 

@@ -40,7 +40,6 @@ TABLES = (
     table("once", max_times_sampled=1),
     *(table(name, selector) for name, selector in SELECTORS.items()),
     *(table(f"removes {name}", remover=selector) for name, selector in SELECTORS.items()),
-    table("other once", max_times_sampled=1),
     table("once three", limiter=["MinSize", 3], max_times_sampled=1),
     table("ratio", limiter=["SampleToInsertRatio", 2.0, 3, 4.0]),
     table("victim", ["prioritized", 1.0]),

@@ -19,6 +19,7 @@ SHARED = (
 )
 OWN = (
     "insert batch",
+    "insert batch interleaved",
     "batched writer",
     "compressed lz4",
     "compressed zstd delta",
@@ -64,6 +65,30 @@ def test_items_are_read_as_they_were_written(processes, server, written, reader)
     items = processes.clients[side].call("read", **read)
     assert not differences(expected, items)
     assert processes.servers[server].call("sizes", name="matrix")["once"] == 0
+
+
+def test_a_difference_is_noticed():
+    columns = [("int8", (2,), b"ab"), ("bytes", (2,), (b"x", b"")), ("uint16", (2, 1), b"abcd")]
+    expected = [{"priority": 1.0, "columns": columns}]
+    item = {"key": 1, "priority": 1.0, "probability": 1.0, "table_size": 1, "times_sampled": 1}
+    steps = [[("int8", (), b"a"), ("bytes", (), (b"x",)), ("uint16", (1,), b"ab")]]
+    steps.append([("int8", (), b"b"), ("bytes", (), (b"",)), ("uint16", (1,), b"cd")])
+    for data in ({"columns": columns}, {"steps": steps}, {"first": steps[0]}):
+        assert not differences(expected, [{**item, **data}])
+        for name in ("priority", "probability", "table_size", "times_sampled"):
+            assert differences(expected, [{**item, **data, name: 2.0}])
+    for place, wrong in enumerate(
+        [("uint8", (2,), b"ab"), ("bytes", (2,), (b"x", b"\0")), ("uint16", (1, 2), b"abcd")]
+    ):
+        damaged = [wrong if place == other else column for other, column in enumerate(columns)]
+        assert differences(expected, [{**item, "columns": damaged}])
+    assert differences(expected, [{**item, "columns": columns[:2]}])
+    assert differences(expected, [{**item, "steps": steps[:1]}])
+    assert differences(expected, [{**item, "steps": steps[::-1]}])
+    assert differences(expected, [{**item, "first": steps[1]}])
+    assert differences(expected, [])
+    items = [{**item, "columns": columns, "table_size": size} for size in (2, 1)]
+    assert differences(2 * expected, items) == ["two items have the same key"]
 
 
 @pytest.mark.parametrize("writer", SIDES)
@@ -257,8 +282,9 @@ def test_patterns_are_applied_to_the_steps_of_a_table(processes, server, side):
 @pytest.mark.parametrize("server", SIDES)
 def test_a_flush_ends_at_its_limit(processes, server, side):
     address, client = processes.clear(server), processes.clients[side]
-    text = client.call("flush_late", address=address, table="queue", count=5)
+    text, size = client.call("flush_late", address=address, table="queue", count=4)
     assert text.startswith("Flush call did not complete within provided timeout of 0:00:00.200000")
+    assert size == 2
     assert processes.sizes(server)["queue"] == 2
 
 
@@ -284,13 +310,13 @@ def test_a_batch_of_ours_fails_when_the_server_stops(processes, server):
 
 
 @pytest.mark.parametrize("server", SIDES)
-def test_clients_go_on_when_the_server_is_back(processes, server):
+def test_clients_go_on_when_the_server_is_back(request, processes, server):
     """Draws that wait, and writers, of both sides. The server comes back at its port, with empty tables."""
     places = range(len(SIDES))
     tables = [
         table(f"{use} {place}", max_times_sampled=1, max_size=10**6) for use in ("read", "write") for place in places
     ]
-    serving, event = {"name": "restarted", "tables": tables}, f"{server} is back"
+    serving, event = {"name": "restarted", "tables": tables}, request.node.name
     process, clients = processes.servers[server], [processes.clients[side] for side in SIDES]
     sizes = lambda use: [processes.sizes(server, "restarted")[f"{use} {place}"] for place in places]  # noqa: E731
     with processes.server(server, **serving) as port:
@@ -318,19 +344,19 @@ def test_clients_go_on_when_the_server_is_back(processes, server):
 
 
 @pytest.mark.parametrize("server", SIDES)
-def test_writers_and_readers_of_both_sides_share_a_queue(processes, server):
+def test_writers_and_readers_of_both_sides_share_a_queue(request, processes, server):
     """Each item comes to one reader, once."""
     with processes.server(server, "shared", [{"name": "queue", "kind": "queue", "max_size": 50}]) as port:
         arguments = {"address": f"localhost:{port}", "table": "queue"}
         reading, writing = [], []
         for place, side in enumerate(SIDES):
             numbers = range(1000 * place, 1000 * place + 400)
-            reading.append(processes.clients[side].begin("read_until", event=f"{server} shared", **arguments))
+            reading.append(processes.clients[side].begin("read_until", event=request.node.name, **arguments))
             writing.append(processes.clients[side].begin("write_numbers", numbers=numbers, **arguments))
         assert [call.result() for call in writing] == [400, 400]
         eventually(lambda: processes.sizes(server, "shared")["queue"] == 0)
         for side in SIDES:
-            processes.clients[side].call("signal", event=f"{server} shared")
+            processes.clients[side].call("signal", event=request.node.name)
         numbers = [call.result() for call in reading]
     assert all(numbers), "both have read"
     assert sorted(numbers[0] + numbers[1]) == [*range(400), *range(1000, 1400)]
@@ -350,7 +376,7 @@ def saved(request, processes, tmp_path_factory):
     with processes.server(server, "saved", tables, folder=folder) as port:
         calls = []
         for name, side in itertools.product(names, SIDES):
-            arguments = {"address": f"localhost:{port}", "table": name, "event": f"{server} saved"}
+            arguments = {"address": f"localhost:{port}", "table": name, "event": folder}
             calls.append(processes.clients[side].begin("write_until", **arguments))
             calls.append(processes.clients[side].begin("use_until", **arguments))
         client = processes.clients["reference"]
@@ -358,7 +384,7 @@ def saved(request, processes, tmp_path_factory):
         eventually(lambda: all(info["num_unique_samples"] > 50 for info in seen().values()))
         path = processes.servers[server].call("save", name="saved")
         for side in SIDES:
-            processes.clients[side].call("signal", event=f"{server} saved")
+            processes.clients[side].call("signal", event=folder)
         assert all(call.result() for call in calls)
     return path, tables
 
