@@ -1,0 +1,489 @@
+"""Addresses that name several servers: streams spread over them, other calls and updates reach all."""
+
+import contextlib
+import logging
+import shutil
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from behaviour_support import PATIENCE_S, Background, eventually, program, run_program
+
+import reverb
+from reverb import structured_writer as structured
+from reverb.loaders import NumpyLoader
+
+# A server whose tables are given by name. Ends when its stdin does.
+SERVER = """
+import sys, tempfile
+import numpy as np
+import reverb
+from reverb import rate_limiters, selectors
+
+def table(name):
+    name, _, size = name.partition(":")
+    signature = {"x": reverb.TensorSpec([], np.float32)} if name == "signed" else None
+    if name == "queue":
+        return reverb.Table.queue(name, 1000)
+    return reverb.Table(name, selectors.Prioritized(1.0), selectors.Fifo(), int(size or 1000),
+                        rate_limiters.MinSize(1), signature=signature)
+
+port, host, *names = sys.argv[1:]
+with tempfile.TemporaryDirectory() as folder:
+    checkpointer = reverb.checkpointers.DefaultCheckpointer(folder)
+    server = reverb.Server([table(name) for name in names], int(port), host=host, checkpointer=checkpointer)
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("0.0.0.0", 0))
+        return probe.getsockname()[1]
+
+
+class Servers:
+    """Servers in processes of their own, each with its port.
+
+    Args:
+      stack: Ends the processes.
+    """
+
+    def __init__(self, stack):
+        self._stack = stack
+        self._programs = {}
+        self.ports = []
+
+    def start(self, *names, port=None, host="127.0.0.1"):
+        """Starts a server, and returns its port."""
+        port = free_port() if port is None else port
+        running = self._stack.enter_context(program(SERVER, port, host, *(names or ("table", "queue", "signed"))))
+        assert running.line() == "ready"
+        self._programs[port] = running
+        if port not in self.ports:
+            self.ports.append(port)
+        return port
+
+    def kill(self, port):
+        self._programs[port].kill()
+
+    @property
+    def address(self):
+        return "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in self.ports)
+
+    def each(self):
+        """A client of each server."""
+        return [reverb.Client(f"ipv4:127.0.0.1:{port}") for port in self.ports]
+
+    def sizes(self, table="table"):
+        return [client.server_info()[table].current_size for client in self.each()]
+
+    def keys(self, table="table"):
+        """The keys of the table's items, by server. Only for tables of at most 20 items of equal priority."""
+        return [
+            {int(key) for _ in range(20) for key in client.sample_batch(table, 100).info.key} for client in self.each()
+        ]
+
+
+@pytest.fixture
+def servers():
+    with contextlib.ExitStack() as stack:
+        yield Servers(stack)
+
+
+@pytest.fixture
+def two(servers):
+    servers.start()
+    servers.start()
+    return servers
+
+
+def insert(client, count, table="table"):
+    for number in range(count):
+        client.insert(np.float32(number), {table: 1.0})
+
+
+def test_calls_that_insert_take_the_servers_in_turn(servers):
+    for _ in range(3):
+        servers.start()
+    client = reverb.Client(servers.address)
+    insert(client, 9)
+    assert servers.sizes() == [3, 3, 3]
+    for _ in range(3):
+        client.insert_batch(np.zeros(5, np.float32), {"table": 1.0})
+    assert servers.sizes() == [8, 8, 8]
+    assert client.road == "tcp (3 servers)"
+    assert repr(client) == f"Client, server_address={servers.address}"
+
+
+@pytest.mark.parametrize("kind", ["trajectory", "legacy", "structured", "batched"])
+def test_each_writer_stays_with_one_server(two, kind):
+    client = reverb.Client(two.address)
+    for _ in range(4):
+        before = two.sizes()
+        write(client, kind, 5)
+        grown = sorted(after - size for size, after in zip(before, two.sizes(), strict=True))
+        assert grown == [0, 5], "a writer used two servers"
+    assert two.sizes() == [10, 10]
+
+
+def write(client, kind, count):
+    if kind == "trajectory":
+        with client.trajectory_writer(1) as writer:
+            for number in range(count):
+                writer.append({"x": np.float32(number)})
+                writer.create_item("table", 1.0, {"x": writer.history["x"][-1:]})
+                writer.flush()
+    elif kind == "legacy":
+        with client.writer(1) as writer:
+            for number in range(count):
+                writer.append(np.float32(number))
+                writer.create_item("table", 1, 1.0)
+                writer.flush()
+    elif kind == "batched":
+        with client.batched_writer(1, 1) as writer:
+            for number in range(count):
+                writer.append({"x": np.full(1, number, np.float32)})
+                writer.create_items("table", np.ones(1), {"x": writer.history["x"][-1:]})
+                writer.flush()
+    else:
+        pattern = structured.pattern_from_transform({"x": None}, lambda step: {"x": step["x"][-1:]})
+        config = structured.create_config(pattern, "table")
+        writer = client.structured_writer([config])
+        for number in range(count):
+            writer.append({"x": np.float32(number)})
+            writer.flush()
+        writer.end_episode()
+
+
+def test_draws_take_the_servers_in_turn(two):
+    client = reverb.Client(two.address)
+    insert(client, 10)
+    first, second = two.keys()
+    assert len(first) == len(second) == 5
+    drawn = [{int(key) for key in client.sample_batch("table", 8).info.key} for _ in range(6)]
+    assert [keys <= first for keys in drawn] in ([True, False] * 3, [False, True] * 3)
+    assert all(keys <= first or keys <= second for keys in drawn)
+    drawn = [next(iter(client.sample("table"))) for _ in range(6)]
+    assert sum(sample[0].info.key in first for sample in drawn) == 3
+
+
+def test_a_loader_reads_all_servers(two):
+    client = reverb.Client(two.address)
+    insert(client, 10)
+    first, second = two.keys()
+    with NumpyLoader(two.address, "table", batch_size=4, num_batches=10) as loader:
+        batches = [{int(key) for key in batch.info.key} for batch in loader]
+        assert sum(keys <= first for keys in batches) == sum(keys <= second for keys in batches) == 5
+
+
+def test_updates_of_a_loader_reach_the_servers_of_their_items(two):
+    client = reverb.Client(two.address)
+    insert(client, 10)
+    with NumpyLoader(two.address, "table", batch_size=4, num_batches=4) as loader:
+        assert [loader.update_priorities(batch, 3.0) for batch in loader] == [4] * 4
+
+
+def test_updates_reach_the_server_of_each_key(two):
+    client = reverb.Client(two.address)
+    insert(client, 10)
+    first, second = two.keys()
+    chosen = np.array([min(first), min(second)], np.uint64)
+    assert client.update_priorities("table", chosen, 7.0) == 2
+    assert client.mutate_priorities("table", {int(chosen[0]): 9.0, 12345: 1.0}, [max(first), max(second)]) == 3
+    assert two.sizes() == [4, 4]
+    priorities = {
+        int(key): priority
+        for each in two.each()
+        for batch in [each.sample_batch("table", 200).info]
+        for key, priority in zip(batch.key, batch.priority, strict=True)
+    }
+    assert [priorities[int(key)] for key in chosen] == [9.0, 7.0]
+
+
+def test_server_info_sums_the_tables_of_all_servers(two):
+    client = reverb.Client(two.address)
+    insert(client, 10)
+    client.sample_batch("table", 4)
+    client.sample_batch("table", 4)
+    info = client.server_info()["table"]
+    assert (info.current_size, info.num_episodes, info.max_size) == (10, 10, 2000)
+    assert info.rate_limiter_info.insert_stats.completed == 10
+    assert info.rate_limiter_info.sample_stats.completed == 8
+    assert info.bytes == sum(each.server_info()["table"].bytes for each in two.each())
+    assert set(client.server_info()) == {"table", "queue", "signed"}
+
+
+def test_a_reset_and_a_checkpoint_concern_all_servers(two):
+    client = reverb.Client(two.address)
+    insert(client, 10)
+    paths = client.checkpoint().split("\n")
+    assert len(set(paths)) == 2
+    assert all(path.startswith("/") for path in paths)
+    client.reset("table")
+    assert two.sizes() == [0, 0]
+
+
+def test_peeked_items_are_those_of_all_servers(two):
+    client = reverb.Client(two.address)
+    insert(client, 6)
+    items = client.engine.peek("table", 4, True, PATIENCE_S)
+    assert [float(np.asarray(item.columns[0][0]).item()) for item in items] == [5.0, 4.0, 3.0, 2.0]
+
+
+def test_an_update_that_one_server_does_not_get_names_it(two, caplog):
+    client = reverb.Client(two.address)
+    insert(client, 10)
+    down, up = two.ports
+    keys = two.keys()
+    two.kill(down)
+    with pytest.raises(reverb.errors.UnavailableError, match=f"127.0.0.1:{down} .*the other servers have") as caught:
+        client.update_priorities("table", np.array([min(keys[0]), min(keys[1])], np.uint64), 50.0)
+    assert str(up) not in str(caught.value)
+    live = reverb.Client(f"ipv4:127.0.0.1:{up}")
+    assert 50.0 in live.sample_batch("table", 100).info.priority
+    with pytest.raises(reverb.errors.UnavailableError, match=f"127.0.0.1:{down}"):
+        client.reset("table")
+    assert live.server_info()["table"].current_size == 0
+
+
+def test_a_lost_server_is_skipped_until_it_comes_back(two, caplog):
+    client = reverb.Client(two.address)
+    insert(client, 4)
+    down, up = two.ports
+    two.kill(down)
+    eventually(lambda: client.server_info() and client.road == "tcp (1 of 2 servers)")
+    with caplog.at_level(logging.WARNING):
+        insert(client, 8)
+        for _ in range(8):
+            assert len(client.sample_batch("table", 2).info.key) == 2
+    live = reverb.Client(f"ipv4:127.0.0.1:{up}")
+    assert live.server_info()["table"].current_size == 10
+    assert client.server_info()["table"].current_size == 10
+    eventually(lambda: f"127.0.0.1:{down} cannot be reached" in caplog.text)
+    two.start(port=down)
+    eventually(lambda: client.server_info() and client.road == "tcp (2 servers)")
+    insert(client, 8)
+    assert sorted(two.sizes()) == [4, 14]
+    assert caplog.text.count("cannot be reached") == 1
+
+
+def test_a_server_that_is_down_from_the_start_is_used_once_it_is_there(servers):
+    servers.start()
+    late = free_port()
+    servers.ports.append(late)
+    client = reverb.Client(servers.address)
+    insert(client, 4)
+    assert client.road == "tcp (1 of 2 servers)"
+    servers.start(port=late)
+    eventually(lambda: client.server_info() and client.road == "tcp (2 servers)")
+    insert(client, 4)
+    assert servers.sizes() == [6, 2]
+
+
+def test_a_writer_goes_on_at_another_server(two):
+    client = reverb.Client(two.address)
+    with client.trajectory_writer(1) as writer:
+
+        def write_one():
+            writer.append({"x": np.float32(0)})
+            writer.create_item("table", 1.0, {"x": writer.history["x"][-1:]})
+            writer.flush(timeout_ms=1000 * int(PATIENCE_S))
+
+        write_one()
+        home = two.ports[0] if two.sizes()[0] else two.ports[1]
+        other = next(port for port in two.ports if port != home)
+        two.kill(home)
+        for _ in range(3):
+            write_one()
+        live = reverb.Client(f"ipv4:127.0.0.1:{other}")
+        # Items whose confirmation was lost are sent again: at least once.
+        assert live.server_info()["table"].current_size == 3
+
+
+def test_a_loader_goes_on_with_the_other_servers(two):
+    client = reverb.Client(two.address)
+    insert(client, 10)
+    first, second = two.keys()
+    with NumpyLoader(two.address, "table", batch_size=4) as loader:
+        batches = iter(loader)
+        seen = set()
+        while not (seen & first and seen & second):
+            seen.update(int(key) for key in next(batches).info.key)
+        two.kill(two.ports[0])
+        for _ in range(20):
+            next(batches)
+        assert {int(key) for key in next(batches).info.key} <= second
+
+
+def test_calls_fail_with_all_reasons_if_all_servers_are_down(two):
+    client = reverb.Client(two.address)
+    insert(client, 2)
+    for port in two.ports:
+        two.kill(port)
+    reasons = rf"no server at {two.address}: ipv4:127.0.0.1:{two.ports[0]}: .*; ipv4:127.0.0.1:{two.ports[1]}: "
+    with pytest.raises(reverb.errors.DeadlineExceededError, match=reasons):
+        client.server_info(timeout=1)
+    with pytest.raises(reverb.errors.ReverbError):
+        client.sample_batch("table", 1, timeout=1.0)
+    with pytest.raises(reverb.errors.DeadlineExceededError, match="no server at"):
+        client.update_priorities("table", np.array([1], np.uint64), 1.0, timeout=1.0)
+
+
+def test_sample_waits_for_a_server_that_returns(two):
+    client = reverb.Client(two.address)
+    insert(client, 2)
+    for port in two.ports:
+        two.kill(port)
+    waiting = Background(lambda: list(client.sample("table", 1, emit_timesteps=False)))
+    two.start(port=two.ports[1])
+    insert(reverb.Client(f"ipv4:127.0.0.1:{two.ports[1]}"), 1)
+    assert len(waiting.result(2 * PATIENCE_S)) == 1
+
+
+@pytest.mark.parametrize(
+    ("tables", "text"),
+    [(("table:1000", "extra"), "has table `extra`, "), (("table:7",), "max_size of table `table` is ")],
+)
+def test_servers_with_different_tables_are_named(servers, tables, text):
+    servers.start("table:1000")
+    servers.start(*tables)
+    client = reverb.Client(servers.address)
+    for call in (client.server_info, lambda: insert(client, 1)):
+        with pytest.raises(reverb.errors.InvalidArgumentError, match=text) as caught:
+            call()
+        assert all(f"127.0.0.1:{port}" in str(caught.value) for port in servers.ports)
+
+
+def test_an_unknown_table_is_reported_as_by_one_server(two):
+    client = reverb.Client(two.address)
+    with pytest.raises(reverb.errors.TableNotFoundError, match="Priority table other was not found; this server has"):
+        client.mutate_priorities("other", {1: 1.0})
+
+
+def test_a_server_that_two_addresses_reach_counts_once(servers, monkeypatch):
+    monkeypatch.setenv("REVERB_ALLOW_INSECURE", "1")
+    port = servers.start(host="0.0.0.0")
+    client = reverb.Client(f"ipv4:127.0.0.1:{port},127.0.0.2:{port},127.0.0.1:{port}")
+    insert(client, 4)
+    assert client.road == "tcp"
+    assert client.server_info()["table"].current_size == 4
+    keys = client.sample_batch("table", 1).info.key
+    assert client.update_priorities("table", keys, 2.0) == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "entry"),
+    [("ipv4:127.0.0.1:8000,127.0.0.1", "`127.0.0.1`"), ("ipv6:[::1]:1,[::1]:99999", "`[::1]:99999`")],
+)
+def test_an_entry_that_is_not_valid_is_named(address, entry):
+    with pytest.raises(reverb.errors.InvalidArgumentError) as caught:
+        reverb.Client(address).server_info(timeout=PATIENCE_S)
+    assert address in str(caught.value)
+    assert entry in str(caught.value)
+
+
+def test_commands_take_lists(two):
+    insert(reverb.Client(two.address), 4)
+    done = subprocess.run(
+        [sys.executable, "-c", "from reverb.cli import main; main()", "info", two.address, "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert '"size": 4' in done.stdout
+
+
+# A library that makes `replay.test` a name with two addresses for a process that is started with it.
+RESOLVER = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <netdb.h>
+#include <string.h>
+
+typedef int (*look_up)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+
+int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **found) {
+    look_up next = (look_up)dlsym(RTLD_NEXT, "getaddrinfo");
+    if (name == NULL || strcmp(name, "replay.test") != 0) return next(name, service, hints, found);
+    struct addrinfo *others;
+    int error = next(FIRST, service, hints, found);
+    if (error == 0) error = next(SECOND, service, hints, &others);
+    if (error != 0) return error;
+    struct addrinfo *last = *found;
+    while (last->ai_next != NULL) last = last->ai_next;
+    last->ai_next = others;
+    return 0;
+}
+
+/* The lists are not freed, since they are joined. */
+void freeaddrinfo(struct addrinfo *list) { (void)list; }
+"""
+
+BY_NAME = """
+import sys
+import numpy as np
+import reverb
+
+client = reverb.Client(sys.argv[1])
+for number in range(6):
+    client.insert(np.float32(number), {"table": 1.0})
+print(client.road)
+print(client.server_info()["table"].current_size)
+print(client.update_priorities("table", client.sample_batch("table", 2).info.key, 2.0))
+"""
+
+
+@pytest.fixture
+def resolve(tmp_path, monkeypatch):
+    """Gives the name `replay.test` two addresses in the programs that a test starts after the call."""
+
+    def resolve(first, second):
+        compiler = shutil.which("cc")
+        if compiler is None or sys.platform != "linux":
+            pytest.skip("a C compiler and Linux are needed to name two addresses")
+        (tmp_path / "resolver.c").write_text(RESOLVER)
+        names = [f'-DFIRST="{first}"', f'-DSECOND="{second}"']
+        library = tmp_path / "resolver.so"
+        subprocess.run(
+            [compiler, "-shared", "-fPIC", *names, "-o", library, tmp_path / "resolver.c", "-ldl"], check=True
+        )
+        monkeypatch.setenv("LD_PRELOAD", str(library))
+
+    return resolve
+
+
+@pytest.mark.parametrize("form", ["dns:///replay.test:{}", "dns:replay.test:{}"])
+def test_all_addresses_of_a_name_are_servers(servers, resolve, form):
+    port = servers.start()
+    servers.start(port=port, host="127.0.0.2")
+    resolve("127.0.0.1", "127.0.0.2")
+    out, _ = run_program(BY_NAME, form.format(port))
+    assert out.split("\n")[:3] == ["tcp (2 servers)", "6", "2"]
+    sizes = [
+        reverb.Client(f"ipv4:{host}:{port}").server_info()["table"].current_size for host in ("127.0.0.1", "127.0.0.2")
+    ]
+    assert sizes == [3, 3]
+
+
+def test_the_addresses_of_a_name_that_no_server_uses_are_left_out(servers, resolve):
+    # Many hosts have an IPv6 address on which nothing listens.
+    port = servers.start(host="127.0.0.2")
+    resolve("127.0.0.2", "::1")
+    out, errors = run_program(BY_NAME, f"dns:///replay.test:{port}")
+    assert out.split("\n")[:3] == ["tcp", "6", "2"]
+    assert "cannot be reached" not in errors
+
+
+def test_a_name_with_one_address_is_one_server(servers):
+    port = servers.start()
+    client = reverb.Client(f"dns:///localhost:{port}")
+    insert(client, 3)
+    assert client.road == "tcp"
+    assert client.server_info()["table"].current_size == 3
+    client.reset("table")
+    assert servers.sizes() == [0]
