@@ -114,11 +114,12 @@ impl Road {
         }
     }
 
-    /// Returns the random id of a server elsewhere, if it has told one.
+    /// Returns the random id of a server elsewhere, which may be empty if the server has told none.
     pub(super) fn server_id(&self) -> Option<&[u8]> {
         match self {
+            Self::SameProcess(_) => None,
             Self::ReplayV1(connection) => Some(connection.server_id()),
-            Self::SameProcess(_) | Self::DmReverb(_) => None,
+            Self::DmReverb(connection) => Some(connection.tables().server_id()),
         }
     }
 
