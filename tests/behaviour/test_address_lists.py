@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import shutil
 import socket
 import subprocess
@@ -304,6 +305,21 @@ def test_a_writer_goes_on_at_another_server(two):
         assert live.server_info()["table"].current_size == 3
 
 
+def test_many_clients_report_a_lost_server_once(two, caplog):
+    clients = [reverb.Client(two.address) for _ in range(4)]
+    for client in clients:
+        insert(client, 1)
+    two.kill(two.ports[0])
+    for client in clients:
+        eventually(lambda client=client: client.server_info() and client.road == "tcp (1 of 2 servers)")
+        insert(client, 4)
+        assert len(client.sample_batch("table", 1).info.key) == 1
+    with NumpyLoader(two.address, "table", batch_size=2, num_batches=4) as loader:
+        assert len(list(loader)) == 4
+    eventually(lambda: "cannot be reached" in caplog.text)
+    assert caplog.text.count("cannot be reached") == 1
+
+
 def test_a_loader_goes_on_with_the_other_servers(two):
     client = reverb.Client(two.address)
     insert(client, 10)
@@ -384,6 +400,59 @@ def test_an_entry_that_is_not_valid_is_named(address, entry):
         reverb.Client(address).server_info(timeout=PATIENCE_S)
     assert address in str(caught.value)
     assert entry in str(caught.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_forked_child_has_connections_of_its_own(two):
+    source = """
+    import os, sys, warnings
+    import numpy as np
+    import reverb
+
+    warnings.simplefilter("ignore")  # Python warns of forks in a program with threads.
+    client = reverb.Client(sys.argv[1])
+    for number in range(4):
+        client.insert(np.float32(number), {"table": 1.0})
+    child = os.fork()
+    if child == 0:
+        for number in range(6):
+            client.insert(np.float32(number), {"table": 1.0})
+        del client
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    client.insert(np.float32(0), {"table": 1.0})
+    print(client.server_info()["table"].current_size)
+    """
+    assert run_program(source, two.address)[0] == "11\n"
+    assert sum(two.sizes()) == 11
+
+
+def test_many_threads_share_a_client(two):
+    client = reverb.Client(two.address)
+    calls = [Background(insert, client, 20) for _ in range(8)]
+    for call in calls:
+        call.result(2 * PATIENCE_S)
+    assert two.sizes() == [80, 80]
+
+
+@pytest.mark.tensorflow
+def test_datasets_and_the_tf_client_take_lists(servers):
+    tf = pytest.importorskip("tensorflow")
+    for _ in range(2):
+        servers.start("signed")
+    client = reverb.TFClient(servers.address)
+    for number in range(4):
+        client.insert([tf.constant(float(number))], tf.constant(["signed"]), tf.constant([1.0], tf.float64))
+    assert servers.sizes("signed") == [2, 2]
+    dataset = reverb.TimestepDataset.from_table_signature(servers.address, "signed", 4)
+    seen = set()
+    for sample in dataset:
+        seen.add(int(sample.info.key))
+        if len(seen) == 4:
+            break
+    client.update_priorities("signed", list(seen), [5.0] * 4)
+    for each in servers.each():
+        assert set(each.sample_batch("signed", 10).info.priority) == {5.0}
 
 
 def test_commands_take_lists(two):

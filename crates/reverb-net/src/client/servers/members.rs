@@ -1,5 +1,6 @@
 //! The state of each server: connected, down, or the same as another.
 
+use super::told;
 use crate::client::road::{FIRST_PAUSE, LONGEST_PAUSE, Road};
 use reverb_core::{Error, Result};
 use std::net::{IpAddr, SocketAddr};
@@ -8,6 +9,10 @@ use std::time::{Duration, Instant};
 
 /// Time between two look-ups of a name while some of its servers are down.
 const LOOK_UP_PAUSE: Duration = Duration::from_secs(2);
+
+/// Maximum time for which a call waits for the first attempt to reach a server, and for further ones.
+const FIRST_TIME: Duration = Duration::from_secs(5);
+const REPEATED_TIME: Duration = Duration::from_millis(500);
 
 /// The servers whose state a call must know before it chooses among them.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +42,7 @@ pub struct Member {
     error: Option<Error>,
     next_attempt: Instant,
     pause: Duration,
-    /// Whether the loss of the server was reported.
+    /// Whether the loss of the server was reported, by this client or by another.
     is_told: bool,
 }
 
@@ -57,6 +62,8 @@ pub struct Members {
     look_up: Option<LookUp>,
     /// The number of connections so far.
     connections: u32,
+    /// Whether a server was chosen before, so that no further call waits for the first attempts to reach the others.
+    has_begun: bool,
 }
 
 impl Member {
@@ -94,12 +101,12 @@ impl Members {
     /// Makes the servers of a list.
     pub fn listed(entries: &[(String, u16)]) -> Self {
         let list = entries.iter().map(|(host, port)| Member::new(host, *port)).collect();
-        Self { list, look_up: None, connections: 0 }
+        Self { list, look_up: None, connections: 0, has_begun: false }
     }
 
     /// Makes the servers of a name that was not looked up yet.
     pub fn of_name() -> Self {
-        Self { list: Vec::new(), look_up: Some(LookUp::default()), connections: 0 }
+        Self { list: Vec::new(), look_up: Some(LookUp::default()), connections: 0, has_begun: false }
     }
 
     /// Removes lost connections, so that their servers are tried again.
@@ -140,8 +147,8 @@ impl Members {
         begins
     }
 
-    /// Notes the result of an attempt.
-    pub fn settle(&mut self, peer: &str, result: Result<Road>, now: Instant) {
+    /// Notes the result of an attempt to reach a member of the servers at `address`.
+    pub fn settle(&mut self, address: &str, peer: &str, result: Result<Road>, now: Instant) {
         let has = |id: &[u8], member: &Member| member.road.as_ref().and_then(Road::server_id) == Some(id);
         let is_same = |road: &Road| {
             let id = road.server_id().filter(|id| !id.is_empty());
@@ -153,6 +160,7 @@ impl Members {
         member.is_trying = false;
         match result {
             Ok(road) => {
+                told::forget(address, peer);
                 (member.has_answered, member.is_same, member.is_told) = (true, is_same, false);
                 (member.error, member.pause) = (None, FIRST_PAUSE);
                 if !is_same {
@@ -195,7 +203,7 @@ impl Members {
         if self.look_up.as_ref().is_some_and(|look_up| look_up.ended.is_none()) {
             return false;
         }
-        let is_tried = |member: &Member| !member.is_down() || member.error.is_some();
+        let is_tried = |member: &Member| self.has_begun || !member.is_down() || member.error.is_some();
         let is_ended = |member: &Member| is_tried(member) && !member.is_trying;
         match wanted {
             Wanted::Any => self.list.iter().all(is_tried),
@@ -204,6 +212,12 @@ impl Members {
             }
             Wanted::All => self.list.iter().all(is_ended),
         }
+    }
+
+    /// Returns the time for which a call waits for attempts while other servers serve.
+    pub fn patience(&self) -> Duration {
+        let fails_again = |member: &Member| !member.is_trying || member.pause > FIRST_PAUSE;
+        if self.list.iter().all(fails_again) { REPEATED_TIME } else { FIRST_TIME }
     }
 
     /// Returns the next time at which an attempt is due.
@@ -215,9 +229,11 @@ impl Members {
     }
 
     /// Returns the roads to all connected servers.
-    pub fn roads(&self) -> Vec<(Arc<str>, Road)> {
+    pub fn roads(&mut self) -> Vec<(Arc<str>, Road)> {
         let road = |member: &Member| Some((member.peer.clone(), member.road.clone()?));
-        self.list.iter().filter_map(road).collect()
+        let roads: Vec<_> = self.list.iter().filter_map(road).collect();
+        self.has_begun |= !roads.is_empty();
+        roads
     }
 
     /// Returns the servers that are down, with the reasons.
@@ -269,10 +285,12 @@ impl Members {
             let is_new = self.list[index].is_down() && !self.list[index].is_told && self.counts(&self.list[index]);
             let member = &mut self.list[index];
             if let Some(error) = member.error.as_ref().filter(|_| is_new && !member.is_trying) {
-                notices.push(format!(
-                    "the server at {} cannot be reached ({error}); the other servers of {address} serve meanwhile",
-                    member.peer
-                ));
+                if told::is_news(address, &member.peer) {
+                    notices.push(format!(
+                        "the server at {} cannot be reached ({error}); the other servers of {address} serve meanwhile",
+                        member.peer
+                    ));
+                }
                 member.is_told = true;
             }
         }

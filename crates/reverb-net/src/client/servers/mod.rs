@@ -7,6 +7,7 @@ mod members;
 mod merge;
 mod set;
 mod to_all;
+mod told;
 
 pub use set::{Servers, Turn};
 pub use to_all::at_server;

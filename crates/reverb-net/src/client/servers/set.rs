@@ -12,11 +12,8 @@ use reverb_service::{Transport, warn};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::watch;
-
-/// Maximum time for which a call waits for the first answers of servers, if others serve already.
-const FIRST_ANSWERS_TIME: Duration = Duration::from_secs(5);
 
 /// What a road is chosen for. Each kind takes the servers in its own turn, so that no kind always gets the same server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,17 +162,18 @@ impl Set {
         mut choose: impl FnMut(&mut Members) -> Option<T>,
     ) -> Result<T> {
         let begun = Instant::now();
-        let (answers_by, give_up) = (begun + FIRST_ANSWERS_TIME, begun + CONNECT_TIME);
+        let give_up = begun + CONNECT_TIME;
         let limit = deadline.unwrap_or(give_up).clamp(begun + FIRST_PAUSE, give_up);
         let mut changed = self.changed.subscribe();
         loop {
             changed.mark_unchanged();
             let now = Instant::now();
             let is_late = now >= limit;
-            let (found, wake) = {
+            let (found, answers_by, wake) = {
                 let mut members = self.members.lock();
                 self.begin_attempts(&mut members, now);
                 let is_known = members.is_known(wanted);
+                let answers_by = begun + members.patience();
                 let may_choose = is_known || is_late || now >= answers_by;
                 let found = if may_choose { choose(&mut members) } else { None };
                 let found = match found {
@@ -186,7 +184,7 @@ impl Set {
                         _ => Ok(None),
                     },
                 };
-                (found, members.next_attempt(now))
+                (found, answers_by, members.next_attempt(now))
             };
             if let Some((found, notices)) = found? {
                 notices.iter().for_each(|notice| warn(notice));
@@ -220,7 +218,7 @@ impl Set {
                 let endpoint = Endpoint::Tcp { host: &host, port, or_shorter: false };
                 let late = |_| Err(Error::Unavailable("the server does not answer".into()));
                 let result = tokio::time::timeout(CONNECT_TIME, connect(&peer, endpoint)).await.unwrap_or_else(late);
-                set.members.lock().settle(&peer, result, Instant::now());
+                set.members.lock().settle(set.address.text(), &peer, result, Instant::now());
                 set.changed.send_replace(());
             });
         }
