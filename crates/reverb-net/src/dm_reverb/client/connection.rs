@@ -2,6 +2,7 @@
 
 use super::draw_call::DrawCall;
 use super::draws::Draws;
+use super::insert_streams::InsertStreams;
 use super::sample_stream::SampleStream;
 use super::tables::Tables;
 use crate::caller_driven::flush;
@@ -10,16 +11,19 @@ use crate::dm_reverb::proto::ServerInfoRequest;
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
 use crate::dm_reverb::status::from_status;
 use reverb_core::{Error, Result};
-use reverb_service::local::{BatchRequest, RowInsert};
+use reverb_service::local::BatchRequest;
 use reverb_service::{Batch, Transport};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tonic::Code;
 use tonic::transport::Channel;
 
 /// Maximum size of a message in bytes. Protocol Buffers cannot encode larger ones.
 const MAX_MESSAGE_BYTES: usize = i32::MAX as usize;
+
+/// Time between two questions to the server. Shorter than the time after which a connection sends a ping.
+const ASK_INTERVAL: Duration = Duration::from_secs(8);
 
 /// An open connection. If it breaks, all its calls fail, and the client opens another.
 #[derive(Debug)]
@@ -29,6 +33,7 @@ pub struct Connection {
     service: ReverbServiceClient<Channel>,
     tables: Arc<Tables>,
     draws: Arc<Draws>,
+    inserts: InsertStreams,
     /// Ends when the connection does.
     watch: JoinHandle<()>,
 }
@@ -60,7 +65,8 @@ impl Connection {
         let tables = Arc::new(tables);
         let draws = Arc::new(Draws::new(peer, service.clone(), tables.clone()));
         let watch = tokio::spawn(watch(service.clone()));
-        Ok(Self { peer: peer.to_owned(), transport, service, tables, draws, watch })
+        let inserts = InsertStreams::default();
+        Ok(Self { peer: peer.to_owned(), transport, service, tables, draws, inserts, watch })
     }
 
     /// Whether the connection has failed, so that a new one is needed.
@@ -88,20 +94,19 @@ impl Connection {
         &self.tables
     }
 
-    /// See [`crate::client::Client::insert`].
-    pub async fn insert(&self, _insert: RowInsert, _deadline: Option<Instant>) -> Result<()> {
-        Err(Error::Unimplemented(format!("the server at {} is one of dm-reverb", self.peer)))
+    /// Returns the insert streams that no call uses.
+    pub(super) fn insert_streams(&self) -> &InsertStreams {
+        &self.inserts
     }
 
     /// See [`crate::client::Client::sample`].
     pub async fn sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
-        self.draws.draw(request, deadline).await
+        self.draws.begin(request, deadline).result().await
     }
 
     /// See [`crate::client::Client::begin_sample`].
     pub async fn begin_sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<DrawCall> {
-        let (draws, request) = (self.draws.clone(), request.clone());
-        let call = DrawCall::begin(async move { draws.draw(&request, deadline).await });
+        let call = DrawCall::begin(self.draws.begin(request, deadline).result());
         flush().await;
         Ok(call)
     }
@@ -115,7 +120,18 @@ impl Drop for Connection {
 
 /// Waits for the end of the connection. An open stream tells it; without one, the next call would open another
 /// connection unnoticed, perhaps to another server.
-async fn watch(service: ReverbServiceClient<Channel>) {
-    let mut stream = SampleStream::open(service);
-    while let Ok(Some(_)) = stream.next().await {}
+///
+/// Asks for the tables at times, because a server of dm-reverb ends a connection after the third ping without an answer
+/// in between. The connection sends no pings while answers come.
+async fn watch(mut service: ReverbServiceClient<Channel>) {
+    let mut stream = SampleStream::open(service.clone());
+    loop {
+        tokio::select! {
+            next = stream.next() => if !matches!(next, Ok(Some(_))) { return },
+            () = tokio::time::sleep(ASK_INTERVAL) => {
+                // The stream says whether the connection is lost.
+                let _lost = tokio::time::timeout(ATTEMPT_TIME, service.server_info(ServerInfoRequest {})).await;
+            }
+        }
+    }
 }

@@ -4,6 +4,9 @@ mod chunk_cache;
 mod connection;
 mod draw_call;
 mod draws;
+mod insert_call;
+mod insert_stream;
+mod insert_streams;
 mod sample_reader;
 mod sample_stream;
 mod tables;
@@ -11,3 +14,4 @@ mod unary;
 
 pub use connection::Connection;
 pub use draw_call::DrawCall;
+pub use insert_stream::{InsertStream, MESSAGE_BYTES, MESSAGE_ITEMS, check_message_size};

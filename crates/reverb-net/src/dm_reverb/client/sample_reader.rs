@@ -4,7 +4,10 @@ use super::chunk_cache::ChunkCache;
 use crate::dm_reverb::proto::sample_stream_response::SampleEntry;
 use crate::dm_reverb::proto::{SampleInfo, SampleStreamResponse};
 use bytes::Bytes;
-use reverb_core::{Chunk, Drawn, EpisodeIds, Error, ItemView, MAX_ITEM_BYTES, Result};
+use reverb_core::{
+    Chunk, Drawn, EpisodeIds, Error, ItemView, MAX_ITEM_BYTES, Result, Slice, Trajectory, TrajectoryColumn,
+    keep_rows_encoded,
+};
 use reverb_formats::chunk::ChunkDecoder;
 use reverb_formats::item::{Chunks, ItemMessage};
 use reverb_formats::wire::fields;
@@ -14,6 +17,8 @@ use std::sync::Arc;
 const MAX_CHUNK_BYTES: u64 = i32::MAX as u64;
 /// Maximum number of bytes of a decoded chunk whose message may repeat strings. Servers of dm-reverb send no such ones.
 const MAX_REPEATS_BYTES: u64 = 64 << 20;
+/// Number of bytes of the chunks of an answer above which only the rows are kept that samples refer to.
+const WHOLE_CHUNK_BYTES: u64 = 64 << 20;
 /// Maximum number of chunks of a sample.
 const MAX_CHUNKS: usize = 1 << 20;
 
@@ -24,6 +29,8 @@ pub struct SampleReader {
     decoder: ChunkDecoder,
     /// The sample whose last entry has not arrived.
     begun: Option<Begun>,
+    /// Number of bytes of the chunks of all samples.
+    held_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -38,7 +45,7 @@ impl SampleReader {
     /// Creates a reader that decodes chunks only if they are not in the cache.
     pub fn new(cache: Arc<ChunkCache>) -> Self {
         let decoder = ChunkDecoder::new(MAX_CHUNK_BYTES).limit_repeats(MAX_REPEATS_BYTES);
-        Self { cache, decoder, begun: None }
+        Self { cache, decoder, begun: None, held_bytes: 0 }
     }
 
     /// Adds the samples that a response completes to `drawn`, which must not exceed `wanted` samples.
@@ -66,7 +73,16 @@ impl SampleReader {
             begun.add(self.chunk(&message)?)?;
         }
         if entry.end_of_sequence {
-            return begun.into_drawn().map(Some);
+            let held_bytes = begun.size_bytes;
+            let mut drawn = begun.into_drawn()?;
+            // A batch must not take the memory of whole chunks if its samples are small parts of them.
+            if self.held_bytes + held_bytes > WHOLE_CHUNK_BYTES && drawn.trajectory.size_bytes() < held_bytes / 2 {
+                drawn.trajectory = without_other_rows(&drawn.trajectory)?;
+                self.held_bytes += drawn.trajectory.size_bytes();
+            } else {
+                self.held_bytes += held_bytes;
+            }
+            return Ok(Some(drawn));
         }
         self.begun = Some(begun);
         Ok(None)
@@ -111,6 +127,30 @@ impl Begun {
         (drawn.probability, drawn.rate_limited) = (probability, rate_limited);
         Ok(drawn)
     }
+}
+
+/// Copies the rows of a trajectory to chunks of their own.
+fn without_other_rows(trajectory: &Trajectory) -> Result<Trajectory> {
+    let mut scratch = Vec::new();
+    let mut copy = |chunk: &Chunk, offset: u32, length: u32| {
+        let rows: Vec<u32> = (offset..offset + length).collect();
+        keep_rows_encoded(chunk, &rows, &mut scratch).map(Arc::new)
+    };
+    let columns = match trajectory {
+        Trajectory::Rows { chunk, offset, length } => {
+            return Trajectory::rows(copy(chunk, *offset, *length)?, 0, *length);
+        }
+        Trajectory::Columns(columns) => columns,
+    };
+    let mut copy_slice = |slice: &Slice| {
+        let chunk = copy(&slice.chunk, slice.offset, slice.length)?;
+        Ok(Slice { chunk, column: slice.column, offset: 0, length: slice.length })
+    };
+    let copied = columns.iter().map(|column| {
+        let slices = column.slices.iter().map(&mut copy_slice).collect::<Result<_>>()?;
+        Ok(TrajectoryColumn { slices, squeeze: column.squeeze })
+    });
+    Trajectory::columns(copied.collect::<Result<_>>()?)
 }
 
 /// Returns the key of a chunk.
