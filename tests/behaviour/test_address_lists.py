@@ -1,92 +1,18 @@
 """Addresses that name several servers: streams spread over them, other calls and updates reach all."""
 
 import contextlib
-import logging
 import os
-import shutil
-import socket
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from behaviour_support import PATIENCE_S, Background, eventually, program, run_program
+from address_list_support import Servers, insert
+from behaviour_support import PATIENCE_S, Background, run_program
 
 import reverb
 from reverb import structured_writer as structured
 from reverb.loaders import NumpyLoader
-
-# A server whose tables are given by name. Ends when its stdin does.
-SERVER = """
-import sys, tempfile
-import numpy as np
-import reverb
-from reverb import rate_limiters, selectors
-
-def table(name):
-    name, _, size = name.partition(":")
-    signature = {"x": reverb.TensorSpec([], np.float32)} if name == "signed" else None
-    if name == "queue":
-        return reverb.Table.queue(name, 1000)
-    return reverb.Table(name, selectors.Prioritized(1.0), selectors.Fifo(), int(size or 1000),
-                        rate_limiters.MinSize(1), signature=signature)
-
-port, host, *names = sys.argv[1:]
-with tempfile.TemporaryDirectory() as folder:
-    checkpointer = reverb.checkpointers.DefaultCheckpointer(folder)
-    server = reverb.Server([table(name) for name in names], int(port), host=host, checkpointer=checkpointer)
-    print("ready", flush=True)
-    sys.stdin.read()
-"""
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("0.0.0.0", 0))
-        return probe.getsockname()[1]
-
-
-class Servers:
-    """Servers in processes of their own, each with its port.
-
-    Args:
-      stack: Ends the processes.
-    """
-
-    def __init__(self, stack):
-        self._stack = stack
-        self._programs = {}
-        self.ports = []
-
-    def start(self, *names, port=None, host="127.0.0.1"):
-        """Starts a server, and returns its port."""
-        port = free_port() if port is None else port
-        running = self._stack.enter_context(program(SERVER, port, host, *(names or ("table", "queue", "signed"))))
-        assert running.line() == "ready"
-        self._programs[port] = running
-        if port not in self.ports:
-            self.ports.append(port)
-        return port
-
-    def kill(self, port):
-        self._programs[port].kill()
-
-    @property
-    def address(self):
-        return "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in self.ports)
-
-    def each(self):
-        """A client of each server."""
-        return [reverb.Client(f"ipv4:127.0.0.1:{port}") for port in self.ports]
-
-    def sizes(self, table="table"):
-        return [client.server_info()[table].current_size for client in self.each()]
-
-    def keys(self, table="table"):
-        """The keys of the table's items, by server. Only for tables of at most 20 items of equal priority."""
-        return [
-            {int(key) for _ in range(20) for key in client.sample_batch(table, 100).info.key} for client in self.each()
-        ]
 
 
 @pytest.fixture
@@ -100,11 +26,6 @@ def two(servers):
     servers.start()
     servers.start()
     return servers
-
-
-def insert(client, count, table="table"):
-    for number in range(count):
-        client.insert(np.float32(number), {table: 1.0})
 
 
 def test_calls_that_insert_take_the_servers_in_turn(servers):
@@ -235,131 +156,6 @@ def test_peeked_items_are_those_of_all_servers(two):
     assert [float(np.asarray(item.columns[0][0]).item()) for item in items] == [5.0, 4.0, 3.0, 2.0]
 
 
-def test_an_update_that_one_server_does_not_get_names_it(two, caplog):
-    client = reverb.Client(two.address)
-    insert(client, 10)
-    down, up = two.ports
-    keys = two.keys()
-    two.kill(down)
-    with pytest.raises(reverb.errors.UnavailableError, match=f"127.0.0.1:{down} .*the other servers have") as caught:
-        client.update_priorities("table", np.array([min(keys[0]), min(keys[1])], np.uint64), 50.0)
-    assert str(up) not in str(caught.value)
-    live = reverb.Client(f"ipv4:127.0.0.1:{up}")
-    assert 50.0 in live.sample_batch("table", 100).info.priority
-    with pytest.raises(reverb.errors.UnavailableError, match=f"127.0.0.1:{down}"):
-        client.reset("table")
-    assert live.server_info()["table"].current_size == 0
-
-
-def test_a_lost_server_is_skipped_until_it_comes_back(two, caplog):
-    client = reverb.Client(two.address)
-    insert(client, 4)
-    down, up = two.ports
-    two.kill(down)
-    eventually(lambda: client.server_info() and client.road == "tcp (1 of 2 servers)")
-    with caplog.at_level(logging.WARNING):
-        insert(client, 8)
-        for _ in range(8):
-            assert len(client.sample_batch("table", 2).info.key) == 2
-    live = reverb.Client(f"ipv4:127.0.0.1:{up}")
-    assert live.server_info()["table"].current_size == 10
-    assert client.server_info()["table"].current_size == 10
-    eventually(lambda: f"127.0.0.1:{down} cannot be reached" in caplog.text)
-    two.start(port=down)
-    eventually(lambda: client.server_info() and client.road == "tcp (2 servers)")
-    insert(client, 8)
-    assert sorted(two.sizes()) == [4, 14]
-    assert caplog.text.count("cannot be reached") == 1
-
-
-def test_a_server_that_is_down_from_the_start_is_used_once_it_is_there(servers):
-    servers.start()
-    late = free_port()
-    servers.ports.append(late)
-    client = reverb.Client(servers.address)
-    insert(client, 4)
-    assert client.road == "tcp (1 of 2 servers)"
-    servers.start(port=late)
-    eventually(lambda: client.server_info() and client.road == "tcp (2 servers)")
-    insert(client, 4)
-    assert servers.sizes() == [6, 2]
-
-
-def test_a_writer_goes_on_at_another_server(two):
-    client = reverb.Client(two.address)
-    with client.trajectory_writer(1) as writer:
-
-        def write_one():
-            writer.append({"x": np.float32(0)})
-            writer.create_item("table", 1.0, {"x": writer.history["x"][-1:]})
-            writer.flush(timeout_ms=1000 * int(PATIENCE_S))
-
-        write_one()
-        home = two.ports[0] if two.sizes()[0] else two.ports[1]
-        other = next(port for port in two.ports if port != home)
-        two.kill(home)
-        for _ in range(3):
-            write_one()
-        live = reverb.Client(f"ipv4:127.0.0.1:{other}")
-        # Items whose confirmation was lost are sent again: at least once.
-        assert live.server_info()["table"].current_size == 3
-
-
-def test_many_clients_report_a_lost_server_once(two, caplog):
-    clients = [reverb.Client(two.address) for _ in range(4)]
-    for client in clients:
-        insert(client, 1)
-    two.kill(two.ports[0])
-    for client in clients:
-        eventually(lambda client=client: client.server_info() and client.road == "tcp (1 of 2 servers)")
-        insert(client, 4)
-        assert len(client.sample_batch("table", 1).info.key) == 1
-    with NumpyLoader(two.address, "table", batch_size=2, num_batches=4) as loader:
-        assert len(list(loader)) == 4
-    eventually(lambda: "cannot be reached" in caplog.text)
-    assert caplog.text.count("cannot be reached") == 1
-
-
-def test_a_loader_goes_on_with_the_other_servers(two):
-    client = reverb.Client(two.address)
-    insert(client, 10)
-    first, second = two.keys()
-    with NumpyLoader(two.address, "table", batch_size=4) as loader:
-        batches = iter(loader)
-        seen = set()
-        while not (seen & first and seen & second):
-            seen.update(int(key) for key in next(batches).info.key)
-        two.kill(two.ports[0])
-        for _ in range(20):
-            next(batches)
-        assert {int(key) for key in next(batches).info.key} <= second
-
-
-def test_calls_fail_with_all_reasons_if_all_servers_are_down(two):
-    client = reverb.Client(two.address)
-    insert(client, 2)
-    for port in two.ports:
-        two.kill(port)
-    reasons = rf"no server at {two.address}: ipv4:127.0.0.1:{two.ports[0]}: .*; ipv4:127.0.0.1:{two.ports[1]}: "
-    with pytest.raises(reverb.errors.DeadlineExceededError, match=reasons):
-        client.server_info(timeout=1)
-    with pytest.raises(reverb.errors.ReverbError):
-        client.sample_batch("table", 1, timeout=1.0)
-    with pytest.raises(reverb.errors.DeadlineExceededError, match="no server at"):
-        client.update_priorities("table", np.array([1], np.uint64), 1.0, timeout=1.0)
-
-
-def test_sample_waits_for_a_server_that_returns(two):
-    client = reverb.Client(two.address)
-    insert(client, 2)
-    for port in two.ports:
-        two.kill(port)
-    waiting = Background(lambda: list(client.sample("table", 1, emit_timesteps=False)))
-    two.start(port=two.ports[1])
-    insert(reverb.Client(f"ipv4:127.0.0.1:{two.ports[1]}"), 1)
-    assert len(waiting.result(2 * PATIENCE_S)) == 1
-
-
 @pytest.mark.parametrize(
     ("tables", "text"),
     [(("table:1000", "extra"), "has table `extra`, "), (("table:7",), "max_size of table `table` is ")],
@@ -465,94 +261,3 @@ def test_commands_take_lists(two):
     )
     assert done.returncode == 0, done.stderr
     assert '"size": 4' in done.stdout
-
-
-# A library that makes `replay.test` a name with two addresses for a process that is started with it.
-RESOLVER = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <netdb.h>
-#include <string.h>
-
-typedef int (*look_up)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
-
-int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **found) {
-    look_up next = (look_up)dlsym(RTLD_NEXT, "getaddrinfo");
-    if (name == NULL || strcmp(name, "replay.test") != 0) return next(name, service, hints, found);
-    struct addrinfo *others;
-    int error = next(FIRST, service, hints, found);
-    if (error == 0) error = next(SECOND, service, hints, &others);
-    if (error != 0) return error;
-    struct addrinfo *last = *found;
-    while (last->ai_next != NULL) last = last->ai_next;
-    last->ai_next = others;
-    return 0;
-}
-
-/* The lists are not freed, since they are joined. */
-void freeaddrinfo(struct addrinfo *list) { (void)list; }
-"""
-
-BY_NAME = """
-import sys
-import numpy as np
-import reverb
-
-client = reverb.Client(sys.argv[1])
-for number in range(6):
-    client.insert(np.float32(number), {"table": 1.0})
-print(client.road)
-print(client.server_info()["table"].current_size)
-print(client.update_priorities("table", client.sample_batch("table", 2).info.key, 2.0))
-"""
-
-
-@pytest.fixture
-def resolve(tmp_path, monkeypatch):
-    """Gives the name `replay.test` two addresses in the programs that a test starts after the call."""
-
-    def resolve(first, second):
-        compiler = shutil.which("cc")
-        if compiler is None or sys.platform != "linux":
-            pytest.skip("a C compiler and Linux are needed to name two addresses")
-        (tmp_path / "resolver.c").write_text(RESOLVER)
-        names = [f'-DFIRST="{first}"', f'-DSECOND="{second}"']
-        library = tmp_path / "resolver.so"
-        subprocess.run(
-            [compiler, "-shared", "-fPIC", *names, "-o", library, tmp_path / "resolver.c", "-ldl"], check=True
-        )
-        monkeypatch.setenv("LD_PRELOAD", str(library))
-
-    return resolve
-
-
-@pytest.mark.parametrize("form", ["dns:///replay.test:{}", "dns:replay.test:{}"])
-def test_all_addresses_of_a_name_are_servers(servers, resolve, form):
-    port = servers.start()
-    servers.start(port=port, host="127.0.0.2")
-    resolve("127.0.0.1", "127.0.0.2")
-    out, _ = run_program(BY_NAME, form.format(port))
-    assert out.split("\n")[:3] == ["tcp (2 servers)", "6", "2"]
-    sizes = [
-        reverb.Client(f"ipv4:{host}:{port}").server_info()["table"].current_size for host in ("127.0.0.1", "127.0.0.2")
-    ]
-    assert sizes == [3, 3]
-
-
-def test_the_addresses_of_a_name_that_no_server_uses_are_left_out(servers, resolve):
-    # Many hosts have an IPv6 address on which nothing listens.
-    port = servers.start(host="127.0.0.2")
-    resolve("127.0.0.2", "::1")
-    out, errors = run_program(BY_NAME, f"dns:///replay.test:{port}")
-    assert out.split("\n")[:3] == ["tcp", "6", "2"]
-    assert "cannot be reached" not in errors
-
-
-def test_a_name_with_one_address_is_one_server(servers):
-    port = servers.start()
-    client = reverb.Client(f"dns:///localhost:{port}")
-    insert(client, 3)
-    assert client.road == "tcp"
-    assert client.server_info()["table"].current_size == 3
-    client.reset("table")
-    assert servers.sizes() == [0]
