@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
 /// Time for which a client tries to reach a server.
-const CONNECT_TIME: Duration = Duration::from_secs(10);
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const CONNECT_TIME: Duration = Duration::from_secs(10);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(5);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How a client reaches its server.
 #[derive(Debug, Clone)]
@@ -108,6 +108,29 @@ impl Road {
             Self::SameProcess(_) | Self::ReplayV1(_) => self.transport().name().into(),
             Self::DmReverb(_) => format!("{} (dm-reverb)", self.transport().name()),
         }
+    }
+
+    /// Returns the address of the server, for display. `None` in the same process.
+    pub(super) fn peer(&self) -> Option<&str> {
+        match self {
+            Self::SameProcess(_) => None,
+            Self::ReplayV1(connection) => Some(connection.peer()),
+            Self::DmReverb(connection) => Some(connection.peer()),
+        }
+    }
+
+    /// Returns the random id of a server elsewhere, which may be empty if the server has told none.
+    pub(super) fn server_id(&self) -> Option<&[u8]> {
+        match self {
+            Self::SameProcess(_) => None,
+            Self::ReplayV1(connection) => Some(connection.server_id()),
+            Self::DmReverb(connection) => Some(connection.tables().server_id()),
+        }
+    }
+
+    /// Whether the protocol is that of dm-reverb.
+    pub(super) fn is_of_dm_reverb(&self) -> bool {
+        matches!(self, Self::DmReverb(_))
     }
 
     /// Whether calls can be made over this road.
@@ -294,7 +317,7 @@ fn ended_text(address: &Address) -> String {
 }
 
 /// Says why no server was reached in the time that was tried.
-fn unreached_text(address: &Address, reason: &Error, tried: Duration) -> String {
+pub(super) fn unreached_text(address: &Address, reason: &Error, tried: Duration) -> String {
     let ended = address.loopback().is_some_and(|(hosts, port)| registry::has_ended(hosts, port));
     let tried = tried.as_secs_f64();
     match ended {

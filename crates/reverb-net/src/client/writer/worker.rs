@@ -28,9 +28,14 @@ pub async fn run(shared: Arc<SharedSession>) {
     let mut pause = PAUSES.0;
     let mut lost_at: Option<Instant> = None;
     let mut split_at: Option<Instant> = None;
+    let mut home: Option<String> = None;
     while !shared.is_over() {
         let started = Instant::now();
-        let lost = match shared.client.road(Instant::now().checked_add(CONNECT_TIME)).await {
+        let road = shared.client.writer_road(home.as_deref(), Instant::now().checked_add(CONNECT_TIME)).await;
+        if let Ok(road) = &road {
+            home = road.peer().map(str::to_owned);
+        }
+        let lost = match road {
             Ok(Road::SameProcess(replay)) => {
                 shared.local.lock().get_or_insert_with(|| Local::new(replay));
                 lost_at = None;
