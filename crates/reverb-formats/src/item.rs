@@ -71,6 +71,15 @@ impl Chunks {
     }
 }
 
+/// Looks up the chunks that items name.
+pub trait FindChunk {
+    /// Returns the chunk of a key.
+    ///
+    /// # Errors
+    /// An error that says that there is none. [`ItemMessage::resolve`] adds the item to an [`Error::DataLoss`].
+    fn find(&mut self, key: u64) -> Result<&Arc<Chunk>>;
+}
+
 /// Finds chunks by key. Items are mostly saved in the order of their chunks, so it searches near the last match first.
 #[derive(Debug)]
 pub struct ChunkFinder<'a> {
@@ -78,8 +87,8 @@ pub struct ChunkFinder<'a> {
     next: usize,
 }
 
-impl<'a> ChunkFinder<'a> {
-    fn find(&mut self, key: u64) -> Result<&'a Arc<Chunk>> {
+impl FindChunk for ChunkFinder<'_> {
+    fn find(&mut self, key: u64) -> Result<&Arc<Chunk>> {
         let keys = &self.chunks.keys;
         let ahead = self.next..(self.next + AHEAD).min(keys.len());
         let back = (self.next.saturating_sub(BACK)..self.next.min(keys.len())).rev();
@@ -293,7 +302,7 @@ impl<'a> ItemMessage<'a> {
     ///
     /// # Errors
     /// [`Error::DataLoss`] if a chunk is missing or a slice exceeds its chunk, naming the item and the table.
-    pub fn resolve(&self, chunks: &mut ChunkFinder<'_>) -> Result<(NewItem, u64)> {
+    pub fn resolve(&self, chunks: &mut impl FindChunk) -> Result<(NewItem, u64)> {
         let trajectory = self.trajectory(chunks).map_err(|error| match error {
             Error::DataLoss(reason) | Error::InvalidArgument(reason) => {
                 Error::DataLoss(format!("item {} of table `{}`: {reason}", self.key, self.table))
@@ -304,9 +313,31 @@ impl<'a> ItemMessage<'a> {
         Ok((NewItem { key, priority, times_sampled, trajectory }, self.inserted_at))
     }
 
-    fn trajectory(&self, chunks: &mut ChunkFinder<'_>) -> Result<Trajectory> {
+    /// Looks up the chunks of an item that a client inserts. Ignores the deprecated fields, as servers of the reference
+    /// do.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the trajectory is empty or damaged, or a slice exceeds its chunk, naming the item
+    /// and the table; [`Error::ItemTooLarge`]; the errors of `chunks`.
+    pub fn resolve_inserted(&self, chunks: &mut impl FindChunk) -> Result<NewItem> {
+        let columns = self.trajectory.map_or(Ok(Vec::new()), |message| read_columns(message, chunks));
+        let is_empty = |columns: &Vec<TrajectoryColumn>| columns.iter().all(|column| column.slices.is_empty());
+        if columns.as_ref().is_ok_and(is_empty) {
+            return Err(Error::invalid("Item trajectory must not be empty."));
+        }
+        let trajectory = columns.and_then(simplify).map_err(|error| match error {
+            Error::DataLoss(reason) | Error::InvalidArgument(reason) => {
+                Error::invalid(format!("item {} of table `{}`: {reason}", self.key, self.table))
+            }
+            error => error,
+        })?;
+        let Self { key, priority, times_sampled, .. } = *self;
+        Ok(NewItem { key, priority, times_sampled, trajectory })
+    }
+
+    fn trajectory(&self, chunks: &mut impl FindChunk) -> Result<Trajectory> {
         let trajectory = match (self.trajectory, self.old_range) {
-            (Some(trajectory), None) if self.old_keys.is_empty() => read_trajectory(trajectory, chunks)?,
+            (Some(trajectory), None) if self.old_keys.is_empty() => simplify(read_columns(trajectory, chunks)?)?,
             (None, range) if !self.old_keys.is_empty() => self.old_trajectory(range.unwrap_or_default(), chunks)?,
             (None, _) => return Err(Error::DataLoss("the trajectory is missing".into())),
             _ => return Err(Error::DataLoss("it has both `flat_trajectory` and the deprecated fields".into())),
@@ -321,7 +352,7 @@ impl<'a> ItemMessage<'a> {
     }
 
     /// The trajectory of an old item: `length` rows of all columns of its chunks, from row `offset` of the first chunk.
-    fn old_trajectory(&self, range: &[u8], chunks: &mut ChunkFinder<'_>) -> Result<Trajectory> {
+    fn old_trajectory(&self, range: &[u8], chunks: &mut impl FindChunk) -> Result<Trajectory> {
         let (mut offset, mut left) = (0, 0);
         for field in fields(range) {
             match field? {
@@ -332,7 +363,7 @@ impl<'a> ItemMessage<'a> {
         }
         let mut rows = Vec::new();
         for &key in &self.old_keys {
-            let chunk = chunks.find(key)?;
+            let chunk = chunks.find(key)?.clone();
             let length = chunk.rows().saturating_sub(offset).min(left);
             if length > 0 {
                 rows.push((chunk, offset, length));
@@ -347,7 +378,12 @@ impl<'a> ItemMessage<'a> {
         let column = |column: usize| TrajectoryColumn {
             slices: rows
                 .iter()
-                .map(|&(chunk, offset, length)| Slice { chunk: chunk.clone(), column: column as u32, offset, length })
+                .map(|(chunk, offset, length)| Slice {
+                    chunk: chunk.clone(),
+                    column: column as u32,
+                    offset: *offset,
+                    length: *length,
+                })
                 .collect(),
             squeeze: false,
         };
@@ -368,7 +404,7 @@ fn read_timestamp(message: &[u8]) -> Result<u64> {
     time.ok_or_else(|| Error::DataLoss(format!("invalid insertion time of an item: {seconds} s and {nanos} ns")))
 }
 
-fn read_trajectory(message: &[u8], chunks: &mut ChunkFinder<'_>) -> Result<Trajectory> {
+fn read_columns(message: &[u8], chunks: &mut impl FindChunk) -> Result<Vec<TrajectoryColumn>> {
     let mut columns = Vec::new();
     let mut left = MAX_SLICES;
     for field in fields(message) {
@@ -376,10 +412,10 @@ fn read_trajectory(message: &[u8], chunks: &mut ChunkFinder<'_>) -> Result<Traje
             columns.push(read_column(column.bytes()?, chunks, &mut left)?);
         }
     }
-    simplify(columns)
+    Ok(columns)
 }
 
-fn read_column(message: &[u8], chunks: &mut ChunkFinder<'_>, left: &mut usize) -> Result<TrajectoryColumn> {
+fn read_column(message: &[u8], chunks: &mut impl FindChunk, left: &mut usize) -> Result<TrajectoryColumn> {
     let mut slices = SmallVec::new();
     let mut squeeze = false;
     let mut take = || {
@@ -400,7 +436,7 @@ fn read_column(message: &[u8], chunks: &mut ChunkFinder<'_>, left: &mut usize) -
     Ok(TrajectoryColumn { slices, squeeze })
 }
 
-fn read_slice(message: &[u8], chunks: &mut ChunkFinder<'_>) -> Result<Slice> {
+fn read_slice(message: &[u8], chunks: &mut impl FindChunk) -> Result<Slice> {
     let (mut key, mut offset, mut length, mut column) = (0, 0, 0, 0);
     for field in fields(message) {
         match field? {

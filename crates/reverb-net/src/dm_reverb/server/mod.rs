@@ -2,6 +2,7 @@
 
 mod beside_others;
 mod encoded_chunks;
+mod held_chunks;
 mod insert_stream;
 mod sample_parts;
 mod sample_stream;

@@ -8,7 +8,7 @@ use super::encoded_chunks::EncodedChunks;
 use super::sample_parts::SampleParts;
 use crate::dm_reverb::proto::sample_stream_response::SampleEntry;
 use crate::dm_reverb::proto::{SampleInfo, SampleStreamRequest, SampleStreamResponse};
-use crate::dm_reverb::status::to_status;
+use crate::dm_reverb::status::{stopped, to_status};
 use bytes::Bytes;
 use reverb_core::{Drawn, Error, Result};
 use reverb_formats::item::ItemEncoder;
@@ -142,7 +142,7 @@ impl<R: Requests> SampleStreamState<R> {
             self.current = None;
             let request = tokio::select! {
                 request = self.requests.next() => request.transpose()?,
-                () = self.replay.closed() => return Err(Status::unavailable("Cancelling all calls")),
+                () = self.replay.closed() => return Err(stopped()),
             };
             let Some(request) = request else { return Ok(None) };
             self.current = Some(self.begin(&request).map_err(|error| status_of(&error))?);
