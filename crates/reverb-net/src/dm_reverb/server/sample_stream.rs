@@ -23,8 +23,6 @@ use tonic::Status;
 
 /// Size in bytes of the chunks of a response above which it is complete.
 const RESPONSE_BYTES: usize = 2 << 20;
-/// Size in bytes of the chunks of the samples that are drawn at once.
-const DRAWN_BYTES: usize = 1 << 20;
 /// Number of samples of the first response to a request, and maximum number of samples of a response.
 const FIRST_SAMPLES: usize = 128;
 const MAX_SAMPLES: usize = 8192;
@@ -195,7 +193,7 @@ impl Answer {
             if filling.samples > 0 {
                 *bytes_per_sample = Some(filling.chunk_bytes / filling.samples);
             }
-            let has_room = filling.samples < self.at_most && filling.chunk_bytes < DRAWN_BYTES;
+            let has_room = filling.samples < self.at_most && filling.chunk_bytes <= RESPONSE_BYTES;
             let is_empty = self.lease.items().len() == filling.samples;
             let go_on = match filled {
                 Ok(()) if is_empty && has_room && self.left > 0 => {
@@ -221,7 +219,7 @@ impl Answer {
 
     /// Returns how many samples to draw next: one, if their size is not known.
     fn next_count(&self, filling: &Filling, bytes_per_sample: Option<usize>) -> usize {
-        let room = DRAWN_BYTES.saturating_sub(filling.chunk_bytes);
+        let room = RESPONSE_BYTES.saturating_sub(filling.chunk_bytes);
         let fitting = bytes_per_sample.map_or(1, |size_bytes| room.checked_div(size_bytes).unwrap_or(MAX_SAMPLES));
         let left = usize::try_from(self.left).unwrap_or(usize::MAX);
         fitting.max(1).min(self.at_most - filling.samples).min(left)
