@@ -10,7 +10,8 @@ use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 pub async fn channel(port: u16) -> Channel {
-    Endpoint::from_shared(format!("http://127.0.0.1:{port}")).unwrap().connect().await.unwrap()
+    let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{port}")).unwrap();
+    endpoint.initial_stream_window_size(8 << 20).initial_connection_window_size(16 << 20).connect().await.unwrap()
 }
 
 /// A stream of a method. Dropping it resets it.

@@ -189,7 +189,7 @@ impl Answer {
             self.wait(peer).await?;
         }
         loop {
-            let filled = self.fill(&mut filling, writer);
+            let filled = self.fill(&mut filling, writer).await;
             if filling.samples > 0 {
                 *bytes_per_sample = Some(filling.chunk_bytes / filling.samples);
             }
@@ -256,7 +256,7 @@ impl Answer {
     }
 
     /// Puts drawn samples into a response until it is complete.
-    fn fill(&mut self, filling: &mut Filling, writer: &mut EntryWriter) -> Result<()> {
+    async fn fill(&mut self, filling: &mut Filling, writer: &mut EntryWriter) -> Result<()> {
         for drawn in &self.lease.items()[filling.samples..] {
             if filling.chunk_bytes > RESPONSE_BYTES {
                 break;
@@ -271,7 +271,7 @@ impl Answer {
             };
             let mut entry = SampleEntry { info, ..SampleEntry::default() };
             while filling.chunk_bytes <= RESPONSE_BYTES
-                && let Some(message) = parts.next_message(&writer.encoded)?
+                && let Some(message) = parts.next_message(&writer.encoded).await?
             {
                 filling.chunk_bytes += message.len();
                 entry.data.push(message);
