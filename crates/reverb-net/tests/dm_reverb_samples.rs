@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::dm_reverb::{Samples, channel, sample, samples};
+use common::dm_reverb_client::{Samples, channel, sample, samples};
 use common::{eventually, items, queue, server, uniform};
 use reverb_core::{DType, EpisodeIds, Layout, NewItem, Trajectory};
 use reverb_formats::proto::schema::sample_stream_response::SampleEntry;

@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test file is a separate program that uses only a part of this module")]
 
 pub mod any;
+pub mod dm_inserts;
 pub mod dm_reverb;
+pub mod dm_reverb_client;
 #[path = "../../../reverb-service/tests/common/mod.rs"]
 mod tables;
 pub mod wire;

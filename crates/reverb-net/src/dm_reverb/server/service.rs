@@ -61,6 +61,12 @@ impl Router {
     }
 }
 
+/// Returns the reason for which the table refuses the first of these updates. Unlike the error of the mutation it does
+/// not name the key, because clients know the text.
+fn first_refused(table: &TableHandle, updates: &[(u64, f64)]) -> Option<Error> {
+    table.with_table(|table| updates.iter().find_map(|(_, priority)| table.check_priority(*priority).err()))
+}
+
 /// Declines to share the memory of a table with a client. Its first message says who it is.
 async fn decline(
     replay: Arc<Replay>,
@@ -127,7 +133,8 @@ impl ReverbService for Router {
         let is_small = updates.len() + delete_keys.len() <= MUTATED_AT_ONCE;
         let mutate = move || {
             let updates: Vec<_> = updates.into_iter().map(|update| (update.key, update.priority)).collect();
-            table.mutate(&updates, &delete_keys)
+            let mutated = table.mutate(&updates, &delete_keys);
+            mutated.map_err(|error| first_refused(&table, &updates).unwrap_or(error))
         };
         let mutated = if is_small { mutate() } else { in_background(mutate).await };
         mutated.map_err(|error| to_status(&error))?;
