@@ -6,7 +6,8 @@ use crate::targets::{messages, outcome};
 use crate::world::{LAST, LAST_ID, measured, multiple_of, world};
 use bytes::Bytes;
 use prost::Message;
-use reverb_core::{Error, Table};
+use reverb_core::{Error, SelectorKind, Table};
+use reverb_formats::definitions::selector_options;
 use reverb_formats::proto::schema::{PrioritizedItem, TableInfo};
 use reverb_net::client::Client;
 use reverb_net::dm_reverb::proto::{
@@ -18,8 +19,8 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::TcpListenerStream;
 
 const SERVICE: &str = "/deepmind.reverb.ReverbService";
-/// Time in which a client gives up a server whose answers it refuses.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// Time in which a client gives up a server whose description it cannot read.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Maximum number of items of one draw, and bytes of each on both ends.
 const MAX_DRAWN: i64 = 1 << 20;
@@ -117,7 +118,14 @@ pub fn dm_answers(input: &[u8]) -> String {
 
 /// What a server with one table says of itself.
 pub fn server_info() -> ServerInfoResponse {
-    let info = TableInfo { name: "table".into(), max_size: 10, ..TableInfo::default() };
+    let fifo = Some(selector_options(&SelectorKind::Fifo));
+    let info = TableInfo {
+        name: "table".into(),
+        sampler_options: fifo.clone(),
+        remover_options: fifo,
+        max_size: 10,
+        ..TableInfo::default()
+    };
     let tables_state_id = Some(Uint128 { high: 1, low: 2 });
     ServerInfoResponse { tables_state_id, table_info: vec![info.encode_to_vec().into()] }
 }
@@ -125,7 +133,8 @@ pub fn server_info() -> ServerInfoResponse {
 /// Makes a call that gets the answers of the fake server.
 async fn ask(address: &str, method: &str) -> Result<(), Error> {
     let client = Client::new(address);
-    let deadline = Some(Instant::now() + PATIENCE);
+    // Streams that a server ends may be opened again until the deadline.
+    let deadline = Some(Instant::now() + PATIENCE * if method == "ServerInfo" { 1 } else { 10 });
     match method {
         "SampleStream" => client.sample(&crate::common::draw("table", 2), deadline).await.map(drop),
         "InsertStream" => client.insert(crate::common::rows("table", &[1, 2]), deadline).await,
