@@ -57,7 +57,7 @@ pub struct Draw {
     /// Ends with the draw before, if that draws from the same table and the order matters.
     before: Option<oneshot::Receiver<()>>,
     /// Dropped at the end of this draw, which lets the next one begin.
-    _end: oneshot::Sender<()>,
+    end: Option<oneshot::Sender<()>>,
 }
 
 /// The state of a stream that answers a request.
@@ -99,7 +99,7 @@ impl Draws {
             Ok(table) if is_ordered(table) => self.last.lock().insert(request.table.clone(), ended),
             _ => None,
         };
-        Draw { draws: self.clone(), request: request.clone(), deadline, before, _end: end }
+        Draw { draws: self.clone(), request: request.clone(), deadline, before, end: Some(end) }
     }
 
     fn error(&self, status: &Status) -> Error {
@@ -167,10 +167,8 @@ impl Draw {
         let table = draws.tables.get(&self.request.table)?;
         let wanted = wanted(&self.request, table)?;
         if let Some(before) = self.before.take() {
-            let late = within(self.deadline, before).await.is_none();
-            if late {
-                return Err(draws.late());
-            }
+            // If that takes too long, there may be samples that it has left.
+            let _late = within(self.deadline, before).await;
         }
         let (drawn, first) = self.receive(wanted, table).await?;
         let is_limited = drawn.first().is_some_and(|first| first.rate_limited);
@@ -183,17 +181,16 @@ impl Draw {
 
     /// Receives samples until there are `wanted`, or some at the deadline. Returns when the first one came from the
     /// server, too.
-    async fn receive(&self, wanted: usize, table: &TableInfo) -> Result<(Vec<Drawn>, Option<Instant>)> {
-        let draws = &self.draws;
-        let name = &self.request.table;
-        let mut drawn = draws.take_left(name, wanted);
+    async fn receive(&mut self, wanted: usize, table: &TableInfo) -> Result<(Vec<Drawn>, Option<Instant>)> {
+        let (draws, name) = (self.draws.clone(), self.request.table.clone());
+        let mut drawn = draws.take_left(&name, wanted);
         let (mut first, mut pause) = (None, PAUSES.0);
         while drawn.len() < wanted {
             let before = drawn.len();
             let (stream, reader) = (draws.idle_stream(), SampleReader::new(draws.cache.clone()));
-            stream.request(sample_request(name, wanted - before, self.deadline));
+            stream.request(sample_request(&name, wanted - before, self.deadline));
             let mut answering = Answering { stream, reader, drawn, wanted, first };
-            let answer = answering.read(draws, self.deadline).await;
+            let answer = answering.read(&draws, self.deadline).await;
             (drawn, first) = (std::mem::take(&mut answering.drawn), answering.first);
             match answer {
                 Ok(Answer::Complete) => draws.keep(answering.stream),
@@ -218,34 +215,40 @@ impl Draw {
         Ok((drawn, first))
     }
 
-    /// Reads the rest of an answer for later draws. The server's clock begins again with each part of an answer, so it
-    /// may still be about to send samples, which would be lost if the stream was cancelled.
-    fn read_on(&self, mut answering: Answering, wanted: usize) {
-        let (draws, name) = (self.draws.clone(), self.request.table.clone());
-        answering.wanted = wanted;
+    /// Reads the rest of an answer for later draws, which wait for it as for this draw. The server's clock begins again
+    /// with each part of an answer, so it may still be about to send samples, which would be lost if the stream was
+    /// cancelled.
+    fn read_on(&mut self, mut answering: Answering, wanted: usize) {
+        let (draws, name, end) = (self.draws.clone(), self.request.table.clone(), self.end.take());
         tokio::spawn(async move {
-            let answer = answering.read(&draws, None).await;
-            draws.leave(&name, answering.drawn);
-            if let Ok(Answer::Complete) = answer {
-                draws.keep(answering.stream);
+            let mut left = wanted;
+            while left > 0 {
+                // Each part is there for the next draw at once.
+                answering.wanted = left;
+                let more = answering.read_more(&draws, None).await;
+                left -= answering.drawn.len();
+                draws.left.lock().entry(name.clone()).or_default().extend(answering.drawn.drain(..));
+                if !matches!(more, Ok(None)) {
+                    return;
+                }
             }
+            draws.keep(answering.stream);
+            drop(end);
         });
     }
 
     /// Makes the batch. Samples that it does not take are left to later draws if `is_scarce`.
     async fn stack(&self, drawn: Vec<Drawn>, token: u64, is_scarce: bool) -> Result<Batch> {
         let size_bytes = drawn.iter().map(|item| item.trajectory.size_bytes()).sum::<u64>();
-        let (at_least, squeeze_time, name) =
-            (self.request.draw.at_least, self.request.squeeze_time, &self.request.table);
+        let BatchRequest { table: name, draw, squeeze_time } = self.request.clone();
         let draws = is_scarce.then(|| self.draws.clone());
-        let name = name.clone();
         let stack = move || {
             let leave = |samples| {
                 if let Some(draws) = &draws {
                     draws.leave(&name, samples);
                 }
             };
-            let mut gatherer = stack(&name, drawn, at_least, squeeze_time, leave)?;
+            let mut gatherer = stack(&name, drawn, draw.at_least, squeeze_time, leave)?;
             Ok(Batch::gather(&mut gatherer, token))
         };
         if size_bytes <= LARGE_BATCH as u64 {
@@ -262,30 +265,38 @@ impl Answering {
     /// The status with which the stream ended, or [`Error::DataLoss`] if the server sends something else than samples.
     async fn read(&mut self, draws: &Draws, deadline: Option<Instant>) -> Result<Answer> {
         while self.drawn.len() < self.wanted {
-            // The server says that the time is over unless a part of its answer has come.
-            let grace = if self.drawn.is_empty() { GRACE } else { Duration::ZERO };
-            let limit = deadline.and_then(|deadline| deadline.checked_add(grace));
-            let response = match within(limit, self.stream.next()).await {
-                None => return Ok(Answer::Late),
-                Some(Ok(None)) => return Ok(Answer::Ended),
-                Some(Ok(Some(response))) => response,
-                Some(Err(status)) => return Err(draws.error(&status)),
-            };
-            self.read_response(response, draws).await.map_err(|error| {
-                let reason = match error {
-                    Error::DataLoss(reason) | Error::InvalidArgument(reason) => reason,
-                    Error::MessageTooLarge { what, size_bytes, limit_bytes, .. } => {
-                        format!("{what} has {size_bytes} bytes, more than the maximum of {limit_bytes}")
-                    }
-                    error => return error,
-                };
-                Error::DataLoss(format!("the server at {} sent a sample that cannot be used: {reason}", draws.peer))
-            })?;
-            if !self.drawn.is_empty() {
-                self.first.get_or_insert_with(Instant::now);
+            if let Some(answer) = self.read_more(draws, deadline).await? {
+                return Ok(answer);
             }
         }
         Ok(Answer::Complete)
+    }
+
+    /// Reads one response. Returns how the answer ended, if it has ended without it.
+    async fn read_more(&mut self, draws: &Draws, deadline: Option<Instant>) -> Result<Option<Answer>> {
+        // The server says that the time is over unless a part of its answer has come.
+        let grace = if self.drawn.is_empty() { GRACE } else { Duration::ZERO };
+        let limit = deadline.and_then(|deadline| deadline.checked_add(grace));
+        let response = match within(limit, self.stream.next()).await {
+            None => return Ok(Some(Answer::Late)),
+            Some(Ok(None)) => return Ok(Some(Answer::Ended)),
+            Some(Ok(Some(response))) => response,
+            Some(Err(status)) => return Err(draws.error(&status)),
+        };
+        self.read_response(response, draws).await.map_err(|error| {
+            let reason = match error {
+                Error::DataLoss(reason) | Error::InvalidArgument(reason) => reason,
+                Error::MessageTooLarge { what, size_bytes, limit_bytes, .. } => {
+                    format!("{what} has {size_bytes} bytes, more than the maximum of {limit_bytes}")
+                }
+                error => return error,
+            };
+            Error::DataLoss(format!("the server at {} sent a sample that cannot be used: {reason}", draws.peer))
+        })?;
+        if !self.drawn.is_empty() {
+            self.first.get_or_insert_with(Instant::now);
+        }
+        Ok(None)
     }
 
     async fn read_response(&mut self, response: SampleStreamResponse, draws: &Draws) -> Result<()> {
