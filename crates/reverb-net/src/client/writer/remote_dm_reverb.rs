@@ -35,7 +35,7 @@ pub async fn run(shared: &SharedSession, connection: &Connection, lost_at: &mut 
     let mut stream = connection.open_insert();
     let mut sender = ItemSender::new(connection);
     let mut linger = Linger::default();
-    let mut reason = WaitReason::default();
+    let mut reason = WaitReason::new();
     let reached = tokio::time::sleep(REACHED_TIME);
     tokio::pin!(reached);
     let mut is_reached = false;
@@ -57,6 +57,9 @@ pub async fn run(shared: &SharedSession, connection: &Connection, lost_at: &mut 
             },
             permit = room, if has_next => match permit {
                 Some(permit) => {
+                    if sender.num_unconfirmed() == 0 {
+                        reason.reset();
+                    }
                     if let Some(request) = sender.message(shared).await? {
                         permit.send(request);
                     }
@@ -126,40 +129,40 @@ fn ended(shared: &SharedSession, connection: &Connection, status: Option<&Status
 }
 
 /// Asks the server at times why it does not confirm items.
-#[derive(Default)]
 struct WaitReason<'a> {
-    /// The end of the current wait, and the answer after it.
-    asking: Option<Pin<Box<dyn Future<Output = String> + Send + 'a>>>,
-    since: Option<Instant>,
+    /// Time of the last confirmation or question, or when an item was sent while none was unconfirmed.
+    since: Instant,
     was_asked: bool,
+    /// The question that is not answered yet.
+    asking: Option<Pin<Box<dyn Future<Output = String> + Send + 'a>>>,
 }
 
 impl<'a> WaitReason<'a> {
-    /// Begins to wait again after a confirmation.
+    fn new() -> Self {
+        Self { since: Instant::now(), was_asked: false, asking: None }
+    }
+
+    /// Begins to wait again.
     fn reset(&mut self) {
-        self.since = Some(Instant::now());
-        self.was_asked = false;
+        *self = Self::new();
     }
 
     /// Completes when no item was confirmed for some time, with the text that says why. The future may be dropped.
     async fn next(&mut self, connection: &'a Connection, sender: &ItemSender<'_>) -> String {
-        loop {
-            let delay = if self.was_asked { ASK_DELAYS.1 } else { ASK_DELAYS.0 };
-            let asking = self.asking.get_or_insert_with(|| {
+        let asking = match &mut self.asking {
+            Some(asking) => asking,
+            None => {
+                let delay = if self.was_asked { ASK_DELAYS.1 } else { ASK_DELAYS.0 };
+                tokio::time::sleep_until((self.since + delay).into()).await;
                 let tables = sender.unconfirmed_tables();
-                Box::pin(async move {
-                    tokio::time::sleep(delay).await;
+                self.asking.insert(Box::pin(async move {
                     let reason = connection.explain_insert(&tables).await;
                     reason.unwrap_or_else(|| "The server has not confirmed the items yet.".into())
-                })
-            });
-            let text = asking.as_mut().await;
-            self.asking = None;
-            // Confirmations that came meanwhile begin another wait.
-            if self.since.is_none_or(|since| since.elapsed() >= delay) {
-                self.was_asked = true;
-                return text;
+                }))
             }
-        }
+        };
+        let text = asking.as_mut().await;
+        *self = Self { was_asked: true, ..Self::new() };
+        text
     }
 }
