@@ -82,6 +82,8 @@ $(VENV)/.demo: examples/requirements.txt $(VENV)/.installed
 	@touch $@
 
 .venv-torch/.installed: .venv-torch/.made dist/.built
+	@# A test compares TorchRL's names with docs/migrate.md. With its dependencies it would replace tensordict.
+	@$(@D)/bin/python -m pip install $(PIP_FLAGS) --no-deps 'torchrl==0.14.*'
 	$(call install,test$(comma)torch,'tensordict>=0.6')
 
 .venv-jax/.installed: .venv-jax/.made dist/.built

@@ -70,6 +70,7 @@ def sections(by_area):
         ("checkpoints", checkpoints),
         ("environments", environments),
         ("datasets", datasets),
+        ("protocols", protocols),
         ("loaders", loaders),
         ("buffers", buffers),
     ):
@@ -213,6 +214,34 @@ def datasets(results):
         rows.append([payload, rate(ours), notes[0], rate(theirs), notes[1], factor])
     title = "### `TrajectoryDataset`, batched, TensorFlow 2.15, over TCP: items/s (MB/s; p50 and p99 of a batch in µs)"
     return f"{title}\n\n" + table_of(["payload", "ours", "with", "dm-reverb 0.14", "with", "ours / dm-reverb"], rows)
+
+
+def protocols(results):
+    """Rows: payload, work, clients. Columns: dm-reverb with itself, and the other mixtures relative to it."""
+    found = {(r["payload"], r["work"], r["clients"], r["side"], r["server"]): r for r in results}
+    rows = []
+    for payload, work, clients in dict.fromkeys(key[:3] for key in found):
+        base, *others = (
+            found.get((payload, work, clients, *pair))
+            for pair in (("reference", "reference"), ("reference", "ours"), ("ours", "reference"))
+        )
+        rows.append(
+            [payload, work, clients, rate(base), *(cell for one in others for cell in (rate(one), of_base(one)))]
+        )
+    title = "### Over dm-reverb's protocol: items/s (MB/s; p50 and p99 of a call in µs), and relative to dm-reverb"
+    note = (
+        "The ratio is the median of the rounds, with the lowest and the highest; `sample_batch` is compared with "
+        "`TrajectoryDataset`."
+    )
+    at_ours, at_theirs = "dm-reverb's client, our server", "our client, dm-reverb's server"
+    header = ["payload", "work", "clients", "dm-reverb with itself", at_ours, "ratio", at_theirs, "ratio"]
+    return f"{title}\n\n{note}\n\n{table_of(header, rows)}"
+
+
+def of_base(result):
+    if not result:
+        return ""
+    return f"{result['of_reference']:.2f} × ({result['of_reference_lowest']:.2f}–{result['of_reference_highest']:.2f})"
 
 
 def loaders(results):

@@ -16,7 +16,20 @@ import sys
 import time
 
 import machine
-from areas import buffers, checkpoints, datasets, environments, imports, leaves, loaders, memory, network, scale, survey
+from areas import (
+    buffers,
+    checkpoints,
+    datasets,
+    environments,
+    imports,
+    leaves,
+    loaders,
+    memory,
+    network,
+    protocols,
+    scale,
+    survey,
+)
 from workers import Sides
 
 AREAS = {
@@ -31,6 +44,7 @@ AREAS = {
     "buffers": buffers,
     "environments": environments,
     "datasets": datasets,
+    "protocols": protocols,
 }
 
 SIDES = ("ours", "reference", "cpprb", "flashbax", "torchrl", "tensorflow")
@@ -90,7 +104,19 @@ def areas(text):
 
 def line(result):
     """Formats a result as one line."""
-    labels = ("area", "side", "work", "table", "payload", "road", "clients", "items", "items_per_call", "note")
+    labels = (
+        "area",
+        "side",
+        "server",
+        "work",
+        "table",
+        "payload",
+        "road",
+        "clients",
+        "items",
+        "items_per_call",
+        "note",
+    )
     shown = [str(result[label]) for label in labels if result.get(label) is not None]
     values = [
         f"{name} {value:,.1f}" if value >= 10 else f"{name} {value:.3g}"

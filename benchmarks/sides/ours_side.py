@@ -14,6 +14,7 @@ import reverb
 from reverb import rate_limiters, selectors
 from reverb.tensor_spec import TensorSpec
 from sides import writing
+from sides.mixing import *  # noqa: F403 - a worker looks its calls up here
 from sides.ours_environments import *  # noqa: F403 - a worker looks its calls up here
 from sides.ours_leaves import *  # noqa: F403 - a worker looks its calls up here
 from sides.ours_readers import *  # noqa: F403 - a worker looks its calls up here

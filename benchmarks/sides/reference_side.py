@@ -13,6 +13,7 @@ from checkpointing import checkpoint_load, checkpoint_make, checkpoint_save  # n
 import reverb
 from reverb import rate_limiters, selectors
 from sides import writing
+from sides.mixing import *  # noqa: F403 - a worker looks its calls up here
 
 state = {}
 

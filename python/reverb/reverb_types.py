@@ -113,7 +113,7 @@ class TableInfo:
         return info
 
     @classmethod
-    def from_serialized_proto(cls, serialized_proto: builtins.bytes, undelivered_samples: int = 0) -> "TableInfo":
+    def from_serialized_proto(cls, proto_string: builtins.bytes, undelivered_samples: int = 0) -> "TableInfo":
         """Parses a serialized `deepmind.reverb.TableInfo`, which lacks `undelivered_samples` and all later fields.
 
         Raises:
@@ -122,7 +122,7 @@ class TableInfo:
         """
         from reverb.cc import schema_pb2
 
-        return cls.from_message(schema_pb2.TableInfo.FromString(serialized_proto), undelivered_samples)
+        return cls.from_message(schema_pb2.TableInfo.FromString(proto_string), undelivered_samples)
 
     @classmethod
     def from_message(cls, message: Any, undelivered_samples: int = 0) -> "TableInfo":

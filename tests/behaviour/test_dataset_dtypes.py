@@ -66,6 +66,30 @@ def test_steps_of_every_dtype_come_and_then_the_data_end(dtype):
     server.stop()
 
 
+@pytest.mark.parametrize("shape", [[2, 0, 3], [2, None, 3], None])
+def test_columns_without_elements_come(shape):
+    server = reverb.Server(tables=[make_table(max_times_sampled=1)])
+    client, address = reverb.Client(f"localhost:{server.port}"), f"localhost:{server.port}"
+    options = {"dtypes": [tf.float32, tf.int64], "max_in_flight_samples_per_worker": 2, "max_samples": 2}
+    with client.trajectory_writer(2) as writer:
+        for step in range(3):
+            writer.append([np.zeros((0, 3), np.float32), np.int64(step)])
+            if step:
+                writer.create_item("table", 1.0, [column[-2:] for column in writer.history])
+        writer.flush()
+    client.insert([np.zeros((0, 3), np.float32), np.int64(3)], {"table": 1.0})
+    dataset = reverb.TrajectoryDataset(address, "table", shapes=[tf.TensorShape(shape), tf.TensorShape([2])], **options)
+    assert [(sample.data[0].shape, sample.data[1].numpy().tolist()) for sample in dataset] == [
+        ((2, 0, 3), [0, 1]),
+        ((2, 0, 3), [1, 2]),
+    ]
+    options["max_samples"] = 1
+    step_shape = tf.TensorShape(shape and shape[1:])
+    steps = reverb.TimestepDataset(address, "table", shapes=[step_shape, tf.TensorShape([])], **options)
+    assert [(step.data[0].shape, step.data[1].numpy()) for step in steps] == [((0, 3), 3)]
+    server.stop()
+
+
 def test_an_error_of_a_dataset_of_strings_is_raised_as_itself(serve):
     client = serve(make_table())
     client.insert([b"text"], {"table": 1.0})

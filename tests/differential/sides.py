@@ -25,10 +25,13 @@ def python_of(side):
     return str(found)
 
 
+def environment_of(side):
+    """Returns the environment variables for a process of a side: a path to our package could hide the reference."""
+    return {name: value for name, value in os.environ.items() if side == "ours" or name != "PYTHONPATH"}
+
+
 def answer_of(side, driver, wanted):
     """Returns a side's answer to `wanted`, from a driver: a program of this folder that reads and writes JSON."""
-    # A path by which our package is found could hide the reference.
-    hidden = () if side == "ours" else ("PYTHONPATH",)
     done = subprocess.run(
         [python_of(side), str(pathlib.Path(__file__).with_name(driver))],
         input=json.dumps(wanted),
@@ -36,7 +39,7 @@ def answer_of(side, driver, wanted):
         text=True,
         timeout=300,
         check=False,
-        env={name: value for name, value in os.environ.items() if name not in hidden},
+        env=environment_of(side),
     )
     assert done.returncode == 0, f"{side}: {done.stderr[-5000:]}"
     return json.loads(done.stdout)

@@ -218,6 +218,15 @@ impl Chunk {
         }
     }
 
+    /// Returns the message in which the chunk came, if it is still packed in one. See [`Unpack::message`].
+    #[inline]
+    pub fn message(&self) -> Option<Bytes> {
+        match &self.data {
+            Data::Held(_) => None,
+            Data::Packed(packed) => packed.message(),
+        }
+    }
+
     /// Returns a view of the rows. Rows that must be decoded or unpacked are written to `scratch` by this call, so read
     /// as much as possible through one view.
     ///

@@ -15,6 +15,11 @@ pub trait Unpack: Debug + Send + Sync {
 
     /// Writes all bytes of the chunk to `target`, which has exactly this size.
     fn unpack_into(&self, target: &mut [u8]);
+
+    /// Returns the message in which the chunk came, if this is one, for readers that take it as it is.
+    fn message(&self) -> Option<Bytes> {
+        None
+    }
 }
 
 /// Bytes that the first reader unpacks.
@@ -41,6 +46,11 @@ impl Packed {
             let source = self.source.lock().take();
             source.expect("only this call takes it, and only once").unpack(size_bytes)
         })
+    }
+
+    /// Returns the message in which the bytes came, if they are still packed in one.
+    pub fn message(&self) -> Option<Bytes> {
+        self.source.lock().as_ref()?.message()
     }
 
     /// Returns the bytes. If they are still packed, they are written to `scratch` and stay packed.

@@ -1,7 +1,9 @@
 //! Converts items to `PrioritizedItem` messages and back.
 
 use crate::wire::{Value, fields, put_bytes, put_double, put_int32, put_length, put_number, varint};
-use reverb_core::{Chunk, Error, ItemView, NewItem, Result, Slice, Trajectory, TrajectoryColumn};
+use reverb_core::{
+    Chunk, ChunkKey, Drawn, Error, ItemKey, ItemView, NewItem, Result, Slice, Trajectory, TrajectoryColumn,
+};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -69,6 +71,15 @@ impl Chunks {
     }
 }
 
+/// Looks up the chunks that items name.
+pub trait FindChunk {
+    /// Returns the chunk of a key.
+    ///
+    /// # Errors
+    /// An error that says that there is none. [`ItemMessage::resolve`] adds the item to an [`Error::DataLoss`].
+    fn find(&mut self, key: u64) -> Result<&Arc<Chunk>>;
+}
+
 /// Finds chunks by key. Items are mostly saved in the order of their chunks, so it searches near the last match first.
 #[derive(Debug)]
 pub struct ChunkFinder<'a> {
@@ -76,8 +87,8 @@ pub struct ChunkFinder<'a> {
     next: usize,
 }
 
-impl<'a> ChunkFinder<'a> {
-    fn find(&mut self, key: u64) -> Result<&'a Arc<Chunk>> {
+impl FindChunk for ChunkFinder<'_> {
+    fn find(&mut self, key: u64) -> Result<&Arc<Chunk>> {
         let keys = &self.chunks.keys;
         let ahead = self.next..(self.next + AHEAD).min(keys.len());
         let back = (self.next.saturating_sub(BACK)..self.next.min(keys.len())).rev();
@@ -109,29 +120,86 @@ impl ItemEncoder {
         mut name: impl FnMut(&Arc<Chunk>) -> u64,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        self.trajectory.clear();
-        match &item.trajectory {
+        let &ItemView { key, priority, times_sampled, inserted_at, .. } = item;
+        self.put_trajectory(&item.trajectory, |chunk| (name(chunk), 0))?;
+        self.put_item(&ItemHead { key, table, priority, times_sampled, inserted_at }, out);
+        Ok(())
+    }
+
+    /// Appends the message of a drawn item. `place` returns the key under which a part of a chunk is sent, and the row of
+    /// the chunk that is the first row of this part.
+    ///
+    /// # Errors
+    /// Those of [`ItemEncoder::encode`].
+    pub fn encode_drawn(
+        &mut self,
+        drawn: &Drawn,
+        table: &str,
+        place: impl FnMut(&Arc<Chunk>) -> (ChunkKey, u32),
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let &Drawn { key, priority, times_sampled, inserted_at, .. } = drawn;
+        self.put_trajectory(&drawn.trajectory, place)?;
+        self.put_item(&ItemHead { key, table, priority, times_sampled, inserted_at }, out);
+        Ok(())
+    }
+
+    fn put_trajectory(
+        &mut self,
+        trajectory: &Trajectory,
+        mut place: impl FnMut(&Arc<Chunk>) -> (ChunkKey, u32),
+    ) -> Result<()> {
+        match trajectory {
             Trajectory::Rows { chunk, offset, length } => {
-                let key = name(chunk);
-                for index in 0..chunk.columns().len() {
-                    self.column.clear();
-                    self.put_slice(key, *offset, *length, index as u32)?;
-                    put_bytes(&mut self.trajectory, 1, &self.column);
-                }
+                let (key, first) = place(chunk);
+                self.put_rows(key, chunk.columns().len(), offset - first, *length)?;
             }
             Trajectory::Columns(columns) => {
+                self.trajectory.clear();
                 for column in columns.iter() {
                     self.column.clear();
                     for slice in &column.slices {
-                        self.put_slice(name(&slice.chunk), slice.offset, slice.length, slice.column)?;
+                        let (key, first) = place(&slice.chunk);
+                        self.put_slice(key, slice.offset - first, slice.length, slice.column)?;
                     }
                     put_number(&mut self.column, 2, u64::from(column.squeeze));
                     put_bytes(&mut self.trajectory, 1, &self.column);
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Appends the message of a new item, which consists of the first `rows` rows of all columns of a chunk.
+    ///
+    /// # Errors
+    /// Those of [`ItemEncoder::encode`].
+    pub fn encode_rows(
+        &mut self,
+        (key, priority): (ItemKey, f64),
+        table: &str,
+        (chunk, columns, rows): (ChunkKey, usize, u32),
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        self.put_rows(chunk, columns, 0, rows)?;
+        self.put_item(&ItemHead { key, table, priority, times_sampled: 0, inserted_at: 0 }, out);
+        Ok(())
+    }
+
+    fn put_rows(&mut self, chunk: ChunkKey, columns: usize, offset: u32, length: u32) -> Result<()> {
+        self.trajectory.clear();
+        for index in 0..columns {
+            self.column.clear();
+            self.put_slice(chunk, offset, length, index as u32)?;
+            put_bytes(&mut self.trajectory, 1, &self.column);
+        }
+        Ok(())
+    }
+
+    /// Appends an item with the trajectory that was encoded last.
+    fn put_item(&mut self, item: &ItemHead<'_>, out: &mut Vec<u8>) {
         put_number(out, 1, item.key);
-        put_bytes(out, 2, table.as_bytes());
+        put_bytes(out, 2, item.table.as_bytes());
         put_double(out, 5, item.priority);
         put_int32(out, 6, item.times_sampled);
         self.slice.clear();
@@ -140,7 +208,6 @@ impl ItemEncoder {
         put_bytes(out, 7, &self.slice);
         put_length(out, 8, self.trajectory.len());
         out.extend_from_slice(&self.trajectory);
-        Ok(())
     }
 
     fn put_slice(&mut self, key: u64, offset: u32, length: u32, column: u32) -> Result<()> {
@@ -157,6 +224,15 @@ impl ItemEncoder {
         put_bytes(&mut self.column, 1, &self.slice);
         Ok(())
     }
+}
+
+/// The fields of an item beside its trajectory.
+struct ItemHead<'a> {
+    key: ItemKey,
+    table: &'a str,
+    priority: f64,
+    times_sampled: i32,
+    inserted_at: u64,
 }
 
 /// An item that was parsed, but whose chunks were not looked up yet.
@@ -226,7 +302,7 @@ impl<'a> ItemMessage<'a> {
     ///
     /// # Errors
     /// [`Error::DataLoss`] if a chunk is missing or a slice exceeds its chunk, naming the item and the table.
-    pub fn resolve(&self, chunks: &mut ChunkFinder<'_>) -> Result<(NewItem, u64)> {
+    pub fn resolve(&self, chunks: &mut impl FindChunk) -> Result<(NewItem, u64)> {
         let trajectory = self.trajectory(chunks).map_err(|error| match error {
             Error::DataLoss(reason) | Error::InvalidArgument(reason) => {
                 Error::DataLoss(format!("item {} of table `{}`: {reason}", self.key, self.table))
@@ -237,9 +313,31 @@ impl<'a> ItemMessage<'a> {
         Ok((NewItem { key, priority, times_sampled, trajectory }, self.inserted_at))
     }
 
-    fn trajectory(&self, chunks: &mut ChunkFinder<'_>) -> Result<Trajectory> {
+    /// Looks up the chunks of an item that a client inserts. Ignores the deprecated fields, as servers of the reference
+    /// do.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the trajectory is empty or damaged, or a slice exceeds its chunk, naming the item
+    /// and the table; [`Error::ItemTooLarge`]; the errors of `chunks`.
+    pub fn resolve_inserted(&self, chunks: &mut impl FindChunk) -> Result<NewItem> {
+        let columns = self.trajectory.map_or(Ok(Vec::new()), |message| read_columns(message, chunks));
+        let is_empty = |columns: &Vec<TrajectoryColumn>| columns.iter().all(|column| column.slices.is_empty());
+        if columns.as_ref().is_ok_and(is_empty) {
+            return Err(Error::invalid("Item trajectory must not be empty."));
+        }
+        let trajectory = columns.and_then(simplify).map_err(|error| match error {
+            Error::DataLoss(reason) | Error::InvalidArgument(reason) => {
+                Error::invalid(format!("item {} of table `{}`: {reason}", self.key, self.table))
+            }
+            error => error,
+        })?;
+        let Self { key, priority, times_sampled, .. } = *self;
+        Ok(NewItem { key, priority, times_sampled, trajectory })
+    }
+
+    fn trajectory(&self, chunks: &mut impl FindChunk) -> Result<Trajectory> {
         let trajectory = match (self.trajectory, self.old_range) {
-            (Some(trajectory), None) if self.old_keys.is_empty() => read_trajectory(trajectory, chunks)?,
+            (Some(trajectory), None) if self.old_keys.is_empty() => simplify(read_columns(trajectory, chunks)?)?,
             (None, range) if !self.old_keys.is_empty() => self.old_trajectory(range.unwrap_or_default(), chunks)?,
             (None, _) => return Err(Error::DataLoss("the trajectory is missing".into())),
             _ => return Err(Error::DataLoss("it has both `flat_trajectory` and the deprecated fields".into())),
@@ -254,7 +352,7 @@ impl<'a> ItemMessage<'a> {
     }
 
     /// The trajectory of an old item: `length` rows of all columns of its chunks, from row `offset` of the first chunk.
-    fn old_trajectory(&self, range: &[u8], chunks: &mut ChunkFinder<'_>) -> Result<Trajectory> {
+    fn old_trajectory(&self, range: &[u8], chunks: &mut impl FindChunk) -> Result<Trajectory> {
         let (mut offset, mut left) = (0, 0);
         for field in fields(range) {
             match field? {
@@ -265,7 +363,7 @@ impl<'a> ItemMessage<'a> {
         }
         let mut rows = Vec::new();
         for &key in &self.old_keys {
-            let chunk = chunks.find(key)?;
+            let chunk = chunks.find(key)?.clone();
             let length = chunk.rows().saturating_sub(offset).min(left);
             if length > 0 {
                 rows.push((chunk, offset, length));
@@ -280,7 +378,12 @@ impl<'a> ItemMessage<'a> {
         let column = |column: usize| TrajectoryColumn {
             slices: rows
                 .iter()
-                .map(|&(chunk, offset, length)| Slice { chunk: chunk.clone(), column: column as u32, offset, length })
+                .map(|(chunk, offset, length)| Slice {
+                    chunk: chunk.clone(),
+                    column: column as u32,
+                    offset: *offset,
+                    length: *length,
+                })
                 .collect(),
             squeeze: false,
         };
@@ -301,7 +404,7 @@ fn read_timestamp(message: &[u8]) -> Result<u64> {
     time.ok_or_else(|| Error::DataLoss(format!("invalid insertion time of an item: {seconds} s and {nanos} ns")))
 }
 
-fn read_trajectory(message: &[u8], chunks: &mut ChunkFinder<'_>) -> Result<Trajectory> {
+fn read_columns(message: &[u8], chunks: &mut impl FindChunk) -> Result<Vec<TrajectoryColumn>> {
     let mut columns = Vec::new();
     let mut left = MAX_SLICES;
     for field in fields(message) {
@@ -309,10 +412,10 @@ fn read_trajectory(message: &[u8], chunks: &mut ChunkFinder<'_>) -> Result<Traje
             columns.push(read_column(column.bytes()?, chunks, &mut left)?);
         }
     }
-    simplify(columns)
+    Ok(columns)
 }
 
-fn read_column(message: &[u8], chunks: &mut ChunkFinder<'_>, left: &mut usize) -> Result<TrajectoryColumn> {
+fn read_column(message: &[u8], chunks: &mut impl FindChunk, left: &mut usize) -> Result<TrajectoryColumn> {
     let mut slices = SmallVec::new();
     let mut squeeze = false;
     let mut take = || {
@@ -333,7 +436,7 @@ fn read_column(message: &[u8], chunks: &mut ChunkFinder<'_>, left: &mut usize) -
     Ok(TrajectoryColumn { slices, squeeze })
 }
 
-fn read_slice(message: &[u8], chunks: &mut ChunkFinder<'_>) -> Result<Slice> {
+fn read_slice(message: &[u8], chunks: &mut impl FindChunk) -> Result<Slice> {
     let (mut key, mut offset, mut length, mut column) = (0, 0, 0, 0);
     for field in fields(message) {
         match field? {

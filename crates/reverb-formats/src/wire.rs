@@ -191,3 +191,13 @@ pub fn put_length(out: &mut Vec<u8>, field: u32, length: usize) {
     put_varint(out, u64::from(field) << 3 | 2);
     put_varint(out, length as u64);
 }
+
+/// Returns the size of a varint in bytes.
+pub fn varint_bytes(number: u64) -> usize {
+    (70 - (number | 1).leading_zeros() as usize) / 7
+}
+
+/// Returns the size in bytes of a field of `length` bytes, with its tag, if the number of the field is below 16.
+pub fn field_bytes(length: usize) -> usize {
+    1 + varint_bytes(length as u64) + length
+}

@@ -3,7 +3,7 @@
 use crate::table_handle::TableHandle;
 use parking_lot::Mutex;
 use reverb_core::gather::Gatherer;
-use reverb_core::{CopiedDraws, Result};
+use reverb_core::{CopiedDraws, Drawn, Result};
 use std::sync::Arc;
 
 /// Samples on their way to the caller that drew them. They return to their table if the lease is dropped before
@@ -23,6 +23,8 @@ enum LeasedDraws {
     Gathered(Arc<Mutex<Gatherer>>),
     /// The draws of a copied batch. `None` after they were given back.
     Copied(Option<CopiedDraws>),
+    /// Items that are received one after another.
+    Drawn(Vec<Drawn>),
 }
 
 impl Lease {
@@ -37,6 +39,12 @@ impl Lease {
         Self::of(table, LeasedDraws::Copied(Some(draws)), samples)
     }
 
+    /// Leases items that the caller receives in parts, each with [`Lease::received_first`].
+    pub fn drawn(table: TableHandle, drawn: Vec<Drawn>) -> Self {
+        let samples = drawn.len();
+        Self::of(table, LeasedDraws::Drawn(drawn), samples)
+    }
+
     fn of(table: TableHandle, draws: LeasedDraws, samples: usize) -> Self {
         table.count_undelivered(samples);
         Self { table, draws, samples, received: false }
@@ -45,6 +53,35 @@ impl Lease {
     /// Returns the number of samples.
     pub fn samples(&self) -> usize {
         self.samples
+    }
+
+    /// Adds items that were drawn later to a lease by [`Lease::drawn`].
+    pub fn add(&mut self, drawn: Vec<Drawn>) {
+        if let LeasedDraws::Drawn(items) = &mut self.draws {
+            self.table.count_undelivered(drawn.len());
+            self.samples += drawn.len();
+            items.extend(drawn);
+        } else {
+            self.table.give_back(drawn);
+        }
+    }
+
+    /// Returns the items of a lease by [`Lease::drawn`] that were not received yet.
+    pub fn items(&self) -> &[Drawn] {
+        if let LeasedDraws::Drawn(drawn) = &self.draws { drawn } else { &[] }
+    }
+
+    /// Notes that the caller has received the first `count` of [`Lease::items`], so they do not return to the table.
+    ///
+    /// # Errors
+    /// The error of [`TableHandle::delivered`]. All items stay in the lease then.
+    pub fn received_first(&mut self, count: usize) -> Result<()> {
+        let LeasedDraws::Drawn(drawn) = &mut self.draws else { return Ok(()) };
+        self.table.delivered(&drawn[..count])?;
+        drawn.drain(..count);
+        self.table.count_delivered(count);
+        self.samples -= count;
+        Ok(())
     }
 
     /// Ends the lease: the caller has received the samples, so they do not return to the table.
@@ -56,6 +93,7 @@ impl Lease {
             LeasedDraws::Gathered(gatherer) => self.table.delivered(gatherer.lock().items())?,
             LeasedDraws::Copied(Some(draws)) => self.table.delivered_copied(draws)?,
             LeasedDraws::Copied(None) => {}
+            LeasedDraws::Drawn(drawn) => self.table.delivered(drawn)?,
         }
         self.received = true;
         Ok(())
@@ -78,6 +116,7 @@ impl Drop for Lease {
                     self.table.give_back_copied(draws);
                 }
             }
+            LeasedDraws::Drawn(drawn) => self.table.give_back(std::mem::take(drawn)),
         }
     }
 }

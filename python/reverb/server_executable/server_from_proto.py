@@ -12,39 +12,37 @@ __all__ = ["rate_limiter_from_proto", "selector_from_proto", "tables_from_proto"
 _logger = logging.getLogger("reverb")
 
 
-def selector_from_proto(message: Any) -> item_selectors.Selector:
+def selector_from_proto(s: Any) -> item_selectors.Selector:
     """Creates a selector from a `KeyDistributionOptions` message.
 
     Raises:
       NotImplementedError: `distribution` is not set.
       ValueError: A selector is named, but its value is false.
     """
-    kind = message.WhichOneof("distribution")
+    kind = s.WhichOneof("distribution")
     if kind is None:
         raise NotImplementedError("distribution=None")
-    if kind in ("fifo", "lifo", "uniform") and not getattr(message, kind):
+    if kind in ("fifo", "lifo", "uniform") and not getattr(s, kind):
         raise ValueError(f"distribution={kind} but the associated boolean value is false.")
-    return item_selectors.selector_from_proto(message)
+    return item_selectors.selector_from_proto(s)
 
 
-def rate_limiter_from_proto(message: Any) -> rate_limiters.RateLimiter:
+def rate_limiter_from_proto(proto: Any) -> rate_limiters.RateLimiter:
     """Creates a rate limiter from a `RateLimiterCheckpoint` message.
 
     Raises:
       ValueError: `samples_per_insert` or `min_size_to_sample` is not positive.
     """
-    return rate_limiters.RateLimiter(
-        message.samples_per_insert, message.min_size_to_sample, message.min_diff, message.max_diff
-    )
+    return rate_limiters.RateLimiter(proto.samples_per_insert, proto.min_size_to_sample, proto.min_diff, proto.max_diff)
 
 
-def tables_from_proto(messages: Iterable[Any]) -> list[Table]:
+def tables_from_proto(configs: Iterable[Any]) -> list[Table]:
     """Creates tables from `PriorityTableCheckpoint` messages, ignoring their items, counters and signatures.
 
     Raises:
       NotImplementedError, ValueError: A message does not describe a table. The error says which one, and why.
     """
-    return [_table(position, message) for position, message in enumerate(messages)]
+    return [_table(position, message) for position, message in enumerate(configs)]
 
 
 def _table(position: int, message: Any) -> Table:

@@ -197,6 +197,8 @@ class _Functions:
         # The operations that slice need functions of `tf.data`, which initialise the devices.
         is_sliced = not of_steps and not in_session and None not in shapes
         self._sliced = unknown_length if is_sliced else [False] * len(shapes)
+        # TensorFlow's operation that splits batches crashes on rows without elements, and the other needs a function.
+        self._may_lack_elements = not in_session and not all(shape is not None and all(shape) for shape in shapes)
         self._fetched = self._fetched_specs()
         self._empty = [np.empty(_no_rows(spec.shape), spec.dtype.as_numpy_dtype) for spec in self._fetched]
         text, number = tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64)
@@ -230,8 +232,12 @@ class _Functions:
             # The operation itself, since `unbatch` also makes a function, which initialises TensorFlow's devices.
             specs = tuple(_unbatched(spec) for spec in self._fetched)
             types, shapes = [spec.dtype for spec in specs], [spec.shape for spec in specs]
-            split = tf.raw_ops.UnbatchDataset(input_dataset=variant, output_types=types, output_shapes=shapes)
-            cut = tf.data.experimental.from_variant(split, specs)
+            if self._may_lack_elements:
+                batches = tf.data.experimental.from_variant(variant, tuple(self._fetched))
+                cut = batches.flat_map(tf.autograph.experimental.do_not_convert(self._split))
+            else:
+                split = tf.raw_ops.UnbatchDataset(input_dataset=variant, output_types=types, output_shapes=shapes)
+                cut = tf.data.experimental.from_variant(split, specs)
         # TensorFlow can append a prefetch to pipelines by itself. That would always be waiting for a sample, and so
         # reach the rate limiter's timeout although the learner is not waiting at all.
         options = tf.data.Options()
@@ -251,6 +257,13 @@ class _Functions:
             else:
                 specs.append(tf.TensorSpec([None, *shape], dtype))
         return specs
+
+    def _split(self, *arrays: Any) -> Any:
+        """Splits a batch into its rows, which may have any shape."""
+        specs = tuple(_unbatched(spec) for spec in self._fetched)
+        shapes = [spec.shape for spec in specs]
+        rows = tf.raw_ops.TensorSliceDataset(components=list(arrays), output_shapes=shapes)
+        return tf.data.experimental.from_variant(rows, specs)
 
     def _cut(self, *arrays: Any) -> Any:
         """Splits a batch that `reverb.tf.shapes.slices` made into its items."""

@@ -1,7 +1,6 @@
 //! Whether a table can take an item.
 
 use super::contents::Table;
-use crate::selector::check_priority;
 use crate::{Error, NewItem, Result, Trajectory};
 
 impl Table {
@@ -11,9 +10,7 @@ impl Table {
     /// [`Error::InvalidPriority`].
     #[inline]
     pub fn check_priority(&self, priority: f64) -> Result<()> {
-        check_priority(&self.config.sampler, priority)?;
-        check_priority(&self.config.remover, priority)?;
-        Ok(())
+        self.config.check_priority(priority)
     }
 
     /// Checks that the table can take the item. Changes nothing.
@@ -22,7 +19,7 @@ impl Table {
     /// [`Error::InvalidPriority`]; [`Error::InvalidArgument`] if `times_sampled` is negative;
     /// [`Error::SignatureMismatch`]; [`Error::ItemTooLarge`] if the chunks of the item alone exceed `max_bytes`.
     pub fn check_item(&self, item: &NewItem) -> Result<()> {
-        self.check_signature(&item.trajectory)?;
+        self.config.check_signature(&item.trajectory)?;
         self.check_not_validated(item)
     }
 
@@ -59,17 +56,6 @@ impl Table {
             before = Some(item);
         }
         Ok(())
-    }
-
-    fn check_signature(&self, trajectory: &Trajectory) -> Result<()> {
-        let Some(signature) = &self.config.signature else {
-            return Ok(());
-        };
-        let table = &self.config.name;
-        match trajectory {
-            Trajectory::Rows { chunk, length, .. } => signature.check_rows(table, chunk.columns(), *length as usize),
-            Trajectory::Columns(_) => signature.check_trajectory(table, trajectory),
-        }
     }
 
     fn check_size(&self, trajectory: &Trajectory) -> Result<()> {

@@ -1,6 +1,7 @@
 //! The configuration of a table.
 
-use crate::{Error, RateLimiterConfig, Result, SelectorKind, Signature};
+use crate::selector::check_priority;
+use crate::{Error, RateLimiter, RateLimiterConfig, Result, SelectorKind, Signature, Trajectory};
 use std::sync::Arc;
 
 /// The configuration of a table.
@@ -30,6 +31,45 @@ impl TableConfig {
     /// Whether a draw affects later draws: by the rate limiter, or by `max_times_sampled`.
     pub fn counts_samples(&self) -> bool {
         self.max_times_sampled > 0 || self.rate_limiter.counts_samples()
+    }
+
+    /// Checks that both selectors can take the priority.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPriority`].
+    #[inline]
+    pub fn check_priority(&self, priority: f64) -> Result<()> {
+        check_priority(&self.sampler, priority)?;
+        check_priority(&self.remover, priority)?;
+        Ok(())
+    }
+
+    /// Checks that an item fits the signature.
+    ///
+    /// # Errors
+    /// [`Error::SignatureMismatch`].
+    pub fn check_signature(&self, trajectory: &Trajectory) -> Result<()> {
+        let Some(signature) = &self.signature else { return Ok(()) };
+        match trajectory {
+            Trajectory::Rows { chunk, length, .. } => {
+                signature.check_rows(&self.name, chunk.columns(), *length as usize)
+            }
+            Trajectory::Columns(_) => signature.check_trajectory(&self.name, trajectory),
+        }
+    }
+
+    /// The condition that a blocked insert waits for, as the middle of a sentence.
+    pub fn explain_insert(&self, limiter: &RateLimiter) -> String {
+        let RateLimiterConfig { samples_per_insert, min_size_to_sample, min_diff, max_diff } = self.rate_limiter;
+        let max_size = self.max_size as f64;
+        let gives_each_once = self.max_times_sampled == 1
+            && (samples_per_insert, min_size_to_sample, min_diff, max_diff) == (1.0, 1, 0.0, max_size);
+        if !gives_each_once {
+            return limiter.explain_insert();
+        }
+        let kind = if self.sampler == SelectorKind::Lifo { "stack" } else { "queue" };
+        let waiting = limiter.inserts.saturating_sub(limiter.samples);
+        format!("{kind} \"{}\" is full: {waiting} of {max_size} wait to be sampled", self.name)
     }
 
     /// Checks that a table can be created with this configuration.

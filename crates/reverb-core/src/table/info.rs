@@ -3,7 +3,7 @@
 use super::config::TableConfig;
 use super::contents::Table;
 use super::removal::RemovalCounts;
-use crate::{ItemKey, ItemView, RateLimiterConfig, SelectorKind};
+use crate::{ItemKey, ItemView, RateLimiter};
 
 /// The configuration of a table and its counts at one moment.
 #[derive(Debug, Clone)]
@@ -30,6 +30,19 @@ pub struct TableInfo {
     pub bytes: u64,
     /// Sampling weight of the table; see [`Table::weight`].
     pub weight: f64,
+}
+
+impl TableInfo {
+    /// Returns the rate limiter of the table at that moment. Deletes that were not reported are inferred from the size.
+    pub fn limiter(&self) -> RateLimiter {
+        let deletes = self.inserts.saturating_sub(self.current_size.min(i64::MAX as u64) as i64);
+        RateLimiter {
+            deletes,
+            inserts: self.inserts,
+            samples: self.samples,
+            ..RateLimiter::new(self.config.rate_limiter.clone())
+        }
+    }
 }
 
 impl Table {
@@ -97,16 +110,7 @@ impl Table {
 
     /// The condition that a blocked insert waits for, as the middle of a sentence.
     pub fn explain_insert(&self) -> String {
-        let RateLimiterConfig { samples_per_insert, min_size_to_sample, min_diff, max_diff } = self.config.rate_limiter;
-        let max_size = self.config.max_size as f64;
-        let gives_each_once = self.config.max_times_sampled == 1
-            && (samples_per_insert, min_size_to_sample, min_diff, max_diff) == (1.0, 1, 0.0, max_size);
-        if !gives_each_once {
-            return self.limiter.explain_insert();
-        }
-        let kind = if self.config.sampler == SelectorKind::Lifo { "stack" } else { "queue" };
-        let waiting = self.limiter.inserts.saturating_sub(self.limiter.samples);
-        format!("{kind} \"{}\" is full: {waiting} of {max_size} wait to be sampled", self.config.name)
+        self.config.explain_insert(&self.limiter)
     }
 
     /// The condition that a blocked sample waits for, as the middle of a sentence.

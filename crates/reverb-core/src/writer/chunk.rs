@@ -45,6 +45,8 @@ pub struct ChunkTemplate {
     has_strings: bool,
     /// Number of rows of a full chunk.
     pub max_rows: u32,
+    /// Whether the writer wants integers to be stored as differences between rows.
+    pub is_delta_encoded: bool,
     /// See [`WriterChunk::closes_early`].
     closes_early: bool,
     /// Size of a full chunk in bytes without strings.
@@ -75,6 +77,7 @@ impl ChunkTemplate {
             ids: columns.iter().map(|(id, ..)| *id).collect(),
             has_strings: columns.iter().any(|(_, dtype, _)| *dtype == DType::String),
             max_rows,
+            is_delta_encoded: compression.delta,
             closes_early,
             size_bytes: layout.size_bytes,
             compressor: compression.compressor(columns.len()).map(Mutex::new),

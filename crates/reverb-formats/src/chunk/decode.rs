@@ -22,6 +22,8 @@ const MAX_SNAPPY_RATIO: usize = 22;
 pub struct ChunkDecoder {
     limit_bytes: u64,
     repeats_limit_bytes: u64,
+    /// Bytes that chunks of the same message take already.
+    spent_bytes: u64,
     packed_from: usize,
     last: Option<Arc<Layout>>,
     allocator: ChunkAllocator,
@@ -58,6 +60,7 @@ impl ChunkDecoder {
         Self {
             limit_bytes,
             repeats_limit_bytes: limit_bytes,
+            spent_bytes: 0,
             packed_from: usize::MAX,
             last: None,
             allocator: ChunkAllocator::default(),
@@ -76,6 +79,12 @@ impl ChunkDecoder {
     #[must_use]
     pub fn leave_packed(self, from_bytes: usize) -> Self {
         Self { packed_from: from_bytes, ..self }
+    }
+
+    /// Sets the number of bytes that the chunks before the next one in a message take. They count towards the limit if
+    /// the next chunk must be unpacked at once.
+    pub fn set_spent(&mut self, bytes: u64) {
+        self.spent_bytes = bytes;
     }
 
     /// Decodes a serialised `ChunkData`. `episodes` returns the episode ids of the rows for the id in the message.
@@ -100,14 +109,8 @@ impl ChunkDecoder {
             messages.iter().map(|message| Tensor::read(message, self)).collect::<Result<_>>()?;
         let layout = self.layout(&tensors)?;
         let limit_bytes = self.limit_of(tensors.iter().any(|tensor| tensor.num_strings > 0));
-        if layout.size_bytes as u64 > limit_bytes {
-            return Err(Error::MessageTooLarge {
-                what: format!("chunk {}", parts.key),
-                option: "max_message_size (an argument of reverb.Server)".into(),
-                size_bytes: layout.size_bytes as u64,
-                limit_bytes,
-            });
-        }
+        let size_bytes = layout.size_bytes as u64;
+        check_size(|| format!("chunk {}", parts.key), size_bytes, limit_bytes)?;
         for (tensor, index) in tensors.iter().zip(0..) {
             tensor.check_size(layout.columns[index].size_bytes).map_err(|error| in_tensor(index, error))?;
         }
@@ -115,6 +118,8 @@ impl ChunkDecoder {
         if let Some(packed) = self.pack(&tensors, &layout, parts.delta_encoded)? {
             return Ok(Chunk::packed(key, episodes, steps, layout, Arc::new(packed)));
         }
+        let what = || format!("a message with chunk {key}");
+        check_size(what, self.spent_bytes.saturating_add(size_bytes), self.limit_bytes)?;
         let data = self.allocator.try_zeros(layout.size_bytes);
         let mut data = data.ok_or_else(|| {
             Error::ResourceExhausted(format!("chunk {key}: no memory for its {} bytes", layout.size_bytes))
@@ -160,6 +165,14 @@ impl ChunkDecoder {
         self.last = Some(layout.clone());
         Ok(layout)
     }
+}
+
+fn check_size(what: impl FnOnce() -> String, size_bytes: u64, limit_bytes: u64) -> Result<()> {
+    if size_bytes <= limit_bytes {
+        return Ok(());
+    }
+    let option = "max_message_size (an argument of reverb.Server)".into();
+    Err(Error::MessageTooLarge { what: what(), option, size_bytes, limit_bytes })
 }
 
 fn is_layout_of(layout: &Layout, rows: usize, tensors: &[Tensor<'_>]) -> bool {

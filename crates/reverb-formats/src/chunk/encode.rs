@@ -1,8 +1,9 @@
 //! Encodes chunks as `ChunkData` messages.
 
 use super::delta;
-use crate::wire::{put_bytes, put_int32, put_length, put_number, put_varint};
-use reverb_core::{Chunk, ChunkView, Column, DType, EpisodeIds, Error, Result};
+use crate::wire::{field_bytes, put_bytes, put_int32, put_length, put_number, put_varint, varint_bytes};
+use reverb_core::{Chunk, ChunkView, Column, DType, EpisodeIds, Error, Result, StepRange};
+use std::ops::Range;
 
 /// Overhead in bytes that the reference counts for each string.
 const STRING_BYTES: usize = 24;
@@ -16,12 +17,13 @@ pub struct ChunkEncoder {
     shape: Vec<u8>,
     tensors: Vec<u8>,
     decoded: Vec<u8>,
+    separated: Vec<u8>,
 }
 
 impl Default for ChunkEncoder {
     fn default() -> Self {
-        let [compressed, plain, shape, tensors, decoded] = [(); 5].map(|()| Vec::new());
-        Self { snappy: snap::raw::Encoder::new(), compressed, plain, shape, tensors, decoded }
+        let [compressed, plain, shape, tensors, decoded, separated] = [(); 6].map(|()| Vec::new());
+        Self { snappy: snap::raw::Encoder::new(), compressed, plain, shape, tensors, decoded, separated }
     }
 }
 
@@ -33,16 +35,67 @@ impl ChunkEncoder {
     /// [`Error::Internal`] if Snappy refuses the data (a tensor of 4 GiB or more, larger than any chunk);
     /// [`Error::DataLoss`] if an encoded chunk does not decode.
     pub fn encode(&mut self, chunk: &Chunk, key: u64, delta_encoded: bool, out: &mut Vec<u8>) -> Result<()> {
-        self.tensors.clear();
+        self.encode_part(chunk, 0..chunk.rows(), key, delta_encoded, out)
+    }
+
+    /// As [`ChunkEncoder::encode`], for some rows of a chunk, which become a chunk of their own. The caller has checked
+    /// that the chunk has them.
+    ///
+    /// # Errors
+    /// Those of [`ChunkEncoder::encode`].
+    pub fn encode_part(
+        &mut self,
+        chunk: &Chunk,
+        rows: Range<u32>,
+        key: u64,
+        delta_encoded: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let is_separated = !chunk.layout().is_interleaved() || rows.len() * 2 > chunk.rows() as usize;
+        if !is_separated {
+            return self.encode_tensors(chunk, None, rows, key, delta_encoded, out);
+        }
         let mut decoded = std::mem::take(&mut self.decoded);
         let view = chunk.view(&mut decoded)?;
-        let mut uncompressed = 0;
-        for (index, column) in chunk.columns().iter().enumerate() {
-            uncompressed += self.encode_tensor(chunk, view, index, column, delta_encoded)?;
-        }
+        self.encode_rows(chunk, view, rows, key, delta_encoded, out)?;
         self.decoded = decoded;
+        Ok(())
+    }
+
+    /// As [`ChunkEncoder::encode_part`]. `view` is that of the whole chunk.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if Snappy refuses the data.
+    pub fn encode_rows(
+        &mut self,
+        chunk: &Chunk,
+        view: ChunkView<'_>,
+        rows: Range<u32>,
+        key: u64,
+        delta_encoded: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        self.encode_tensors(chunk, Some(view), rows, key, delta_encoded, out)
+    }
+
+    /// Encodes rows of a chunk. Without a view, they are read one by one from an interleaved chunk: otherwise all its
+    /// rows would be separated for few.
+    fn encode_tensors(
+        &mut self,
+        chunk: &Chunk,
+        view: Option<ChunkView<'_>>,
+        rows: Range<u32>,
+        key: u64,
+        delta_encoded: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        self.tensors.clear();
+        let mut uncompressed = 0;
+        for index in 0..chunk.columns().len() {
+            uncompressed += self.encode_tensor(chunk, view, index, rows.clone(), delta_encoded)?;
+        }
         put_number(out, 1, key);
-        let range = encode_range(chunk);
+        let range = encode_range(chunk, &rows);
         put_bytes(out, 2, &range);
         put_number(out, 4, u64::from(delta_encoded));
         put_length(out, 5, self.tensors.len());
@@ -52,31 +105,44 @@ impl ChunkEncoder {
         Ok(())
     }
 
-    /// Appends a column to the tensors and returns its size before compression in bytes.
+    /// Appends rows of a column to the tensors and returns their size before compression in bytes. Without a view, they
+    /// are read one by one from the chunk.
     fn encode_tensor(
         &mut self,
         chunk: &Chunk,
-        view: ChunkView<'_>,
+        view: Option<ChunkView<'_>>,
         index: usize,
-        column: &Column,
+        rows: Range<u32>,
         delta_encoded: bool,
     ) -> Result<usize> {
+        let column = &chunk.columns()[index];
         self.shape.clear();
-        put_dim(&mut self.shape, chunk.rows() as usize);
+        put_dim(&mut self.shape, rows.len());
         column.shape.iter().for_each(|&dim| put_dim(&mut self.shape, dim));
-        let uncompressed = match column.dtype {
-            DType::String => self.encode_strings(view, column.elements * chunk.rows() as usize, index),
-            _ => self
-                .compress(view.rows_of(index, 0, chunk.rows()), column, delta_encoded)
-                .map_err(|error| Error::Internal(format!("chunk {}: Snappy: {error}", chunk.key)))?,
+        let uncompressed = match (column.dtype, view) {
+            (DType::String, Some(view)) => {
+                let first = column.elements * rows.start as usize;
+                self.encode_strings(view, first, column.elements * rows.len(), index)
+            }
+            (_, Some(view)) => self.compress(view.rows_of(index, rows.start, rows.len() as u32), column, delta_encoded),
+            (_, None) => {
+                let mut separated = std::mem::take(&mut self.separated);
+                separated.clear();
+                rows.for_each(|row| separated.extend_from_slice(chunk.rows_of(index, row, 1)));
+                let size_bytes = self.compress(&separated, column, delta_encoded);
+                self.separated = separated;
+                size_bytes
+            }
         };
-        let mut head = Vec::with_capacity(32);
-        put_number(&mut head, 1, column.dtype as u64);
-        put_bytes(&mut head, 2, &self.shape);
-        put_length(&mut head, 4, self.compressed.len());
-        put_length(&mut self.tensors, 1, head.len() + self.compressed.len());
-        self.tensors.extend_from_slice(&head);
-        self.tensors.extend_from_slice(&self.compressed);
+        let uncompressed =
+            uncompressed.map_err(|error| Error::Internal(format!("chunk {}: Snappy: {error}", chunk.key)))?;
+        let dtype = column.dtype as u64;
+        let (shape_bytes, content_bytes) = (self.shape.len(), self.compressed.len());
+        let size_bytes = 1 + varint_bytes(dtype) + field_bytes(shape_bytes) + field_bytes(content_bytes);
+        put_length(&mut self.tensors, 1, size_bytes);
+        put_number(&mut self.tensors, 1, dtype);
+        put_bytes(&mut self.tensors, 2, &self.shape);
+        put_bytes(&mut self.tensors, 4, &self.compressed);
         Ok(uncompressed)
     }
 
@@ -98,32 +164,46 @@ impl ChunkEncoder {
 
     /// Encodes the lengths of all strings, then their bytes. Returns the size before compression as the reference
     /// counts it.
-    fn encode_strings(&mut self, view: ChunkView<'_>, count: usize, index: usize) -> usize {
+    fn encode_strings(&mut self, view: ChunkView<'_>, first: usize, count: usize, index: usize) -> snap::Result<usize> {
         self.compressed.clear();
         let mut uncompressed = count * STRING_BYTES;
-        for string in view.strings_of(index, 0, count) {
+        for string in view.strings_of(index, first, count) {
             put_varint(&mut self.compressed, string.len() as u64);
             uncompressed += string.len();
         }
-        for string in view.strings_of(index, 0, count) {
+        for string in view.strings_of(index, first, count) {
             self.compressed.extend_from_slice(string);
         }
-        uncompressed
+        Ok(uncompressed)
     }
 }
 
 fn put_dim(shape: &mut Vec<u8>, size: usize) {
-    let mut dim = Vec::new();
-    put_number(&mut dim, 1, size as u64);
-    put_bytes(shape, 2, &dim);
+    put_length(shape, 2, if size == 0 { 0 } else { 1 + varint_bytes(size as u64) });
+    put_number(shape, 1, size as u64);
 }
 
-fn encode_range(chunk: &Chunk) -> Vec<u8> {
-    let (EpisodeIds::Same(episode) | EpisodeIds::PerRow(episode)) = chunk.episodes;
+fn encode_range(chunk: &Chunk, rows: &Range<u32>) -> Vec<u8> {
+    let (episode, steps) = match chunk.episodes {
+        _ if rows.len() == chunk.rows() as usize => {
+            let (EpisodeIds::Same(episode) | EpisodeIds::PerRow(episode)) = chunk.episodes;
+            (episode, chunk.steps)
+        }
+        EpisodeIds::PerRow(first) => (
+            first.wrapping_add(u64::from(rows.start)),
+            StepRange { first: 0, last: rows.len().saturating_sub(1) as i32, sparse: false },
+        ),
+        // The step of a row is known only if none is missing before it.
+        EpisodeIds::Same(episode) if chunk.steps.sparse => (episode, chunk.steps),
+        EpisodeIds::Same(episode) => {
+            let step = |row: u32| chunk.steps.first.wrapping_add(row as i32);
+            (episode, StepRange { first: step(rows.start), last: step(rows.end.saturating_sub(1)), sparse: false })
+        }
+    };
     let mut range = Vec::with_capacity(24);
     put_number(&mut range, 1, episode);
-    put_int32(&mut range, 2, chunk.steps.first);
-    put_int32(&mut range, 3, chunk.steps.last);
-    put_number(&mut range, 4, u64::from(chunk.steps.sparse));
+    put_int32(&mut range, 2, steps.first);
+    put_int32(&mut range, 3, steps.last);
+    put_number(&mut range, 4, u64::from(steps.sparse));
     range
 }

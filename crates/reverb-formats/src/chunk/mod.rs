@@ -17,5 +17,21 @@ pub use decode::ChunkDecoder;
 pub use encode::ChunkEncoder;
 pub use pages::mapped_bytes;
 
+use crate::wire::fields;
 #[allow(unused_imports, reason = "documentation")]
 use reverb_core::Chunk;
+use reverb_core::Result;
+
+/// Returns the key of a serialised `ChunkData` without decoding it.
+///
+/// # Errors
+/// [`reverb_core::Error::DataLoss`] if the message does not parse.
+pub fn key_of(message: &[u8]) -> Result<u64> {
+    let mut key = 0;
+    for field in fields(message) {
+        if let (1, value) = field? {
+            key = value.varint()?;
+        }
+    }
+    Ok(key)
+}

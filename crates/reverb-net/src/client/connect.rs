@@ -2,14 +2,15 @@
 
 use super::Road;
 use crate::address::Endpoint;
-use crate::dial::{dial_host, dial_unix};
+use crate::dial::{KeepAlive, dial_host, dial_unix};
 use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client::{Connection, Greeting, Session};
-use reverb_core::Result;
+use reverb_core::{Error, Result};
 use reverb_service::Transport;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tonic::transport::Channel;
 
 /// Maximum number of connections that a client opens until a balancer gives it the server that its others have.
 const MAX_DIALS: usize = 32;
@@ -19,9 +20,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_m
 /// Makes one attempt to connect. If the address allows it, a Unix socket of the same server is used instead of TCP.
 ///
 /// # Errors
-/// [`reverb_core::Error::Unavailable`] with the cause, [`reverb_core::Error::Unimplemented`] if the server has neither
-/// our service nor the reference's, or [`reverb_core::Error::SplitClient`] if a balancer spreads the streams of a
-/// connection over servers.
+/// [`Error::Unavailable`] with the cause, [`Error::Unimplemented`] if the server has neither our service nor the
+/// reference's, or [`Error::SplitClient`] if a balancer spreads the streams of a connection over servers.
 pub async fn connect(peer: &str, endpoint: Endpoint<'_>, session: &Session) -> Result<Road> {
     let road = reach(peer, endpoint, session).await?;
     let Road::ReplayV1(tcp) = &road else { return Ok(road) };
@@ -31,7 +31,7 @@ pub async fn connect(peer: &str, endpoint: Endpoint<'_>, session: &Session) -> R
         return Ok(road);
     }
     // On another host, the path may lead to a different server. The ids show whether it is the same one.
-    let Ok(channel) = dial_unix(path).await else { return Ok(road) };
+    let Ok(channel) = dial_unix(path, KeepAlive::Pings).await else { return Ok(road) };
     match Connection::greet((peer, Transport::Unix, &name(endpoint)), channel, session, false).await {
         Ok(Greeting::Connected(unix)) if unix.server_id() == tcp.server_id() => Ok(Road::ReplayV1(Arc::new(unix))),
         _ => Ok(road),
@@ -49,21 +49,37 @@ async fn reach(peer: &str, endpoint: Endpoint<'_>, session: &Session) -> Result<
     // A balancer that counts connections would choose the same server again if these were closed.
     let mut refused = Vec::new();
     loop {
-        let (transport, channel) = match endpoint {
-            Endpoint::Unix(path) => (Transport::Unix, dial_unix(path).await?),
-            Endpoint::Tcp { host, port, or_shorter } => (Transport::Tcp, dial_host(host, port, or_shorter).await?),
-        };
+        let (transport, channel) = dial(endpoint, KeepAlive::Pings).await?;
         let is_last = refused.len() + 1 == MAX_DIALS;
         match Connection::greet((peer, transport, &name), channel.clone(), session, is_last).await? {
             Greeting::Connected(connection) => return Ok(Road::ReplayV1(Arc::new(connection))),
-            Greeting::NoService => {
-                let connection = dm_reverb::Connection::greet(peer, transport, channel).await?;
-                return Ok(Road::DmReverb(Arc::new(connection)));
-            }
+            Greeting::NoService => return reach_dm_reverb(peer, endpoint, session).await,
             Greeting::OtherServer => refused.push(channel),
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+async fn dial(endpoint: Endpoint<'_>, keep_alive: KeepAlive) -> Result<(Transport, Channel)> {
+    Ok(match endpoint {
+        Endpoint::Unix(path) => (Transport::Unix, dial_unix(path, keep_alive).await?),
+        Endpoint::Tcp { host, port, or_shorter } => {
+            (Transport::Tcp, dial_host(host, port, or_shorter, keep_alive).await?)
+        }
+    })
+}
+
+/// Connects to a server that does not have our service, and uses the reference's. Such a server would close the
+/// connection because of our pings, so this is another connection. The server behind it may be another one by now, so
+/// it is asked again.
+async fn reach_dm_reverb(peer: &str, endpoint: Endpoint<'_>, session: &Session) -> Result<Road> {
+    let (transport, channel) = dial(endpoint, KeepAlive::System).await?;
+    match Connection::greet((peer, transport, &name(endpoint)), channel.clone(), session, false).await? {
+        Greeting::NoService => {
+            Ok(Road::DmReverb(Arc::new(dm_reverb::Connection::greet(peer, transport, channel).await?)))
+        }
+        _ => Err(Error::Unavailable(format!("another server has just begun to listen at {peer}"))),
     }
 }
 

@@ -31,6 +31,12 @@ impl Client {
                     sampled => sampled,
                 }
             }),
+            Some(Road::DmReverb(connection)) => Started::elsewhere(async move {
+                match connection.sample(request, deadline).await {
+                    Err(error) => resume(error).await,
+                    sampled => sampled,
+                }
+            }),
             Some(here) => here.sample(request, deadline),
             None if self.was_connected() => Started::elsewhere(async move { resume(self.lost()).await }),
             None => Started::elsewhere(async move {
@@ -47,7 +53,7 @@ impl Client {
     /// Whether the client has had a connection to a server elsewhere.
     fn was_connected(&self) -> bool {
         self.current.load().as_ref().is_some_and(|current| {
-            current.generation == fork::generation() && matches!(current.road, Road::ReplayV1(_))
+            current.generation == fork::generation() && !matches!(current.road, Road::SameProcess(_))
         })
     }
 

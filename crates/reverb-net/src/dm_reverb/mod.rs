@@ -6,6 +6,6 @@ pub(crate) mod checked;
 pub(crate) mod client;
 pub(crate) mod codec;
 pub mod proto;
-pub(crate) mod rpc;
+pub mod rpc;
 pub(crate) mod server;
 pub(crate) mod status;

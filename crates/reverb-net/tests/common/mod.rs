@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test file is a separate program that uses only a part of this module")]
 
 pub mod any;
+pub mod dm_inserts;
+pub mod dm_reverb;
 pub mod splitter;
 #[path = "../../../reverb-service/tests/common/mod.rs"]
 mod tables;

@@ -5,6 +5,7 @@
 //! after the server was lost.
 
 mod in_flight;
+mod item_sender;
 mod linger;
 mod local;
 mod open_sessions;
@@ -13,6 +14,7 @@ mod remote;
 mod remote_dm_reverb;
 mod session;
 mod session_state;
+mod streamed_chunks;
 mod worker;
 
 pub use open_sessions::{Unconfirmed, unconfirmed};

@@ -1,14 +1,165 @@
 //! The road of a writer to a server of dm-reverb: one insert stream for each writer.
+//!
+//! The server reads no further from a stream while a table that its items are for admits no more, and reports an error
+//! by ending the stream. So items are checked before they are sent, and every item stays in the outbox until the server
+//! has confirmed its key. After a lost connection, unconfirmed items are sent again with the same keys. The server
+//! takes an item that is still in its table as an update of the priority. An item that was inserted and removed
+//! meanwhile is inserted once more.
 
+use super::item_sender::ItemSender;
+use super::linger::Linger;
+use super::outbox::is_ready;
 use super::session_state::SharedSession;
-use crate::dm_reverb::client::Connection;
+use crate::dm_reverb::client::{Connection, InsertStream};
+use crate::dm_reverb::status::from_status;
 use reverb_core::{Error, Result};
-use std::time::Instant;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+use tonic::{Code, Status};
+
+/// A server that has not ended the stream by then counts as reached: it says nothing before its first confirmation.
+const REACHED_TIME: Duration = Duration::from_secs(1);
+/// Time without a confirmation after which the writer asks the server for the reason, the first time and later.
+const ASK_DELAYS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(5));
 
 /// Sends items until the writer is closed. Sets `lost_at` to `None` when the server was reached.
 ///
+/// Ends the session if the server says that it will not take the items.
+///
 /// # Errors
 /// The reason why the connection was lost.
-pub async fn run(_shared: &SharedSession, connection: &Connection, _lost_at: &mut Option<Instant>) -> Result<()> {
-    Err(Error::Unimplemented(format!("writers do not support the server at {}", connection.peer())))
+pub async fn run(shared: &SharedSession, connection: &Connection, lost_at: &mut Option<Instant>) -> Result<()> {
+    // On the roads to other servers, chunks announce their end here. On this one, their references are counted.
+    shared.dropped.lock().clear();
+    let mut stream = connection.open_insert();
+    let mut sender = ItemSender::new(connection);
+    let mut linger = Linger::default();
+    let mut reason = WaitReason::default();
+    let reached = tokio::time::sleep(REACHED_TIME);
+    tokio::pin!(reached);
+    let mut is_reached = false;
+    loop {
+        if shared.is_over() {
+            return Ok(());
+        }
+        let has_next = sender.has_next() || shared.state.lock().outbox.front().is_some_and(is_ready);
+        let room = stream.room();
+        let found = tokio::select! {
+            confirmed = stream.confirmed() => match confirmed {
+                Ok(Some(keys)) => {
+                    sender.confirm(shared, &keys);
+                    reason.reset();
+                    true
+                }
+                Ok(None) => return ended(shared, connection, None),
+                Err(status) => return ended(shared, connection, Some(&status)),
+            },
+            permit = room, if has_next => match permit {
+                Some(permit) => {
+                    if let Some(request) = sender.message(shared).await? {
+                        permit.send(request);
+                    }
+                    false
+                }
+                None => return last_word(stream, &mut sender, shared, connection).await,
+            },
+            () = shared.wake.notified() => false,
+            () = linger.wait(shared) => false,
+            text = reason.next(connection, &sender), if sender.num_unconfirmed() > 0 => {
+                shared.state.lock().reason = text;
+                false
+            }
+            () = &mut reached, if !is_reached => true,
+        };
+        if found && !std::mem::replace(&mut is_reached, true) {
+            *lost_at = None;
+            let mut state = shared.state.lock();
+            if std::mem::take(&mut state.is_lost) {
+                state.reason.clear();
+            }
+        }
+    }
+}
+
+/// Returns the reason why the stream takes no more messages. Items that are confirmed before it ends count as such.
+async fn last_word(
+    mut stream: InsertStream,
+    sender: &mut ItemSender<'_>,
+    shared: &SharedSession,
+    connection: &Connection,
+) -> Result<()> {
+    loop {
+        match stream.confirmed().await {
+            Ok(Some(keys)) => sender.confirm(shared, &keys),
+            Ok(None) => return ended(shared, connection, None),
+            Err(status) => return ended(shared, connection, Some(&status)),
+        }
+    }
+}
+
+/// Ends the session if another stream would end in the same way.
+///
+/// # Errors
+/// The reason why the stream has ended, if another one may not.
+fn ended(shared: &SharedSession, connection: &Connection, status: Option<&Status>) -> Result<()> {
+    use Code::{
+        FailedPrecondition, InvalidArgument, NotFound, OutOfRange, PermissionDenied, ResourceExhausted, Unauthenticated,
+    };
+    let peer = connection.peer();
+    let Some(status) = status else {
+        return Err(Error::Unavailable(format!("the server at {peer} ended the writer's stream")));
+    };
+    match status.code() {
+        // The next server at the address may be one of this package.
+        Code::Unimplemented => Err(Error::Unavailable(format!("the server at {peer} was replaced"))),
+        NotFound | InvalidArgument | FailedPrecondition | OutOfRange | ResourceExhausted | PermissionDenied
+        | Unauthenticated => {
+            let text = status.message();
+            shared.fail(|items| {
+                Error::InvalidArgument(format!("the server at {peer} ended the writer: {text}; {items}"))
+            });
+            Ok(())
+        }
+        _ => Err(from_status(status, peer)),
+    }
+}
+
+/// Asks the server at times why it does not confirm items.
+#[derive(Default)]
+struct WaitReason<'a> {
+    /// The end of the current wait, and the answer after it.
+    asking: Option<Pin<Box<dyn Future<Output = String> + Send + 'a>>>,
+    since: Option<Instant>,
+    was_asked: bool,
+}
+
+impl<'a> WaitReason<'a> {
+    /// Begins to wait again after a confirmation.
+    fn reset(&mut self) {
+        self.since = Some(Instant::now());
+        self.was_asked = false;
+    }
+
+    /// Completes when no item was confirmed for some time, with the text that says why. The future may be dropped.
+    async fn next(&mut self, connection: &'a Connection, sender: &ItemSender<'_>) -> String {
+        loop {
+            let delay = if self.was_asked { ASK_DELAYS.1 } else { ASK_DELAYS.0 };
+            let asking = self.asking.get_or_insert_with(|| {
+                let tables = sender.unconfirmed_tables();
+                Box::pin(async move {
+                    tokio::time::sleep(delay).await;
+                    let reason = connection.explain_insert(&tables).await;
+                    reason.unwrap_or_else(|| "The server has not confirmed the items yet.".into())
+                })
+            });
+            let text = asking.as_mut().await;
+            self.asking = None;
+            // Confirmations that came meanwhile begin another wait.
+            if self.since.is_none_or(|since| since.elapsed() >= delay) {
+                self.was_asked = true;
+                return text;
+            }
+        }
+    }
 }

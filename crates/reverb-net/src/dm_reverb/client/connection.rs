@@ -1,23 +1,38 @@
-//! A connection of a client to a server of dm-reverb, and the calls over it.
+//! A connection of a client to a server of dm-reverb.
 
 use super::draw_call::DrawCall;
+use super::draws::Draws;
+use super::insert_streams::InsertStreams;
+use super::sample_stream::SampleStream;
+use super::tables::Tables;
+use crate::caller_driven::flush;
 use crate::dial::ATTEMPT_TIME;
 use crate::dm_reverb::proto::ServerInfoRequest;
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
 use crate::dm_reverb::status::from_status;
 use reverb_core::{Error, Result};
-use reverb_service::local::{BatchRequest, RowInsert};
-use reverb_service::peek::Peeked;
-use reverb_service::{Batch, TableStatus, Transport};
+use reverb_service::local::BatchRequest;
+use reverb_service::{Batch, Transport};
+use std::sync::Arc;
 use std::time::Instant;
+use tokio::task::JoinHandle;
 use tonic::Code;
 use tonic::transport::Channel;
+
+/// Maximum size of a message in bytes. Protocol Buffers cannot encode larger ones.
+const MAX_MESSAGE_BYTES: usize = i32::MAX as usize;
 
 /// An open connection. If it breaks, all its calls fail, and the client opens another.
 #[derive(Debug)]
 pub struct Connection {
     peer: String,
     transport: Transport,
+    service: ReverbServiceClient<Channel>,
+    tables: Arc<Tables>,
+    draws: Arc<Draws>,
+    inserts: InsertStreams,
+    /// Ends when the connection does.
+    watch: JoinHandle<()>,
 }
 
 impl Connection {
@@ -27,21 +42,33 @@ impl Connection {
     /// [`Error::Unavailable`] with the cause, or [`Error::Unimplemented`] if the server does not have the service.
     pub async fn greet(peer: &str, transport: Transport, channel: Channel) -> Result<Self> {
         let mut service = ReverbServiceClient::new(channel)
-            .max_decoding_message_size(usize::MAX)
-            .max_encoding_message_size(usize::MAX);
-        match tokio::time::timeout(ATTEMPT_TIME, service.server_info(ServerInfoRequest {})).await {
-            Ok(Ok(_)) => Ok(Self { peer: peer.to_owned(), transport }),
-            Ok(Err(status)) if status.code() == Code::Unimplemented => Err(Error::Unimplemented(format!(
-                "the server at {peer} does not have the service reverb.replay.v1.Replay; is it a server of this package?"
-            ))),
-            Ok(Err(status)) => Err(from_status(&status, peer)),
-            Err(_) => Err(Error::Unavailable(format!("the server at {peer} accepts connections, but does not answer"))),
-        }
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES);
+        let tables = match tokio::time::timeout(ATTEMPT_TIME, service.server_info(ServerInfoRequest {})).await {
+            Ok(Ok(response)) => Tables::read(response.into_inner())?,
+            Ok(Err(status)) if status.code() == Code::Unimplemented => {
+                return Err(Error::Unimplemented(format!(
+                    "the server at {peer} does not have the service reverb.replay.v1.Replay; is it a server of this \
+                     package?"
+                )));
+            }
+            Ok(Err(status)) => return Err(from_status(&status, peer)),
+            Err(_) => {
+                return Err(Error::Unavailable(format!(
+                    "the server at {peer} accepts connections, but does not answer"
+                )));
+            }
+        };
+        let tables = Arc::new(tables);
+        let draws = Arc::new(Draws::new(peer, service.clone(), tables.clone()));
+        let watch = tokio::spawn(watch(service.clone()));
+        let inserts = InsertStreams::default();
+        Ok(Self { peer: peer.to_owned(), transport, service, tables, draws, inserts, watch })
     }
 
     /// Whether the connection has failed, so that a new one is needed.
     pub fn is_broken(&self) -> bool {
-        false
+        self.watch.is_finished()
     }
 
     /// Returns the address of the server, for display.
@@ -54,59 +81,43 @@ impl Connection {
         self.transport
     }
 
-    /// See [`crate::client::Client::insert`].
-    pub async fn insert(&self, _insert: RowInsert, _deadline: Option<Instant>) -> Result<()> {
-        Err(self.unimplemented())
+    /// Returns the service, for a call or a stream.
+    pub fn service(&self) -> ReverbServiceClient<Channel> {
+        self.service.clone()
+    }
+
+    /// Returns the tables of the server.
+    pub fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
+    /// Returns the insert streams that no call uses.
+    pub(super) fn insert_streams(&self) -> &InsertStreams {
+        &self.inserts
     }
 
     /// See [`crate::client::Client::sample`].
-    pub async fn sample(&self, _request: &BatchRequest, _deadline: Option<Instant>) -> Result<Batch> {
-        Err(self.unimplemented())
+    pub async fn sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
+        self.draws.begin(request, deadline).result().await
     }
 
     /// See [`crate::client::Client::begin_sample`].
-    pub async fn begin_sample(&self, _request: &BatchRequest, _deadline: Option<Instant>) -> Result<DrawCall> {
-        Err(self.unimplemented())
+    pub async fn begin_sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<DrawCall> {
+        let call = DrawCall::begin(self.draws.begin(request, deadline).result());
+        flush().await;
+        Ok(call)
     }
+}
 
-    /// See [`crate::client::Client::mutate`].
-    pub async fn mutate(
-        &self,
-        _table: &str,
-        _updates: &[(u64, f64)],
-        _deletes: &[u64],
-        _deadline: Option<Instant>,
-    ) -> Result<Option<u64>> {
-        Err(self.unimplemented())
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.watch.abort();
     }
+}
 
-    /// See [`crate::client::Client::reset`].
-    pub async fn reset(&self, _table: &str, _deadline: Option<Instant>) -> Result<()> {
-        Err(self.unimplemented())
-    }
-
-    /// See [`crate::client::Client::info`].
-    pub async fn info(&self, _deadline: Option<Instant>) -> Result<Vec<TableStatus>> {
-        Err(self.unimplemented())
-    }
-
-    /// See [`crate::client::Client::checkpoint`].
-    pub async fn checkpoint(&self, _deadline: Option<Instant>) -> Result<String> {
-        Err(self.unimplemented())
-    }
-
-    /// See [`crate::client::Client::peek`].
-    pub async fn peek(
-        &self,
-        _table: &str,
-        _count: u32,
-        _newest: bool,
-        _deadline: Option<Instant>,
-    ) -> Result<Vec<Peeked>> {
-        Err(self.unimplemented())
-    }
-
-    fn unimplemented(&self) -> Error {
-        Error::Unimplemented(format!("the server at {} is one of dm-reverb", self.peer))
-    }
+/// Waits for the end of the connection. An open stream tells it; without one, the next call would open another
+/// connection unnoticed, perhaps to another server.
+async fn watch(service: ReverbServiceClient<Channel>) {
+    let mut stream = SampleStream::open(service);
+    while let Ok(Some(_)) = stream.next().await {}
 }

@@ -1,7 +1,18 @@
 //! The client half of the protocol: a connection, and the calls over it.
 
+mod chunk_cache;
 mod connection;
 mod draw_call;
+mod draws;
+mod insert_call;
+mod insert_stream;
+mod insert_streams;
+mod inserts;
+mod sample_reader;
+mod sample_stream;
+mod tables;
+mod unary;
 
 pub use connection::Connection;
 pub use draw_call::DrawCall;
+pub use insert_stream::{InsertStream, MESSAGE_BYTES, MESSAGE_ITEMS, check_message_size};

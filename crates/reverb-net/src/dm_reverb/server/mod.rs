@@ -1,6 +1,10 @@
 //! The server half of the protocol: the methods of the service, and its streams.
 
+mod beside_others;
+mod encoded_chunks;
+mod held_chunks;
 mod insert_stream;
+mod sample_parts;
 mod sample_stream;
 mod service;
 

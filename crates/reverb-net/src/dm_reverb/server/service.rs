@@ -1,32 +1,39 @@
 //! The methods of the service.
 
+use super::encoded_chunks::EncodedChunks;
 use super::insert_stream::insert_stream;
-use super::sample_stream::sample_stream;
+use super::sample_stream::{SampleResponses, sample_stream};
 use crate::dm_reverb::proto::{
     CheckpointRequest, CheckpointResponse, InitializeConnectionRequest, InitializeConnectionResponse,
     InsertStreamRequest, InsertStreamResponse, MutatePrioritiesRequest, MutatePrioritiesResponse, ResetRequest,
-    ResetResponse, SampleStreamRequest, SampleStreamResponse, ServerInfoRequest, ServerInfoResponse,
+    ResetResponse, SampleStreamRequest, ServerInfoRequest, ServerInfoResponse, Uint128,
 };
 use crate::dm_reverb::rpc::reverb_service_server::{ReverbService, ReverbServiceServer};
-use crate::dm_reverb::status::to_status;
+use crate::dm_reverb::status::{stopped, to_status};
+use crate::table_info::info_bytes;
 use reverb_core::Error;
-use reverb_service::{Peer, Replay, Transport};
+use reverb_service::{Peer, Replay, TableHandle, Transport};
 use std::sync::Arc;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::sync::mpsc;
+use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status, Streaming};
 
 /// Maximum size in bytes of everything in a message except the data of an insert: keys, priorities, names.
 const MESSAGE_SLACK: usize = 16 << 20;
+/// Maximum number of updates and deletes that are made on a thread that serves connections.
+const MUTATED_AT_ONCE: usize = 16_384;
 
 /// The implementation of the service trait that tonic generates.
 pub struct Router {
     replay: Arc<Replay>,
+    encoded: Arc<EncodedChunks>,
 }
 
 /// Makes the service, to be added to the routes of a server.
 pub fn service(replay: Arc<Replay>) -> ReverbServiceServer<Router> {
     let limit = usize::try_from(replay.max_message_size()).unwrap_or(usize::MAX).saturating_add(MESSAGE_SLACK);
-    ReverbServiceServer::new(Router { replay }).max_decoding_message_size(limit).max_encoding_message_size(usize::MAX)
+    let router = Router { replay, encoded: Arc::default() };
+    ReverbServiceServer::new(router).max_decoding_message_size(limit).max_encoding_message_size(usize::MAX)
 }
 
 /// Returns the peer that makes a call.
@@ -36,14 +43,58 @@ fn peer_of<T>(request: &Request<T>) -> Arc<Peer> {
     request.extensions().get::<Arc<Peer>>().cloned().unwrap_or_else(unknown)
 }
 
-fn unimplemented() -> Status {
-    to_status(&Error::Unimplemented("calls of dm-reverb".into()))
+/// Runs work on a thread that serves no connections.
+async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(Error::Internal(error.to_string())))
+}
+
+impl Router {
+    /// Returns the service, or an error if it was stopped. Connections are closed a little later than the service.
+    fn open(&self) -> Result<&Arc<Replay>, Status> {
+        if self.replay.is_closed() { Err(stopped()) } else { Ok(&self.replay) }
+    }
+
+    fn table(&self, name: &str) -> Result<TableHandle, Status> {
+        self.open()?.table(name).cloned().map_err(|error| to_status(&error))
+    }
+}
+
+/// Returns the reason for which the table refuses the first of these updates. Unlike the error of the mutation it does
+/// not name the key, because clients know the text.
+fn first_refused(table: &TableHandle, updates: &[(u64, f64)]) -> Option<Error> {
+    table.with_table(|table| updates.iter().find_map(|(_, priority)| table.check_priority(*priority).err()))
+}
+
+/// Declines to share the memory of a table with a client. Its first message says who it is.
+async fn decline(
+    replay: Arc<Replay>,
+    peer: Arc<Peer>,
+    mut requests: Streaming<InitializeConnectionRequest>,
+    answers: mpsc::Sender<Result<InitializeConnectionResponse, Status>>,
+) {
+    let request = tokio::select! {
+        request = requests.next() => request,
+        () = answers.closed() => return,
+        () = replay.closed() => Some(Err(stopped())),
+    };
+    let answer = match request {
+        Some(Ok(request)) => {
+            peer.introduce(&format!("pid:{} (dm-reverb)", request.pid));
+            // Any other address would be read by the client as a pointer.
+            Ok(InitializeConnectionResponse { address: 0 })
+        }
+        Some(Err(status)) => Err(status),
+        None => Err(to_status(&Error::Internal("Failed to read from stream".into()))),
+    };
+    let _gone = answers.send(answer).await;
 }
 
 #[tonic::async_trait]
 impl ReverbService for Router {
     type InsertStreamStream = ReceiverStream<Result<InsertStreamResponse, Status>>;
-    type SampleStreamStream = ReceiverStream<Result<SampleStreamResponse, Status>>;
+    type SampleStreamStream = SampleResponses<Streaming<SampleStreamRequest>>;
     type InitializeConnectionStream = ReceiverStream<Result<InitializeConnectionResponse, Status>>;
 
     async fn insert_stream(
@@ -59,32 +110,59 @@ impl ReverbService for Router {
         request: Request<Streaming<SampleStreamRequest>>,
     ) -> Result<Response<Self::SampleStreamStream>, Status> {
         let peer = peer_of(&request);
-        Ok(Response::new(sample_stream(self.replay.clone(), peer, request.into_inner())))
+        let (replay, encoded) = (self.replay.clone(), self.encoded.clone());
+        Ok(Response::new(sample_stream(replay, peer, encoded, request.into_inner())))
     }
 
     async fn initialize_connection(
         &self,
-        _: Request<Streaming<InitializeConnectionRequest>>,
+        request: Request<Streaming<InitializeConnectionRequest>>,
     ) -> Result<Response<Self::InitializeConnectionStream>, Status> {
-        Err(unimplemented())
+        let peer = peer_of(&request);
+        let (answers, stream) = mpsc::channel(1);
+        tokio::spawn(decline(self.replay.clone(), peer, request.into_inner(), answers));
+        Ok(Response::new(ReceiverStream::new(stream)))
     }
 
     async fn mutate_priorities(
         &self,
-        _: Request<MutatePrioritiesRequest>,
+        request: Request<MutatePrioritiesRequest>,
     ) -> Result<Response<MutatePrioritiesResponse>, Status> {
-        Err(unimplemented())
+        let MutatePrioritiesRequest { table, updates, delete_keys } = request.into_inner();
+        let table = self.table(&table)?;
+        let is_small = updates.len() + delete_keys.len() <= MUTATED_AT_ONCE;
+        let mutate = move || {
+            let updates: Vec<_> = updates.into_iter().map(|update| (update.key, update.priority)).collect();
+            let mutated = table.mutate(&updates, &delete_keys);
+            mutated.map_err(|error| first_refused(&table, &updates).unwrap_or(error))
+        };
+        let mutated = if is_small { mutate() } else { in_background(mutate).await };
+        mutated.map_err(|error| to_status(&error))?;
+        Ok(Response::new(MutatePrioritiesResponse {}))
     }
 
-    async fn reset(&self, _: Request<ResetRequest>) -> Result<Response<ResetResponse>, Status> {
-        Err(unimplemented())
+    async fn reset(&self, request: Request<ResetRequest>) -> Result<Response<ResetResponse>, Status> {
+        let table = self.table(&request.into_inner().table)?;
+        // The items are dropped by the call.
+        let reset = move || {
+            table.reset();
+            Ok(())
+        };
+        in_background(reset).await.map_err(|error| to_status(&error))?;
+        Ok(Response::new(ResetResponse {}))
     }
 
     async fn checkpoint(&self, _: Request<CheckpointRequest>) -> Result<Response<CheckpointResponse>, Status> {
-        Err(unimplemented())
+        let path = self.open()?.checkpoint().await.map_err(|error| to_status(&error))?;
+        Ok(Response::new(CheckpointResponse { checkpoint_path: path.to_string_lossy().into_owned() }))
     }
 
     async fn server_info(&self, _: Request<ServerInfoRequest>) -> Result<Response<ServerInfoResponse>, Status> {
-        Err(unimplemented())
+        let replay = self.open()?;
+        let table_info = replay.status().iter().map(|status| info_bytes(status).into()).collect();
+        // Clients compare it to learn that the server was started again.
+        let id = u128::from_be_bytes(replay.id());
+        let tables_state_id = Some(Uint128 { high: (id >> 64) as u64, low: id as u64 });
+        Ok(Response::new(ServerInfoResponse { tables_state_id, table_info }))
     }
 }
