@@ -33,7 +33,7 @@ pub async fn connect(peer: &str, endpoint: Endpoint<'_>, session: &Session) -> R
     // On another host, the path may lead to a different server. The ids show whether it is the same one.
     let Ok(channel) = dial_unix(path, KeepAlive::Pings).await else { return Ok(road) };
     match Connection::greet((peer, Transport::Unix, &name(endpoint)), channel, session, false).await {
-        Ok(Greeting::Connected(unix)) if unix.server_id() == tcp.server_id() => Ok(Road::ReplayV1(Arc::new(unix))),
+        Ok(Greeting::Connected(unix)) if unix.server_id() == tcp.server_id() => Ok(Road::ReplayV1(unix)),
         _ => Ok(road),
     }
 }
@@ -52,7 +52,7 @@ async fn reach(peer: &str, endpoint: Endpoint<'_>, session: &Session) -> Result<
         let (transport, channel) = dial(endpoint, KeepAlive::Pings).await?;
         let is_last = refused.len() + 1 == MAX_DIALS;
         match Connection::greet((peer, transport, &name), channel.clone(), session, is_last).await? {
-            Greeting::Connected(connection) => return Ok(Road::ReplayV1(Arc::new(connection))),
+            Greeting::Connected(connection) => return Ok(Road::ReplayV1(connection)),
             Greeting::NoService => return reach_dm_reverb(peer, endpoint, session).await,
             Greeting::OtherServer => refused.push(channel),
         }

@@ -48,7 +48,7 @@ pub struct Connection {
 #[derive(Debug)]
 pub enum Greeting {
     /// The server has the service.
-    Connected(Connection),
+    Connected(Arc<Connection>),
     /// The server does not have the service.
     NoService,
     /// Another connection of the client is open, and leads to another server. A balancer of connections may choose that
@@ -104,7 +104,7 @@ impl Connection {
         let inserts = InsertLink::open(service(channel.clone()), peer, link.clone(), heartbeat);
         let samples = SampleLink::open(channel.clone(), peer, link.clone(), heartbeat);
         let (peer, service) = (peer.to_owned(), service(channel));
-        Ok(Greeting::Connected(Self { peer, transport, service, link, hello, inserts, samples }))
+        Ok(Greeting::Connected(Arc::new(Self { peer, transport, service, link, hello, inserts, samples })))
     }
 
     /// Returns the random id of the server, which it made when it started.
