@@ -68,7 +68,7 @@ def serve(
     A TOML file has one section per table:
 
         port = 8000
-        # heartbeat = 15.0      # seconds between empty messages on streams that wait, for balancers
+        # heartbeat = 15.0
 
         [tables.replay]
         sampler = "uniform"     # fifo, lifo, uniform, min_heap, max_heap

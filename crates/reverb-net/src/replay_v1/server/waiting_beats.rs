@@ -17,13 +17,13 @@ pub fn beat_while_waiting<W: Send + Sync + 'static, T: Default + Send + 'static>
     spawn_heartbeat(interval, move || {
         let answers = answers.upgrade()?;
         match Weak::strong_count(&waits) {
-            0 => None,
-            1 => Some(()),
-            // A full channel means that answers are on their way.
+            0 => return None,
+            1 => {}
             _ => {
+                // A full channel means that answers are on their way.
                 let _full = answers.try_send(Ok(T::default()));
-                Some(())
             }
         }
+        Some(())
     });
 }
