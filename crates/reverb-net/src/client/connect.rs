@@ -21,18 +21,18 @@ pub async fn connect(peer: &str, endpoint: Endpoint<'_>) -> Result<Road> {
     let Some(connection) = Connection::greet(peer, transport, channel).await? else {
         return connect_to_dm_reverb(peer, endpoint).await;
     };
-    let road = Road::ReplayV1(Arc::new(connection));
-    let (Road::ReplayV1(tcp), Endpoint::Tcp { or_shorter: true, .. }) = (&road, endpoint) else { return Ok(road) };
-    let path = tcp.unix_path();
-    if path.is_empty() || !Path::new(path).exists() {
-        return Ok(road);
+    let path = connection.unix_path();
+    let may_be_shorter = matches!(endpoint, Endpoint::Tcp { or_shorter: true, .. });
+    if !may_be_shorter || path.is_empty() || !Path::new(path).exists() {
+        return Ok(Road::ReplayV1(Arc::new(connection)));
     }
     // On another host, the path may lead to a different server. The ids show whether it is the same one.
-    let Ok(channel) = dial_unix(path, KeepAlive::Pings).await else { return Ok(road) };
-    match Connection::greet(peer, Transport::Unix, channel).await {
-        Ok(Some(unix)) if unix.server_id() == tcp.server_id() => Ok(Road::ReplayV1(Arc::new(unix))),
-        _ => Ok(road),
-    }
+    let unix = match dial_unix(path, KeepAlive::Pings).await {
+        Ok(channel) => Connection::greet(peer, Transport::Unix, channel).await.ok().flatten(),
+        Err(_) => None,
+    };
+    let same = unix.filter(|unix| unix.server_id() == connection.server_id());
+    Ok(Road::ReplayV1(Arc::new(same.unwrap_or(connection))))
 }
 
 async fn dial(endpoint: Endpoint<'_>, keep_alive: KeepAlive) -> Result<(Transport, Channel)> {

@@ -3,6 +3,7 @@
 
 pub mod any;
 pub mod dm_inserts;
+pub mod dm_reverb;
 #[path = "../../../reverb-service/tests/common/mod.rs"]
 mod tables;
 pub mod wire;
