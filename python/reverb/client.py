@@ -71,7 +71,10 @@ class Client(MakesWriters):
 
     @property
     def road(self) -> str:
-        """The transport of the last call: `same_process`, `unix`, `tcp`, or `unconnected` before the first call."""
+        """The transport of the last call: `same_process`, `unix`, `tcp`, or `unconnected` before the first call.
+
+        It is followed by ` (dm-reverb)` if the server is one of dm-reverb 0.14, whose protocol is then spoken.
+        """
         return self.engine.road
 
     def __reduce__(self) -> tuple[Callable[[str], Client], tuple[str]]:
