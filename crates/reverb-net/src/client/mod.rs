@@ -14,6 +14,7 @@ pub use road::Road;
 pub use started::{Rest, Started, WaitsFor};
 
 use crate::address::Address;
+use crate::replay_v1::client::Session;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use pending_limit::PendingLimit;
 use reverb_core::{Error, Result, fork};
@@ -40,6 +41,8 @@ struct Current {
 #[derive(Debug)]
 pub struct Client {
     address: Address,
+    /// What its connections have in common with those of the clients beside it.
+    session: Arc<Session>,
     current: ArcSwapOption<Current>,
     roads: AtomicU32,
     /// The limit on the unconfirmed items of all writers.
@@ -56,10 +59,18 @@ impl Client {
     pub fn with_limit(address: &str, max_pending_bytes: usize) -> Self {
         Self {
             address: Address::parse(address),
+            session: Arc::default(),
             current: ArcSwapOption::empty(),
             roads: AtomicU32::new(0),
             pending: ArcSwap::from_pointee(PendingLimit::new(max_pending_bytes)),
         }
+    }
+
+    /// Makes another client of the same server, with a connection of its own. For a balancer and for the server, both
+    /// are one client. As in [`Client::with_limit`], its writers together hold about `max_pending_bytes`.
+    #[must_use]
+    pub fn beside(&self, max_pending_bytes: usize) -> Self {
+        Self { session: self.session.clone(), ..Self::with_limit(self.address(), max_pending_bytes) }
     }
 
     /// Returns the address of the server, as it was given.
@@ -100,8 +111,8 @@ impl Client {
             return Ok(road);
         }
         let road = match self.was_stopped_here() {
-            true => Road::connect_after_stop(&self.address, deadline).await?,
-            false => Road::connect(&self.address, deadline).await?,
+            true => Road::connect_after_stop(&self.address, &self.session, deadline).await?,
+            false => Road::connect(&self.address, &self.session, deadline).await?,
         };
         self.keep(road.clone());
         Ok(road)
@@ -178,6 +189,24 @@ impl Client {
         }
     }
 
+    /// As [`Client::on_road`], for calls that a server other than the one meant refuses whole. The call is made again,
+    /// once: the server may have been replaced, and a new connection finds out whether a balancer splits the client.
+    fn on_road_again<'a, T: Send + 'a>(
+        &'a self,
+        connect_by: Option<Instant>,
+        call: impl FnOnce(Road) -> Started<'a, T> + Clone + Send + 'a,
+    ) -> Started<'a, T> {
+        match self.on_road(connect_by, call.clone()) {
+            Started::Waiting(WaitsFor::Connection, answer) => Started::elsewhere(async move {
+                match answer.await {
+                    Err(Error::SplitClient { .. }) => call(self.road(connect_by).await?).await,
+                    answer => answer,
+                }
+            }),
+            done => done,
+        }
+    }
+
     /// Inserts items, and waits until they are in their tables.
     ///
     /// # Errors
@@ -226,7 +255,7 @@ impl Client {
         deletes: &'a [u64],
         deadline: Option<Instant>,
     ) -> Started<'a, Option<u64>> {
-        self.on_road(deadline, move |road| road.mutate(table, updates, deletes, deadline))
+        self.on_road_again(deadline, move |road| road.mutate(table, updates, deletes, deadline))
     }
 
     /// Removes all items of a table and sets its counters to zero.
@@ -234,7 +263,7 @@ impl Client {
     /// # Errors
     /// [`Error::TableNotFound`] if there is no such table.
     pub fn reset<'a>(&'a self, table: &'a str, deadline: Option<Instant>) -> Started<'a, ()> {
-        self.on_road(deadline, move |road| road.reset(table, deadline))
+        self.on_road_again(deadline, move |road| road.reset(table, deadline))
     }
 
     /// Returns the status of all tables of the server.
@@ -250,14 +279,14 @@ impl Client {
     /// # Errors
     /// Those of [`Client::info`].
     pub fn info_later(&self, connect_by: Option<Instant>, deadline: Option<Instant>) -> Started<'_, Vec<TableStatus>> {
-        self.on_road(connect_by, move |road| match road.info(deadline) {
+        self.on_road_again(connect_by, move |road| match road.info(deadline) {
             Started::Waiting(_, answer) => Started::elsewhere(async move {
                 match answer.await {
                     // The server of an older connection may have been stopped and replaced by another.
                     Err(Error::Cancelled(_) | Error::Unavailable(_))
                         if deadline.is_none_or(|end| Instant::now() < end) =>
                     {
-                        let road = Road::connect(&self.address, deadline).await?;
+                        let road = Road::connect(&self.address, &self.session, deadline).await?;
                         self.keep(road.clone());
                         road.info(deadline).await
                     }
@@ -273,7 +302,7 @@ impl Client {
     /// # Errors
     /// The error of the save, or [`Error::Unavailable`] if the server cannot be reached.
     pub fn checkpoint(&self, deadline: Option<Instant>) -> Started<'_, String> {
-        self.on_road(deadline, move |road| road.checkpoint(deadline))
+        self.on_road_again(deadline, move |road| road.checkpoint(deadline))
     }
 
     /// Returns up to `count` items of a table without drawing or counting them: the newest ones, or the oldest ones.
@@ -287,6 +316,6 @@ impl Client {
         newest: bool,
         deadline: Option<Instant>,
     ) -> Started<'a, Vec<Peeked>> {
-        self.on_road(deadline, move |road| road.peek(table, count, newest, deadline))
+        self.on_road_again(deadline, move |road| road.peek(table, count, newest, deadline))
     }
 }

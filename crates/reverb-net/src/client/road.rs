@@ -9,7 +9,7 @@ use super::started::Started;
 use crate::address::Address;
 use crate::dial::ATTEMPT_TIME;
 use crate::dm_reverb::client as dm_reverb;
-use crate::replay_v1::client::Connection;
+use crate::replay_v1::client::{Connection, Session};
 use reverb_core::{Drawn, Error, Result};
 use reverb_service::insert::wait_for_inserts;
 use reverb_service::local::{BatchRequest, LocalDraw, RowInsert, begin_insert, gather, sample_copied};
@@ -39,19 +39,20 @@ impl Road {
     /// Connects to a server. Tries repeatedly for a while if the server is not there yet.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] with the last cause, or [`Error::DeadlineExceeded`] if the deadline passes first.
-    pub(super) async fn connect(address: &Address, deadline: Option<Instant>) -> Result<Self> {
+    /// [`Error::Unavailable`] with the last cause, [`Error::DeadlineExceeded`] if the deadline passes first, or
+    /// [`Error::SplitClient`] at once.
+    pub(super) async fn connect(address: &Address, session: &Session, deadline: Option<Instant>) -> Result<Self> {
         let endpoint = address.endpoint()?;
         let begun = Instant::now();
         let give_up = begun + CONNECT_TIME;
         let mut pause = FIRST_PAUSE;
         let mut reason = None;
         loop {
-            let attempt = connect(address.text(), endpoint);
+            let attempt = connect(address.text(), endpoint, session);
             let limit = deadline.unwrap_or(give_up).max(begun + FIRST_PAUSE);
             let error = match tokio::time::timeout_at(limit.into(), attempt).await {
                 Ok(Ok(road)) => return Ok(road),
-                Ok(Err(error @ Error::Unimplemented(_))) => return Err(error),
+                Ok(Err(error @ (Error::Unimplemented(_) | Error::SplitClient { .. }))) => return Err(error),
                 Ok(Err(error)) => error,
                 // The last attempt has little time. The reason of the one before says more.
                 Err(_) => reason.take().unwrap_or_else(|| Error::Unavailable("the server does not answer".into())),
@@ -74,13 +75,17 @@ impl Road {
 
     /// Connects after the server was in this process and was stopped. Another process may listen at the address by now,
     /// so there is one attempt. It is short, because there is no reason to expect a new server.
-    pub(super) async fn connect_after_stop(address: &Address, deadline: Option<Instant>) -> Result<Self> {
-        let attempt = connect(address.text(), address.endpoint()?);
+    pub(super) async fn connect_after_stop(
+        address: &Address,
+        session: &Session,
+        deadline: Option<Instant>,
+    ) -> Result<Self> {
+        let attempt = connect(address.text(), address.endpoint()?, session);
         let now = Instant::now();
         let limit = deadline.unwrap_or(now + ATTEMPT_TIME).clamp(now + FIRST_PAUSE, now + ATTEMPT_TIME);
         match tokio::time::timeout_at(limit.into(), attempt).await {
             Ok(Ok(road)) => Ok(road),
-            Ok(Err(error @ Error::Unimplemented(_))) => Err(error),
+            Ok(Err(error @ (Error::Unimplemented(_) | Error::SplitClient { .. }))) => Err(error),
             _ => Err(Error::Unavailable(format!(
                 "{}, if you did not stop it; no other server listens there",
                 ended_text(address)
