@@ -121,7 +121,7 @@ pub fn server_info() -> ServerInfoResponse {
     let fifo = Some(selector_options(&SelectorKind::Fifo));
     let info = TableInfo {
         name: "table".into(),
-        sampler_options: fifo.clone(),
+        sampler_options: fifo,
         remover_options: fifo,
         max_size: 10,
         ..TableInfo::default()
