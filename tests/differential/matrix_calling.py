@@ -202,6 +202,22 @@ def sample_batches(peer, address, table, sizes):
     return [len(peer.client(address).sample_batch(table, size).info.key) for size in sizes]
 
 
+def loader_values(peer, address, table, size, count):
+    """Returns the numbers of the first `count` batches of a loader that draws ahead, and closes it."""
+    from reverb.loaders import NumpyLoader
+
+    values = []
+    with NumpyLoader(peer.client(address), table, batch_size=size, timeout=0.3, on_timeout="stop") as batches:
+        for batch in itertools.islice(batches, count):
+            values += batch.data[0][:, 0].tolist()
+    return values
+
+
+def batch_values(peer, address, table, size):
+    """Returns the numbers of a batch."""
+    return peer.client(address).sample_batch(table, size, timeout=60).data[0][:, 0].tolist()
+
+
 def signal(peer, event):
     """Sets an event for which tasks of this process wait."""
     peer.event(event).set()
@@ -281,5 +297,5 @@ def use_until(peer, address, table, event):
 TASKS = (
     *(insert, draw, draw_from, mutate, update_by_tensorflow, reset, checkpoint, road, infos, fail),
     *(values_by_signature, unpacked, insert_nests, patterns_of_steps, flush_late, sample_batch_late, sample_batches),
-    *(signal, write_until, write_numbers, read_until, use_until),
+    *(loader_values, batch_values, signal, write_until, write_numbers, read_until, use_until),
 )

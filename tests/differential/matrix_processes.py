@@ -18,7 +18,7 @@ import time
 from sides import SIDES, python_of
 
 # Far longer than any machine needs: only a call that hangs reaches it.
-PATIENCE_S = 90
+PATIENCE_S = 150
 
 
 def table(name, sampler=("fifo",), remover=("fifo",), limiter=("MinSize", 1), max_times_sampled=0, **options):

@@ -298,6 +298,19 @@ def test_a_batch_of_ours_ends_at_its_limit(processes, server):
 
 
 @pytest.mark.parametrize("server", SIDES)
+def test_what_a_loader_has_drawn_ahead_comes_to_the_next_draws_of_its_client(processes, server):
+    """Neither a loader that times out nor one that is closed takes items from a queue that nobody gets."""
+    address, client = processes.clear(server), processes.clients["ours"]
+    to = {"address": address, "table": "once"}
+    assert client.call("loader_values", size=4, count=5, **to) == []
+    client.call("insert", address=address, values=range(6), priorities={"once": 1.0})
+    assert client.call("batch_values", size=6, **to) == [0, 1, 2, 3, 4, 5]
+    client.call("insert", address=address, values=range(20), priorities={"once": 1.0})
+    assert client.call("loader_values", size=4, count=1, **to) == [0, 1, 2, 3]
+    assert client.call("batch_values", size=16, **to) == list(range(4, 20))
+
+
+@pytest.mark.parametrize("server", SIDES)
 def test_a_batch_of_ours_fails_when_the_server_stops(processes, server):
     client, tables = processes.clients["ours"], [table("once", max_times_sampled=1)]
     with processes.server(server, "stopping", tables) as port:

@@ -97,7 +97,11 @@ impl PendingDraw {
         match std::mem::replace(&mut *self.draw, Draw::Over) {
             Draw::Local(draw) => draw.received(),
             Draw::Remote(call) => call.received(),
-            Draw::DmReverb(_) | Draw::Over => Ok(()),
+            Draw::DmReverb(call) => {
+                call.received();
+                Ok(())
+            }
+            Draw::Over => Ok(()),
         }
     }
 

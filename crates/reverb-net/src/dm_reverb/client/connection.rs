@@ -98,7 +98,9 @@ impl Connection {
 
     /// See [`crate::client::Client::sample`].
     pub async fn sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
-        self.draws.begin(request, deadline).result().await
+        let (batch, unconfirmed) = self.draws.begin(request, deadline).result().await?;
+        unconfirmed.confirm();
+        Ok(batch)
     }
 
     /// See [`crate::client::Client::begin_sample`].

@@ -1,37 +1,31 @@
 //! Draws from the tables of a server of dm-reverb.
 
+use super::answering::{Answer, Answering, late, within};
 use super::chunk_cache::ChunkCache;
-use super::sample_reader::SampleReader;
+use super::left::{Left, Unconfirmed};
 use super::sample_stream::SampleStream;
 use super::tables::Tables;
-use crate::dm_reverb::proto::{SampleStreamRequest, SampleStreamResponse, Timeout};
+use crate::dm_reverb::proto::{SampleStreamRequest, Timeout};
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
-use crate::dm_reverb::status::from_status;
-use bytes::Bytes;
 use parking_lot::Mutex;
 use reverb_core::gather::{BatchColumn, Gatherer};
 use reverb_core::{DType, Drawn, Error, Result, TableInfo};
 use reverb_service::Batch;
 use reverb_service::local::BatchRequest;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tonic::transport::Channel;
-use tonic::{Code, Status};
 
 /// Maximum number of samples of one draw.
 const MAX_DRAWN: usize = 1 << 20;
 /// Maximum number of streams that are kept for later draws.
 const MAX_IDLE_STREAMS: usize = 16;
-/// Time to wait, after the deadline of a draw, for the answer of the server that the deadline has passed.
-const GRACE: Duration = Duration::from_secs(2);
 /// The first and the longest pause before a stream is opened again that ended without a sample. The pause doubles.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 /// Number of bytes from which a batch is copied by another thread, so that other calls go on.
 const LARGE_BATCH: usize = 4 << 20;
-/// Number of bytes from which the chunks of a response are decoded by another thread.
-const LARGE_RESPONSE: usize = 1 << 20;
 
 /// What all draws of a connection share.
 #[derive(Debug)]
@@ -41,12 +35,14 @@ pub struct Draws {
     tables: Arc<Tables>,
     cache: Arc<ChunkCache>,
     idle: Mutex<Vec<SampleStream>>,
-    /// By table, samples that have arrived but that no caller has got. The server does not take them back, so the next
-    /// draws get them.
-    left: Mutex<HashMap<String, VecDeque<Drawn>>>,
-    /// By table, the end of the last draw that has begun.
-    last: Mutex<HashMap<String, oneshot::Receiver<()>>>,
+    left: Arc<Left>,
+    /// By table, the turn after the last draw that has begun.
+    last: Mutex<HashMap<String, Turn>>,
 }
+
+/// The turn of a draw: the draw before has ended, or hands on the turn for which it has waited itself.
+#[derive(Debug)]
+struct Turn(oneshot::Receiver<Turn>);
 
 /// A draw that has begun, but not sent a request. Its order among the draws from its table is known.
 #[derive(Debug)]
@@ -54,27 +50,20 @@ pub struct Draw {
     draws: Arc<Draws>,
     request: BatchRequest,
     deadline: Option<Instant>,
-    /// Ends with the draw before, if that draws from the same table and the order matters.
-    before: Option<oneshot::Receiver<()>>,
-    /// Dropped at the end of this draw, which lets the next one begin.
-    end: Option<oneshot::Sender<()>>,
+    /// Comes after the draw before, if that draws from the same table and the order matters.
+    turn: Option<Turn>,
+    /// Gives the turn to the next draw when it is dropped.
+    end: Option<oneshot::Sender<Turn>>,
 }
 
-/// The state of a stream that answers a request.
-struct Answering {
-    stream: SampleStream,
-    reader: SampleReader,
+/// The samples of a draw so far, and its open request. If the draw ends before they are a batch, they are left to the
+/// next draws from a table that counts its samples.
+struct Collecting<'a> {
+    left: &'a Left,
+    table: &'a str,
+    is_scarce: bool,
     drawn: Vec<Drawn>,
-    wanted: usize,
-    first: Option<Instant>,
-}
-
-/// How a stream has answered.
-enum Answer {
-    Complete,
-    /// The server ended the stream before all samples had come.
-    Ended,
-    Late,
+    request: Option<Answering>,
 }
 
 impl Draws {
@@ -86,7 +75,7 @@ impl Draws {
             tables,
             cache: Arc::default(),
             idle: Mutex::default(),
-            left: Mutex::default(),
+            left: Arc::default(),
             last: Mutex::default(),
         }
     }
@@ -95,26 +84,11 @@ impl Draws {
     pub fn begin(self: &Arc<Self>, request: &BatchRequest, deadline: Option<Instant>) -> Draw {
         let (end, ended) = oneshot::channel();
         let is_ordered = |table: &TableInfo| table.config.counts_samples() && table.config.sampler.is_deterministic();
-        let before = match self.tables.get(&request.table) {
-            Ok(table) if is_ordered(table) => self.last.lock().insert(request.table.clone(), ended),
+        let turn = match self.tables.get(&request.table) {
+            Ok(table) if is_ordered(table) => self.last.lock().insert(request.table.clone(), Turn(ended)),
             _ => None,
         };
-        Draw { draws: self.clone(), request: request.clone(), deadline, before, end: Some(end) }
-    }
-
-    fn error(&self, status: &Status) -> Error {
-        match status.code() {
-            Code::DeadlineExceeded => self.late(),
-            _ => from_status(status, &self.peer),
-        }
-    }
-
-    fn late(&self) -> Error {
-        Error::DeadlineExceeded(format!(
-            "Rate Limiter: Timeout exceeded before the right to sample was acquired; the server at {} does not say what \
-             the draw waited for",
-            self.peer
-        ))
+        Draw { draws: self.clone(), request: request.clone(), deadline, turn, end: Some(end) }
     }
 
     fn idle_stream(&self) -> SampleStream {
@@ -132,124 +106,108 @@ impl Draws {
             idle.push(stream);
         }
     }
-
-    /// Returns up to `wanted` samples that no caller has got.
-    fn take_left(&self, table: &str, wanted: usize) -> Vec<Drawn> {
-        let mut left = self.left.lock();
-        let Some(samples) = left.get_mut(table) else { return Vec::new() };
-        let taken = samples.drain(..wanted.min(samples.len())).collect();
-        if samples.is_empty() {
-            left.remove(table);
-        }
-        taken
-    }
-
-    /// Keeps samples for the next draws, before others that are kept.
-    fn leave(&self, table: &str, samples: Vec<Drawn>) {
-        if !samples.is_empty() {
-            let mut left = self.left.lock();
-            let others = left.entry(table.into()).or_default();
-            samples.into_iter().rev().for_each(|sample| others.push_front(sample));
-        }
-    }
 }
 
 impl Draw {
-    /// Draws the batch. If the future is dropped, the samples are lost that the server has sent, or is about to send.
+    /// Draws the batch. If the future is dropped, the next draws from a table that counts its samples get those that the
+    /// server has sent, or is about to send.
     ///
     /// # Errors
     /// [`Error::DeadlineExceeded`] if no sample arrives in time; [`Error::Unavailable`] if the server is lost;
     /// [`Error::DataLoss`] if it sends something else than samples; [`Error::InvalidArgument`] if too few samples fit
     /// together.
-    pub async fn result(mut self) -> Result<Batch> {
+    pub async fn result(mut self) -> Result<(Batch, Unconfirmed)> {
         let begun = Instant::now();
         let draws = self.draws.clone();
         let table = draws.tables.get(&self.request.table)?;
         let wanted = wanted(&self.request, table)?;
-        if let Some(before) = self.before.take() {
-            // If that takes too long, there may be samples that it has left.
-            let _late = within(self.deadline, before).await;
+        if within(self.deadline, self.wait_for_turn()).await.is_none() {
+            return Err(late(&draws.peer));
         }
         let (drawn, first) = self.receive(wanted, table).await?;
         let is_limited = drawn.first().is_some_and(|first| first.rate_limited);
         let waited =
             first.filter(|_| is_limited).map_or(Duration::ZERO, |first| first.saturating_duration_since(begun));
         let token = table.config.signature.as_ref().map_or(0, |signature| signature.token());
-        let batch = self.stack(drawn, token, table.config.counts_samples()).await?;
-        Ok(Batch { waited, ..batch })
+        let (batch, unconfirmed) = self.stack(drawn, token, table.config.counts_samples()).await?;
+        Ok((Batch { waited, ..batch }, unconfirmed))
+    }
+
+    /// Waits until the draws before have ended. The future may be dropped.
+    async fn wait_for_turn(&mut self) {
+        while let Some(Turn(turn)) = &mut self.turn {
+            self.turn = turn.await.ok();
+        }
     }
 
     /// Receives samples until there are `wanted`, or some at the deadline. Returns when the first one came from the
     /// server, too.
-    async fn receive(&mut self, wanted: usize, table: &TableInfo) -> Result<(Vec<Drawn>, Option<Instant>)> {
-        let (draws, name) = (self.draws.clone(), self.request.table.clone());
-        let mut drawn = draws.take_left(&name, wanted);
-        let (mut first, mut pause) = (None, PAUSES.0);
-        while drawn.len() < wanted {
-            let before = drawn.len();
-            let (stream, reader) = (draws.idle_stream(), SampleReader::new(draws.cache.clone()));
-            stream.request(sample_request(&name, wanted - before, self.deadline));
-            let mut answering = Answering { stream, reader, drawn, wanted, first };
-            let answer = answering.read(&draws, self.deadline).await;
-            (drawn, first) = (std::mem::take(&mut answering.drawn), answering.first);
+    async fn receive(&self, wanted: usize, table: &TableInfo) -> Result<(Vec<Drawn>, Option<Instant>)> {
+        let (draws, name, is_scarce) = (&self.draws, &self.request.table, table.config.counts_samples());
+        let drawn = draws.left.take(name, wanted);
+        let mut collecting = Collecting { left: &draws.left, table: name, is_scarce, drawn, request: None };
+        let (mut first, mut pause, mut is_fruitless) = (None, PAUSES.0, true);
+        while collecting.drawn.len() < wanted {
+            let before = collecting.drawn.len();
+            let request = collecting.request.get_or_insert_with(|| {
+                is_fruitless = true;
+                draws.left.take_request(name).unwrap_or_else(|| {
+                    let request = sample_request(name, wanted - before, self.deadline);
+                    Answering::send(draws.idle_stream(), request, draws.cache.clone())
+                })
+            });
+            let answer = request.read(&draws.peer, self.deadline, before > 0).await;
+            let is_resumed = request.is_resumed();
+            collecting.drawn.extend(request.take(wanted - before));
+            if collecting.drawn.len() > before {
+                first.get_or_insert_with(Instant::now);
+                (is_fruitless, pause) = (false, PAUSES.0);
+            }
             match answer {
-                Ok(Answer::Complete) => draws.keep(answering.stream),
-                Ok(Answer::Late) => {
-                    if table.config.counts_samples() {
-                        self.read_on(answering, wanted - drawn.len());
+                Ok(Answer::Part) => collecting.keep_stream(draws),
+                Ok(Answer::Late) => break,
+                // What this draw asks for itself says what is wrong.
+                Ok(Answer::End) | Err(_) if is_resumed => collecting.leave_request(),
+                Ok(Answer::End) => {
+                    collecting.leave_request();
+                    if is_fruitless && within(self.deadline, tokio::time::sleep(pause)).await.is_none() {
+                        break;
                     }
-                    return if drawn.is_empty() { Err(draws.late()) } else { Ok((drawn, first)) };
-                }
-                Ok(Answer::Ended) if drawn.len() > before => pause = PAUSES.0,
-                Ok(Answer::Ended) => {
-                    if within(self.deadline, tokio::time::sleep(pause)).await.is_none() {
-                        return if drawn.is_empty() { Err(draws.late()) } else { Ok((drawn, first)) };
-                    }
-                    pause = (pause * 2).min(PAUSES.1);
+                    pause = if is_fruitless { (pause * 2).min(PAUSES.1) } else { PAUSES.0 };
                 }
                 // The server does not take the samples back, so the caller gets those that have come.
-                Err(Error::DeadlineExceeded(_)) if !drawn.is_empty() => return Ok((drawn, first)),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok((drawn, first))
-    }
-
-    /// Reads the rest of an answer for later draws, which wait for it as for this draw. The server's clock begins again
-    /// with each part of an answer, so it may still be about to send samples, which would be lost if the stream was
-    /// cancelled.
-    fn read_on(&mut self, mut answering: Answering, wanted: usize) {
-        let (draws, name, end) = (self.draws.clone(), self.request.table.clone(), self.end.take());
-        tokio::spawn(async move {
-            let mut left = wanted;
-            while left > 0 {
-                // Each part is there for the next draw at once.
-                answering.wanted = left;
-                let more = answering.read_more(&draws, None).await;
-                left -= answering.drawn.len();
-                draws.left.lock().entry(name.clone()).or_default().extend(answering.drawn.drain(..));
-                if !matches!(more, Ok(None)) {
-                    return;
+                Err(Error::DeadlineExceeded(_)) if !collecting.drawn.is_empty() => {
+                    collecting.leave_request();
+                    break;
+                }
+                Err(error) => {
+                    collecting.leave_request();
+                    return Err(error);
                 }
             }
-            draws.keep(answering.stream);
-            drop(end);
-        });
+        }
+        match std::mem::take(&mut collecting.drawn) {
+            drawn if drawn.is_empty() => Err(late(&draws.peer)),
+            drawn => Ok((drawn, first)),
+        }
     }
 
     /// Makes the batch. Samples that it does not take are left to later draws if `is_scarce`.
-    async fn stack(&self, drawn: Vec<Drawn>, token: u64, is_scarce: bool) -> Result<Batch> {
+    async fn stack(&self, drawn: Vec<Drawn>, token: u64, is_scarce: bool) -> Result<(Batch, Unconfirmed)> {
         let size_bytes = drawn.iter().map(|item| item.trajectory.size_bytes()).sum::<u64>();
-        let BatchRequest { table: name, draw, squeeze_time } = self.request.clone();
-        let draws = is_scarce.then(|| self.draws.clone());
+        let (at_least, squeeze_time, name) =
+            (self.request.draw.at_least, self.request.squeeze_time, self.request.table.clone());
+        let left = self.draws.left.clone();
         let stack = move || {
             let leave = |samples| {
-                if let Some(draws) = &draws {
-                    draws.leave(&name, samples);
+                if is_scarce {
+                    left.keep(&name, samples, None);
                 }
             };
-            let mut gatherer = stack(&name, drawn, draw.at_least, squeeze_time, leave)?;
-            Ok(Batch::gather(&mut gatherer, token))
+            let mut gatherer = stack(&name, drawn, at_least, squeeze_time, leave)?;
+            let batch = Batch::gather(&mut gatherer, token);
+            let samples = if is_scarce { gatherer.into_items() } else { Vec::new() };
+            Ok((batch, Unconfirmed::new(&left, &name, samples)))
         };
         if size_bytes <= LARGE_BATCH as u64 {
             return stack();
@@ -258,70 +216,36 @@ impl Draw {
     }
 }
 
-impl Answering {
-    /// Reads until all samples have come.
-    ///
-    /// # Errors
-    /// The status with which the stream ended, or [`Error::DataLoss`] if the server sends something else than samples.
-    async fn read(&mut self, draws: &Draws, deadline: Option<Instant>) -> Result<Answer> {
-        while self.drawn.len() < self.wanted {
-            if let Some(answer) = self.read_more(draws, deadline).await? {
-                return Ok(answer);
-            }
+impl Drop for Draw {
+    fn drop(&mut self) {
+        // The next draw must not begin before those for which this one waits.
+        if let (Some(turn), Some(end)) = (self.turn.take(), self.end.take()) {
+            let _is_last = end.send(turn);
         }
-        Ok(Answer::Complete)
-    }
-
-    /// Reads one response. Returns how the answer ended, if it has ended without it.
-    async fn read_more(&mut self, draws: &Draws, deadline: Option<Instant>) -> Result<Option<Answer>> {
-        // The server says that the time is over unless a part of its answer has come.
-        let grace = if self.drawn.is_empty() { GRACE } else { Duration::ZERO };
-        let limit = deadline.and_then(|deadline| deadline.checked_add(grace));
-        let response = match within(limit, self.stream.next()).await {
-            None => return Ok(Some(Answer::Late)),
-            Some(Ok(None)) => return Ok(Some(Answer::Ended)),
-            Some(Ok(Some(response))) => response,
-            Some(Err(status)) => return Err(draws.error(&status)),
-        };
-        self.read_response(response, draws).await.map_err(|error| {
-            let reason = match error {
-                Error::DataLoss(reason) | Error::InvalidArgument(reason) => reason,
-                Error::MessageTooLarge { what, size_bytes, limit_bytes, .. } => {
-                    format!("{what} has {size_bytes} bytes, more than the maximum of {limit_bytes}")
-                }
-                error => return error,
-            };
-            Error::DataLoss(format!("the server at {} sent a sample that cannot be used: {reason}", draws.peer))
-        })?;
-        if !self.drawn.is_empty() {
-            self.first.get_or_insert_with(Instant::now);
-        }
-        Ok(None)
-    }
-
-    async fn read_response(&mut self, response: SampleStreamResponse, draws: &Draws) -> Result<()> {
-        let chunks = response.entries.iter().flat_map(|entry| &entry.data);
-        if chunks.map(Bytes::len).sum::<usize>() <= LARGE_RESPONSE {
-            return self.reader.read(response, self.wanted, &mut self.drawn);
-        }
-        let new = SampleReader::new(draws.cache.clone());
-        let (mut reader, mut drawn) = (std::mem::replace(&mut self.reader, new), std::mem::take(&mut self.drawn));
-        let wanted = self.wanted;
-        let read = tokio::task::spawn_blocking(move || {
-            let result = reader.read(response, wanted, &mut drawn);
-            (reader, drawn, result)
-        });
-        let result;
-        (self.reader, self.drawn, result) = read.await.map_err(|error| Error::Internal(error.to_string()))?;
-        result
     }
 }
 
-/// Awaits a future until a limit. `None` if that passes first.
-async fn within<T>(limit: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
-    match limit {
-        None => Some(future.await),
-        Some(limit) => tokio::time::timeout_at(limit.into(), future).await.ok(),
+impl Collecting<'_> {
+    /// Keeps the stream for later requests once all samples have come.
+    fn keep_stream(&mut self, draws: &Draws) {
+        if let Some(request) = self.request.take_if(|request| request.is_complete()) {
+            draws.keep(request.into_stream());
+        }
+    }
+
+    /// Gives the request up.
+    fn leave_request(&mut self) {
+        if let Some(request) = self.request.take().filter(|_| self.is_scarce) {
+            self.left.keep(self.table, Vec::new(), Some(request));
+        }
+    }
+}
+
+impl Drop for Collecting<'_> {
+    fn drop(&mut self) {
+        if self.is_scarce {
+            self.left.keep(self.table, std::mem::take(&mut self.drawn), self.request.take());
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The client half of the protocol: a connection, and the calls over it.
 
+mod answering;
 mod chunk_cache;
 mod connection;
 mod draw_call;
@@ -8,6 +9,7 @@ mod insert_call;
 mod insert_stream;
 mod insert_streams;
 mod inserts;
+mod left;
 mod sample_reader;
 mod sample_stream;
 mod tables;

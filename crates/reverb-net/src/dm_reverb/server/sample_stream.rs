@@ -190,9 +190,7 @@ impl Answer {
         }
         loop {
             let filled = self.fill(&mut filling, writer).await;
-            if filling.samples > 0 {
-                *bytes_per_sample = Some(filling.chunk_bytes / filling.samples);
-            }
+            *bytes_per_sample = filling.chunk_bytes.checked_div(filling.samples).or(*bytes_per_sample);
             let has_room = filling.samples < self.at_most && filling.chunk_bytes <= RESPONSE_BYTES;
             let is_empty = self.lease.items().len() == filling.samples;
             let go_on = match filled {
