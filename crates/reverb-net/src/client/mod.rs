@@ -120,8 +120,8 @@ impl Client {
             return servers.road(turn, home, deadline).await;
         }
         let road = match self.was_stopped_here() {
-            true => Road::connect_after_stop(&self.address, deadline).await?,
-            false => Road::connect(&self.address, deadline).await?,
+            true => connect::connect_after_stop(&self.address, deadline).await?,
+            false => connect::connect(&self.address, deadline).await?,
         };
         self.keep(road.clone());
         Ok(road)
@@ -318,7 +318,7 @@ impl Client {
                     Err(Error::Cancelled(_) | Error::Unavailable(_))
                         if deadline.is_none_or(|end| Instant::now() < end) =>
                     {
-                        let road = Road::connect(&self.address, deadline).await?;
+                        let road = connect::connect(&self.address, deadline).await?;
                         self.keep(road.clone());
                         road.info(deadline).await
                     }

@@ -2,8 +2,8 @@
 
 use super::members::{Members, Wanted};
 use crate::address::{Address, Endpoint, Several};
-use crate::client::connect::connect;
-use crate::client::road::{CONNECT_TIME, FIRST_PAUSE, Road, unreached_text};
+use crate::client::connect::{CONNECT_TIME, FIRST_PAUSE, attempt, unreached_text};
+use crate::client::road::Road;
 use crate::dial::ATTEMPT_TIME;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -217,7 +217,7 @@ impl Set {
             tokio::spawn(async move {
                 let endpoint = Endpoint::Tcp { host: &host, port, or_shorter: false };
                 let late = |_| Err(Error::Unavailable("the server does not answer".into()));
-                let result = tokio::time::timeout(CONNECT_TIME, connect(&peer, endpoint)).await.unwrap_or_else(late);
+                let result = tokio::time::timeout(CONNECT_TIME, attempt(&peer, endpoint)).await.unwrap_or_else(late);
                 set.members.lock().settle(set.address.text(), &peer, result, Instant::now());
                 set.changed.send_replace(());
             });
