@@ -1,5 +1,7 @@
 """Single calls, errors and waits of clients of the matrix. See matrix_peer.py."""
 
+import itertools
+
 import numpy as np
 from matrix_reading import dataset, info_of
 
@@ -21,9 +23,9 @@ def draws(peer, address, table, count):
     return peer.client(address).sample(table, count, emit_timesteps=False)
 
 
-def draw_from(peer, address, table, kind, options):
+def draw_from(peer, address, table, kind, options, columns=("int64",)):
     """Returns the numbers that a dataset with these options has until it ends."""
-    return [int(np.ravel(one.data[0].numpy())[0]) for one in dataset(peer, kind, address, table, ["int64"], **options)]
+    return [int(np.ravel(one.data[0].numpy())[0]) for one in dataset(peer, kind, address, table, columns, **options)]
 
 
 def mutate(peer, address, table, updates, deletes):
@@ -172,16 +174,20 @@ def patterns_of_steps(peer, address, table, count):
 
 
 def flush_late(peer, address, table, count):
-    """Flushes more items than fit into the table, with a limit. Returns how many items were made, and the error."""
-    writer = peer.client(address).trajectory_writer(1)
+    """Flushes more items than fit into the table, with a limit. Returns the error, and how many items were there."""
+    client = peer.client(address)
+    writer = client.trajectory_writer(1)
     for number in range(count):
         writer.append([np.int64(number)])
         writer.create_item(table, 1.0, [writer.history[0][-1:]])
     try:
         writer.flush(0, 200)
     except peer.reverb.DeadlineExceededError as error:
-        return str(error)
+        return str(error), client.server_info()[table].current_size
     finally:
+        # Our writer would wait for its items when it is closed.
+        client.reset(table)
+        writer.flush()
         writer.close()
     return None
 
@@ -189,6 +195,11 @@ def flush_late(peer, address, table, count):
 def sample_batch_late(peer, address, table, size):
     """Draws a batch with a short limit."""
     return len(peer.client(address).sample_batch(table, size, timeout=0.2).info.key)
+
+
+def sample_batches(peer, address, table, sizes):
+    """Draws batches, and waits for them as long as it takes."""
+    return [len(peer.client(address).sample_batch(table, size).info.key) for size in sizes]
 
 
 def signal(peer, event):
@@ -199,28 +210,23 @@ def signal(peer, event):
 def write_until(peer, address, table, event):
     """Writes numbers until the event is set, and returns how many. Goes on while the server restarts."""
     stop = peer.event(event)
-    with peer.client(address).trajectory_writer(2) as writer:
-        number = 0
-        while not stop.is_set():
-            writer.append([np.int64(number), np.full(3, number, np.float32)])
-            writer.create_item(table, 1.0 + number % 7, [column[-1:] for column in writer.history])
-            number += 1
-            if number % 2 == 0:
-                writer.flush()
-        writer.flush()
-    return number
+    # As actors do, between steps: items that come as fast as they can would take long to draw.
+    numbers = itertools.takewhile(lambda _: not stop.wait(0.002), itertools.count())
+    return write_numbers(peer, address, table, numbers)
 
 
 def write_numbers(peer, address, table, numbers):
-    """Writes items of a number and a row that is made of it, with overlapping chunks."""
+    """Writes items of a number and a row that is made of it, and returns how many."""
+    count = 0
     with peer.client(address).trajectory_writer(3) as writer:
-        for place, number in enumerate(numbers):
+        for number in numbers:
             writer.append([np.int64(number), np.full(3, number, np.float32)])
             writer.create_item(table, 1.0 + number % 7, [column[-1:] for column in writer.history])
-            if place % 10 == 9:
+            count += 1
+            if count % 5 == 0:
                 writer.flush()
         writer.flush()
-    return len(numbers)
+    return count
 
 
 def read_until(peer, address, table, event):
@@ -274,6 +280,6 @@ def use_until(peer, address, table, event):
 
 TASKS = (
     *(insert, draw, draw_from, mutate, update_by_tensorflow, reset, checkpoint, road, infos, fail),
-    *(values_by_signature, unpacked, insert_nests, patterns_of_steps, flush_late, sample_batch_late, signal),
-    *(write_until, write_numbers, read_until, use_until),
+    *(values_by_signature, unpacked, insert_nests, patterns_of_steps, flush_late, sample_batch_late, sample_batches),
+    *(signal, write_until, write_numbers, read_until, use_until),
 )

@@ -4,6 +4,7 @@ Both clients run in the reference's interpreter, ours with our package in front 
 TensorFlow. Our server runs in the interpreter of the tests.
 """
 
+import contextlib
 import importlib.util
 import itertools
 import os
@@ -12,6 +13,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 
 from sides import SIDES, python_of
 
@@ -25,12 +27,35 @@ def table(name, sampler=("fifo",), remover=("fifo",), limiter=("MinSize", 1), ma
     return {"name": name, "max_size": 1000, "max_times_sampled": max_times_sampled, **parts, **options}
 
 
+SELECTORS = {
+    "fifo": ["fifo"],
+    "lifo": ["lifo"],
+    "uniform": ["uniform"],
+    "prioritized": ["prioritized", 0.5],
+    "min heap": ["min_heap"],
+    "max heap": ["max_heap"],
+}
 # What every server of the matrix has.
 TABLES = (
     table("once", max_times_sampled=1),
-    table("other once", max_times_sampled=1),
-    table("uniform", ["uniform"]),
+    *(table(name, selector) for name, selector in SELECTORS.items()),
+    *(table(f"removes {name}", remover=selector) for name, selector in SELECTORS.items()),
+    table("once three", limiter=["MinSize", 3], max_times_sampled=1),
+    table("ratio", limiter=["SampleToInsertRatio", 2.0, 3, 4.0]),
+    table("victim", ["prioritized", 1.0]),
+    table("signed", max_times_sampled=1, signature=[["a", "float32", [2]], ["b", "int64", []]]),
+    table("nests", signature="nests"),
+    {"name": "queue", "kind": "queue", "max_size": 2},
+    {"name": "stack", "kind": "stack", "max_size": 5},
 )
+
+
+def eventually(condition):
+    """Waits until `condition()` is true. Fails if that never happens."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, "the awaited state never came"
+        time.sleep(0.02)
 
 
 class PeerError(Exception):
@@ -205,6 +230,24 @@ class Processes:
             port = server.call("serve", name="matrix", tables=TABLES)
             self._ports[side] = server.starts, port
         return f"localhost:{self._ports[side][1]}"
+
+    def clear(self, side):
+        """Removes all items of a side's server."""
+        address = self.address(side)
+        self.servers[side].call("clear", name="matrix", tables=[spec["name"] for spec in TABLES])
+        return address
+
+    def sizes(self, side, name="matrix"):
+        """Returns the sizes of the tables of a side's server."""
+        return self.servers[side].call("sizes", name=name)
+
+    @contextlib.contextmanager
+    def server(self, side, name, tables, **options):
+        """Starts another server, and stops it in the end. Returns its port."""
+        try:
+            yield self.servers[side].call("serve", name=name, tables=tables, **options)
+        finally:
+            self.servers[side].call("stop", name=name)
 
     def close(self):
         for process in (*self.clients.values(), *self.servers.values()):

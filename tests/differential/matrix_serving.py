@@ -1,6 +1,12 @@
 """What a serving process of the matrix does. See matrix_peer.py."""
 
+import collections
+
+import numpy as np
+from checkpoint_driver import Job
 from driver import Run
+
+Pair = collections.namedtuple("Pair", "second first")
 
 
 class Tables(Run):
@@ -12,6 +18,19 @@ class Tables(Run):
 
     def __init__(self, reverb):
         self.reverb = reverb
+
+    def make_signature(self, columns):
+        """Makes a signature from columns, as the other drivers do, or one with nests, bounds and unknown shapes."""
+        if columns != "nests":
+            return super().make_signature(columns)
+        try:
+            from reverb.tensor_spec import BoundedTensorSpec, TensorSpec
+        except ImportError:
+            from tensorflow import TensorSpec
+            from tensorflow.python.framework.tensor_spec import BoundedTensorSpec
+        bounded = BoundedTensorSpec((2,), np.float32, minimum=-1.5, maximum=[1.0, 2.0], name="bounded")
+        unknown = TensorSpec(None, np.dtype(np.int64), name="unknown")
+        return {"z": (bounded, [TensorSpec((None, 3), np.dtype(np.uint8))]), "a": Pair(second=unknown, first=unknown)}
 
 
 def serve(peer, name, tables, port=None, folder=None, load=None):
@@ -55,4 +74,19 @@ def sizes(peer, name):
     return {table: info.current_size for table, info in infos.items()}
 
 
-TASKS = (serve, stop, clear, sizes)
+def put(peer, name, table, value):
+    """Inserts a number on the server's own side."""
+    peer.servers[name].localhost_client().insert(np.int64(value), {table: 1.0})
+
+
+def save(peer, name):
+    """Saves a checkpoint on the server's own side, and returns its path."""
+    return peer.servers[name].localhost_client().checkpoint()
+
+
+def load(peer, job):
+    """Loads a checkpoint as checkpoint_driver.py does, and returns all that is known of its tables and items."""
+    return Job(peer.reverb, job).run()
+
+
+TASKS = (serve, stop, clear, sizes, put, save, load)

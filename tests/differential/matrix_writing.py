@@ -4,7 +4,7 @@ Each case writes items into one table, in order, and returns them as a reader mu
 """
 
 import numpy as np
-from matrix_values import INTEGERS, as_bytes, extreme_step, item, leaf_of, stacked, step, texts_of, value
+from matrix_values import INTEGERS, SHAPES, as_bytes, extreme_step, item, leaf_of, stacked, step, texts_of, value
 
 
 def write(peer, case, address, table):
@@ -15,7 +15,7 @@ def write(peer, case, address, table):
 def insert(peer, address, table):
     """Every dtype and shape, as an item of one step."""
     client = peer.client(address)
-    steps = [step(seed) for seed in range(2)]
+    steps = [step(seed, SHAPES) for seed in range(2)]
     for number, one in enumerate(steps):
         client.insert(one, {table: number + 0.5})
     return [item(number + 0.5, [stacked([array]) for array in one]) for number, one in enumerate(steps)]
@@ -224,11 +224,20 @@ def tensor_leaf(tensor):
     return "bytes", tuple(tensor.shape), tuple(as_bytes(text) for text in flat)
 
 
-def insert_batch(peer, address, table):
-    """Our inserts of many rows at once: one chunk, each row an item."""
-    rows = [step(number) for number in range(5)]
-    peer.client(address).insert_batch(windows(rows), {table: np.arange(5) + 0.5})
-    return [item(number + 0.5, [stacked([array]) for array in one]) for number, one in enumerate(rows)]
+def insert_batch(step):
+    """A case of our inserts of many rows at once: one chunk, each row an item."""
+
+    def case(peer, address, table):
+        rows = [step(number) for number in range(6)]
+        peer.client(address).insert_batch(windows(rows), {table: np.arange(6) + 0.5})
+        return [item(number + 0.5, [stacked([array]) for array in one]) for number, one in enumerate(rows)]
+
+    return case
+
+
+def small_step(number):
+    """Returns a step of few numbers, whose columns lie side by side in a batch."""
+    return [value(dtype, shape, number) for dtype, shape in (("f4", (3,)), ("?", (1,)), ("i8", ()), ("c8", (2, 1)))]
 
 
 def batched_writer(peer, address, table):
@@ -320,7 +329,8 @@ CASES = {
     "trajectory many": trajectory_many,
     "structured": structured,
     "tf client": tf_client,
-    "insert batch": insert_batch,
+    "insert batch": insert_batch(step),
+    "insert batch interleaved": insert_batch(small_step),
     "batched writer": batched_writer,
     "compressed lz4": compressed("lz4", False),
     "compressed zstd delta": compressed("zstd", True),

@@ -4,14 +4,11 @@ Each checkpoint is loaded by the other side, drawn from, and saved again there; 
 """
 
 import itertools
-import pathlib
-import struct
-import zlib
 
 import numpy as np
 import pytest
+from checkpoint_records import records, saved
 from driver import encode
-from google.protobuf import json_format
 from sides import SIDES, answer_of
 
 pytestmark = [pytest.mark.reference, pytest.mark.timeout(400)]
@@ -190,37 +187,6 @@ def run(side, jobs):
     answer = answer_of(side, "checkpoint_driver.py", jobs)
     assert answer["package"] == {"reference": "dm-reverb", "ours": "reverb-replay"}[side]
     return answer["results"]
-
-
-def records(path, name):
-    """Returns the records of a file. Other tests cover the checksums."""
-    data = zlib.decompress((pathlib.Path(path) / name).read_bytes())
-    found, at = [], 0
-    while at < len(data):
-        (length,) = struct.unpack_from("<Q", data, at)
-        found.append(data[at + 12 : at + 12 + length])
-        at += length + 16
-    return found
-
-
-def saved(path):
-    """Returns a checkpoint's tables and items as JSON, the keys of its chunks, and the items' order in each table."""
-    from reverb.cc import schema_pb2
-    from reverb.cc.checkpointing import checkpoint_pb2
-
-    tables = [checkpoint_pb2.PriorityTableCheckpoint.FromString(one) for one in records(path, "tables.tfrecord")]
-    items = [schema_pb2.PrioritizedItem.FromString(one) for one in records(path, "items.tfrecord")]
-    chunks = [schema_pb2.ChunkData.FromString(one) for one in records(path, "chunks.tfrecord")]
-    by_table = {message.table_name: [] for message in tables}
-    for item in items:
-        by_table[item.table].append(json_format.MessageToDict(item))
-    described = {chunk.chunk_key: describe_chunk(chunk) for chunk in chunks}
-    return {one.table_name: json_format.MessageToDict(one) for one in tables}, by_table, described
-
-
-def describe_chunk(chunk):
-    shapes = [[dim.size for dim in tensor.tensor_shape.dim] for tensor in chunk.data.tensors]
-    return json_format.MessageToDict(chunk.sequence_range), shapes, chunk.data_tensors_len, chunk.data_uncompressed_size
 
 
 @pytest.fixture(scope="module")

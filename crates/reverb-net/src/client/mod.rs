@@ -16,6 +16,7 @@ pub use servers::Turn;
 pub use started::{Rest, Started, WaitsFor};
 
 use crate::address::Address;
+use crate::replay_v1::client::Session;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use pending_limit::PendingLimit;
 use reverb_core::{Error, Result, fork};
@@ -43,6 +44,8 @@ struct Current {
 #[derive(Debug)]
 pub struct Client {
     address: Address,
+    /// What its connections have in common with those of the clients beside it.
+    session: Arc<Session>,
     current: ArcSwapOption<Current>,
     roads: AtomicU32,
     /// The servers of an address that names several. `current` is then never set.
@@ -59,14 +62,26 @@ impl Client {
 
     /// As [`Client::new`]. All writers of the client together hold about `max_pending_bytes` of unconfirmed items.
     pub fn with_limit(address: &str, max_pending_bytes: usize) -> Self {
+        Self::of_session(address, Arc::default(), max_pending_bytes)
+    }
+
+    fn of_session(address: &str, session: Arc<Session>, max_pending_bytes: usize) -> Self {
         let address = Address::parse(address);
         Self {
-            servers: Servers::of(&address),
+            servers: Servers::of(&address, &session),
             address,
+            session,
             current: ArcSwapOption::empty(),
             roads: AtomicU32::new(0),
             pending: ArcSwap::from_pointee(PendingLimit::new(max_pending_bytes)),
         }
+    }
+
+    /// Makes another client of the same server, with a connection of its own. For a balancer and for the server, both
+    /// are one client. As in [`Client::with_limit`], its writers together hold about `max_pending_bytes`.
+    #[must_use]
+    pub fn beside(&self, max_pending_bytes: usize) -> Self {
+        Self::of_session(self.address(), self.session.clone(), max_pending_bytes)
     }
 
     /// Returns the address of the server, as it was given.
@@ -120,8 +135,8 @@ impl Client {
             return servers.road(turn, home, deadline).await;
         }
         let road = match self.was_stopped_here() {
-            true => connect::connect_after_stop(&self.address, deadline).await?,
-            false => connect::connect(&self.address, deadline).await?,
+            true => connect::connect_after_stop(&self.address, &self.session, deadline).await?,
+            false => connect::connect(&self.address, &self.session, deadline).await?,
         };
         self.keep(road.clone());
         Ok(road)
@@ -212,7 +227,9 @@ impl Client {
         loop {
             let road = self.road(Turn::Draw, deadline).await?;
             match self.sample_on(road, request, deadline).await {
-                Err(Error::Unavailable(_) | Error::Cancelled(_)) if servers_left > 1 => servers_left -= 1,
+                Err(Error::Unavailable(_) | Error::Cancelled(_) | Error::SplitClient { .. }) if servers_left > 1 => {
+                    servers_left -= 1
+                }
                 sampled => return sampled,
             }
         }
@@ -225,6 +242,24 @@ impl Client {
         }
         let peer = road.peer().map(str::to_owned).unwrap_or_default();
         road.sample(request, deadline).await.map_err(|error| at_server(error, &peer))
+    }
+
+    /// As [`Client::on_road`], for calls that a server other than the one meant refuses whole. The call is made again,
+    /// once: the server may have been replaced, and a new connection finds out whether a balancer splits the client.
+    fn on_road_again<'a, T: Send + 'a>(
+        &'a self,
+        connect_by: Option<Instant>,
+        call: impl FnOnce(Road) -> Started<'a, T> + Clone + Send + 'a,
+    ) -> Started<'a, T> {
+        match self.on_road(Turn::Other, connect_by, call.clone()) {
+            Started::Waiting(WaitsFor::Connection, answer) => Started::elsewhere(async move {
+                match answer.await {
+                    Err(Error::SplitClient { .. }) => call(self.road(Turn::Other, connect_by).await?).await,
+                    answer => answer,
+                }
+            }),
+            done => done,
+        }
     }
 
     /// Inserts items, and waits until they are in their tables.
@@ -265,8 +300,8 @@ impl Client {
         self.on_road(Turn::Draw, connect_by.or(deadline), move |road| road.begin_sample(request, deadline, at_once))
     }
 
-    /// Deletes items, then sets priorities, at all servers. Unknown keys are ignored. Returns how many deletes and updates found their
-    /// item; `None` if the server is older and does not count them.
+    /// Deletes items, then sets priorities, at all servers. Unknown keys are ignored. Returns how many deletes and
+    /// updates found their item; `None` if the server is older and does not count them.
     ///
     /// # Errors
     /// [`Error::TableNotFound`] if there is no such table, or [`Error::InvalidPriority`] if a priority is not valid.
@@ -281,7 +316,7 @@ impl Client {
         if let Some(servers) = &self.servers {
             return Started::elsewhere(servers.mutate(table, updates, deletes, deadline));
         }
-        self.on_road(Turn::Other, deadline, move |road| road.mutate(table, updates, deletes, deadline))
+        self.on_road_again(deadline, move |road| road.mutate(table, updates, deletes, deadline))
     }
 
     /// Removes all items of a table and sets its counters to zero, at all servers.
@@ -292,7 +327,7 @@ impl Client {
         if let Some(servers) = &self.servers {
             return Started::elsewhere(servers.reset(table, deadline));
         }
-        self.on_road(Turn::Other, deadline, move |road| road.reset(table, deadline))
+        self.on_road_again(deadline, move |road| road.reset(table, deadline))
     }
 
     /// Returns the status of all tables of the server. Those of several servers are merged.
@@ -311,14 +346,14 @@ impl Client {
         if let Some(servers) = &self.servers {
             return Started::elsewhere(servers.info(connect_by, deadline));
         }
-        self.on_road(Turn::Other, connect_by, move |road| match road.info(deadline) {
+        self.on_road_again(connect_by, move |road| match road.info(deadline) {
             Started::Waiting(_, answer) => Started::elsewhere(async move {
                 match answer.await {
                     // The server of an older connection may have been stopped and replaced by another.
                     Err(Error::Cancelled(_) | Error::Unavailable(_))
                         if deadline.is_none_or(|end| Instant::now() < end) =>
                     {
-                        let road = connect::connect(&self.address, deadline).await?;
+                        let road = connect::connect(&self.address, &self.session, deadline).await?;
                         self.keep(road.clone());
                         road.info(deadline).await
                     }
@@ -338,7 +373,7 @@ impl Client {
         if let Some(servers) = &self.servers {
             return Started::elsewhere(servers.checkpoint(deadline));
         }
-        self.on_road(Turn::Other, deadline, move |road| road.checkpoint(deadline))
+        self.on_road_again(deadline, move |road| road.checkpoint(deadline))
     }
 
     /// Returns up to `count` items of a table without drawing or counting them: the newest ones, or the oldest ones.
@@ -355,6 +390,6 @@ impl Client {
         if let Some(servers) = &self.servers {
             return Started::elsewhere(servers.peek(table, count, newest, deadline));
         }
-        self.on_road(Turn::Other, deadline, move |road| road.peek(table, count, newest, deadline))
+        self.on_road_again(deadline, move |road| road.peek(table, count, newest, deadline))
     }
 }

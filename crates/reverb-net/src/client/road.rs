@@ -163,9 +163,9 @@ impl Road {
             Self::SameProcess(replay) => {
                 Started::Done(replay.table(table).and_then(|table| table.mutate(updates, deletes).map(Some)))
             }
-            Self::ReplayV1(connection) => {
-                Started::elsewhere(async move { connection.mutate(table, updates, deletes, deadline).await })
-            }
+            Self::ReplayV1(connection) => Started::elsewhere(async move {
+                of_same_server(&connection, connection.mutate(table, updates, deletes, deadline)).await
+            }),
             Self::DmReverb(connection) => {
                 Started::elsewhere(async move { connection.mutate(table, updates, deletes, deadline).await })
             }
@@ -176,7 +176,9 @@ impl Road {
     pub fn reset(self, table: &str, deadline: Option<Instant>) -> Started<'_, ()> {
         match self {
             Self::SameProcess(replay) => Started::Done(replay.table(table).map(|table| table.reset())),
-            Self::ReplayV1(connection) => Started::elsewhere(async move { connection.reset(table, deadline).await }),
+            Self::ReplayV1(connection) => {
+                Started::elsewhere(async move { of_same_server(&connection, connection.reset(table, deadline)).await })
+            }
             Self::DmReverb(connection) => Started::elsewhere(async move { connection.reset(table, deadline).await }),
         }
     }
@@ -185,7 +187,9 @@ impl Road {
     pub fn info<'a>(self, deadline: Option<Instant>) -> Started<'a, Vec<TableStatus>> {
         match self {
             Self::SameProcess(replay) => Started::Done(Ok(replay.status())),
-            Self::ReplayV1(connection) => Started::elsewhere(async move { connection.info(deadline).await }),
+            Self::ReplayV1(connection) => {
+                Started::elsewhere(async move { of_same_server(&connection, connection.info(deadline)).await })
+            }
             Self::DmReverb(connection) => Started::elsewhere(async move { connection.info(deadline).await }),
         }
     }
@@ -203,7 +207,9 @@ impl Road {
                 };
                 saved.map(|path| path.to_string_lossy().into_owned())
             }),
-            Self::ReplayV1(connection) => Started::elsewhere(async move { connection.checkpoint(deadline).await }),
+            Self::ReplayV1(connection) => {
+                Started::elsewhere(async move { of_same_server(&connection, connection.checkpoint(deadline)).await })
+            }
             Self::DmReverb(connection) => Started::elsewhere(async move { connection.checkpoint(deadline).await }),
         }
     }
@@ -219,13 +225,25 @@ impl Road {
                     Some(deadline) => tokio::time::timeout_at(deadline.into(), peeked).await.unwrap_or_else(late),
                 }
             }),
-            Self::ReplayV1(connection) => {
-                Started::elsewhere(async move { connection.peek(table, count, newest, deadline).await })
-            }
+            Self::ReplayV1(connection) => Started::elsewhere(async move {
+                of_same_server(&connection, connection.peek(table, count, newest, deadline)).await
+            }),
             Self::DmReverb(connection) => {
                 Started::elsewhere(async move { connection.peek(table, count, newest, deadline).await })
             }
         }
+    }
+}
+
+/// Makes a call over a connection that has found our service before. If the server is lost, the channel may have opened
+/// another connection, to a server of dm-reverb that has taken its place.
+async fn of_same_server<T>(connection: &Connection, call: impl Future<Output = Result<T>>) -> Result<T> {
+    match call.await {
+        Err(Error::Unimplemented(_)) if connection.is_broken() => Err(Error::Unavailable(format!(
+            "the connection to the server at {} was lost; another server listens there, which the next call finds",
+            connection.peer()
+        ))),
+        result => result,
     }
 }
 

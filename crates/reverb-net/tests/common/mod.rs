@@ -3,6 +3,8 @@
 
 pub mod any;
 pub mod dm_inserts;
+pub mod dm_reverb;
+pub mod splitter;
 #[path = "../../../reverb-service/tests/common/mod.rs"]
 mod tables;
 pub mod wire;

@@ -5,6 +5,7 @@ use crate::address::{Address, Endpoint, Several};
 use crate::client::connect::{CONNECT_TIME, FIRST_PAUSE, attempt, unreached_text};
 use crate::client::road::Road;
 use crate::dial::ATTEMPT_TIME;
+use crate::replay_v1::client::Session;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use reverb_core::{Error, Result, fork};
@@ -39,6 +40,7 @@ pub struct Servers {
 struct Set {
     generation: u32,
     address: Address,
+    session: Arc<Session>,
     members: Mutex<Members>,
     /// The number of roads that were chosen for each kind.
     turns: [AtomicUsize; 4],
@@ -56,9 +58,9 @@ pub struct Reached {
 
 impl Servers {
     /// Makes the servers of an address. `None` if the address names one server.
-    pub fn of(address: &Address) -> Option<Box<Self>> {
+    pub fn of(address: &Address, session: &Arc<Session>) -> Option<Box<Self>> {
         address.several()?;
-        Some(Box::new(Self { set: ArcSwap::from_pointee(Set::new(address.clone())) }))
+        Some(Box::new(Self { set: ArcSwap::from_pointee(Set::new(address.clone(), session.clone())) }))
     }
 
     fn set(&self) -> Arc<Set> {
@@ -67,7 +69,7 @@ impl Servers {
             return set;
         }
         // The connections belong to the parent process. Dropping them could wait for threads that exist only there.
-        let own = Arc::new(Set::new(set.address.clone()));
+        let own = Arc::new(Set::new(set.address.clone(), set.session.clone()));
         std::mem::forget(self.set.compare_and_swap(&set, own));
         std::mem::forget(set);
         self.set.load_full()
@@ -143,7 +145,7 @@ impl Drop for Servers {
 }
 
 impl Set {
-    fn new(address: Address) -> Self {
+    fn new(address: Address, session: Arc<Session>) -> Self {
         let members = match address.several() {
             Some(Several::List(entries)) => Members::listed(entries),
             _ => Members::of_name(),
@@ -151,7 +153,7 @@ impl Set {
         // Clients that begin at the same time begin with different servers.
         let turns = std::array::from_fn(|_| AtomicUsize::new(rand::random_range(0..1 << 16)));
         let changed = watch::Sender::new(());
-        Self { generation: fork::generation(), address, members: Mutex::new(members), turns, changed }
+        Self { generation: fork::generation(), address, session, members: Mutex::new(members), turns, changed }
     }
 
     /// Tries to reach servers until `choose` finds what it wants among those that are wanted.
@@ -217,7 +219,9 @@ impl Set {
             tokio::spawn(async move {
                 let endpoint = Endpoint::Tcp { host: &host, port, or_shorter: false };
                 let late = |_| Err(Error::Unavailable("the server does not answer".into()));
-                let result = tokio::time::timeout(CONNECT_TIME, attempt(&peer, endpoint)).await.unwrap_or_else(late);
+                let result = tokio::time::timeout(CONNECT_TIME, attempt(&peer, endpoint, &set.session))
+                    .await
+                    .unwrap_or_else(late);
                 set.members.lock().settle(set.address.text(), &peer, result, Instant::now());
                 set.changed.send_replace(());
             });

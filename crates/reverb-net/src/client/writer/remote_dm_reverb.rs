@@ -19,14 +19,16 @@ use std::time::{Duration, Instant};
 use tonic::{Code, Status};
 
 /// A server that has not ended the stream by then counts as reached: it says nothing before its first confirmation.
-const REACHED_TIME: Duration = Duration::from_secs(2);
+const REACHED_TIME: Duration = Duration::from_secs(1);
 /// Time without a confirmation after which the writer asks the server for the reason, the first time and later.
-const ASK_DELAYS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+const ASK_DELAYS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(5));
 
 /// Sends items until the writer is closed. Sets `lost_at` to `None` when the server was reached.
 ///
+/// Ends the session if the server says that it will not take the items.
+///
 /// # Errors
-/// The reason why the connection was lost, or why the server ended the stream.
+/// The reason why the connection was lost.
 pub async fn run(shared: &SharedSession, connection: &Connection, lost_at: &mut Option<Instant>) -> Result<()> {
     // On the roads to other servers, chunks announce their end here. On this one, their references are counted.
     shared.dropped.lock().clear();
@@ -44,12 +46,15 @@ pub async fn run(shared: &SharedSession, connection: &Connection, lost_at: &mut 
         let has_next = sender.has_next() || shared.state.lock().outbox.front().is_some_and(is_ready);
         let room = stream.room();
         let found = tokio::select! {
-            confirmed = stream.confirmed() => {
-                let keys = confirmed.map_err(|status| ended(connection, Some(&status)))?;
-                sender.confirm(shared, &keys.ok_or_else(|| ended(connection, None))?);
-                reason.reset();
-                true
-            }
+            confirmed = stream.confirmed() => match confirmed {
+                Ok(Some(keys)) => {
+                    sender.confirm(shared, &keys);
+                    reason.reset();
+                    true
+                }
+                Ok(None) => return ended(shared, connection, None),
+                Err(status) => return ended(shared, connection, Some(&status)),
+            },
             permit = room, if has_next => match permit {
                 Some(permit) => {
                     if let Some(request) = sender.message(shared).await? {
@@ -57,7 +62,7 @@ pub async fn run(shared: &SharedSession, connection: &Connection, lost_at: &mut 
                     }
                     false
                 }
-                None => return Err(last_word(stream, &mut sender, shared, connection).await),
+                None => return last_word(stream, &mut sender, shared, connection).await,
             },
             () = shared.wake.notified() => false,
             () = linger.wait(shared) => false,
@@ -70,8 +75,9 @@ pub async fn run(shared: &SharedSession, connection: &Connection, lost_at: &mut 
         if found && !std::mem::replace(&mut is_reached, true) {
             *lost_at = None;
             let mut state = shared.state.lock();
-            state.is_lost = false;
-            state.reason.clear();
+            if std::mem::take(&mut state.is_lost) {
+                state.reason.clear();
+            }
         }
     }
 }
@@ -82,29 +88,40 @@ async fn last_word(
     sender: &mut ItemSender<'_>,
     shared: &SharedSession,
     connection: &Connection,
-) -> Error {
+) -> Result<()> {
     loop {
         match stream.confirmed().await {
             Ok(Some(keys)) => sender.confirm(shared, &keys),
-            Ok(None) => return ended(connection, None),
-            Err(status) => return ended(connection, Some(&status)),
+            Ok(None) => return ended(shared, connection, None),
+            Err(status) => return ended(shared, connection, Some(&status)),
         }
     }
 }
 
-/// Returns the error of a stream that the server has ended.
-fn ended(connection: &Connection, status: Option<&Status>) -> Error {
+/// Ends the session if another stream would end in the same way.
+///
+/// # Errors
+/// The reason why the stream has ended, if another one may not.
+fn ended(shared: &SharedSession, connection: &Connection, status: Option<&Status>) -> Result<()> {
+    use Code::{
+        FailedPrecondition, InvalidArgument, NotFound, OutOfRange, PermissionDenied, ResourceExhausted, Unauthenticated,
+    };
     let peer = connection.peer();
-    match status {
-        None => Error::Unavailable(format!("the server at {peer} ended the writer's stream")),
+    let Some(status) = status else {
+        return Err(Error::Unavailable(format!("the server at {peer} ended the writer's stream")));
+    };
+    match status.code() {
         // The next server at the address may be one of this package.
-        Some(status) if status.code() == Code::Unimplemented => {
-            Error::Unavailable(format!("the server at {peer} was replaced: {}", status.message()))
+        Code::Unimplemented => Err(Error::Unavailable(format!("the server at {peer} was replaced"))),
+        NotFound | InvalidArgument | FailedPrecondition | OutOfRange | ResourceExhausted | PermissionDenied
+        | Unauthenticated => {
+            let text = status.message();
+            shared.fail(|items| {
+                Error::InvalidArgument(format!("the server at {peer} ended the writer: {text}; {items}"))
+            });
+            Ok(())
         }
-        Some(status) if matches!(status.code(), Code::NotFound) => {
-            Error::InvalidArgument(format!("{peer}: {}", status.message()))
-        }
-        Some(status) => from_status(status, peer),
+        _ => Err(from_status(status, peer)),
     }
 }
 

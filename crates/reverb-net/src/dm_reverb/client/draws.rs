@@ -271,11 +271,15 @@ impl Answering {
                 Some(Ok(Some(response))) => response,
                 Some(Err(status)) => return Err(draws.error(&status)),
             };
-            self.read_response(response, draws).await.map_err(|error| match error {
-                Error::DataLoss(reason) | Error::InvalidArgument(reason) => {
-                    Error::DataLoss(format!("the server at {} sent a sample that cannot be used: {reason}", draws.peer))
-                }
-                error => error,
+            self.read_response(response, draws).await.map_err(|error| {
+                let reason = match error {
+                    Error::DataLoss(reason) | Error::InvalidArgument(reason) => reason,
+                    Error::MessageTooLarge { what, size_bytes, limit_bytes, .. } => {
+                        format!("{what} has {size_bytes} bytes, more than the maximum of {limit_bytes}")
+                    }
+                    error => return error,
+                };
+                Error::DataLoss(format!("the server at {} sent a sample that cannot be used: {reason}", draws.peer))
             })?;
             if !self.drawn.is_empty() {
                 self.first.get_or_insert_with(Instant::now);

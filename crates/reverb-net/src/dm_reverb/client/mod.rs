@@ -7,6 +7,7 @@ mod draws;
 mod insert_call;
 mod insert_stream;
 mod insert_streams;
+mod inserts;
 mod sample_reader;
 mod sample_stream;
 mod tables;
