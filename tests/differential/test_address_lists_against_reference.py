@@ -76,6 +76,22 @@ def test_a_list_may_have_servers_of_both_packages():
             client.engine.peek("table", 1, True, 10.0)
 
 
+def test_streams_spread_over_servers_of_both_packages():
+    with serve("reference", 1) as old, serve("ours", 1) as new:
+        client = reverb.Client(f"ipv4:127.0.0.1:{old},127.0.0.1:{new}")
+        clients = [reverb.Client(f"ipv4:127.0.0.1:{port}") for port in (old, new)]
+        for number in range(6):
+            client.insert(np.float32(number), {"table": 1.0})
+        sizes = [each.server_info()["table"].current_size for each in clients]
+        assert sizes == [4, 4]
+        for _ in range(2):
+            with client.trajectory_writer(1) as writer:
+                for number in range(5):
+                    writer.append(np.float32(number))
+                    writer.create_item("table", 1.0, writer.history[-1:])
+        assert [each.server_info()["table"].current_size for each in clients] == [9, 9]
+
+
 def test_a_server_of_dm_reverb_that_two_addresses_reach_counts_once():
     with serve("reference", 1, 2) as port:
         client = reverb.Client(f"ipv4:127.0.0.1:{port},127.0.0.2:{port}")

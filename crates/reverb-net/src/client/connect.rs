@@ -1,16 +1,76 @@
-//! One attempt to reach a server: dials it, and finds the protocol that it speaks.
+//! Reaches a server: dials it, repeatedly if necessary, and finds the protocol that it speaks.
 
-use super::Road;
-use crate::address::Endpoint;
-use crate::dial::{KeepAlive, dial_host, dial_unix};
+use super::road::Road;
+use crate::address::{Address, Endpoint};
+use crate::dial::{ATTEMPT_TIME, KeepAlive, dial_host, dial_unix};
 use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client::{Connection, Greeting, Session};
 use reverb_core::{Error, Result};
-use reverb_service::Transport;
+use reverb_service::{Transport, registry};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tonic::transport::Channel;
+
+/// Time for which a client tries to reach a server.
+pub const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// The first and the longest pause between attempts. The pause doubles each time.
+pub const FIRST_PAUSE: Duration = Duration::from_millis(5);
+/// See [`FIRST_PAUSE`].
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Connects to a server. Tries repeatedly for a while if the server is not there yet.
+///
+/// # Errors
+/// [`Error::Unavailable`] with the last cause, [`Error::DeadlineExceeded`] if the deadline passes first, or
+/// [`Error::SplitClient`] at once.
+pub async fn connect(address: &Address, session: &Session, deadline: Option<Instant>) -> Result<Road> {
+    let endpoint = address.endpoint()?;
+    let begun = Instant::now();
+    let give_up = begun + CONNECT_TIME;
+    let mut pause = FIRST_PAUSE;
+    let mut reason = None;
+    loop {
+        let trying = attempt(address.text(), endpoint, session);
+        let limit = deadline.unwrap_or(give_up).max(begun + FIRST_PAUSE);
+        let error = match tokio::time::timeout_at(limit.into(), trying).await {
+            Ok(Ok(road)) => return Ok(road),
+            Ok(Err(error @ (Error::Unimplemented(_) | Error::SplitClient { .. }))) => return Err(error),
+            Ok(Err(error)) => error,
+            // The last attempt has little time. The reason of the one before says more.
+            Err(_) => reason.take().unwrap_or_else(|| Error::Unavailable("the server does not answer".into())),
+        };
+        let now = Instant::now();
+        let is_late = deadline.is_some_and(|deadline| now >= deadline);
+        if is_late || now >= give_up {
+            let text = unreached_text(address, &error, begun.elapsed());
+            return Err(match is_late {
+                true => Error::Unreached(text),
+                false => Error::Unavailable(text),
+            });
+        }
+        let next = now + pause.mul_f64(rand::random_range(0.5..1.0));
+        tokio::time::sleep_until(deadline.map_or(next, |deadline| next.min(deadline)).into()).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+        reason = Some(error);
+    }
+}
+
+/// Connects after the server was in this process and was stopped. Another process may listen at the address by now,
+/// so there is one attempt. It is short, because there is no reason to expect a new server.
+pub async fn connect_after_stop(address: &Address, session: &Session, deadline: Option<Instant>) -> Result<Road> {
+    let trying = attempt(address.text(), address.endpoint()?, session);
+    let now = Instant::now();
+    let limit = deadline.unwrap_or(now + ATTEMPT_TIME).clamp(now + FIRST_PAUSE, now + ATTEMPT_TIME);
+    match tokio::time::timeout_at(limit.into(), trying).await {
+        Ok(Ok(road)) => Ok(road),
+        Ok(Err(error @ (Error::Unimplemented(_) | Error::SplitClient { .. }))) => Err(error),
+        _ => Err(Error::Unavailable(format!(
+            "{}, if you did not stop it; no other server listens there",
+            ended_text(address)
+        ))),
+    }
+}
 
 /// Maximum number of connections that a client opens until a balancer gives it the server that its others have.
 const MAX_DIALS: usize = 32;
@@ -22,7 +82,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_m
 /// # Errors
 /// [`Error::Unavailable`] with the cause, [`Error::Unimplemented`] if the server has neither our service nor the
 /// reference's, or [`Error::SplitClient`] if a balancer spreads the streams of a connection over servers.
-pub async fn connect(peer: &str, endpoint: Endpoint<'_>, session: &Session) -> Result<Road> {
+pub async fn attempt(peer: &str, endpoint: Endpoint<'_>, session: &Session) -> Result<Road> {
     let road = reach(peer, endpoint, session).await?;
     let Road::ReplayV1(tcp) = &road else { return Ok(road) };
     let Endpoint::Tcp { or_shorter: true, .. } = endpoint else { return Ok(road) };
@@ -88,5 +148,19 @@ fn name(endpoint: Endpoint<'_>) -> String {
     match endpoint {
         Endpoint::Unix(path) => path.to_owned(),
         Endpoint::Tcp { host, port, .. } => format!("{host}:{port}"),
+    }
+}
+
+fn ended_text(address: &Address) -> String {
+    format!("the Server of this process at {} was stopped or collected: keep a reference", address.text())
+}
+
+/// Says why no server was reached in the time that was tried.
+pub fn unreached_text(address: &Address, reason: &Error, tried: Duration) -> String {
+    let ended = address.loopback().is_some_and(|(hosts, port)| registry::has_ended(hosts, port));
+    let tried = tried.as_secs_f64();
+    match ended {
+        true => format!("{} ({reason}, tried for {tried:.1} s)", ended_text(address)),
+        false => format!("no server at {}: {reason} (tried for {tried:.1} s)", address.text()),
     }
 }

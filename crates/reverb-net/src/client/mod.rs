@@ -62,10 +62,10 @@ impl Client {
 
     /// As [`Client::new`]. All writers of the client together hold about `max_pending_bytes` of unconfirmed items.
     pub fn with_limit(address: &str, max_pending_bytes: usize) -> Self {
-        Self::of_session(Arc::default(), address, max_pending_bytes)
+        Self::of_session(address, Arc::default(), max_pending_bytes)
     }
 
-    fn of_session(session: Arc<Session>, address: &str, max_pending_bytes: usize) -> Self {
+    fn of_session(address: &str, session: Arc<Session>, max_pending_bytes: usize) -> Self {
         let address = Address::parse(address);
         Self {
             servers: Servers::of(&address, &session),
@@ -81,7 +81,7 @@ impl Client {
     /// are one client. As in [`Client::with_limit`], its writers together hold about `max_pending_bytes`.
     #[must_use]
     pub fn beside(&self, max_pending_bytes: usize) -> Self {
-        Self::of_session(self.session.clone(), self.address(), max_pending_bytes)
+        Self::of_session(self.address(), self.session.clone(), max_pending_bytes)
     }
 
     /// Returns the address of the server, as it was given.
@@ -135,8 +135,8 @@ impl Client {
             return servers.road(turn, home, deadline).await;
         }
         let road = match self.was_stopped_here() {
-            true => Road::connect_after_stop(&self.address, &self.session, deadline).await?,
-            false => Road::connect(&self.address, &self.session, deadline).await?,
+            true => connect::connect_after_stop(&self.address, &self.session, deadline).await?,
+            false => connect::connect(&self.address, &self.session, deadline).await?,
         };
         self.keep(road.clone());
         Ok(road)
@@ -221,6 +221,29 @@ impl Client {
         }
     }
 
+    /// Draws a batch after a server was found. Of several servers, another one is asked if the first is lost.
+    async fn sample_elsewhere(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
+        let mut servers_left = self.servers.as_ref().map_or(1, |servers| servers.len());
+        loop {
+            let road = self.road(Turn::Draw, deadline).await?;
+            match self.sample_on(road, request, deadline).await {
+                Err(Error::Unavailable(_) | Error::Cancelled(_) | Error::SplitClient { .. }) if servers_left > 1 => {
+                    servers_left -= 1
+                }
+                sampled => return sampled,
+            }
+        }
+    }
+
+    /// Draws a batch over a road. Of several servers, an error names the one that was asked.
+    async fn sample_on(&self, road: Road, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
+        if self.servers.is_none() {
+            return road.sample(request, deadline).await;
+        }
+        let peer = road.peer().map(str::to_owned).unwrap_or_default();
+        road.sample(request, deadline).await.map_err(|error| at_server(error, &peer))
+    }
+
     /// As [`Client::on_road`], for calls that a server other than the one meant refuses whole. The call is made again,
     /// once: the server may have been replaced, and a new connection finds out whether a balancer splits the client.
     fn on_road_again<'a, T: Send + 'a>(
@@ -237,27 +260,6 @@ impl Client {
             }),
             done => done,
         }
-    }
-
-    /// Draws a batch after a server was found. Of several servers, another one is asked if the first is lost.
-    async fn sample_elsewhere(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
-        let mut servers_left = self.servers.as_ref().map_or(1, |servers| servers.len());
-        loop {
-            let road = self.road(Turn::Draw, deadline).await?;
-            match self.sample_on(road, request, deadline).await {
-                Err(Error::Unavailable(_) | Error::Cancelled(_)) if servers_left > 1 => servers_left -= 1,
-                sampled => return sampled,
-            }
-        }
-    }
-
-    /// Draws a batch over a road. Of several servers, an error names the one that was asked.
-    async fn sample_on(&self, road: Road, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
-        if self.servers.is_none() {
-            return road.sample(request, deadline).await;
-        }
-        let peer = road.peer().map(str::to_owned).unwrap_or_default();
-        road.sample(request, deadline).await.map_err(|error| at_server(error, &peer))
     }
 
     /// Inserts items, and waits until they are in their tables.
@@ -298,8 +300,8 @@ impl Client {
         self.on_road(Turn::Draw, connect_by.or(deadline), move |road| road.begin_sample(request, deadline, at_once))
     }
 
-    /// Deletes items, then sets priorities, at all servers. Unknown keys are ignored. Returns how many deletes and updates found their
-    /// item; `None` if the server is older and does not count them.
+    /// Deletes items, then sets priorities, at all servers. Unknown keys are ignored. Returns how many deletes and
+    /// updates found their item; `None` if the server is older and does not count them.
     ///
     /// # Errors
     /// [`Error::TableNotFound`] if there is no such table, or [`Error::InvalidPriority`] if a priority is not valid.
@@ -351,7 +353,7 @@ impl Client {
                     Err(Error::Cancelled(_) | Error::Unavailable(_))
                         if deadline.is_none_or(|end| Instant::now() < end) =>
                     {
-                        let road = Road::connect(&self.address, &self.session, deadline).await?;
+                        let road = connect::connect(&self.address, &self.session, deadline).await?;
                         self.keep(road.clone());
                         road.info(deadline).await
                     }

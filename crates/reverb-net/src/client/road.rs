@@ -3,26 +3,18 @@
 //! A road is a transport (the same process, a Unix socket, TCP) and a protocol over it. If tables of this process can
 //! complete a call at once, the calling thread does so.
 
-use super::connect::connect;
 use super::pending_draw::PendingDraw;
 use super::started::Started;
-use crate::address::Address;
-use crate::dial::ATTEMPT_TIME;
 use crate::dm_reverb::client as dm_reverb;
-use crate::replay_v1::client::{Connection, Session};
+use crate::replay_v1::client::Connection;
 use reverb_core::{Drawn, Error, Result};
 use reverb_service::insert::wait_for_inserts;
 use reverb_service::local::{BatchRequest, LocalDraw, RowInsert, begin_insert, gather, sample_copied};
 use reverb_service::peek::{Peeked, peek};
-use reverb_service::{Batch, Call, Replay, TableStatus, Transport, Waiting, registry, warn};
+use reverb_service::{Batch, Call, Replay, TableStatus, Transport, Waiting, warn};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::runtime::Handle;
-
-/// Time for which a client tries to reach a server.
-pub(super) const CONNECT_TIME: Duration = Duration::from_secs(10);
-pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(5);
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How a client reaches its server.
 #[derive(Debug, Clone)]
@@ -36,63 +28,6 @@ pub enum Road {
 }
 
 impl Road {
-    /// Connects to a server. Tries repeatedly for a while if the server is not there yet.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] with the last cause, [`Error::DeadlineExceeded`] if the deadline passes first, or
-    /// [`Error::SplitClient`] at once.
-    pub(super) async fn connect(address: &Address, session: &Session, deadline: Option<Instant>) -> Result<Self> {
-        let endpoint = address.endpoint()?;
-        let begun = Instant::now();
-        let give_up = begun + CONNECT_TIME;
-        let mut pause = FIRST_PAUSE;
-        let mut reason = None;
-        loop {
-            let attempt = connect(address.text(), endpoint, session);
-            let limit = deadline.unwrap_or(give_up).max(begun + FIRST_PAUSE);
-            let error = match tokio::time::timeout_at(limit.into(), attempt).await {
-                Ok(Ok(road)) => return Ok(road),
-                Ok(Err(error @ (Error::Unimplemented(_) | Error::SplitClient { .. }))) => return Err(error),
-                Ok(Err(error)) => error,
-                // The last attempt has little time. The reason of the one before says more.
-                Err(_) => reason.take().unwrap_or_else(|| Error::Unavailable("the server does not answer".into())),
-            };
-            let now = Instant::now();
-            let is_late = deadline.is_some_and(|deadline| now >= deadline);
-            if is_late || now >= give_up {
-                let text = unreached_text(address, &error, begun.elapsed());
-                return Err(match is_late {
-                    true => Error::Unreached(text),
-                    false => Error::Unavailable(text),
-                });
-            }
-            let next = now + pause.mul_f64(rand::random_range(0.5..1.0));
-            tokio::time::sleep_until(deadline.map_or(next, |deadline| next.min(deadline)).into()).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-            reason = Some(error);
-        }
-    }
-
-    /// Connects after the server was in this process and was stopped. Another process may listen at the address by now,
-    /// so there is one attempt. It is short, because there is no reason to expect a new server.
-    pub(super) async fn connect_after_stop(
-        address: &Address,
-        session: &Session,
-        deadline: Option<Instant>,
-    ) -> Result<Self> {
-        let attempt = connect(address.text(), address.endpoint()?, session);
-        let now = Instant::now();
-        let limit = deadline.unwrap_or(now + ATTEMPT_TIME).clamp(now + FIRST_PAUSE, now + ATTEMPT_TIME);
-        match tokio::time::timeout_at(limit.into(), attempt).await {
-            Ok(Ok(road)) => Ok(road),
-            Ok(Err(error @ (Error::Unimplemented(_) | Error::SplitClient { .. }))) => Err(error),
-            _ => Err(Error::Unavailable(format!(
-                "{}, if you did not stop it; no other server listens there",
-                ended_text(address)
-            ))),
-        }
-    }
-
     /// Returns the transport that carries calls.
     pub fn transport(&self) -> Transport {
         match self {
@@ -309,20 +244,6 @@ async fn of_same_server<T>(connection: &Connection, call: impl Future<Output = R
             connection.peer()
         ))),
         result => result,
-    }
-}
-
-fn ended_text(address: &Address) -> String {
-    format!("the Server of this process at {} was stopped or collected: keep a reference", address.text())
-}
-
-/// Says why no server was reached in the time that was tried.
-pub(super) fn unreached_text(address: &Address, reason: &Error, tried: Duration) -> String {
-    let ended = address.loopback().is_some_and(|(hosts, port)| registry::has_ended(hosts, port));
-    let tried = tried.as_secs_f64();
-    match ended {
-        true => format!("{} ({reason}, tried for {tried:.1} s)", ended_text(address)),
-        false => format!("no server at {}: {reason} (tried for {tried:.1} s)", address.text()),
     }
 }
 

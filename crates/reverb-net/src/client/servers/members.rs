@@ -1,7 +1,8 @@
 //! The state of each server: connected, down, or the same as another.
 
 use super::told;
-use crate::client::road::{FIRST_PAUSE, LONGEST_PAUSE, Road};
+use crate::client::connect::{FIRST_PAUSE, LONGEST_PAUSE};
+use crate::client::road::Road;
 use reverb_core::{Error, Result};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 use super::members::{Members, Wanted};
 use crate::address::{Address, Endpoint, Several};
-use crate::client::connect::connect;
-use crate::client::road::{CONNECT_TIME, FIRST_PAUSE, Road, unreached_text};
+use crate::client::connect::{CONNECT_TIME, FIRST_PAUSE, attempt, unreached_text};
+use crate::client::road::Road;
 use crate::dial::ATTEMPT_TIME;
 use crate::replay_v1::client::Session;
 use arc_swap::ArcSwap;
@@ -219,7 +219,7 @@ impl Set {
             tokio::spawn(async move {
                 let endpoint = Endpoint::Tcp { host: &host, port, or_shorter: false };
                 let late = |_| Err(Error::Unavailable("the server does not answer".into()));
-                let result = tokio::time::timeout(CONNECT_TIME, connect(&peer, endpoint, &set.session))
+                let result = tokio::time::timeout(CONNECT_TIME, attempt(&peer, endpoint, &set.session))
                     .await
                     .unwrap_or_else(late);
                 set.members.lock().settle(set.address.text(), &peer, result, Instant::now());

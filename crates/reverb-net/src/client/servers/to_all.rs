@@ -93,7 +93,7 @@ async fn join<T>(mut calls: Vec<Rest<'_, T>>) -> Vec<Result<T>> {
 
 /// Whether an error says that the server is lost.
 fn is_lost(error: &Error) -> bool {
-    matches!(error, Error::Unavailable(_) | Error::Unreached(_) | Error::Cancelled(_))
+    matches!(error, Error::Unavailable(_) | Error::Unreached(_) | Error::Cancelled(_) | Error::SplitClient { .. })
 }
 
 /// Returns the answers if all servers have answered.

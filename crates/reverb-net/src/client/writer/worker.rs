@@ -27,8 +27,8 @@ const SPLIT_TIME: Duration = Duration::from_secs(3);
 pub async fn run(shared: Arc<SharedSession>) {
     let mut pause = PAUSES.0;
     let mut lost_at: Option<Instant> = None;
-    let mut split_at: Option<Instant> = None;
     let mut home: Option<String> = None;
+    let mut split_at: Option<Instant> = None;
     while !shared.is_over() {
         let started = Instant::now();
         let road = shared.client.writer_road(home.as_deref(), Instant::now().checked_add(CONNECT_TIME)).await;
