@@ -25,7 +25,7 @@ use tonic::Status;
 const RESPONSE_BYTES: usize = 2 << 20;
 /// Number of samples of the first response to a request, and maximum number of samples of a response.
 const FIRST_SAMPLES: usize = 128;
-const MAX_SAMPLES: usize = 8192;
+const MAX_SAMPLES: usize = 1024;
 /// The text by which clients know that a draw has timed out.
 const TIMED_OUT: &str = "Rate Limiter: Timeout exceeded before the right to insert was acquired.";
 
