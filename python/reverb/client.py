@@ -71,7 +71,10 @@ class Client(MakesWriters):
 
     @property
     def road(self) -> str:
-        """The transport of the last call: `same_process`, `unix`, `tcp`, or `unconnected` before the first call."""
+        """The transport of the last call: `same_process`, `unix`, `tcp`, or `unconnected` before the first call.
+
+        ` (dm-reverb)` follows it if the server is one of dm-reverb, whose protocol the client then uses.
+        """
         return self.engine.road
 
     def __reduce__(self) -> tuple[Callable[[str], Client], tuple[str]]:
