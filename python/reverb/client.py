@@ -75,7 +75,7 @@ class Client(MakesWriters):
         """The transport of the last call: `same_process`, `unix`, `tcp`, or `unconnected` before the first call.
 
         With several servers also their number, such as `tcp (2 servers)`, or `tcp (1 of 2 servers)` if one is down.
-        It is followed by ` (dm-reverb)` if the server is one of dm-reverb 0.14, whose protocol is then spoken.
+        ` (dm-reverb)` follows it if the server is one of dm-reverb, whose protocol the client then uses.
         """
         return self.engine.road
 
