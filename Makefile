@@ -13,8 +13,8 @@ SOURCES := pyproject.toml Cargo.toml Cargo.lock \
 PYTHON_CODE := $(wildcard python tests examples benchmarks docs/figures)
 # The binding is an extension module: it links only inside an interpreter, where pytest tests it.
 CARGO_TESTED := --workspace --exclude reverb-python
-ELSEWHERE := reference tensorflow programs torch jax
-IN_MAIN_VENV := not reference and not tensorflow and not programs and not torch and not jax
+ELSEWHERE := reference tensorflow programs torch jax balancers
+IN_MAIN_VENV := not balancers and not reference and not tensorflow and not programs and not torch and not jax
 
 comma := ,
 
@@ -187,6 +187,11 @@ test-torch:
 
 test-jax:
 	$(call marked,jax,.venv-jax,$(PYTHON),.venv-jax/bin/pytest)
+
+test-balancers: $(VENV)/.installed ## Clients behind HAProxy and nginx; on Debian: apt-get install haproxy nginx-light
+	@if ! PATH="$$PATH:/usr/sbin" command -v haproxy >/dev/null || ! PATH="$$PATH:/usr/sbin" command -v nginx >/dev/null; \
+	then echo "SKIPPED balancers: they need HAProxy and nginx; on Debian: apt-get install haproxy nginx-light"; \
+	else $(call pytest,$(BIN)/pytest,balancers); fi
 
 # --- Checks ----------------------------------------------------------------------------------------------------
 

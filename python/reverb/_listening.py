@@ -1,10 +1,13 @@
-"""Checks of the host and port that a server listens on."""
+"""Checks of the host and port that a server listens on, and of how its streams show that they are alive."""
 
 import os
 
 from reverb.data import checks
 
 _PORTS = range(2**16)
+# Balancers close streams on which nothing is sent, often after 50 or 60 seconds.
+_HEARTBEAT_S = 15.0
+_LONGEST_S = 1e9
 
 
 def as_port(port: object) -> int | None:
@@ -43,6 +46,26 @@ def checked_host(host: object, allow_insecure: bool | None) -> str | None:
             f"the environment."
         )
     return host
+
+
+def checked_heartbeat(interval: object) -> float:
+    """The seconds between heartbeats: the given ones, else those of `REVERB_HEARTBEAT`, else 15.
+
+    Raises:
+      TypeError: The interval is not a number.
+      ValueError: The interval is below a millisecond, or not a number of seconds.
+    """
+    name, value = "heartbeat_interval", interval
+    if interval is None:
+        name, value = "REVERB_HEARTBEAT", os.environ.get("REVERB_HEARTBEAT") or _HEARTBEAT_S
+        try:
+            value = float(value)
+        except ValueError:
+            raise ValueError(f"{name} must be a number of seconds, got {value!r}") from None
+    seconds = checks.as_float(name, value)
+    if not 0.001 <= seconds <= _LONGEST_S:
+        raise ValueError(f"{name} must be a number of seconds from 0.001 to {_LONGEST_S:.0f}, got {seconds}")
+    return seconds
 
 
 def _is_loopback(host: str) -> bool:

@@ -173,6 +173,7 @@ class Server:
         host: str | None,
         port: int | None,
         max_message_size: int,
+        heartbeat_interval: float,
         checkpointer: Checkpointer | None,
     ) -> Server:
         """Loads the checkpoint, binds and starts. `host` None: loopback; `port` None or 0: a free one."""

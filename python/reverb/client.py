@@ -34,12 +34,13 @@ _flat_maker = sample_maker(None)
 
 
 class Client(MakesWriters):
-    """A client of one server. The constructor does not contact the server. Pickling keeps only the arguments.
+    """A client of one server, or of several. The constructor contacts none. Pickling keeps only the arguments.
 
     A timeout is in seconds and covers the whole call. With None a call waits without a limit.
 
     Args:
-      server_address: Address of the server, `host:port`.
+      server_address: Address of the server, `host:port`; or of several servers, `ipv4:host:port,host:port` or
+        `dns:///name:port`. Inserts, draws and writers take these in turn; all other calls go to all of them.
       max_pending_bytes: Limit in bytes on the unconfirmed items of all writers of this client, with their data; 64 MiB
         by default. Above half of it, writers wait that have more than their share, which is the other half divided by
         the number of writers. Each may always have one item, and its share, unconfirmed; one that is alone, all of it.
@@ -71,7 +72,11 @@ class Client(MakesWriters):
 
     @property
     def road(self) -> str:
-        """The transport of the last call: `same_process`, `unix`, `tcp`, or `unconnected` before the first call."""
+        """The transport of the last call: `same_process`, `unix`, `tcp`, or `unconnected` before the first call.
+
+        With several servers also their number, such as `tcp (2 servers)`, or `tcp (1 of 2 servers)` if one is down.
+        It is followed by ` (dm-reverb)` if the server is one of dm-reverb 0.14, whose protocol is then spoken.
+        """
         return self.engine.road
 
     def __reduce__(self) -> tuple[Callable[[str], Client], tuple[str]]:
@@ -323,7 +328,7 @@ class Client(MakesWriters):
             to save after the timeout.
 
         Returns:
-          The folder of the checkpoint, an absolute path on the server's machine.
+          The folder of the checkpoint, an absolute path on the server's machine. Of several servers, one path a line.
 
         Raises:
           StorageError: The server could not write the checkpoint. Earlier checkpoints are unchanged.

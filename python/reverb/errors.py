@@ -83,7 +83,13 @@ class CancelledError(ReverbError, RuntimeError):
 
 
 class UnavailableError(ReverbError, RuntimeError):
-    """The server cannot be reached, or the connection to it was lost."""
+    """The server cannot be reached, or the connection to it was lost.
+
+    Attributes:
+      may_pass: Whether waiting may help. False if a balancer spreads the streams of the client over several servers.
+    """
+
+    may_pass = True
 
 
 class ResourceExhaustedError(ReverbError, IndexError):

@@ -2,7 +2,6 @@
 
 import abc
 import logging
-import operator
 import os
 import weakref
 from collections.abc import Iterable, Sequence
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from reverb import _binding, _listening, rate_limiters
 from reverb._shutdown import ExitOnSigterm, Stage, at_exit
 from reverb.client import Client
-from reverb.data import checks, signatures
+from reverb.data import checks, signatures, table_arguments
 from reverb.data.spec_text import format_signature
 from reverb.item_selectors import Fifo, Lifo, Selector, selector_from_proto
 from reverb.rate_limiters import RateLimiter
@@ -82,12 +81,12 @@ class Table:
             checks.refuse("extensions", "extensions without parts", part)
         encoded = signatures.encode(signature)
         self._max_bytes = None if max_bytes is None else checks.as_count("max_bytes", max_bytes)
-        self._seed = _as_seed(seed)
+        self._seed = table_arguments.as_seed(seed)
         self._server: weakref.ref[Server] | None = None
-        name = _as_name(name)
+        name = table_arguments.as_name(name)
         limiter = rate_limiter.internal_limiter
         _check_free(name, sampler, remover, rate_limiter)
-        _check_limiter(name, limiter, max_size)
+        table_arguments.check_limiter(name, limiter, max_size)
         self.internal_table = _binding.Table(
             name,
             sampler.options(),
@@ -244,33 +243,6 @@ class Table:
         return table_text(self.info, str(message.signature) if message.HasField("signature") else "nullptr")
 
 
-def _check_limiter(name: str, limiter: tuple[float, int, float, float], max_size: int) -> None:
-    """Refuses a table that could never hold enough items for a sample."""
-    min_size = limiter[1]
-    if min_size > max_size:
-        raise ValueError(
-            f"Table `{name}` could never be sampled: its rate limiter's min_size_to_sample ({min_size}) is above its "
-            f"max_size ({max_size})."
-        )
-
-
-def _as_name(name: object) -> str:
-    if isinstance(name, bytes):
-        return name.decode()
-    if not isinstance(name, str):
-        checks.refuse("name", "a str", name)
-    return name
-
-
-def _as_seed(seed: object) -> int | None:
-    if seed is None:
-        return None
-    try:
-        return operator.index(cast(Any, seed)) % 2**64
-    except TypeError:
-        checks.refuse("seed", "an int or None", seed)
-
-
 def _check_free(name: str, sampler: object, remover: object, rate_limiter: RateLimiter) -> None:
     """Checks that both selectors are selectors, that they differ, and that no part belongs to another live table."""
     for role, selector in (("sampler", sampler), ("remover", remover)):
@@ -304,11 +276,14 @@ class Server:
         the tables. None means True only if the environment has `REVERB_ALLOW_INSECURE=1`.
       max_message_size: Maximum size in bytes of the data of one insert, 256 MiB by default. Sampled batches are sent in
         parts and are not limited.
+      heartbeat_interval: Seconds after which the server, and its clients, send an empty message on a stream whose
+        requests wait, so that balancers do not close it. None means the environment variable `REVERB_HEARTBEAT`, or,
+        if that is not set, 15.
 
     Raises:
-      ValueError: There are no tables, names occur more than once, a table already belongs to a server, the port is
-        invalid, or the host is not loopback and `allow_insecure` is not set. Also raised if another server keeps its
-        checkpoints in the same folder, or if the checkpoint has a table that is not in `tables`.
+      ValueError: There are no tables, names occur more than once, a table already belongs to a server, the port or the
+        interval is invalid, or the host is not loopback and `allow_insecure` is not set. Also raised if another server
+        keeps its checkpoints in the same folder, or if the checkpoint has a table that is not in `tables`.
       SignatureMismatchError: A table in the checkpoint holds data with another signature.
       DataLossError: There are checkpoints, but all of them are damaged.
       TypeError: An argument has the wrong type.
@@ -324,6 +299,7 @@ class Server:
         host: str | None = None,
         allow_insecure: bool | None = None,
         max_message_size: int = 256 * 1024 * 1024,
+        heartbeat_interval: float | None = None,
     ) -> None:
         # Set before anything can fail, because `__del__` also runs if the constructor raises.
         self._server: _binding.Server | None = None
@@ -332,9 +308,11 @@ class Server:
         port = _listening.as_port(port)
         host = _listening.checked_host(host, allow_insecure)
         size = checks.as_count("max_message_size", max_message_size)
+        heartbeat = _listening.checked_heartbeat(heartbeat_interval)
         self._checkpointer = _default_checkpointer() if checkpointer is None else checkpointer
         internal = _internal_checkpointer(self._checkpointer)
-        self._server = _binding.Server([table.internal_table for table in self._tables], host, port, size, internal)
+        internal_tables = [table.internal_table for table in self._tables]
+        self._server = _binding.Server(internal_tables, host, port, size, heartbeat, internal)
         self._port = self._server.port
         for table in self._tables:
             table._server = weakref.ref(self)

@@ -273,6 +273,15 @@ def test_serve_reads_the_textproto_of_reverb_server(tmp_path):
         assert serving.client.server_info()["t"].max_size == 7
 
 
+def test_serve_reads_the_heartbeat_of_a_file(tmp_path):
+    file = tmp_path / "tables.toml"
+    file.write_text("heartbeat = 2.5\n[tables.queue]\nqueue = 3\n")
+    assert config.read(str(file)).heartbeat == 2.5
+    file.write_text('heartbeat = "often"\n[tables.queue]\nqueue = 3\n')
+    with pytest.raises(ValueError, match="heartbeat must be a number of seconds, got 'often'"):
+        config.read(str(file))
+
+
 def test_example_in_the_help_of_serve_is_valid(tmp_path):
     # As a user would copy it out of a narrow terminal.
     lines = [line.strip() for line in output("serve", "--help", COLUMNS="80").splitlines()]

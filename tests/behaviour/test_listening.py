@@ -218,3 +218,21 @@ def test_error_at_loopback_says_nothing_about_hosts(start):
     with pytest.raises(reverb.DeadlineExceededError) as caught:
         reverb.Client(f"ipv4:127.0.0.1:{server.port}").insert(1, {"table": 1.0}, timeout=3)
     assert HINT not in str(caught.value)
+
+
+@pytest.mark.parametrize("interval", [0, -1.0, float("nan"), float("inf")])
+def test_heartbeat_that_is_no_time_is_refused(start, interval):
+    with pytest.raises(ValueError, match=r"heartbeat_interval must be a number of seconds from 0\.001"):
+        start(heartbeat_interval=interval)
+
+
+def test_heartbeat_of_the_environment_counts_unless_one_is_given(start, monkeypatch):
+    monkeypatch.setenv("REVERB_HEARTBEAT", "often")
+    with pytest.raises(ValueError, match="REVERB_HEARTBEAT must be a number of seconds, got 'often'"):
+        start()
+    start(heartbeat_interval=1)
+    monkeypatch.setenv("REVERB_HEARTBEAT", "0")
+    with pytest.raises(ValueError, match=r"REVERB_HEARTBEAT must be a number of seconds from 0\.001"):
+        start()
+    monkeypatch.setenv("REVERB_HEARTBEAT", "2.5")
+    start()

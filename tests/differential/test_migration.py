@@ -197,6 +197,28 @@ def test_clients_of_dm_reverb_that_stay_find_the_new_server_and_the_old_one_agai
     old.run("writer.close()")
 
 
+def test_clients_of_this_package_that_stay_find_either_server(processes, port, tmp_path):
+    old, new = processes["reference"], processes["ours"]
+    serve(old, port, tmp_path)
+    connect(new, port)
+    open_writer(new)
+    act(new, 1)
+    episodes = 1
+    for before, after in ((old, new), (new, old)):
+        new.run(guide.pieces("Step 2")[0])
+        before.run("server.stop(); del server")
+        serve(after, port, tmp_path)
+        # As the guide says, the first call may find that the connection is lost.
+        new.run("try: client.server_info()\nexcept reverb.errors.UnavailableError: client.server_info()")
+        episodes += 1
+        act(new, episodes)
+        new.run("learn(client)")
+        assert len(items_of(new)) == 9 * episodes
+        assert counts_of(new)["returns"][0] == episodes
+        assert new.run("", "client.road") == ROADS[after.side]
+    new.run("writer.close()")
+
+
 @pytest.mark.parametrize("side", SIDES)
 def test_step_3_clients_of_both_kinds_share_a_queue(processes, port, tmp_path, side):
     serve(processes[side], port, tmp_path)

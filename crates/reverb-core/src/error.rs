@@ -69,6 +69,17 @@ pub enum Error {
     /// The server cannot be reached, or the connection was lost.
     #[error("{0}")]
     Unavailable(String),
+    /// A server got a call or stream that was meant for another one, and has applied nothing of it.
+    #[error(
+        "streams of one client reach different servers ({expected}, {reached}): a balancer splits it; use mode tcp, or \
+         stick by the header reverb-session"
+    )]
+    SplitClient {
+        /// The first digits of the id of the server that answered the first call of the connection.
+        expected: String,
+        /// The first digits of the id of the server that was reached.
+        reached: String,
+    },
     /// The bytes do not decode.
     #[error("{0}")]
     DataLoss(String),

@@ -150,6 +150,46 @@ proptest! {
         assert_same(&decode(&encode(&chunk, delta)).unwrap(), &chunk);
     }
 
+    #[test]
+    fn rows_of_a_chunk_become_a_chunk_of_their_own(
+        rows in 1_u32..20,
+        columns in proptest::collection::vec(
+            (proptest::sample::select(DType::ALL), proptest::collection::vec(0_usize..4, 0..3)), 1..4),
+        bytes in proptest::collection::vec(any::<u8>(), 1..64),
+        (delta, are_unrelated) in any::<(bool, bool)>(),
+        (start, length) in any::<(prop::sample::Index, prop::sample::Index)>(),
+    ) {
+        let whole = chunk_of(rows as usize, &columns, &bytes);
+        let first = start.index(rows as usize) as u32;
+        let range = first..first + 1 + length.index((rows - first) as usize) as u32;
+        let episodes = if are_unrelated { EpisodeIds::PerRow(u64::MAX) } else { EpisodeIds::Same(5) };
+        let steps = StepRange { first: 10, last: 9 + rows as i32, sparse: false };
+        let whole = Chunk::new(7, episodes, steps, whole.layout().clone(), whole.data().clone()).unwrap();
+        let (mut scratch, mut message) = (Vec::new(), Vec::new());
+        let view = whole.view(&mut scratch).unwrap();
+        ChunkEncoder::default().encode_rows(&whole, view, range.clone(), 8, delta, &mut message).unwrap();
+        let part = decode(&message).unwrap();
+        assert_eq!((part.key, part.rows() as usize), (8, range.len()));
+        for (index, column) in whole.columns().iter().enumerate() {
+            if column.dtype == DType::String {
+                let (first, count) = (range.start as usize * column.elements, range.len() * column.elements);
+                assert!(part.strings_of(index, 0, count).eq(whole.strings_of(index, first, count)));
+            } else {
+                let expected = whole.rows_of(index, range.start, part.rows());
+                assert_eq!(part.rows_of(index, 0, part.rows()), expected);
+            }
+        }
+        let last = range.end as i32 - 1;
+        let expected = match are_unrelated && range.len() < rows as usize {
+            // The rows begin an episode of their own, and rows of a batch have no steps in common.
+            true => (u64::MAX.wrapping_add(range.start.into()), 0, last - range.start as i32),
+            false if are_unrelated => (u64::MAX, 10, 10 + last),
+            false => (5, 10 + range.start as i32, 10 + last),
+        };
+        let EpisodeIds::Same(episode) = part.episodes else { panic!("a message has one episode") };
+        assert_eq!((episode, part.steps.first, part.steps.last), expected);
+    }
+
     /// Each message is decoded or refused.
     #[test]
     fn damaged_messages_are_refused_or_decoded_without_a_panic(

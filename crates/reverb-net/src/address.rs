@@ -13,18 +13,26 @@ pub struct Address {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Target {
     /// `host:port`: the client chooses the shortest road.
-    Any {
-        host: String,
-        port: u16,
-    },
+    Any { host: String, port: u16 },
     /// `ipv4:`, `ipv6:`, `dns:`: always TCP.
-    Tcp {
-        host: String,
-        port: u16,
-    },
+    Tcp { host: String, port: u16 },
+    /// `ipv4:` or `ipv6:` with several different entries: always TCP.
+    List(Vec<(String, u16)>),
+    /// `dns:` with a name, which may have several addresses: always TCP.
+    Name { host: String, port: u16 },
     /// `unix:path`.
     Unix(String),
-    Bad,
+    /// The entry of a list that is not valid; `None` if the address is not a list.
+    Bad(Option<String>),
+}
+
+/// The servers of an address that names more than one, or may do so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Several<'a> {
+    /// Hosts and ports, each once.
+    List(&'a [(String, u16)]),
+    /// A name of which all addresses are servers.
+    Name(&'a str, u16),
 }
 
 /// The endpoint that an address names.
@@ -39,22 +47,23 @@ pub enum Endpoint<'a> {
 impl Address {
     /// Parses an address. [`Address::endpoint`] reports an invalid one.
     pub fn parse(text: &str) -> Self {
-        let split = |text: &str| {
-            let (host, port) = text.rsplit_once(':')?;
-            let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-            Some((host.to_owned(), port.parse().ok()?))
-        };
-        let tcp = |rest: &str| split(rest).map(|(host, port)| Target::Tcp { host, port });
         let target = match text.split_once(':') {
-            Some(("unix", path)) => Some(Target::Unix(path.strip_prefix("//").unwrap_or(path).to_owned())),
-            Some(("ipv4" | "ipv6", rest)) => tcp(rest),
-            Some(("dns", rest)) => tcp(rest.trim_start_matches('/')),
+            Some(("unix", path)) => Target::Unix(path.strip_prefix("//").unwrap_or(path).to_owned()),
+            Some(("ipv4" | "ipv6", rest)) => list(rest),
+            Some(("dns", rest)) => match split(rest.trim_start_matches('/')) {
+                Some((host, port)) if host.parse::<IpAddr>().is_ok() => Target::Tcp { host, port },
+                Some((host, port)) if !host.contains([',', '/']) => Target::Name { host, port },
+                _ => Target::Bad(None),
+            },
             // A colon or a slash in the host belongs to a scheme, such as `http://`, unless it is an IPv6 address.
-            _ => split(text)
-                .filter(|(host, _)| !host.contains([':', '/']) || host.parse::<Ipv6Addr>().is_ok())
-                .map(|(host, port)| Target::Any { host, port }),
+            _ => match split(text) {
+                Some((host, port)) if !host.contains([':', ',', '/']) || host.parse::<Ipv6Addr>().is_ok() => {
+                    Target::Any { host, port }
+                }
+                _ => Target::Bad(None),
+            },
         };
-        Self { text: text.to_owned(), target: target.unwrap_or(Target::Bad) }
+        Self { text: text.to_owned(), target }
     }
 
     /// Returns the text that was parsed.
@@ -77,21 +86,67 @@ impl Address {
         Some((hosts, *port))
     }
 
-    /// Returns the endpoint to connect to.
+    /// Returns the servers of a list or of a name. `None` for an address of one server.
+    pub fn several(&self) -> Option<Several<'_>> {
+        match &self.target {
+            Target::List(entries) => Some(Several::List(entries)),
+            Target::Name { host, port } => Some(Several::Name(host, *port)),
+            _ => None,
+        }
+    }
+
+    /// Returns the endpoint to connect to. Of a list, that is the first.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the address is not valid.
     pub fn endpoint(&self) -> Result<Endpoint<'_>> {
         match &self.target {
             Target::Any { host, port } => Ok(Endpoint::Tcp { host, port: *port, or_shorter: true }),
-            Target::Tcp { host, port } => Ok(Endpoint::Tcp { host, port: *port, or_shorter: false }),
+            Target::Tcp { host, port } | Target::Name { host, port } => {
+                Ok(Endpoint::Tcp { host, port: *port, or_shorter: false })
+            }
+            Target::List(entries) => match entries.first() {
+                Some((host, port)) => Ok(Endpoint::Tcp { host, port: *port, or_shorter: false }),
+                None => Err(self.invalid("a list needs an entry")),
+            },
             Target::Unix(path) => Ok(Endpoint::Unix(path)),
-            Target::Bad => Err(Error::invalid(format!(
-                "`{}` is not a valid server address: expected host:port, such as localhost:8000, or unix:path; the schemes \
-                 are ipv4:, ipv6:, dns: and unix:",
-                self.text
-            ))),
+            Target::Bad(Some(entry)) => {
+                Err(self.invalid(&format!("expected host:port, such as 10.0.0.1:8000, got the entry `{entry}`")))
+            }
+            Target::Bad(None) => Err(self.invalid(
+                "expected host:port, such as localhost:8000, or unix:path; the schemes are ipv4:, ipv6:, dns: and unix:, \
+                 and ipv4:host:port,host:port names several servers",
+            )),
         }
+    }
+
+    fn invalid(&self, reason: &str) -> Error {
+        Error::invalid(format!("`{}` is not a valid server address: {reason}", self.text))
+    }
+}
+
+/// Splits `host:port` or `[host]:port`.
+fn split(text: &str) -> Option<(String, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    Some((host.to_owned(), port.parse().ok()?))
+}
+
+/// Parses entries that commas separate. Those that name the same host and port count once.
+fn list(text: &str) -> Target {
+    let mut entries = Vec::new();
+    let is_list = text.contains(',');
+    for entry in text.split(',') {
+        let is_host = |host: &str| !host.is_empty() && (!host.contains([':', '/']) || host.parse::<Ipv6Addr>().is_ok());
+        match split(entry).filter(|(host, _)| !is_list || is_host(host)) {
+            Some(found) if entries.contains(&found) => {}
+            Some(found) => entries.push(found),
+            None => return Target::Bad(is_list.then(|| entry.to_owned())),
+        }
+    }
+    match entries.len() {
+        1 => entries.pop().map_or(Target::Bad(None), |(host, port)| Target::Tcp { host, port }),
+        _ => Target::List(entries),
     }
 }
 
@@ -115,6 +170,47 @@ mod tests {
             assert_eq!(Address::parse(text).endpoint(), Ok(endpoint), "{text}");
         }
         for text in ["", "not a address", "host:", "host:99999", "http://host:80", "grpc://host:80", "tcp:host:80"] {
+            assert!(Address::parse(text).endpoint().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn lists_and_names_may_have_several_servers() {
+        let list = |entries: &[(&str, u16)]| entries.iter().map(|&(host, port)| (host.to_owned(), port)).collect();
+        for (text, entries) in [
+            ("ipv4:10.0.0.1:1,10.0.0.2:2", [("10.0.0.1", 1), ("10.0.0.2", 2)]),
+            ("ipv4:10.0.0.1:1,10.0.0.2:2,10.0.0.1:1", [("10.0.0.1", 1), ("10.0.0.2", 2)]),
+            ("ipv6:[::1]:1,[::1]:2", [("::1", 1), ("::1", 2)]),
+            ("ipv4:a:1,b:2", [("a", 1), ("b", 2)]),
+        ] {
+            let entries: Vec<_> = list(&entries);
+            assert_eq!(Address::parse(text).several(), Some(Several::List(&entries)), "{text}");
+        }
+        for text in ["dns:///name:80", "dns:name:80"] {
+            assert_eq!(Address::parse(text).several(), Some(Several::Name("name", 80)), "{text}");
+        }
+        let one = ["localhost:80", "ipv4:a:80", "ipv4:a:80,a:80", "ipv6:[::1]:80", "dns:///127.0.0.1:80", "unix:/a,b"];
+        for text in one {
+            assert_eq!(Address::parse(text).several(), None, "{text}");
+            assert!(Address::parse(text).endpoint().is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_entry_that_is_not_valid() {
+        for (text, entry) in [
+            ("ipv4:a:1,b", "b"),
+            ("ipv4:a:1,", ""),
+            ("ipv4:a:1,:2", ":2"),
+            ("ipv4:a:1,b:99999", "b:99999"),
+            ("ipv6:[::1]:1,[::2]", "[::2]"),
+            ("ipv4:a:1,ipv4:b:2", "ipv4:b:2"),
+        ] {
+            let error = Address::parse(text).endpoint().unwrap_err().to_string();
+            assert!(error.contains(&format!("`{text}`")) && error.ends_with(&format!("`{entry}`")), "{error}");
+            assert_eq!(Address::parse(text).several(), None, "{text}");
+        }
+        for text in ["a:1,b:2", "a,b:2", "dns:///a:1,b:2", "dns://10.0.0.1/a:2"] {
             assert!(Address::parse(text).endpoint().is_err(), "{text}");
         }
     }

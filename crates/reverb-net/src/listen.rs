@@ -14,16 +14,26 @@ use tokio_stream::wrappers::ReceiverStream;
 
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 4096;
+/// Default of [`ListenOptions::heartbeat`]. Balancers close streams on which nothing is sent, often after 50 or 60 s.
+const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Maximum number of ports to try until one is free in both address families.
 const TRIES: u32 = 32;
 
-/// The address and port to listen on.
-#[derive(Debug, Clone, Default)]
+/// The address and port to listen on, and how often streams that wait show that they are alive.
+#[derive(Debug, Clone)]
 pub struct ListenOptions {
     /// An address of this machine. `None` means loopback, in both address families.
     pub host: Option<IpAddr>,
     /// The TCP port. `None` or 0 picks a free one.
     pub port: Option<u16>,
+    /// Time after which an empty message is sent on a stream whose requests wait, at least a millisecond.
+    pub heartbeat: Duration,
+}
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        Self { host: None, port: None, heartbeat: HEARTBEAT }
+    }
 }
 
 /// The bound sockets of a server.

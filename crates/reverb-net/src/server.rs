@@ -59,7 +59,7 @@ impl Server {
         if let Some(interval) = replay.store().and_then(|store| store.interval()) {
             runtime.spawn(save_periodically(replay.clone(), interval));
         }
-        let routes = Routes::new(replay_v1::server::service(replay.clone(), unix_path.clone()))
+        let routes = Routes::new(replay_v1::server::service(replay.clone(), unix_path.clone(), options.heartbeat))
             .add_service(dm_reverb::server::service(replay.clone()));
         let (connections, freed) = listeners.accept(&replay);
         let until = replay.clone();

@@ -194,7 +194,7 @@ async fn deprecated_fields_and_unpacked_lists_are_tolerated_and_draws_so_far_are
         times_sampled: 5,
         ..item("table", 5, 1)
     };
-    let (keys, status) = talk(&mut service, vec![request(&[chunk(1, &[1])], &[both.clone()], &[1])]).await;
+    let (keys, status) = talk(&mut service, vec![request(&[chunk(1, &[1])], std::slice::from_ref(&both), &[1])]).await;
     assert!(status.is_none(), "{status:?}");
     assert_eq!(keys, [5]);
     assert_eq!(table(&server).with_table(|table| table.get(5)).unwrap().times_sampled, 5);

@@ -48,11 +48,12 @@ impl Client {
         errors::prepare(py)?;
         array_in::prepare(py)?;
         key_check::prepare(py)?;
+        let client = CoreClient::new(&address);
         Ok(Self {
-            client: CoreClient::new(&address),
+            background: Arc::new(client.beside(max_pending_bytes)),
+            client,
             driver: Arc::default(),
             draws_large: Arc::default(),
-            background: Arc::new(CoreClient::with_limit(&address, max_pending_bytes)),
             address,
             layouts: Layouts::default(),
             keys: KnownKeys::default(),

@@ -52,6 +52,11 @@ fn raise(py: Python<'_>, error: &Error) -> PyErr {
     {
         return broken;
     }
+    if matches!(error, Error::SplitClient { .. })
+        && let Err(broken) = raised.value(py).setattr("may_pass", false)
+    {
+        return broken;
+    }
     if let Error::Unconfirmed(cause) = error {
         raised.set_cause(py, Some(raise(py, cause)));
     }
@@ -83,7 +88,7 @@ fn class_of<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyType>>
         Error::ResourceExhausted(_) => "ResourceExhaustedError",
         Error::DeadlineExceeded(_) | Error::Unreached(_) => "DeadlineExceededError",
         Error::Cancelled(_) => "CancelledError",
-        Error::Unavailable(_) => "UnavailableError",
+        Error::Unavailable(_) | Error::SplitClient { .. } => "UnavailableError",
         Error::DataLoss(_) => "DataLossError",
         Error::Unimplemented(_) => "UnimplementedError",
         Error::Storage(_) => "StorageError",

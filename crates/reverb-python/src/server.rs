@@ -48,12 +48,15 @@ impl Server {
         host: Option<&str>,
         port: Option<i64>,
         max_message_size: u64,
+        heartbeat_interval: f64,
         checkpointer: Option<PyRef<'_, Checkpointer>>,
     ) -> PyReverbResult<Self> {
         let port = port.map(u16::try_from).transpose().map_err(|_| {
             Error::invalid(format!("port must be between 0 and 65535, got {}", port.unwrap_or_default()))
         })?;
-        let options = ListenOptions { host: host.map(resolve).transpose()?.flatten(), port };
+        let heartbeat = Duration::try_from_secs_f64(heartbeat_interval)
+            .map_err(|error| Error::invalid(format!("heartbeat_interval {heartbeat_interval}: {error}")))?;
+        let options = ListenOptions { host: host.map(resolve).transpose()?.flatten(), port, heartbeat };
         let replay = Replay::new(tables.iter().map(|table| table.handle.clone()).collect(), max_message_size)?;
         let mut restored_from = None;
         if let Some(checkpointer) = checkpointer {

@@ -59,12 +59,16 @@ def serve(
     interval: Annotated[float | None, typer.Option(help="Seconds between checkpoints.")] = None,
     save_on_stop: Annotated[bool | None, typer.Option(help="Save a last checkpoint on Ctrl-C or SIGTERM.")] = None,
     keep: Annotated[int | None, typer.Option(help="Number of undamaged checkpoints to keep.")] = None,
+    heartbeat: Annotated[
+        float | None, typer.Option(envvar="REVERB_HEARTBEAT", help="Seconds between empty messages on waiting streams.")
+    ] = None,
 ) -> None:
     """Serve tables until Ctrl-C.
 
     A TOML file has one section per table:
 
         port = 8000
+        # heartbeat = 15.0
 
         [tables.replay]
         sampler = "uniform"     # fifo, lifo, uniform, min_heap, max_heap
@@ -93,7 +97,7 @@ def serve(
 
     options = {"path": checkpoint_path, "interval": interval, "save_on_stop": save_on_stop, "keep": keep}
     given = {name: value for name, value in options.items() if value is not None}
-    serving.serve(config, port, host, allow_insecure, given)
+    serving.serve(config, port, host, allow_insecure, given, heartbeat)
 
 
 @app.command()

@@ -42,12 +42,14 @@ class ServerConfig:
       tables: New tables, as described by the file.
       port: Port to listen on; None chooses a free port.
       host: Host to listen on; None means this machine only.
+      heartbeat: Seconds between empty messages on streams that wait; None means the default of Server.
       checkpoint: Arguments for DefaultCheckpointer; if empty, checkpoints are saved in a temporary folder.
     """
 
     tables: list[Table]
     port: int | None = None
     host: str | None = None
+    heartbeat: float | None = None
     checkpoint: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -74,17 +76,18 @@ def _from_textproto(text: str) -> ServerConfig:
 
 def _from_toml(text: str) -> ServerConfig:
     parsed = _toml_module().loads(text)
-    _check_keys("the file", parsed, ("port", "host", "tables", "checkpoint"))
+    _check_keys("the file", parsed, ("port", "host", "heartbeat", "tables", "checkpoint"))
     checkpoint = parsed.get("checkpoint", {})
     _check_keys("[checkpoint]", checkpoint, _CHECKPOINT_KEYS)
     tables = parsed.get("tables", {})
     if not isinstance(tables, Mapping) or not tables:
         raise ValueError("there is no section [tables.NAME]")
-    for key, kind, kinds in (("port", int, "a number"), ("host", str, "a text")):
-        if not isinstance(parsed.get(key, kind()), kind):
+    expected = (("port", int, "a number"), ("host", str, "a text"), ("heartbeat", (int, float), "a number of seconds"))
+    for key, kind, kinds in expected:
+        if key in parsed and not isinstance(parsed[key], kind):
             raise ValueError(f"{key} must be {kinds}, got {parsed[key]!r}")
     made = [_table(name, section) for name, section in tables.items()]
-    return ServerConfig(made, parsed.get("port"), parsed.get("host"), dict(checkpoint))
+    return ServerConfig(made, parsed.get("port"), parsed.get("host"), parsed.get("heartbeat"), dict(checkpoint))
 
 
 def _toml_module() -> Any:

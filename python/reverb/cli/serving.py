@@ -12,7 +12,12 @@ from reverb.server import Server
 
 
 def serve(
-    path: str | None, port: int | None, host: str | None, allow_insecure: bool, checkpoint: dict[str, Any]
+    path: str | None,
+    port: int | None,
+    host: str | None,
+    allow_insecure: bool,
+    checkpoint: dict[str, Any],
+    heartbeat: float | None = None,
 ) -> None:
     """Serves the tables that a file describes. Arguments that are not None override the file."""
     if path is None:
@@ -29,6 +34,7 @@ def serve(
             checkpointer,
             host=host or described.host,
             allow_insecure=allow_insecure or None,
+            heartbeat_interval=described.heartbeat if heartbeat is None else heartbeat,
         )
     except errors.UnavailableError as error:
         # Here it means that the port is in use, not that a server cannot be reached.

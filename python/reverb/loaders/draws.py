@@ -106,9 +106,11 @@ class Draws:
         while True:
             try:
                 return self._wait_for_parts(limit)
-            except (CancelledError, UnavailableError):
+            except (CancelledError, UnavailableError) as error:
                 # The server has gone, and with it all requests. It may come back.
                 self.give_up()
+                if isinstance(error, UnavailableError) and not error.may_pass:
+                    raise
                 now = time.monotonic()
                 give_up = now + self._patience() if give_up is None else give_up
                 if now > min(give_up, give_up if limit is None else limit):

@@ -100,10 +100,12 @@ class Stream:
                 return []
             try:
                 return self._next()
-            except (CancelledError, UnavailableError):
+            except (CancelledError, UnavailableError) as error:
                 # The server went away, but may come back: the next fetch tries to reach it again.
                 self._draw = None
                 self._specs = None
+                if isinstance(error, UnavailableError) and not error.may_pass:
+                    raise
                 return None if self._closed else []
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 //! Decodes `ChunkData` messages to chunks.
 
 use super::allocator::ChunkAllocator;
-use super::packed::{PackedTensors, is_worth_packing};
+use super::packed::{PackedTensors, is_worth_packing, may_stay};
 use super::{delta, snappy};
 use crate::wire::{fields, varint};
 use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, Result, Shape, StepRange};
@@ -25,6 +25,7 @@ pub struct ChunkDecoder {
     /// Bytes that chunks of the same message take already.
     spent_bytes: u64,
     packed_from: usize,
+    messages_from: usize,
     last: Option<Arc<Layout>>,
     allocator: ChunkAllocator,
 }
@@ -62,6 +63,7 @@ impl ChunkDecoder {
             repeats_limit_bytes: limit_bytes,
             spent_bytes: 0,
             packed_from: usize::MAX,
+            messages_from: usize::MAX,
             last: None,
             allocator: ChunkAllocator::default(),
         }
@@ -81,6 +83,13 @@ impl ChunkDecoder {
         Self { packed_from: from_bytes, ..self }
     }
 
+    /// Keeps the messages of chunks of at least `from_bytes` bytes until the chunks are first read, so that they can be
+    /// sent again unchanged; see [`Chunk::message`]. Chunks of strings and of old checkpoints are decoded at once.
+    #[must_use]
+    pub fn keep_messages(self, from_bytes: usize) -> Self {
+        Self { messages_from: from_bytes, ..self }
+    }
+
     /// Sets the number of bytes that the chunks before the next one in a message take. They count towards the limit if
     /// the next chunk must be unpacked at once.
     pub fn set_spent(&mut self, bytes: u64) {
@@ -96,14 +105,19 @@ impl ChunkDecoder {
     pub fn decode(&mut self, message: &[u8], episodes: impl FnOnce(u64) -> EpisodeIds) -> Result<Chunk> {
         let parts = ChunkParts::read(message)?;
         let key = parts.key;
-        self.build(&parts, episodes).map_err(|error| match error {
+        self.build(&parts, message, episodes).map_err(|error| match error {
             Error::DataLoss(reason) => Error::DataLoss(format!("chunk {key}: {reason}")),
             Error::InvalidArgument(reason) => Error::InvalidArgument(format!("chunk {key}: {reason}")),
             error => error,
         })
     }
 
-    fn build(&mut self, parts: &ChunkParts<'_>, episodes: impl FnOnce(u64) -> EpisodeIds) -> Result<Chunk> {
+    fn build(
+        &mut self,
+        parts: &ChunkParts<'_>,
+        message: &[u8],
+        episodes: impl FnOnce(u64) -> EpisodeIds,
+    ) -> Result<Chunk> {
         let messages = parts.tensor_messages()?;
         let tensors: SmallVec<[Tensor<'_>; 4]> =
             messages.iter().map(|message| Tensor::read(message, self)).collect::<Result<_>>()?;
@@ -115,7 +129,7 @@ impl ChunkDecoder {
             tensor.check_size(layout.columns[index].size_bytes).map_err(|error| in_tensor(index, error))?;
         }
         let (key, episodes, steps) = (parts.key, episodes(parts.episode), parts.steps);
-        if let Some(packed) = self.pack(&tensors, &layout, parts.delta_encoded)? {
+        if let Some(packed) = self.pack(&tensors, &layout, parts, message)? {
             return Ok(Chunk::packed(key, episodes, steps, layout, Arc::new(packed)));
         }
         let what = || format!("a message with chunk {key}");
@@ -137,19 +151,33 @@ impl ChunkDecoder {
     }
 
     /// Checks the tensors without decoding them. `None` if this chunk must be decoded now.
-    fn pack(&mut self, tensors: &[Tensor<'_>], layout: &Layout, delta_encoded: bool) -> Result<Option<PackedTensors>> {
+    fn pack(
+        &mut self,
+        tensors: &[Tensor<'_>],
+        layout: &Layout,
+        parts: &ChunkParts<'_>,
+        message: &[u8],
+    ) -> Result<Option<PackedTensors>> {
+        let size_bytes = layout.size_bytes;
         let content_bytes = tensors.iter().map(|tensor| tensor.content.len()).sum();
-        let is_small = layout.size_bytes < self.packed_from || !is_worth_packing(content_bytes, layout.size_bytes);
-        if is_small || tensors.iter().any(|tensor| tensor.dtype == DType::String) {
+        let keeps_message = size_bytes >= self.messages_from.max(1)
+            && parts.deprecated.is_empty()
+            && may_stay(message.len(), size_bytes);
+        let packs = keeps_message || (size_bytes >= self.packed_from && is_worth_packing(content_bytes, size_bytes));
+        if !packs || tensors.iter().any(|tensor| tensor.dtype == DType::String) {
             return Ok(None);
         }
         let mut contents = SmallVec::<[_; 4]>::new();
         for (tensor, index) in tensors.iter().zip(0..) {
             let size_bytes = layout.columns[index].size_bytes;
             let elements = tensor.check_elements(size_bytes).map_err(|error| in_tensor(index, error))?;
-            contents.push((elements, tensor.is_delta(delta_encoded)));
+            contents.push((elements, tensor.is_delta(parts.delta_encoded)));
         }
-        Ok(Some(PackedTensors::new(&layout.columns, &contents, &mut self.allocator)))
+        let (columns, allocator) = (&layout.columns, &mut self.allocator);
+        Ok(Some(match keeps_message {
+            true => PackedTensors::in_message(message, columns, &contents, allocator),
+            false => PackedTensors::new(columns, &contents, allocator),
+        }))
     }
 
     fn layout(&mut self, tensors: &[Tensor<'_>]) -> Result<Arc<Layout>> {

@@ -1,6 +1,7 @@
 //! Tensors that stay compressed until their chunk is first read.
 //!
-//! Only chunks without strings are packed. Their contents were checked, so unpacking cannot fail.
+//! They are either copied out of their message, or stay in a copy of the whole message, which can then be sent again as
+//! it is. Only chunks without strings are packed. Their contents were checked, so unpacking cannot fail.
 
 use super::allocator::ChunkAllocator;
 use super::{delta, snappy};
@@ -8,6 +9,9 @@ use bytes::Bytes;
 use reverb_core::{Column, Unpack};
 use std::cell::RefCell;
 use std::ops::Range;
+
+/// Size in bytes of the fields of a message beside the data of its tensors, if they are few.
+const MESSAGE_BYTES: usize = 512;
 
 thread_local! {
     /// Allocates the chunks that this thread unpacks.
@@ -18,6 +22,8 @@ thread_local! {
 #[derive(Debug)]
 pub struct PackedTensors {
     contents: Bytes,
+    /// Whether `contents` is the whole message of the chunk.
+    is_message: bool,
     tensors: Box<[PackedTensor]>,
 }
 
@@ -34,6 +40,12 @@ struct PackedTensor {
 /// Whether compression saves at least half of `size_bytes`. Less is not worth the wait of the chunk's first reader.
 pub fn is_worth_packing(content_bytes: usize, size_bytes: usize) -> bool {
     content_bytes <= size_bytes / 2
+}
+
+/// Whether a message is small enough to stay in memory in place of `size_bytes` bytes of data. Fields that are not
+/// known, and typed values of tensors, can make a message much larger than its data.
+pub fn may_stay(message_bytes: usize, size_bytes: usize) -> bool {
+    message_bytes <= size_bytes + size_bytes / 4 + MESSAGE_BYTES
 }
 
 impl PackedTensors {
@@ -53,7 +65,29 @@ impl PackedTensors {
             }
         };
         let tensors = columns.iter().zip(tensors).map(&mut pack).collect();
-        Self { contents: contents.into(), tensors }
+        Self { contents: contents.into(), is_message: false, tensors }
+    }
+
+    /// Copies a whole message. The elements of the tensors lie in it; otherwise as [`PackedTensors::new`].
+    pub fn in_message(
+        message: &[u8],
+        columns: &[Column],
+        tensors: &[(&[u8], bool)],
+        allocator: &mut ChunkAllocator,
+    ) -> Self {
+        let mut contents = allocator.zeros(message.len());
+        contents.as_mut().copy_from_slice(message);
+        let place = |(column, &(elements, is_delta)): (&Column, &(&[u8], bool))| {
+            // A tensor without elements may lie anywhere.
+            let start = elements.as_ptr().addr().wrapping_sub(message.as_ptr().addr());
+            PackedTensor {
+                elements: if elements.is_empty() { 0..0 } else { start..start + elements.len() },
+                region: column.offset..column.offset + column.size_bytes,
+                delta: is_delta.then_some((column.row_bytes, column.dtype.size())),
+            }
+        };
+        let tensors = columns.iter().zip(tensors).map(place).collect();
+        Self { contents: contents.into(), is_message: true, tensors }
     }
 }
 
@@ -72,5 +106,9 @@ impl Unpack for PackedTensors {
                 delta::decode(target, row_bytes, size);
             }
         }
+    }
+
+    fn message(&self) -> Option<Bytes> {
+        self.is_message.then(|| self.contents.clone())
     }
 }

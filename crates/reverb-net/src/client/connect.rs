@@ -4,34 +4,60 @@ use super::Road;
 use crate::address::Endpoint;
 use crate::dial::{KeepAlive, dial_host, dial_unix};
 use crate::dm_reverb::client as dm_reverb;
-use crate::replay_v1::client::Connection;
+use crate::replay_v1::client::{Connection, Greeting, Session};
 use reverb_core::{Error, Result};
 use reverb_service::Transport;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tonic::transport::Channel;
+
+/// Maximum number of connections that a client opens until a balancer gives it the server that its others have.
+const MAX_DIALS: usize = 32;
+/// The first and the longest pause between these. The pause doubles each time.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
 
 /// Makes one attempt to connect. If the address allows it, a Unix socket of the same server is used instead of TCP.
 ///
 /// # Errors
-/// [`Error::Unavailable`] with the cause, or [`Error::Unimplemented`] if the server has
-/// neither our service nor the reference's.
-pub async fn connect(peer: &str, endpoint: Endpoint<'_>) -> Result<Road> {
-    let (transport, channel) = dial(endpoint, KeepAlive::Pings).await?;
-    let Some(connection) = Connection::greet(peer, transport, channel).await? else {
-        return connect_to_dm_reverb(peer, endpoint).await;
-    };
-    let road = Road::ReplayV1(Arc::new(connection));
-    let (Road::ReplayV1(tcp), Endpoint::Tcp { or_shorter: true, .. }) = (&road, endpoint) else { return Ok(road) };
+/// [`Error::Unavailable`] with the cause, [`Error::Unimplemented`] if the server has neither our service nor the
+/// reference's, or [`Error::SplitClient`] if a balancer spreads the streams of a connection over servers.
+pub async fn connect(peer: &str, endpoint: Endpoint<'_>, session: &Session) -> Result<Road> {
+    let road = reach(peer, endpoint, session).await?;
+    let Road::ReplayV1(tcp) = &road else { return Ok(road) };
+    let Endpoint::Tcp { or_shorter: true, .. } = endpoint else { return Ok(road) };
     let path = tcp.unix_path();
     if path.is_empty() || !Path::new(path).exists() {
         return Ok(road);
     }
     // On another host, the path may lead to a different server. The ids show whether it is the same one.
     let Ok(channel) = dial_unix(path, KeepAlive::Pings).await else { return Ok(road) };
-    match Connection::greet(peer, Transport::Unix, channel).await {
-        Ok(Some(unix)) if unix.server_id() == tcp.server_id() => Ok(Road::ReplayV1(Arc::new(unix))),
+    match Connection::greet((peer, Transport::Unix, &name(endpoint)), channel, session, false).await {
+        Ok(Greeting::Connected(unix)) if unix.server_id() == tcp.server_id() => Ok(Road::ReplayV1(unix)),
         _ => Ok(road),
+    }
+}
+
+/// Dials, and finds the protocol. Uses the reference's if the server says that it does not have our service.
+///
+/// A balancer of connections may give each connection of a client another server. Writers and draws ahead have a
+/// connection of their own, and must reach the same one; so the client dials again until they do. A server that does
+/// not come up any more has probably gone.
+async fn reach(peer: &str, endpoint: Endpoint<'_>, session: &Session) -> Result<Road> {
+    let name = name(endpoint);
+    let mut pause = PAUSES.0;
+    // A balancer that counts connections would choose the same server again if these were closed.
+    let mut refused = Vec::new();
+    loop {
+        let (transport, channel) = dial(endpoint, KeepAlive::Pings).await?;
+        let is_last = refused.len() + 1 == MAX_DIALS;
+        match Connection::greet((peer, transport, &name), channel.clone(), session, is_last).await? {
+            Greeting::Connected(connection) => return Ok(Road::ReplayV1(connection)),
+            Greeting::NoService => return reach_dm_reverb(peer, endpoint, session).await,
+            Greeting::OtherServer => refused.push(channel),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
     }
 }
 
@@ -47,10 +73,20 @@ async fn dial(endpoint: Endpoint<'_>, keep_alive: KeepAlive) -> Result<(Transpor
 /// Connects to a server that does not have our service, and uses the reference's. Such a server would close the
 /// connection because of our pings, so this is another connection. The server behind it may be another one by now, so
 /// it is asked again.
-async fn connect_to_dm_reverb(peer: &str, endpoint: Endpoint<'_>) -> Result<Road> {
+async fn reach_dm_reverb(peer: &str, endpoint: Endpoint<'_>, session: &Session) -> Result<Road> {
     let (transport, channel) = dial(endpoint, KeepAlive::System).await?;
-    match Connection::greet(peer, transport, channel.clone()).await? {
-        None => Ok(Road::DmReverb(Arc::new(dm_reverb::Connection::greet(peer, transport, channel).await?))),
-        Some(_) => Err(Error::Unavailable(format!("another server has just begun to listen at {peer}"))),
+    match Connection::greet((peer, transport, &name(endpoint)), channel.clone(), session, false).await? {
+        Greeting::NoService => {
+            Ok(Road::DmReverb(Arc::new(dm_reverb::Connection::greet(peer, transport, channel).await?)))
+        }
+        _ => Err(Error::Unavailable(format!("another server has just begun to listen at {peer}"))),
+    }
+}
+
+/// Returns the name of an endpoint, under which a session keeps its connections.
+fn name(endpoint: Endpoint<'_>) -> String {
+    match endpoint {
+        Endpoint::Unix(path) => path.to_owned(),
+        Endpoint::Tcp { host, port, .. } => format!("{host}:{port}"),
     }
 }

@@ -5,21 +5,25 @@ mod pending_draw;
 mod pending_limit;
 mod persistent;
 mod road;
+mod servers;
 mod started;
 pub mod writer;
 
 pub use pending_draw::PendingDraw;
 pub use pending_limit::DEFAULT_PENDING_BYTES;
 pub use road::Road;
+pub use servers::Turn;
 pub use started::{Rest, Started, WaitsFor};
 
 use crate::address::Address;
+use crate::replay_v1::client::Session;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use pending_limit::PendingLimit;
 use reverb_core::{Error, Result, fork};
 use reverb_service::local::{BatchRequest, RowInsert};
 use reverb_service::peek::Peeked;
 use reverb_service::{Batch, TableHandle, TableStatus, Transport, registry};
+use servers::{Servers, at_server};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
@@ -32,16 +36,20 @@ struct Current {
     road: Road,
 }
 
-/// A client of one server. It connects when it is first used. It connects again after the server was lost, or after the
-/// process forked.
+/// A client of one server, or of several. It connects when it is first used. It connects again after the server was
+/// lost, or after the process forked.
 ///
 /// If the server is in this process, the calling thread does as much of a call as is possible without a wait. The
 /// caller awaits the rest, if there is any.
 #[derive(Debug)]
 pub struct Client {
     address: Address,
+    /// What its connections have in common with those of the clients beside it.
+    session: Arc<Session>,
     current: ArcSwapOption<Current>,
     roads: AtomicU32,
+    /// The servers of an address that names several. `current` is then never set.
+    servers: Option<Box<Servers>>,
     /// The limit on the unconfirmed items of all writers.
     pending: ArcSwap<PendingLimit>,
 }
@@ -54,12 +62,26 @@ impl Client {
 
     /// As [`Client::new`]. All writers of the client together hold about `max_pending_bytes` of unconfirmed items.
     pub fn with_limit(address: &str, max_pending_bytes: usize) -> Self {
+        Self::of_session(Arc::default(), address, max_pending_bytes)
+    }
+
+    fn of_session(session: Arc<Session>, address: &str, max_pending_bytes: usize) -> Self {
+        let address = Address::parse(address);
         Self {
-            address: Address::parse(address),
+            servers: Servers::of(&address, &session),
+            address,
+            session,
             current: ArcSwapOption::empty(),
             roads: AtomicU32::new(0),
             pending: ArcSwap::from_pointee(PendingLimit::new(max_pending_bytes)),
         }
+    }
+
+    /// Makes another client of the same server, with a connection of its own. For a balancer and for the server, both
+    /// are one client. As in [`Client::with_limit`], its writers together hold about `max_pending_bytes`.
+    #[must_use]
+    pub fn beside(&self, max_pending_bytes: usize) -> Self {
+        Self::of_session(self.session.clone(), self.address(), max_pending_bytes)
     }
 
     /// Returns the address of the server, as it was given.
@@ -90,18 +112,31 @@ impl Client {
         Some(road)
     }
 
-    /// Returns the road to the server. Connects if necessary, until `deadline` at the latest.
+    /// Returns the road to the server; of several, to the one whose turn it is. Connects if necessary, until `deadline`
+    /// at the latest.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if the server cannot be reached, or [`Error::DeadlineExceeded`] if the deadline passes
     /// first.
-    pub async fn road(&self, deadline: Option<Instant>) -> Result<Road> {
+    pub async fn road(&self, turn: Turn, deadline: Option<Instant>) -> Result<Road> {
+        self.road_from(turn, None, deadline).await
+    }
+
+    /// As [`Client::road`], for a writer. Of several servers, it keeps its `home` if that can be reached.
+    async fn writer_road(&self, home: Option<&str>, deadline: Option<Instant>) -> Result<Road> {
+        self.road_from(Turn::Write, home, deadline).await
+    }
+
+    async fn road_from(&self, turn: Turn, home: Option<&str>, deadline: Option<Instant>) -> Result<Road> {
         if let Some(road) = self.road_now() {
             return Ok(road);
         }
+        if let Some(servers) = &self.servers {
+            return servers.road(turn, home, deadline).await;
+        }
         let road = match self.was_stopped_here() {
-            true => Road::connect_after_stop(&self.address, deadline).await?,
-            false => Road::connect(&self.address, deadline).await?,
+            true => Road::connect_after_stop(&self.address, &self.session, deadline).await?,
+            false => Road::connect(&self.address, &self.session, deadline).await?,
         };
         self.keep(road.clone());
         Ok(road)
@@ -109,6 +144,9 @@ impl Client {
 
     /// Returns the transport in use. `None` before the first call has found the server.
     pub fn transport(&self) -> Option<Transport> {
+        if let Some(servers) = &self.servers {
+            return servers.transport();
+        }
         let current = self.current.load();
         let current = current.as_deref().filter(|current| current.generation == fork::generation())?;
         Some(current.road.transport())
@@ -116,6 +154,9 @@ impl Client {
 
     /// Returns the name of the road in use, for display. `None` before the first call has found the server.
     pub fn road_name(&self) -> Option<String> {
+        if let Some(servers) = &self.servers {
+            return servers.road_name();
+        }
         let current = self.current.load();
         let current = current.as_deref().filter(|current| current.generation == fork::generation())?;
         Some(current.road.name())
@@ -126,7 +167,8 @@ impl Client {
     pub fn connection(&self) -> Option<u32> {
         let current = self.current.load();
         let is_open = |current: &&Current| current.generation == fork::generation() && current.road.is_open();
-        current.as_deref().filter(is_open).map(|current| current.number)
+        let number = current.as_deref().filter(is_open).map(|current| current.number);
+        number.or_else(|| self.servers.as_ref()?.connection())
     }
 
     /// Returns a table of a server of this process. `None` if the server is elsewhere.
@@ -169,13 +211,53 @@ impl Client {
     /// Makes a call over the current road. Connects first if there is none.
     fn on_road<'a, T: Send + 'a>(
         &'a self,
+        turn: Turn,
         connect_by: Option<Instant>,
         call: impl FnOnce(Road) -> Started<'a, T> + Send + 'a,
     ) -> Started<'a, T> {
         match self.road_now() {
             Some(road) => call(road),
-            None => Started::elsewhere(async move { call(self.road(connect_by).await?).await }),
+            None => Started::elsewhere(async move { call(self.road(turn, connect_by).await?).await }),
         }
+    }
+
+    /// As [`Client::on_road`], for calls that a server other than the one meant refuses whole. The call is made again,
+    /// once: the server may have been replaced, and a new connection finds out whether a balancer splits the client.
+    fn on_road_again<'a, T: Send + 'a>(
+        &'a self,
+        connect_by: Option<Instant>,
+        call: impl FnOnce(Road) -> Started<'a, T> + Clone + Send + 'a,
+    ) -> Started<'a, T> {
+        match self.on_road(Turn::Other, connect_by, call.clone()) {
+            Started::Waiting(WaitsFor::Connection, answer) => Started::elsewhere(async move {
+                match answer.await {
+                    Err(Error::SplitClient { .. }) => call(self.road(Turn::Other, connect_by).await?).await,
+                    answer => answer,
+                }
+            }),
+            done => done,
+        }
+    }
+
+    /// Draws a batch after a server was found. Of several servers, another one is asked if the first is lost.
+    async fn sample_elsewhere(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
+        let mut servers_left = self.servers.as_ref().map_or(1, |servers| servers.len());
+        loop {
+            let road = self.road(Turn::Draw, deadline).await?;
+            match self.sample_on(road, request, deadline).await {
+                Err(Error::Unavailable(_) | Error::Cancelled(_)) if servers_left > 1 => servers_left -= 1,
+                sampled => return sampled,
+            }
+        }
+    }
+
+    /// Draws a batch over a road. Of several servers, an error names the one that was asked.
+    async fn sample_on(&self, road: Road, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
+        if self.servers.is_none() {
+            return road.sample(request, deadline).await;
+        }
+        let peer = road.peer().map(str::to_owned).unwrap_or_default();
+        road.sample(request, deadline).await.map_err(|error| at_server(error, &peer))
     }
 
     /// Inserts items, and waits until they are in their tables.
@@ -184,7 +266,7 @@ impl Client {
     /// Errors of the tables, [`Error::Unavailable`] if the server cannot be reached, or [`Error::Unconfirmed`] if it is
     /// lost or stopped while the call waits.
     pub fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Started<'_, ()> {
-        self.on_road(deadline, move |road| road.insert(insert, deadline))
+        self.on_road(Turn::Insert, deadline, move |road| road.insert(insert, deadline))
     }
 
     /// Draws a batch.
@@ -192,7 +274,10 @@ impl Client {
     /// # Errors
     /// Errors of the table, or [`Error::Unavailable`] if the server cannot be reached or is lost.
     pub fn sample<'a>(&'a self, request: &'a BatchRequest, deadline: Option<Instant>) -> Started<'a, Batch> {
-        self.on_road(deadline, move |road| road.sample(request, deadline))
+        match self.road_now() {
+            Some(road) => road.sample(request, deadline),
+            None => Started::elsewhere(self.sample_elsewhere(request, deadline)),
+        }
     }
 
     /// Begins to draw a batch. Waits at most for a connection, until `connect_by` or, if that is `None`, until
@@ -210,10 +295,10 @@ impl Client {
         connect_by: Option<Instant>,
         at_once: bool,
     ) -> Started<'a, PendingDraw> {
-        self.on_road(connect_by.or(deadline), move |road| road.begin_sample(request, deadline, at_once))
+        self.on_road(Turn::Draw, connect_by.or(deadline), move |road| road.begin_sample(request, deadline, at_once))
     }
 
-    /// Deletes items, then sets priorities. Unknown keys are ignored. Returns how many deletes and updates found their
+    /// Deletes items, then sets priorities, at all servers. Unknown keys are ignored. Returns how many deletes and updates found their
     /// item; `None` if the server is older and does not count them.
     ///
     /// # Errors
@@ -226,18 +311,24 @@ impl Client {
         deletes: &'a [u64],
         deadline: Option<Instant>,
     ) -> Started<'a, Option<u64>> {
-        self.on_road(deadline, move |road| road.mutate(table, updates, deletes, deadline))
+        if let Some(servers) = &self.servers {
+            return Started::elsewhere(servers.mutate(table, updates, deletes, deadline));
+        }
+        self.on_road_again(deadline, move |road| road.mutate(table, updates, deletes, deadline))
     }
 
-    /// Removes all items of a table and sets its counters to zero.
+    /// Removes all items of a table and sets its counters to zero, at all servers.
     ///
     /// # Errors
     /// [`Error::TableNotFound`] if there is no such table.
     pub fn reset<'a>(&'a self, table: &'a str, deadline: Option<Instant>) -> Started<'a, ()> {
-        self.on_road(deadline, move |road| road.reset(table, deadline))
+        if let Some(servers) = &self.servers {
+            return Started::elsewhere(servers.reset(table, deadline));
+        }
+        self.on_road_again(deadline, move |road| road.reset(table, deadline))
     }
 
-    /// Returns the status of all tables of the server.
+    /// Returns the status of all tables of the server. Those of several servers are merged.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if the server cannot be reached.
@@ -250,14 +341,17 @@ impl Client {
     /// # Errors
     /// Those of [`Client::info`].
     pub fn info_later(&self, connect_by: Option<Instant>, deadline: Option<Instant>) -> Started<'_, Vec<TableStatus>> {
-        self.on_road(connect_by, move |road| match road.info(deadline) {
+        if let Some(servers) = &self.servers {
+            return Started::elsewhere(servers.info(connect_by, deadline));
+        }
+        self.on_road_again(connect_by, move |road| match road.info(deadline) {
             Started::Waiting(_, answer) => Started::elsewhere(async move {
                 match answer.await {
                     // The server of an older connection may have been stopped and replaced by another.
                     Err(Error::Cancelled(_) | Error::Unavailable(_))
                         if deadline.is_none_or(|end| Instant::now() < end) =>
                     {
-                        let road = Road::connect(&self.address, deadline).await?;
+                        let road = Road::connect(&self.address, &self.session, deadline).await?;
                         self.keep(road.clone());
                         road.info(deadline).await
                     }
@@ -268,12 +362,16 @@ impl Client {
         })
     }
 
-    /// Saves all tables of the server. Returns the path of the checkpoint on the machine of the server.
+    /// Saves all tables of the server. Returns the path of the checkpoint on the machine of the server; of several
+    /// servers, one path a line.
     ///
     /// # Errors
     /// The error of the save, or [`Error::Unavailable`] if the server cannot be reached.
     pub fn checkpoint(&self, deadline: Option<Instant>) -> Started<'_, String> {
-        self.on_road(deadline, move |road| road.checkpoint(deadline))
+        if let Some(servers) = &self.servers {
+            return Started::elsewhere(servers.checkpoint(deadline));
+        }
+        self.on_road_again(deadline, move |road| road.checkpoint(deadline))
     }
 
     /// Returns up to `count` items of a table without drawing or counting them: the newest ones, or the oldest ones.
@@ -287,6 +385,9 @@ impl Client {
         newest: bool,
         deadline: Option<Instant>,
     ) -> Started<'a, Vec<Peeked>> {
-        self.on_road(deadline, move |road| road.peek(table, count, newest, deadline))
+        if let Some(servers) = &self.servers {
+            return Started::elsewhere(servers.peek(table, count, newest, deadline));
+        }
+        self.on_road_again(deadline, move |road| road.peek(table, count, newest, deadline))
     }
 }

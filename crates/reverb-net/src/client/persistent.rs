@@ -1,6 +1,6 @@
 //! Draws that outlive their server: they go on with the next server at its address.
 
-use super::{Client, Road, Started};
+use super::{Client, Road, Started, Turn};
 use reverb_core::{Error, Result, fork};
 use reverb_service::local::BatchRequest;
 use reverb_service::{Batch, Transport, warn};
@@ -40,9 +40,9 @@ impl Client {
             Some(here) => here.sample(request, deadline),
             None if self.was_connected() => Started::elsewhere(async move { resume(self.lost()).await }),
             None => Started::elsewhere(async move {
-                let road = self.road(deadline).await?;
+                let road = self.road(Turn::Draw, deadline).await?;
                 let is_here = road.transport() == Transport::SameProcess;
-                match road.sample(request, deadline).await {
+                match self.sample_on(road, request, deadline).await {
                     Err(error) if !is_here => resume(error).await,
                     sampled => sampled,
                 }
@@ -50,8 +50,11 @@ impl Client {
         }
     }
 
-    /// Whether the client has had a connection to a server elsewhere.
+    /// Whether the client has had a connection to a server elsewhere, and has none now.
     fn was_connected(&self) -> bool {
+        if let Some(servers) = &self.servers {
+            return servers.are_lost();
+        }
         self.current.load().as_ref().is_some_and(|current| {
             current.generation == fork::generation() && !matches!(current.road, Road::SameProcess(_))
         })
@@ -80,7 +83,7 @@ impl Client {
             let next = now + pause.mul_f64(rand::random_range(0.5..1.0));
             tokio::time::sleep_until(limit.map_or(next, |limit| next.min(limit)).into()).await;
             pause = (pause * 2).min(PAUSES.1);
-            let road = match self.road(limit).await {
+            let road = match self.road(Turn::Draw, limit).await {
                 Ok(road) => road,
                 Err(error @ Error::Unreached(_)) if limit == deadline => return Err(error),
                 Err(Error::Unreached(reason) | Error::Unavailable(reason)) => {
@@ -95,7 +98,7 @@ impl Client {
             };
             let is_here = road.transport() == Transport::SameProcess;
             let begun = Instant::now();
-            match road.sample(request, deadline).await {
+            match self.sample_on(road, request, deadline).await {
                 Err(error) if !is_here => lost = error,
                 sampled => return sampled,
             }

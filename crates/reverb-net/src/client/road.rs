@@ -9,7 +9,7 @@ use super::started::Started;
 use crate::address::Address;
 use crate::dial::ATTEMPT_TIME;
 use crate::dm_reverb::client as dm_reverb;
-use crate::replay_v1::client::Connection;
+use crate::replay_v1::client::{Connection, Session};
 use reverb_core::{Drawn, Error, Result};
 use reverb_service::insert::wait_for_inserts;
 use reverb_service::local::{BatchRequest, LocalDraw, RowInsert, begin_insert, gather, sample_copied};
@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
 /// Time for which a client tries to reach a server.
-const CONNECT_TIME: Duration = Duration::from_secs(10);
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const CONNECT_TIME: Duration = Duration::from_secs(10);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(5);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How a client reaches its server.
 #[derive(Debug, Clone)]
@@ -39,19 +39,20 @@ impl Road {
     /// Connects to a server. Tries repeatedly for a while if the server is not there yet.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] with the last cause, or [`Error::DeadlineExceeded`] if the deadline passes first.
-    pub(super) async fn connect(address: &Address, deadline: Option<Instant>) -> Result<Self> {
+    /// [`Error::Unavailable`] with the last cause, [`Error::DeadlineExceeded`] if the deadline passes first, or
+    /// [`Error::SplitClient`] at once.
+    pub(super) async fn connect(address: &Address, session: &Session, deadline: Option<Instant>) -> Result<Self> {
         let endpoint = address.endpoint()?;
         let begun = Instant::now();
         let give_up = begun + CONNECT_TIME;
         let mut pause = FIRST_PAUSE;
         let mut reason = None;
         loop {
-            let attempt = connect(address.text(), endpoint);
+            let attempt = connect(address.text(), endpoint, session);
             let limit = deadline.unwrap_or(give_up).max(begun + FIRST_PAUSE);
             let error = match tokio::time::timeout_at(limit.into(), attempt).await {
                 Ok(Ok(road)) => return Ok(road),
-                Ok(Err(error @ Error::Unimplemented(_))) => return Err(error),
+                Ok(Err(error @ (Error::Unimplemented(_) | Error::SplitClient { .. }))) => return Err(error),
                 Ok(Err(error)) => error,
                 // The last attempt has little time. The reason of the one before says more.
                 Err(_) => reason.take().unwrap_or_else(|| Error::Unavailable("the server does not answer".into())),
@@ -74,13 +75,17 @@ impl Road {
 
     /// Connects after the server was in this process and was stopped. Another process may listen at the address by now,
     /// so there is one attempt. It is short, because there is no reason to expect a new server.
-    pub(super) async fn connect_after_stop(address: &Address, deadline: Option<Instant>) -> Result<Self> {
-        let attempt = connect(address.text(), address.endpoint()?);
+    pub(super) async fn connect_after_stop(
+        address: &Address,
+        session: &Session,
+        deadline: Option<Instant>,
+    ) -> Result<Self> {
+        let attempt = connect(address.text(), address.endpoint()?, session);
         let now = Instant::now();
         let limit = deadline.unwrap_or(now + ATTEMPT_TIME).clamp(now + FIRST_PAUSE, now + ATTEMPT_TIME);
         match tokio::time::timeout_at(limit.into(), attempt).await {
             Ok(Ok(road)) => Ok(road),
-            Ok(Err(error @ Error::Unimplemented(_))) => Err(error),
+            Ok(Err(error @ (Error::Unimplemented(_) | Error::SplitClient { .. }))) => Err(error),
             _ => Err(Error::Unavailable(format!(
                 "{}, if you did not stop it; no other server listens there",
                 ended_text(address)
@@ -103,6 +108,29 @@ impl Road {
             Self::SameProcess(_) | Self::ReplayV1(_) => self.transport().name().into(),
             Self::DmReverb(_) => format!("{} (dm-reverb)", self.transport().name()),
         }
+    }
+
+    /// Returns the address of the server, for display. `None` in the same process.
+    pub(super) fn peer(&self) -> Option<&str> {
+        match self {
+            Self::SameProcess(_) => None,
+            Self::ReplayV1(connection) => Some(connection.peer()),
+            Self::DmReverb(connection) => Some(connection.peer()),
+        }
+    }
+
+    /// Returns the random id of a server elsewhere, which may be empty if the server has told none.
+    pub(super) fn server_id(&self) -> Option<&[u8]> {
+        match self {
+            Self::SameProcess(_) => None,
+            Self::ReplayV1(connection) => Some(connection.server_id()),
+            Self::DmReverb(connection) => Some(connection.tables().server_id()),
+        }
+    }
+
+    /// Whether the protocol is that of dm-reverb.
+    pub(super) fn is_of_dm_reverb(&self) -> bool {
+        matches!(self, Self::DmReverb(_))
     }
 
     /// Whether calls can be made over this road.
@@ -200,9 +228,9 @@ impl Road {
             Self::SameProcess(replay) => {
                 Started::Done(replay.table(table).and_then(|table| table.mutate(updates, deletes).map(Some)))
             }
-            Self::ReplayV1(connection) => {
-                Started::elsewhere(async move { connection.mutate(table, updates, deletes, deadline).await })
-            }
+            Self::ReplayV1(connection) => Started::elsewhere(async move {
+                of_same_server(&connection, connection.mutate(table, updates, deletes, deadline)).await
+            }),
             Self::DmReverb(connection) => {
                 Started::elsewhere(async move { connection.mutate(table, updates, deletes, deadline).await })
             }
@@ -213,7 +241,9 @@ impl Road {
     pub fn reset(self, table: &str, deadline: Option<Instant>) -> Started<'_, ()> {
         match self {
             Self::SameProcess(replay) => Started::Done(replay.table(table).map(|table| table.reset())),
-            Self::ReplayV1(connection) => Started::elsewhere(async move { connection.reset(table, deadline).await }),
+            Self::ReplayV1(connection) => {
+                Started::elsewhere(async move { of_same_server(&connection, connection.reset(table, deadline)).await })
+            }
             Self::DmReverb(connection) => Started::elsewhere(async move { connection.reset(table, deadline).await }),
         }
     }
@@ -222,7 +252,9 @@ impl Road {
     pub fn info<'a>(self, deadline: Option<Instant>) -> Started<'a, Vec<TableStatus>> {
         match self {
             Self::SameProcess(replay) => Started::Done(Ok(replay.status())),
-            Self::ReplayV1(connection) => Started::elsewhere(async move { connection.info(deadline).await }),
+            Self::ReplayV1(connection) => {
+                Started::elsewhere(async move { of_same_server(&connection, connection.info(deadline)).await })
+            }
             Self::DmReverb(connection) => Started::elsewhere(async move { connection.info(deadline).await }),
         }
     }
@@ -240,7 +272,9 @@ impl Road {
                 };
                 saved.map(|path| path.to_string_lossy().into_owned())
             }),
-            Self::ReplayV1(connection) => Started::elsewhere(async move { connection.checkpoint(deadline).await }),
+            Self::ReplayV1(connection) => {
+                Started::elsewhere(async move { of_same_server(&connection, connection.checkpoint(deadline)).await })
+            }
             Self::DmReverb(connection) => Started::elsewhere(async move { connection.checkpoint(deadline).await }),
         }
     }
@@ -256,13 +290,25 @@ impl Road {
                     Some(deadline) => tokio::time::timeout_at(deadline.into(), peeked).await.unwrap_or_else(late),
                 }
             }),
-            Self::ReplayV1(connection) => {
-                Started::elsewhere(async move { connection.peek(table, count, newest, deadline).await })
-            }
+            Self::ReplayV1(connection) => Started::elsewhere(async move {
+                of_same_server(&connection, connection.peek(table, count, newest, deadline)).await
+            }),
             Self::DmReverb(connection) => {
                 Started::elsewhere(async move { connection.peek(table, count, newest, deadline).await })
             }
         }
+    }
+}
+
+/// Makes a call over a connection that has found our service before. If the server is lost, the channel may have opened
+/// another connection, to a server of dm-reverb that has taken its place.
+async fn of_same_server<T>(connection: &Connection, call: impl Future<Output = Result<T>>) -> Result<T> {
+    match call.await {
+        Err(Error::Unimplemented(_)) if connection.is_broken() => Err(Error::Unavailable(format!(
+            "the connection to the server at {} was lost; another server listens there, which the next call finds",
+            connection.peer()
+        ))),
+        result => result,
     }
 }
 
@@ -271,7 +317,7 @@ fn ended_text(address: &Address) -> String {
 }
 
 /// Says why no server was reached in the time that was tried.
-fn unreached_text(address: &Address, reason: &Error, tried: Duration) -> String {
+pub(super) fn unreached_text(address: &Address, reason: &Error, tried: Duration) -> String {
     let ended = address.loopback().is_some_and(|(hosts, port)| registry::has_ended(hosts, port));
     let tried = tried.as_secs_f64();
     match ended {

@@ -3,6 +3,8 @@
 pub(crate) mod client;
 mod codec;
 mod decoded_size;
+mod headers;
+pub(crate) mod heartbeat;
 pub mod proto;
 pub mod rpc;
 pub mod sample_response;

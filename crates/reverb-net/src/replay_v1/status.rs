@@ -4,7 +4,12 @@ use crate::replay_v1::proto::{Failure, failure::Kind};
 use bytes::Bytes;
 use prost::Message;
 use reverb_core::Error;
+use std::error::Error as _;
 use tonic::{Code, Status};
+
+/// What to look at where a stream was ended while its connection stayed open.
+const PROXY_HINT: &str = "; a proxy may have cut the stream: see client_max_body_size, client_body_timeout, \
+     grpc_read_timeout and grpc_send_timeout of nginx, or timeout client and timeout server of HAProxy";
 
 /// Converts an error to a failure message.
 pub fn to_failure(error: &Error) -> Failure {
@@ -32,6 +37,9 @@ pub fn to_failure(error: &Error) -> Failure {
         Error::DeadlineExceeded(message) => text(Kind::DeadlineExceeded, message),
         Error::Cancelled(message) => text(Kind::Cancelled, message),
         Error::Unavailable(message) => text(Kind::Unavailable, message),
+        Error::SplitClient { expected, reached } => {
+            Failure { name: expected.clone(), ..text(Kind::WrongServer, reached) }
+        }
         Error::DataLoss(message) => text(Kind::DataLoss, message),
         Error::Unimplemented(message) => text(Kind::Unimplemented, message),
         Error::Storage(message) => text(Kind::Storage, message),
@@ -59,6 +67,7 @@ pub fn from_failure(failure: Failure) -> Error {
         Kind::DeadlineExceeded => Error::DeadlineExceeded(text),
         Kind::Cancelled => Error::Cancelled(text),
         Kind::Unavailable => Error::Unavailable(text),
+        Kind::WrongServer => Error::SplitClient { expected: name, reached: text },
         Kind::DataLoss => Error::DataLoss(text),
         Kind::Unimplemented => Error::Unimplemented(text),
         Kind::Storage => Error::Storage(text),
@@ -79,7 +88,7 @@ pub fn to_status(error: &Error) -> Status {
         Error::ResourceExhausted(_) => Code::ResourceExhausted,
         Error::DeadlineExceeded(_) | Error::Unreached(_) => Code::DeadlineExceeded,
         Error::Cancelled(_) => Code::Cancelled,
-        Error::Unavailable(_) => Code::Unavailable,
+        Error::Unavailable(_) | Error::SplitClient { .. } => Code::Unavailable,
         Error::DataLoss(_) => Code::DataLoss,
         Error::Unimplemented(_) => Code::Unimplemented,
         _ => Code::Internal,
@@ -103,8 +112,22 @@ pub fn from_status(status: &Status, peer: &str) -> Error {
         Code::DataLoss => Error::DataLoss(text),
         // Any of these codes may mean that the server was lost during a call.
         Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Internal | Code::Aborted => {
-            Error::Unavailable(format!("the connection to the server at {peer} was lost: {}", status.message()))
+            let hint = if is_cut(status) { PROXY_HINT } else { "" };
+            Error::Unavailable(format!("the connection to the server at {peer} was lost: {}{hint}", status.message()))
         }
         _ => Error::Internal(text),
     }
+}
+
+/// The status of a stream that ended as no server of ours ends it.
+pub fn without_status() -> Status {
+    Status::unknown("the stream ended without a status")
+}
+
+/// Whether a stream was ended while its connection stayed open, and not by a server of ours.
+fn is_cut(status: &Status) -> bool {
+    let Some(source) = status.source() else { return status.code() == Code::Unknown };
+    let mut causes = std::iter::successors(Some(source), |&cause| cause.source());
+    let reset = causes.find_map(|cause| cause.downcast_ref::<h2::Error>());
+    reset.is_some_and(|error| error.is_reset() && error.is_remote())
 }

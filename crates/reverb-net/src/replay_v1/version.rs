@@ -4,4 +4,4 @@
 pub const VERSION: u32 = 1;
 
 /// Features of this package beyond the first edition of that version. A peer may use those that both ends announce.
-pub const CAPABILITIES: [&str; 1] = ["peer-names"];
+pub const CAPABILITIES: [&str; 3] = ["peer-names", "same-server", "heartbeats"];

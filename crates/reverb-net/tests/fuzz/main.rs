@@ -1,4 +1,4 @@
-//! Damaged messages for every decoder of our protocol, on both ends. No message makes a decoder panic, or allocate more
+//! Damaged messages for every decoder of our protocol and of dm-reverb's, on both ends. No message makes a decoder panic, or allocate more
 //! than a small multiple of its size and of the limits that it was checked against. Items that a server accepts are
 //! then drawn, peeked at and saved, and allocations are counted there, too.
 //!
@@ -8,6 +8,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod dm_seeds;
+mod dm_targets;
 #[path = "../../../reverb-store/tests/fuzz/engine.rs"]
 mod engine;
 #[allow(dead_code, reason = "other tests use the rest")]
@@ -28,17 +30,18 @@ const INPUTS: u64 = 300;
 static ALONE: Mutex<()> = Mutex::new(());
 
 macro_rules! targets {
-    ($($name:ident),*) => {
+    ($targets:ident, $seeds:ident: $($name:ident),*) => {
         $(
             #[test]
             fn $name() {
                 let _alone = ALONE.lock();
-                let (name, run) = (stringify!($name), targets::$name);
+                let (name, run) = (stringify!($name), $targets::$name);
                 // The targets measure their steps one by one.
-                fuzz(Target { name, run, most_bytes: usize::MAX, inputs: INPUTS }, seeds::$name());
+                fuzz(Target { name, run, most_bytes: usize::MAX, inputs: INPUTS }, $seeds::$name());
             }
         )*
     };
 }
 
-targets!(insert_requests, write_requests, sample_requests, unary_requests, answers);
+targets!(targets, seeds: insert_requests, write_requests, sample_requests, unary_requests, answers);
+targets!(dm_targets, dm_seeds: dm_insert_requests, dm_sample_requests, dm_unary_requests, dm_answers);

@@ -57,7 +57,7 @@ impl Decoder for Raw {
     }
 }
 
-/// Calls a method with a stream of messages, and returns the answers.
+/// Calls a method with a stream of messages, and returns the answers. A method of another service is a path.
 pub async fn call(
     channel: &Channel,
     method: &str,
@@ -65,7 +65,8 @@ pub async fn call(
 ) -> Result<Streaming<Bytes>, Status> {
     let mut client = Grpc::new(channel.clone()).max_decoding_message_size(usize::MAX);
     client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
-    let path = PathAndQuery::try_from(format!("/{SERVICE}/{method}")).unwrap();
+    let path = if method.starts_with('/') { method.to_owned() } else { format!("/{SERVICE}/{method}") };
+    let path = PathAndQuery::try_from(path).unwrap();
     client.streaming(Request::new(messages), path, Raw).await.map(Response::into_inner)
 }
 
@@ -75,9 +76,14 @@ pub struct FakeServer {
     pub answers: Arc<Mutex<Answers>>,
 }
 
+/// A fake server that has the service of dm-reverb only.
+#[derive(Debug, Clone, Default)]
+pub struct FakeDmServer(pub FakeServer);
+
 /// The messages that a fake server sends.
 #[derive(Debug, Clone, Default)]
 pub struct Answers {
+    /// The answer to the first call of a client.
     pub hello: Bytes,
     /// The method of the other messages.
     pub method: &'static str,
@@ -104,11 +110,30 @@ impl Service<http::Request<Body>> for FakeServer {
         let called = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
         let (messages, waits) = match &*called {
             "Hello" => (vec![hello], false),
-            called if called == method => (messages, called != "Peek" && called != "Info"),
+            called if called == method => (messages, !matches!(called, "Peek" | "Info" | "ServerInfo")),
+            "ServerInfo" => (vec![hello], false),
             _ => (Vec::new(), true),
         };
         let talk = Talk { messages, waits };
         Box::pin(async move { Ok(tonic::server::Grpc::new(Raw).streaming(talk, request).await) })
+    }
+}
+
+impl NamedService for FakeDmServer {
+    const NAME: &'static str = "deepmind.reverb.ReverbService";
+}
+
+impl Service<http::Request<Body>> for FakeDmServer {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Boxed<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        self.0.call(request)
     }
 }
 

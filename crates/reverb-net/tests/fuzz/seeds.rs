@@ -12,16 +12,16 @@ use reverb_net::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use std::slice::from_ref;
 
 /// Puts messages together, each after its length.
-fn stream(messages: &[Vec<u8>]) -> Vec<u8> {
+pub fn stream(messages: &[Vec<u8>]) -> Vec<u8> {
     messages.iter().flat_map(|message| [&(message.len() as u16).to_le_bytes()[..], message].concat()).collect()
 }
 
 /// Puts the number of a method before a message.
-fn call(method: u8, message: &impl Message) -> Vec<u8> {
+pub fn call(method: u8, message: &impl Message) -> Vec<u8> {
     [vec![method], message.encode_to_vec()].concat()
 }
 
-fn with_method(method: u8, messages: &[Vec<u8>]) -> Vec<u8> {
+pub fn with_method(method: u8, messages: &[Vec<u8>]) -> Vec<u8> {
     [vec![method], stream(messages)].concat()
 }
 

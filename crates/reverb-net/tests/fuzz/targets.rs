@@ -27,7 +27,7 @@ const MAX_MESSAGES: usize = 16;
 const MAX_DRAWN: u64 = 1 << 20;
 const BYTES_PER_SAMPLE: u64 = 1024;
 
-fn messages(mut input: &[u8]) -> Vec<Bytes> {
+pub fn messages(mut input: &[u8]) -> Vec<Bytes> {
     let mut found = Vec::new();
     while let Some((len, rest)) = input.split_first_chunk::<2>()
         && found.len() < MAX_MESSAGES
@@ -40,7 +40,7 @@ fn messages(mut input: &[u8]) -> Vec<Bytes> {
 }
 
 /// The outcome of a stream: its error, or how many items were accepted.
-fn outcome(world: &World, ended: Result<(), Status>) -> String {
+pub fn outcome(world: &World, ended: Result<(), Status>) -> String {
     let lengths: Vec<_> = world.tables().iter().map(|table| table.with_table(Table::len).min(3)).collect();
     let taken = ["none", "one", "two", "many"][lengths[0]];
     match ended {

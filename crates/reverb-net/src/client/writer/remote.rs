@@ -4,14 +4,16 @@ use super::linger::Linger;
 use super::outbox::{Outbox, is_ready};
 use super::session_state::SharedSession;
 use crate::replay_v1::client::Connection;
+use crate::replay_v1::heartbeat::spawn_heartbeat;
 use crate::replay_v1::proto::{WriteFailure, WriteRequest, WriteResponse};
 use crate::replay_v1::status::{from_failure, from_status};
 use crate::replay_v1::wire::{chunk_to_wire, write_item_to_wire};
 use reverb_core::writer::WriterItem;
-use reverb_core::{Error, Result};
+use reverb_core::{Error, Result, fork};
 use reverb_service::insert::check_size;
 use reverb_service::write_queue::Done;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -27,7 +29,7 @@ const LAST_WORD_TIME: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// The reason why the connection was lost.
-pub async fn run(shared: &SharedSession, connection: &Connection, lost_at: &mut Option<Instant>) -> Result<()> {
+pub async fn run(shared: &Arc<SharedSession>, connection: &Connection, lost_at: &mut Option<Instant>) -> Result<()> {
     // The channel has room for one message beside the one being sent. Further items wait in the outbox.
     let (messages, stream) = mpsc::channel(1);
     let opening = connection.open_write(ReceiverStream::new(stream));
@@ -37,10 +39,16 @@ pub async fn run(shared: &SharedSession, connection: &Connection, lost_at: &mut 
     let mut responses = opening.await?;
     *lost_at = None;
     shared.state.lock().is_lost = false;
+    if let Some(interval) = connection.heartbeat() {
+        beat_while_waiting(interval, shared, &sender.messages);
+    }
     let mut linger = Linger::default();
     loop {
         if shared.is_over() {
             return Ok(());
+        }
+        if let Some(split) = connection.split() {
+            return Err(split.clone());
         }
         let is_ready_to_send = shared.state.lock().outbox.front().is_some_and(is_ready);
         tokio::select! {
@@ -53,6 +61,19 @@ pub async fn run(shared: &SharedSession, connection: &Connection, lost_at: &mut 
             () = linger.wait(shared) => {}
         }
     }
+}
+
+/// Sends an empty message at each interval while items are unconfirmed, until the stream has ended.
+fn beat_while_waiting(interval: Duration, shared: &Arc<SharedSession>, messages: &mpsc::Sender<WriteRequest>) {
+    let (shared, messages) = (Arc::downgrade(shared), messages.downgrade());
+    spawn_heartbeat(interval, move || {
+        let (shared, messages) = (shared.upgrade()?, messages.upgrade()?);
+        if shared.generation == fork::generation() && shared.state.lock().outbox.counts().1 > 0 {
+            // A full channel means that items are on their way.
+            let _full = messages.try_send(WriteRequest::default());
+        }
+        Some(())
+    });
 }
 
 /// Waits for the reason why the stream ended.

@@ -19,21 +19,23 @@ use std::time::{Duration, Instant};
 use tonic::{Code, Status};
 
 /// A server that has not ended the stream by then counts as reached: it says nothing before its first confirmation.
-const REACHED_TIME: Duration = Duration::from_secs(2);
+const REACHED_TIME: Duration = Duration::from_secs(1);
 /// Time without a confirmation after which the writer asks the server for the reason, the first time and later.
-const ASK_DELAYS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+const ASK_DELAYS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(5));
 
 /// Sends items until the writer is closed. Sets `lost_at` to `None` when the server was reached.
 ///
+/// Ends the session if the server says that it will not take the items.
+///
 /// # Errors
-/// The reason why the connection was lost, or why the server ended the stream.
+/// The reason why the connection was lost.
 pub async fn run(shared: &SharedSession, connection: &Connection, lost_at: &mut Option<Instant>) -> Result<()> {
     // On the roads to other servers, chunks announce their end here. On this one, their references are counted.
     shared.dropped.lock().clear();
     let mut stream = connection.open_insert();
     let mut sender = ItemSender::new(connection);
     let mut linger = Linger::default();
-    let mut reason = WaitReason::default();
+    let mut reason = WaitReason::new();
     let reached = tokio::time::sleep(REACHED_TIME);
     tokio::pin!(reached);
     let mut is_reached = false;
@@ -44,20 +46,26 @@ pub async fn run(shared: &SharedSession, connection: &Connection, lost_at: &mut 
         let has_next = sender.has_next() || shared.state.lock().outbox.front().is_some_and(is_ready);
         let room = stream.room();
         let found = tokio::select! {
-            confirmed = stream.confirmed() => {
-                let keys = confirmed.map_err(|status| ended(connection, Some(&status)))?;
-                sender.confirm(shared, &keys.ok_or_else(|| ended(connection, None))?);
-                reason.reset();
-                true
-            }
+            confirmed = stream.confirmed() => match confirmed {
+                Ok(Some(keys)) => {
+                    sender.confirm(shared, &keys);
+                    reason.reset();
+                    true
+                }
+                Ok(None) => return ended(shared, connection, None),
+                Err(status) => return ended(shared, connection, Some(&status)),
+            },
             permit = room, if has_next => match permit {
                 Some(permit) => {
+                    if sender.num_unconfirmed() == 0 {
+                        reason.reset();
+                    }
                     if let Some(request) = sender.message(shared).await? {
                         permit.send(request);
                     }
                     false
                 }
-                None => return Err(last_word(stream, &mut sender, shared, connection).await),
+                None => return last_word(stream, &mut sender, shared, connection).await,
             },
             () = shared.wake.notified() => false,
             () = linger.wait(shared) => false,
@@ -70,8 +78,9 @@ pub async fn run(shared: &SharedSession, connection: &Connection, lost_at: &mut 
         if found && !std::mem::replace(&mut is_reached, true) {
             *lost_at = None;
             let mut state = shared.state.lock();
-            state.is_lost = false;
-            state.reason.clear();
+            if std::mem::take(&mut state.is_lost) {
+                state.reason.clear();
+            }
         }
     }
 }
@@ -82,67 +91,78 @@ async fn last_word(
     sender: &mut ItemSender<'_>,
     shared: &SharedSession,
     connection: &Connection,
-) -> Error {
+) -> Result<()> {
     loop {
         match stream.confirmed().await {
             Ok(Some(keys)) => sender.confirm(shared, &keys),
-            Ok(None) => return ended(connection, None),
-            Err(status) => return ended(connection, Some(&status)),
+            Ok(None) => return ended(shared, connection, None),
+            Err(status) => return ended(shared, connection, Some(&status)),
         }
     }
 }
 
-/// Returns the error of a stream that the server has ended.
-fn ended(connection: &Connection, status: Option<&Status>) -> Error {
+/// Ends the session if another stream would end in the same way.
+///
+/// # Errors
+/// The reason why the stream has ended, if another one may not.
+fn ended(shared: &SharedSession, connection: &Connection, status: Option<&Status>) -> Result<()> {
+    use Code::{
+        FailedPrecondition, InvalidArgument, NotFound, OutOfRange, PermissionDenied, ResourceExhausted, Unauthenticated,
+    };
     let peer = connection.peer();
-    match status {
-        None => Error::Unavailable(format!("the server at {peer} ended the writer's stream")),
+    let Some(status) = status else {
+        return Err(Error::Unavailable(format!("the server at {peer} ended the writer's stream")));
+    };
+    match status.code() {
         // The next server at the address may be one of this package.
-        Some(status) if status.code() == Code::Unimplemented => {
-            Error::Unavailable(format!("the server at {peer} was replaced: {}", status.message()))
+        Code::Unimplemented => Err(Error::Unavailable(format!("the server at {peer} was replaced"))),
+        NotFound | InvalidArgument | FailedPrecondition | OutOfRange | ResourceExhausted | PermissionDenied
+        | Unauthenticated => {
+            let text = status.message();
+            shared.fail(|items| {
+                Error::InvalidArgument(format!("the server at {peer} ended the writer: {text}; {items}"))
+            });
+            Ok(())
         }
-        Some(status) if matches!(status.code(), Code::NotFound) => {
-            Error::InvalidArgument(format!("{peer}: {}", status.message()))
-        }
-        Some(status) => from_status(status, peer),
+        _ => Err(from_status(status, peer)),
     }
 }
 
 /// Asks the server at times why it does not confirm items.
-#[derive(Default)]
 struct WaitReason<'a> {
-    /// The end of the current wait, and the answer after it.
-    asking: Option<Pin<Box<dyn Future<Output = String> + Send + 'a>>>,
-    since: Option<Instant>,
+    /// Time of the last confirmation or question, or when an item was sent while none was unconfirmed.
+    since: Instant,
     was_asked: bool,
+    /// The question that is not answered yet.
+    asking: Option<Pin<Box<dyn Future<Output = String> + Send + 'a>>>,
 }
 
 impl<'a> WaitReason<'a> {
-    /// Begins to wait again after a confirmation.
+    fn new() -> Self {
+        Self { since: Instant::now(), was_asked: false, asking: None }
+    }
+
+    /// Begins to wait again.
     fn reset(&mut self) {
-        self.since = Some(Instant::now());
-        self.was_asked = false;
+        *self = Self::new();
     }
 
     /// Completes when no item was confirmed for some time, with the text that says why. The future may be dropped.
     async fn next(&mut self, connection: &'a Connection, sender: &ItemSender<'_>) -> String {
-        loop {
-            let delay = if self.was_asked { ASK_DELAYS.1 } else { ASK_DELAYS.0 };
-            let asking = self.asking.get_or_insert_with(|| {
+        let asking = match &mut self.asking {
+            Some(asking) => asking,
+            None => {
+                let delay = if self.was_asked { ASK_DELAYS.1 } else { ASK_DELAYS.0 };
+                tokio::time::sleep_until((self.since + delay).into()).await;
                 let tables = sender.unconfirmed_tables();
-                Box::pin(async move {
-                    tokio::time::sleep(delay).await;
+                self.asking.insert(Box::pin(async move {
                     let reason = connection.explain_insert(&tables).await;
                     reason.unwrap_or_else(|| "The server has not confirmed the items yet.".into())
-                })
-            });
-            let text = asking.as_mut().await;
-            self.asking = None;
-            // Confirmations that came meanwhile begin another wait.
-            if self.since.is_none_or(|since| since.elapsed() >= delay) {
-                self.was_asked = true;
-                return text;
+                }))
             }
-        }
+        };
+        let text = asking.as_mut().await;
+        *self = Self { was_asked: true, ..Self::new() };
+        text
     }
 }

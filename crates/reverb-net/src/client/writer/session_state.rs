@@ -209,6 +209,20 @@ impl SharedSession {
         self.tell();
     }
 
+    /// Gives up all items for good. `error` makes the error of later calls from a text that counts the items.
+    pub fn fail(&self, error: impl FnOnce(&str) -> Error) {
+        let lost = {
+            let mut state = self.state.lock();
+            let (count, tables) = (state.outbox.len(), state.outbox.describe());
+            state.failed = Some(error(&format!("{count} items were not confirmed ({tables})")));
+            let lost = state.outbox.take_all();
+            state.count(&self.all);
+            lost
+        };
+        self.tell();
+        drop(lost);
+    }
+
     /// Records the results of items.
     pub fn settle(&self, done: Done) {
         if done.is_empty() {

@@ -19,14 +19,23 @@ const CONNECT_TIME: Duration = Duration::from_secs(5);
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 /// If a road lasted longer than this, the next search for the server begins with short pauses again.
 const GOOD_ROAD: Duration = Duration::from_secs(2);
+/// Time after which a writer gives up whose connections a balancer spreads over servers. While servers come and go, a
+/// balancer may do so for a moment.
+const SPLIT_TIME: Duration = Duration::from_secs(3);
 
 /// Runs until the writer is closed.
 pub async fn run(shared: Arc<SharedSession>) {
     let mut pause = PAUSES.0;
     let mut lost_at: Option<Instant> = None;
+    let mut split_at: Option<Instant> = None;
+    let mut home: Option<String> = None;
     while !shared.is_over() {
         let started = Instant::now();
-        let lost = match shared.client.road(Instant::now().checked_add(CONNECT_TIME)).await {
+        let road = shared.client.writer_road(home.as_deref(), Instant::now().checked_add(CONNECT_TIME)).await;
+        if let Ok(road) = &road {
+            home = road.peer().map(str::to_owned);
+        }
+        let lost = match road {
             Ok(Road::SameProcess(replay)) => {
                 shared.local.lock().get_or_insert_with(|| Local::new(replay));
                 lost_at = None;
@@ -47,14 +56,16 @@ pub async fn run(shared: Arc<SharedSession>) {
         let now = Instant::now();
         let since = *lost_at.get_or_insert(now);
         shared.state.lock().outbox.return_all();
-        if now - since >= shared.options.reconnect_timeout || !is_passing(&lost) {
-            fail(&shared, &lost, now - since);
+        if now - started > GOOD_ROAD {
+            (pause, split_at) = (PAUSES.0, None);
+        }
+        let is_split = matches!(lost, Error::SplitClient { .. });
+        let is_hopeless = is_split && now - *split_at.get_or_insert(now) >= SPLIT_TIME;
+        if now - since >= shared.options.reconnect_timeout || is_hopeless || !is_passing(&lost) {
+            fail(&shared, &lost, now - split_at.filter(|_| is_hopeless).unwrap_or(since));
             return;
         }
         shared.note_lost(&lost);
-        if now - started > GOOD_ROAD {
-            pause = PAUSES.0;
-        }
         tokio::select! {
             () = tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))) => {}
             () = closed(&shared) => return,
@@ -68,6 +79,7 @@ fn is_passing(error: &Error) -> bool {
     matches!(
         error,
         Error::Unavailable(_)
+            | Error::SplitClient { .. }
             | Error::Unreached(_)
             | Error::Cancelled(_)
             | Error::DeadlineExceeded(_)
@@ -80,10 +92,11 @@ fn fail(shared: &SharedSession, error: &Error, lost_for: Duration) {
         let mut state = shared.state.lock();
         let names = state.outbox.describe();
         let count = state.outbox.len();
-        state.failed = Some(Error::Unavailable(format!(
-            "the writer gave up after {:.0} s without its server; {count} items were not confirmed ({names}); {error}",
-            lost_for.as_secs_f64()
-        )));
+        let (lost_for, items) = (lost_for.as_secs_f64(), format!("{count} items were not confirmed ({names})"));
+        state.failed = Some(Error::Unavailable(match error {
+            Error::SplitClient { .. } => format!("{error}; the writer gave up after {lost_for:.0} s; {items}"),
+            _ => format!("the writer gave up after {lost_for:.0} s without its server; {items}; {error}"),
+        }));
         let lost = state.outbox.take_all();
         state.count(&shared.all);
         lost

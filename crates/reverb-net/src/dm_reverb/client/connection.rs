@@ -14,16 +14,13 @@ use reverb_core::{Error, Result};
 use reverb_service::local::BatchRequest;
 use reverb_service::{Batch, Transport};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::task::JoinHandle;
 use tonic::Code;
 use tonic::transport::Channel;
 
 /// Maximum size of a message in bytes. Protocol Buffers cannot encode larger ones.
 const MAX_MESSAGE_BYTES: usize = i32::MAX as usize;
-
-/// Time between two questions to the server. Shorter than the time after which a connection sends a ping.
-const ASK_INTERVAL: Duration = Duration::from_secs(8);
 
 /// An open connection. If it breaks, all its calls fail, and the client opens another.
 #[derive(Debug)]
@@ -122,18 +119,7 @@ impl Drop for Connection {
 
 /// Waits for the end of the connection. An open stream tells it; without one, the next call would open another
 /// connection unnoticed, perhaps to another server.
-///
-/// Asks for the tables at times, because a server of dm-reverb ends a connection after the third ping without an answer
-/// in between. The connection sends no pings while answers come.
-async fn watch(mut service: ReverbServiceClient<Channel>) {
-    let mut stream = SampleStream::open(service.clone());
-    loop {
-        tokio::select! {
-            next = stream.next() => if !matches!(next, Ok(Some(_))) { return },
-            () = tokio::time::sleep(ASK_INTERVAL) => {
-                // The stream says whether the connection is lost.
-                let _lost = tokio::time::timeout(ATTEMPT_TIME, service.server_info(ServerInfoRequest {})).await;
-            }
-        }
-    }
+async fn watch(service: ReverbServiceClient<Channel>) {
+    let mut stream = SampleStream::open(service);
+    while let Ok(Some(_)) = stream.next().await {}
 }

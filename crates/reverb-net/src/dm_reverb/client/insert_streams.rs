@@ -1,34 +1,38 @@
-//! Inserts of a client: the streams that they use, one call at a time each.
+//! The insert streams that no call uses.
 
-use super::connection::Connection;
-use super::insert_call::{Failure, InsertCall};
-use super::insert_stream::{InsertStream, check_message_size};
-use crate::dm_reverb::status::from_status;
+use super::insert_stream::InsertStream;
 use parking_lot::Mutex;
-use reverb_core::{Error, Result, TableInfo, Trajectory};
-use reverb_service::insert::name_row;
-use reverb_service::local::RowInsert;
-use reverb_service::warn;
-use std::borrow::Cow;
-use std::time::{Duration, Instant};
-use tonic::{Code, Status};
+use reverb_core::fork;
 
 /// Maximum number of streams that stay open for later calls.
 const MAX_IDLE: usize = 16;
-/// Time after which a wait is reported.
-const REPORT_DELAY: Duration = Duration::from_secs(10);
-/// Maximum time to ask the server what an insert waits for.
-const ASK_TIME: Duration = Duration::from_secs(2);
 
 /// The streams that no call uses. A stream serves one call at a time, since the server reads no further from a stream
 /// whose items wait for their table.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct InsertStreams {
+    generation: u32,
     idle: Mutex<Vec<InsertStream>>,
 }
 
+impl Default for InsertStreams {
+    fn default() -> Self {
+        Self { generation: fork::generation(), idle: Mutex::default() }
+    }
+}
+
+impl Drop for InsertStreams {
+    fn drop(&mut self) {
+        if self.generation != fork::generation() {
+            // The streams belong to the parent process. A thread that exists only there may have locked their connection.
+            std::mem::forget(std::mem::take(self.idle.get_mut()));
+        }
+    }
+}
+
 impl InsertStreams {
-    fn take(&self) -> Option<InsertStream> {
+    /// Takes a stream that has not ended.
+    pub fn take(&self) -> Option<InsertStream> {
         loop {
             let mut stream = self.idle.lock().pop()?;
             if stream.is_idle() {
@@ -37,128 +41,11 @@ impl InsertStreams {
         }
     }
 
-    fn give_back(&self, stream: InsertStream) {
+    /// Keeps a stream whose call is complete.
+    pub fn give_back(&self, stream: InsertStream) {
         let mut idle = self.idle.lock();
         if idle.len() < MAX_IDLE {
             idle.push(stream);
         }
-    }
-}
-
-impl Connection {
-    /// See [`crate::client::Client::insert`]. Dropping the future ends its stream. Items that the server has received by
-    /// then are still inserted.
-    pub async fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Result<()> {
-        self.check_insert(&insert, deadline).await?;
-        let tables: Vec<String> = insert.tables.iter().map(|(table, _)| table.clone()).collect();
-        let mut call = InsertCall::new(insert)?;
-        let mut stream = self.insert_streams().take().unwrap_or_else(|| self.open_insert());
-        let ended = {
-            let inserted = call.run(&mut stream);
-            let inserted = async {
-                tokio::select! {
-                    ended = inserted => ended,
-                    () = self.report_wait(&tables) => unreachable!("a report does not end the wait"),
-                }
-            };
-            match deadline {
-                None => Ok(inserted.await),
-                Some(deadline) => tokio::time::timeout_at(deadline.into(), inserted).await,
-            }
-        };
-        match ended {
-            Ok(Ok(())) => {
-                self.insert_streams().give_back(stream);
-                Ok(())
-            }
-            Ok(Err(Failure::Invalid(error))) => Err(error),
-            Ok(Err(Failure::Ended(status))) => Err(self.insert_failed(status)),
-            Err(_late) => {
-                drop(stream);
-                let (done, total) = call.progress();
-                let reason = self.explain_insert(&tables).await;
-                let reason = reason.unwrap_or_else(|| "the server has not confirmed the others".into());
-                Err(Error::DeadlineExceeded(format!(
-                    "Timeout exceeded: {done} of {total} items were inserted; {reason}"
-                )))
-            }
-        }
-    }
-
-    /// Opens an insert stream.
-    pub fn open_insert(&self) -> InsertStream {
-        InsertStream::open(self.service())
-    }
-
-    /// Returns a table. Asks the server if the table was not there when the connection was made.
-    ///
-    /// # Errors
-    /// [`Error::TableNotFound`], or the error of the question.
-    pub async fn table(&self, name: &str, deadline: Option<Instant>) -> Result<Cow<'_, TableInfo>> {
-        match self.tables().get(name) {
-            Ok(info) => Ok(Cow::Borrowed(info)),
-            Err(_) => {
-                let statuses = self.info(deadline).await?;
-                let known = || statuses.iter().map(|status| &*status.info.config.name).collect::<Vec<_>>().join(", ");
-                let error = Error::TableNotFound { table: name.into(), known: known() };
-                statuses
-                    .into_iter()
-                    .find(|status| status.info.config.name == name)
-                    .map_or(Err(error), |status| Ok(Cow::Owned(status.info)))
-            }
-        }
-    }
-
-    /// Checks what the server does not check, or would answer with the end of the stream.
-    async fn check_insert(&self, insert: &RowInsert, deadline: Option<Instant>) -> Result<()> {
-        let (items, rows) = (insert.num_items(), insert.rows_per_item);
-        Trajectory::rows(insert.chunk.clone(), 0, items * rows)?;
-        check_message_size(insert.chunk.decoded_bytes() / items.max(1) as usize)?;
-        let mut tables = Vec::with_capacity(insert.tables.len());
-        for (name, _) in &insert.tables {
-            tables.push(self.table(name, deadline).await?);
-        }
-        for ((name, priorities), info) in insert.tables.iter().zip(tables) {
-            if let Some(signature) = &info.config.signature {
-                signature.check_rows(name, insert.chunk.columns(), rows as usize)?;
-            }
-            for (row, &priority) in priorities.iter().enumerate() {
-                info.config.check_priority(priority).map_err(|error| name_row(row, items as usize, error))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the error of a call whose stream has ended.
-    fn insert_failed(&self, status: Option<Status>) -> Error {
-        let peer = self.peer();
-        match status {
-            Some(status) if status.code() == Code::NotFound => {
-                Error::InvalidArgument(format!("{peer}: {}", status.message()))
-            }
-            Some(status) => from_status(&status, peer).of_sent_insert(),
-            None => Error::Unavailable(format!("the server at {peer} ended the stream before it confirmed the insert"))
-                .of_sent_insert(),
-        }
-    }
-
-    /// Logs once why an insert waits for a long time. Never completes.
-    async fn report_wait(&self, tables: &[String]) {
-        tokio::time::sleep(REPORT_DELAY).await;
-        if let Some(reason) = self.explain_insert(tables).await {
-            warn(&reason);
-        }
-        std::future::pending().await
-    }
-
-    /// Asks the server which of the tables allows no insert now, and says why. `None` if all seem to allow it.
-    pub async fn explain_insert<T: AsRef<str>>(&self, tables: &[T]) -> Option<String> {
-        let statuses = self.info(Instant::now().checked_add(ASK_TIME)).await.ok()?;
-        statuses.iter().find_map(|status| {
-            let name = &status.info.config.name;
-            let limiter = status.info.limiter();
-            let waits = tables.iter().any(|table| table.as_ref() == name) && !limiter.can_insert(1);
-            waits.then(|| format!("insert into table `{name}` waits: {}", status.info.config.explain_insert(&limiter)))
-        })
     }
 }

@@ -8,6 +8,7 @@ mod draws;
 mod insert_call;
 mod insert_stream;
 mod insert_streams;
+mod inserts;
 mod left;
 mod sample_reader;
 mod sample_stream;

@@ -21,7 +21,7 @@ pub struct SampleStream {
 enum Responses {
     /// The server sends its headers with its first response.
     Opening(Pin<Box<dyn Future<Output = Opened> + Send>>),
-    Open(Streaming<SampleStreamResponse>),
+    Open(Box<Streaming<SampleStreamResponse>>),
     Ended,
 }
 
@@ -48,7 +48,7 @@ impl SampleStream {
         loop {
             match &mut self.responses {
                 Responses::Opening(opening) => match opening.await {
-                    Ok(opened) => self.responses = Responses::Open(opened.into_inner()),
+                    Ok(opened) => self.responses = Responses::Open(Box::new(opened.into_inner())),
                     Err(status) => {
                         self.responses = Responses::Ended;
                         return Err(status);

@@ -14,7 +14,11 @@ const MAX_INFO_BYTES: usize = 1 << 20;
 /// The tables of a server, by name. A server of dm-reverb has the same tables for as long as it runs, so their
 /// configurations hold for as long as the connection. Their counts are those of the first moment.
 #[derive(Debug)]
-pub struct Tables(BTreeMap<String, TableInfo>);
+pub struct Tables {
+    infos: BTreeMap<String, TableInfo>,
+    /// Random id of the server, or empty if it has told none.
+    server_id: Vec<u8>,
+}
 
 impl Tables {
     /// Reads the tables from the answer of a server.
@@ -22,8 +26,14 @@ impl Tables {
     /// # Errors
     /// [`Error::DataLoss`] if a table is not valid.
     pub fn read(response: ServerInfoResponse) -> Result<Self> {
+        let id = response.tables_state_id.map(|id| [id.high.to_be_bytes(), id.low.to_be_bytes()].concat());
         let infos = statuses(response)?.into_iter().map(|TableStatus { info, .. }| (info.config.name.clone(), info));
-        Ok(Self(infos.collect()))
+        Ok(Self { infos: infos.collect(), server_id: id.unwrap_or_default() })
+    }
+
+    /// Returns the random id of the server, which it made when it started. Empty if it has told none.
+    pub fn server_id(&self) -> &[u8] {
+        &self.server_id
     }
 
     /// Returns a table.
@@ -31,12 +41,12 @@ impl Tables {
     /// # Errors
     /// [`Error::TableNotFound`].
     pub fn get(&self, name: &str) -> Result<&TableInfo> {
-        self.0.get(name).ok_or_else(|| self.not_found(name))
+        self.infos.get(name).ok_or_else(|| self.not_found(name))
     }
 
     /// Returns the error of a table that the server does not have.
     pub fn not_found(&self, name: &str) -> Error {
-        Error::TableNotFound { table: name.into(), known: self.0.keys().cloned().collect::<Vec<_>>().join(", ") }
+        Error::TableNotFound { table: name.into(), known: self.infos.keys().cloned().collect::<Vec<_>>().join(", ") }
     }
 }
 

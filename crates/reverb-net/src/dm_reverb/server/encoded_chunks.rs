@@ -4,10 +4,9 @@
 //! the encoded ones, so that a chunk that is drawn again is not encoded again. Small chunks are encoded anew instead:
 //! that takes no longer than a look-up among millions of them, and they would fill the cache with its own entries.
 
-use super::beside_others::beside_others;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use reverb_core::{Chunk, Result};
+use reverb_core::{Chunk, Error, Result};
 use reverb_formats::chunk::ChunkEncoder;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -18,7 +17,7 @@ use std::sync::{Arc, Weak};
 const CACHE_BYTES: usize = 64 << 20;
 /// Messages below this size in bytes are not cached.
 const LEAST_CACHED_BYTES: usize = 2 << 10;
-/// Chunks above this size in bytes are encoded beside the other tasks of the thread, with buffers of their own.
+/// Chunks above this size in bytes are encoded on a thread that serves no connections, with buffers of their own.
 const LARGE_BYTES: usize = 256 << 10;
 
 thread_local! {
@@ -27,7 +26,7 @@ thread_local! {
 }
 
 /// Some rows of a chunk: its address and the range of the rows. An entry keeps the address in use.
-type Key = (*const Chunk, u32, u32);
+type Key = (usize, u32, u32);
 
 /// The cache of encoded chunks that the streams of a server share.
 #[derive(Debug, Default)]
@@ -50,24 +49,21 @@ struct Entry {
     is_used: bool,
 }
 
-// SAFETY: the pointers identify chunks and are never dereferenced. Entries keep the addresses in use.
-unsafe impl Send for Entries {}
-
 impl EncodedChunks {
     /// Returns rows of a chunk as a message with the chunk's key: the cached one, or a new one.
     ///
     /// # Errors
     /// Those of [`ChunkEncoder::encode`].
-    pub fn message(&self, chunk: &Arc<Chunk>, rows: Range<u32>) -> Result<Bytes> {
+    pub async fn message(&self, chunk: &Arc<Chunk>, rows: Range<u32>) -> Result<Bytes> {
         let size_bytes = chunk.decoded_bytes() / chunk.rows() as usize * rows.len();
         if size_bytes < LEAST_CACHED_BYTES {
-            return encode(chunk, rows, chunk.key);
+            return encode_small(chunk, rows, chunk.key);
         }
-        let key = (Arc::as_ptr(chunk), rows.start, rows.end);
+        let key = (Arc::as_ptr(chunk).addr(), rows.start, rows.end);
         if let Some(message) = self.0.lock().find(key) {
             return Ok(message);
         }
-        let message = encode(chunk, rows, chunk.key)?;
+        let message = encode(chunk, rows, chunk.key).await?;
         let dropped = self.0.lock().add(key, chunk, &message);
         // Freed without the lock.
         drop(dropped);
@@ -112,17 +108,31 @@ impl Entries {
 ///
 /// # Errors
 /// Those of [`ChunkEncoder::encode`].
-pub fn encode(chunk: &Chunk, rows: Range<u32>, key: u64) -> Result<Bytes> {
-    if chunk.is_packed() && rows.len() < chunk.rows() as usize {
-        // Others will want rows of it, too.
-        chunk.data();
+pub async fn encode(chunk: &Arc<Chunk>, rows: Range<u32>, key: u64) -> Result<Bytes> {
+    let is_part = rows.len() < chunk.rows() as usize;
+    // Parts of a packed chunk are wanted by others, too, so the chunk is unpacked for good.
+    let unpacks = is_part && chunk.is_packed();
+    let reads_all = !is_part || unpacks || chunk.is_compressed();
+    if !reads_all || chunk.decoded_bytes() <= LARGE_BYTES {
+        return encode_small(chunk, rows, key);
     }
-    if chunk.decoded_bytes() > LARGE_BYTES && (rows.len() == chunk.rows() as usize || chunk.is_compressed()) {
-        return beside_others(|| {
-            let mut message = Vec::new();
-            ChunkEncoder::default().encode_part(chunk, rows, key, false, &mut message)?;
-            Ok(Bytes::copy_from_slice(&message))
-        });
+    let chunk = chunk.clone();
+    let encode = move || {
+        if unpacks {
+            chunk.data();
+        }
+        let mut message = Vec::new();
+        ChunkEncoder::default().encode_part(&chunk, rows, key, false, &mut message)?;
+        message.shrink_to_fit();
+        Ok(message.into())
+    };
+    let encoded = tokio::task::spawn_blocking(encode).await;
+    encoded.unwrap_or_else(|error| Err(Error::Internal(format!("the task that encodes a chunk failed: {error}"))))
+}
+
+fn encode_small(chunk: &Chunk, rows: Range<u32>, key: u64) -> Result<Bytes> {
+    if rows.len() < chunk.rows() as usize && chunk.is_packed() {
+        chunk.data();
     }
     ENCODER.with_borrow_mut(|(encoder, message)| {
         message.clear();

@@ -11,6 +11,9 @@ use std::sync::Arc;
 
 /// Bytes that a chunk counts in addition to its data.
 const CHUNK_BYTES: usize = 512;
+/// Size in bytes of chunks from which on they stay in their messages until one of our own readers draws them. Smaller
+/// ones are decoded at once: they take less memory then, and are encoded again in a microsecond.
+const KEPT_BYTES: usize = 1024;
 
 /// The chunks that items of the stream may name, and those that its waiting items use.
 ///
@@ -48,7 +51,8 @@ impl HeldChunks {
     /// Holds nothing. The chunks of one message may have at most `limit_bytes` in all.
     pub fn new(limit_bytes: u64) -> Self {
         let (known, waiting, used) = (HashMap::default(), HashMap::default(), HashMap::default());
-        Self { decoder: ChunkDecoder::new(limit_bytes), limit_bytes, known, waiting, used, bytes: 0 }
+        let decoder = ChunkDecoder::new(limit_bytes).keep_messages(KEPT_BYTES);
+        Self { decoder, limit_bytes, known, waiting, used, bytes: 0 }
     }
 
     /// Memory of the chunks and of the waiting items in bytes.

@@ -1,6 +1,5 @@
 //! The server half of the protocol: the methods of the service, and its streams.
 
-mod beside_others;
 mod encoded_chunks;
 mod held_chunks;
 mod insert_stream;

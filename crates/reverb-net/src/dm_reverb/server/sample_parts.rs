@@ -17,13 +17,10 @@ const FEW: usize = 16;
 pub struct SampleParts {
     parts: SmallVec<[Part; 4]>,
     /// The numbers of the parts by the address of their chunk, if they are many.
-    by_chunk: HashMap<*const Chunk, usize, foldhash::fast::RandomState>,
+    by_chunk: HashMap<usize, usize, foldhash::fast::RandomState>,
     /// Number of parts that were sent.
     sent: usize,
 }
-
-// SAFETY: the pointers identify chunks and are never dereferenced. The parts keep the chunks.
-unsafe impl Send for SampleParts {}
 
 /// Rows of a chunk that are sent as a chunk.
 #[derive(Debug)]
@@ -63,9 +60,9 @@ impl SampleParts {
         match self.parts.len() {
             ..=FEW => {}
             count if self.by_chunk.is_empty() => {
-                self.by_chunk = (0..count).map(|number| (Arc::as_ptr(&self.parts[number].chunk), number)).collect();
+                self.by_chunk = (0..count).map(|number| (address(&self.parts[number].chunk), number)).collect();
             }
-            count => drop(self.by_chunk.insert(Arc::as_ptr(chunk), count - 1)),
+            count => drop(self.by_chunk.insert(address(chunk), count - 1)),
         }
     }
 
@@ -73,7 +70,7 @@ impl SampleParts {
         if self.by_chunk.is_empty() {
             return self.parts.iter().position(|part| Arc::ptr_eq(&part.chunk, chunk));
         }
-        self.by_chunk.get(&Arc::as_ptr(chunk)).copied()
+        self.by_chunk.get(&address(chunk)).copied()
     }
 
     /// Gives chunks that share a key with an earlier one a key of their own: the client tells them apart by it. Keys are
@@ -107,16 +104,16 @@ impl SampleParts {
     ///
     /// # Errors
     /// Those of encoding a chunk.
-    pub fn next_message(&mut self, encoded: &EncodedChunks) -> Result<Option<Bytes>> {
+    pub async fn next_message(&mut self, encoded: &EncodedChunks) -> Result<Option<Bytes>> {
         let Some(part) = self.parts.get_mut(self.sent) else { return Ok(None) };
         self.sent += 1;
         if let Some(message) = part.message.take() {
             return Ok(Some(message));
         }
         if part.key != part.chunk.key {
-            return encode(&part.chunk, part.rows.clone(), part.key).map(Some);
+            return encode(&part.chunk, part.rows.clone(), part.key).await.map(Some);
         }
-        encoded.message(&part.chunk, part.rows.clone()).map(Some)
+        encoded.message(&part.chunk, part.rows.clone()).await.map(Some)
     }
 
     /// Whether all chunks were sent.
@@ -134,4 +131,8 @@ impl Part {
             self.rows = 0..self.chunk.rows();
         }
     }
+}
+
+fn address(chunk: &Arc<Chunk>) -> usize {
+    Arc::as_ptr(chunk).addr()
 }

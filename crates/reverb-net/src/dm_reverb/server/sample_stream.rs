@@ -8,7 +8,7 @@ use super::encoded_chunks::EncodedChunks;
 use super::sample_parts::SampleParts;
 use crate::dm_reverb::proto::sample_stream_response::SampleEntry;
 use crate::dm_reverb::proto::{SampleInfo, SampleStreamRequest, SampleStreamResponse};
-use crate::dm_reverb::status::to_status;
+use crate::dm_reverb::status::{stopped, to_status};
 use bytes::Bytes;
 use reverb_core::{Drawn, Error, Result};
 use reverb_formats::item::ItemEncoder;
@@ -23,8 +23,6 @@ use tonic::Status;
 
 /// Size in bytes of the chunks of a response above which it is complete.
 const RESPONSE_BYTES: usize = 2 << 20;
-/// Size in bytes of the chunks of the samples that are drawn at once.
-const DRAWN_BYTES: usize = 1 << 20;
 /// Number of samples of the first response to a request, and maximum number of samples of a response.
 const FIRST_SAMPLES: usize = 128;
 const MAX_SAMPLES: usize = 8192;
@@ -142,7 +140,7 @@ impl<R: Requests> SampleStreamState<R> {
             self.current = None;
             let request = tokio::select! {
                 request = self.requests.next() => request.transpose()?,
-                () = self.replay.closed() => return Err(Status::unavailable("Cancelling all calls")),
+                () = self.replay.closed() => return Err(stopped()),
             };
             let Some(request) = request else { return Ok(None) };
             self.current = Some(self.begin(&request).map_err(|error| status_of(&error))?);
@@ -191,11 +189,11 @@ impl Answer {
             self.wait(peer).await?;
         }
         loop {
-            let filled = self.fill(&mut filling, writer);
+            let filled = self.fill(&mut filling, writer).await;
             if filling.samples > 0 {
                 *bytes_per_sample = Some(filling.chunk_bytes / filling.samples);
             }
-            let has_room = filling.samples < self.at_most && filling.chunk_bytes < DRAWN_BYTES;
+            let has_room = filling.samples < self.at_most && filling.chunk_bytes <= RESPONSE_BYTES;
             let is_empty = self.lease.items().len() == filling.samples;
             let go_on = match filled {
                 Ok(()) if is_empty && has_room && self.left > 0 => {
@@ -221,7 +219,7 @@ impl Answer {
 
     /// Returns how many samples to draw next: one, if their size is not known.
     fn next_count(&self, filling: &Filling, bytes_per_sample: Option<usize>) -> usize {
-        let room = DRAWN_BYTES.saturating_sub(filling.chunk_bytes);
+        let room = RESPONSE_BYTES.saturating_sub(filling.chunk_bytes);
         let fitting = bytes_per_sample.map_or(1, |size_bytes| room.checked_div(size_bytes).unwrap_or(MAX_SAMPLES));
         let left = usize::try_from(self.left).unwrap_or(usize::MAX);
         fitting.max(1).min(self.at_most - filling.samples).min(left)
@@ -258,7 +256,7 @@ impl Answer {
     }
 
     /// Puts drawn samples into a response until it is complete.
-    fn fill(&mut self, filling: &mut Filling, writer: &mut EntryWriter) -> Result<()> {
+    async fn fill(&mut self, filling: &mut Filling, writer: &mut EntryWriter) -> Result<()> {
         for drawn in &self.lease.items()[filling.samples..] {
             if filling.chunk_bytes > RESPONSE_BYTES {
                 break;
@@ -273,7 +271,7 @@ impl Answer {
             };
             let mut entry = SampleEntry { info, ..SampleEntry::default() };
             while filling.chunk_bytes <= RESPONSE_BYTES
-                && let Some(message) = parts.next_message(&writer.encoded)?
+                && let Some(message) = parts.next_message(&writer.encoded).await?
             {
                 filling.chunk_bytes += message.len();
                 entry.data.push(message);

@@ -1,9 +1,12 @@
 //! A connection of a client to a server, and the calls over it.
 
 use super::insert_link::InsertLink;
+use super::named_channel::NamedChannel;
 use super::sample_link::{DrawCall, SampleLink};
+use super::session::{Link, Session};
 use crate::caller_driven::flush;
 use crate::dial::ATTEMPT_TIME;
+use crate::replay_v1::headers::{hex, shown};
 use crate::replay_v1::proto::{
     CheckpointRequest, Draw, HelloRequest, HelloResponse, InfoRequest, InsertRequest, ItemBatch, MutateRequest,
     PeekRequest, ResetRequest, WriteRequest, WriteResponse,
@@ -17,39 +20,64 @@ use reverb_service::insert::check_size;
 use reverb_service::local::{BatchRequest, RowInsert};
 use reverb_service::peek::Peeked;
 use reverb_service::{Batch, TableStatus, Transport, process_name};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
 /// Time to wait, after the deadline of a call, for the answer of the server that the deadline has passed.
 const GRACE: Duration = Duration::from_secs(2);
+/// Number of times that a client says `Hello` again where a balancer may spread its streams. A balancer that chooses among
+/// two servers at random goes unnoticed once in 65 536 times.
+const PROBES: usize = 16;
 
 /// An open connection. If it breaks, all its calls fail, and the client opens another.
 #[derive(Debug)]
 pub struct Connection {
     peer: String,
     transport: Transport,
-    service: ReplayClient<Channel>,
+    service: ReplayClient<NamedChannel>,
+    link: Arc<Link>,
     hello: HelloResponse,
     inserts: InsertLink,
     samples: SampleLink,
 }
 
+/// The result of saying `Hello`.
+#[derive(Debug)]
+pub enum Greeting {
+    /// The server has the service.
+    Connected(Arc<Connection>),
+    /// The server does not have the service.
+    NoService,
+    /// Another connection of the client is open, and leads to another server. A balancer of connections may choose that
+    /// one next time.
+    OtherServer,
+}
+
 impl Connection {
-    /// Asks the server for its id, its version of the protocol and its limits. `None` if the server does not have the
-    /// service.
+    /// Asks the server for its id, its version of the protocol and its limits. With `or_other`, a server other than that
+    /// of the client's open connections is accepted, and they are given up.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] with the cause, or [`Error::Unimplemented`] if the server uses a different version.
-    pub async fn greet(peer: &str, transport: Transport, channel: Channel) -> Result<Option<Self>> {
-        let mut service = ReplayClient::new(channel.clone())
-            .max_decoding_message_size(usize::MAX)
-            .max_encoding_message_size(usize::MAX);
-        let capabilities = CAPABILITIES.map(String::from).to_vec();
-        let request = HelloRequest { version: VERSION, client_name: process_name(), capabilities };
-        let hello = match tokio::time::timeout(ATTEMPT_TIME, service.hello(request)).await {
+    /// [`Error::Unavailable`] with the cause, [`Error::Unimplemented`] if the server uses a different version, or
+    /// [`Error::SplitClient`] if a balancer spreads the streams of a connection over servers.
+    pub async fn greet(
+        (peer, transport, endpoint): (&str, Transport, &str),
+        channel: Channel,
+        session: &Session,
+        or_other: bool,
+    ) -> Result<Greeting> {
+        let connections = session.connections();
+        let channel = NamedChannel::new(channel, connections.number().clone());
+        let service = |channel| {
+            ReplayClient::new(channel).max_decoding_message_size(usize::MAX).max_encoding_message_size(usize::MAX)
+        };
+        let mut greeter = service(channel.clone());
+        let hello = match tokio::time::timeout(ATTEMPT_TIME, greeter.hello(hello())).await {
             Ok(Ok(hello)) => hello.into_inner(),
-            Ok(Err(status)) if status.code() == Code::Unimplemented => return Ok(None),
+            Ok(Err(status)) if status.code() == Code::Unimplemented => return Ok(Greeting::NoService),
             Ok(Err(status)) => return Err(from_status(&status, peer)),
             Err(_) => {
                 return Err(Error::Unavailable(format!(
@@ -63,9 +91,20 @@ impl Connection {
                 hello.version
             )));
         }
-        let inserts = InsertLink::open(service.clone(), peer);
-        let samples = SampleLink::open(channel, peer);
-        Ok(Some(Self { peer: peer.to_owned(), transport, service, hello, inserts, samples }))
+        if !or_other && connections.has_other(endpoint, &hello.server_id) {
+            return Ok(Greeting::OtherServer);
+        }
+        if connections.is_suspect(endpoint, &hello.server_id) {
+            let probed = probe(&greeter, peer, &hello.server_id).await;
+            probed.inspect_err(|_| connections.set_split(endpoint))?;
+        }
+        let link = connections.add(endpoint, &hello.server_id);
+        let channel = channel.to_server(hex(&hello.server_id));
+        let heartbeat = heartbeat(&hello);
+        let inserts = InsertLink::open(service(channel.clone()), peer, link.clone(), heartbeat);
+        let samples = SampleLink::open(channel.clone(), peer, link.clone(), heartbeat);
+        let (peer, service) = (peer.to_owned(), service(channel));
+        Ok(Greeting::Connected(Arc::new(Self { peer, transport, service, link, hello, inserts, samples })))
     }
 
     /// Returns the random id of the server, which it made when it started.
@@ -80,7 +119,18 @@ impl Connection {
 
     /// Whether the connection has failed, so that a new one is needed.
     pub fn is_broken(&self) -> bool {
-        self.inserts.is_broken() || self.samples.is_broken()
+        self.link.is_broken()
+    }
+
+    /// Returns the refusal of another server, if a part of the connection has reached one.
+    pub fn split(&self) -> Option<&Error> {
+        self.link.split()
+    }
+
+    /// Returns the time after which an empty message is sent on a stream that waits. `None` if the server does not know
+    /// such messages.
+    pub fn heartbeat(&self) -> Option<Duration> {
+        heartbeat(&self.hello)
     }
 
     /// Returns the address of the server, for display.
@@ -106,7 +156,7 @@ impl Connection {
         let mut service = self.service.clone();
         match service.write(requests).await {
             Ok(responses) => Ok(responses.into_inner()),
-            Err(status) => Err(from_status(&status, &self.peer)),
+            Err(status) => Err(self.link.note(from_status(&status, &self.peer))),
         }
     }
 
@@ -185,7 +235,7 @@ impl Connection {
         deadline: Option<Instant>,
         call: impl Future<Output = std::result::Result<T, Status>>,
     ) -> Result<T> {
-        let call = async { call.await.map_err(|status| from_status(&status, &self.peer)) };
+        let call = async { call.await.map_err(|status| self.link.note(from_status(&status, &self.peer))) };
         let Some(deadline) = deadline else { return call.await };
         tokio::time::timeout_at(deadline.into(), call).await.unwrap_or_else(|_| Err(self.no_answer()))
     }
@@ -200,8 +250,42 @@ impl Connection {
     }
 
     fn no_answer(&self) -> Error {
-        Error::DeadlineExceeded(format!("the server at {} did not answer in time", self.peer))
+        Error::DeadlineExceeded(format!(
+            "the server at {} did not answer in time; if a proxy is in between, it may have cut the stream (see \
+             client_max_body_size of nginx)",
+            self.peer
+        ))
     }
+}
+
+fn heartbeat(hello: &HelloResponse) -> Option<Duration> {
+    (hello.heartbeat_ms > 0).then(|| Duration::from_millis(hello.heartbeat_ms))
+}
+
+fn hello() -> HelloRequest {
+    let capabilities = CAPABILITIES.map(String::from).to_vec();
+    HelloRequest { version: VERSION, client_name: process_name(), capabilities }
+}
+
+/// Says `Hello` again several times at once, to see whether all streams of the connection reach the same server.
+async fn probe(service: &ReplayClient<NamedChannel>, peer: &str, server: &[u8]) -> Result<()> {
+    let mut probes = JoinSet::new();
+    for _ in 0..PROBES {
+        let mut service = service.clone();
+        probes.spawn(async move { tokio::time::timeout(ATTEMPT_TIME, service.hello(hello())).await });
+    }
+    let text = |id: &[u8]| shown(hex(id).to_str().unwrap_or_default());
+    while let Some(probed) = probes.join_next().await {
+        match probed {
+            Ok(Ok(Ok(hello))) if hello.get_ref().server_id == server => {}
+            Ok(Ok(Ok(hello))) => {
+                return Err(Error::SplitClient { expected: text(server), reached: text(&hello.get_ref().server_id) });
+            }
+            Ok(Ok(Err(status))) => return Err(from_status(&status, peer)),
+            _ => return Err(Error::Unavailable(format!("the server at {peer} does not answer"))),
+        }
+    }
+    Ok(())
 }
 
 fn draw(request: &BatchRequest, deadline: Option<Instant>) -> Draw {

@@ -1,5 +1,8 @@
 //! The client side of the insert stream of a connection, which all callers share.
 
+use super::named_channel::NamedChannel;
+use super::session::Link;
+use crate::replay_v1::heartbeat::spawn_heartbeat;
 use crate::replay_v1::proto::{InsertRequest, InsertResponse};
 use crate::replay_v1::rpc::replay_client::ReplayClient;
 use crate::replay_v1::status::{from_failure, from_status};
@@ -9,9 +12,9 @@ use reverb_service::warn;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::UnboundedReceiverStream;
-use tonic::transport::Channel;
 
 /// Sends requests, and delivers an answer to each caller.
 #[derive(Debug)]
@@ -35,7 +38,12 @@ struct Calls {
 
 impl InsertLink {
     /// Opens the stream in the background.
-    pub fn open(mut service: ReplayClient<Channel>, peer: &str) -> Self {
+    pub fn open(
+        mut service: ReplayClient<NamedChannel>,
+        peer: &str,
+        link: Arc<Link>,
+        heartbeat: Option<Duration>,
+    ) -> Self {
         // Each caller waits for its answer, so there are never more queued requests than callers.
         let (requests, stream) = mpsc::unbounded_channel();
         let shared = Arc::<SharedCalls>::default();
@@ -45,14 +53,19 @@ impl InsertLink {
                 Ok(responses) => read(&reader, responses.into_inner(), &peer).await,
                 Err(status) => from_status(&status, &peer),
             };
+            let error = link.note(error);
+            link.set_broken();
             reader.fail(&error);
         });
+        if let Some(interval) = heartbeat {
+            let (shared, requests) = (Arc::downgrade(&shared), requests.downgrade());
+            spawn_heartbeat(interval, move || {
+                let (shared, requests) = (shared.upgrade()?, requests.upgrade()?);
+                let waits = !shared.calls.lock().waiting.is_empty();
+                if waits { requests.send(InsertRequest::default()).ok() } else { Some(()) }
+            });
+        }
         Self { requests, shared, next_id: AtomicU64::new(1) }
-    }
-
-    /// Whether the stream has ended.
-    pub fn is_broken(&self) -> bool {
-        self.shared.calls.lock().broken.is_some()
     }
 
     /// Sends a request and waits for its answer. Dropping the future withdraws the request.

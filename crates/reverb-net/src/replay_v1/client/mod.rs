@@ -2,8 +2,11 @@
 
 mod connection;
 mod insert_link;
+mod named_channel;
 mod sample_answers;
 mod sample_link;
+mod session;
 
-pub use connection::Connection;
+pub use connection::{Connection, Greeting};
 pub use sample_link::DrawCall;
+pub use session::Session;

@@ -3,9 +3,11 @@
 //! tonic collects each message in a separate buffer before it decodes it. Nearly all bytes of an answer are data of a
 //! batch and belong into its buffer. This module passes them on as they arrive, so that they are copied only once.
 
+use super::named_channel::NamedChannel;
 use crate::replay_v1::codec::ReplayEncoder;
 use crate::replay_v1::proto::SampleRequest;
 use crate::replay_v1::sample_response::{Payload, SampleResponse, find_payload};
+use crate::replay_v1::status::without_status;
 use bytes::{Buf, Bytes, BytesMut};
 use prost::Message;
 use std::pin::Pin;
@@ -15,7 +17,6 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Status;
 use tonic::codec::EncodeBody;
 use tonic::codegen::{Body as _, http};
-use tonic::transport::Channel;
 use tower::{Service, ServiceExt};
 
 const PATH: &str = "/reverb.replay.v1.Replay/Sample";
@@ -27,11 +28,13 @@ const PREFIX_BYTES: usize = 5;
 pub struct Answers {
     body: tonic::body::Body,
     parser: Parser,
+    /// Whether the status of the stream has arrived, which is its end.
+    is_over: bool,
 }
 
 impl Answers {
     /// Opens the stream.
-    pub async fn open(mut channel: Channel, requests: UnboundedReceiver<SampleRequest>) -> Result<Self, Status> {
+    pub async fn open(mut channel: NamedChannel, requests: UnboundedReceiver<SampleRequest>) -> Result<Self, Status> {
         let requests = UnboundedReceiverStream::new(requests).map(Ok);
         let body = EncodeBody::new_client(ReplayEncoder::<SampleRequest>::default(), requests, None, None);
         let request = http::Request::post(PATH)
@@ -43,10 +46,7 @@ impl Answers {
         let channel = channel.ready().await.map_err(|error| Status::from_error(error.into()))?;
         let response = channel.call(request).await.map_err(|error| Status::from_error(error.into()))?;
         end(response.headers())?;
-        if !response.status().is_success() {
-            return Err(Status::unavailable(format!("the answer has HTTP status {}", response.status())));
-        }
-        Ok(Self { body: response.into_body(), parser: Parser::default() })
+        Ok(Self { body: response.into_body(), parser: Parser::default(), is_over: false })
     }
 
     /// Returns the next answer, or the beginning of one. The rest of its payload follows as answers of the same request
@@ -58,11 +58,15 @@ impl Answers {
             }
             let body = &mut self.body;
             let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await else {
-                return Ok(None);
+                return if self.is_over { Ok(None) } else { Err(without_status()) };
             };
             match frame?.into_data() {
                 Ok(data) => self.parser.push(data),
-                Err(frame) => end(&frame.into_trailers().unwrap_or_default())?,
+                Err(frame) => {
+                    let trailers = frame.into_trailers().unwrap_or_default();
+                    end(&trailers)?;
+                    self.is_over |= trailers.contains_key("grpc-status");
+                }
             }
         }
     }

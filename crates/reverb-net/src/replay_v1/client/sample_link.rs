@@ -1,6 +1,9 @@
 //! The client side of the sample stream of a connection, which all callers share.
 
+use super::named_channel::NamedChannel;
 use super::sample_answers::Answers;
+use super::session::Link;
+use crate::replay_v1::heartbeat::spawn_heartbeat;
 use crate::replay_v1::proto::{self as replay, Draw, SampleRequest, sample_request};
 use crate::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use crate::replay_v1::status::{from_failure, from_status};
@@ -14,7 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
-use tonic::transport::Channel;
 
 /// Sends draws, and delivers a batch to each caller.
 #[derive(Debug)]
@@ -33,7 +35,7 @@ struct Calls {
 
 impl SampleLink {
     /// Opens the stream in the background.
-    pub fn open(channel: Channel, peer: &str) -> Self {
+    pub fn open(channel: NamedChannel, peer: &str, link: Arc<Link>, heartbeat: Option<Duration>) -> Self {
         // Each caller waits for its batch, so there are never more queued requests than callers.
         let (requests, to_send) = mpsc::unbounded_channel();
         let shared = Arc::<Mutex<Calls>>::default();
@@ -43,14 +45,19 @@ impl SampleLink {
                 Ok(answers) => read(&reader, answers, &peer).await,
                 Err(status) => from_status(&status, &peer),
             };
+            let error = link.note(error);
+            link.set_broken();
             fail(&reader, &error);
         });
+        if let Some(interval) = heartbeat {
+            let (shared, requests) = (Arc::downgrade(&shared), requests.downgrade());
+            spawn_heartbeat(interval, move || {
+                let (shared, requests) = (shared.upgrade()?, requests.upgrade()?);
+                let waits = !shared.lock().waiting.is_empty();
+                if waits { requests.send(SampleRequest::default()).ok() } else { Some(()) }
+            });
+        }
         Self { requests, shared, next_id: AtomicU64::new(1) }
-    }
-
-    /// Whether the stream has ended.
-    pub fn is_broken(&self) -> bool {
-        self.shared.lock().broken.is_some()
     }
 
     /// Draws a batch and waits for it. Dropping the future withdraws the draw and returns its samples to the table.

@@ -1,6 +1,7 @@
 //! The server side of an insert stream. Requests are processed in order, and answered when they complete.
 
 use super::held_chunks::CHUNK_BYTES;
+use super::waiting_beats::beat_while_waiting;
 use crate::replay_v1::proto::{InsertRequest, InsertResponse, ItemBatch};
 use crate::replay_v1::status::to_failure;
 use crate::replay_v1::wire::{LayoutCache, insert_chunks_from_wire, items_bytes, items_from_wire};
@@ -28,6 +29,7 @@ type Answers = mpsc::Sender<std::result::Result<InsertResponse, Status>>;
 pub fn insert_stream(
     replay: Arc<Replay>,
     peer: Arc<Peer>,
+    heartbeat: Option<Duration>,
     requests: Streaming<InsertRequest>,
 ) -> ReceiverStream<std::result::Result<InsertResponse, Status>> {
     let (answers, stream) = mpsc::channel(64);
@@ -41,6 +43,7 @@ pub fn insert_stream(
             peer,
             answers,
         };
+        beat_while_waiting(heartbeat, &task.held, &task.answers);
         task.run(requests).await;
     });
     ReceiverStream::new(stream)
@@ -130,6 +133,10 @@ impl InsertStreamTask {
             if let Some(handle) = self.handles.remove(&request_id) {
                 handle.abort();
             }
+            return Ok(());
+        }
+        if request.batches.is_empty() && request == InsertRequest::default() {
+            // A heartbeat of the client.
             return Ok(());
         }
         if self.handles.contains_key(&request_id) {

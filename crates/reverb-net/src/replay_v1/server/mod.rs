@@ -2,8 +2,10 @@
 
 mod held_chunks;
 mod insert_stream;
+mod same_server;
 mod sample_stream;
 mod service;
+mod waiting_beats;
 mod write_stream;
 
 pub use service::service;

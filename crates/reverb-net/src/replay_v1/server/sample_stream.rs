@@ -1,5 +1,6 @@
 //! The server side of a sample stream. Each draw is answered with one batch, which is gathered as it is sent.
 
+use super::waiting_beats::beat_while_waiting;
 use crate::replay_v1::proto::{Draw, SampleRequest, sample_request};
 use crate::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use crate::replay_v1::status::to_failure;
@@ -34,13 +35,16 @@ type Answers = mpsc::Sender<std::result::Result<SampleResponse, Status>>;
 pub fn sample_stream(
     replay: Arc<Replay>,
     peer: Arc<Peer>,
+    heartbeat: Option<Duration>,
     requests: impl Stream<Item = Requested> + Send + Unpin + 'static,
 ) -> ReceiverStream<std::result::Result<SampleResponse, Status>> {
     // A short queue is enough to keep the socket busy. A longer one would only hold memory.
     let (answers, stream) = mpsc::channel(4);
     tokio::spawn(async move {
         let (waiting, handles, leases) = (JoinSet::new(), HashMap::new(), HashMap::new());
-        let task = SampleStreamTask { replay, peer, answers, waiting, handles, leases, undelivered: 0 };
+        let waits = Arc::new(());
+        beat_while_waiting(heartbeat, &waits, &answers);
+        let task = SampleStreamTask { replay, peer, answers, waiting, waits, handles, leases, undelivered: 0 };
         task.run(requests).await;
     });
     ReceiverStream::new(stream)
@@ -71,6 +75,8 @@ struct SampleStreamTask {
     answers: Answers,
     /// Draws that wait for a table. Dropping them withdraws them.
     waiting: JoinSet<Waited>,
+    /// Held by each of them.
+    waits: Arc<()>,
     handles: HashMap<u64, AbortHandle>,
     leases: HashMap<u64, Lease>,
     /// Number of samples in all leases.
@@ -147,6 +153,8 @@ impl SampleStreamTask {
                 }
                 Ok(())
             }
+            // A heartbeat of the client.
+            None if request_id == 0 => Ok(()),
             None => {
                 self.fail(
                     request_id,
@@ -196,7 +204,9 @@ impl SampleStreamTask {
             Call::Waiting(waiting) => {
                 let deadline = draw.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
                 let (answers, peer, begun) = (self.answers.clone(), self.peer.clone(), Instant::now());
+                let waits = self.waits.clone();
                 let handle = self.waiting.spawn(async move {
+                    let _waits = waits;
                     let notice = |text: &str| {
                         tracing::info!("{peer}: {text}");
                         let kind = Some(Kind::Notice(text.into()));
@@ -306,7 +316,7 @@ mod tests {
             let replay = Replay::new(vec![table.clone()], 1 << 20).unwrap();
             let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
             let (requests, stream) = mpsc::unbounded_channel();
-            let mut answers = sample_stream(replay, peer, UnboundedReceiverStream::new(stream));
+            let mut answers = sample_stream(replay, peer, None, UnboundedReceiverStream::new(stream));
             let send = |kind| requests.send(Ok(SampleRequest { request_id: 1, kind: Some(kind) })).unwrap();
             let draw = Draw { table: "queue".into(), at_least: 1, at_most: 1, ..Draw::default() };
             send(sample_request::Kind::Draw(draw));
@@ -331,7 +341,7 @@ mod tests {
         let replay = Replay::new(vec![table.clone()], 1 << 20).unwrap();
         let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
         let (requests, stream) = mpsc::unbounded_channel();
-        let _answers = sample_stream(replay, peer, UnboundedReceiverStream::new(stream));
+        let _answers = sample_stream(replay, peer, None, UnboundedReceiverStream::new(stream));
         let count = LARGE_BATCH as u64 + 1;
         let draw = Draw { table: "queue".into(), at_least: count, at_most: count, ..Draw::default() };
         table.with_table(|_| {

@@ -1,8 +1,10 @@
 //! The methods of the replay service.
 
 use super::insert_stream::insert_stream;
+use super::same_server::SameServer;
 use super::sample_stream::sample_stream;
 use super::write_stream::write_stream;
+use crate::replay_v1::headers::SESSION;
 use crate::replay_v1::proto::{
     CheckpointRequest, CheckpointResponse, HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest,
     InsertResponse, MutateRequest, MutateResponse, PeekRequest, PeekResponse, ResetRequest, ResetResponse,
@@ -18,6 +20,7 @@ use reverb_service::peek::peek;
 use reverb_service::{Peer, Replay, Transport};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -30,9 +33,16 @@ const MUTATED_AT_ONCE: usize = 16_384;
 pub struct Router {
     replay: Arc<Replay>,
     unix_path: Option<PathBuf>,
+    /// Time after which an empty message is sent on a stream whose requests wait.
+    heartbeat: Duration,
 }
 
 impl Router {
+    /// Returns the time between heartbeats on a stream. `None` if its client is of an earlier edition.
+    fn heartbeat_of<T>(&self, request: &Request<T>) -> Option<Duration> {
+        request.metadata().contains_key(SESSION.as_str()).then_some(self.heartbeat)
+    }
+
     /// Returns the service, or an error if it was stopped. Connections are closed a little later than the service.
     fn open(&self) -> Result<&Replay, Error> {
         match self.replay.is_closed() {
@@ -43,10 +53,15 @@ impl Router {
 }
 
 /// Makes the service, to be added to the routes of a server.
-pub fn service(replay: Arc<Replay>, unix_path: Option<PathBuf>) -> ReplayServer<Router> {
+pub fn service(
+    replay: Arc<Replay>,
+    unix_path: Option<PathBuf>,
+    heartbeat: Duration,
+) -> SameServer<ReplayServer<Router>> {
     let limit = usize::try_from(replay.max_message_size()).unwrap_or(usize::MAX).saturating_add(MESSAGE_SLACK);
-    let router = Router { replay, unix_path };
-    ReplayServer::new(router).max_decoding_message_size(limit).max_encoding_message_size(usize::MAX)
+    let id = replay.id();
+    let router = ReplayServer::new(Router { replay, unix_path, heartbeat });
+    SameServer::new(router.max_decoding_message_size(limit).max_encoding_message_size(usize::MAX), &id)
 }
 
 /// Runs work on a thread that serves no connections.
@@ -81,23 +96,24 @@ impl ReplayService for Router {
             version: version.min(VERSION),
             server_id: self.replay.id().to_vec().into(),
             max_message_size: self.replay.max_message_size(),
+            heartbeat_ms: u64::try_from(self.heartbeat.as_millis()).unwrap_or(u64::MAX).max(1),
             unix_path: self.unix_path.as_ref().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
         }))
     }
 
     async fn insert(&self, request: Request<Streaming<InsertRequest>>) -> Result<Response<Self::InsertStream>, Status> {
-        let peer = peer_of(&request);
-        Ok(Response::new(insert_stream(self.replay.clone(), peer, request.into_inner())))
+        let (peer, heartbeat) = (peer_of(&request), self.heartbeat_of(&request));
+        Ok(Response::new(insert_stream(self.replay.clone(), peer, heartbeat, request.into_inner())))
     }
 
     async fn sample(&self, request: Request<Streaming<SampleRequest>>) -> Result<Response<Self::SampleStream>, Status> {
-        let peer = peer_of(&request);
-        Ok(Response::new(sample_stream(self.replay.clone(), peer, request.into_inner())))
+        let (peer, heartbeat) = (peer_of(&request), self.heartbeat_of(&request));
+        Ok(Response::new(sample_stream(self.replay.clone(), peer, heartbeat, request.into_inner())))
     }
 
     async fn write(&self, request: Request<Streaming<WriteRequest>>) -> Result<Response<Self::WriteStream>, Status> {
-        let peer = peer_of(&request);
-        Ok(Response::new(write_stream(self.replay.clone(), peer, request.into_inner())))
+        let (peer, heartbeat) = (peer_of(&request), self.heartbeat_of(&request));
+        Ok(Response::new(write_stream(self.replay.clone(), peer, heartbeat, request.into_inner())))
     }
 
     async fn mutate(&self, request: Request<MutateRequest>) -> Result<Response<MutateResponse>, Status> {

@@ -27,20 +27,30 @@ const MAX_GAPS: usize = 16_384;
 /// error texts.
 const NOTICE_DELAY: Duration = Duration::from_millis(100);
 
+/// Time between heartbeats to clients of earlier editions, which expect none.
+const NO_HEARTBEAT: Duration = Duration::from_secs(3600);
+
 type Answers = mpsc::Sender<std::result::Result<WriteResponse, Status>>;
 
 /// Serves the stream in a separate task, which ends when the client disconnects.
 pub fn write_stream(
     replay: Arc<Replay>,
     peer: Arc<Peer>,
+    heartbeat: Option<Duration>,
     requests: Streaming<WriteRequest>,
 ) -> ReceiverStream<std::result::Result<WriteResponse, Status>> {
     let (answers, stream) = mpsc::channel(64);
-    tokio::spawn(serve(replay, peer, requests, answers));
+    tokio::spawn(serve(replay, peer, heartbeat, requests, answers));
     ReceiverStream::new(stream)
 }
 
-async fn serve(replay: Arc<Replay>, peer: Arc<Peer>, mut requests: Streaming<WriteRequest>, answers: Answers) {
+async fn serve(
+    replay: Arc<Replay>,
+    peer: Arc<Peer>,
+    heartbeat: Option<Duration>,
+    mut requests: Streaming<WriteRequest>,
+    answers: Answers,
+) {
     let first = match requests.next().await {
         Some(Ok(first)) => first,
         // The client disconnected before its first message, or sent an unreadable one.
@@ -57,6 +67,7 @@ async fn serve(replay: Arc<Replay>, peer: Arc<Peer>, mut requests: Streaming<Wri
         chunks: HeldChunks::default(),
         layouts: LayoutCache::default(),
         queue: WriteQueue::new(peer),
+        beat_after: heartbeat.unwrap_or(NO_HEARTBEAT),
         replay: replay.clone(),
         guard,
     };
@@ -95,6 +106,8 @@ struct WriteStreamTask {
     chunks: HeldChunks,
     layouts: LayoutCache,
     queue: WriteQueue,
+    /// Time after which an empty message is sent while items wait.
+    beat_after: Duration,
 }
 
 impl WriteStreamTask {
@@ -117,6 +130,7 @@ impl WriteStreamTask {
         let mut request = Some(first);
         let mut ended = false;
         let mut notice_at = Instant::now() + NOTICE_DELAY;
+        let mut is_told = false;
         loop {
             let mut done = Done::new();
             if let Some(request) = request.take() {
@@ -135,8 +149,12 @@ impl WriteStreamTask {
                     },
                     () = std::future::poll_fn(|context| queue.poll(context, &mut done)), if queue.num_waiting() > 0 => {}
                     () = sleep_until(notice_at), if queue.num_waiting() > 0 => {
-                        notice_at = Instant::now() + NOTICE_DELAY * 36_000;
-                        tell_why(queue, answers);
+                        notice_at = Instant::now() + self.beat_after;
+                        match std::mem::replace(&mut is_told, true) {
+                            false => tell_why(queue, answers),
+                            // A full channel means that answers are on their way.
+                            true => drop(answers.try_send(Ok(WriteResponse::default()))),
+                        }
                     }
                     () = self.guard.taken_over() => return Err(Some(to_status(&taken_over()))),
                     () = answers.closed() => return Err(None),
@@ -144,7 +162,7 @@ impl WriteStreamTask {
                 }
             }
             if !done.is_empty() || self.queue.num_waiting() == 0 {
-                notice_at = Instant::now() + NOTICE_DELAY;
+                (notice_at, is_told) = (Instant::now() + NOTICE_DELAY, false);
             }
             self.confirm(done, answers).await?;
         }

@@ -1,0 +1,329 @@
+//! The state of each server: connected, down, or the same as another.
+
+use super::told;
+use crate::client::road::{FIRST_PAUSE, LONGEST_PAUSE, Road};
+use reverb_core::{Error, Result};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Time between two look-ups of a name while some of its servers are down.
+const LOOK_UP_PAUSE: Duration = Duration::from_secs(2);
+
+/// Maximum time for which a call waits for the first attempt to reach a server, and for further ones.
+const FIRST_TIME: Duration = Duration::from_secs(5);
+const REPEATED_TIME: Duration = Duration::from_millis(500);
+
+/// The servers whose state a call must know before it chooses among them.
+#[derive(Debug, Clone, Copy)]
+pub enum Wanted<'a> {
+    /// Any server, after each was tried once.
+    Any,
+    /// The server with this address. If it is down, any other.
+    Home(&'a str),
+    /// All servers.
+    All,
+}
+
+/// A server.
+#[derive(Debug)]
+pub struct Member {
+    /// The address, for display and as the identity of the server in the list.
+    peer: Arc<str>,
+    host: String,
+    port: u16,
+    road: Option<Road>,
+    /// Whether another member is a road to the same server, so that this one is not used.
+    is_same: bool,
+    /// Whether the server was reached at least once.
+    has_answered: bool,
+    is_trying: bool,
+    /// The reason why the last attempt failed.
+    error: Option<Error>,
+    next_attempt: Instant,
+    pause: Duration,
+    /// Whether the loss of the server was reported, by this client or by another.
+    is_told: bool,
+}
+
+/// The addresses of a name.
+#[derive(Debug, Default)]
+struct LookUp {
+    is_running: bool,
+    ended: Option<Instant>,
+    error: Option<Error>,
+}
+
+/// All servers of a client.
+#[derive(Debug)]
+pub struct Members {
+    list: Vec<Member>,
+    /// `None` if the servers are listed.
+    look_up: Option<LookUp>,
+    /// The number of connections so far.
+    connections: u32,
+    /// Whether a server was chosen before, so that no further call waits for the first attempts to reach the others.
+    has_begun: bool,
+}
+
+impl Member {
+    fn new(host: &str, port: u16) -> Self {
+        let peer = match host.contains(':') {
+            true => format!("ipv6:[{host}]:{port}"),
+            false => format!("ipv4:{host}:{port}"),
+        };
+        Self {
+            peer: peer.into(),
+            host: host.to_owned(),
+            port,
+            road: None,
+            is_same: false,
+            has_answered: false,
+            is_trying: false,
+            error: None,
+            next_attempt: Instant::now(),
+            pause: FIRST_PAUSE,
+            is_told: false,
+        }
+    }
+
+    /// Whether the member is a server that cannot be reached now.
+    fn is_down(&self) -> bool {
+        self.road.is_none() && !self.is_same
+    }
+
+    fn is_ipv6(&self) -> bool {
+        self.host.contains(':')
+    }
+}
+
+impl Members {
+    /// Makes the servers of a list.
+    pub fn listed(entries: &[(String, u16)]) -> Self {
+        let list = entries.iter().map(|(host, port)| Member::new(host, *port)).collect();
+        Self { list, look_up: None, connections: 0, has_begun: false }
+    }
+
+    /// Makes the servers of a name that was not looked up yet.
+    pub fn of_name() -> Self {
+        Self { list: Vec::new(), look_up: Some(LookUp::default()), connections: 0, has_begun: false }
+    }
+
+    /// Removes lost connections, so that their servers are tried again.
+    pub fn note_lost(&mut self, now: Instant) {
+        let mut is_lost = false;
+        for member in &mut self.list {
+            if member.road.as_ref().is_some_and(|road| !road.is_open()) {
+                is_lost = true;
+                let lost = Error::Unavailable("the connection was lost".into());
+                (member.road, member.error) = (None, Some(lost));
+                (member.next_attempt, member.pause) = (now, FIRST_PAUSE);
+            }
+        }
+        if is_lost {
+            // Another member may be the road to the lost server now.
+            self.list.iter_mut().for_each(|member| member.is_same = false);
+        }
+    }
+
+    /// Returns the servers to be tried now. Marks them as being tried.
+    pub fn take_due(&mut self, now: Instant) -> Vec<(Arc<str>, String, u16)> {
+        let is_due = |member: &&mut Member| member.is_down() && !member.is_trying && member.next_attempt <= now;
+        let due = self.list.iter_mut().filter(is_due).map(|member| {
+            member.is_trying = true;
+            (member.peer.clone(), member.host.clone(), member.port)
+        });
+        due.collect()
+    }
+
+    /// Whether the name is to be looked up now. Marks it as being looked up.
+    pub fn take_look_up(&mut self, now: Instant) -> bool {
+        let is_complete =
+            !self.list.is_empty() && !self.list.iter().any(|member| self.counts(member) && member.is_down());
+        let Some(look_up) = &mut self.look_up else { return false };
+        let is_due = look_up.ended.is_none_or(|ended| !is_complete && now >= ended + LOOK_UP_PAUSE);
+        let begins = is_due && !look_up.is_running;
+        look_up.is_running |= begins;
+        begins
+    }
+
+    /// Notes the result of an attempt to reach a member of the servers at `address`.
+    pub fn settle(&mut self, address: &str, peer: &str, result: Result<Road>, now: Instant) {
+        let has = |id: &[u8], member: &Member| member.road.as_ref().and_then(Road::server_id) == Some(id);
+        let is_same = |road: &Road| {
+            let id = road.server_id().filter(|id| !id.is_empty());
+            id.is_some_and(|id| self.list.iter().any(|member| has(id, member)))
+        };
+        let is_same = result.as_ref().is_ok_and(is_same);
+        // The name may have got other addresses meanwhile.
+        let Some(member) = self.list.iter_mut().find(|member| &*member.peer == peer) else { return };
+        member.is_trying = false;
+        match result {
+            Ok(road) => {
+                told::forget(address, peer);
+                (member.has_answered, member.is_same, member.is_told) = (true, is_same, false);
+                (member.error, member.pause) = (None, FIRST_PAUSE);
+                if !is_same {
+                    member.road = Some(road);
+                    self.connections += 1;
+                }
+            }
+            Err(error) => {
+                member.error = Some(error);
+                member.next_attempt = now + member.pause.mul_f64(rand::random_range(0.5..1.0));
+                member.pause = (member.pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+
+    /// Notes the addresses of the name. Connected servers stay.
+    pub fn settle_look_up(&mut self, found: Result<Vec<SocketAddr>>, now: Instant) {
+        let error = match found {
+            Ok(found) => {
+                let is_found = |member: &Member| {
+                    let ip = member.host.parse::<IpAddr>().ok();
+                    found.iter().any(|address| ip == Some(address.ip()))
+                };
+                self.list.retain(|member| member.road.is_some() || is_found(member));
+                for address in found {
+                    let member = Member::new(&address.ip().to_string(), address.port());
+                    if !self.list.iter().any(|known| known.peer == member.peer) {
+                        self.list.push(member);
+                    }
+                }
+                None
+            }
+            Err(error) => Some(error),
+        };
+        self.look_up = Some(LookUp { is_running: false, ended: Some(now), error });
+    }
+
+    /// Whether enough attempts have ended to choose among the servers.
+    pub fn is_known(&self, wanted: Wanted<'_>) -> bool {
+        if self.look_up.as_ref().is_some_and(|look_up| look_up.ended.is_none()) {
+            return false;
+        }
+        let is_tried = |member: &Member| self.has_begun || !member.is_down() || member.error.is_some();
+        let is_ended = |member: &Member| is_tried(member) && !member.is_trying;
+        match wanted {
+            Wanted::Any => self.list.iter().all(is_tried),
+            Wanted::Home(home) => {
+                self.list.iter().all(|member| if &*member.peer == home { is_ended(member) } else { is_tried(member) })
+            }
+            Wanted::All => self.list.iter().all(is_ended),
+        }
+    }
+
+    /// Returns the time for which a call waits for attempts while other servers serve.
+    pub fn patience(&self) -> Duration {
+        let fails_again = |member: &Member| !member.is_trying || member.pause > FIRST_PAUSE;
+        if self.list.iter().all(fails_again) { REPEATED_TIME } else { FIRST_TIME }
+    }
+
+    /// Returns the next time at which an attempt is due.
+    pub fn next_attempt(&self, now: Instant) -> Option<Instant> {
+        let waiting = self.list.iter().filter(|member| member.is_down() && !member.is_trying);
+        let look_up = self.look_up.as_ref().filter(|look_up| !look_up.is_running).and_then(|look_up| look_up.ended);
+        let look_up = look_up.map(|ended| ended + LOOK_UP_PAUSE).filter(|&due| due > now);
+        waiting.map(|member| member.next_attempt).chain(look_up).min()
+    }
+
+    /// Returns the roads to all connected servers.
+    pub fn roads(&mut self) -> Vec<(Arc<str>, Road)> {
+        let road = |member: &Member| Some((member.peer.clone(), member.road.clone()?));
+        let roads: Vec<_> = self.list.iter().filter_map(road).collect();
+        self.has_begun |= !roads.is_empty();
+        roads
+    }
+
+    /// Returns the servers that are down, with the reasons.
+    pub fn down(&self) -> Vec<(Arc<str>, Error)> {
+        let unknown = || Error::Unavailable("the server does not answer".into());
+        let down = self.list.iter().filter(|member| member.is_down() && self.counts(member));
+        down.map(|member| (member.peer.clone(), member.error.clone().unwrap_or_else(unknown))).collect()
+    }
+
+    /// Whether a member is a server. Of a name, the addresses of a family that never answered do not count if those of
+    /// the other family did: many hosts have addresses of a family that their network or their servers do not use.
+    fn counts(&self, member: &Member) -> bool {
+        self.look_up.is_none()
+            || !self.have_answered()
+            || self.list.iter().any(|other| other.has_answered && other.is_ipv6() == member.is_ipv6())
+    }
+
+    /// Whether a server was ever reached.
+    pub fn have_answered(&self) -> bool {
+        self.list.iter().any(|member| member.has_answered)
+    }
+
+    /// Returns the error of servers that do not speak a protocol of ours, or whose names are not valid. `None` if a
+    /// further attempt might succeed.
+    pub fn refusal(&self) -> Option<Error> {
+        let is_final = |member: &Member| {
+            matches!(member.error, Some(Error::Unimplemented(_) | Error::InvalidArgument(_))) && member.is_down()
+        };
+        let all = !self.list.is_empty() && self.list.iter().all(is_final);
+        self.list.first().filter(|_| all)?.error.clone()
+    }
+
+    /// Says why no server can be reached.
+    pub fn reasons(&self) -> String {
+        let looked_up = self.look_up.as_ref().and_then(|look_up| look_up.error.as_ref()).map(Error::to_string);
+        let down = self.down();
+        let texts = match &*down {
+            [(_, error)] => vec![error.to_string()],
+            _ => down.iter().map(|(peer, error)| format!("{peer}: {error}")).collect(),
+        };
+        let texts: Vec<_> = looked_up.into_iter().chain(texts).collect();
+        if texts.is_empty() { "the server does not answer".into() } else { texts.join("; ") }
+    }
+
+    /// Returns a notice for each server that is down and was not reported yet.
+    pub fn take_notices(&mut self, address: &str) -> Vec<String> {
+        let mut notices = Vec::new();
+        for index in 0..self.list.len() {
+            let is_new = self.list[index].is_down() && !self.list[index].is_told && self.counts(&self.list[index]);
+            let member = &mut self.list[index];
+            if let Some(error) = member.error.as_ref().filter(|_| is_new && !member.is_trying) {
+                if told::is_news(address, &member.peer) {
+                    notices.push(format!(
+                        "the server at {} cannot be reached ({error}); the other servers of {address} serve meanwhile",
+                        member.peer
+                    ));
+                }
+                member.is_told = true;
+            }
+        }
+        notices
+    }
+
+    /// Returns the number of servers. Addresses of the same server count once.
+    pub fn len(&self) -> usize {
+        self.list.iter().filter(|member| !member.is_same && self.counts(member)).count()
+    }
+
+    /// Returns the number of connections so far. `None` if no connection is open.
+    pub fn connection(&self) -> Option<u32> {
+        let is_open = |member: &Member| member.road.as_ref().is_some_and(Road::is_open);
+        self.list.iter().any(is_open).then_some(self.connections)
+    }
+
+    /// Returns the name of the roads, for display. `None` before a server was reached.
+    pub fn road_name(&self) -> Option<String> {
+        if !self.have_answered() {
+            return None;
+        }
+        let open: Vec<&Road> =
+            self.list.iter().filter_map(|member| member.road.as_ref()).filter(|road| road.is_open()).collect();
+        let (all, reached) = (self.len(), open.len());
+        if let ([road], 1) = (&*open, all) {
+            return Some(road.name());
+        }
+        let number = if reached == all { format!("{all} servers") } else { format!("{reached} of {all} servers") };
+        Some(match open.iter().filter(|road| road.is_of_dm_reverb()).count() {
+            0 => format!("tcp ({number})"),
+            some if some == reached => format!("tcp ({number}, dm-reverb)"),
+            some => format!("tcp ({number}, {some} of dm-reverb)"),
+        })
+    }
+}

@@ -1,0 +1,137 @@
+//! Merges what several servers say of their tables.
+//!
+//! The sum of tables has the sum of their limits, and the rate limiter of each.
+
+use reverb_core::{Error, Result, TableConfig};
+use reverb_service::peek::Peeked;
+use reverb_service::{TableStatus, WaitTimes};
+use std::sync::Arc;
+
+/// The beginning of errors about tables that differ.
+const SAME_TABLES: &str = "the servers of one client must have the same tables";
+
+/// A table of all servers.
+struct Merged {
+    /// The server from which the definition is.
+    peer: Arc<str>,
+    definition: TableConfig,
+    /// Number of servers that have the table.
+    seen: usize,
+    sum: TableStatus,
+}
+
+/// Merges the tables of servers: sizes and counts are summed.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if a server does not have a table that another has, or if definitions differ in an option.
+/// [`Error::SignatureMismatch`] if signatures differ.
+pub fn merge_tables(servers: Vec<(Arc<str>, Vec<TableStatus>)>) -> Result<Vec<TableStatus>> {
+    let names =
+        |tables: &[TableStatus]| -> Vec<_> { tables.iter().map(|table| table.info.config.name.clone()).collect() };
+    let known: Vec<_> = servers.iter().map(|(peer, tables)| (peer.clone(), names(tables))).collect();
+    let mut merged: Vec<Merged> = Vec::new();
+    for (peer, tables) in servers {
+        for mut table in tables {
+            if known.len() > 1 {
+                name_server(&mut table, &peer);
+            }
+            match merged.iter_mut().find(|merged| merged.definition.name == table.info.config.name) {
+                Some(merged) => {
+                    check_same(&merged.definition, &merged.peer, &table.info.config, &peer)?;
+                    merged.seen += 1;
+                    add(&mut merged.sum, table);
+                }
+                None => {
+                    let definition = table.info.config.clone();
+                    merged.push(Merged { peer: peer.clone(), definition, seen: 1, sum: table });
+                }
+            }
+        }
+    }
+    for Merged { peer, definition, seen, .. } in &merged {
+        let name = &definition.name;
+        if *seen < known.len()
+            && let Some((other, _)) = known.iter().find(|(_, names)| !names.contains(name))
+        {
+            return Err(Error::invalid(format!("{SAME_TABLES}: {peer} has table `{name}`, {other} does not")));
+        }
+    }
+    Ok(merged.into_iter().map(|merged| merged.sum).collect())
+}
+
+/// Adds the server to the reasons of waits.
+fn name_server(table: &mut TableStatus, peer: &str) {
+    for reason in [&mut table.insert_wait, &mut table.sample_wait].into_iter().flatten() {
+        reason.push_str(&format!(" (server {peer})"));
+    }
+}
+
+fn check_same(known: &TableConfig, first: &str, config: &TableConfig, peer: &str) -> Result<()> {
+    let of = |config: &TableConfig| {
+        [
+            ("sampler", format!("{:?}", config.sampler)),
+            ("remover", format!("{:?}", config.remover)),
+            ("max_size", config.max_size.to_string()),
+            ("max_times_sampled", config.max_times_sampled.to_string()),
+            ("rate_limiter", format!("{:?}", config.rate_limiter)),
+            ("max_bytes", config.max_bytes.map_or_else(|| "none".into(), |bytes| bytes.to_string())),
+        ]
+    };
+    let name = &config.name;
+    let specs = |config: &TableConfig| config.signature.as_ref().map(|signature| signature.specs.clone());
+    // The names of the specs contain the keys. The bytes of a mapping depend on who has written it.
+    if specs(known) != specs(config) {
+        return Err(Error::SignatureMismatch(format!(
+            "{SAME_TABLES}: the signatures of table `{name}` at {first} and at {peer} differ"
+        )));
+    }
+    let differs = of(known).into_iter().zip(of(config)).find(|(one, other)| one != other);
+    differs.map_or(Ok(()), |((option, one), (_, other))| {
+        Err(Error::invalid(format!("{SAME_TABLES}: {option} of table `{name}` is {one} at {first}, {other} at {peer}")))
+    })
+}
+
+/// Adds the counts of a table to those of a table with the same definition.
+fn add(sum: &mut TableStatus, table: TableStatus) {
+    let TableStatus { info, waiting_inserts, waiting_samples, insert_wait, sample_wait, .. } = table;
+    let config = &mut sum.info.config;
+    config.max_size = config.max_size.saturating_add(info.config.max_size).min(i64::MAX as u64);
+    config.max_bytes = config.max_bytes.zip(info.config.max_bytes).map(|(one, other)| one.saturating_add(other));
+    sum.info.current_size += info.current_size;
+    sum.info.num_episodes += info.num_episodes;
+    sum.info.num_deleted_episodes += info.num_deleted_episodes;
+    sum.info.num_unique_samples += info.num_unique_samples;
+    sum.info.inserts += info.inserts;
+    sum.info.samples += info.samples;
+    sum.info.deletes += info.deletes;
+    sum.info.removed.max_size += info.removed.max_size;
+    sum.info.removed.max_bytes += info.removed.max_bytes;
+    sum.info.removed.max_times_sampled += info.removed.max_times_sampled;
+    sum.info.removed.deleted += info.removed.deleted;
+    sum.info.removed.reset += info.removed.reset;
+    sum.info.bytes += info.bytes;
+    sum.info.weight += info.weight;
+    sum.waiting_inserts += waiting_inserts;
+    sum.waiting_samples += waiting_samples;
+    if sum.insert_wait.is_none() {
+        (sum.insert_wait, sum.insert_peer) = (insert_wait, table.insert_peer);
+    }
+    if sum.sample_wait.is_none() {
+        (sum.sample_wait, sum.sample_peer) = (sample_wait, table.sample_peer);
+    }
+    sum.undelivered += table.undelivered;
+    sum.waited = WaitTimes {
+        alive_ms: sum.waited.alive_ms.max(table.waited.alive_ms),
+        inserts_ms: sum.waited.inserts_ms + table.waited.inserts_ms,
+        samples_ms: sum.waited.samples_ms + table.waited.samples_ms,
+    };
+}
+
+/// Merges items of several servers by the time of their insertion.
+pub fn merge_items(servers: Vec<Vec<Peeked>>, count: u32, newest: bool) -> Vec<Peeked> {
+    let mut items: Vec<_> = servers.into_iter().flatten().collect();
+    // The sort is stable, so items of one server stay in order.
+    items.sort_by_key(|item| if newest { u64::MAX - item.inserted_at } else { item.inserted_at });
+    items.truncate(count as usize);
+    items
+}

@@ -1,0 +1,140 @@
+//! What the connections of one client have in common: the number that balancers stick to, and the server behind them.
+
+use crate::replay_v1::headers::hex;
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use reverb_core::{Error, fork, random_key};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, Weak};
+use tonic::codegen::http::HeaderValue;
+
+/// The session of one client, for all its connections. A forked child has one of its own.
+#[derive(Debug)]
+pub struct Session(ArcSwap<Connections>);
+
+/// The connections that a client has had in one process.
+#[derive(Debug)]
+pub struct Connections {
+    generation: u32,
+    number: HeaderValue,
+    endpoints: Mutex<HashMap<String, Endpoint>>,
+}
+
+/// What is known of one endpoint.
+#[derive(Debug, Default)]
+struct Endpoint {
+    /// The id of the server that the last connection reached.
+    server: Bytes,
+    /// Whether another server refused a call or stream of that connection.
+    is_split: bool,
+    open: Vec<Weak<Link>>,
+}
+
+/// One connection, as the others of its client see it.
+#[derive(Debug)]
+pub struct Link {
+    connections: Arc<Connections>,
+    endpoint: String,
+    server: Bytes,
+    is_broken: AtomicBool,
+    /// The refusal of another server, if there was one.
+    split: OnceLock<Error>,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self(ArcSwap::from_pointee(Connections::new()))
+    }
+}
+
+impl Session {
+    /// Returns the connections of this process.
+    pub fn connections(&self) -> Arc<Connections> {
+        let current = self.0.load_full();
+        if current.generation == fork::generation() {
+            return current;
+        }
+        // The lock inside may have been held at the fork. Of several threads, one replaces it.
+        self.0.compare_and_swap(&current, Arc::new(Connections::new()));
+        self.0.load_full()
+    }
+}
+
+impl Connections {
+    fn new() -> Self {
+        let number = hex(&random_key().to_be_bytes());
+        Self { generation: fork::generation(), number, endpoints: Mutex::default() }
+    }
+
+    /// Returns the value of the header that balancers stick to.
+    pub fn number(&self) -> &HeaderValue {
+        &self.number
+    }
+
+    /// Whether a balancer may spread the streams of a connection to this server over several: a stream was refused, or
+    /// the last connection reached another server.
+    pub fn is_suspect(&self, endpoint: &str, server: &[u8]) -> bool {
+        let endpoints = self.endpoints.lock();
+        endpoints.get(endpoint).is_some_and(|known| known.is_split || known.server != server)
+    }
+
+    /// Whether another connection of the client is open that leads to another server.
+    pub fn has_other(&self, endpoint: &str, server: &[u8]) -> bool {
+        let endpoints = self.endpoints.lock();
+        let links = endpoints.get(endpoint).into_iter().flat_map(|known| &known.open);
+        links.filter_map(Weak::upgrade).any(|link| !link.is_broken() && link.server != server)
+    }
+
+    /// Notes that a balancer spreads the streams of connections to this endpoint.
+    pub fn set_split(&self, endpoint: &str) {
+        self.endpoints.lock().entry(endpoint.to_owned()).or_default().is_split = true;
+    }
+
+    /// Adds a new connection. Those that lead to another server are given up.
+    pub fn add(self: Arc<Self>, endpoint: &str, server: &Bytes) -> Arc<Link> {
+        let (endpoint, server) = (endpoint.to_owned(), server.clone());
+        let (is_broken, split) = (AtomicBool::new(false), OnceLock::new());
+        let link = Arc::new(Link { connections: self, endpoint, server, is_broken, split });
+        let mut endpoints = link.connections.endpoints.lock();
+        let known = endpoints.entry(link.endpoint.clone()).or_default();
+        known.open.retain(|open| {
+            let open = open.upgrade().filter(|open| !open.is_broken());
+            let is_same = open.as_ref().is_some_and(|open| open.server == link.server);
+            open.filter(|_| !is_same).inspect(|other| other.set_broken());
+            is_same
+        });
+        known.open.push(Arc::downgrade(&link));
+        (known.server, known.is_split) = (link.server.clone(), false);
+        drop(endpoints);
+        link
+    }
+}
+
+impl Link {
+    /// Whether the connection has failed, so that a new one is needed.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken.load(Relaxed)
+    }
+
+    /// Marks the connection as failed.
+    pub fn set_broken(&self) {
+        self.is_broken.store(true, Relaxed);
+    }
+
+    /// Marks the connection as failed if another server has refused a part of it. Returns the error.
+    pub fn note(&self, error: Error) -> Error {
+        if matches!(error, Error::SplitClient { .. }) {
+            self.set_broken();
+            self.connections.set_split(&self.endpoint);
+            self.split.get_or_init(|| error.clone());
+        }
+        error
+    }
+
+    /// Returns the refusal of another server, if a part of the connection has reached one.
+    pub fn split(&self) -> Option<&Error> {
+        self.split.get()
+    }
+}
