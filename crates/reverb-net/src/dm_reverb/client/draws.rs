@@ -121,10 +121,13 @@ impl Draw {
         let draws = self.draws.clone();
         let table = draws.tables.get(&self.request.table)?;
         let wanted = wanted(&self.request, table)?;
-        if within(self.deadline, self.wait_for_turn()).await.is_none() {
+        let (drawn, first) = match within(self.deadline, self.wait_for_turn()).await {
+            Some(()) => self.receive(wanted, table).await?,
+            None => (draws.left.take(&self.request.table, wanted), None),
+        };
+        if drawn.is_empty() {
             return Err(late(&draws.peer));
         }
-        let (drawn, first) = self.receive(wanted, table).await?;
         let is_limited = drawn.first().is_some_and(|first| first.rate_limited);
         let waited =
             first.filter(|_| is_limited).map_or(Duration::ZERO, |first| first.saturating_duration_since(begun));
@@ -140,8 +143,8 @@ impl Draw {
         }
     }
 
-    /// Receives samples until there are `wanted`, or some at the deadline. Returns when the first one came from the
-    /// server, too.
+    /// Receives samples until there are `wanted`, or those that came by the deadline. Returns when the first one came
+    /// from the server, too.
     async fn receive(&self, wanted: usize, table: &TableInfo) -> Result<(Vec<Drawn>, Option<Instant>)> {
         let (draws, name, is_scarce) = (&self.draws, &self.request.table, table.config.counts_samples());
         let drawn = draws.left.take(name, wanted);
@@ -186,10 +189,7 @@ impl Draw {
                 }
             }
         }
-        match std::mem::take(&mut collecting.drawn) {
-            drawn if drawn.is_empty() => Err(late(&draws.peer)),
-            drawn => Ok((drawn, first)),
-        }
+        Ok((std::mem::take(&mut collecting.drawn), first))
     }
 
     /// Makes the batch. Samples that it does not take are left to later draws if `is_scarce`.
