@@ -107,16 +107,16 @@ def test_manifest_that_names_a_foreign_library_is_refused(top):
     [
         ("replay_v1/server", "replay_v1/client"),
         ("replay_v1/client", "replay_v1/server"),
-        ("replay_v1", "reverb_service"),
-        ("reverb_service", "replay_v1/client"),
+        ("replay_v1", "dm_reverb"),
+        ("dm_reverb", "replay_v1/client"),
     ],
 )
 def test_parts_of_a_crate_stay_apart(top, source, target):
-    parts = ["replay_v1", "replay_v1/server", "replay_v1/client", "reverb_service"]
+    parts = ["replay_v1", "replay_v1/server", "replay_v1/client", "dm_reverb"]
     files = {f"{part}/mod.rs": "pub mod part;" for part in parts} | {
         f"{part}/part.rs": "pub struct P;" for part in parts
     }
-    files["lib.rs"] = "mod replay_v1; mod reverb_service;"
+    files["lib.rs"] = "mod replay_v1; mod dm_reverb;"
     files["replay_v1/mod.rs"] = "pub mod part; pub mod server; pub mod client;"
     crate(top, files, "reverb-net")
     assert checks.parts_apart(Tree(top)) == []
