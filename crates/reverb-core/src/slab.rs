@@ -270,7 +270,7 @@ impl Slab {
         let shared = self.shared[number].get_mut();
         let page = if *shared {
             *shared = false;
-            Arc::make_mut(page)
+            own(page)
         } else {
             // SAFETY: pages leave the slab only through `share_pages`, which marks them all as shared, and `make_mut`
             // has replaced a shared page by one of our own. So this reference is the only one, and `self` is borrowed.
@@ -295,6 +295,14 @@ impl Slab {
         }
         self.end += 1;
     }
+}
+
+/// Makes a page that is shared our own. Not inlined, because its caller would then always reserve stack for the copy of
+/// a page.
+#[cold]
+#[inline(never)]
+fn own(page: &mut Arc<Page>) -> &mut Page {
+    Arc::make_mut(page)
 }
 
 /// The item in a slot of some pages, which must hold one.
