@@ -4,6 +4,7 @@ use super::allocator::ChunkAllocator;
 use super::packed::{PackedTensors, is_worth_packing, may_stay};
 use super::{delta, snappy};
 use crate::wire::{fields, varint};
+use bytes::Bytes;
 use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, Result, Shape, StepRange};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -103,9 +104,27 @@ impl ChunkDecoder {
     /// [`Error::MessageTooLarge`] if it exceeds the limit; [`Error::ResourceExhausted`] if there is not enough memory.
     /// All name the chunk.
     pub fn decode(&mut self, message: &[u8], episodes: impl FnOnce(u64) -> EpisodeIds) -> Result<Chunk> {
+        self.decode_from(message, None, episodes)
+    }
+
+    /// As [`ChunkDecoder::decode`]. A chunk that keeps its message shares its memory, with all that is allocated with
+    /// it.
+    ///
+    /// # Errors
+    /// Those of [`ChunkDecoder::decode`].
+    pub fn decode_shared(&mut self, message: &Bytes, episodes: impl FnOnce(u64) -> EpisodeIds) -> Result<Chunk> {
+        self.decode_from(message, Some(message), episodes)
+    }
+
+    fn decode_from(
+        &mut self,
+        message: &[u8],
+        shared: Option<&Bytes>,
+        episodes: impl FnOnce(u64) -> EpisodeIds,
+    ) -> Result<Chunk> {
         let parts = ChunkParts::read(message)?;
         let key = parts.key;
-        self.build(&parts, message, episodes).map_err(|error| match error {
+        self.build(&parts, (message, shared), episodes).map_err(|error| match error {
             Error::DataLoss(reason) => Error::DataLoss(format!("chunk {key}: {reason}")),
             Error::InvalidArgument(reason) => Error::InvalidArgument(format!("chunk {key}: {reason}")),
             error => error,
@@ -115,7 +134,7 @@ impl ChunkDecoder {
     fn build(
         &mut self,
         parts: &ChunkParts<'_>,
-        message: &[u8],
+        message: (&[u8], Option<&Bytes>),
         episodes: impl FnOnce(u64) -> EpisodeIds,
     ) -> Result<Chunk> {
         let messages = parts.tensor_messages()?;
@@ -156,7 +175,7 @@ impl ChunkDecoder {
         tensors: &[Tensor<'_>],
         layout: &Layout,
         parts: &ChunkParts<'_>,
-        message: &[u8],
+        (message, shared): (&[u8], Option<&Bytes>),
     ) -> Result<Option<PackedTensors>> {
         let size_bytes = layout.size_bytes;
         let content_bytes = tensors.iter().map(|tensor| tensor.content.len()).sum();
@@ -173,10 +192,9 @@ impl ChunkDecoder {
             let elements = tensor.check_elements(size_bytes).map_err(|error| in_tensor(index, error))?;
             contents.push((elements, tensor.is_delta(parts.delta_encoded)));
         }
-        let (columns, allocator) = (&layout.columns, &mut self.allocator);
         Ok(Some(match keeps_message {
-            true => PackedTensors::in_message(message, columns, &contents, allocator),
-            false => PackedTensors::new(columns, &contents, allocator),
+            true => PackedTensors::in_message(message, shared, &layout.columns, &contents),
+            false => PackedTensors::new(&layout.columns, &contents, &mut self.allocator),
         }))
     }
 

@@ -5,6 +5,8 @@ use crate::wire::{field_bytes, put_bytes, put_int32, put_length, put_number, put
 use reverb_core::{Chunk, ChunkView, Column, DType, EpisodeIds, Error, Result, StepRange};
 use std::ops::Range;
 
+/// Size in bytes that the fields of a chunk beside its tensors have at most.
+const HEAD_BYTES: usize = 96;
 /// Overhead in bytes that the reference counts for each string.
 const STRING_BYTES: usize = 24;
 
@@ -91,23 +93,42 @@ impl ChunkEncoder {
     ) -> Result<()> {
         self.tensors.clear();
         let mut uncompressed = 0;
-        for index in 0..chunk.columns().len() {
-            uncompressed += self.encode_tensor(chunk, view, index, rows.clone(), delta_encoded)?;
+        let (columns, last) = (chunk.columns(), chunk.columns().len().saturating_sub(1));
+        let mut last_bytes = 0;
+        for (index, column) in columns.iter().enumerate() {
+            uncompressed += self.compress_column(chunk, view, index, rows.clone(), delta_encoded)?;
+            let size_bytes = self.tensor_bytes(column);
+            if index < last {
+                put_tensor(column, &self.shape, &self.compressed, size_bytes, &mut self.tensors);
+            } else {
+                last_bytes = size_bytes;
+            }
         }
+        // The last tensor, often the only one, is copied once.
+        let tensors_bytes = self.tensors.len() + if columns.is_empty() { 0 } else { field_bytes(last_bytes) };
+        out.reserve(tensors_bytes + HEAD_BYTES);
         put_number(out, 1, key);
         let range = encode_range(chunk, &rows);
         put_bytes(out, 2, &range);
         put_number(out, 4, u64::from(delta_encoded));
-        put_length(out, 5, self.tensors.len());
+        put_length(out, 5, tensors_bytes);
         out.extend_from_slice(&self.tensors);
-        put_number(out, 6, chunk.columns().len() as u64);
+        if let Some(column) = columns.last() {
+            put_tensor(column, &self.shape, &self.compressed, last_bytes, out);
+        }
+        put_number(out, 6, columns.len() as u64);
         put_number(out, 7, uncompressed as u64);
         Ok(())
     }
 
-    /// Appends rows of a column to the tensors and returns their size before compression in bytes. Without a view, they
-    /// are read one by one from the chunk.
-    fn encode_tensor(
+    /// Returns the size of the message of the tensor that was compressed last, in bytes.
+    fn tensor_bytes(&self, column: &Column) -> usize {
+        1 + varint_bytes(column.dtype as u64) + field_bytes(self.shape.len()) + field_bytes(self.compressed.len())
+    }
+
+    /// Compresses rows of a column and returns their size before that in bytes. Without a view, they are read one by
+    /// one from the chunk.
+    fn compress_column(
         &mut self,
         chunk: &Chunk,
         view: Option<ChunkView<'_>>,
@@ -134,16 +155,7 @@ impl ChunkEncoder {
                 size_bytes
             }
         };
-        let uncompressed =
-            uncompressed.map_err(|error| Error::Internal(format!("chunk {}: Snappy: {error}", chunk.key)))?;
-        let dtype = column.dtype as u64;
-        let (shape_bytes, content_bytes) = (self.shape.len(), self.compressed.len());
-        let size_bytes = 1 + varint_bytes(dtype) + field_bytes(shape_bytes) + field_bytes(content_bytes);
-        put_length(&mut self.tensors, 1, size_bytes);
-        put_number(&mut self.tensors, 1, dtype);
-        put_bytes(&mut self.tensors, 2, &self.shape);
-        put_bytes(&mut self.tensors, 4, &self.compressed);
-        Ok(uncompressed)
+        uncompressed.map_err(|error| Error::Internal(format!("chunk {}: Snappy: {error}", chunk.key)))
     }
 
     fn compress(&mut self, rows: &[u8], column: &Column, delta_encoded: bool) -> snap::Result<usize> {
@@ -176,6 +188,14 @@ impl ChunkEncoder {
         }
         Ok(uncompressed)
     }
+}
+
+/// Appends a tensor, whose message has `size_bytes` bytes.
+fn put_tensor(column: &Column, shape: &[u8], compressed: &[u8], size_bytes: usize, out: &mut Vec<u8>) {
+    put_length(out, 1, size_bytes);
+    put_number(out, 1, column.dtype as u64);
+    put_bytes(out, 2, shape);
+    put_bytes(out, 4, compressed);
 }
 
 fn put_dim(shape: &mut Vec<u8>, size: usize) {

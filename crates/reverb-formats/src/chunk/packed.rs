@@ -1,7 +1,6 @@
 //! Tensors that stay compressed until their chunk is first read.
 //!
-//! They are either copied out of their message, or stay in a copy of the whole message, which can then be sent again as
-//! it is. Only chunks without strings are packed. Their contents were checked, so unpacking cannot fail.
+//! They are either copied out of their message, or stay in the whole message, which can then be sent again as it is. Only chunks without strings are packed. Their contents were checked, so unpacking cannot fail.
 
 use super::allocator::ChunkAllocator;
 use super::{delta, snappy};
@@ -68,15 +67,12 @@ impl PackedTensors {
         Self { contents: contents.into(), is_message: false, tensors }
     }
 
-    /// Copies a whole message. The elements of the tensors lie in it; otherwise as [`PackedTensors::new`].
-    pub fn in_message(
-        message: &[u8],
-        columns: &[Column],
-        tensors: &[(&[u8], bool)],
-        allocator: &mut ChunkAllocator,
-    ) -> Self {
-        let mut contents = allocator.zeros(message.len());
-        contents.as_mut().copy_from_slice(message);
+    /// Keeps a whole message. The elements of the tensors lie in `message`, which is `shared` or will be copied;
+    /// otherwise as [`PackedTensors::new`].
+    pub fn in_message(message: &[u8], shared: Option<&Bytes>, columns: &[Column], tensors: &[(&[u8], bool)]) -> Self {
+        // From the global allocator, which uses the memory of dropped messages again. New pages of the system cost more
+        // than the copy.
+        let contents = shared.cloned().unwrap_or_else(|| Bytes::copy_from_slice(message));
         let place = |(column, &(elements, is_delta)): (&Column, &(&[u8], bool))| {
             // A tensor without elements may lie anywhere.
             let start = elements.as_ptr().addr().wrapping_sub(message.as_ptr().addr());
@@ -87,7 +83,7 @@ impl PackedTensors {
             }
         };
         let tensors = columns.iter().zip(tensors).map(place).collect();
-        Self { contents: contents.into(), is_message: true, tensors }
+        Self { contents, is_message: true, tensors }
     }
 }
 

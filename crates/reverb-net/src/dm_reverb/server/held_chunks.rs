@@ -14,6 +14,8 @@ const CHUNK_BYTES: usize = 512;
 /// Size in bytes of chunks from which on they stay in their messages until one of our own readers draws them. Smaller
 /// ones are decoded at once: they take less memory then, and are encoded again in a microsecond.
 const KEPT_BYTES: usize = 1024;
+/// Size in bytes from which the message of a chunk may stay where it was received.
+const SHARED_BYTES: usize = 64 << 10;
 
 /// The chunks that items of the stream may name, and those that its waiting items use.
 ///
@@ -67,10 +69,17 @@ impl HeldChunks {
     /// limit.
     pub fn add(&mut self, messages: Vec<Bytes>) -> Result<()> {
         let mut spent_bytes = 0;
+        // A chunk that is most of what was allocated for its message stays there. Smaller ones are copied, since each
+        // of them would keep the others.
+        let shared_from = SHARED_BYTES.max(messages.iter().map(Bytes::len).sum::<usize>() / 2);
         for message in messages {
             let Entry::Vacant(place) = self.known.entry(key_of(&message).map_err(as_invalid)?) else { continue };
             self.decoder.set_spent(spent_bytes);
-            let chunk = self.decoder.decode(&message, EpisodeIds::Same).map_err(as_invalid)?;
+            let chunk = match message.len() >= shared_from {
+                true => self.decoder.decode_shared(&message, EpisodeIds::Same),
+                false => self.decoder.decode(&message, EpisodeIds::Same),
+            };
+            let chunk = chunk.map_err(as_invalid)?;
             self.bytes += chunk.size_bytes() + CHUNK_BYTES;
             // A packed chunk takes the memory of its message.
             let data_bytes = if chunk.is_packed() { message.len() } else { chunk.size_bytes() };
