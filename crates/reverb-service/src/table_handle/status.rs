@@ -26,6 +26,23 @@ pub struct TableStatus {
     pub waited: WaitTimes,
 }
 
+impl TableStatus {
+    /// Makes the status of a table whose queues are not known.
+    pub fn without_queues(info: TableInfo, waited: WaitTimes) -> Self {
+        Self {
+            info,
+            waiting_inserts: 0,
+            waiting_samples: 0,
+            insert_wait: None,
+            sample_wait: None,
+            insert_peer: None,
+            sample_peer: None,
+            undelivered: 0,
+            waited,
+        }
+    }
+}
+
 /// Times during which a table had waiting requests, in milliseconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WaitTimes {

@@ -83,21 +83,7 @@ fn to_status(record: &TableRecord, items: u64) -> TableStatus {
         bytes: 0,
         weight: 0.0,
     };
-    offline(info)
-}
-
-fn offline(info: TableInfo) -> TableStatus {
-    TableStatus {
-        info,
-        waiting_inserts: 0,
-        waiting_samples: 0,
-        insert_wait: None,
-        sample_wait: None,
-        insert_peer: None,
-        sample_peer: None,
-        undelivered: 0,
-        waited: WaitTimes { alive_ms: 0, inserts_ms: 0, samples_ms: 0 },
-    }
+    TableStatus::without_queues(info, WaitTimes::default())
 }
 
 /// A checkpoint whose items are in memory.
@@ -160,7 +146,7 @@ impl CheckpointReader {
             return Err(Error::TableNotFound { table: missing.clone(), known: known.join(", ") });
         }
         let tables = read.into_iter().filter_map(|table| table.table).map(|mut table| ReaderTable {
-            status: offline(table.info()),
+            status: TableStatus::without_queues(table.info(), WaitTimes::default()),
             signature_token: table.config().signature.as_ref().map_or(0, |signature| signature.token()),
             items: table.snapshot().items().collect(),
         });

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 /// Maximum number of bytes of a cache: messages and decoded chunks together.
 const MAX_BYTES: usize = 32 << 20;
+/// Maximum number of bytes of a message that is kept. To copy a longer one would cost as much as to decode it again.
+const MAX_MESSAGE_BYTES: usize = 64 << 10;
 /// Maximum number of chunks of a cache.
 const MAX_CHUNKS: usize = 1 << 16;
 
@@ -48,11 +50,11 @@ impl ChunkCache {
 
     /// Keeps a decoded chunk with its message. Does nothing if the chunk is too large, or another has the key.
     pub fn keep(&self, message: &[u8], chunk: &Arc<Chunk>) {
-        // The message is part of a response, which would be kept as a whole.
-        let entry = Entry { message: Bytes::copy_from_slice(message), chunk: chunk.clone() };
-        if entry.size_bytes() > MAX_BYTES / 4 {
+        if message.len() > MAX_MESSAGE_BYTES || chunk.size_bytes() > MAX_BYTES / 4 {
             return;
         }
+        // The message is part of a response, which would be kept as a whole.
+        let entry = Entry { message: Bytes::copy_from_slice(message), chunk: chunk.clone() };
         let mut entries = self.0.lock();
         if entries.by_key.contains_key(&chunk.key) {
             return;

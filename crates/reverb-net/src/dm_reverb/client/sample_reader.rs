@@ -8,9 +8,8 @@ use reverb_core::{
     Chunk, Drawn, EpisodeIds, Error, ItemView, MAX_ITEM_BYTES, Result, Slice, Trajectory, TrajectoryColumn,
     keep_rows_encoded,
 };
-use reverb_formats::chunk::ChunkDecoder;
+use reverb_formats::chunk::{ChunkDecoder, key_of};
 use reverb_formats::item::{Chunks, ItemMessage};
-use reverb_formats::wire::fields;
 use std::sync::Arc;
 
 /// Maximum number of bytes of a decoded chunk.
@@ -151,15 +150,4 @@ fn without_other_rows(trajectory: &Trajectory) -> Result<Trajectory> {
         Ok(TrajectoryColumn { slices, squeeze: column.squeeze })
     });
     Trajectory::columns(copied.collect::<Result<_>>()?)
-}
-
-/// Returns the key of a chunk.
-fn key_of(message: &[u8]) -> Result<u64> {
-    let mut key = 0;
-    for field in fields(message) {
-        if let (1, value) = field? {
-            key = value.varint()?;
-        }
-    }
-    Ok(key)
 }

@@ -74,15 +74,5 @@ fn status(message: &[u8]) -> Result<TableStatus> {
         Error::DataLoss(reason) => Error::DataLoss(format!("table `{name}`: {reason}")),
         error => error,
     })?;
-    Ok(TableStatus {
-        info,
-        waiting_inserts: 0,
-        waiting_samples: 0,
-        insert_wait: None,
-        sample_wait: None,
-        insert_peer: None,
-        sample_peer: None,
-        undelivered: 0,
-        waited,
-    })
+    Ok(TableStatus::without_queues(info, waited))
 }
