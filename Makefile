@@ -13,8 +13,8 @@ SOURCES := pyproject.toml Cargo.toml Cargo.lock \
 PYTHON_CODE := $(wildcard python tests examples benchmarks docs/figures)
 # The binding is an extension module: it links only inside an interpreter, where pytest tests it.
 CARGO_TESTED := --workspace --exclude reverb-python
-ELSEWHERE := reference tensorflow programs torch jax balancers
-IN_MAIN_VENV := not balancers and not reference and not tensorflow and not programs and not torch and not jax
+ELSEWHERE := reference tensorflow programs torch jax balancers live
+IN_MAIN_VENV := not balancers and not live and not reference and not tensorflow and not programs and not torch and not jax
 
 comma := ,
 
@@ -192,6 +192,16 @@ test-balancers: $(VENV)/.installed ## Clients behind HAProxy and nginx; on Debia
 	@if ! PATH="$$PATH:/usr/sbin" command -v haproxy >/dev/null || ! PATH="$$PATH:/usr/sbin" command -v nginx >/dev/null; \
 	then echo "SKIPPED balancers: they need HAProxy and nginx; on Debian: apt-get install haproxy nginx-light"; \
 	else $(call pytest,$(BIN)/pytest,balancers); fi
+
+$(VENV)/.live: tests/live/requirements.txt $(VENV)/.installed
+	$(BIN)/python -m pip install $(PIP_FLAGS) -r tests/live/requirements.txt
+	@touch $@
+
+LIVE_PROGRAMS := chromium prometheus promtool tmux
+test-live: $(VENV)/.installed ## The page in a browser, metrics in Prometheus; on Debian: apt-get install chromium prometheus tmux
+	@for program in $(LIVE_PROGRAMS); do command -v $$program >/dev/null || missing="$$missing $$program"; done; \
+	if [ -n "$$missing" ]; then echo "SKIPPED live: missing$$missing; on Debian: apt-get install chromium prometheus tmux"; \
+	else $(MAKE) --no-print-directory $(VENV)/.live || exit; $(call pytest,$(BIN)/pytest,live); fi
 
 # --- Checks ----------------------------------------------------------------------------------------------------
 

@@ -174,6 +174,8 @@ class Server:
         port: int | None,
         max_message_size: int,
         heartbeat_interval: float,
+        http_host: str | None,
+        http_port: int | None,
         checkpointer: Checkpointer | None,
     ) -> Server:
         """Loads the checkpoint, binds and starts. `host` None: loopback; `port` None or 0: a free one."""
@@ -186,6 +188,10 @@ class Server:
     def host(self) -> str: ...
     @property
     def unix_path(self) -> str | None: ...
+    @property
+    def http_port(self) -> int | None: ...
+    @property
+    def dashboard_url(self) -> str | None: ...
     def stop(self) -> None: ...
     def wait(self, timeout: float | None) -> bool:
         """True once the server has stopped, False when `timeout` seconds have passed."""

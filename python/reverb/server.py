@@ -279,6 +279,8 @@ class Server:
       heartbeat_interval: Seconds after which the server, and its clients, send an empty message on a stream whose
         requests wait, so that balancers do not close it. None means the environment variable `REVERB_HEARTBEAT`, or,
         if that is not set, 15.
+      http_port: Port of the live page, metrics and health; 0 chooses a free port, and None switches HTTP off.
+      http_host: Address of that port. None means loopback, which only programs on this machine can reach.
 
     Raises:
       ValueError: There are no tables, names occur more than once, a table already belongs to a server, the port or the
@@ -300,6 +302,8 @@ class Server:
         allow_insecure: bool | None = None,
         max_message_size: int = 256 * 1024 * 1024,
         heartbeat_interval: float | None = None,
+        http_port: int | None = 0,
+        http_host: str | None = None,
     ) -> None:
         # Set before anything can fail, because `__del__` also runs if the constructor raises.
         self._server: _binding.Server | None = None
@@ -312,7 +316,9 @@ class Server:
         self._checkpointer = _default_checkpointer() if checkpointer is None else checkpointer
         internal = _internal_checkpointer(self._checkpointer)
         internal_tables = [table.internal_table for table in self._tables]
-        self._server = _binding.Server(internal_tables, host, port, size, heartbeat, internal)
+        self._server = _binding.Server(
+            internal_tables, host, port, size, heartbeat, http_host, http_port, internal
+        )
         self._port = self._server.port
         for table in self._tables:
             table._server = weakref.ref(self)
@@ -333,6 +339,16 @@ class Server:
     def unix_path(self) -> str | None:
         """The Unix socket that clients on this machine use automatically instead of the port; None if there is none."""
         return None if self._server is None else self._server.unix_path
+
+    @property
+    def http_port(self) -> int | None:
+        """The port of the live page, metrics and health; None if HTTP is off."""
+        return None if self._server is None else self._server.http_port
+
+    @property
+    def dashboard_url(self) -> str | None:
+        """The address of the live page; None if HTTP is off."""
+        return None if self._server is None else self._server.dashboard_url
 
     @property
     def restored_from(self) -> str | None:

@@ -5,7 +5,9 @@ use crate::proto::schema::{self, KeyDistributionOptions, TableWorkerTime};
 use crate::proto::tensorflow::StructuredValue;
 use crate::signature::signature_of;
 use prost::Message;
-use reverb_core::{Error, RateLimiterConfig, RemovalCounts, Result, SelectorKind, TableConfig, TableInfo};
+use reverb_core::{
+    Error, RateLimiterConfig, RemovalCounts, Result, SelectorKind, TableConfig, TableCounters, TableInfo,
+};
 use std::sync::Arc;
 
 /// Describes a table in the message of the reference.
@@ -75,6 +77,7 @@ pub fn read_table_info(info: schema::TableInfo) -> Result<TableInfo> {
         samples: completed(limiter.sample_stats),
         deletes: 0,
         removed: RemovalCounts::default(),
+        counters: TableCounters::default(),
         bytes: 0,
         weight: 0.0,
     })

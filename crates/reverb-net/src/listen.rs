@@ -134,6 +134,7 @@ async fn accept_from(
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok(io) => {
+                    replay.connections().add(io.peer());
                     if sender.send(Ok(io)).await.is_err() {
                         return;
                     }

@@ -3,7 +3,9 @@
 pub use crate::listen::ListenOptions;
 
 use crate::dm_reverb;
+use crate::http::HttpServer;
 use crate::listen::Listeners;
+use crate::observe::ServerFacts;
 use crate::replay_v1;
 use crate::serve::serve;
 use parking_lot::Mutex;
@@ -32,6 +34,7 @@ pub struct Server {
     unix_path: Option<PathBuf>,
     generation: u32,
     runtime: Handle,
+    http: Option<HttpServer>,
     serving: Option<Serving>,
 }
 
@@ -43,15 +46,30 @@ struct Serving {
 }
 
 impl Server {
-    /// Binds the sockets and starts to serve on `runtime`.
+    /// Binds the sockets and starts to serve on `runtime`, without HTTP.
+    ///
+    /// # Errors
+    /// Those of [`Server::start_with_http`].
+    pub fn start(runtime: &Handle, replay: Arc<Replay>, options: &ListenOptions) -> Result<Self> {
+        Self::start_with_http(runtime, replay, options, &ServerFacts::default(), None)
+    }
+
+    /// Binds the sockets and starts to serve on `runtime`. `http` is the HTTP port of the server, which stops with it.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the host is not an address of this machine. [`Error::Unavailable`] if the port is
     /// in use.
-    pub fn start(runtime: &Handle, replay: Arc<Replay>, options: &ListenOptions) -> Result<Self> {
+    pub fn start_with_http(
+        runtime: &Handle,
+        replay: Arc<Replay>,
+        options: &ListenOptions,
+        facts: &ServerFacts,
+        http: Option<HttpServer>,
+    ) -> Result<Self> {
         let _entered = runtime.enter();
         let listeners = Listeners::bind(options)?;
         let (host, port, unix_path) = (listeners.host, listeners.port, listeners.unix_path.clone());
+        let _set_once = facts.grpc.set((host, port, unix_path.clone()));
         registry::register(&listeners.hosts, port, &replay);
         for table in replay.tables() {
             runtime.spawn(run_maintenance(table.clone(), replay.clone()));
@@ -65,7 +83,16 @@ impl Server {
         let until = replay.clone();
         let task = runtime.spawn(serve(routes, connections, async move { until.closed().await }));
         let serving = Some(Serving { task, freed: Mutex::new(freed) });
-        Ok(Self { replay, host, port, unix_path, generation: fork::generation(), runtime: runtime.clone(), serving })
+        Ok(Self {
+            replay,
+            host,
+            port,
+            unix_path,
+            generation: fork::generation(),
+            runtime: runtime.clone(),
+            http,
+            serving,
+        })
     }
 
     /// Returns the service.
@@ -95,12 +122,13 @@ impl Server {
     /// The error of the save. The server has stopped in any case.
     pub fn stop(&mut self) -> Result<()> {
         if self.generation != fork::generation() {
-            std::mem::forget(self.serving.take());
+            std::mem::forget((self.serving.take(), self.http.take()));
             return Ok(());
         }
         let Some(serving) = self.serving.take() else { return Ok(()) };
         registry::unregister(&self.replay);
         self.replay.close();
+        self.http.take();
         if let Some(path) = &self.unix_path {
             let _gone = std::fs::remove_file(path);
         }

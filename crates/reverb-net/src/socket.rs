@@ -130,6 +130,13 @@ impl Watch {
     }
 }
 
+impl Socket {
+    /// Returns the program at the other end.
+    pub fn peer(&self) -> &Arc<Peer> {
+        &self.peer
+    }
+}
+
 impl Connected for Socket {
     /// The peer, which is attached to every request of the connection.
     type ConnectInfo = Arc<Peer>;

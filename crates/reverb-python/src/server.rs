@@ -7,6 +7,8 @@ use crate::table::Table;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::Error;
+use reverb_net::http::{HttpOptions, HttpServer, HttpState};
+use reverb_net::observe::ServerFacts;
 use reverb_net::server::{ListenOptions, Server as CoreServer};
 use reverb_service::Replay;
 use reverb_store::checkpoint::Checkpointer as CoreCheckpointer;
@@ -23,6 +25,8 @@ pub struct Server {
     unix_path: Option<String>,
     server: Mutex<CoreServer>,
     restored_from: Option<String>,
+    http_port: Option<u16>,
+    dashboard_url: Option<String>,
 }
 
 /// Leaves the checkpoints of a server that cannot start to others, and removes a temporary folder.
@@ -42,6 +46,7 @@ async fn restore(checkpointer: Arc<CoreCheckpointer>, replay: Arc<Replay>) -> Re
 #[pymethods]
 impl Server {
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "Python names them")]
     fn new(
         py: Python<'_>,
         tables: Vec<PyRef<'_, Table>>,
@@ -49,23 +54,41 @@ impl Server {
         port: Option<i64>,
         max_message_size: u64,
         heartbeat_interval: f64,
+        http_host: Option<&str>,
+        http_port: Option<i64>,
         checkpointer: Option<PyRef<'_, Checkpointer>>,
     ) -> PyReverbResult<Self> {
         let port = port.map(u16::try_from).transpose().map_err(|_| {
             Error::invalid(format!("port must be between 0 and 65535, got {}", port.unwrap_or_default()))
         })?;
+        let http_port = http_port.map(u16::try_from).transpose().map_err(|_| {
+            Error::invalid(format!("http_port must be between 0 and 65535, got {}", http_port.unwrap_or_default()))
+        })?;
         let heartbeat = Duration::try_from_secs_f64(heartbeat_interval)
             .map_err(|error| Error::invalid(format!("heartbeat_interval {heartbeat_interval}: {error}")))?;
         let options = ListenOptions { host: host.map(resolve).transpose()?.flatten(), port, heartbeat };
         let replay = Replay::new(tables.iter().map(|table| table.handle.clone()).collect(), max_message_size)?;
+        let facts = Arc::new(ServerFacts::default());
+        let runtime = runtime()?;
+        // Before a checkpoint is loaded, so that probes can ask how far that is.
+        let http = match http_port {
+            None => None,
+            Some(port) => {
+                let state = Arc::new(HttpState { replay: replay.clone(), facts: facts.clone() });
+                let options = HttpOptions { host: http_host.map(resolve).transpose()?.flatten(), port };
+                Some(HttpServer::start(runtime.1.handle(), state, &options)?)
+            }
+        };
+        let (http_port, dashboard_url) =
+            (http.as_ref().map(HttpServer::port), http.as_ref().map(|http| http.url().to_owned()));
         let mut restored_from = None;
         if let Some(checkpointer) = checkpointer {
             let opened = Arc::new(CoreCheckpointer::open(checkpointer.options.clone())?);
             replay.set_store(opened.clone());
             restored_from = wait(py, restore(opened, replay.clone())).inspect_err(|_| release_folder(&replay))?;
         }
-        let runtime = runtime()?;
-        let server = py.detach(|| CoreServer::start(runtime.1.handle(), replay.clone(), &options));
+        let server =
+            py.detach(|| CoreServer::start_with_http(runtime.1.handle(), replay.clone(), &options, &facts, http));
         let server = server.inspect_err(|_| release_folder(&replay))?;
         Ok(Self {
             replay,
@@ -74,6 +97,8 @@ impl Server {
             unix_path: server.unix_path().map(|path| path.to_string_lossy().into_owned()),
             server: Mutex::new(server),
             restored_from,
+            http_port,
+            dashboard_url,
         })
     }
 
@@ -95,6 +120,16 @@ impl Server {
     #[getter]
     fn restored_from(&self) -> Option<&str> {
         self.restored_from.as_deref()
+    }
+
+    #[getter]
+    fn http_port(&self) -> Option<u16> {
+        self.http_port
+    }
+
+    #[getter]
+    fn dashboard_url(&self) -> Option<&str> {
+        self.dashboard_url.as_deref()
     }
 
     fn stop(&self, py: Python<'_>) -> PyReverbResult<()> {

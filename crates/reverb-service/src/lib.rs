@@ -5,7 +5,9 @@
 
 mod batch;
 mod compaction;
+mod connections;
 mod cut;
+pub mod event_log;
 pub mod insert;
 pub mod lease;
 pub mod local;
@@ -21,10 +23,13 @@ pub mod write_ledger;
 pub mod write_queue;
 
 pub use batch::Batch;
+pub use connections::Connections;
 pub use insert::{InsertGroup, wait_for_inserts};
 pub use local::{BatchRequest, RowInsert};
 pub use notice::warn;
-pub use peer::{Peer, Transport, process_name};
+pub use peer::{Peer, Traffic, Transport, process_name};
 pub use replay::Replay;
-pub use store::Store;
-pub use table_handle::{Arrival, Call, DrawRequest, TableHandle, TableStatus, WaitTimes, Waiting, snapshot_all};
+pub use store::{SavedState, Store, StoreProgress, StoreStatus};
+pub use table_handle::{
+    Arrival, Call, DrawRequest, Operation, TableHandle, TableStatus, WaitTimes, Waiting, WaitingRequest, snapshot_all,
+};

@@ -4,7 +4,9 @@ use arc_swap::ArcSwapOption;
 use reverb_core::fork;
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 /// The transport of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,12 +39,34 @@ pub struct Peer {
     name: OnceLock<String>,
     road: Transport,
     address: String,
+    /// Number of the peer in this process.
+    id: u64,
+    since: SystemTime,
+    /// What the peer has sent, received and made so far.
+    pub traffic: Traffic,
+}
+
+/// Counts of what a peer has done. Each is only added to or, for streams, also subtracted from.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// Bytes that the server received from the peer.
+    pub receive_bytes: AtomicU64,
+    /// Bytes that the server sent to the peer.
+    pub transmit_bytes: AtomicU64,
+    /// Items that the peer inserted.
+    pub inserts: AtomicU64,
+    /// Items that the peer drew.
+    pub samples: AtomicU64,
+    /// Open streams of the peer.
+    pub streams: AtomicU64,
 }
 
 impl Peer {
     /// Makes a peer without a name. `address` is the remote address of its connection.
     pub fn new(road: Transport, address: String) -> Self {
-        Self { name: OnceLock::new(), road, address }
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let (id, since) = (NEXT.fetch_add(1, Relaxed), SystemTime::now());
+        Self { name: OnceLock::new(), road, address, id, since, traffic: Traffic::default() }
     }
 
     /// Returns the peer for all callers in the same process as the server.
@@ -70,6 +94,16 @@ impl Peer {
     /// Returns the name that the peer gives itself. Empty before it is set.
     pub fn name(&self) -> &str {
         self.name.get().map_or("", String::as_str)
+    }
+
+    /// Returns the number of the peer, which no other peer of this process has.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Returns the time at which it connected.
+    pub fn since(&self) -> SystemTime {
+        self.since
     }
 
     /// Returns the transport of its calls.

@@ -1,5 +1,6 @@
 //! The replay service: the named tables of a server, and calls that concern more than one of them.
 
+use crate::connections::Connections;
 use crate::cut::cut_to_fit;
 use crate::insert::{InsertGroup, check_size, name_row};
 use crate::peer::Peer;
@@ -25,6 +26,7 @@ pub struct Replay {
     closed: AtomicBool,
     /// Ledgers of the items that writers have inserted.
     ledgers: Ledgers,
+    connections: Connections,
     store: OnceLock<Arc<dyn Store>>,
     /// Locked during a save, so that other saves wait without occupying a thread.
     saving: Arc<tokio::sync::Mutex<()>>,
@@ -52,6 +54,7 @@ impl Replay {
             max_message_size,
             closed: AtomicBool::new(false),
             ledgers: Ledgers::default(),
+            connections: Connections::default(),
             store: OnceLock::new(),
             saving: Arc::default(),
             passes: Arc::new(Semaphore::new(MAX_PASSES)),
@@ -117,6 +120,11 @@ impl Replay {
     /// Returns the ledgers of the items that each writer has inserted.
     pub fn ledgers(&self) -> &Ledgers {
         &self.ledgers
+    }
+
+    /// Returns the connections of the server.
+    pub fn connections(&self) -> &Connections {
+        &self.connections
     }
 
     /// Sets the store of the tables. Only the first call has an effect.

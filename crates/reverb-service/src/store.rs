@@ -4,7 +4,7 @@ use crate::table_handle::TableHandle;
 use reverb_core::Result;
 use std::fmt::Debug;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Saves the state of tables, so that a server can restore it after a restart.
 pub trait Store: Debug + Send + Sync {
@@ -20,6 +20,62 @@ pub trait Store: Debug + Send + Sync {
     /// Whether a server saves once more when it stops.
     fn saves_on_stop(&self) -> bool;
 
+    /// Returns what the store has done so far, for those who watch the server. Does not wait for a save.
+    fn status(&self) -> StoreStatus {
+        StoreStatus::default()
+    }
+
     /// Lets other servers use the store. Waits for a running save. Later saves fail.
     fn close(&self);
+}
+
+/// What a store has done since it was opened.
+#[derive(Debug, Clone, Default)]
+pub struct StoreStatus {
+    /// Where states are saved.
+    pub path: PathBuf,
+    /// Number of saves that succeeded.
+    pub saves_ok: u64,
+    /// Number of saves that failed.
+    pub saves_failed: u64,
+    /// The error of the latest save, if it failed.
+    pub last_error: Option<String>,
+    /// Progress of the save that is running.
+    pub saving: Option<StoreProgress>,
+    /// Progress of the load that is running.
+    pub loading: Option<StoreProgress>,
+    /// Time at which the next save is due. `None` if saves are not periodic.
+    pub next_due: Option<SystemTime>,
+    /// The state that was loaded at the start.
+    pub restored_from: Option<PathBuf>,
+    /// Saved states, newest first.
+    pub saved: Vec<SavedState>,
+}
+
+/// Progress of a save or of a load.
+#[derive(Debug, Clone)]
+pub struct StoreProgress {
+    /// What is saved or loaded.
+    pub path: PathBuf,
+    /// Time at which it began.
+    pub since: SystemTime,
+    /// Number of bytes that were written or read.
+    pub done_bytes: u64,
+    /// Number of bytes in all. 0 if it is not known.
+    pub total_bytes: u64,
+}
+
+/// A saved state.
+#[derive(Debug, Clone)]
+pub struct SavedState {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Time at which it was saved.
+    pub saved_at: SystemTime,
+    /// Size of its files in bytes.
+    pub size_bytes: u64,
+    /// Time that the save took. `None` if another process saved it.
+    pub duration: Option<Duration>,
+    /// Whether its files were read and compared with their hashes.
+    pub is_verified: bool,
 }

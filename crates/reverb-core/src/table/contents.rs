@@ -1,6 +1,7 @@
 //! The items of a table and its counts: how items enter, are updated, and leave.
 
 use super::config::TableConfig;
+use super::counters::TableCounters;
 use super::in_flight::InFlight;
 use super::removal::{RemovalCounts, RemovalReason};
 use crate::selector::{AnySelector, Selector};
@@ -25,6 +26,7 @@ pub struct Table {
     pub(super) num_unique_samples: u64,
     /// Removals by reason, since the table was created.
     pub(super) removed: RemovalCounts,
+    pub(super) counters: TableCounters,
     /// Time stamp of the latest insert.
     pub(super) last_inserted_at: u64,
     /// [`TableConfig::counts_samples`]. Then draws are tracked until they are delivered.
@@ -85,6 +87,7 @@ impl Table {
             sparse_removals: 0,
             num_unique_samples: 0,
             removed: RemovalCounts::default(),
+            counters: TableCounters::default(),
             last_inserted_at: 0,
             tracks_draws: config.counts_samples(),
             in_flight: InFlight::default(),

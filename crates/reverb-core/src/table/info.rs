@@ -2,6 +2,7 @@
 
 use super::config::TableConfig;
 use super::contents::Table;
+use super::counters::TableCounters;
 use super::removal::RemovalCounts;
 use crate::{ItemKey, ItemView, RateLimiter};
 
@@ -26,6 +27,8 @@ pub struct TableInfo {
     pub deletes: i64,
     /// Numbers of items removed, by reason, since the table was created.
     pub removed: RemovalCounts,
+    /// Further counts since the table was created.
+    pub counters: TableCounters,
     /// Size in bytes of the chunks that items refer to; each chunk counts once.
     pub bytes: u64,
     /// Sampling weight of the table; see [`Table::weight`].
@@ -103,6 +106,7 @@ impl Table {
             samples: self.limiter.samples,
             deletes: self.limiter.deletes,
             removed: self.removed,
+            counters: self.counters.clone(),
             bytes: self.bytes(),
             weight: self.weight(),
         }

@@ -9,8 +9,8 @@
 //!
 //! The files here add to [`Table`]: `contents` defines it and changes its items, `check` decides what it accepts,
 //! `change` updates and deletes, `draw` and `copied` sample and take draws back, `in_flight` tracks draws until they are
-//! delivered, `snapshot` saves and restores, `compaction` finds unused memory, and `info`, `peek` and `removal`
-//! report.
+//! delivered, `snapshot` saves and restores, `compaction` finds unused memory, and `counters`, `info`, `peek`
+//! and `removal` report.
 
 mod change;
 mod check;
@@ -18,6 +18,7 @@ mod compaction;
 mod config;
 mod contents;
 mod copied;
+mod counters;
 mod draw;
 mod in_flight;
 mod info;
@@ -28,6 +29,7 @@ mod snapshot;
 pub use config::TableConfig;
 pub use contents::{OldContents, Table};
 pub use copied::{CopiedBatch, CopiedDraws};
+pub use counters::{LOG2_BUCKETS, Log2Histogram, TableCounters};
 pub use in_flight::Delivery;
 pub use info::TableInfo;
 pub use peek::PeekSearch;

@@ -19,9 +19,11 @@ mod requests;
 mod status;
 mod ticket_queue;
 mod waiting;
+mod waits;
 
 pub use arrival::Arrival;
 pub use handle::{TableHandle, snapshot_all};
 pub use requests::DrawRequest;
 pub use status::{TableStatus, WaitTimes};
 pub use waiting::{Call, Waiting};
+pub use waits::{Operation, WaitingRequest};

@@ -3,7 +3,7 @@
 use super::folder::checkpoints;
 use super::load::{SizeLimit, read_checkpoint, read_tables};
 use crate::disk::{Disk, RealDisk};
-use reverb_core::{Error, ItemView, RemovalCounts, Result, TableInfo};
+use reverb_core::{Error, ItemView, RemovalCounts, Result, TableCounters, TableInfo};
 use reverb_formats::table::TableRecord;
 use reverb_service::Batch;
 use reverb_service::{TableStatus, WaitTimes};
@@ -80,6 +80,7 @@ fn to_status(record: &TableRecord, items: u64) -> TableStatus {
         samples: counts.samples,
         deletes: counts.deletes,
         removed: RemovalCounts::default(),
+        counters: TableCounters::default(),
         bytes: 0,
         weight: 0.0,
     };
