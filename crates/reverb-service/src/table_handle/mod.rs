@@ -18,6 +18,7 @@ mod queue;
 mod requests;
 mod status;
 mod ticket_queue;
+mod wait_histogram;
 mod waiting;
 mod waits;
 
@@ -25,5 +26,6 @@ pub use arrival::Arrival;
 pub use handle::{TableHandle, snapshot_all};
 pub use requests::DrawRequest;
 pub use status::{TableStatus, WaitTimes};
+pub use wait_histogram::{WAIT_BOUNDS, WaitHistogram};
 pub use waiting::{Call, Waiting};
 pub use waits::{Operation, WaitingRequest};
