@@ -3,9 +3,11 @@
 pub use crate::listen::ListenOptions;
 
 use crate::dm_reverb;
+use crate::health::Health;
 use crate::http::HttpServer;
 use crate::listen::Listeners;
 use crate::observe::ServerFacts;
+use crate::reflection;
 use crate::replay_v1;
 use crate::serve::serve;
 use parking_lot::Mutex;
@@ -41,6 +43,7 @@ pub struct Server {
 #[derive(Debug)]
 struct Serving {
     task: JoinHandle<()>,
+    health: Health,
     /// Disconnected when the addresses are free again.
     freed: Mutex<Receiver<()>>,
 }
@@ -77,12 +80,17 @@ impl Server {
         if let Some(interval) = replay.store().and_then(|store| store.interval()) {
             runtime.spawn(save_periodically(replay.clone(), interval));
         }
+        let health = Health::default();
+        let (reflection, old_reflection) = reflection::services();
         let routes = Routes::new(replay_v1::server::service(replay.clone(), unix_path.clone(), options.heartbeat))
-            .add_service(dm_reverb::server::service(replay.clone()));
+            .add_service(dm_reverb::server::service(replay.clone()))
+            .add_service(health.service())
+            .add_service(reflection)
+            .add_service(old_reflection);
         let (connections, freed) = listeners.accept(&replay);
         let until = replay.clone();
-        let task = runtime.spawn(serve(routes, connections, async move { until.closed().await }));
-        let serving = Some(Serving { task, freed: Mutex::new(freed) });
+        let task = runtime.spawn(serve(routes, facts.calls.clone(), connections, async move { until.closed().await }));
+        let serving = Some(Serving { task, health, freed: Mutex::new(freed) });
         Ok(Self {
             replay,
             host,
@@ -126,6 +134,7 @@ impl Server {
             return Ok(());
         }
         let Some(serving) = self.serving.take() else { return Ok(()) };
+        serving.health.stop();
         registry::unregister(&self.replay);
         self.replay.close();
         self.http.take();

@@ -7,8 +7,8 @@ use super::documents::{
 use super::facts::ServerFacts;
 use reverb_core::{RateLimiter, SelectorKind, TableInfo};
 use reverb_service::{Operation, Peer, Replay, StoreProgress, StoreStatus, TableStatus};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Maximum number of waiting inserts, and of waiting draws, that are shown of each table.
 const MAX_WAITS: usize = 20;
@@ -21,8 +21,7 @@ pub fn seconds(time: SystemTime) -> f64 {
 /// Describes the server.
 pub fn server(replay: &Replay, facts: &ServerFacts) -> ServerDocument {
     let store = store_status(replay);
-    let peers = replay.connections().list();
-    let sum = |count: fn(&Peer) -> &AtomicU64| peers.iter().map(|peer| count(peer).load(Relaxed)).sum();
+    let totals = replay.connections().totals();
     let grpc = facts.grpc.get();
     let mut addresses = Vec::new();
     if let Some((host, port, unix_path)) = grpc {
@@ -47,9 +46,9 @@ pub fn server(replay: &Replay, facts: &ServerFacts) -> ServerDocument {
         resident_bytes: None,
         cpu_seconds: None,
         buffer_pool_bytes: 0,
-        connections: peers.len() as u64,
-        receive_bytes: sum(|peer| &peer.traffic.receive_bytes),
-        transmit_bytes: sum(|peer| &peer.traffic.transmit_bytes),
+        connections: totals.iter().map(|total| total.open).sum(),
+        receive_bytes: totals.iter().map(|total| total.receive_bytes).sum(),
+        transmit_bytes: totals.iter().map(|total| total.transmit_bytes).sum(),
     }
 }
 
@@ -62,9 +61,9 @@ pub fn tables(replay: &Replay) -> TablesDocument {
 fn table(number: usize, status: &TableStatus) -> TableDocument {
     let TableInfo { config, removed, counters, .. } = &status.info;
     let time = |nanos: u64| (nanos > 0).then_some(nanos as f64 / 1e9);
-    let waiting = |count: usize, milliseconds: u64, reason: &Option<String>| WaitingDocument {
+    let waiting = |count: usize, longest: Duration, milliseconds: u64, reason: &Option<String>| WaitingDocument {
         count: count as u64,
-        longest_seconds: 0.0,
+        longest_seconds: longest.as_secs_f64(),
         blocked_seconds: milliseconds as f64 / 1e3,
         reason: reason.clone(),
     };
@@ -100,8 +99,18 @@ fn table(number: usize, status: &TableStatus) -> TableDocument {
         last_insert_at: time(counters.last_insert_nanos),
         last_sample_at: time(counters.last_sample_nanos),
         limiter: limiter(&status.info.limiter()),
-        waiting_inserts: waiting(status.waiting_inserts, status.waited.inserts_ms, &status.insert_wait),
-        waiting_samples: waiting(status.waiting_samples, status.waited.samples_ms, &status.sample_wait),
+        waiting_inserts: waiting(
+            status.waiting_inserts,
+            status.longest_insert_wait,
+            status.waited.inserts_ms,
+            &status.insert_wait,
+        ),
+        waiting_samples: waiting(
+            status.waiting_samples,
+            status.longest_sample_wait,
+            status.waited.samples_ms,
+            &status.sample_wait,
+        ),
         signature: None,
     }
 }
@@ -171,7 +180,8 @@ pub fn clients(replay: &Replay) -> ClientsDocument {
         receive_bytes: peer.traffic.receive_bytes.load(Relaxed),
         transmit_bytes: peer.traffic.transmit_bytes.load(Relaxed),
     };
-    ClientsDocument { clients: replay.connections().list().iter().map(client).collect() }
+    let connected = replay.connections().list();
+    ClientsDocument { clients: [replay.this_process()].into_iter().chain(&connected).map(client).collect() }
 }
 
 /// Describes the checkpoints.

@@ -1,8 +1,9 @@
 //! Facts about a running server that its tables do not know.
 
+use crate::calls::Calls;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 /// Facts about a server. Those in locks are set once, while it starts.
@@ -14,10 +15,13 @@ pub struct ServerFacts {
     pub grpc: OnceLock<(IpAddr, u16, Option<PathBuf>)>,
     /// The address of the page. Empty if HTTP is off.
     pub dashboard_url: OnceLock<String>,
+    /// Counts of the calls of the gRPC services.
+    pub calls: Arc<Calls>,
 }
 
 impl Default for ServerFacts {
     fn default() -> Self {
-        Self { started_at: SystemTime::now(), grpc: OnceLock::new(), dashboard_url: OnceLock::new() }
+        let (grpc, dashboard_url) = (OnceLock::new(), OnceLock::new());
+        Self { started_at: SystemTime::now(), grpc, dashboard_url, calls: Arc::default() }
     }
 }
