@@ -2,10 +2,11 @@
 
 import grpc
 import pytest
-import reverb
 from google.protobuf import descriptor_pool, message_factory
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import proto_reflection_descriptor_database
+
+import reverb
 
 pytestmark = pytest.mark.live
 
