@@ -38,7 +38,7 @@ mod usage;
 pub mod writer;
 
 pub use batch_info::BatchInfo;
-pub use buffer::Buffer;
+pub use buffer::{Buffer, pooled_bytes};
 pub use chunk::{Chunk, ChunkView, EpisodeIds, StepRange, encode_strings};
 pub use column::Column;
 pub use compressor::{AutoCodec, Compression, Compressor};

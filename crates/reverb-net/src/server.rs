@@ -70,6 +70,7 @@ impl Server {
         let _entered = runtime.enter();
         let listeners = Listeners::bind(options)?;
         let (host, port, unix_path) = (listeners.host, listeners.port, listeners.unix_path.clone());
+        let _set_once = facts.hosts.set(listeners.hosts.clone());
         let _set_once = facts.grpc.set((host, port, unix_path.clone()));
         registry::register(&listeners.hosts, port, &replay);
         for table in replay.tables() {

@@ -43,6 +43,11 @@ pub fn keep(level: LogLevel, message: String) {
     lines.push_back(LogLine { number: *last, at: SystemTime::now(), level, message });
 }
 
+/// Returns the number of the latest line; 0 before the first.
+pub fn last_number() -> u64 {
+    LINES.lock().0
+}
+
 /// Returns the kept lines with numbers above `since`, oldest first.
 pub fn lines_since(since: u64) -> Vec<LogLine> {
     LINES.lock().1.iter().filter(|line| line.number > since).cloned().collect()

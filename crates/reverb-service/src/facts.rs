@@ -10,6 +10,8 @@ use std::time::SystemTime;
 pub struct ServerFacts {
     /// Time at which the server was started.
     pub started_at: SystemTime,
+    /// All addresses that the gRPC service listens on, before the next field is set.
+    pub hosts: OnceLock<Vec<IpAddr>>,
     /// The TCP address, the port and the Unix socket of the gRPC service, once it listens.
     pub grpc: OnceLock<(IpAddr, u16, Option<PathBuf>)>,
     /// The address of the page. Empty if HTTP is off.
@@ -18,6 +20,11 @@ pub struct ServerFacts {
 
 impl Default for ServerFacts {
     fn default() -> Self {
-        Self { started_at: SystemTime::now(), grpc: OnceLock::new(), dashboard_url: OnceLock::new() }
+        Self {
+            started_at: SystemTime::now(),
+            hosts: OnceLock::new(),
+            grpc: OnceLock::new(),
+            dashboard_url: OnceLock::new(),
+        }
     }
 }
