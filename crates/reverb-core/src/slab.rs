@@ -1,7 +1,7 @@
 //! Storage of a table's items: slots in pages, and an index from keys to slots.
 //!
-//! Pages hold 256 slots. A snapshot shares them with the slab: a flag marks a page that a snapshot may hold, and the
-//! slab copies such a page before it changes it. The index stores the hash of each key beside its slot and is seeded at
+//! Pages hold 256 slots. Snapshots and samples of pages share them with the slab: a flag marks a page that may be shared,
+//! and the slab copies such a page before it changes it. The index stores the hash of each key beside its slot and is seeded at
 //! random. A small index is at most three sixteenths full, because tombstones slow down a fuller one.
 
 use crate::prefetch::prefetch;
@@ -259,6 +259,12 @@ impl Slab {
         self.pages.clone()
     }
 
+    /// One page as it is now, whatever changes later. `None` if there is no such page.
+    pub(crate) fn share_page(&self, number: usize) -> Option<Arc<Page>> {
+        self.shared.get(number)?.store(true, Relaxed);
+        self.pages.get(number).cloned()
+    }
+
     fn hash(&self, key: ItemKey) -> u32 {
         (self.hasher.hash_one(key) >> 32) as u32
     }
@@ -272,8 +278,8 @@ impl Slab {
             *shared = false;
             own(page)
         } else {
-            // SAFETY: pages leave the slab only through `share_pages`, which marks them all as shared, and `make_mut`
-            // has replaced a shared page by one of our own. So this reference is the only one, and `self` is borrowed.
+            // SAFETY: pages leave the slab only through `share_pages` and `share_page`, which mark them as shared, and
+            // `make_mut` has replaced a shared page by one of our own. So this reference is the only one, and `self` is borrowed.
             unsafe { &mut *Arc::as_ptr(page).cast_mut() }
         };
         &mut page.slots[slot as usize % PAGE_SLOTS]

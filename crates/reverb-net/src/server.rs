@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tonic::service::Routes;
@@ -84,6 +84,7 @@ impl Server {
         let (connections, freed) = listeners.accept(&replay);
         let until = replay.clone();
         let task = runtime.spawn(serve(routes, connections, async move { until.closed().await }));
+        tracing::info!("serving {} tables at {host}, port {port}", replay.tables().len());
         let serving = Some(Serving { task, freed: Mutex::new(freed) });
         Ok(Self {
             replay,
@@ -130,6 +131,7 @@ impl Server {
         let Some(serving) = self.serving.take() else { return Ok(()) };
         registry::unregister(&self.replay);
         self.replay.close();
+        tracing::info!("the server at {}, port {} stops", self.host, self.port);
         self.http.take();
         if let Some(path) = &self.unix_path {
             let _gone = std::fs::remove_file(path);
@@ -160,6 +162,7 @@ impl Drop for Server {
 async fn save_periodically(replay: Arc<Replay>, interval: Duration) {
     let mut closed = std::pin::pin!(replay.closed());
     loop {
+        *replay.facts().next_save.lock() = SystemTime::now().checked_add(interval);
         tokio::select! {
             () = tokio::time::sleep(interval) => {}
             () = &mut closed => return,

@@ -73,7 +73,7 @@ impl Server {
         let http = match http_port {
             None => None,
             Some(port) => {
-                let state = Arc::new(HttpState { replay: replay.clone(), facts: facts.clone() });
+                let state = Arc::new(HttpState::new(replay.clone(), facts.clone()));
                 let options = HttpOptions { host: http_host.map(resolve).transpose()?.flatten(), port };
                 Some(HttpServer::start(runtime.1.handle(), state, &options)?)
             }

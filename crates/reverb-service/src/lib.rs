@@ -33,5 +33,6 @@ pub use peer::{Peer, Traffic, Transport, process_name};
 pub use replay::Replay;
 pub use store::{SavedState, Store, StoreProgress, StoreStatus};
 pub use table_handle::{
-    Arrival, Call, DrawRequest, Operation, TableHandle, TableStatus, WaitTimes, Waiting, WaitingRequest, snapshot_all,
+    Arrival, Call, DrawRequest, Operation, TableHandle, TablePulse, TableStatus, WaitTimes, Waiting, WaitingRequest,
+    snapshot_all,
 };

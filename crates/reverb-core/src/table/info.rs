@@ -54,6 +54,11 @@ impl Table {
         &self.config
     }
 
+    /// The rate limiter and what it has counted.
+    pub fn limiter(&self) -> &RateLimiter {
+        &self.limiter
+    }
+
     /// Number of items.
     pub fn len(&self) -> usize {
         self.slab.len()

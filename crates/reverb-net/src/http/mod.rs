@@ -2,10 +2,11 @@
 
 mod api;
 mod assets;
+mod history;
 mod metrics;
 mod state;
 
-pub use state::HttpState;
+pub use state::{Failed, HttpState};
 
 use axum::Router;
 use parking_lot::Mutex;
@@ -60,6 +61,7 @@ impl HttpServer {
         let _set_once = state.facts.dashboard_url.set(url.clone());
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let (open, freed) = std::sync::mpsc::channel::<()>();
+        runtime.spawn(history::record(Arc::downgrade(&state)));
         let router = router(state);
         runtime.spawn(async move {
             let serving = axum::serve(listener, router);

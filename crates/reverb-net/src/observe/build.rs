@@ -24,7 +24,7 @@ pub fn seconds(time: SystemTime) -> f64 {
 pub fn server(replay: &Replay, facts: &ServerFacts) -> ServerDocument {
     let store = store_status(replay);
     let peers = replay.connections().list();
-    let sum = |count: fn(&Peer) -> &AtomicU64| peers.iter().map(|peer| count(peer).load(Relaxed)).sum();
+    let (receive_bytes, transmit_bytes) = traffic(replay);
     let grpc = facts.grpc.get();
     let mut addresses = Vec::new();
     if let Some((_, port, unix_path)) = grpc {
@@ -51,9 +51,16 @@ pub fn server(replay: &Replay, facts: &ServerFacts) -> ServerDocument {
         cpu_seconds: process::cpu_seconds(),
         buffer_pool_bytes: reverb_core::pooled_bytes() as u64,
         connections: peers.len() as u64,
-        receive_bytes: sum(|peer| &peer.traffic.receive_bytes),
-        transmit_bytes: sum(|peer| &peer.traffic.transmit_bytes),
+        receive_bytes,
+        transmit_bytes,
     }
+}
+
+/// Returns the numbers of bytes received and sent over all connections.
+pub fn traffic(replay: &Replay) -> (u64, u64) {
+    let peers = replay.connections().list();
+    let sum = |count: fn(&Peer) -> &AtomicU64| peers.iter().map(|peer| count(peer).load(Relaxed)).sum();
+    (sum(|peer| &peer.traffic.receive_bytes), sum(|peer| &peer.traffic.transmit_bytes))
 }
 
 /// Describes the requests that wait.
@@ -100,6 +107,7 @@ pub fn clients(replay: &Replay) -> ClientsDocument {
 /// Describes the checkpoints.
 pub fn checkpoints(replay: &Replay) -> CheckpointsDocument {
     let status = store_status(replay);
+    let next_save = *replay.facts().next_save.lock();
     let checkpoint = |saved: &SavedState| CheckpointDocument {
         path: saved.path.display().to_string(),
         saved_at: seconds(saved.saved_at),
@@ -110,7 +118,7 @@ pub fn checkpoints(replay: &Replay) -> CheckpointsDocument {
     CheckpointsDocument {
         path: status.path.display().to_string(),
         interval_seconds: replay.store().and_then(|store| store.interval()).map(|interval| interval.as_secs_f64()),
-        next_due_at: status.next_due.map(seconds),
+        next_due_at: next_save.map(seconds),
         saving: status.saving.as_ref().map(progress),
         saves_ok: status.saves_ok,
         saves_failed: status.saves_failed,
@@ -133,7 +141,6 @@ pub fn log(since: u64) -> LogDocument {
         message: line.message,
     };
     let lines: Vec<_> = event_log::lines_since(since).into_iter().map(line).collect();
-    // A reader that was ahead of a restart begins again at the last line of this process.
     LogDocument { next: lines.last().map_or_else(event_log::last_number, |line| line.number), lines }
 }
 

@@ -383,7 +383,7 @@ pub struct HistogramsDocument {
 }
 
 /// A histogram.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HistogramDocument {
     /// Bounds of the buckets, ascending: bucket `i` holds values above `edges[i]`, up to `edges[i + 1]`. The first bucket
     /// also holds values equal to its lower bound.

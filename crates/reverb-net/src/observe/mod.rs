@@ -3,13 +3,18 @@
 mod build;
 mod columns;
 mod documents;
+mod histogram;
+mod items;
 mod limiter;
 mod observed;
 mod process;
 mod tables;
 
-pub use build::{checkpoints, clients, log, server, waits};
+pub use build::{checkpoints, clients, log, seconds, server, traffic, waits};
 pub use documents::*;
+pub use histogram::histograms;
+pub use items::{ColumnBytes, column_bytes, items};
+pub use limiter::diff;
 pub use observed::observed;
 pub use process::{cpu_seconds, resident_bytes};
 pub use reverb_service::ServerFacts;

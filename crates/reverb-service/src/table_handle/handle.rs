@@ -298,6 +298,7 @@ impl TableHandle {
     pub fn reset(&self) {
         let old = self.change(|state, _| state.table.reset());
         let is_worth_a_notice = old.bytes() > WORTH_A_TRIM;
+        tracing::info!(table = self.name(), "table `{}` was reset; {} items left it", self.name(), old.num_items());
         drop(old);
         if is_worth_a_notice {
             // Only now other tables can see that this one has let go of the chunks that they share.
