@@ -8,7 +8,8 @@ import select
 import socket
 
 import pytest
-from behaviour_support import PATIENCE_S, eventually, insert_values, make_table, program, run_program
+from behaviour_support import PATIENCE_S, eventually, make_table, program, run_program
+from http_support import ask, connect
 
 import reverb
 
@@ -24,33 +25,6 @@ HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
 }
-
-
-class Answer:
-    """The answer to one request."""
-
-    def __init__(self, response):
-        self.status = response.status
-        self.headers = response.headers
-        self.text = response.read().decode(errors="replace")
-
-
-def ask(port, path, method="GET", host="127.0.0.1", headers=(), body=None):
-    """Sends one request on a connection of its own. `headers` are pairs, `Host` included if it matters."""
-    connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
-    with contextlib.closing(connection):
-        names = [name.lower() for name, _ in headers]
-        connection.putrequest(method, path, skip_host="host" in names)
-        for name, value in headers:
-            connection.putheader(name, value)
-        if body is not None:
-            connection.putheader("Content-Length", str(len(body)))
-        connection.endheaders(body)
-        return Answer(connection.getresponse())
-
-
-def connect(port):
-    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
 
 
 def is_closed_by_server(connection):
@@ -377,7 +351,7 @@ def test_servers_of_one_process_have_ports_of_their_own(start):
     assert one.http_port != other.http_port
     one.stop()
     assert ask(other.http_port, "/livez").status == 200
-    with pytest.raises(OSError):
+    with pytest.raises(ConnectionRefusedError):
         ask(one.http_port, "/livez")
 
 
@@ -390,7 +364,8 @@ def test_forked_child_holds_neither_port_nor_connections(start):
 
         def make(**options):
             limiter = reverb.rate_limiters.MinSize(1)
-            return reverb.Server([reverb.Table("t", reverb.selectors.Fifo(), reverb.selectors.Fifo(), 9, limiter)], **options)
+            table = reverb.Table("t", reverb.selectors.Fifo(), reverb.selectors.Fifo(), 9, limiter)
+            return reverb.Server([table], **options)
 
         server = make()
         connection = socket.create_connection(("127.0.0.1", server.http_port), timeout=20)
@@ -445,88 +420,3 @@ def test_every_path_is_answered_while_a_thread_holds_the_gil():
         child.process.stdin.flush()
         assert child.line() == "released"
         child.end()
-
-
-SERVE = """
-    import reverb
-    limiter = reverb.rate_limiters.MinSize(1)
-    make = lambda: reverb.Table("t", reverb.selectors.Fifo(), reverb.selectors.Fifo(), 9, limiter.__class__(1))
-"""
-
-
-def test_address_of_the_page_is_not_printed_into_a_pipe():
-    out, err = run_program(SERVE + "    with reverb.Server([make()]):\n        pass\n")
-    assert (out, err) == ("", "")
-
-
-def test_address_of_the_page_is_logged():
-    out, err = run_program(
-        SERVE
-        + """
-    import logging
-    logging.basicConfig(level=logging.INFO, format="%(name)s %(levelname)s %(message)s")
-    with reverb.Server([make()]) as server:
-        print(server.dashboard_url)
-    """
-    )
-    assert f"reverb INFO Live dashboard: {out.strip()}" in err.splitlines()
-
-
-@pytest.mark.parametrize("state", ["None", "closed"])
-def test_server_starts_without_an_output(state):
-    close = "sys.stdout = None" if state == "None" else "sys.stdout.close()"
-    run_program(
-        SERVE
-        + f"""
-    import os, sys
-    {close}
-    with reverb.Server([make()]) as server:
-        assert server.http_port
-    os._exit(0)
-    """
-    )
-
-
-def test_console_that_is_no_file_is_told_the_address_of_the_page():
-    run_program(
-        SERVE
-        + """
-    import io, sys
-    sys.ps1, real, sys.stdout = ">>> ", sys.stdout, io.StringIO()
-    with reverb.Server([make()]) as server:
-        assert sys.stdout.getvalue() == f"[Reverb] Live dashboard: {server.dashboard_url}\\n"
-    sys.stdout = real
-    """
-    )
-
-
-@pytest.mark.parametrize("options", [[], ["-i"]])
-def test_address_of_the_page_is_printed_to_a_terminal(options):
-    import pty
-    import subprocess
-    import sys
-    import textwrap
-
-    script = textwrap.dedent(SERVE) + "with reverb.Server([make()]) as s:\n    print('at', s.dashboard_url)\n"
-    leader, terminal = pty.openpty()
-    try:
-        command = [sys.executable, *options, "-c", script]
-        ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=terminal, stderr=subprocess.PIPE, timeout=60)
-        assert ended.returncode == 0, ended.stderr
-        lines = os.read(leader, 1 << 16).decode().splitlines()
-    finally:
-        os.close(leader)
-        os.close(terminal)
-    (url,) = [line.removeprefix("at ") for line in lines if line.startswith("at ")]
-    assert lines.count(f"[Reverb] Live dashboard: {url}") == 1
-
-
-def test_interactive_program_prints_nothing_into_a_pipe():
-    import subprocess
-    import sys
-    import textwrap
-
-    script = textwrap.dedent(SERVE) + "server = reverb.Server([make()])\n"
-    command = [sys.executable, "-i", "-c", script]
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-    assert (ended.returncode, ended.stdout) == (0, "")

@@ -1,6 +1,7 @@
 //! Connections of the HTTP port: how many there are, how long each may take, and how they end.
 
-use super::guard::{self, Guard};
+use super::answer::text;
+use super::guard::{Guard, set_headers};
 use super::health;
 use super::reserve::{Place, Reserve};
 use super::state::HttpState;
@@ -62,12 +63,12 @@ impl Port {
             health::answer(request.uri.path(), &self.state)
         } else if is_in_reserve {
             let line = format!("{MAX_CONNECTIONS} HTTP connections are open. Close one, or try again later.");
-            guard::text(StatusCode::SERVICE_UNAVAILABLE, &line)
+            text(StatusCode::SERVICE_UNAVAILABLE, &line)
         } else {
             let request = Request::from_parts(request, Body::empty());
             self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
         };
-        guard::set_headers(response.headers_mut());
+        set_headers(response.headers_mut());
         response
     }
 }

@@ -3,9 +3,10 @@
 //! A browser may send requests to this port on behalf of any page. Such a page must not read the answers, nor embed
 //! the live page. With DNS rebinding, a page from elsewhere has the origin of this server, but not one of its names.
 
+use super::answer::text;
 use super::health;
 use axum::http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -105,11 +106,6 @@ pub fn set_headers(headers: &mut HeaderMap) {
     for (name, value) in HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
-}
-
-/// Makes an answer of one line.
-pub fn text(status: StatusCode, line: &str) -> Response {
-    (status, [(CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{line}\n")).into_response()
 }
 
 /// Returns the host name of this machine, if it has one that a URL can contain.

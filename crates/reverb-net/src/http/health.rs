@@ -1,6 +1,6 @@
 //! `/livez`, `/readyz` and `/healthz`: whether the server runs, and whether it serves. They wait for no lock of a table.
 
-use super::guard::text;
+use super::answer::text;
 use super::state::HttpState;
 use axum::http::StatusCode;
 use axum::response::Response;

@@ -1,6 +1,7 @@
 //! The HTTP port of a server: the live page, its data as JSON, metrics and health. Nothing there changes a table.
 
 mod accept;
+mod answer;
 mod api;
 mod assets;
 mod guard;
@@ -14,9 +15,10 @@ pub use state::{Failed, HttpState};
 
 use crate::bind::{self, Bound};
 use accept::{Listener, Port, accept_from};
+use answer::text;
 use axum::Router;
 use axum::http::StatusCode;
-use guard::{Guard, host_name, text};
+use guard::{Guard, host_name};
 use parking_lot::Mutex;
 use reverb_core::{Result, fork};
 use std::net::{IpAddr, SocketAddr};

@@ -1,6 +1,6 @@
 //! What the handlers of the HTTP port read.
 
-use super::guard::text;
+use super::answer::text;
 use crate::observe::ServerFacts;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
