@@ -90,8 +90,8 @@ export function strip({ height = 120, small = false } = {}) {
   const node = svg("svg", { class: "strip", height, role: "img" }, band, top, bottom, line, point, !small && Object.values(words));
   let shown;
   const draw = withWidth(node, (width) => shown && drawStrip(node, parts, shown, { width, height, small }));
-  const update = (limiter, times, diffs) => {
-    shown = { limiter, times, diffs: diffs ?? [] };
+  const update = (limiter, times, diffs, blocked) => {
+    shown = { limiter, times, diffs: diffs ?? [], blocked };
     draw();
     setAttrs(node, { "aria-label": stripLabel(limiter) });
   };
@@ -104,7 +104,7 @@ function stripLabel(limiter) {
   return `Inserts times ${number(limiter.samples_per_insert, 3)} less samples: ${number(limiter.diff)}; ${low}, ${high}.`;
 }
 
-function drawStrip(node, parts, { limiter, times, diffs }, { width, height, small }) {
+function drawStrip(node, parts, { limiter, times, diffs, blocked }, { width, height, small }) {
   const seconds = small ? 60 : 300;
   const right = small ? 4 : 8;
   const bottomEdge = small ? 0 : 18;
@@ -132,7 +132,7 @@ function drawStrip(node, parts, { limiter, times, diffs }, { width, height, smal
   across(parts.top, upper, limiter.max_diff);
   across(parts.bottom, lower, limiter.min_diff);
   setAttrs(parts.line, { d: path(points.filter(([time]) => time >= newest - seconds).map(([time, value]) => [x(time), y(value)])) });
-  const state = limiter.samples_allowed === 0 || limiter.inserts_allowed === 0 ? "point blocked" : "point";
+  const state = blocked ? "point blocked" : "point";
   setAttrs(parts.point, { class: state, cx: round(x(newest)), cy: round(y(limiter.diff)), "data-diff": limiter.diff });
   if (small) return;
   const text = (part, at, down, bound) => {
@@ -159,7 +159,7 @@ function range(limiter, points) {
   return [low - margin, high + margin];
 }
 
-/** Lines over time with a scale. `update([{points, label, second}], describe, label)`. */
+/** Lines over time with a scale. `update([{points, second}], label)`. */
 export function lineChart({ height = 140, seconds = 300 } = {}) {
   const lines = svg("g");
   const grid = svg("g");

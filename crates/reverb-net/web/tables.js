@@ -106,7 +106,6 @@ function card(large) {
   const samples = rateFigure("samples", "Samples");
   const perInsert = el("span", { class: "figure" });
   const limiter = limiterView({ height: large ? 208 : 132 });
-  const empty = el("p", { class: "sentence" }, "Nothing was inserted yet.");
   const fact = (label, ...value) => el("div", {}, el("dt", { class: "label" }, label), el("dd", {}, ...value));
   const node = el(
     "article",
@@ -124,7 +123,7 @@ function card(large) {
         fact("Data", size, sizeLimit),
         fact("Samples per insert", perInsert),
       ),
-      el("div", { class: "card-limiter" }, limiter.node, empty),
+      el("div", { class: "card-limiter" }, limiter.node),
     ),
   );
   let table;
@@ -137,7 +136,6 @@ function card(large) {
     setQuantity(size, bytes(table.bytes));
     setText(sizeLimit, table.max_bytes === null ? "" : ` of ${bytes(table.max_bytes)}`);
     setText(perInsert, ratio(table));
-    empty.hidden = table.inserts > 0;
     node.classList.toggle("waits", waiting(table) > 0);
   };
   const live = (state) => [inserts, samples, limiter].forEach((part) => part.update(table, state));
