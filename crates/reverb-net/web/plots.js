@@ -1,0 +1,146 @@
+// Lines and heat maps of a column.
+
+import { explorable, path } from "./chart.js";
+import { el, number, plural, setText, svg } from "./core.js";
+
+const MOST_POINTS = 1500;
+const [WIDTH, HEIGHT] = [600, 72];
+const MOST_CELLS = 512;
+// Dark blue to yellow by way of green: even steps of lightness, also for people who see few colours.
+const SCALE = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
+const NOT_A_NUMBER = [128, 128, 128];
+
+/**
+ * Draws a column as `series` lines over its steps. `follow` tells other lines of the item, of the same length, which step is
+ * looked at.
+ */
+export function lineView(data, series, name, follow) {
+  const steps = data.length / series;
+  const range = data.range();
+  if (!range) return { node: el("p", { class: "state" }, "No finite numbers.") };
+  const span = range.high - range.low || 1;
+  const x = (i) => (steps > 1 ? (i / (steps - 1)) * WIDTH : WIDTH / 2);
+  const y = (value) => (range.high === range.low ? HEIGHT / 2 : HEIGHT - ((value - range.low) / span) * HEIGHT);
+  const lines = Array.from({ length: series }, (_, line) =>
+    svg("path", { class: "line", d: linePath(steps, (i) => data.number(i * series + line), x, y), "vector-effect": "non-scaling-stroke" }));
+  const cursor = svg("line", { class: "cursor", y1: 0, y2: HEIGHT, "vector-effect": "non-scaling-stroke", visibility: "hidden" });
+  const zero = range.low < 0 && range.high > 0 && svg("line", { class: "rule", x1: 0, x2: WIDTH, y1: y(0), y2: y(0) });
+  const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" }, zero, lines, cursor);
+  const value = (i) => Array.from({ length: series }, (_, line) => data.text(i * series + line)).join(", ");
+  const show = (i) => {
+    if (i >= 0) for (const end of ["x1", "x2"]) cursor.setAttribute(end, x(i));
+    cursor.setAttribute("visibility", i < 0 ? "hidden" : "visible");
+  };
+  const plot = el("div", { class: "plot" });
+  const readout = explorable(plot, {
+    count: steps,
+    label: `${name}, ${plural(series, "line")} of ${plural(steps, "step")} from ${number(range.low, 3)} to ${number(range.high, 3)}`,
+    text: (i) => `${i}: ${value(i)}`,
+    show: (i) => follow.show(i, steps),
+  });
+  const unfollow = follow.add(steps, (i) => {
+    show(i);
+    setText(readout, i < 0 ? "\u00a0" : `${i}: ${value(i)}`);
+  });
+  const node = el("div", { class: "line-plot" },
+    el("div", { class: "scale small" }, el("span", { title: "greatest" }, number(range.high, 3)), range.low < range.high && el("span", { title: "least" }, number(range.low, 3))),
+    el("div", { class: "axes" }, drawing, plot),
+    el("div", { class: "legend small" }, el("span", { class: "muted" }, `steps 0 to ${number(steps - 1, 0)}${lost(range)}`), readout));
+  return { node, unmount: unfollow };
+}
+
+const lost = (range) => (range.lost ? `, ${number(range.lost, 0)} not finite` : "");
+
+/** A path with gaps where numbers are not finite. Of long series, least and greatest of each stretch. */
+function linePath(steps, number, x, y) {
+  const stretch = Math.max(1, Math.ceil(steps / MOST_POINTS));
+  const runs = [[]];
+  for (let from = 0; from < steps; from += stretch) {
+    let [least, most] = [-1, -1];
+    for (let i = from; i < Math.min(steps, from + stretch); i++) {
+      if (!Number.isFinite(number(i))) continue;
+      if (least < 0 || number(i) < number(least)) least = i;
+      if (most < 0 || number(i) > number(most)) most = i;
+    }
+    if (least < 0) runs.push([]);
+    else for (const i of new Set([Math.min(least, most), Math.max(least, most)])) runs.at(-1).push([x(i), y(number(i))]);
+  }
+  return runs.map((run) => (run.length === 1 ? path([run[0], [run[0][0] + 1, run[0][1]]]) : path(run))).join("");
+}
+
+/** Passes the step that is looked at to all lines of an item. */
+export function makeFollow() {
+  const all = new Set();
+  return {
+    add(steps, show) {
+      const one = { steps, show };
+      all.add(one);
+      return () => all.delete(one);
+    },
+    show(i, steps) {
+      for (const one of all) if (one.steps === steps) one.show(i);
+    },
+  };
+}
+
+/** Draws the last two axes of a column by colour; a slider goes through the axes before. */
+export function heatView(data, rows, columns, name) {
+  const range = data.range();
+  if (!range) return { node: el("p", { class: "state" }, "No finite numbers.") };
+  const every = [Math.ceil(rows / MOST_CELLS), Math.ceil(columns / MOST_CELLS)];
+  const size = [Math.ceil(rows / every[0]), Math.ceil(columns / every[1])];
+  const slices = data.length / (rows * columns);
+  const [high, wide] = size.map((cells, axis) => cells * Math.max(1, Math.min(20, Math.floor([240, 640][axis] / cells))));
+  const canvas = el("canvas", {
+    class: "heat", role: "img", width: size[1], height: size[0],
+    style: { width: `${wide}px`, "aspect-ratio": `${wide} / ${high}` },
+    "aria-label": `${name}, heat map of ${rows} × ${columns} numbers from ${number(range.low, 3)} to ${number(range.high, 3)}`,
+  });
+  const readout = el("p", { class: "readout", "aria-hidden": "true" }, "\u00a0");
+  let slice = 0;
+  const place = (row, column) => (slice * rows + row) * columns + column;
+  const draw = () => fill(canvas, size, (row, column) => color(data.number(place(row * every[0], column * every[1])), range));
+  canvas.addEventListener("pointermove", (event) => {
+    const box = canvas.getBoundingClientRect();
+    const row = Math.floor(((event.clientY - box.top) / box.height) * rows);
+    const column = Math.floor(((event.clientX - box.left) / box.width) * columns);
+    if (row >= 0 && row < rows && column >= 0 && column < columns) setText(readout, `${row}, ${column}: ${data.text(place(row, column))}`);
+  });
+  canvas.addEventListener("pointerleave", () => setText(readout, "\u00a0"));
+  const ramp = el("canvas", { class: "ramp", width: 64, height: 1, "aria-hidden": "true" });
+  fill(ramp, [1, 64], (_, column) => color(column, { low: 0, high: 63 }));
+  const output = el("output", { class: "small muted" }, `0 of ${slices}`);
+  const choose = slices > 1 && el("label", { class: "slice small" }, "Slice", el("input", {
+    type: "range", min: 0, max: slices - 1, value: 0,
+    on: {
+      input: (event) => {
+        slice = Number(event.target.value);
+        setText(output, `${slice} of ${slices}`);
+        draw();
+      },
+    },
+  }), output);
+  draw();
+  const part = every.some((step) => step > 1) ? `, each ${every[0]} × ${every[1]}` : "";
+  return {
+    node: el("div", null, choose, canvas,
+      el("div", { class: "legend small" },
+        el("span", { class: "ramp-scale" }, number(range.low, 3), ramp, number(range.high, 3), el("span", { class: "muted" }, lost(range) + part)), readout)),
+  };
+}
+
+function fill(canvas, [rows, columns], colorOf) {
+  const context = canvas.getContext("2d");
+  const pixels = context.createImageData(columns, rows);
+  for (let row = 0, to = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++, to += 4) pixels.data.set([...colorOf(row, column), 255], to);
+  }
+  context.putImageData(pixels, 0, 0);
+}
+
+function color(value, { low, high }) {
+  if (!Number.isFinite(value)) return NOT_A_NUMBER;
+  const place = (high > low ? (value - low) / (high - low) : 0.5) * (SCALE.length - 1);
+  const from = Math.min(SCALE.length - 2, Math.floor(place));
+  return SCALE[from].map((start, i) => start + (SCALE[from + 1][i] - start) * (place - from));
+}

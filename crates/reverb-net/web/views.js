@@ -1,0 +1,109 @@
+// Which views fit a column: pictures, lines, heat maps, text, numbers. The first one is shown.
+
+const LEAST = 4;
+const LEAST_OF_STRIP = 8;
+const LEAST_GREY = 16;
+const MOST_CHANNELS = 32;
+const MOST_PIXELS = 4096;
+const TOKENS = /token|prompt|response|vocab|(^|[/_.])(input_)?ids?$/i;
+
+/**
+ * Returns views as `{kind, label, ...}`. `isSeries` says that the signature puts time on the first axis. `data` is the
+ * decoded column; whether floats are a picture, and numbers are tokens, depends on it.
+ */
+export function viewsOf({ dtype, shape, name }, isSeries, data) {
+  const numbers = { kind: "numbers", label: "Numbers" };
+  if (dtype === "string") return [{ kind: "text", label: "Text" }];
+  const long = shape.filter((length) => length !== 1);
+  if (long.length === 0) return [{ kind: "scalar", label: "Value" }, numbers];
+  if (dtype.startsWith("complex")) return [numbers];
+  const pictures = picturesOf(dtype, shape, isSeries, data);
+  const views = [];
+  if (long.length === 1) {
+    views.push({ kind: "line", label: "Line", series: 1 });
+    if (isInteger(dtype) && isTokens(name, data)) views.unshift({ kind: "tokens", label: "Tokens" });
+  } else {
+    const [rows, columns] = long.slice(-2);
+    if (rows <= MOST_PIXELS && columns <= MOST_PIXELS) views.push({ kind: "heat", label: "Heat map", rows, columns });
+    if (long.length === 2 && columns <= 8 && rows > 1) views.push({ kind: "line", label: "Lines", series: columns });
+  }
+  return [...pictures, ...views, numbers];
+}
+
+const isInteger = (dtype) => /^u?int(16|32|64)$/.test(dtype);
+
+function isTokens(name, data) {
+  if (TOKENS.test(name)) return true;
+  const range = data.range();
+  if (!range || range.low < 0 || range.high < 1000) return false;
+  let isRising = true;
+  for (let i = 1; i < data.length && isRising; i++) isRising = data.number(i) >= data.number(i - 1);
+  return !isRising;
+}
+
+/**
+ * Layouts of a column as pictures: `frames` are axes that count pictures, `y`, `x` and `c` those of one picture, each as
+ * `[length, stride]`. `c` has 1, 3 or 4 channels.
+ */
+function picturesOf(dtype, shape, isSeries, data) {
+  const isByte = dtype === "uint8";
+  if (!(isByte || (dtype.includes("float") && isShare(data)) || (dtype === "bool" && shape.length > 2))) return [];
+  const axes = shape.map((length, i) => [length, shape.slice(i + 1).reduce((a, b) => a * b, 1)]);
+  const time = axes.slice(0, Math.max(isSeries ? 1 : 0, axes.length - 3));
+  const rest = axes.slice(time.length);
+  if (rest.length === 3) return ofThreeAxes(time, rest, data);
+  const fits = rest.length === 2 && (isByte || isSeries) && isPicture(rest, isSeries ? LEAST_OF_STRIP : LEAST_GREY);
+  return fits ? [grey(isSeries ? "Film strip" : "Picture", time, ...rest)] : [];
+}
+
+function ofThreeAxes(time, [a, b, c], data) {
+  if ([1, 3, 4].includes(c[0]) && isPicture([a, b], LEAST)) return colored(time, a, b, c, data);
+  if ([1, 3, 4].includes(a[0]) && isPicture([b, c], LEAST_OF_STRIP)) return colored(time, b, c, a, data);
+  const isStack = c[0] <= MOST_CHANNELS && c[0] < Math.min(a[0], b[0]) && isPicture([a, b], LEAST_GREY);
+  if (isStack) return [grey(`${c[0]} frames`, [...time, c], a, b)];
+  return isPicture([b, c], LEAST_OF_STRIP) ? [grey("Film strip", [...time, a], b, c)] : [];
+}
+
+function isPicture(axes, least) {
+  return axes.every(([length]) => length >= least && length <= MOST_PIXELS);
+}
+
+function isShare(data) {
+  const range = data.range();
+  return range !== null && range.low >= 0 && range.high <= 1 && range.high > 0 && range.lost === 0;
+}
+
+const grey = (label, frames, y, x) => ({ kind: "picture", label, frames, y, x, c: [1, 0] });
+
+function colored(frames, y, x, c, data) {
+  const label = frames.some(([length]) => length > 1) ? "Film strip" : "Picture";
+  const whole = { kind: "picture", label, frames, y, x, c };
+  if (c[0] === 1) return [whole];
+  const stack = grey(`${c[0]} frames`, [...frames, c], y, x);
+  if (c[0] === 3) return [whole, stack];
+  whole.label = "RGBA";
+  return isOpaque(whole, data) ? [whole, stack] : [stack, whole];
+}
+
+/** Whether the fourth channel says nothing, as it does in pictures of four channels, and not in stacks of frames. */
+function isOpaque({ frames, y, x, c }, data) {
+  const full = data.dtype === "uint8" ? 255 : 1;
+  const pixels = frames.reduce((product, [length]) => product * length, 1) * y[0] * x[0];
+  const step = Math.max(1, Math.floor(pixels / 4096));
+  for (let i = 0; i < pixels; i += step) {
+    const pixel = i % (x[0] * y[0]);
+    const place = frameOffset(frames, Math.floor(i / (x[0] * y[0])));
+    if (data.number(place + Math.floor(pixel / x[0]) * y[1] + (pixel % x[0]) * x[1] + 3 * c[1]) !== full) return false;
+  }
+  return true;
+}
+
+/** Index of the first element of a frame. The last of `frames` counts fastest. */
+export function frameOffset(frames, index) {
+  let [rest, place] = [index, 0];
+  for (const [length, stride] of [...frames].reverse()) {
+    place += (rest % length) * stride;
+    rest = Math.floor(rest / length);
+  }
+  return place;
+}
