@@ -21,9 +21,11 @@ function withWidth(node, draw) {
   return state.draw;
 }
 
-const round = (value) => Math.round(value * 10) / 10;
+/** Rounds a coordinate, which keeps paths short. */
+export const round = (value) => Math.round(value * 10) / 10;
 
-function path(points) {
+/** The `d` of a line through points `[x, y]`. */
+export function path(points) {
   return points.map(([x, y], index) => `${index ? "L" : "M"}${round(x)} ${round(y)}`).join("");
 }
 
