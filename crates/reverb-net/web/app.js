@@ -101,7 +101,7 @@ function noticesView(node) {
     const lost = goneSince !== undefined;
     document.body.classList.toggle("lost", lost);
     gone.classList.toggle("shown", lost);
-    setText(words, lost ? `The server does not answer since ${time(goneSince / 1000)}. The page reconnects by itself.` : "");
+    setText(words, lost ? `The server has not answered since ${time(goneSince / 1000)}. The page reconnects by itself.` : "");
     setText(ticking, lost ? duration((Date.now() - goneSince) / 1000) : "");
     const [name, error] = lost ? [] : (Object.entries(errors)[0] ?? []);
     refused.hidden = !error;

@@ -187,7 +187,7 @@ function drawLines(node, grid, lines, series, { width, height, seconds }) {
   grid.replaceChildren(
     ...ticks.flatMap((tick) => [
       svg("line", { class: "grid-line", x1: plot.left, x2: round(width), y1: round(y(tick)), y2: round(y(tick)) }),
-      svg("text", { class: "axis", x: plot.left - 8, y: round(y(tick) + 4), "text-anchor": "end" }, compact(tick)),
+      svg("text", { class: "axis", x: plot.left - 8, y: round(y(tick) + 4), "text-anchor": "end" }, compact(tick).replace(/\.0+(?=\D|$)/, "")),
     ]),
     svg("text", { class: "axis", x: plot.left, y: height - 4 }, "5 min ago"),
     svg("text", { class: "axis", x: round(width - 4), y: height - 4, "text-anchor": "end" }, "now"),

@@ -86,7 +86,7 @@ function figures() {
       fact("inserts", "Inserts"),
       fact("samples", "Samples"),
       fact("ratio", "Samples per insert"),
-      fact("unique", "Items sampled at least once"),
+      fact("unique", "Sampled items"),
       fact("times", "max_times_sampled"),
       fact("updates", "Priority updates"),
       fact("episodes", "Episodes"),

@@ -229,7 +229,7 @@ export function removalsPanel() {
   const names = {
     max_size: "Over max_size",
     max_bytes: "Over max_bytes",
-    max_times_sampled: "Sampled max_times_sampled times",
+    max_times_sampled: "Reached max_times_sampled",
     delete: "Deleted by a caller",
     reset: "Table was reset",
   };

@@ -45,7 +45,7 @@ export function checkpointsPanel() {
     el(
       "table",
       {},
-      el("thead", {}, el("tr", {}, heads.map((name, index) => el("th", { scope: "col", class: index === 0 ? "" : index === 3 ? "number narrow-hidden" : "number" }, name)))),
+      el("thead", {}, el("tr", {}, heads.map((name, index) => el("th", { scope: "col", class: index === 0 ? "" : index === 2 || index === 3 ? "number narrow-hidden" : "number" }, name)))),
       rows,
     ),
   );
@@ -77,7 +77,7 @@ export function checkpointsPanel() {
 function checkpointRow() {
   const name = el("bdi", { class: "user mono small" });
   const restored = el("span", { class: "tag" }, "loaded at start");
-  const [age, size, took] = ["", "", " narrow-hidden"].map((hidden) => el("td", { class: `number${hidden}` }));
+  const [age, size, took] = ["", " narrow-hidden", " narrow-hidden"].map((hidden) => el("td", { class: `number${hidden}` }));
   const verified = el("span", { class: "tag" });
   const node = el(
     "tr",

@@ -83,7 +83,9 @@ function tableLink() {
 
 /** Samples for each insert so far. */
 export function ratio({ inserts, samples }) {
-  return inserts > 0 ? number(samples / inserts) : "–";
+  if (!(inserts > 0)) return "–";
+  const share = samples / inserts;
+  return share < 1000 ? share.toFixed(2) : number(share, 0);
 }
 
 function cards(large) {
@@ -145,11 +147,11 @@ function card(large) {
 const COLUMNS = [
   { id: "name", name: "Table", of: ({ name }) => name.toLowerCase(), start: 1 },
   { id: "items", name: "Items", of: ({ items }) => items },
-  { id: "bytes", name: "Data", of: ({ bytes: size }) => size, wide: true },
-  { id: "inserts", name: "Inserts", of: ({ number: n }, live) => live.rate(live.series(n)?.inserts) ?? 0 },
-  { id: "samples", name: "Samples", of: ({ number: n }, live) => live.rate(live.series(n)?.samples) ?? 0 },
-  { id: "ratio", name: "Per insert", of: ({ inserts, samples }) => (inserts ? samples / inserts : 0), wide: true },
-  { id: "limiter", name: "Limiter", of: ({ limiter }) => limiter.diff, wide: true },
+  { id: "bytes", name: "Data", of: ({ bytes: size }) => size, class: "number wide" },
+  { id: "inserts", name: "Inserts", of: ({ number: n }, live) => live.rate(live.series(n)?.inserts) ?? 0, class: "number" },
+  { id: "samples", name: "Samples", of: ({ number: n }, live) => live.rate(live.series(n)?.samples) ?? 0, class: "number" },
+  { id: "ratio", name: "Per insert", of: ({ inserts, samples }) => (inserts ? samples / inserts : 0), class: "number wide" },
+  { id: "limiter", name: "Limiter", of: ({ limiter }) => limiter.diff, class: "wide" },
   {
     id: "waits",
     name: "Waits",
@@ -171,7 +173,7 @@ function list() {
       else sort = { column, direction: again ? -sort.direction : first };
       update(...latest);
     };
-    const head = el("th", { scope: "col", class: column.wide ? "wide" : "" }, el("button", { type: "button", on: { click } }, column.name, arrow));
+    const head = el("th", { scope: "col", class: column.class ?? "" }, el("button", { type: "button", on: { click } }, column.name, arrow));
     return { column, head, arrow };
   });
   const node = el(
@@ -222,10 +224,10 @@ function row() {
     {},
     el("th", { scope: "row" }, link.node, selectors),
     cell("", items.node),
-    cell("wide", size),
-    cell("", inserts.node),
-    cell("", samples.node),
-    cell("wide", perInsert),
+    cell("number wide", size),
+    cell("number", inserts.node),
+    cell("number", samples.node),
+    cell("number wide", perInsert),
     cell("wide", limiter.node),
     cell("", badge.node),
   );
