@@ -21,9 +21,9 @@ function withWidth(node, draw) {
   return state.draw;
 }
 
-const round = (value) => Math.round(value * 10) / 10;
+export const round = (value) => Math.round(value * 10) / 10;
 
-function path(points) {
+export function path(points) {
   return points.map(([x, y], index) => `${index ? "L" : "M"}${round(x)} ${round(y)}`).join("");
 }
 
