@@ -1,7 +1,9 @@
 // The histograms of a table: of what is in it, by a bounded look, and of what was drawn or left, by counters.
 
-import { explorable, round } from "./chart.js";
+import { round } from "./charts.js";
 import { duration, el, number, percent, plural, setText, svg } from "./core.js";
+import { panel } from "./panels.js";
+import { explorable } from "./plots.js";
 
 const AGAIN_MILLISECONDS = 10_000;
 const [WIDTH, HEIGHT] = [320, 96];
@@ -29,7 +31,8 @@ export function mountHistograms(element, { api, table }) {
   let shown = "";
   const state = el("p", { class: "state", role: "status" }, "Loading histograms…");
   const grid = el("div", { class: "histograms" });
-  const root = el("div", { "data-histograms": "" }, state, grid);
+  const { node: root, body } = panel("histograms", "Histograms");
+  body.append(state, grid);
   element.replaceChildren(root);
   const watch = new IntersectionObserver((entries) => {
     isSeen = entries.at(-1).isIntersecting;
@@ -151,7 +154,7 @@ function plot({ title, unit, text: format, of }, bars, total, text) {
     el("div", { class: "axes" },
       el("span", { class: "top small muted" }, `${number(most, 0)} ${most === 1 ? of : `${of}s`}`), drawing, target,
       el("div", { class: "ticks small muted" }, ticks(bars, left, step, format))),
-    el("div", { class: "legend small" }, el("span", { class: "muted" }, unit), readout),
+    el("div", { class: "plot-legend small" }, el("span", { class: "muted" }, unit), readout),
   ];
 }
 

@@ -3,6 +3,7 @@
 import { columnsView } from "./columns.js";
 import { bytes, duration, el, fetchApi, number, plural, setAttrs, setText, time } from "./core.js";
 import { reason } from "./histograms.js";
+import { panel } from "./panels.js";
 
 const COUNT = 20;
 const ORDERS = { newest: "Newest", oldest: "Oldest", highest: "Highest priority" };
@@ -41,7 +42,9 @@ class Items {
         el("th", { scope: "col", class: i > 0 && "number" }, name)))),
       this.body));
     this.detail = el("section", { class: "item-detail", "aria-label": "Item" });
-    this.root = el("div", { class: "items", "data-items": "" }, this.bar(), this.state, el("div", { class: "item-panes" }, this.list, this.detail));
+    const { node, body } = panel("items", "Items");
+    body.append(this.bar(), this.state, el("div", { class: "item-panes" }, this.list, this.detail));
+    this.root = node;
   }
 
   bar() {

@@ -1,7 +1,7 @@
 // Pictures and film strips of a column, on canvases: one pixel for each element.
 
 import { el, setText } from "./core.js";
-import { pager } from "./pager.js";
+import { pager } from "./texts.js";
 import { frameOffset } from "./views.js";
 
 const FRAMES_A_PAGE = 64;

@@ -1,7 +1,7 @@
-// Lines and heat maps of a column.
+// Lines and heat maps of a column, and plots whose values are read with the pointer or the arrow keys.
 
-import { explorable, path } from "./chart.js";
-import { el, number, plural, setText, svg } from "./core.js";
+import { path } from "./charts.js";
+import { el, number, plural, setAttrs, setText, svg } from "./core.js";
 
 const MOST_POINTS = 1500;
 const [WIDTH, HEIGHT] = [600, 72];
@@ -9,6 +9,52 @@ const MOST_CELLS = 512;
 // Dark blue to yellow by way of green: even steps of lightness, also for people who see few colours.
 const SCALE = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
 const NOT_A_NUMBER = [128, 128, 128];
+
+/**
+ * Makes a plot readable: `node` becomes a slider over `count` places. `text(i)` says what is there, and `show(i)` marks it;
+ * -1 marks nothing. Returns the element in which the text appears.
+ */
+export function explorable(node, { count, label, text, show }) {
+  const readout = el("p", { class: "readout", "aria-hidden": "true" }, "\u00a0");
+  let at = 0;
+  const mark = (i) => {
+    if (i >= 0) at = i;
+    setText(readout, i < 0 ? "\u00a0" : text(i));
+    setAttrs(node, { "aria-valuenow": at, "aria-valuetext": text(at) });
+    show(i);
+  };
+  setAttrs(node, {
+    role: "slider",
+    tabindex: 0,
+    "aria-label": label,
+    "aria-valuemin": 0,
+    "aria-valuemax": count - 1,
+    "aria-valuenow": 0,
+    "aria-valuetext": text(0),
+    on: {
+      pointermove: (event) => {
+        const box = node.getBoundingClientRect();
+        mark(clamp(Math.floor(((event.clientX - box.left) / box.width) * count), count));
+      },
+      pointerleave: () => mark(-1),
+      focus: () => node.matches(":focus-visible") && mark(at),
+      blur: () => mark(-1),
+      keydown: (event) => {
+        const step = Math.max(1, Math.round(count / 20));
+        const places = {
+          ArrowLeft: at - 1, ArrowDown: at - 1, ArrowRight: at + 1, ArrowUp: at + 1,
+          PageDown: at - step, PageUp: at + step, Home: 0, End: count - 1,
+        };
+        if (!(event.key in places)) return;
+        event.preventDefault();
+        mark(clamp(places[event.key], count));
+      },
+    },
+  });
+  return readout;
+}
+
+const clamp = (i, count) => Math.min(count - 1, Math.max(0, i));
 
 /**
  * Draws a column as `series` lines over its steps. `follow` tells other lines of the item, of the same length, which step is
@@ -45,7 +91,7 @@ export function lineView(data, series, name, follow) {
   const node = el("div", { class: "line-plot" },
     el("div", { class: "scale small" }, el("span", { title: "greatest" }, number(range.high, 3)), range.low < range.high && el("span", { title: "least" }, number(range.low, 3))),
     el("div", { class: "axes" }, drawing, plot),
-    el("div", { class: "legend small" }, el("span", { class: "muted" }, `steps 0 to ${number(steps - 1, 0)}${lost(range)}`), readout));
+    el("div", { class: "plot-legend small" }, el("span", { class: "muted" }, `steps 0 to ${number(steps - 1, 0)}${lost(range)}`), readout));
   return { node, unmount: unfollow };
 }
 
@@ -124,7 +170,7 @@ export function heatView(data, rows, columns, name) {
   const part = every.some((step) => step > 1) ? `, each ${every[0]} × ${every[1]}` : "";
   return {
     node: el("div", null, choose, canvas,
-      el("div", { class: "legend small" },
+      el("div", { class: "plot-legend small" },
         el("span", { class: "ramp-scale" }, number(range.low, 3), ramp, number(range.high, 3), el("span", { class: "muted" }, lost(range) + part)), readout)),
   };
 }
