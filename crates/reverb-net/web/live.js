@@ -82,7 +82,9 @@ export class Live {
       this.#get("tables", "tables").then((document) => document && (this.tables = document.tables)),
       this.#get("waits", "waits").then((document) => document && (this.waits = document.waits)),
       this.#get("clients", "clients").then((document) => document && this.#keepClients(document.clients)),
-      this.#get("history", `history?since=${this.#nextPoint}`).then((document) => document && this.#keepPoints(document)),
+      this.#get("history", `history?since=${this.#nextPoint}`).then(
+        (document) => document && this.#keepPoints(document),
+      ),
       slow && this.#get("log", `log?since=${this.#nextLine}`).then((document) => document && this.#keepLines(document)),
       slow && this.#get("checkpoints", "checkpoints").then((document) => document && (this.checkpoints = document)),
     ]);
