@@ -239,7 +239,7 @@ export function memoryPanel() {
     const resident = Math.max(server.resident_bytes ?? known, known);
     parts.push({ name: "Rest of the process", value: resident - known, tone: 4 });
     kinds.update(parts, resident, parts.map(({ name, value }) => `${name} ${bytes(value)}`).join(", "));
-    reconcile(legend, parts, ({ name }) => name, legendEntry);
+    reconcile(legend, parts, ({ name }) => name, partEntry);
     const largest = [...tables].sort((one, other) => other.bytes - one.bytes || one.number - other.number);
     const shown = largest.slice(0, 8).filter(({ bytes: size }) => size > 0);
     const most = Math.max(1, ...shown.map(({ bytes: size, index_bytes: index }) => size + index));
@@ -261,15 +261,15 @@ export function memoryPanel() {
   return { node, update };
 }
 
-function legendEntry({ tone }) {
-  const name = el("dt", { class: "muted" });
+/** An entry of a legend: `swatch` is the class of its colour. Returns `{node, value}`. */
+export function legendEntry(swatch, name) {
   const value = el("dd", { class: "number" });
-  const node = el("div", {}, el("span", { class: `swatch tone-${tone}` }), name, value);
-  const update = (part) => {
-    setText(name, part.name);
-    setQuantity(value, bytes(part.value));
-  };
-  return { node, update };
+  return { value, node: el("div", {}, el("dt", {}, el("span", { class: `swatch ${swatch}` }), name), value) };
+}
+
+function partEntry(part) {
+  const { node, value } = legendEntry(`tone-${part.tone}`, part.name);
+  return { node, update: (next) => setQuantity(value, bytes(next.value)) };
 }
 
 function memoryRow() {

@@ -162,7 +162,7 @@ export function logPanel() {
   const choice = el("div", { class: "choice", role: "group", "aria-label": "Lowest level of lines" }, buttons);
   const { node, body } = panel("log", "Log", filter, choice);
   const quiet = nothing("No lines", "Warnings and events of the server appear here.");
-  const rows = el("ol", { class: "log bounded", tabindex: "0", role: "group", "aria-label": "Lines, newest first" });
+  const rows = el("ol", { class: "log bounded", tabindex: "0", "aria-label": "Lines, newest first" });
   body.append(quiet, rows);
   const update = (live) => {
     latest = live;
