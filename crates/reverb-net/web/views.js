@@ -1,7 +1,7 @@
 // Which views fit a column: pictures, lines, heat maps, text, numbers. The first one is shown.
 
+// Least height and width: of pictures of bytes in color, and of others. Where colors come first, or time does, twice that.
 const LEAST = 4;
-const LEAST_OF_STRIP = 8;
 const LEAST_GREY = 16;
 const MOST_CHANNELS = 32;
 const MOST_PIXELS = 4096;
@@ -51,17 +51,17 @@ function picturesOf(dtype, shape, isSeries, data) {
   const axes = shape.map((length, i) => [length, shape.slice(i + 1).reduce((a, b) => a * b, 1)]);
   const time = axes.slice(0, Math.max(isSeries ? 1 : 0, axes.length - 3));
   const rest = axes.slice(time.length);
-  if (rest.length === 3) return ofThreeAxes(time, rest, data);
-  const fits = rest.length === 2 && (isByte || isSeries) && isPicture(rest, isSeries ? LEAST_OF_STRIP : LEAST_GREY);
+  if (rest.length === 3) return ofThreeAxes(time, rest, data, isByte ? LEAST : LEAST_GREY);
+  const fits = rest.length === 2 && (isByte || isSeries) && isPicture(rest, isSeries ? 2 * LEAST : LEAST_GREY);
   return fits ? [grey(isSeries ? "Film strip" : "Picture", time, ...rest)] : [];
 }
 
-function ofThreeAxes(time, [a, b, c], data) {
-  if ([1, 3, 4].includes(c[0]) && isPicture([a, b], LEAST)) return colored(time, a, b, c, data);
-  if ([1, 3, 4].includes(a[0]) && isPicture([b, c], LEAST_OF_STRIP)) return colored(time, b, c, a, data);
+function ofThreeAxes(time, [a, b, c], data, least) {
+  if ([1, 3, 4].includes(c[0]) && isPicture([a, b], least)) return colored(time, a, b, c, data);
+  if ([1, 3, 4].includes(a[0]) && isPicture([b, c], 2 * least)) return colored(time, b, c, a, data);
   const isStack = c[0] <= MOST_CHANNELS && c[0] < Math.min(a[0], b[0]) && isPicture([a, b], LEAST_GREY);
   if (isStack) return [grey(`${c[0]} frames`, [...time, c], a, b)];
-  return isPicture([b, c], LEAST_OF_STRIP) ? [grey("Film strip", [...time, a], b, c)] : [];
+  return isPicture([b, c], 2 * least) ? [grey("Film strip", [...time, a], b, c)] : [];
 }
 
 function isPicture(axes, least) {
