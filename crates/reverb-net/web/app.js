@@ -59,10 +59,11 @@ function themeButton() {
   const root = document.documentElement;
   const names = { auto: "System", light: "Light", dark: "Dark" };
   const next = { auto: "light", light: "dark", dark: "auto" };
-  const node = el("button", { type: "button", class: "quiet theme" });
+  const name = el("span");
+  const node = el("button", { type: "button", class: "quiet theme" }, themeIcon(), name);
   const show = () => {
     const theme = root.dataset.theme ?? "auto";
-    setText(node, names[theme]);
+    setText(name, names[theme]);
     setAttrs(node, { "aria-label": `Theme: ${names[theme]}. Change to ${names[next[theme]]}`, title: "Theme" });
   };
   node.addEventListener("click", () => {
@@ -80,6 +81,12 @@ function themeButton() {
   return node;
 }
 
+function themeIcon() {
+  const circle = svg("circle", { cx: 7, cy: 7, r: 5.5, fill: "none", stroke: "currentColor", "stroke-width": 1.5 });
+  const half = svg("path", { d: "M7 1.5A5.5 5.5 0 0 1 7 12.5Z", fill: "currentColor" });
+  return svg("svg", { viewBox: "0 0 14 14", width: 14, height: 14, "aria-hidden": "true" }, circle, half);
+}
+
 /** What is above the content: a lost server, a refused request, a checkpoint that loads. */
 function noticesView(node) {
   // The words that change once are announced; the seconds that tick are not.
@@ -88,13 +95,13 @@ function noticesView(node) {
   const gone = el("div", { class: "notice gone" }, words, ticking);
   const refused = el("div", { class: "notice bad" });
   const progress = progressView("Loading a checkpoint");
-  const loading = el("div", { class: "panel loading" }, progress.node, el("p", { class: "muted" }, "Clients can connect as soon as it is loaded."));
+  const loading = el("div", { class: "panel load-panel" }, progress.node, el("p", { class: "muted" }, "Clients can connect as soon as it is loaded."));
   node.append(gone, refused, loading);
   const update = ({ server, goneSince, errors }) => {
     const lost = goneSince !== undefined;
     document.body.classList.toggle("lost", lost);
     gone.classList.toggle("shown", lost);
-    setText(words, lost ? `The server does not answer since ${time(goneSince / 1000)}. The page reconnects by itself.` : "");
+    setText(words, lost ? `The server has not answered since ${time(goneSince / 1000)}. The page reconnects by itself.` : "");
     setText(ticking, lost ? duration((Date.now() - goneSince) / 1000) : "");
     const [name, error] = lost ? [] : (Object.entries(errors)[0] ?? []);
     refused.hidden = !error;
@@ -156,7 +163,8 @@ function tiles() {
   const samples = tile("Samples");
   const receive = tile("Received");
   const transmit = tile("Sent");
-  const node = el("dl", { class: "tiles", "aria-label": "Whole server" }, [items, inserts, samples, receive, transmit].map((one) => one.node));
+  const all = [items, inserts, samples, receive, transmit].map((one) => one.node);
+  const node = el("section", { "aria-label": "Whole server" }, el("dl", { class: "tiles" }, all));
   const update = (state) => {
     const { history, tables } = state;
     if (!tables) return;
@@ -200,6 +208,11 @@ function update() {
   if (document.title !== title) document.title = title;
 }
 
+document.querySelector(".skip").addEventListener("click", (event) => {
+  // The fragment names the view, so the link must not change it.
+  event.preventDefault();
+  main.focus();
+});
 addEventListener("hashchange", show);
 live.listen(update);
 show();

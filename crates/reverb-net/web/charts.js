@@ -21,8 +21,10 @@ function withWidth(node, draw) {
   return state.draw;
 }
 
+/** Rounds a coordinate, which keeps paths short. */
 export const round = (value) => Math.round(value * 10) / 10;
 
+/** The `d` of a line through points `[x, y]`. */
 export function path(points) {
   return points.map(([x, y], index) => `${index ? "L" : "M"}${round(x)} ${round(y)}`).join("");
 }
@@ -90,8 +92,8 @@ export function strip({ height = 120, small = false } = {}) {
   const node = svg("svg", { class: "strip", height, role: "img" }, band, top, bottom, line, point, !small && Object.values(words));
   let shown;
   const draw = withWidth(node, (width) => shown && drawStrip(node, parts, shown, { width, height, small }));
-  const update = (limiter, times, diffs) => {
-    shown = { limiter, times, diffs: diffs ?? [] };
+  const update = (limiter, times, diffs, blocked) => {
+    shown = { limiter, times, diffs: diffs ?? [], blocked };
     draw();
     setAttrs(node, { "aria-label": stripLabel(limiter) });
   };
@@ -104,7 +106,7 @@ function stripLabel(limiter) {
   return `Inserts times ${number(limiter.samples_per_insert, 3)} less samples: ${number(limiter.diff)}; ${low}, ${high}.`;
 }
 
-function drawStrip(node, parts, { limiter, times, diffs }, { width, height, small }) {
+function drawStrip(node, parts, { limiter, times, diffs, blocked }, { width, height, small }) {
   const seconds = small ? 60 : 300;
   const right = small ? 4 : 8;
   const bottomEdge = small ? 0 : 18;
@@ -132,7 +134,7 @@ function drawStrip(node, parts, { limiter, times, diffs }, { width, height, smal
   across(parts.top, upper, limiter.max_diff);
   across(parts.bottom, lower, limiter.min_diff);
   setAttrs(parts.line, { d: path(points.filter(([time]) => time >= newest - seconds).map(([time, value]) => [x(time), y(value)])) });
-  const state = limiter.samples_allowed === 0 || limiter.inserts_allowed === 0 ? "point blocked" : "point";
+  const state = blocked ? "point blocked" : "point";
   setAttrs(parts.point, { class: state, cx: round(x(newest)), cy: round(y(limiter.diff)), "data-diff": limiter.diff });
   if (small) return;
   const text = (part, at, down, bound) => {
@@ -159,7 +161,7 @@ function range(limiter, points) {
   return [low - margin, high + margin];
 }
 
-/** Lines over time with a scale. `update([{points, label, second}], describe, label)`. */
+/** Lines over time with a scale. `update([{points, second}], label)`. */
 export function lineChart({ height = 140, seconds = 300 } = {}) {
   const lines = svg("g");
   const grid = svg("g");
@@ -185,7 +187,7 @@ function drawLines(node, grid, lines, series, { width, height, seconds }) {
   grid.replaceChildren(
     ...ticks.flatMap((tick) => [
       svg("line", { class: "grid-line", x1: plot.left, x2: round(width), y1: round(y(tick)), y2: round(y(tick)) }),
-      svg("text", { class: "axis", x: plot.left - 8, y: round(y(tick) + 4), "text-anchor": "end" }, compact(tick)),
+      svg("text", { class: "axis", x: plot.left - 8, y: round(y(tick) + 4), "text-anchor": "end" }, compact(tick).replace(/\.0+(?=\D|$)/, "")),
     ]),
     svg("text", { class: "axis", x: plot.left, y: height - 4 }, "5 min ago"),
     svg("text", { class: "axis", x: round(width - 4), y: height - 4, "text-anchor": "end" }, "now"),

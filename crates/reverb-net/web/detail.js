@@ -4,7 +4,7 @@ import { lineChart, stackedBar } from "./charts.js";
 import { api, bytes, duration, el, number, rate, setQuantity, setText, setUserText, time } from "./core.js";
 import { mountHistograms } from "./histograms.js";
 import { mountItems } from "./items.js";
-import { limiterView, waitsBadge } from "./limiter.js";
+import { flowLines, limiterView, waitsBadge } from "./limiter.js";
 import { panel, removalsPanel, waitsPanel } from "./panels.js";
 import { ratio, signatureTable } from "./tables.js";
 
@@ -86,7 +86,7 @@ function figures() {
       fact("inserts", "Inserts"),
       fact("samples", "Samples"),
       fact("ratio", "Samples per insert"),
-      fact("unique", "Items sampled at least once"),
+      fact("unique", "Sampled items"),
       fact("times", "max_times_sampled"),
       fact("updates", "Priority updates"),
       fact("episodes", "Episodes"),
@@ -167,11 +167,7 @@ function throughputPanel() {
     const now = [rate(live.rate(series?.inserts)), rate(live.rate(series?.samples))];
     setQuantity(inserts, now[0]);
     setQuantity(samples, now[1]);
-    const lines = [
-      { points: live.rates(series?.samples, 300), second: true },
-      { points: live.rates(series?.inserts, 300) },
-    ];
-    chart.update(lines, `Inserts and samples per second in the last five minutes, now ${now[0]} and ${now[1]}`);
+    chart.update(flowLines(live, series), `Inserts and samples per second in the last five minutes, now ${now[0]} and ${now[1]}`);
   };
   return { node, update };
 }

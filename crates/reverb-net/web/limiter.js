@@ -1,6 +1,6 @@
 // What a table's rate limiter allows: a strip inside its band, or a bar up to the smallest size, and words.
 
-import { bar, strip } from "./charts.js";
+import { bar, lineChart, strip } from "./charts.js";
 import { duration, el, number, plural, setAttrs, setText } from "./core.js";
 
 /** Shows a limiter. `update(table, live)`. */
@@ -10,22 +10,32 @@ export function limiterView({ height = 120, small = false } = {}) {
   const sizeText = el("span", { class: "small muted" });
   const sizes = el("div", { class: "min-size" }, size.node, sizeText);
   const sentence = el("p", { class: "sentence" });
-  const node = el("div", { class: small ? "limiter small-limiter" : "limiter" }, band.node, sizes, !small && sentence);
+  // A limiter that asks for a size only has no band: its place shows what flows.
+  const flow = small ? undefined : lineChart({ height: height - 40 });
+  const node = el("div", { class: "limiter" }, sizes, band.node, flow?.node, !small && sentence);
   const update = (table, live) => {
     const { limiter, items } = table;
     const onlySize = limiter.kind === "min_size";
     const collecting = items < limiter.min_size;
     band.node.toggleAttribute("hidden", onlySize || (small && collecting));
     sizes.hidden = !onlySize && !collecting;
-    if (!onlySize) band.update(limiter, live.history.times, live.series(table.number)?.diff);
+    const series = live.series(table.number);
+    if (!onlySize) band.update(limiter, live.history.times, series?.diff, waiting(table) > 0);
+    flow?.node.toggleAttribute("hidden", !onlySize);
+    if (onlySize) flow?.update(flowLines(live, series), "Inserts and samples per second in the last five minutes");
     const need = `${number(Math.min(items, limiter.min_size), 0)} of ${number(limiter.min_size, 0)}`;
     size.update(limiter.min_size > 0 ? items / limiter.min_size : 1, `${need} items that the limiter asks for`);
     setAttrs(size.node, { class: collecting ? "bar" : "bar full" });
-    setText(sizeText, collecting ? `${need} before samples` : `min. ${plural(limiter.min_size, "item")} reached`);
+    setText(sizeText, collecting ? `${need} before samples` : `min. size ${number(limiter.min_size, 0)} reached`);
     setText(sentence, inWords(limiter));
     sentence.classList.toggle("blocked", waiting(table) > 0);
   };
   return { node, update };
+}
+
+/** The lines of inserts and samples per second, for a line chart. */
+export function flowLines(live, series) {
+  return [{ points: live.rates(series?.samples, 300), second: true }, { points: live.rates(series?.inserts, 300) }];
 }
 
 /** The limiter's sentence, with a capital and a full stop. */

@@ -30,12 +30,14 @@ function clientCell() {
 
 const where = ({ address, transport }) =>
   transport === "same_process" ? "same process" : transport === "unix" ? "unix socket" : address || transport;
+/** The connections of a client differ by their ports. */
+const host = (client) => where(client).replace(/:\d+$/, "");
 
 /** The requests that wait. `update(live)`; with `number`, those of one table. */
 export function waitsPanel(number) {
   const { node, body, count } = panel("waits", "Who waits");
   const quiet = nothing("Nobody waits", "Each insert and each sample goes as it comes.");
-  const rows = el("ul", { class: "waits" });
+  const rows = el("ul", { class: "waits bounded", tabindex: "0", "aria-label": "Waiting requests, longest first" });
   body.append(quiet, rows);
   const update = (live) => {
     const waits = (live.waits ?? []).filter(({ table }) => number === undefined || table === number);
@@ -88,11 +90,11 @@ export function clientsPanel() {
   const heads = ["Client", "Inserts", "Samples", "Received", "Sent", "Since"];
   const table = el(
     "div",
-    { class: "scroll" },
+    { class: "scroll bounded", tabindex: "0", role: "group", "aria-label": "Clients, the busiest first" },
     el(
       "table",
       { class: "clients" },
-      el("thead", {}, el("tr", {}, heads.map((name, index) => el("th", { scope: "col", class: index ? "number" : "" }, name)))),
+      el("thead", {}, el("tr", {}, heads.map((name, index) => el("th", { scope: "col", class: clientCellClass(index) }, name)))),
       rows,
     ),
   );
@@ -107,6 +109,9 @@ export function clientsPanel() {
   };
   return { node, update };
 }
+
+/** A phone shows the client, its inserts and its samples. */
+const clientCellClass = (column) => (column === 0 ? "" : column < 3 ? "number" : "number narrow-hidden");
 
 function grouped(clients) {
   const groups = new Map();
@@ -128,10 +133,10 @@ function grouped(clients) {
 
 function clientRow(live) {
   const client = clientCell();
-  const cells = Array.from({ length: 5 }, () => el("td", { class: "number" }));
+  const cells = Array.from({ length: 5 }, (_, index) => el("td", { class: clientCellClass(index + 1) }));
   const node = el("tr", {}, el("th", { scope: "row" }, client.node), cells);
   const update = ({ name, connections, rates, since }) => {
-    const places = [...new Set(connections.map(where))];
+    const places = [...new Set(connections.map(connections.length > 1 ? host : where))];
     const more = places.length > 2 ? ` and ${places.length - 2} more` : "";
     const many = connections.length > 1 ? ` · ${plural(connections.length, "connection")}` : "";
     client.update(name, `${places.slice(0, 2).join(", ")}${more}${many}`);
@@ -224,7 +229,7 @@ export function removalsPanel() {
   const names = {
     max_size: "Over max_size",
     max_bytes: "Over max_bytes",
-    max_times_sampled: "Sampled max_times_sampled times",
+    max_times_sampled: "Reached max_times_sampled",
     delete: "Deleted by a caller",
     reset: "Table was reset",
   };

@@ -45,7 +45,7 @@ export function checkpointsPanel() {
     el(
       "table",
       {},
-      el("thead", {}, el("tr", {}, heads.map((name, index) => el("th", { scope: "col", class: index ? "number" : "" }, name)))),
+      el("thead", {}, el("tr", {}, heads.map((name, index) => el("th", { scope: "col", class: index === 0 ? "" : index === 2 || index === 3 ? "number narrow-hidden" : "number" }, name)))),
       rows,
     ),
   );
@@ -77,7 +77,7 @@ export function checkpointsPanel() {
 function checkpointRow() {
   const name = el("bdi", { class: "user mono small" });
   const restored = el("span", { class: "tag" }, "loaded at start");
-  const [age, size, took] = [0, 1, 2].map(() => el("td", { class: "number" }));
+  const [age, size, took] = ["", " narrow-hidden", " narrow-hidden"].map((hidden) => el("td", { class: `number${hidden}` }));
   const verified = el("span", { class: "tag" });
   const node = el(
     "tr",
@@ -125,7 +125,7 @@ export function logPanel() {
   const choice = el("div", { class: "choice", role: "group", "aria-label": "Lowest level of lines" }, buttons);
   const { node, body } = panel("log", "Log", filter, choice);
   const quiet = nothing("No lines", "Warnings and events of the server appear here.");
-  const rows = el("ol", { class: "log", tabindex: "0", role: "group", "aria-label": "Lines, newest first" });
+  const rows = el("ol", { class: "log bounded", tabindex: "0", role: "group", "aria-label": "Lines, newest first" });
   body.append(quiet, rows);
   const update = (live) => {
     latest = live;

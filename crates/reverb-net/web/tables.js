@@ -83,7 +83,9 @@ function tableLink() {
 
 /** Samples for each insert so far. */
 export function ratio({ inserts, samples }) {
-  return inserts > 0 ? number(samples / inserts) : "–";
+  if (!(inserts > 0)) return "–";
+  const share = samples / inserts;
+  return share < 1000 ? share.toFixed(2) : number(share, 0);
 }
 
 function cards(large) {
@@ -106,7 +108,6 @@ function card(large) {
   const samples = rateFigure("samples", "Samples");
   const perInsert = el("span", { class: "figure" });
   const limiter = limiterView({ height: large ? 208 : 132 });
-  const empty = el("p", { class: "sentence" }, "Nothing was inserted yet.");
   const fact = (label, ...value) => el("div", {}, el("dt", { class: "label" }, label), el("dd", {}, ...value));
   const node = el(
     "article",
@@ -124,7 +125,7 @@ function card(large) {
         fact("Data", size, sizeLimit),
         fact("Samples per insert", perInsert),
       ),
-      el("div", { class: "card-limiter" }, limiter.node, empty),
+      el("div", { class: "card-limiter" }, limiter.node),
     ),
   );
   let table;
@@ -137,7 +138,6 @@ function card(large) {
     setQuantity(size, bytes(table.bytes));
     setText(sizeLimit, table.max_bytes === null ? "" : ` of ${bytes(table.max_bytes)}`);
     setText(perInsert, ratio(table));
-    empty.hidden = table.inserts > 0;
     node.classList.toggle("waits", waiting(table) > 0);
   };
   const live = (state) => [inserts, samples, limiter].forEach((part) => part.update(table, state));
@@ -147,11 +147,11 @@ function card(large) {
 const COLUMNS = [
   { id: "name", name: "Table", of: ({ name }) => name.toLowerCase(), start: 1 },
   { id: "items", name: "Items", of: ({ items }) => items },
-  { id: "bytes", name: "Data", of: ({ bytes: size }) => size, wide: true },
-  { id: "inserts", name: "Inserts", of: ({ number: n }, live) => live.rate(live.series(n)?.inserts) ?? 0 },
-  { id: "samples", name: "Samples", of: ({ number: n }, live) => live.rate(live.series(n)?.samples) ?? 0 },
-  { id: "ratio", name: "Per insert", of: ({ inserts, samples }) => (inserts ? samples / inserts : 0), wide: true },
-  { id: "limiter", name: "Limiter", of: ({ limiter }) => limiter.diff, wide: true },
+  { id: "bytes", name: "Data", of: ({ bytes: size }) => size, class: "number wide" },
+  { id: "inserts", name: "Inserts", of: ({ number: n }, live) => live.rate(live.series(n)?.inserts) ?? 0, class: "number" },
+  { id: "samples", name: "Samples", of: ({ number: n }, live) => live.rate(live.series(n)?.samples) ?? 0, class: "number" },
+  { id: "ratio", name: "Per insert", of: ({ inserts, samples }) => (inserts ? samples / inserts : 0), class: "number wide" },
+  { id: "limiter", name: "Limiter", of: ({ limiter }) => limiter.diff, class: "wide" },
   {
     id: "waits",
     name: "Waits",
@@ -173,7 +173,7 @@ function list() {
       else sort = { column, direction: again ? -sort.direction : first };
       update(...latest);
     };
-    const head = el("th", { scope: "col", class: column.wide ? "wide" : "" }, el("button", { type: "button", on: { click } }, column.name, arrow));
+    const head = el("th", { scope: "col", class: column.class ?? "" }, el("button", { type: "button", on: { click } }, column.name, arrow));
     return { column, head, arrow };
   });
   const node = el(
@@ -224,10 +224,10 @@ function row() {
     {},
     el("th", { scope: "row" }, link.node, selectors),
     cell("", items.node),
-    cell("wide", size),
-    cell("", inserts.node),
-    cell("", samples.node),
-    cell("wide", perInsert),
+    cell("number wide", size),
+    cell("number", inserts.node),
+    cell("number", samples.node),
+    cell("number wide", perInsert),
     cell("wide", limiter.node),
     cell("", badge.node),
   );
