@@ -19,14 +19,14 @@ DTYPES = [
 ]
 NUM_RANDOM = 20_000
 DECODE = """async ([dtype, text]) => {
-  const { decode } = await import(new URL('decode.js', document.baseURI));
+  const { decode } = await import(new URL('values.js', document.baseURI));
   const bytes = Uint8Array.from(atob(text), letter => letter.charCodeAt(0)).buffer;
   const data = decode(dtype, bytes);
   return Array.from({ length: data.length }, (_, i) => data.text(i));
 }"""
 VIEWS = """async ([column, isSeries, text]) => {
-  const { decode } = await import(new URL('decode.js', document.baseURI));
-  const { viewsOf } = await import(new URL('views.js', document.baseURI));
+  const { decode } = await import(new URL('values.js', document.baseURI));
+  const { viewsOf } = await import(new URL('values.js', document.baseURI));
   const bytes = Uint8Array.from(atob(text), letter => letter.charCodeAt(0)).buffer;
   return viewsOf(column, isSeries, decode(column.dtype, bytes)).map(view => view.label);
 }"""
