@@ -29,6 +29,9 @@ export function path(points) {
   return points.map(([x, y], index) => `${index ? "L" : "M"}${round(x)} ${round(y)}`).join("");
 }
 
+/** The time span of a chart: a young server's history fills it, too. */
+const shownSeconds = (known, least, most) => Math.min(most, Math.max(least, known));
+
 /** A small line of the last `seconds`. `update(points, label)`: points are `[time, value]`. `area` fills below the line. */
 export function sparkline({ seconds = 60, area = false, second = false, className = "" } = {}) {
   const line = svg("path", { class: second ? "line second" : "line" });
@@ -53,9 +56,10 @@ export function sparkline({ seconds = 60, area = false, second = false, classNam
   return { node, update };
 }
 
-function sparkPath(points, seconds, zero) {
+function sparkPath(points, most, zero) {
   if (points.length < 2) return { line: "", area: "" };
   const last = points.at(-1)[0];
+  const seconds = shownSeconds(last - points[0][0], 20, most);
   const seen = points.filter(([time]) => time >= last - seconds);
   const values = seen.map(([, value]) => value);
   const low = zero ? 0 : Math.min(...values);
@@ -100,6 +104,8 @@ export function strip({ height = 120, small = false } = {}) {
   return { node, update };
 }
 
+const ago = (seconds) => (seconds < 60 ? `${Math.round(seconds)} s ago` : `${Math.floor(seconds / 60)} min ago`);
+
 function stripLabel(limiter) {
   const low = limiter.min_diff === null ? "no lower bound" : `lower bound ${number(limiter.min_diff)}`;
   const high = limiter.max_diff === null ? "no upper bound" : `upper bound ${number(limiter.max_diff)}`;
@@ -107,11 +113,11 @@ function stripLabel(limiter) {
 }
 
 function drawStrip(node, parts, { limiter, times, diffs, blocked }, { width, height, small }) {
-  const seconds = small ? 60 : 300;
+  const last = times.at(-1) ?? 0;
+  const seconds = shownSeconds(last - (times[0] ?? last), 20, small ? 60 : 300);
   const right = small ? 4 : 8;
   const bottomEdge = small ? 0 : 18;
   const plot = { width: width - right, height: height - bottomEdge };
-  const last = times.at(-1) ?? 0;
   const points = [];
   for (let index = 0; index < times.length; index++) {
     if (times[index] >= last - seconds && diffs[index] !== null && diffs[index] !== undefined) {
@@ -146,7 +152,7 @@ function drawStrip(node, parts, { limiter, times, diffs, blocked }, { width, hei
   setAttrs(parts.topWord, { x: 4, y: round(upper - 5), display: limiter.max_diff === null ? "none" : null });
   setAttrs(parts.bottomWord, { x: 4, y: round(lower + 13), display: limiter.min_diff === null ? "none" : null });
   setAttrs(parts.from, { x: 4, y: height - 3 });
-  setText(parts.from, "5 min ago");
+  setText(parts.from, ago(seconds));
   setAttrs(parts.now, { x: round(width - 4), y: height - 3 });
 }
 
@@ -162,12 +168,12 @@ function range(limiter, points) {
 }
 
 /** Lines over time with a scale. `update([{points, second}], label)`. */
-export function lineChart({ height = 140, seconds = 300 } = {}) {
+export function lineChart({ height = 140 } = {}) {
   const lines = svg("g");
   const grid = svg("g");
   const node = svg("svg", { class: "lines", height, role: "img" }, grid, lines);
   let shown;
-  const draw = withWidth(node, (width) => shown && drawLines(node, grid, lines, shown, { width, height, seconds }));
+  const draw = withWidth(node, (width) => shown && drawLines(node, grid, lines, shown, { width, height }));
   const update = (series, label) => {
     shown = series;
     setAttrs(node, { "aria-label": label });
@@ -176,9 +182,11 @@ export function lineChart({ height = 140, seconds = 300 } = {}) {
   return { node, update };
 }
 
-function drawLines(node, grid, lines, series, { width, height, seconds }) {
+function drawLines(node, grid, lines, series, { width, height }) {
   const plot = { left: 44, top: 8, width: width - 44, height: height - 8 - 20 };
   const last = Math.max(...series.map(({ points }) => points.at(-1)?.[0] ?? 0));
+  const first = Math.min(last, ...series.map(({ points }) => points[0]?.[0] ?? last));
+  const seconds = shownSeconds(last - first, 20, 300);
   const ticks = scale(Math.max(0, ...series.flatMap(({ points }) => points.map(([, value]) => value))));
   const high = ticks.at(-1);
   const x = (time) => plot.left + plot.width - ((last - time) / seconds) * plot.width;
@@ -189,7 +197,7 @@ function drawLines(node, grid, lines, series, { width, height, seconds }) {
       svg("line", { class: "grid-line", x1: plot.left, x2: round(width), y1: round(y(tick)), y2: round(y(tick)) }),
       svg("text", { class: "axis", x: plot.left - 8, y: round(y(tick) + 4), "text-anchor": "end" }, compact(tick).replace(/\.0+(?=\D|$)/, "")),
     ]),
-    svg("text", { class: "axis", x: plot.left, y: height - 4 }, "5 min ago"),
+    svg("text", { class: "axis", x: plot.left, y: height - 4 }, ago(seconds)),
     svg("text", { class: "axis", x: round(width - 4), y: height - 4, "text-anchor": "end" }, "now"),
   );
   lines.replaceChildren(

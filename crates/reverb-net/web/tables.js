@@ -155,6 +155,7 @@ const COLUMNS = [
   {
     id: "waits",
     name: "Waits",
+    class: "narrow-hidden",
     of: (table) =>
       waiting(table) && 1 + Math.max(table.waiting_inserts.longest_seconds, table.waiting_samples.longest_seconds),
   },
@@ -218,18 +219,19 @@ function row() {
   const perInsert = el("span");
   const limiter = limiterView({ height: 28, small: true });
   const badge = waitsBadge();
+  const phoneBadge = waitsBadge();
   const cell = (name, ...children) => el("td", { class: name }, ...children);
   const node = el(
     "tr",
     {},
-    el("th", { scope: "row" }, link.node, selectors),
+    el("th", { scope: "row" }, link.node, selectors, el("span", { class: "narrow-only" }, phoneBadge.node)),
     cell("", items.node),
     cell("number wide", size),
     cell("number", inserts.node),
     cell("number", samples.node),
     cell("number wide", perInsert),
     cell("wide", limiter.node),
-    cell("", badge.node),
+    cell("narrow-hidden", badge.node),
   );
   let table;
   const update = (next) => {
@@ -240,6 +242,7 @@ function row() {
     setQuantity(size, bytes(table.bytes));
     setText(perInsert, ratio(table));
     badge.update(table);
+    phoneBadge.update(table);
   };
   const live = (state) => [inserts, samples, limiter].forEach((part) => part.update(table, state));
   return { node, update, live };
