@@ -1,17 +1,16 @@
 // The columns of one item, each in the view that fits it. The bytes of a column are requested when it comes into view.
 
 import { ApiError, bytes, el, fetchApi, number, setText, userText } from "./core.js";
-import { decode, sizeOf } from "./decode.js";
 import { reason } from "./histograms.js";
-import { pictureView } from "./pictures.js";
-import { heatView, lineView, makeFollow } from "./plots.js";
+import { heatView, lineView, makeFollow, pictureView } from "./drawings.js";
 import { numbersView, scalarView, textView, tokensView } from "./texts.js";
-import { viewsOf } from "./views.js";
+import { decode, sizeOf, viewsOf } from "./values.js";
 
 // The server sends no more of a column.
 const MOST_BYTES = 16 * 2 ** 20;
 const COLUMNS_A_STEP = 60;
-const REQUESTS_AT_ONCE = 3;
+// Of the largest column through a slow tunnel.
+const READ_MILLISECONDS = 120_000;
 
 const DRAW = {
   picture: (view, data, column) => pictureView(data, view, column.name),
@@ -25,7 +24,7 @@ const DRAW = {
 
 /** Shows the columns of an item of `/items`. Returns `{node, unmount}`. */
 export function columnsView(table, item) {
-  const turns = makeTurns(REQUESTS_AT_ONCE);
+  const turns = makeTurns();
   const follow = makeFollow();
   const panels = new Map();
   const watch = new IntersectionObserver((entries) => {
@@ -103,7 +102,7 @@ function columnPanel(table, item, column, turns, follow) {
 }
 
 async function read(table, item, column) {
-  const answer = await fetchApi(`tables/${table.number}/items/${item.key}/columns/${column.number}?raw`);
+  const answer = await fetchApi(`tables/${table.number}/items/${item.key}/columns/${column.number}?raw`, READ_MILLISECONDS);
   return column.dtype === "string" ? answer.json() : answer.arrayBuffer();
 }
 
@@ -115,28 +114,16 @@ function hasTimeAxis(signature, { shape }) {
 
 class Ended extends Error {}
 
-/** Lets a few requests run at once, and none after `end`. */
-function makeTurns(most) {
-  let running = 0;
+/** Runs one request after the other, so that the page's own are not held up, and none after `end`. */
+function makeTurns() {
+  let last = Promise.resolve();
   let isOver = false;
-  const waiting = [];
+  const next = async (work) => {
+    if (isOver) throw new Ended();
+    return work();
+  };
   return {
-    async take(work) {
-      if (running >= most) await new Promise((go) => waiting.push(go));
-      if (isOver) throw new Ended();
-      running++;
-      try {
-        const answer = await work();
-        if (isOver) throw new Ended();
-        return answer;
-      } finally {
-        running--;
-        waiting.shift()?.();
-      }
-    },
-    end() {
-      isOver = true;
-      for (const go of waiting.splice(0)) go();
-    },
+    take: (work) => (last = last.catch(() => {}).then(() => next(work))),
+    end: () => (isOver = true),
   };
 }

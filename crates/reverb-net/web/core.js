@@ -14,12 +14,12 @@ export class ApiError extends Error {
   }
 }
 
-/** Requests a path such as `tables` below `api/v1/`, and returns the response. Throws ApiError. */
-export async function fetchApi(path) {
+/** Requests a path such as `tables` below `api/v1/`, and returns the response. Throws ApiError, also if it takes longer. */
+export async function fetchApi(path, milliseconds = REQUEST_MILLISECONDS) {
   const url = new URL(`api/v1/${path.replace(/^\/?(api\/v1\/)?/, "")}`, document.baseURI);
   let response;
   try {
-    response = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(REQUEST_MILLISECONDS) });
+    response = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(milliseconds) });
   } catch (error) {
     throw new ApiError(0, `the server does not answer: ${error.message}`);
   }

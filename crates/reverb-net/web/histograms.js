@@ -3,7 +3,7 @@
 import { round } from "./charts.js";
 import { duration, el, number, percent, plural, setText, svg } from "./core.js";
 import { panel } from "./panels.js";
-import { explorable } from "./plots.js";
+import { explorable } from "./drawings.js";
 
 const AGAIN_MILLISECONDS = 10_000;
 const [WIDTH, HEIGHT] = [320, 96];

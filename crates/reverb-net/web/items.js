@@ -69,6 +69,7 @@ class Items {
   /** Reads the list, or one item by its key. */
   async load(key = null) {
     const request = ++this.request;
+    this.isPoor = false;
     const query = key === null ? `order=${this.order}&count=${COUNT}` : `key=${key}`;
     this.shownKey = key;
     for (const [i, order] of Object.keys(ORDERS).entries()) setAttrs(this.orders[i], { "aria-pressed": String(key === null && order === this.order) });
@@ -84,6 +85,7 @@ class Items {
     } catch (error) {
       if (request !== this.request) return;
       this.clear();
+      this.isPoor = true;
       if (error.status === 404 && key !== null) this.say("No such item", `No item has the key ${key}. It may have left the table.`);
       else this.say("The items cannot be read", reason(error));
     }
@@ -92,6 +94,7 @@ class Items {
   show(items, key) {
     if (items.length === 0) {
       this.clear();
+      this.isPoor = true;
       if (key === null) this.say("No items", "The table is empty.");
       else this.say("No such item", `No item has the key ${key}. It may have left the table.`);
       return;
@@ -158,7 +161,8 @@ class Items {
   update(table) {
     this.table = table;
     this.tick();
-    if (this.rows.length === 0 && this.shownKey === null && table.items > 0 && this.isEmpty) this.load();
+    // A list that was empty, or that could not be read, is read again.
+    if (this.isPoor && this.shownKey === null && table.items > 0) this.load();
   }
 
   tick() {
@@ -174,7 +178,6 @@ class Items {
   }
 
   say(strong, text = "") {
-    this.isEmpty = strong === "No items";
     this.state.hidden = false;
     this.state.replaceChildren(el("strong", null, strong), text);
   }

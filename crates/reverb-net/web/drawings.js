@@ -1,14 +1,21 @@
-// Lines and heat maps of a column, and plots whose values are read with the pointer or the arrow keys.
+// Pictures, lines and heat maps of a column, and plots whose values are read with the pointer or the arrow keys.
 
 import { path } from "./charts.js";
 import { el, number, plural, setAttrs, setText, svg } from "./core.js";
+import { pager } from "./texts.js";
+import { frameOffset } from "./values.js";
 
 const MOST_POINTS = 1500;
 const [WIDTH, HEIGHT] = [600, 72];
 const MOST_CELLS = 512;
 // Dark blue to yellow by way of green: even steps of lightness, also for people who see few colours.
 const SCALE = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
-const NOT_A_NUMBER = [128, 128, 128];
+const NOT_A_NUMBER = 128;
+const FRAMES_A_PAGE = 64;
+const ONE_PIXELS = 256;
+const STRIP_PIXELS = 128;
+// Pictures of small whole numbers, such as kinds of cells, would be black.
+const DARK = 32;
 
 /**
  * Makes a plot readable: `node` becomes a slider over `count` places. `text(i)` says what is there, and `show(i)` marks it;
@@ -145,7 +152,7 @@ export function heatView(data, rows, columns, name) {
   const readout = el("p", { class: "readout", "aria-hidden": "true" }, "\u00a0");
   let slice = 0;
   const place = (row, column) => (slice * rows + row) * columns + column;
-  const draw = () => fill(canvas, size, (row, column) => color(data.number(place(row * every[0], column * every[1])), range));
+  const draw = () => fill(canvas, size, (row, column, channel) => color(data.number(place(row * every[0], column * every[1])), range, channel));
   canvas.addEventListener("pointermove", (event) => {
     const box = canvas.getBoundingClientRect();
     const row = Math.floor(((event.clientY - box.top) / box.height) * rows);
@@ -153,8 +160,7 @@ export function heatView(data, rows, columns, name) {
     if (row >= 0 && row < rows && column >= 0 && column < columns) setText(readout, `${row}, ${column}: ${data.text(place(row, column))}`);
   });
   canvas.addEventListener("pointerleave", () => setText(readout, "\u00a0"));
-  const ramp = el("canvas", { class: "ramp", width: 64, height: 1, "aria-hidden": "true" });
-  fill(ramp, [1, 64], (_, column) => color(column, { low: 0, high: 63 }));
+  const ramp = el("span", { class: "ramp", style: { background: `linear-gradient(90deg, ${SCALE.map((one) => `rgb(${one})`)})` } });
   const output = el("output", { class: "small muted" }, `0 of ${slices}`);
   const choose = slices > 1 && el("label", { class: "slice small" }, "Slice", el("input", {
     type: "range", min: 0, max: slices - 1, value: 0,
@@ -175,18 +181,83 @@ export function heatView(data, rows, columns, name) {
   };
 }
 
-function fill(canvas, [rows, columns], colorOf) {
+/** Paints each pixel: `valueOf(row, column, channel)` is red, green, blue or alpha, of 255. */
+function fill(canvas, [rows, columns], valueOf) {
   const context = canvas.getContext("2d");
   const pixels = context.createImageData(columns, rows);
   for (let row = 0, to = 0; row < rows; row++) {
-    for (let column = 0; column < columns; column++, to += 4) pixels.data.set([...colorOf(row, column), 255], to);
+    for (let column = 0; column < columns; column++) {
+      for (let channel = 0; channel < 4; channel++) pixels.data[to++] = valueOf(row, column, channel);
+    }
   }
   context.putImageData(pixels, 0, 0);
 }
 
-function color(value, { low, high }) {
+function color(value, { low, high }, channel) {
+  if (channel === 3) return 255;
   if (!Number.isFinite(value)) return NOT_A_NUMBER;
   const place = (high > low ? (value - low) / (high - low) : 0.5) * (SCALE.length - 1);
   const from = Math.min(SCALE.length - 2, Math.floor(place));
-  return SCALE[from].map((start, i) => start + (SCALE[from + 1][i] - start) * (place - from));
+  return SCALE[from][channel] + (SCALE[from + 1][channel] - SCALE[from][channel]) * (place - from);
+}
+
+/** Draws a column by a layout of `viewsOf`. Frames are drawn when they come into view. */
+export function pictureView(data, layout, name) {
+  const count = layout.frames.reduce((product, [length]) => product * length, 1);
+  const scale = data.dtype === "uint8" ? 1 : 255;
+  const range = data.range();
+  let stretch = range && range.high > 0 && range.high * scale < DARK ? 255 / range.high : scale;
+  const isDark = stretch !== scale;
+  const watch = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      watch.unobserve(target);
+      paint(target, data, layout, stretch);
+    }
+  }, { rootMargin: "200px" });
+  const list = el("ol", { class: "frames" });
+  const draw = (from) => {
+    watch.disconnect();
+    const shown = Math.min(FRAMES_A_PAGE, count - from);
+    list.replaceChildren(...Array.from({ length: shown }, (_, i) => frame(from + i)));
+    for (const canvas of list.querySelectorAll("canvas")) watch.observe(canvas);
+  };
+  const frame = (i) => {
+    const [height, width] = [layout.y[0], layout.x[0]];
+    const zoom = Math.max(1, Math.floor((count > 1 ? STRIP_PIXELS : ONE_PIXELS) / Math.max(height, width)));
+    const title = `${name}, ${count > 1 ? `frame ${i + 1} of ${count}, ` : ""}${width} × ${height} pixels`;
+    const canvas = el("canvas", { width, height, role: "img", "aria-label": title, "data-frame": i, style: { width: `${width * zoom}px` } });
+    return el("li", null, canvas, count > 1 && el("span", { class: "small muted", "aria-hidden": "true" }, placeOf(layout.frames, i)));
+  };
+  const again = isDark && el("button", {
+    class: "small", "aria-pressed": "true",
+    on: {
+      click: () => {
+        stretch = stretch === scale ? 255 / range.high : scale;
+        again.setAttribute("aria-pressed", String(stretch !== scale));
+        setText(again, stretch === scale ? "Stretch contrast" : "Contrast stretched");
+        for (const canvas of list.querySelectorAll("canvas")) paint(canvas, data, layout, stretch);
+      },
+    },
+  }, "Contrast stretched");
+  const node = el("div", null, again, pager(count, FRAMES_A_PAGE, "frames", draw),
+    el("div", count > 1 ? { class: "film", tabindex: 0, role: "region", "aria-label": `${name}, frames` } : null, list));
+  draw(0);
+  return { node, unmount: () => watch.disconnect() };
+}
+
+/** The place of a frame on the axes that count frames: `5`, or `2 · 5`. */
+function placeOf(frames, i) {
+  const places = [];
+  for (const [length] of [...frames].reverse()) {
+    if (length > 1) places.unshift(i % length);
+    i = Math.floor(i / length);
+  }
+  return places.join(" · ");
+}
+
+function paint(canvas, data, { frames, y, x, c }, stretch) {
+  const from = frameOffset(frames, Number(canvas.dataset.frame));
+  fill(canvas, [y[0], x[0]], (row, column, channel) =>
+    channel === 3 && c[0] < 4 ? 255 : data.number(from + row * y[1] + column * x[1] + channel * c[1]) * stretch);
 }
