@@ -35,11 +35,10 @@ export function tablesView() {
     if (!tables) return;
     setText(count, tables.length > 1 ? number(tables.length) : "");
     filter.hidden = tables.length < FILTER_FROM;
-    const next =
-      tables.length === 0 ? "none" : tables.length === 1 ? "one" : tables.length <= MAX_CARDS ? "cards" : "list";
+    const next = tables.length === 1 ? "one" : tables.length <= MAX_CARDS ? "cards" : "list";
     if (next !== layout) {
       layout = next;
-      view = { none: noTables, one: () => cards(true), cards: () => cards(false), list }[next]();
+      view = { one: () => cards(true), cards: () => cards(false), list }[next]();
       body.replaceChildren(view.node);
     }
     const wanted = filter.hidden ? "" : filter.value.trim().toLowerCase();
@@ -47,14 +46,6 @@ export function tablesView() {
   };
   filter.addEventListener("input", () => update(latest));
   return { node, update };
-}
-
-function noTables() {
-  const text = "A server gets its tables when it is made: reverb.Server([reverb.Table(…)]).";
-  return {
-    node: el("div", { class: "panel state" }, el("strong", {}, "This server has no tables"), text),
-    update() {},
-  };
 }
 
 /** The number now and the curve of the last minute, of inserts or samples. */
