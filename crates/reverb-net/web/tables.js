@@ -258,7 +258,7 @@ function row() {
   const perInsert = el("span");
   const limiter = limiterView({ height: 28, small: true });
   const badge = waitsBadge();
-  const phoneBadge = waitsBadge();
+  const phoneBadge = waitsBadge(true);
   const cell = (name, ...children) => el("td", { class: name }, ...children);
   const node = el(
     "tr",
