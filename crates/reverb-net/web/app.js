@@ -1,7 +1,20 @@
 // The page: its header, the overview, the detail of a table, and what is shown when the server does not answer.
 
 import { sparkline } from "./charts.js";
-import { byteRate, bytes, duration, el, number, rate, setAttrs, setQuantity, setText, setUserText, svg, time } from "./core.js";
+import {
+  byteRate,
+  bytes,
+  duration,
+  el,
+  number,
+  rate,
+  setAttrs,
+  setQuantity,
+  setText,
+  setUserText,
+  svg,
+  time,
+} from "./core.js";
 import { detailView } from "./detail.js";
 import { Live } from "./live.js";
 import { clientsPanel, memoryPanel, waitsPanel } from "./panels.js";
@@ -24,7 +37,13 @@ function headerView(node) {
   };
   const [host, up, memory, connections] = ["Host", "Up", "Memory", "Connections"].map(fact);
   node.append(
-    el("a", { class: "brand", href: "#/", "aria-label": "Reverb, overview" }, mark(), el("span", {}, "Reverb"), version),
+    el(
+      "a",
+      { class: "brand", href: "#/", "aria-label": "Reverb, overview" },
+      mark(),
+      el("span", {}, "Reverb"),
+      version,
+    ),
     el("div", { class: "where" }, state, address),
     el("dl", { class: "server-facts" }, host.node, up.node, memory.node, connections.node),
     themeButton(),
@@ -95,17 +114,29 @@ function noticesView(node) {
   const gone = el("div", { class: "notice gone" }, words, ticking);
   const refused = el("div", { class: "notice bad" });
   const progress = progressView("Loading a checkpoint");
-  const loading = el("div", { class: "panel load-panel" }, progress.node, el("p", { class: "muted" }, "Clients can connect as soon as it is loaded."));
+  const loading = el(
+    "div",
+    { class: "panel load-panel" },
+    progress.node,
+    el("p", { class: "muted" }, "Clients can connect as soon as it is loaded."),
+  );
   node.append(gone, refused, loading);
   const update = ({ server, goneSince, errors }) => {
     const lost = goneSince !== undefined;
     document.body.classList.toggle("lost", lost);
     gone.classList.toggle("shown", lost);
-    setText(words, lost ? `The server has not answered since ${time(goneSince / 1000)}. The page reconnects by itself.` : "");
+    setText(
+      words,
+      lost ? `The server has not answered since ${time(goneSince / 1000)}. The page reconnects by itself.` : "",
+    );
     setText(ticking, lost ? duration((Date.now() - goneSince) / 1000) : "");
     const [name, error] = lost ? [] : (Object.entries(errors)[0] ?? []);
     refused.hidden = !error;
-    if (error) setUserText(refused, `The server refused the request for “${name}”${error.status ? ` (${error.status})` : ""}: ${error.message}`);
+    if (error)
+      setUserText(
+        refused,
+        `The server refused the request for “${name}”${error.status ? ` (${error.status})` : ""}: ${error.message}`,
+      );
     loading.hidden = lost || server?.state !== "loading" || !server.loading;
     if (!loading.hidden) progress.update(server.loading, server.now);
   };
@@ -125,7 +156,11 @@ function overview() {
     all.node,
     welcome.node,
     tables.node,
-    el("div", { class: "panels" }, panels.map((panel) => panel.node)),
+    el(
+      "div",
+      { class: "panels" },
+      panels.map((panel) => panel.node),
+    ),
   );
   const update = (state) => {
     for (const part of [all, welcome, tables, ...panels]) part.update(state);
@@ -139,7 +174,12 @@ function welcomeView() {
   const node = el(
     "section",
     { class: "panel welcome", "aria-labelledby": "welcome" },
-    el("div", {}, el("h2", { id: "welcome" }, "Waiting for the first insert"), el("p", { class: "muted" }, "The tables below are ready. An actor connects and inserts like this:")),
+    el(
+      "div",
+      {},
+      el("h2", { id: "welcome" }, "Waiting for the first insert"),
+      el("p", { class: "muted" }, "The tables below are ready. An actor connects and inserts like this:"),
+    ),
     el("pre", { tabindex: "0", role: "group", "aria-label": "Example" }, code),
   );
   const update = ({ server, tables }) => {
@@ -147,7 +187,10 @@ function welcomeView() {
     if (node.hidden) return;
     const address = server.addresses[0] ?? "localhost:8000";
     const name = JSON.stringify(tables[0].name.length > 40 ? "…" : tables[0].name);
-    setText(code, `client = reverb.Client("${address}")\nclient.insert([observation, action, reward], priorities={${name}: 1.0})`);
+    setText(
+      code,
+      `client = reverb.Client("${address}")\nclient.insert([observation, action, reward], priorities={${name}: 1.0})`,
+    );
   };
   return { node, update };
 }
@@ -156,7 +199,17 @@ function tiles() {
   const tile = (label, options) => {
     const value = el("dd", { class: "tile-value" });
     const spark = sparkline({ area: true, seconds: 120, ...options });
-    return { value, spark, node: el("div", { class: "panel tile" }, el("dt", { class: "label" }, label), value, el("dd", { class: "tile-spark" }, spark.node)) };
+    return {
+      value,
+      spark,
+      node: el(
+        "div",
+        { class: "panel tile" },
+        el("dt", { class: "label" }, label),
+        value,
+        el("dd", { class: "tile-spark" }, spark.node),
+      ),
+    };
   };
   const items = tile("Items", { seconds: 300 });
   const inserts = tile("Inserts");
@@ -170,7 +223,10 @@ function tiles() {
     if (!tables) return;
     const total = tables.reduce((sum, table) => sum + table.items, 0);
     setText(items.value, number(total, 0));
-    items.spark.update(state.sum("items").map((value, index) => [history.times[index], value]), `Items in the last five minutes, now ${number(total, 0)}`);
+    items.spark.update(
+      state.sum("items").map((value, index) => [history.times[index], value]),
+      `Items in the last five minutes, now ${number(total, 0)}`,
+    );
     const follow = ({ value, spark }, totals, format, what) => {
       const now = format(state.rate(totals));
       setQuantity(value, now);

@@ -32,7 +32,7 @@ export function path(points) {
 /** The time span of a chart: a young server's history fills it, too. */
 const shownSeconds = (known, least, most) => Math.min(most, Math.max(least, known));
 
-/** A small line of the last `seconds`. `update(points, label)`: points are `[time, value]`. `area` fills below the line. */
+/** A small line of the last `seconds`. `update(points, label)`: points are `[time, value]`. `area` fills below it. */
 export function sparkline({ seconds = 60, area = false, second = false, className = "" } = {}) {
   const line = svg("path", { class: second ? "line second" : "line" });
   const fill = area ? svg("path", { class: "area" }) : null;
@@ -75,8 +75,8 @@ function sparkPath(points, most, zero) {
 }
 
 /**
- * The limiter's strip: `inserts × samples_per_insert − samples` over time, inside the band between its bounds. In a small
- * one there are no words.
+ * The limiter's strip: `inserts × samples_per_insert − samples` over time, inside the band between its bounds. A small
+ * one has no words.
  */
 export function strip({ height = 120, small = false } = {}) {
   const parts = {
@@ -93,7 +93,16 @@ export function strip({ height = 120, small = false } = {}) {
     now: svg("text", { class: "axis", "text-anchor": "end" }, "now"),
   };
   const { band, top, bottom, line, point, ...words } = parts;
-  const node = svg("svg", { class: "strip", height, role: "img" }, band, top, bottom, line, point, !small && Object.values(words));
+  const node = svg(
+    "svg",
+    { class: "strip", height, role: "img" },
+    band,
+    top,
+    bottom,
+    line,
+    point,
+    !small && Object.values(words),
+  );
   let shown;
   const draw = withWidth(node, (width) => shown && drawStrip(node, parts, shown, { width, height, small }));
   const update = (limiter, times, diffs, blocked) => {
@@ -109,7 +118,8 @@ const ago = (seconds) => (seconds < 60 ? `${Math.round(seconds)} s ago` : `${Mat
 function stripLabel(limiter) {
   const low = limiter.min_diff === null ? "no lower bound" : `lower bound ${number(limiter.min_diff)}`;
   const high = limiter.max_diff === null ? "no upper bound" : `upper bound ${number(limiter.max_diff)}`;
-  return `Inserts times ${number(limiter.samples_per_insert, 3)} less samples: ${number(limiter.diff)}; ${low}, ${high}.`;
+  const now = `${number(limiter.samples_per_insert, 3)} less samples: ${number(limiter.diff)}`;
+  return `Inserts times ${now}; ${low}, ${high}.`;
 }
 
 function drawStrip(node, parts, { limiter, times, diffs, blocked }, { width, height, small }) {
@@ -139,7 +149,9 @@ function drawStrip(node, parts, { limiter, times, diffs, blocked }, { width, hei
   };
   across(parts.top, upper, limiter.max_diff);
   across(parts.bottom, lower, limiter.min_diff);
-  setAttrs(parts.line, { d: path(points.filter(([time]) => time >= newest - seconds).map(([time, value]) => [x(time), y(value)])) });
+  setAttrs(parts.line, {
+    d: path(points.filter(([time]) => time >= newest - seconds).map(([time, value]) => [x(time), y(value)])),
+  });
   const state = blocked ? "point blocked" : "point";
   setAttrs(parts.point, { class: state, cx: round(x(newest)), cy: round(y(limiter.diff)), "data-diff": limiter.diff });
   if (small) return;
@@ -195,14 +207,21 @@ function drawLines(node, grid, lines, series, { width, height }) {
   grid.replaceChildren(
     ...ticks.flatMap((tick) => [
       svg("line", { class: "grid-line", x1: plot.left, x2: round(width), y1: round(y(tick)), y2: round(y(tick)) }),
-      svg("text", { class: "axis", x: plot.left - 8, y: round(y(tick) + 4), "text-anchor": "end" }, compact(tick).replace(/\.0+(?=\D|$)/, "")),
+      svg(
+        "text",
+        { class: "axis", x: plot.left - 8, y: round(y(tick) + 4), "text-anchor": "end" },
+        compact(tick).replace(/\.0+(?=\D|$)/, ""),
+      ),
     ]),
     svg("text", { class: "axis", x: plot.left, y: height - 4 }, ago(seconds)),
     svg("text", { class: "axis", x: round(width - 4), y: height - 4, "text-anchor": "end" }, "now"),
   );
   lines.replaceChildren(
     ...series.map(({ points, second }) =>
-      svg("path", { class: second ? "line second" : "line", d: path(points.map(([time, value]) => [x(time), y(value)])) }),
+      svg("path", {
+        class: second ? "line second" : "line",
+        d: path(points.map(([time, value]) => [x(time), y(value)])),
+      }),
     ),
   );
 }

@@ -41,8 +41,8 @@ export async function api(path) {
 }
 
 /**
- * Makes an HTML element. `attrs`: `class`, `title`, `aria-label`…; `on: {click: f}` adds listeners, `style: {width: "3px"}`
- * sets properties, `true` sets an empty attribute, and `false`, `null` and `undefined` none. Children are nodes or text.
+ * Makes an HTML element. `attrs`: `class`, `title`, `aria-label`…; `on: {click: f}` adds listeners, `style: {…}` sets
+ * properties, `true` sets an empty attribute, and `false`, `null` and `undefined` none. Children are nodes or text.
  */
 export function el(tag, attrs, ...children) {
   return build(document.createElement(tag), attrs, children);
@@ -204,14 +204,13 @@ export function duration(seconds) {
   return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
 }
 
-/** A time of day in the viewer's zone, `14:03:12`; with the date if it is not today. `seconds` are since the Unix epoch. */
+/** A time in the viewer's zone, `14:03:12`; with the date if it is not today. `seconds` are since the Unix epoch. */
 export function time(seconds) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return none;
   const date = new Date(seconds * 1000);
-  const two = (count) => String(count).padStart(2, "0");
-  const clock = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
-  if (date.toDateString() === new Date().toDateString()) return clock;
-  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock}`;
+  // Swedish is written as ISO 8601.
+  if (date.toDateString() === new Date().toDateString()) return date.toLocaleTimeString("sv");
+  return date.toLocaleString("sv");
 }
 
 /** A share: `12 %`, `0.4 %`. */

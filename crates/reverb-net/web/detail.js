@@ -5,7 +5,7 @@ import { api, bytes, duration, el, number, rate, setQuantity, setText, setUserTe
 import { mountHistograms } from "./histograms.js";
 import { mountItems } from "./items.js";
 import { flowLines, limiterView, waitsBadge } from "./limiter.js";
-import { panel, removalsPanel, waitsPanel } from "./panels.js";
+import { legendEntry, panel, removalsPanel, waitsPanel } from "./panels.js";
 import { ratio, signatureTable } from "./tables.js";
 
 /** The view of table `number`. `update(live)`, and `unmount()` at the end. */
@@ -14,7 +14,12 @@ export function detailView(number) {
   const heading = el("h1", { tabindex: "-1" }, title);
   const selectors = el("span", { class: "muted" });
   const badge = waitsBadge();
-  const missing = el("div", { class: "panel state", hidden: true }, el("strong", {}, "No such table"), `This server has no table number ${number}.`);
+  const missing = el(
+    "div",
+    { class: "panel state", hidden: true },
+    el("strong", {}, "No such table"),
+    `This server has no table number ${number}.`,
+  );
   const parts = [figures(), limiterPanel(), throughputPanel(), waitsPanel(number), removalsPanel(), memoryOfTable()];
   const [facts, limiter, throughput, waits, removals, memory] = parts;
   const histograms = el("div", { class: "mounted" });
@@ -59,7 +64,8 @@ export function detailView(number) {
     if (columns !== shape) {
       shape = columns;
       signature.node.hidden = !table.signature;
-      if (table.signature) signature.body.replaceChildren(el("div", { class: "scroll" }, signatureTable(table.signature)));
+      if (table.signature)
+        signature.body.replaceChildren(el("div", { class: "scroll" }, signatureTable(table.signature)));
     }
     if (mounted.length === 0) {
       mounted = [mountHistograms(histograms, { api, table }), mountItems(items, { api, table })];
@@ -130,7 +136,21 @@ function limiterPanel() {
     el(
       "div",
       { class: "scroll" },
-      el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Time"), el("th", { scope: "col", class: "number" }, "inserts × spi − samples"))), values),
+      el(
+        "table",
+        {},
+        el(
+          "thead",
+          {},
+          el(
+            "tr",
+            {},
+            el("th", { scope: "col" }, "Time"),
+            el("th", { scope: "col", class: "number" }, "inserts × spi − samples"),
+          ),
+        ),
+        values,
+      ),
     ),
   );
   body.append(view.node, details);
@@ -157,17 +177,19 @@ function fillValues(body, times, values) {
 function throughputPanel() {
   const { node, body } = panel("throughput", "Throughput");
   const chart = lineChart({ height: 220 });
-  const inserts = el("dd", { class: "number" });
-  const samples = el("dd", { class: "number" });
-  const entry = (swatch, name, value) => el("div", {}, el("span", { class: `swatch ${swatch}` }), el("dt", { class: "muted" }, name), value);
-  const legend = el("dl", { class: "legend" }, entry("line-1", "Inserts", inserts), entry("line-2", "Samples", samples));
+  const inserts = legendEntry("line-1", "Inserts");
+  const samples = legendEntry("line-2", "Samples");
+  const legend = el("dl", { class: "legend" }, inserts.node, samples.node);
   body.append(legend, chart.node);
   const update = (table, live) => {
     const series = live.series(table.number);
     const now = [rate(live.rate(series?.inserts)), rate(live.rate(series?.samples))];
-    setQuantity(inserts, now[0]);
-    setQuantity(samples, now[1]);
-    chart.update(flowLines(live, series), `Inserts and samples per second in the last five minutes, now ${now[0]} and ${now[1]}`);
+    setQuantity(inserts.value, now[0]);
+    setQuantity(samples.value, now[1]);
+    chart.update(
+      flowLines(live, series),
+      `Inserts and samples per second in the last five minutes, now ${now[0]} and ${now[1]}`,
+    );
   };
   return { node, update };
 }
@@ -176,15 +198,16 @@ function memoryOfTable() {
   const { node, body, count } = panel("memory", "Memory");
   const sizes = stackedBar();
   const values = {};
-  const fact = (name, label, tone) => {
-    values[name] = el("dd", { class: "number" });
-    return el("div", {}, el("span", { class: tone ? `swatch tone-${tone}` : "swatch" }), el("dt", { class: "muted" }, label), values[name]);
+  const fact = (name, label, tone = "") => {
+    const entry = legendEntry(tone, label);
+    values[name] = entry.value;
+    return entry.node;
   };
   const legend = el(
     "dl",
     { class: "legend" },
-    fact("bytes", "Chunks", 1),
-    fact("index", "Index and selectors", 2),
+    fact("bytes", "Chunks", "tone-1"),
+    fact("index", "Index and selectors", "tone-2"),
     fact("rows", "Rows that items refer to"),
     fact("inserted", "Inserted in all"),
     fact("sampled", "Sampled in all"),

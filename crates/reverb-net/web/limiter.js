@@ -16,7 +16,8 @@ export function limiterView({ height = 120, small = false } = {}) {
   const update = (table, live) => {
     const { limiter, items } = table;
     const onlySize = limiter.kind === "min_size";
-    const collecting = items < limiter.min_size;
+    // A minimum of one item, as queues have it, says no more than the strip.
+    const collecting = items < limiter.min_size && limiter.min_size > 1;
     band.node.toggleAttribute("hidden", onlySize || (small && collecting));
     sizes.hidden = !onlySize && !collecting;
     const series = live.series(table.number);
@@ -50,13 +51,13 @@ export function waiting(table) {
   return table.waiting_inserts.count + table.waiting_samples.count;
 }
 
-/** A badge that says how many requests wait at a table, and how long the first has. `update(table)`. */
-export function waitsBadge() {
+/** A badge that says how many requests wait at a table, and how long the first has, unless `brief`. `update(table)`. */
+export function waitsBadge(brief = false) {
   const node = el("span", { class: "tag warn" });
   const update = (table) => {
     node.hidden = waiting(table) === 0;
     const longest = Math.max(table.waiting_inserts.longest_seconds, table.waiting_samples.longest_seconds);
-    setText(node, `${waitingWords(table)} · ${duration(longest)}`);
+    setText(node, brief ? waitingWords(table) : `${waitingWords(table)} · ${duration(longest)}`);
   };
   return { node, update };
 }

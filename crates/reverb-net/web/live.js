@@ -67,35 +67,34 @@ export class Live {
   }
 
   async #once() {
-    const server = await this.#get("server", "server");
-    if (server === undefined) {
-      const { status } = this.errors.server;
-      if (status === 0 || status === 502 || status === 504) this.goneSince ??= this.#lastAnswer;
+    await this.#get("server", "server", (server) => {
+      if (this.server && server.server_id !== this.server.server_id) this.#forget();
+      this.server = server;
+    });
+    const { server: error } = this.errors;
+    if (error) {
+      if ([0, 502, 504].includes(error.status)) this.goneSince ??= this.#lastAnswer;
       return;
     }
-    if (this.server && server.server_id !== this.server.server_id) this.#forget();
-    this.server = server;
     this.goneSince = undefined;
     this.#lastAnswer = Date.now();
     const slow = this.#round++ % SLOW_ROUNDS === 0;
     await Promise.all([
-      this.#get("tables", "tables").then((document) => document && (this.tables = document.tables)),
-      this.#get("waits", "waits").then((document) => document && (this.waits = document.waits)),
-      this.#get("clients", "clients").then((document) => document && this.#keepClients(document.clients)),
-      this.#get("history", `history?since=${this.#nextPoint}`).then((document) => document && this.#keepPoints(document)),
-      slow && this.#get("log", `log?since=${this.#nextLine}`).then((document) => document && this.#keepLines(document)),
-      slow && this.#get("checkpoints", "checkpoints").then((document) => document && (this.checkpoints = document)),
+      this.#get("tables", "tables", ({ tables }) => (this.tables = tables)),
+      this.#get("waits", "waits", ({ waits }) => (this.waits = waits)),
+      this.#get("clients", "clients", ({ clients }) => this.#keepClients(clients)),
+      this.#get("history", `history?since=${this.#nextPoint}`, (points) => this.#keepPoints(points)),
+      slow && this.#get("log", `log?since=${this.#nextLine}`, (lines) => this.#keepLines(lines)),
+      slow && this.#get("checkpoints", "checkpoints", (checkpoints) => (this.checkpoints = checkpoints)),
     ]);
   }
 
-  async #get(name, path) {
+  async #get(name, path, keep) {
     try {
-      const document = await api(path);
+      keep(await api(path));
       delete this.errors[name];
-      return document;
     } catch (error) {
       this.errors[name] = error;
-      return undefined;
     }
   }
 

@@ -1,14 +1,40 @@
 // Panels of the overview: who waits, clients, memory.
 
 import { stackedBar } from "./charts.js";
-import { byteRate, bytes, compact, duration, el, number, percent, plural, rate, reconcile, setAttrs, setQuantity, setText, setUserText } from "./core.js";
+import {
+  byteRate,
+  bytes,
+  compact,
+  duration,
+  el,
+  number,
+  percent,
+  plural,
+  rate,
+  reconcile,
+  setAttrs,
+  setQuantity,
+  setText,
+  setUserText,
+} from "./core.js";
 
 /** A panel with a heading. Returns `{node, body, count, header}`. */
 export function panel(id, title, ...ends) {
   const count = el("span", { class: "muted" });
-  const header = el("header", {}, el("h2", { id }, title), count, ends.length > 0 && el("div", { class: "end" }, ...ends));
+  const header = el(
+    "header",
+    {},
+    el("h2", { id }, title),
+    count,
+    ends.length > 0 && el("div", { class: "end" }, ...ends),
+  );
   const body = el("div", { class: "panel-body" });
-  return { node: el("section", { class: `panel ${id}-panel`, "aria-labelledby": id }, header, body), body, count, header };
+  return {
+    node: el("section", { class: `panel ${id}-panel`, "aria-labelledby": id }, header, body),
+    body,
+    count,
+    header,
+  };
 }
 
 /** What stands in a panel without content. */
@@ -51,7 +77,12 @@ export function waitsPanel(number) {
       seen.set(name, (seen.get(name) ?? 0) + 1);
       return { ...wait, key: `${name} ${seen.get(name)}` };
     });
-    reconcile(rows, keyed, ({ key }) => key, () => waitRow(number === undefined));
+    reconcile(
+      rows,
+      keyed,
+      ({ key }) => key,
+      () => waitRow(number === undefined),
+    );
   };
   return { node, update };
 }
@@ -67,7 +98,14 @@ function waitRow(withTable) {
   const node = el(
     "li",
     {},
-    el("div", { class: "wait-head" }, operation, withTable && link, el("span", { class: "wait-client" }, client, address), seconds),
+    el(
+      "div",
+      { class: "wait-head" },
+      operation,
+      withTable && link,
+      el("span", { class: "wait-client" }, client, address),
+      seconds,
+    ),
     reason,
   );
   const update = (wait) => {
@@ -94,7 +132,15 @@ export function clientsPanel() {
     el(
       "table",
       { class: "clients" },
-      el("thead", {}, el("tr", {}, heads.map((name, index) => el("th", { scope: "col", class: clientCellClass(index) }, name)))),
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          heads.map((name, index) => el("th", { scope: "col", class: clientCellClass(index) }, name)),
+        ),
+      ),
       rows,
     ),
   );
@@ -105,7 +151,12 @@ export function clientsPanel() {
     quiet.hidden = groups.length > 0;
     table.hidden = groups.length === 0;
     setText(count, groups.length ? String(groups.length) : "");
-    reconcile(rows, groups, ({ key }) => key, () => clientRow(live));
+    reconcile(
+      rows,
+      groups,
+      ({ key }) => key,
+      () => clientRow(live),
+    );
   };
   return { node, update };
 }
@@ -117,7 +168,12 @@ function grouped(clients) {
   const groups = new Map();
   for (const client of clients) {
     const key = client.name || `#${client.id}`;
-    const group = groups.get(key) ?? { key, name: client.name || "unnamed client", connections: [], since: client.since };
+    const group = groups.get(key) ?? {
+      key,
+      name: client.name || "unnamed client",
+      connections: [],
+      since: client.since,
+    };
     group.connections.push(client);
     group.since = Math.min(group.since, client.since);
     groups.set(key, group);
@@ -128,7 +184,9 @@ function grouped(clients) {
     for (const { rates } of group.connections) for (const name in rates) group.rates[name] += rates[name];
     group.busy = Math.round(Math.log2(1 + busy(group)));
   }
-  return [...groups.values()].sort((one, other) => other.busy - one.busy || one.since - other.since || (one.key < other.key ? -1 : 1));
+  return [...groups.values()].sort(
+    (one, other) => other.busy - one.busy || one.since - other.since || (one.key < other.key ? -1 : 1),
+  );
 }
 
 function clientRow(live) {
@@ -158,7 +216,13 @@ export function memoryPanel() {
   const legend = el("dl", { class: "legend" });
   const rows = el("ul", { class: "memory-rows" });
   body.append(
-    el("div", { class: "memory-head" }, el("div", {}, total, el("span", { class: "muted" }, " resident")), kinds.node, legend),
+    el(
+      "div",
+      { class: "memory-head" },
+      el("div", {}, total, el("span", { class: "muted" }, " resident")),
+      kinds.node,
+      legend,
+    ),
     rows,
   );
   const update = (live) => {
@@ -175,7 +239,7 @@ export function memoryPanel() {
     const resident = Math.max(server.resident_bytes ?? known, known);
     parts.push({ name: "Rest of the process", value: resident - known, tone: 4 });
     kinds.update(parts, resident, parts.map(({ name, value }) => `${name} ${bytes(value)}`).join(", "));
-    reconcile(legend, parts, ({ name }) => name, legendEntry);
+    reconcile(legend, parts, ({ name }) => name, partEntry);
     const largest = [...tables].sort((one, other) => other.bytes - one.bytes || one.number - other.number);
     const shown = largest.slice(0, 8).filter(({ bytes: size }) => size > 0);
     const most = Math.max(1, ...shown.map(({ bytes: size, index_bytes: index }) => size + index));
@@ -183,22 +247,29 @@ export function memoryPanel() {
     const entries = shown.map((table) => ({ ...table, most }));
     if (rest > 0 && largest.length > shown.length && shown.length > 0) {
       const name = plural(largest.length - shown.length, "other table");
-      entries.push({ number: -1, name, bytes: rest, index_bytes: 0, referenced_bytes: null, most: Math.max(most, rest) });
+      entries.push({
+        number: -1,
+        name,
+        bytes: rest,
+        index_bytes: 0,
+        referenced_bytes: null,
+        most: Math.max(most, rest),
+      });
     }
     reconcile(rows, entries, ({ number }) => number, memoryRow);
   };
   return { node, update };
 }
 
-function legendEntry({ tone }) {
-  const name = el("dt", { class: "muted" });
+/** An entry of a legend: `swatch` is the class of its colour. Returns `{node, value}`. */
+export function legendEntry(swatch, name) {
   const value = el("dd", { class: "number" });
-  const node = el("div", {}, el("span", { class: `swatch tone-${tone}` }), name, value);
-  const update = (part) => {
-    setText(name, part.name);
-    setQuantity(value, bytes(part.value));
-  };
-  return { node, update };
+  return { value, node: el("div", {}, el("dt", {}, el("span", { class: `swatch ${swatch}` }), name), value) };
+}
+
+function partEntry(part) {
+  const { node, value } = legendEntry(`tone-${part.tone}`, part.name);
+  return { node, update: (next) => setQuantity(value, bytes(next.value)) };
 }
 
 function memoryRow() {
@@ -238,7 +309,12 @@ export function removalsPanel() {
     quiet.hidden = all > 0;
     setText(count, all > 0 ? `${number(all, 0)}, ${percent(unsampled / all)} never sampled` : "");
     const reasons = Object.keys(names).filter((reason) => removals[reason] > 0);
-    reconcile(rows, reasons.map((reason) => ({ reason, name: names[reason], value: removals[reason], all })), ({ reason }) => reason, removalRow);
+    reconcile(
+      rows,
+      reasons.map((reason) => ({ reason, name: names[reason], value: removals[reason], all })),
+      ({ reason }) => reason,
+      removalRow,
+    );
   };
   return { node, update };
 }
@@ -251,7 +327,11 @@ function removalRow() {
   const node = el("li", {}, name, share.node, value, part);
   const update = (removal) => {
     setText(name, removal.name);
-    share.update([{ value: removal.value, tone: 1 }], removal.all, `${percent(removal.value / removal.all)} of all removals`);
+    share.update(
+      [{ value: removal.value, tone: 1 }],
+      removal.all,
+      `${percent(removal.value / removal.all)} of all removals`,
+    );
     setText(value, compact(removal.value));
     setText(part, percent(removal.value / removal.all));
   };

@@ -1,6 +1,19 @@
 // Panels of the overview: checkpoints, and the recent lines of the log.
 
-import { bytes, duration, el, number, percent, plural, reconcile, setAttrs, setQuantity, setText, setUserText, time } from "./core.js";
+import {
+  bytes,
+  duration,
+  el,
+  number,
+  percent,
+  plural,
+  reconcile,
+  setAttrs,
+  setQuantity,
+  setText,
+  setUserText,
+  time,
+} from "./core.js";
 import { bar } from "./charts.js";
 import { nothing, panel } from "./panels.js";
 
@@ -34,7 +47,10 @@ export function progressView(title) {
 export function checkpointsPanel() {
   const next = el("span", { class: "muted small" });
   const { node, body } = panel("checkpoints", "Checkpoints", next);
-  const quiet = nothing("No checkpoint yet", "client.checkpoint() saves one. A server with a checkpointer loads the latest when it starts.");
+  const quiet = nothing(
+    "No checkpoint yet",
+    "client.checkpoint() saves one. A server with a checkpointer loads the latest when it starts.",
+  );
   const failed = el("p", { class: "notice bad" });
   const saving = progressView("Saving");
   const rows = el("tbody");
@@ -45,7 +61,24 @@ export function checkpointsPanel() {
     el(
       "table",
       {},
-      el("thead", {}, el("tr", {}, heads.map((name, index) => el("th", { scope: "col", class: index === 0 ? "" : index === 2 || index === 3 ? "number narrow-hidden" : "number" }, name)))),
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          heads.map((name, index) =>
+            el(
+              "th",
+              {
+                scope: "col",
+                class: index === 0 ? "" : index === 2 || index === 3 ? "number narrow-hidden" : "number",
+              },
+              name,
+            ),
+          ),
+        ),
+      ),
       rows,
     ),
   );
@@ -64,11 +97,13 @@ export function checkpointsPanel() {
     if (state.saving) saving.update(state.saving, now);
     quiet.hidden = state.checkpoints.length > 0 || Boolean(state.saving);
     table.hidden = state.checkpoints.length === 0;
-    const entries = state.checkpoints.slice(0, 8).map((saved) => ({ ...saved, now, restored: saved.path === state.restored_from }));
+    const entries = state.checkpoints
+      .slice(0, 8)
+      .map((saved) => ({ ...saved, now, restored: saved.path === state.restored_from }));
     reconcile(rows, entries, ({ path }) => path, checkpointRow);
-    const counts = state.saves_ok + state.saves_failed;
     const failures = state.saves_failed ? `, ${number(state.saves_failed, 0)} failed` : "";
-    setUserText(folder, [state.path, counts ? `${plural(counts, "save")}${failures}` : ""].filter(Boolean).join(" · "));
+    const counts = state.saves_ok || failures ? ` · ${plural(state.saves_ok, "save")}${failures}` : "";
+    setUserText(folder, `${state.path}${counts}`);
     folder.hidden = !state.path;
   };
   return { node, update };
@@ -77,7 +112,9 @@ export function checkpointsPanel() {
 function checkpointRow() {
   const name = el("bdi", { class: "user mono small" });
   const restored = el("span", { class: "tag" }, "loaded at start");
-  const [age, size, took] = ["", " narrow-hidden", " narrow-hidden"].map((hidden) => el("td", { class: `number${hidden}` }));
+  const [age, size, took] = ["", " narrow-hidden", " narrow-hidden"].map((hidden) =>
+    el("td", { class: `number${hidden}` }),
+  );
   const verified = el("span", { class: "tag" });
   const node = el(
     "tr",
@@ -125,7 +162,7 @@ export function logPanel() {
   const choice = el("div", { class: "choice", role: "group", "aria-label": "Lowest level of lines" }, buttons);
   const { node, body } = panel("log", "Log", filter, choice);
   const quiet = nothing("No lines", "Warnings and events of the server appear here.");
-  const rows = el("ol", { class: "log bounded", tabindex: "0", role: "group", "aria-label": "Lines, newest first" });
+  const rows = el("ol", { class: "log bounded", tabindex: "0", "aria-label": "Lines, newest first" });
   body.append(quiet, rows);
   const update = (live) => {
     latest = live;
@@ -133,7 +170,8 @@ export function logPanel() {
     if (!live) return;
     const words = filter.value.trim().toLowerCase();
     const lines = (live.log ?? []).filter(
-      (line) => ranks.indexOf(line.level) >= ranks.indexOf(level) && (!words || line.message.toLowerCase().includes(words)),
+      (line) =>
+        ranks.indexOf(line.level) >= ranks.indexOf(level) && (!words || line.message.toLowerCase().includes(words)),
     );
     quiet.hidden = lines.length > 0;
     rows.hidden = lines.length === 0;

@@ -1,7 +1,19 @@
 // The tables of the overview: one large card, a few cards, or a dense list that can be sorted.
 
 import { bar, sparkline } from "./charts.js";
-import { bytes, el, number, plural, rate, reconcile, setAttrs, setQuantity, setText, setUserText, userText } from "./core.js";
+import {
+  bytes,
+  el,
+  number,
+  plural,
+  rate,
+  reconcile,
+  setAttrs,
+  setQuantity,
+  setText,
+  setUserText,
+  userText,
+} from "./core.js";
 import { limiterView, waiting, waitsBadge } from "./limiter.js";
 
 const MAX_CARDS = 6;
@@ -23,10 +35,10 @@ export function tablesView() {
     if (!tables) return;
     setText(count, tables.length > 1 ? number(tables.length) : "");
     filter.hidden = tables.length < FILTER_FROM;
-    const next = tables.length === 0 ? "none" : tables.length === 1 ? "one" : tables.length <= MAX_CARDS ? "cards" : "list";
+    const next = tables.length === 1 ? "one" : tables.length <= MAX_CARDS ? "cards" : "list";
     if (next !== layout) {
       layout = next;
-      view = { none: noTables, one: () => cards(true), cards: () => cards(false), list }[next]();
+      view = { one: () => cards(true), cards: () => cards(false), list }[next]();
       body.replaceChildren(view.node);
     }
     const wanted = filter.hidden ? "" : filter.value.trim().toLowerCase();
@@ -34,11 +46,6 @@ export function tablesView() {
   };
   filter.addEventListener("input", () => update(latest));
   return { node, update };
-}
-
-function noTables() {
-  const text = "A server gets its tables when it is made: reverb.Server([reverb.Table(…)]).";
-  return { node: el("div", { class: "panel state" }, el("strong", {}, "This server has no tables"), text), update() {} };
 }
 
 /** The number now and the curve of the last minute, of inserts or samples. */
@@ -91,7 +98,12 @@ export function ratio({ inserts, samples }) {
 function cards(large) {
   const node = el("div", { class: large ? "cards one" : "cards" });
   const update = (tables, live) => {
-    reconcile(node, tables, ({ number }) => number, () => card(large));
+    reconcile(
+      node,
+      tables,
+      ({ number }) => number,
+      () => card(large),
+    );
     for (const view of node.reconciled.values()) view.live(live);
   };
   return { node, update };
@@ -148,9 +160,24 @@ const COLUMNS = [
   { id: "name", name: "Table", of: ({ name }) => name.toLowerCase(), start: 1 },
   { id: "items", name: "Items", of: ({ items }) => items },
   { id: "bytes", name: "Data", of: ({ bytes: size }) => size, class: "number wide" },
-  { id: "inserts", name: "Inserts", of: ({ number: n }, live) => live.rate(live.series(n)?.inserts) ?? 0, class: "number" },
-  { id: "samples", name: "Samples", of: ({ number: n }, live) => live.rate(live.series(n)?.samples) ?? 0, class: "number" },
-  { id: "ratio", name: "Per insert", of: ({ inserts, samples }) => (inserts ? samples / inserts : 0), class: "number wide" },
+  {
+    id: "inserts",
+    name: "Inserts",
+    of: ({ number: n }, live) => live.rate(live.series(n)?.inserts) ?? 0,
+    class: "number",
+  },
+  {
+    id: "samples",
+    name: "Samples",
+    of: ({ number: n }, live) => live.rate(live.series(n)?.samples) ?? 0,
+    class: "number",
+  },
+  {
+    id: "ratio",
+    name: "Per insert",
+    of: ({ inserts, samples }) => (inserts ? samples / inserts : 0),
+    class: "number wide",
+  },
   { id: "limiter", name: "Limiter", of: ({ limiter }) => limiter.diff, class: "wide" },
   {
     id: "waits",
@@ -174,7 +201,11 @@ function list() {
       else sort = { column, direction: again ? -sort.direction : first };
       update(...latest);
     };
-    const head = el("th", { scope: "col", class: column.class ?? "" }, el("button", { type: "button", on: { click } }, column.name, arrow));
+    const head = el(
+      "th",
+      { scope: "col", class: column.class ?? "" },
+      el("button", { type: "button", on: { click } }, column.name, arrow),
+    );
     return { column, head, arrow };
   });
   const node = el(
@@ -184,7 +215,15 @@ function list() {
       "table",
       { class: "tables" },
       el("caption", { class: "hidden" }, "Tables of the server; the names of the columns sort"),
-      el("thead", {}, el("tr", {}, heads.map(({ head }) => head))),
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          heads.map(({ head }) => head),
+        ),
+      ),
       rows,
     ),
   );
@@ -219,7 +258,7 @@ function row() {
   const perInsert = el("span");
   const limiter = limiterView({ height: 28, small: true });
   const badge = waitsBadge();
-  const phoneBadge = waitsBadge();
+  const phoneBadge = waitsBadge(true);
   const cell = (name, ...children) => el("td", { class: name }, ...children);
   const node = el(
     "tr",
@@ -254,7 +293,15 @@ export function signatureTable(columns) {
   return el(
     "table",
     {},
-    el("thead", {}, el("tr", {}, ["Column", "Type", "Shape"].map((name) => el("th", { scope: "col" }, name)))),
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        ["Column", "Type", "Shape"].map((name) => el("th", { scope: "col" }, name)),
+      ),
+    ),
     el(
       "tbody",
       {},

@@ -68,6 +68,8 @@ mod tests {
 
     #[test]
     fn every_file_of_the_folder_is_served_without_its_comments() {
+        let code_of = |text: &str| text.replace(|letter: char| letter.is_whitespace() || letter == ',', "");
+        let is_code = |line: &&str| !["//", "/*", "* ", "*/"].iter().any(|mark| line.starts_with(mark));
         let mut count = 0;
         for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/web")).unwrap() {
             let path = entry.unwrap().path();
@@ -75,15 +77,24 @@ mod tests {
             let asset =
                 ASSETS.iter().find(|asset| asset.path == name).unwrap_or_else(|| panic!("{name} is not served"));
             let source = std::fs::read_to_string(&path).unwrap();
-            assert!(source.lines().all(|line| line.matches('`').count() % 2 == 0), "{name} has text in several lines");
-            let is_code =
-                |line: &&str| !line.is_empty() && !["//", "/*", "* ", "*/"].iter().any(|mark| line.starts_with(mark));
-            let code: Vec<_> = source.lines().map(str::trim).filter(is_code).collect();
+            let code: String = source.lines().map(str::trim).filter(is_code).collect();
             let served = String::from_utf8(unpacked(asset)).unwrap();
-            assert_eq!(served.lines().collect::<Vec<_>>(), code, "{name}");
+            assert!(code_of(&served) == code_of(&code), "{name} is served with other code");
             count += 1;
         }
         assert_eq!(count, ASSETS.len());
+    }
+
+    #[test]
+    fn no_text_and_no_comment_of_a_file_is_changed_when_it_is_packed() {
+        for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/web")).unwrap() {
+            let path = entry.unwrap().path();
+            for line in std::fs::read_to_string(&path).unwrap().lines().map(str::trim) {
+                assert!(line.matches('`').count() % 2 == 0, "{}: text in several lines: {line}", path.display());
+                let has_code = !line.starts_with("//") && !line.starts_with('*');
+                assert!(!(has_code && line.contains(" // ")), "{}: a comment behind code: {line}", path.display());
+            }
+        }
     }
 
     #[test]
