@@ -595,6 +595,9 @@ class Client:
     def peek(self, table: str, count: int, newest: bool, timeout: float | None) -> list[SampledBatch]:
         """Items as batches of one, with `inserted_at`. They are neither drawn nor counted."""
 
+    def observe(self, timeout: float | None) -> bytes:
+        """One JSON object: `server`, `tables`, `waits`, `clients` and `checkpoints`. Not of address lists."""
+
 @final
 class CellRef:
     """One value of one column, which its writer may still keep."""

@@ -51,7 +51,8 @@ impl Server {
     /// # Errors
     /// Those of [`Server::start_with_http`].
     pub fn start(runtime: &Handle, replay: Arc<Replay>, options: &ListenOptions) -> Result<Self> {
-        Self::start_with_http(runtime, replay, options, &ServerFacts::default(), None)
+        let facts = replay.facts().clone();
+        Self::start_with_http(runtime, replay, options, &facts, None)
     }
 
     /// Binds the sockets and starts to serve on `runtime`. `http` is the HTTP port of the server, which stops with it.

@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::Error;
 use reverb_net::http::{HttpOptions, HttpServer, HttpState};
-use reverb_net::observe::ServerFacts;
 use reverb_net::server::{ListenOptions, Server as CoreServer};
 use reverb_service::Replay;
 use reverb_store::checkpoint::Checkpointer as CoreCheckpointer;
@@ -68,7 +67,7 @@ impl Server {
             .map_err(|error| Error::invalid(format!("heartbeat_interval {heartbeat_interval}: {error}")))?;
         let options = ListenOptions { host: host.map(resolve).transpose()?.flatten(), port, heartbeat };
         let replay = Replay::new(tables.iter().map(|table| table.handle.clone()).collect(), max_message_size)?;
-        let facts = Arc::new(ServerFacts::default());
+        let facts = replay.facts().clone();
         let runtime = runtime()?;
         // Before a checkpoint is loaded, so that probes can ask how far that is.
         let http = match http_port {

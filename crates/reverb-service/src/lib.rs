@@ -8,6 +8,7 @@ mod compaction;
 mod connections;
 mod cut;
 pub mod event_log;
+mod facts;
 pub mod insert;
 pub mod lease;
 pub mod local;
@@ -24,6 +25,7 @@ pub mod write_queue;
 
 pub use batch::Batch;
 pub use connections::Connections;
+pub use facts::ServerFacts;
 pub use insert::{InsertGroup, wait_for_inserts};
 pub use local::{BatchRequest, RowInsert};
 pub use notice::warn;

@@ -393,4 +393,19 @@ impl Client {
         }
         self.on_road_again(deadline, move |road| road.peek(table, count, newest, deadline))
     }
+
+    /// Describes the server as JSON, for display: see [`crate::observe::ObservedDocument`].
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the client has several servers. [`Error::Unimplemented`] if the server is of an
+    /// earlier version, or one of dm-reverb.
+    pub fn observe(&self, deadline: Option<Instant>) -> Started<'_, Vec<u8>> {
+        if self.servers.is_some() {
+            return Started::Done(Err(Error::invalid(format!(
+                "only one server can be observed at a time, and `{}` names several; use one of their addresses",
+                self.address()
+            ))));
+        }
+        self.on_road_again(deadline, move |road| road.observe(deadline))
+    }
 }

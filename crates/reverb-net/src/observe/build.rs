@@ -4,9 +4,8 @@ use super::documents::{
     CheckpointDocument, CheckpointsDocument, ClientDocument, ClientsDocument, LimiterDocument, ProgressDocument,
     RemovalsDocument, ServerDocument, TableDocument, TablesDocument, WaitDocument, WaitingDocument, WaitsDocument,
 };
-use super::facts::ServerFacts;
 use reverb_core::{RateLimiter, SelectorKind, TableInfo};
-use reverb_service::{Operation, Peer, Replay, StoreProgress, StoreStatus, TableStatus};
+use reverb_service::{Operation, Peer, Replay, ServerFacts, StoreProgress, StoreStatus, TableStatus};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 

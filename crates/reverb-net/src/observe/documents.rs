@@ -3,6 +3,21 @@
 
 use serde::Serialize;
 
+/// The answer of the call `Observe`: the documents of a server at one time.
+#[derive(Debug, Clone, Serialize)]
+pub struct ObservedDocument {
+    /// The process and its service.
+    pub server: ServerDocument,
+    /// See [`TablesDocument::tables`].
+    pub tables: Vec<TableDocument>,
+    /// See [`WaitsDocument::waits`].
+    pub waits: Vec<WaitDocument>,
+    /// See [`ClientsDocument::clients`].
+    pub clients: Vec<ClientDocument>,
+    /// The checkpoints.
+    pub checkpoints: CheckpointsDocument,
+}
+
 /// `/api/v1/server`: the process and its service.
 #[derive(Debug, Clone, Serialize)]
 pub struct ServerDocument {

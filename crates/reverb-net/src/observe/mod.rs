@@ -2,8 +2,9 @@
 
 mod build;
 mod documents;
-mod facts;
+mod observed;
 
 pub use build::{checkpoints, clients, server, tables, waits};
 pub use documents::*;
-pub use facts::ServerFacts;
+pub use observed::observed;
+pub use reverb_service::ServerFacts;
