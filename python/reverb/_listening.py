@@ -39,7 +39,7 @@ def checked_host(host: object, allow_insecure: bool | None) -> str | None:
         checks.refuse("host", "a str", host)
     if allow_insecure is None:
         allow_insecure = os.environ.get("REVERB_ALLOW_INSECURE") == "1"
-    if not allow_insecure and not _is_loopback(host):
+    if not allow_insecure and not is_loopback(host):
         raise ValueError(
             f"Listening on {host!r} lets anyone who can reach this machine read and write the tables, without a "
             f"password or encryption. If that is intended, pass allow_insecure=True, or set REVERB_ALLOW_INSECURE=1 in "
@@ -68,7 +68,8 @@ def checked_heartbeat(interval: object) -> float:
     return seconds
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine can reach the host."""
     import ipaddress
 
     if host == "localhost":

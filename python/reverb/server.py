@@ -316,9 +316,7 @@ class Server:
         self._checkpointer = _default_checkpointer() if checkpointer is None else checkpointer
         internal = _internal_checkpointer(self._checkpointer)
         internal_tables = [table.internal_table for table in self._tables]
-        self._server = _binding.Server(
-            internal_tables, host, port, size, heartbeat, http_host, http_port, internal
-        )
+        self._server = _binding.Server(internal_tables, host, port, size, heartbeat, http_host, http_port, internal)
         self._port = self._server.port
         for table in self._tables:
             table._server = weakref.ref(self)
