@@ -78,7 +78,8 @@ def strip(limiter: dict[str, Any], items: int, glyphs: Glyphs) -> str:
     start = high - span if low is None else low
     width = span if low is None or high is None else high - low
     share = (diff - start) / width if width > 0 else (diff > start) - (diff < start) + 0.5
-    cell = math.floor(share * _WITHIN) if share < 1 else _WITHIN - 1 if share == 1 else math.ceil(share * _WITHIN)
+    # The upper bound itself is within the band.
+    cell = _WITHIN - 1 if share == 1 else math.floor(share * _WITHIN)
     cells[min(max(_OUTSIDE + cell, 0), len(cells) - 1)] = glyphs.dot
     before, within, after = cells[:_OUTSIDE], cells[_OUTSIDE : _OUTSIDE + _WITHIN], cells[_OUTSIDE + _WITHIN :]
     bounds = [glyphs.track if bound is None else "|" for bound in (low, high)]

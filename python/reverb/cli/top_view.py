@@ -90,15 +90,17 @@ class View:
         if height is None:
             sections = [section for section in (head, tables, clients, waits) if section]
             return [line for number, section in enumerate(sections) for line in ([Text()] if number else []) + section]
+        head = head[: max(1, height // 4)]
         room = height - 1 - len(head)
-        # What waits is worth more lines than who is busy; both leave lines to the tables.
-        shown = [min(len(waits), max(4, room // 3)), min(len(clients), max(4, room // 4))]
-        tables_room = max(2, room - sum(count + 1 for count in shown if count) - 1)
-        tables = _fitted(tables, tables_room, "tables")
-        left = room - len(tables) - 1
-        waits = _fitted(waits, min(len(waits), left - 1 - (shown[1] + 1 if shown[1] else 0)), None)
-        left -= len(waits) + 1 if waits else 0
-        clients = _fitted(clients, min(len(clients), left - 1), None)
+        # What waits is worth more lines than who is busy; both leave some to the tables, which take what is left.
+        spare = room - 1 - min(len(tables), 4)
+        waits_room = _share(len(waits), min(spare, max(5, room // 3)))
+        clients_room = _share(len(clients), min(spare - waits_room, max(5, room // 4)))
+        tables = _fitted(tables, room - 1 - waits_room - clients_room, "tables")
+        spare = room - 1 - len(tables)
+        waits = waits[: max(0, _share(len(waits), spare - clients_room) - 1)]
+        spare -= len(waits) + 1 if waits else 0
+        clients = clients[: max(0, _share(len(clients), spare) - 1)]
         lines = list(head)
         for section in (tables, clients, waits):
             lines += [Text(), *section] if section else []
@@ -191,15 +193,18 @@ def _flow(facts: Iterator[Text], width: int, between: str) -> list[Text]:
     return lines
 
 
-def _fitted(lines: list[Text], room: int, what: str | None) -> list[Text]:
-    """The lines that fit. The last one says how many do not, if they are `what`."""
+def _share(lines: int, room: int) -> int:
+    """The lines that a section gets, the empty one before it included; none if it would be a header alone."""
+    share = min(lines + 1, room)
+    return share if lines and share >= 3 else 0
+
+
+def _fitted(lines: list[Text], room: int, what: str) -> list[Text]:
+    """The lines that fit. The last one says how many do not."""
     if len(lines) <= room:
         return lines
-    # A header alone says nothing.
     if room < 2:
-        return []
-    if what is None:
-        return lines[:room]
+        return lines[: max(0, room)]
     return [*lines[: room - 1], Text(f"{len(lines) - room + 1} more {what}", style=_FAINT)]
 
 
