@@ -4,6 +4,6 @@ mod build;
 mod documents;
 mod facts;
 
-pub use build::{checkpoints, clients, server, tables, waits};
+pub use build::{checkpoints, clients, seconds, server, tables, waits};
 pub use documents::*;
 pub use facts::ServerFacts;
