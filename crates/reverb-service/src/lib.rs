@@ -8,6 +8,7 @@ mod compaction;
 mod connections;
 mod cut;
 pub mod event_log;
+mod facts;
 pub mod insert;
 pub mod lease;
 pub mod local;
@@ -25,6 +26,7 @@ pub mod write_queue;
 
 pub use batch::Batch;
 pub use connections::{Connections, OpenConnection, OpenStream, StreamKind, TransportTotals};
+pub use facts::ServerFacts;
 pub use insert::{InsertGroup, wait_for_inserts};
 pub use local::{BatchRequest, RowInsert};
 pub use notice::warn;
@@ -33,6 +35,6 @@ pub use process_name::{host_name, process_name};
 pub use replay::Replay;
 pub use store::{SavedState, Store, StoreProgress, StoreStatus};
 pub use table_handle::{
-    Arrival, Call, DrawRequest, Operation, TableHandle, TableStatus, WAIT_BOUNDS, WaitHistogram, WaitTimes, Waiting,
-    WaitingRequest, snapshot_all,
+    Arrival, Call, DrawRequest, Operation, TableHandle, TablePulse, TableStatus, WAIT_BOUNDS, WaitHistogram, WaitTimes,
+    Waiting, WaitingRequest, snapshot_all,
 };

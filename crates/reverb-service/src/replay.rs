@@ -2,6 +2,7 @@
 
 use crate::connections::Connections;
 use crate::cut::cut_to_fit;
+use crate::facts::ServerFacts;
 use crate::insert::{InsertGroup, check_size, name_row};
 use crate::peer::Peer;
 use crate::store::Store;
@@ -29,6 +30,7 @@ pub struct Replay {
     connections: Arc<Connections>,
     /// The callers in this process.
     here: Arc<Peer>,
+    facts: Arc<ServerFacts>,
     store: OnceLock<Arc<dyn Store>>,
     /// Locked during a save, so that other saves wait without occupying a thread.
     saving: Arc<tokio::sync::Mutex<()>>,
@@ -60,6 +62,7 @@ impl Replay {
             ledgers: Ledgers::default(),
             connections: Arc::default(),
             here,
+            facts: Arc::default(),
             store: OnceLock::new(),
             saving: Arc::default(),
             passes: Arc::new(Semaphore::new(MAX_PASSES)),
@@ -130,6 +133,11 @@ impl Replay {
     /// Returns the connections of the server.
     pub fn connections(&self) -> &Arc<Connections> {
         &self.connections
+    }
+
+    /// Returns facts about the server that serves the tables.
+    pub fn facts(&self) -> &Arc<ServerFacts> {
+        &self.facts
     }
 
     /// Returns the peer for all callers in the same process as the server. It has no connection.
