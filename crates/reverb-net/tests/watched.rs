@@ -7,10 +7,11 @@ use common::wire::chunk;
 use common::{SOON, addresses, draw, eventually, queue, rows, uniform};
 use reverb_core::Result;
 use reverb_net::client::Client;
-use reverb_net::observe::{ServerFacts, clients, server as describe};
+use reverb_net::http::{HttpOptions, HttpServer, HttpState};
+use reverb_net::observe::{clients, server as describe};
 use reverb_net::replay_v1::proto::{WriteItem, WriteRequest};
 use reverb_net::server::{ListenOptions, Server};
-use reverb_net::{CallCount, replay_v1};
+use reverb_net::{CallCount, Calls, replay_v1};
 use reverb_service::{Peer, Replay, StreamKind, TableHandle, Transport, process_name};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,14 +34,16 @@ use tonic_reflection::pb::{v1::ServerReflectionRequest, v1alpha};
 
 struct Watched {
     server: Server,
-    facts: ServerFacts,
+    calls: Arc<Calls>,
 }
 
 fn watched(tables: Vec<TableHandle>) -> Watched {
-    let (facts, replay) = (ServerFacts::default(), Replay::new(tables, common::MAX_MESSAGE_SIZE).unwrap());
-    let options = ListenOptions::default();
-    let server = Server::start_with_http(&Handle::current(), replay, &options, &facts, None).unwrap();
-    Watched { server, facts }
+    let (runtime, replay) = (Handle::current(), Replay::new(tables, common::MAX_MESSAGE_SIZE).unwrap());
+    let state = Arc::new(HttpState::new(replay.clone()));
+    let calls = state.calls.clone();
+    let http = HttpServer::start(&runtime, state, &HttpOptions::default()).unwrap();
+    let server = Server::start_with_http(&runtime, replay, &ListenOptions::default(), Some(http)).unwrap();
+    Watched { server, calls }
 }
 
 impl Watched {
@@ -50,7 +53,7 @@ impl Watched {
 
     fn count(&self, service: &str, method: &str, code: &str) -> u64 {
         let is_it = |call: &&CallCount| (call.service, call.method, call.code) == (service, method, code);
-        self.facts.calls.counts().iter().find(is_it).map_or(0, |call| call.count)
+        self.calls.counts().iter().find(is_it).map_or(0, |call| call.count)
     }
 
     async fn channel(&self) -> Channel {
@@ -93,7 +96,7 @@ async fn each_connection_counts_its_traffic_and_the_totals_survive_it() -> Resul
         assert_eq!((total.transport, total.open, total.opened), (road, 0, 1));
         assert!(total.receive_bytes >= bytes.0 && total.transmit_bytes >= bytes.1, "{total:?}");
     }
-    let document = describe(watched.server.replay(), &watched.facts);
+    let document = describe(watched.server.replay(), watched.server.replay().facts());
     let totals = connections.totals();
     assert_eq!(document.receive_bytes, totals[0].receive_bytes + totals[1].receive_bytes);
     assert_eq!(document.connections, 0);
@@ -165,7 +168,7 @@ async fn calls_are_counted_by_method_and_result() -> Result<()> {
     })
     .await;
 
-    let before = watched.facts.calls.counts().len();
+    let before = watched.calls.counts().len();
     let mut grpc = tonic::client::Grpc::new(watched.channel().await);
     for number in 0..200 {
         for path in [format!("/{REPLAY}/Method{number}"), format!("/service{number}.Unknown/Insert")] {
@@ -178,7 +181,7 @@ async fn calls_are_counted_by_method_and_result() -> Result<()> {
     }
     assert_eq!(watched.count(REPLAY, "other", "Unimplemented"), 200);
     assert_eq!(watched.count("other", "other", "Unimplemented"), 200);
-    assert_eq!(watched.facts.calls.counts().len(), before + 2);
+    assert_eq!(watched.calls.counts().len(), before + 2);
     Ok(())
 }
 
