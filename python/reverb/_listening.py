@@ -149,7 +149,7 @@ def _is_notebook() -> bool:
 def _check_open(what: str, means: str, host: str, allow_insecure: bool | None) -> None:
     if allow_insecure is None:
         allow_insecure = os.environ.get("REVERB_ALLOW_INSECURE") == "1"
-    if not allow_insecure and not _is_loopback(host):
+    if not allow_insecure and not is_loopback(host):
         raise ValueError(
             f"{what} lets anyone who can reach this machine {means}, without a password or encryption. If that is "
             f"intended, pass allow_insecure=True, or set REVERB_ALLOW_INSECURE=1 in the environment."
@@ -176,7 +176,8 @@ def checked_heartbeat(interval: object) -> float:
     return seconds
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine can reach the host."""
     import ipaddress
 
     if host == "localhost":

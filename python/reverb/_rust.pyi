@@ -39,6 +39,7 @@ __all__ = [
     "checkpoint_summary",
     "checkpoint_verify",
     "descriptor_set",
+    "health",
     "importance_weights",
     "unconfirmed",
 ]
@@ -64,6 +65,13 @@ def unconfirmed() -> list[tuple[str, dict[str, int], int]]:
 
 def descriptor_set() -> bytes:
     """A serialized `google.protobuf.FileDescriptorSet` of all messages, each file after those that it imports."""
+
+def health(address: str, service: str, timeout: float) -> bool:
+    """Whether the server at `address` serves `service`, by `grpc.health.v1`; an empty name means the server as a whole.
+
+    Asks once. Raises UnavailableError if no server answers, DeadlineExceededError if it does not answer in time,
+    ValueError if it has no such service, and UnimplementedError if it does not tell its health.
+    """
 
 def importance_weights(
     probabilities: NDArray[np.float64], table_sizes: NDArray[np.int64], beta: float, normalize: bool
@@ -588,6 +596,9 @@ class Client:
 
     def peek(self, table: str, count: int, newest: bool, timeout: float | None) -> list[SampledBatch]:
         """Items as batches of one, with `inserted_at`. They are neither drawn nor counted."""
+
+    def observe(self, timeout: float | None) -> bytes:
+        """One JSON object: `server`, `tables`, `waits`, `clients` and `checkpoints`. Not of address lists."""
 
 @final
 class CellRef:

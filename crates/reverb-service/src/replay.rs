@@ -2,6 +2,7 @@
 
 use crate::connections::Connections;
 use crate::cut::cut_to_fit;
+use crate::facts::ServerFacts;
 use crate::insert::{InsertGroup, check_size, name_row};
 use crate::peer::Peer;
 use crate::store::Store;
@@ -26,7 +27,10 @@ pub struct Replay {
     closed: AtomicBool,
     /// Ledgers of the items that writers have inserted.
     ledgers: Ledgers,
-    connections: Connections,
+    connections: Arc<Connections>,
+    /// The callers in this process.
+    here: Arc<Peer>,
+    facts: Arc<ServerFacts>,
     store: OnceLock<Arc<dyn Store>>,
     /// Locked during a save, so that other saves wait without occupying a thread.
     saving: Arc<tokio::sync::Mutex<()>>,
@@ -47,6 +51,8 @@ impl Replay {
                 return Err(Error::invalid(format!("Multiple items in tables have the same name: {}", table.name())));
             }
         }
+        let here = Peer::in_same_process();
+        tables.iter().for_each(|table| table.belong_to(&here));
         let (stop, _) = tokio::sync::watch::channel(false);
         Ok(Arc::new(Self {
             id: rand::random(),
@@ -54,7 +60,9 @@ impl Replay {
             max_message_size,
             closed: AtomicBool::new(false),
             ledgers: Ledgers::default(),
-            connections: Connections::default(),
+            connections: Arc::default(),
+            here,
+            facts: Arc::default(),
             store: OnceLock::new(),
             saving: Arc::default(),
             passes: Arc::new(Semaphore::new(MAX_PASSES)),
@@ -123,8 +131,18 @@ impl Replay {
     }
 
     /// Returns the connections of the server.
-    pub fn connections(&self) -> &Connections {
+    pub fn connections(&self) -> &Arc<Connections> {
         &self.connections
+    }
+
+    /// Returns facts about the server that serves the tables.
+    pub fn facts(&self) -> &Arc<ServerFacts> {
+        &self.facts
+    }
+
+    /// Returns the peer for all callers in the same process as the server. It has no connection.
+    pub fn this_process(&self) -> &Arc<Peer> {
+        &self.here
     }
 
     /// Sets the store of the tables. Only the first call has an effect.
