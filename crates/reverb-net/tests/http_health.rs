@@ -6,7 +6,6 @@ use common::uniform;
 use parking_lot::{Condvar, Mutex};
 use reverb_core::Result;
 use reverb_net::http::{HttpOptions, HttpServer, HttpState};
-use reverb_net::observe::ServerFacts;
 use reverb_net::server::{ListenOptions, Server};
 use reverb_service::{Replay, Store, StoreProgress, StoreStatus, TableHandle};
 use std::io::{Read, Write};
@@ -55,7 +54,6 @@ fn runtime() -> Runtime {
 struct Setting {
     http_runtime: Runtime,
     replay: Arc<Replay>,
-    facts: Arc<ServerFacts>,
     state: Arc<HttpState>,
     http: HttpServer,
 }
@@ -63,10 +61,9 @@ struct Setting {
 fn setting() -> Setting {
     let http_runtime = runtime();
     let replay = Replay::new(vec![uniform("table")], 1 << 20).expect("a service");
-    let facts = Arc::new(ServerFacts::default());
-    let state = Arc::new(HttpState::new(replay.clone(), facts.clone()));
+    let state = Arc::new(HttpState::new(replay.clone()));
     let http = HttpServer::start(http_runtime.handle(), state.clone(), &HttpOptions::default()).expect("a free port");
-    Setting { http_runtime, replay, facts, state, http }
+    Setting { http_runtime, replay, state, http }
 }
 
 /// Returns the status and the text of the answer.
@@ -85,7 +82,7 @@ fn answer(status: &str, body: &str) -> (String, String) {
 
 #[test]
 fn probes_hear_what_a_server_does_from_its_start_to_its_end() {
-    let Setting { http_runtime, replay, facts, http, .. } = setting();
+    let Setting { http_runtime, replay, http, .. } = setting();
     let port = http.port();
     let all = |ready: (String, String)| {
         assert_eq!(get(port, "/livez"), answer("200", "ok"));
@@ -102,8 +99,8 @@ fn probes_hear_what_a_server_does_from_its_start_to_its_end() {
 
     let runtime = runtime();
     let options = ListenOptions::default();
-    let mut server = Server::start_with_http(runtime.handle(), replay.clone(), &options, &facts, Some(http))
-        .expect("the server starts");
+    let mut server =
+        Server::start_with_http(runtime.handle(), replay.clone(), &options, Some(http)).expect("the server starts");
     all(answer("200", "ready"));
 
     let stopping = std::thread::spawn(move || server.stop());
