@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from reverb.data import checks
 
-__all__ = ["announce", "as_port", "checked_heartbeat", "checked_host", "checked_http"]
+__all__ = ["announce", "as_port", "checked_heartbeat", "checked_host", "checked_http", "host_names"]
 
 _logger = logging.getLogger("reverb")
 _PORTS = range(2**16)
@@ -96,19 +96,29 @@ def _http_port(port: object) -> int | None:
 
 
 def _allowed_hosts(names: Iterable[str] | None) -> list[str]:
-    option = "http_allowed_hosts"
     if names is None:
         option = "REVERB_HTTP_ALLOWED_HOSTS"
-        listed = [name.strip() for name in os.environ.get(option, "").split(",") if name.strip()]
-    elif isinstance(names, str):
-        checks.refuse(option, "a sequence of host names", names)
-    else:
-        listed = list(names)
-    for name in listed:
+        text = os.environ.get(option)
+        return host_names(option, text.split(",")) if text else []
+    if isinstance(names, str):
+        checks.refuse("http_allowed_hosts", "a sequence of host names", names)
+    return host_names("http_allowed_hosts", names)
+
+
+def host_names(option: str, names: Iterable[str]) -> list[str]:
+    """The names without the spaces around them.
+
+    Raises:
+      TypeError: A name is not a str.
+      ValueError: A name is not that of a host.
+    """
+    listed = []
+    for name in names:
         if not isinstance(name, str):
             checks.refuse(option, "a sequence of host names", name)
-        if not _HOST_NAME.fullmatch(name):
+        if not _HOST_NAME.fullmatch(name.strip()):
             raise ValueError(f"{option} must be host names without a scheme or a port, got {name!r}")
+        listed.append(name.strip())
     return listed
 
 

@@ -35,6 +35,7 @@ VALUES = {
     "keep": (2, 3, 4),
     "http_port": ("off", 8081, 8082),
     "http_host": ("127.0.0.4", "127.0.0.5", "127.0.0.6"),
+    "http_allowed_hosts": ("one, two", "three", "four"),
     "log_format": ("json", "text", "json"),
     "log_level": ("debug", "error", "warning"),
     # Both values, since there are no three.
@@ -121,7 +122,8 @@ def test_settings_reach_the_server(tmp_path, monkeypatch):
     file.write_text(
         "port = 8003\nheartbeat = 3.5\nallow_insecure = true\n"
         + TABLES
-        + '[http]\nport = "off"\nhost = "127.0.0.6"\n[checkpoint]\npath = "/nowhere/c"\nkeep = 4\nsave_on_stop = true\n'
+        + '[http]\nport = "off"\nhost = "127.0.0.6"\nallowed_hosts = "one, two"\n'
+        + '[checkpoint]\npath = "/nowhere/c"\nkeep = 4\nsave_on_stop = true\n'
     )
     made = arguments_of_server(monkeypatch, file)
     checkpointer = made.pop("checkpointer")
@@ -133,6 +135,7 @@ def test_settings_reach_the_server(tmp_path, monkeypatch):
         "heartbeat_interval": 3.5,
         "http_port": None,
         "http_host": "127.0.0.6",
+        "http_allowed_hosts": ["one", "two"],
     }
     assert (checkpointer.path, checkpointer.keep, checkpointer.save_on_stop) == ("/nowhere/c", 4, True)
     made = arguments_of_server(
@@ -183,7 +186,7 @@ def test_check_names_the_checkpoint_that_would_be_loaded(tmp_path):
     [
         ("[http]\nport = true\n", [], 'http.port must be a number or "off", got True'),
         ("[http]\nport = 'on'\n", [], "http.port must be a number or \"off\", got 'on'"),
-        ("[http]\nports = 1\n", [], "[http] has an unknown key 'ports'; known: port, host"),
+        ("[http]\nports = 1\n", [], "[http] has an unknown key 'ports'; known: port, host, allowed_hosts"),
         ("[log]\nlevel = 'loud'\n", [], "log.level must be one of debug, info, warning, error, critical, got 'loud'"),
         ("[log]\nformat = 'xml'\n", [], "log.format must be one of text, json, got 'xml'"),
         ("", ["--http-port", "70000"], "the HTTP port must be a number from 0 to 65535, or off, got '70000'"),

@@ -83,6 +83,12 @@ def serve(
     http_host: Annotated[
         str | None, typer.Option(envvar="REVERB_HTTP_HOST", help="Host of that port; by default, this machine only.")
     ] = None,
+    http_allowed_hosts: Annotated[
+        str | None,
+        typer.Option(
+            envvar="REVERB_HTTP_ALLOWED_HOSTS", metavar="NAMES", help="Further host names of that port, with commas."
+        ),
+    ] = None,
     checkpoint_path: Annotated[
         str | None, typer.Option(envvar="REVERB_CHECKPOINT_PATH", help="Folder to save to and load from.")
     ] = None,
@@ -140,6 +146,7 @@ def serve(
 
         [http]
         port = 8080             # or "off"
+        # allowed_hosts = "replay.example, monitoring.example"
 
         [log]
         format = "json"

@@ -22,6 +22,7 @@ _DEFAULTS = {
     "keep": "1",
     "http_port": "a free port",
     "http_host": "127.0.0.1",
+    "http_allowed_hosts": "none besides this machine's",
 }
 
 
@@ -31,6 +32,7 @@ def check(path: str | None, given: Mapping[str, tuple[Any, str]]) -> None:
     values = settings.values
     _listening.as_port(values["port"])
     serving.http_port(values["http_port"])
+    serving.allowed_hosts(values["http_allowed_hosts"])
     _listening.checked_heartbeat(values["heartbeat"])
     hosts = [_listening.checked_host(values[name], values["allow_insecure"]) for name in ("host", "http_host")]
     checkpointer = serving.checkpointer_of(settings)

@@ -23,6 +23,7 @@ KEYS = {
     "keep": "checkpoint.keep",
     "http_port": "http.port",
     "http_host": "http.host",
+    "http_allowed_hosts": "http.allowed_hosts",
     "log_format": "log.format",
     "log_level": "log.level",
 }
