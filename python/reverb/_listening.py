@@ -74,6 +74,9 @@ def checked_http(
     if host is not None:
         if not isinstance(host, str):
             checks.refuse(name, "a str", host)
+        if _HOST_NAME.fullmatch(host):
+            # Browsers send the host as it is named to them, and not its address.
+            allowed_hosts = [*_allowed_hosts(allowed_hosts), host]
         _check_open(f"{name}={host!r}", "read the tables and see who uses them", host, allow_insecure)
     return host, number, _allowed_hosts(allowed_hosts)
 

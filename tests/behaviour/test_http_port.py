@@ -12,6 +12,7 @@ from behaviour_support import PATIENCE_S, eventually, make_table, program, run_p
 from http_support import ask, connect
 
 import reverb
+from reverb import _listening
 
 pytestmark = pytest.mark.alone
 
@@ -117,6 +118,15 @@ def test_allowed_hosts_are_answered(start, monkeypatch):
         for host in ("replay.example:80", "Other"):
             assert ask(server.http_port, "/", headers=[("Host", host)]).status == 200
         assert ask(server.http_port, "/", headers=[("Host", "third")]).status == 421
+
+
+def test_name_at_which_the_port_listens_is_allowed(monkeypatch):
+    def allowed(names):
+        return _listening.checked_http(0, "replay.example", allowed_hosts=names, allow_insecure=True)[2]
+
+    assert allowed(["other"]) == ["other", "replay.example"]
+    monkeypatch.setenv("REVERB_HTTP_ALLOWED_HOSTS", "another")
+    assert allowed(None) == ["another", "replay.example"]
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "anything"])
