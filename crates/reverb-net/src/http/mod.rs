@@ -2,6 +2,7 @@
 
 mod api;
 mod assets;
+mod histogram_cache;
 mod history;
 mod metrics;
 mod state;
@@ -61,7 +62,7 @@ impl HttpServer {
         let _set_once = state.facts.dashboard_url.set(url.clone());
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let (open, freed) = std::sync::mpsc::channel::<()>();
-        runtime.spawn(history::record(Arc::downgrade(&state)));
+        runtime.spawn(history::record(Arc::downgrade(&state.history), Arc::downgrade(&state.replay)));
         let router = router(state);
         runtime.spawn(async move {
             let serving = axum::serve(listener, router);

@@ -1,6 +1,6 @@
 //! What the handlers of the HTTP port read.
 
-use super::api::HistogramCache;
+use super::histogram_cache::HistogramCache;
 use super::history::History;
 use crate::observe::ServerFacts;
 use axum::http::StatusCode;
@@ -19,7 +19,7 @@ pub struct HttpState {
     pub replay: Arc<Replay>,
     /// Facts about the server.
     pub facts: Arc<ServerFacts>,
-    pub(super) history: History,
+    pub(super) history: Arc<History>,
     pub(super) histograms: HistogramCache,
     heavy: Arc<Semaphore>,
 }
@@ -28,7 +28,7 @@ impl HttpState {
     /// Creates the state of a server's HTTP port.
     pub fn new(replay: Arc<Replay>, facts: Arc<ServerFacts>) -> Self {
         let heavy = Arc::new(Semaphore::new(MAX_HEAVY));
-        Self { replay, facts, history: History::default(), histograms: HistogramCache::default(), heavy }
+        Self { replay, facts, history: Arc::default(), histograms: HistogramCache::default(), heavy }
     }
 
     /// Runs work that may wait for a lock, or takes long, on a blocking thread. At most [`MAX_HEAVY`] requests do so
