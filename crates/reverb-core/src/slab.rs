@@ -186,10 +186,15 @@ impl Slab {
         Ok(slot)
     }
 
-    /// Replaces the item in a slot, and returns the data of the old one. If the key is taken, returns the new item and
-    /// the slot of the key.
+    /// Replaces the item in a slot, and returns the data of the old one and the number of its draws. If the key is
+    /// taken, returns the new item and the slot of the key.
     #[inline]
-    pub(crate) fn replace(&mut self, slot: u32, item: NewItem, inserted_at: u64) -> Result<Trajectory, (u32, NewItem)> {
+    pub(crate) fn replace(
+        &mut self,
+        slot: u32,
+        item: NewItem,
+        inserted_at: u64,
+    ) -> Result<(Trajectory, i32), (u32, NewItem)> {
         let hash = match self.enter(item.key, slot) {
             Ok(hash) => hash,
             Err(known) => return Err((known, item)),
@@ -199,10 +204,10 @@ impl Slab {
         here.key = item.key;
         here.priority = item.priority;
         here.inserted_at = inserted_at;
-        here.times_sampled = item.times_sampled;
+        let times_sampled = std::mem::replace(&mut here.times_sampled, item.times_sampled);
         let old = std::mem::replace(&mut here.trajectory, item.trajectory);
         self.leave(old_hash, slot);
-        Ok(old)
+        Ok((old, times_sampled))
     }
 
     /// Removes the item from a slot, which must hold one.
@@ -251,6 +256,18 @@ impl Slab {
     /// The pages, for reading.
     pub(crate) fn pages(&self) -> &[Arc<Page>] {
         &self.pages
+    }
+
+    /// The items, in the order of their slots.
+    pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
+        self.pages.iter().flat_map(|page| page.items())
+    }
+
+    /// Size in bytes of the pages and the index, without the data of the items.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let entries = self.index.capacity() * (size_of::<Entry>() + 1);
+        let pages = self.pages.len() * (size_of::<Page>() + size_of::<Arc<Page>>() + 1);
+        pages + entries + self.free.capacity() * size_of::<u32>()
     }
 
     /// The pages as they are now, whatever changes later. Copies only pointers.

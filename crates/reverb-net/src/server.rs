@@ -118,21 +118,21 @@ impl Server {
         self.unix_path.as_deref()
     }
 
-    /// Ends all waiting calls, closes all connections and frees the port. Saves the tables if the store is configured
+    /// Ends all waiting calls, closes all connections and frees the ports. Saves the tables if the store is configured
     /// to do so. Does nothing in a forked child process.
     ///
     /// # Errors
     /// The error of the save. The server has stopped in any case.
     pub fn stop(&mut self) -> Result<()> {
+        let (serving, http) = (self.serving.take(), self.http.take());
         if self.generation != fork::generation() {
-            std::mem::forget((self.serving.take(), self.http.take()));
+            std::mem::forget((serving, http));
             return Ok(());
         }
-        let Some(serving) = self.serving.take() else { return Ok(()) };
+        let Some(serving) = serving else { return Ok(()) };
         registry::unregister(&self.replay);
         self.replay.close();
         tracing::info!("the server at {}, port {} stops", self.host, self.port);
-        self.http.take();
         if let Some(path) = &self.unix_path {
             let _gone = std::fs::remove_file(path);
         }
@@ -142,6 +142,13 @@ impl Server {
             tokio::time::sleep(STOP_TIME).await;
             serving.task.abort();
         });
+        let saved = self.save_and_close();
+        // After the save, which may take minutes: probes see that the server is stopping, and not that it is dead.
+        drop(http);
+        saved
+    }
+
+    fn save_and_close(&self) -> Result<()> {
         let Some(store) = self.replay.store() else { return Ok(()) };
         let saved = if store.saves_on_stop() { store.save(self.replay.tables()).map(drop) } else { Ok(()) };
         store.close();

@@ -28,7 +28,7 @@ mod removal;
 mod snapshot;
 
 pub use config::TableConfig;
-pub use contents::{OldContents, Table};
+pub use contents::{OldContents, OldCounts, Table};
 pub use copied::{CopiedBatch, CopiedDraws};
 pub use counters::{LOG2_BUCKETS, Log2Histogram, TableCounters};
 pub use in_flight::Delivery;

@@ -1,6 +1,7 @@
 //! Clients. They offer the same calls over every road to a server.
 
 mod connect;
+pub mod health;
 mod pending_draw;
 mod pending_limit;
 mod persistent;

@@ -1,5 +1,6 @@
 //! What the handlers of the HTTP port read.
 
+use super::answer::text;
 use super::histogram_cache::HistogramCache;
 use super::history::History;
 use crate::observe::ServerFacts;
@@ -57,6 +58,6 @@ pub struct Failed;
 
 impl IntoResponse for Failed {
     fn into_response(self) -> Response {
-        StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        text(StatusCode::INTERNAL_SERVER_ERROR, "The server could not answer because of an error. Its log has more.")
     }
 }
