@@ -1,6 +1,7 @@
 //! Notices in the log about calls that wait for a long time.
 
 use crate::peer::Peer;
+use crate::process_name::process_name;
 use crate::table_handle::Operation;
 use std::time::Duration;
 
@@ -24,8 +25,12 @@ impl Notice {
         tracing::warn!(table = table.as_str(), operation = operation.name(), waited_s = waited.as_secs_f64(), "{text}");
     }
 
-    /// Logs the notice for people who observe the server. The peer makes the call, and logs the notice for its user.
+    /// Logs the notice for people who observe the server. The peer makes the call, and warns its user. If it is in this
+    /// process, that warning is enough.
     pub fn tell(&self, peer: &Peer) {
+        if peer.name() == process_name() {
+            return;
+        }
         let Self { text, table, operation, waited } = self;
         let (operation, waited_s) = (operation.name(), waited.as_secs_f64());
         tracing::info!(table = table.as_str(), operation, waited_s, client = %peer, "{peer}: {text}");
