@@ -29,7 +29,7 @@ pub use connections::{Connections, OpenConnection, OpenStream, StreamKind, Trans
 pub use facts::ServerFacts;
 pub use insert::{InsertGroup, wait_for_inserts};
 pub use local::{BatchRequest, RowInsert};
-pub use notice::warn;
+pub use notice::{Notice, warn};
 pub use peer::{Peer, Traffic, Transport};
 pub use process_name::{host_name, process_name};
 pub use replay::Replay;

@@ -6,6 +6,7 @@ mod api;
 mod assets;
 mod guard;
 mod health;
+mod histogram_cache;
 mod history;
 mod metrics;
 mod reserve;
@@ -75,7 +76,7 @@ impl HttpServer {
         let calls = state.calls.clone();
         let (stop, stopped) = watch::channel(());
         let (open, freed) = std::sync::mpsc::channel();
-        runtime.spawn(history::record(Arc::downgrade(&state)));
+        runtime.spawn(history::record(Arc::downgrade(&state.history), Arc::downgrade(&state.replay)));
         let port = Arc::new(Port::new(state.clone(), router(state), Guard::new(&options.allowed_hosts)));
         for listener in listeners {
             runtime.spawn(accept_from(open.clone(), Listener(listener), port.clone(), stopped.clone()));
