@@ -21,7 +21,7 @@ def open_table(page, url, name):
     """Opens the details of a table, and waits until its items are listed."""
     page.goto(url)
     page.get_by_role("link", name=name, exact=True).first.click()
-    page.locator(".items-panel tbody button, .items-panel .state strong").first.wait_for()
+    page.locator(".item-list tbody button:visible, .items-panel .state strong:visible").first.wait_for()
 
 
 def column_of(page, name):
@@ -30,6 +30,14 @@ def column_of(page, name):
     section.scroll_into_view_if_needed()
     page.wait_for_function("node => node.dataset.view !== undefined", arg=section.element_handle(), timeout=PATIENCE_MS)
     return section
+
+
+def histogram_of(page, field):
+    """Returns a histogram of the opened table. All are read when they come into view."""
+    page.locator(".histograms-panel").scroll_into_view_if_needed()
+    figure = page.locator(f"[data-histogram={field}]")
+    figure.scroll_into_view_if_needed()
+    return figure
 
 
 def has_no_horizontal_scroll(page):

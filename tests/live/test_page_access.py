@@ -76,7 +76,7 @@ def open_all_views(page):
     """Scrolls through the opened item, and opens what is closed."""
     for column in COLUMNS:
         column_of(page, f"data/{column}")
-    for summary in page.locator("summary").all():
+    for summary in page.locator("summary:visible").all():
         summary.click()
 
 
@@ -117,7 +117,7 @@ def test_each_drawing_has_words(page, server):
     page.goto(f"{server.dashboard_url}/#/tables/0")
     open_all_views(page)
     unnamed = page.evaluate(
-        """[...document.querySelectorAll("svg, canvas")].filter(node => !node.closest("[aria-hidden=true]")
+        """[...document.querySelectorAll("svg, canvas")].filter(node => !node.closest("[aria-hidden=true], [hidden]")
              && !node.getAttribute("aria-label")).map(node => node.outerHTML.slice(0, 200))"""
     )
     assert unnamed == []

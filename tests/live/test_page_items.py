@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from conftest import PATIENCE_MS
-from page_support import column_of, has_no_horizontal_scroll, open_table
+from page_support import column_of, has_no_horizontal_scroll, histogram_of, open_table
 from playwright.sync_api import expect
 
 import reverb
@@ -86,6 +86,7 @@ def server():
 
 def pixels(page, section, frame=0):
     """Reads the pixels of a canvas back, as an array `[height, width, 4]`."""
+    page.watch.allow("willReadFrequently")  # Only tests read a canvas.
     canvas = section.locator(f"canvas[data-frame='{frame}']")
     canvas.scroll_into_view_if_needed()
     page.wait_for_function(
@@ -243,13 +244,10 @@ def test_a_look_changes_no_counts(page, server):
 
 def test_histograms_are_marked_as_estimates_if_they_are(page, server):
     open_table(page, server.dashboard_url, "many")
-    figure = page.locator("[data-histogram=priority]")
-    figure.scroll_into_view_if_needed()
-    expect(figure).to_contain_text("estimate from 65,536 of 70,000 items")
+    expect(histogram_of(page, "priority")).to_contain_text("estimate from 65,536 of 70,000 items")
     open_table(page, server.dashboard_url, "few")
     page.watch.allow("ERR_ABORTED")  # The other page was left while it asked.
-    figure.scroll_into_view_if_needed()
-    expect(figure).to_contain_text(f"all {NUM_FEW} items")
+    expect(histogram_of(page, "priority")).to_contain_text(f"all {NUM_FEW} items")
 
 
 def test_the_bars_of_a_histogram_are_a_table_too(page, server):
@@ -257,8 +255,7 @@ def test_the_bars_of_a_histogram_are_a_table_too(page, server):
     list(client.sample("few", 6))
     open_table(page, server.dashboard_url, "few")
     for field, total in (("priority", NUM_FEW), ("times_sampled", NUM_FEW), ("sample_age_seconds", 6)):
-        figure = page.locator(f"[data-histogram={field}]")
-        figure.scroll_into_view_if_needed()
+        figure = histogram_of(page, field)
         figure.get_by_text("Values").click()
         counts = [int(text) for text in figure.locator("tbody td").all_inner_texts()]
         assert sum(counts) == total
@@ -272,8 +269,7 @@ def test_the_bars_of_a_histogram_are_a_table_too(page, server):
 def test_an_empty_table_says_so(page, server):
     open_table(page, server.dashboard_url, "none")
     expect(page.locator(".items-panel .state").first).to_contain_text("The table is empty")
-    page.locator("[data-histogram=sample_age_seconds]").scroll_into_view_if_needed()
-    expect(page.locator("[data-histogram=sample_age_seconds]")).to_contain_text("No item has been drawn yet")
+    expect(histogram_of(page, "sample_age_seconds")).to_contain_text("No item has been drawn yet")
 
 
 def test_items_fit_a_phone(open_page, server):

@@ -85,7 +85,8 @@ function draw(figure, answer, table, isOpen) {
   const bars = barsOf(answer[figure.field], figure.text);
   const total = bars.reduce((sum, bar) => sum + bar.count, 0);
   const head = el("figcaption", null, el("h3", null, title), el("p", { class: "small muted" }, note(figure, answer, table)));
-  if (total === 0) return el("figure", null, head, el("p", { class: "state" }, empty));
+  const attrs = { "data-histogram": figure.field };
+  if (total === 0) return el("figure", attrs, head, el("p", { class: "state" }, empty));
   const text = (i) => `${bars[i].text}: ${plural(bars[i].count, of)}, ${percent(bars[i].count / total)}`;
   const values = el(
     "details", { open: isOpen }, el("summary", { class: "small" }, "Values"),
@@ -95,7 +96,7 @@ function draw(figure, answer, table, isOpen) {
       el("tbody", null, bars.map((bar) =>
         el("tr", null, el("th", { scope: "row" }, bar.text), el("td", { class: "number" }, number(bar.count, 0)))))),
   );
-  return el("figure", { "data-histogram": figure.field }, head, ...plot(figure, bars, total, text), values);
+  return el("figure", attrs, head, ...plot(figure, bars, total, text), values);
 }
 
 function note({ field }, answer, table) {
