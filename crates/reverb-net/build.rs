@@ -69,8 +69,8 @@ fn pack_page(folder: &Path, out: &Path) -> Result<(), Box<dyn std::error::Error>
     Ok(())
 }
 
-/// Leaves out what browsers do not need: lines of comments, indentation, line breaks inside brackets, commas and semicolons
-/// before closing brackets, and spaces of style sheets. A test refuses files that this would change otherwise.
+/// Leaves out what browsers do not need: lines of comments, indentation, line breaks inside brackets, commas and
+/// semicolons before closing brackets, and spaces of style sheets. A test refuses files in which more would change.
 fn squeezed(text: &str, content_type: &str) -> String {
     let is_style = content_type.starts_with("text/css");
     let mut is_comment = false;
