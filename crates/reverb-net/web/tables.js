@@ -289,7 +289,7 @@ function row() {
 
 /** A list of the columns of a signature. */
 export function signatureTable(columns) {
-  const shape = (lengths) => `[${lengths.map((length) => length ?? "?").join(", ")}]`;
+  const shape = (lengths) => (lengths ? `[${lengths.map((length) => length ?? "?").join(", ")}]` : "any");
   return el(
     "table",
     {},
