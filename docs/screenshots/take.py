@@ -28,6 +28,7 @@ SECONDS_OF_TRAFFIC = 120
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 WIDE: ViewportSize = {"width": 1440, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
+NAMES = {"one": "one-table", "thirty": "thirty-tables"}
 # Roles of servers.py, the machine they seem to run on, and the server that they use.
 CLIENTS = [
     ("one-actor", "actor-1", "one"),
@@ -101,11 +102,11 @@ def shots(browser: Browser, pages: dict[str, str]) -> Iterator[tuple[str, Page]]
     """Opens what is photographed, one after the other."""
     for scheme in SCHEMES:
         for name in ("one", "thirty", "blocked", "empty"):
-            yield f"{name}-{scheme}", opened(browser, pages[name], scheme, WIDE)
+            yield f"{NAMES.get(name, name)}-{scheme}", opened(browser, pages[name], scheme, WIDE)
         page = opened(browser, f"{pages['item']}/#/tables/0", scheme, {"width": 1440, "height": 1000})
         page.evaluate("document.querySelector('.mounted + .mounted').scrollIntoView()")
         page.wait_for_timeout(2500)
-        yield f"item-{scheme}", page
+        yield f"item-images-{scheme}", page
         yield f"phone-{scheme}", opened(browser, pages["one"], scheme, PHONE, 2)
 
 
