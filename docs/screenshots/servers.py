@@ -15,6 +15,7 @@ import numpy as np
 
 import reverb
 
+Spec = reverb.TensorSpec
 SIDE = 84
 STEPS = 16
 
@@ -57,9 +58,20 @@ def blocked_table() -> reverb.Table:
 
 
 def image_table() -> reverb.Table:
-    """A table of sequences with pictures, rewards and text."""
+    """A table of sequences with pictures and series."""
+    signature = {
+        "observation": {"frames": Spec([SIDE, SIDE, 4], np.uint8), "camera": Spec([None, 96, 96, 3], np.uint8)},
+        "action": Spec([None], np.int64),
+        "reward": Spec([None], np.float32),
+        "value": Spec([None, 4], np.float32),
+    }
     return reverb.Table(
-        "frames", reverb.selectors.Uniform(), reverb.selectors.Fifo(), 500, reverb.rate_limiters.MinSize(1)
+        "frames",
+        reverb.selectors.Uniform(),
+        reverb.selectors.Fifo(),
+        500,
+        reverb.rate_limiters.MinSize(1),
+        signature=signature,
     )
 
 
