@@ -35,6 +35,7 @@ CLIENTS = [
     ("one-actor", "actor-2", "one"),
     ("one-actor", "actor-3", "one"),
     ("one-learner", "learner-1", "one"),
+    ("one-saver", "learner-1", "one"),
     ("one-actor", "actor-1", "dead"),
     ("one-learner", "learner-1", "dead"),
     ("thirty-actor", "actor-1", "thirty"),
@@ -60,12 +61,12 @@ class Programs:
         self._all.append(program)
         return program
 
-    def serve(self, *names: str) -> tuple[subprocess.Popen[str], dict[str, list[str]]]:
-        """Starts servers in one process, and returns their addresses and those of their pages."""
-        program = self.start("serve", *names, output=subprocess.PIPE)
+    def serve(self, name: str) -> tuple[subprocess.Popen[str], list[str]]:
+        """Starts a server, and returns its address and that of its page."""
+        program = self.start("serve", name, output=subprocess.PIPE)
         assert program.stdout is not None
-        addresses: dict[str, list[str]] = json.loads(program.stdout.readline())
-        return program, addresses
+        places: list[str] = json.loads(program.stdout.readline())
+        return program, places
 
     def end(self) -> None:
         """Ends all processes."""
@@ -118,18 +119,18 @@ def main() -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
     programs = Programs()
     try:
-        _, addresses = programs.serve("one", "thirty", "blocked", "item", "empty")
-        dead, others = programs.serve("dead")
-        addresses |= others
+        # Each in a process of its own, since memory and log are those of the process.
+        servers = {name: programs.serve(name) for name in ("one", "thirty", "blocked", "item", "empty", "dead")}
+        addresses = {name: places for name, (_, places) in servers.items()}
         for role, machine, server in CLIENTS:
             programs.start(role, machine, addresses[server][0])
         time.sleep(seconds)
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
             mourners = {scheme: opened(browser, addresses["dead"][1], scheme, WIDE) for scheme in SCHEMES}
-            dead.kill()
+            servers["dead"][0].kill()
             for name, page in shots(browser, {name: url for name, (_, url) in addresses.items()}):
-                save(name, page.screenshot())
+                save(name, page.screenshot(full_page=name.startswith("one-")))
                 page.context.close()
             for scheme, page in mourners.items():
                 save(f"dead-{scheme}", page.screenshot())

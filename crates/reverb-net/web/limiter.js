@@ -17,7 +17,7 @@ export function limiterView({ height = 120, small = false, flow: hasFlow = false
     const onlySize = limiter.kind === "min_size";
     // A minimum of one item, as queues have it, says no more than the strip.
     const collecting = items < limiter.min_size && limiter.min_size > 1;
-    band.node.toggleAttribute("hidden", onlySize || (small && collecting));
+    band.node.toggleAttribute("hidden", onlySize || (collecting && (small || table.inserts === 0)));
     sizes.hidden = !onlySize && !collecting;
     const series = live.series(table.number);
     if (!onlySize) band.update(limiter, live.history.times, series?.diff, waiting(table) > 0);

@@ -246,6 +246,7 @@ export function memoryPanel() {
         most: Math.max(most, rest),
       });
     }
+    rows.hidden = entries.length === 0;
     reconcile(
       rows,
       entries,
