@@ -1,4 +1,4 @@
-"""The servers and clients whose live pages are photographed: `servers.py serve NAME`, `servers.py ROLE MACHINE ADDRESS`.
+"""The servers and clients whose live pages are photographed: `serve NAME`, or `ROLE MACHINE ADDRESS`.
 
 `serve` prints its address and that of its page as one line of JSON, and ends with its standard input. Other roles are
 clients of one server, until they are terminated.
@@ -222,20 +222,14 @@ def run(role: str, address: str) -> None:
         "one-learner": [(learn, (address, "replay", wave(2900, 110)))],
         "one-saver": [(save, (address, 30.0))],
         "thirty-actor": [
-            *(
-                (act, (address, f"{name}/replay", wave(20 + 30 * (at % 4), 60 + 7 * at)))
-                for at, name in enumerate(names)
-            ),
+            *((act, (address, f"{name}/replay", wave(20 + 30 * (at % 4), 60 + 7 * at))) for at, name in agents),
             *((act, (address, f"{name}/demos", wave(5, 90), 10, 900 * at)) for at, name in agents),
             *((act, (address, f"{name}/unrolls", wave(12 + 9 * (at % 3), 80), 5)) for at, name in agents),
         ],
         "thirty-learner": [
             *((learn, (address, f"{name}/replay", wave(170 + 240 * (at % 4), 75))) for at, name in agents),
             *((learn, (address, f"{name}/demos", wave(30 + 10 * (at % 5), 50), 20)) for at, name in agents),
-            *(
-                (learn, (address, f"{name}/unrolls", wave(14 + 8 * (at % 3), 65, 0.1), 5))
-                for at, name in enumerate(names)
-            ),
+            *((learn, (address, f"{name}/unrolls", wave(14 + 8 * (at % 3), 65, 0.1), 5)) for at, name in agents),
         ],
         "blocked-actor": [(act, (address, "replay", lambda seconds: 120 if seconds < 80 else 0.0))],
         "blocked-learner": [(learn, (address, "replay", lambda seconds: 440 if seconds < 50 else 700.0, 40))],
