@@ -93,7 +93,7 @@ def opened(browser: Browser, url: str, scheme: Scheme, viewport: ViewportSize, d
     page = context.new_page()
     page.on("pageerror", lambda error: sys.exit(f"{url}: {error}"))
     page.goto(url)
-    page.wait_for_function("document.querySelector('h3, .tables tbody tr, .detail')")
+    page.locator("h3, .tables tbody tr, .detail").first.wait_for(timeout=60_000)
     # Rates need two rounds, histograms and pictures their requests.
     page.wait_for_timeout(3500)
     return page
