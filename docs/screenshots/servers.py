@@ -1,10 +1,9 @@
 """The servers and clients whose live pages are photographed: `python servers.py ROLE [ADDRESS]`.
 
-`serve` prints the addresses of its servers as one line of JSON, and ends with its standard input. Other roles are clients
-of one server, until they are terminated.
+`serve` prints the addresses of its servers as one line of JSON, and ends with its standard input. Other roles are
+clients of one server, until they are terminated.
 """
 
-import contextlib
 import ctypes
 import json
 import sys
@@ -13,9 +12,9 @@ import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
+
 import reverb
 
-Limiter = reverb.rate_limiters.RateLimiter
 SIDE = 84
 STEPS = 16
 
@@ -28,10 +27,11 @@ def name_the_machine(name: str) -> None:
         libc.sethostname(name.encode(), len(name))
 
 
-def replay_table(name: str, size: int = 100_000, slack: float = 2000.0) -> reverb.Table:
+def replay_table(name: str, size: int = 100_000) -> reverb.Table:
     """A table for prioritized replay, eight samples for each insert."""
-    limiter = reverb.rate_limiters.SampleToInsertRatio(8.0, min_size_to_sample=500, error_buffer=slack)
-    return reverb.Table(name, reverb.selectors.Prioritized(0.6), reverb.selectors.Fifo(), size, limiter, max_bytes=1 << 30)
+    limiter = reverb.rate_limiters.SampleToInsertRatio(8.0, min_size_to_sample=500, error_buffer=2000.0)
+    sampler, remover = reverb.selectors.Prioritized(0.6), reverb.selectors.Fifo()
+    return reverb.Table(name, sampler, remover, size, limiter, max_bytes=1 << 30)
 
 
 def many_tables() -> list[reverb.Table]:
@@ -45,7 +45,8 @@ def many_tables() -> list[reverb.Table]:
             [2000, 10_000, 50_000][agent % 3],
             reverb.rate_limiters.MinSize([200, 1000, 5000][agent % 3]),
         )
-        tables += [replay_table(f"agent_{agent}/replay", 20_000), demos, reverb.Table.queue(f"agent_{agent}/unrolls", 200)]
+        queue = reverb.Table.queue(f"agent_{agent}/unrolls", 200)
+        tables += [replay_table(f"agent_{agent}/replay", 20_000), demos, queue]
     return tables
 
 
@@ -73,19 +74,12 @@ def serve(*names: str) -> None:
         "empty": lambda: [replay_table("replay")],
         "dead": lambda: [replay_table("replay"), reverb.Table.queue("unrolls", 500)],
     }
-    with contextlib.ExitStack() as stack:
-        servers = {name: stack.enter_context(contextlib.closing(_Closing(tables[name]()))).server for name in names}
-        addresses = {name: [f"127.0.0.1:{server.port}", server.dashboard_url] for name, server in servers.items()}
-        print(json.dumps(addresses), flush=True)
-        sys.stdin.read()
-
-
-class _Closing:
-    def __init__(self, tables: list[reverb.Table]) -> None:
-        self.server = reverb.Server(tables)
-
-    def close(self) -> None:
-        self.server.stop()
+    servers = {name: reverb.Server(tables[name]()) for name in names}
+    addresses = {name: [f"127.0.0.1:{server.port}", server.dashboard_url] for name, server in servers.items()}
+    print(json.dumps(addresses), flush=True)
+    sys.stdin.read()
+    for server in servers.values():
+        server.stop()
 
 
 def paced(rate: Callable[[float], float]) -> Iterator[None]:
@@ -171,12 +165,14 @@ def play(address: str) -> None:
             clock += 1 / 30
             ball = np.array([abs((clock * 0.7) % 2 - 1), abs((clock * 0.45) % 2 - 1)])
             frames = [*frames[1:], frame(ball, 0.5 + 0.4 * np.sin(clock))]
-            writer.append({
-                "observation": {"frames": np.stack(frames, axis=-1), "camera": road(clock)},
-                "action": np.int64(random.integers(6)),
-                "reward": np.float32(np.sin(clock * 2) + 0.2 * random.normal()),
-                "value": (np.cos(clock + np.arange(4)) + 0.1 * random.normal(size=4)).astype(np.float32),
-            })
+            writer.append(
+                {
+                    "observation": {"frames": np.stack(frames, axis=-1), "camera": road(clock)},
+                    "action": np.int64(random.integers(6)),
+                    "reward": np.float32(np.sin(clock * 2) + 0.2 * random.normal()),
+                    "value": (np.cos(clock + np.arange(4)) + 0.1 * random.normal(size=4)).astype(np.float32),
+                }
+            )
             if writer.episode_steps % STEPS == 0:
                 history = writer.history
                 writer.create_item(
@@ -197,7 +193,7 @@ def play(address: str) -> None:
 def run(role: str, address: str) -> None:
     """Runs a client."""
     names = [f"agent_{agent}" for agent in range(10)]
-    threads: list[tuple[Callable[..., None], tuple[object, ...]]] = {
+    threads: dict[str, list[tuple[Callable[..., None], tuple[object, ...]]]] = {
         "one-actor": [(act, (address, ["replay"], wave(60, 70)))],
         "one-learner": [(learn, (address, "replay", wave(1000, 110)))],
         "thirty-actor": [
@@ -214,10 +210,10 @@ def run(role: str, address: str) -> None:
         "blocked-evaluator": [(learn, (address, "replay", lambda seconds: 0 if seconds < 50 else 40.0, 8))],
         "item-actor": [(play, (address,))],
         "item-learner": [(learn, (address, "frames", wave(40, 60), 4))],
-    }[role]
-    for target, arguments in threads[1:]:
-        threading.Thread(target=target, args=arguments, daemon=True).start()
-    target, arguments = threads[0]
+    }
+    *others, (target, arguments) = threads[role]
+    for other, its_arguments in others:
+        threading.Thread(target=other, args=its_arguments, daemon=True).start()
     target(*arguments)
 
 

@@ -13,19 +13,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import Literal
 
 from PIL import Image
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
+Scheme = Literal["light", "dark"]
 HERE = pathlib.Path(__file__).resolve().parent
 PICTURES = HERE.parent / "figures" / "page"
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 MAX_BYTES = 150_000
 SECONDS_OF_TRAFFIC = 120
-SCHEMES = ("light", "dark")
-WIDE = {"width": 1440, "height": 900}
-PHONE = {"width": 390, "height": 844}
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+WIDE: ViewportSize = {"width": 1440, "height": 900}
+PHONE: ViewportSize = {"width": 390, "height": 844}
 # Roles of servers.py, the machine they seem to run on, and the server that they use.
 CLIENTS = [
     ("one-actor", "actor-1", "one"),
@@ -83,7 +85,7 @@ def save(name: str, picture: bytes) -> None:
     print(f"{name}.png: {len(packed.getvalue()) / 1000:.0f} kB, {colours} colours", flush=True)
 
 
-def opened(browser: Browser, url: str, scheme: str, viewport: dict[str, int], density: float = 1) -> Page:
+def opened(browser: Browser, url: str, scheme: Scheme, viewport: ViewportSize, density: float = 1) -> Page:
     """Opens a page and waits until it shows tables."""
     context = browser.new_context(viewport=viewport, color_scheme=scheme, device_scale_factor=density)
     page = context.new_page()
@@ -95,16 +97,16 @@ def opened(browser: Browser, url: str, scheme: str, viewport: dict[str, int], de
     return page
 
 
-def shots(browser: Browser, pages: dict[str, str]) -> Iterator[tuple[str, Page, dict[str, object]]]:
+def shots(browser: Browser, pages: dict[str, str]) -> Iterator[tuple[str, Page]]:
     """Opens what is photographed, one after the other."""
     for scheme in SCHEMES:
         for name in ("one", "thirty", "blocked", "empty"):
-            yield f"{name}-{scheme}", opened(browser, pages[name], scheme, WIDE), {}
+            yield f"{name}-{scheme}", opened(browser, pages[name], scheme, WIDE)
         page = opened(browser, f"{pages['item']}/#/tables/0", scheme, {"width": 1440, "height": 1000})
-        page.evaluate("document.querySelector('.item-view, .mounted:nth-of-type(2), .mounted + .mounted').scrollIntoView()")
+        page.evaluate("document.querySelector('.mounted + .mounted').scrollIntoView()")
         page.wait_for_timeout(2500)
-        yield f"item-{scheme}", page, {}
-        yield f"phone-{scheme}", opened(browser, pages["one"], scheme, PHONE, 2), {}
+        yield f"item-{scheme}", page
+        yield f"phone-{scheme}", opened(browser, pages["one"], scheme, PHONE, 2)
 
 
 def main() -> None:
@@ -125,8 +127,8 @@ def main() -> None:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
             mourners = {scheme: opened(browser, addresses["dead"][1], scheme, WIDE) for scheme in SCHEMES}
             dead.kill()
-            for name, page, options in shots(browser, {name: url for name, (_, url) in addresses.items()}):
-                save(name, page.screenshot(**options))
+            for name, page in shots(browser, {name: url for name, (_, url) in addresses.items()}):
+                save(name, page.screenshot())
                 page.context.close()
             for scheme, page in mourners.items():
                 save(f"dead-{scheme}", page.screenshot())

@@ -27,6 +27,7 @@ from reverb._rust import (
     checkpoint_summary,
     checkpoint_verify,
     descriptor_set,
+    health,
     importance_weights,
     unconfirmed,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "checkpoint_summary",
     "checkpoint_verify",
     "descriptor_set",
+    "health",
     "importance_weights",
     "unconfirmed",
 ]

@@ -39,6 +39,7 @@ __all__ = [
     "checkpoint_summary",
     "checkpoint_verify",
     "descriptor_set",
+    "health",
     "importance_weights",
     "unconfirmed",
 ]
@@ -64,6 +65,13 @@ def unconfirmed() -> list[tuple[str, dict[str, int], int]]:
 
 def descriptor_set() -> bytes:
     """A serialized `google.protobuf.FileDescriptorSet` of all messages, each file after those that it imports."""
+
+def health(address: str, service: str, timeout: float) -> bool:
+    """Whether the server at `address` serves `service`, by `grpc.health.v1`; an empty name means the server as a whole.
+
+    Asks once. Raises UnavailableError if no server answers, DeadlineExceededError if it does not answer in time,
+    ValueError if it has no such service, and UnimplementedError if it does not tell its health.
+    """
 
 def importance_weights(
     probabilities: NDArray[np.float64], table_sizes: NDArray[np.int64], beta: float, normalize: bool
@@ -174,11 +182,13 @@ class Server:
         port: int | None,
         max_message_size: int,
         heartbeat_interval: float,
-        http_host: str | None,
-        http_port: int | None,
+        http: tuple[str | None, int, Sequence[str]] | None,
         checkpointer: Checkpointer | None,
     ) -> Server:
-        """Loads the checkpoint, binds and starts. `host` None: loopback; `port` None or 0: a free one."""
+        """Loads the checkpoint, binds and starts. `host` None: loopback; `port` None or 0: a free one.
+
+        `http` is host, port and further names of the HTTP port; None switches it off.
+        """
 
     @property
     def restored_from(self) -> str | None: ...
@@ -586,6 +596,9 @@ class Client:
 
     def peek(self, table: str, count: int, newest: bool, timeout: float | None) -> list[SampledBatch]:
         """Items as batches of one, with `inserted_at`. They are neither drawn nor counted."""
+
+    def observe(self, timeout: float | None) -> bytes:
+        """One JSON object: `server`, `tables`, `waits`, `clients` and `checkpoints`. Not of address lists."""
 
 @final
 class CellRef:

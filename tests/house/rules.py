@@ -32,7 +32,7 @@ APART_IN_CRATES = (
 
 # Modules of `python/reverb` from the lowest floor up. The longest entry that fits a file counts.
 MODULES = (
-    ("_binding", "_shutdown", "errors", "replay_sample"),
+    ("_binding", "_shutdown", "errors", "logging/", "replay_sample"),
     ("_protos", "cc/", "data/", "tensor_spec"),
     ("_listening", "frameworks/", "item_selectors", "prioritized", "rate_limiters", "reverb_types"),
     ("_conditions", "writing/"),

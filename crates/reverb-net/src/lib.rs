@@ -5,6 +5,7 @@
 //! [`dm_reverb`] is that of dm-reverb 0.14.
 
 mod address;
+mod bind;
 pub mod caller_driven;
 pub mod client;
 mod descriptors;

@@ -371,6 +371,8 @@ async fn calls_say_what_the_server_refuses_or_lacks() {
     assert!(matches!(&unsaved, Error::InvalidArgument(text) if text.contains("no Checkpointer")), "{unsaved:?}");
     let peeked = client.peek("table", 1, true, soon()).await.unwrap_err();
     assert!(matches!(&peeked, Error::Unimplemented(text) if text.contains("dm-reverb 0.14")), "{peeked:?}");
+    let observed = client.observe(soon()).await.unwrap_err();
+    assert!(matches!(&observed, Error::Unimplemented(text) if text.contains("dm-reverb 0.14")), "{observed:?}");
     let unknown = client.sample(&draw("other", 1), soon()).await.unwrap_err();
     let expected = "Priority table other was not found; this server has: queue, table";
     assert_eq!(unknown.to_string(), expected);

@@ -235,6 +235,12 @@ impl Client {
         items.into_iter().map(|item| Ok(SampledBatch::stored(py, item.batch, vec![item.inserted_at])?)).collect()
     }
 
+    fn observe<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Bound<'py, PyBytes>> {
+        let deadline = deadline(timeout)?;
+        let json = self.call(py, || self.client.observe(deadline))?;
+        Ok(PyBytes::new(py, &json))
+    }
+
     fn table_statuses<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Vec<Bound<'py, PyBytes>>> {
         let deadline = deadline(timeout)?;
         let tables = self.call(py, || self.client.info(deadline))?;

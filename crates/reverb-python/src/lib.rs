@@ -15,6 +15,7 @@ mod draw;
 mod dtype;
 mod errors;
 mod frames;
+mod health;
 mod items;
 mod key_check;
 mod loader;
@@ -58,6 +59,7 @@ fn importance_weights<'py>(
 fn _rust(module: &Bound<'_, PyModule>) -> PyResult<()> {
     log::install();
     module.add_function(wrap_pyfunction!(descriptor_set, module)?)?;
+    module.add_function(wrap_pyfunction!(health::health, module)?)?;
     module.add_function(wrap_pyfunction!(importance_weights, module)?)?;
     module.add_function(wrap_pyfunction!(checkpoint::checkpoint_list, module)?)?;
     module.add_function(wrap_pyfunction!(checkpoint::checkpoint_summary, module)?)?;

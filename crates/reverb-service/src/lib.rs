@@ -8,6 +8,7 @@ mod compaction;
 mod connections;
 mod cut;
 pub mod event_log;
+mod facts;
 pub mod insert;
 pub mod lease;
 pub mod local;
@@ -24,6 +25,7 @@ pub mod write_queue;
 
 pub use batch::Batch;
 pub use connections::Connections;
+pub use facts::ServerFacts;
 pub use insert::{InsertGroup, wait_for_inserts};
 pub use local::{BatchRequest, RowInsert};
 pub use notice::warn;
@@ -31,5 +33,6 @@ pub use peer::{Peer, Traffic, Transport, process_name};
 pub use replay::Replay;
 pub use store::{SavedState, Store, StoreProgress, StoreStatus};
 pub use table_handle::{
-    Arrival, Call, DrawRequest, Operation, TableHandle, TableStatus, WaitTimes, Waiting, WaitingRequest, snapshot_all,
+    Arrival, Call, DrawRequest, Operation, TableHandle, TablePulse, TableStatus, WaitTimes, Waiting, WaitingRequest,
+    snapshot_all,
 };

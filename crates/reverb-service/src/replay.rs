@@ -2,6 +2,7 @@
 
 use crate::connections::Connections;
 use crate::cut::cut_to_fit;
+use crate::facts::ServerFacts;
 use crate::insert::{InsertGroup, check_size, name_row};
 use crate::peer::Peer;
 use crate::store::Store;
@@ -27,6 +28,7 @@ pub struct Replay {
     /// Ledgers of the items that writers have inserted.
     ledgers: Ledgers,
     connections: Connections,
+    facts: Arc<ServerFacts>,
     store: OnceLock<Arc<dyn Store>>,
     /// Locked during a save, so that other saves wait without occupying a thread.
     saving: Arc<tokio::sync::Mutex<()>>,
@@ -55,6 +57,7 @@ impl Replay {
             closed: AtomicBool::new(false),
             ledgers: Ledgers::default(),
             connections: Connections::default(),
+            facts: Arc::default(),
             store: OnceLock::new(),
             saving: Arc::default(),
             passes: Arc::new(Semaphore::new(MAX_PASSES)),
@@ -125,6 +128,11 @@ impl Replay {
     /// Returns the connections of the server.
     pub fn connections(&self) -> &Connections {
         &self.connections
+    }
+
+    /// Returns facts about the server that serves the tables.
+    pub fn facts(&self) -> &Arc<ServerFacts> {
+        &self.facts
     }
 
     /// Sets the store of the tables. Only the first call has an effect.

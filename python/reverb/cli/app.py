@@ -1,18 +1,18 @@
 """The commands and their options."""
 
+import enum
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from reverb import errors
-from reverb.cli import checkpoint_commands, output
+from reverb.cli import checkpoint_commands, output, settings
 from reverb.platform.version import version
 
 app = typer.Typer(
     name="reverb",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help="Experience replay as a service.\n\n"
@@ -23,6 +23,23 @@ app.add_typer(checkpoint_commands.app, name="checkpoint")
 Address = Annotated[str, typer.Argument(envvar="REVERB_ADDRESS", help="Address of the server, `host:port`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait for the server.")]
+
+
+class LogFormat(enum.Enum):
+    """Formats of log lines."""
+
+    text = "text"
+    json = "json"
+
+
+class LogLevel(enum.Enum):
+    """Levels of log lines, from the least."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+    critical = "critical"
 
 
 def _print_version(is_asked: bool) -> None:
@@ -42,26 +59,56 @@ def main(
 
 @app.command()
 def serve(
+    context: typer.Context,
     config: Annotated[
         str | None,
         typer.Argument(
             envvar="REVERB_CONFIG", help="TOML file (name ends in `.toml`), or a textproto file.", metavar="FILE"
         ),
     ] = None,
-    port: Annotated[int | None, typer.Option(envvar="REVERB_PORT", help="Port; overrides the file.")] = None,
+    port: Annotated[int | None, typer.Option(envvar="REVERB_PORT", help="Port; by default, a free one.")] = None,
     host: Annotated[str | None, typer.Option(envvar="REVERB_HOST", help="Host; by default, this machine only.")] = None,
     allow_insecure: Annotated[
-        bool, typer.Option(envvar="REVERB_ALLOW_INSECURE", help="Allow access from other machines, unauthenticated.")
-    ] = False,
+        bool | None,
+        typer.Option(envvar="REVERB_ALLOW_INSECURE", help="Allow access from other machines, unauthenticated."),
+    ] = None,
+    http_port: Annotated[
+        str | None,
+        typer.Option(
+            envvar="REVERB_HTTP_PORT",
+            metavar="N|off",
+            help="Port of the page, metrics and health; by default, a free one.",
+        ),
+    ] = None,
+    http_host: Annotated[
+        str | None, typer.Option(envvar="REVERB_HTTP_HOST", help="Host of that port; by default, this machine only.")
+    ] = None,
     checkpoint_path: Annotated[
         str | None, typer.Option(envvar="REVERB_CHECKPOINT_PATH", help="Folder to save to and load from.")
     ] = None,
-    interval: Annotated[float | None, typer.Option(help="Seconds between checkpoints.")] = None,
-    save_on_stop: Annotated[bool | None, typer.Option(help="Save a last checkpoint on Ctrl-C or SIGTERM.")] = None,
-    keep: Annotated[int | None, typer.Option(help="Number of undamaged checkpoints to keep.")] = None,
+    interval: Annotated[
+        float | None, typer.Option(envvar="REVERB_INTERVAL", help="Seconds between checkpoints.")
+    ] = None,
+    save_on_stop: Annotated[
+        bool | None,
+        typer.Option(envvar="REVERB_SAVE_ON_STOP", help="Save a last checkpoint on Ctrl-C or SIGTERM."),
+    ] = None,
+    keep: Annotated[
+        int | None, typer.Option(envvar="REVERB_KEEP", help="Number of undamaged checkpoints to keep.")
+    ] = None,
     heartbeat: Annotated[
         float | None, typer.Option(envvar="REVERB_HEARTBEAT", help="Seconds between empty messages on waiting streams.")
     ] = None,
+    log_format: Annotated[
+        LogFormat | None,
+        typer.Option(envvar="REVERB_LOG_FORMAT", help="Log lines as text, or as JSON objects. [default: text]"),
+    ] = None,
+    log_level: Annotated[
+        LogLevel | None, typer.Option(envvar="REVERB_LOG_LEVEL", help="Least level of log lines. [default: info]")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the file, print what would be served, and exit.")
+    ] = False,
 ) -> None:
     """Serve tables until Ctrl-C.
 
@@ -91,30 +138,94 @@ def serve(
         interval = 600.0
         save_on_stop = true
 
+        [http]
+        port = 8080             # or "off"
+
+        [log]
+        format = "json"
+        level = "info"
+
+    Each flag has an environment variable: `--http-port` is REVERB_HTTP_PORT. A flag overrides the variable, and the
+    variable overrides the file.
+
     A textproto file has the format of `reverb_server --config`.
     """
-    from reverb.cli import serving
+    from reverb.cli import checking, serving
 
-    options = {"path": checkpoint_path, "interval": interval, "save_on_stop": save_on_stop, "keep": keep}
-    given = {name: value for name, value in options.items() if value is not None}
-    serving.serve(config, port, host, allow_insecure, given, heartbeat)
+    run_it = checking.check if check else serving.serve
+    run_it(config, _given(context))
+
+
+def _given(context: typer.Context) -> dict[str, tuple[Any, str]]:
+    """The settings that flags or variables give, each with its source."""
+    given = {}
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        value = context.params.get(name)
+        if name not in settings.KEYS or value is None:
+            continue
+        source = context.get_parameter_source(name)
+        flag = source is not None and source.name == "COMMANDLINE"
+        value = value.value if isinstance(value, enum.Enum) else value
+        given[name] = value, f"--{name.replace('_', '-')}" if flag else f"REVERB_{name.upper()}"
+    return given
 
 
 @app.command()
 def info(
     address: Address,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Redraw until Ctrl-C.")] = False,
-    interval: Annotated[float, typer.Option(help="Seconds between updates, with --watch.")] = 1.0,
+    stat: Annotated[bool, typer.Option("--stat", help="Print a line of sums per update until Ctrl-C.")] = False,
+    table: Annotated[str | None, typer.Option(help="With --stat, this table only.")] = None,
+    interval: Annotated[float, typer.Option(help="Seconds between updates, with --watch or --stat.")] = 1.0,
     json: Json = False,
     timeout: Timeout = 10.0,
 ) -> None:
     """Show a server's tables: items, inserts, samples, and the calls that are waiting.
 
     With `--watch`, also show inserts and samples per second. With `--watch --json`, print one line per update.
+
+    With `--stat`, print one line per update: items, bytes, clients, waiting calls, inserts, samples and connections. In
+    brackets is what was added since the line before.
     """
+    if stat:
+        if watch:
+            output.fail("--stat and --watch exclude each other", output.WRONG_USAGE)
+        from reverb.cli import stat_lines
+
+        stat_lines.run(address, table, interval, json, timeout)
+    if table is not None:
+        output.fail("--table goes with --stat", output.WRONG_USAGE)
     from reverb.cli import server_info
 
     server_info.show(address, watch, interval, json, timeout)
+
+
+@app.command()
+def top(address: Address, timeout: Timeout = 10.0) -> None:
+    """Watch a server: tables, rates, rate limiters, the busiest clients, and the calls that have waited longest.
+
+    Keys: `q` quits, `s` sorts the tables, `c` and `w` hide or show clients and waits, `p` pauses. In a pipe, print one
+    screen as text.
+    """
+    from reverb.cli import top as screen
+
+    screen.show(address, timeout)
+
+
+@app.command()
+def health(
+    address: Address,
+    service: Annotated[str, typer.Option(help="A gRPC service, such as `reverb.replay.v1.Replay`; else all.")] = "",
+    timeout: Timeout = 5.0,
+) -> None:
+    """Ask a server whether it serves (`grpc.health.v1`), for probes of containers.
+
+    Prints `serving` with exit status 0, or `not_serving` with exit status 1. Without a server, the status is 4.
+    """
+    from reverb.cli import probing
+
+    probing.probe(address, service, timeout)
 
 
 @app.command()

@@ -32,6 +32,18 @@ _CHECKPOINT_KEYS = (
     "override_definitions",
     "compression",
 )
+LOG_FORMATS = ("text", "json")
+LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+_KINDS: dict[str, tuple[Any, str]] = {
+    "port": (int, "a number"),
+    "host": (str, "a text"),
+    "heartbeat": ((int, float), "a number of seconds"),
+    "allow_insecure": (bool, "true or false"),
+    "http.port": ((int, str), 'a number or "off"'),
+    "http.host": (str, "a text"),
+    "log.format": (str, "a text"),
+    "log.level": (str, "a text"),
+}
 
 
 @dataclasses.dataclass
@@ -43,6 +55,9 @@ class ServerConfig:
       port: Port to listen on; None chooses a free port.
       host: Host to listen on; None means this machine only.
       heartbeat: Seconds between empty messages on streams that wait; None means the default of Server.
+      allow_insecure: Whether to accept hosts other than loopback; None means that the file does not say it.
+      http: The section [http]: `port`, which is a number or "off", and `host`.
+      log: The section [log]: `format` and `level`.
       checkpoint: Arguments for DefaultCheckpointer; if empty, checkpoints are saved in a temporary folder.
     """
 
@@ -50,6 +65,9 @@ class ServerConfig:
     port: int | None = None
     host: str | None = None
     heartbeat: float | None = None
+    allow_insecure: bool | None = None
+    http: dict[str, Any] = dataclasses.field(default_factory=dict)
+    log: dict[str, Any] = dataclasses.field(default_factory=dict)
     checkpoint: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -76,18 +94,41 @@ def _from_textproto(text: str) -> ServerConfig:
 
 def _from_toml(text: str) -> ServerConfig:
     parsed = _toml_module().loads(text)
-    _check_keys("the file", parsed, ("port", "host", "heartbeat", "tables", "checkpoint"))
-    checkpoint = parsed.get("checkpoint", {})
-    _check_keys("[checkpoint]", checkpoint, _CHECKPOINT_KEYS)
+    _check_keys(
+        "the file", parsed, ("port", "host", "heartbeat", "allow_insecure", "tables", "checkpoint", "http", "log")
+    )
+    for section, keys in (("checkpoint", _CHECKPOINT_KEYS), ("http", ("port", "host")), ("log", ("format", "level"))):
+        _check_keys(f"[{section}]", parsed.get(section, {}), keys)
     tables = parsed.get("tables", {})
     if not isinstance(tables, Mapping) or not tables:
         raise ValueError("there is no section [tables.NAME]")
-    expected = (("port", int, "a number"), ("host", str, "a text"), ("heartbeat", (int, float), "a number of seconds"))
-    for key, kind, kinds in expected:
-        if key in parsed and not isinstance(parsed[key], kind):
-            raise ValueError(f"{key} must be {kinds}, got {parsed[key]!r}")
-    made = [_table(name, section) for name, section in tables.items()]
-    return ServerConfig(made, parsed.get("port"), parsed.get("host"), parsed.get("heartbeat"), dict(checkpoint))
+    for key, (kind, kinds) in _KINDS.items():
+        section, _, name = key.rpartition(".")
+        values = parsed.get(section, {}) if section else parsed
+        # To Python, true and false are numbers.
+        if name in values and (
+            not isinstance(values[name], kind) or (isinstance(values[name], bool) and kind is not bool)
+        ):
+            raise ValueError(f"{key} must be {kinds}, got {values[name]!r}")
+    http, log = dict(parsed.get("http", {})), dict(parsed.get("log", {}))
+    for key, value, known in (
+        ("log.format", log.get("format"), LOG_FORMATS),
+        ("log.level", log.get("level"), LOG_LEVELS),
+    ):
+        if value is not None and value not in known:
+            raise ValueError(f"{key} must be one of {', '.join(known)}, got {value!r}")
+    if isinstance(http.get("port"), str) and http["port"] != "off":
+        raise ValueError(f'http.port must be a number or "off", got {http["port"]!r}')
+    return ServerConfig(
+        [_table(name, section) for name, section in tables.items()],
+        parsed.get("port"),
+        parsed.get("host"),
+        parsed.get("heartbeat"),
+        parsed.get("allow_insecure"),
+        http,
+        log,
+        dict(parsed.get("checkpoint", {})),
+    )
 
 
 def _toml_module() -> Any:

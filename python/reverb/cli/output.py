@@ -3,9 +3,12 @@
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
+
+from reverb.logging.escaping import escaped_lines
 
 FAILED = 1
 WRONG_USAGE = 2
@@ -13,11 +16,24 @@ DAMAGED = 3
 NO_SERVER = 4
 
 
+_report: Callable[[str], object] | None = None
+
+
+def report_to(log: Callable[[str], object]) -> None:
+    """Makes `fail` log errors with this function, in place of printing them."""
+    global _report
+    _report = log
+
+
 def fail(error: BaseException | str, status: int) -> NoReturn:
     """Prints the error and exits with the status."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         error = f"{error.filename}: {error.strerror}"
-    print(f"reverb: {error}", file=sys.stderr)
+    if _report is not None:
+        _report(str(error))
+    else:
+        # The text may contain names that users chose.
+        print(escaped_lines(f"reverb: {error}"), file=sys.stderr)
     sys.exit(status)
 
 

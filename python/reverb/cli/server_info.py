@@ -13,6 +13,7 @@ from rich.text import Text
 
 from reverb import _binding, _protos
 from reverb.cli import output
+from reverb.logging.escaping import escaped
 
 
 @dataclasses.dataclass
@@ -85,6 +86,12 @@ def _next(
     return looks, now
 
 
+def looker(address: str) -> Callable[[float], list[Look]]:
+    """A function that looks at the tables of a server, within a timeout."""
+    client = _binding.Client(address)
+    return lambda timeout: _look(client, timeout)
+
+
 def _look(client: _binding.Client, timeout: float) -> list[Look]:
     status_class = _protos.message_class("reverb.replay.v1.TableStatus")
     return [_from_status(status_class.FromString(status)) for status in client.table_statuses(timeout)]
@@ -127,7 +134,7 @@ def _rate(per_second: float | None) -> str:
 
 
 _COLUMNS = (
-    _Column("table", lambda look: look.name, "left"),
+    _Column("table", lambda look: escaped(look.name), "left"),
     _Column("items", lambda look: f"{look.size:,}"),
     _Column("of", lambda look: f"{look.max_size:,}"),
     _Column("data", lambda look: output.human_bytes(look.bytes)),
@@ -166,7 +173,9 @@ class View:
         if reasons:
             yield Text("waiting")
         for reason in reasons:
-            for number, line in enumerate(Text(reason).wrap(console, max(1, options.max_width - 4), overflow="fold")):
+            for number, line in enumerate(
+                Text(escaped(reason)).wrap(console, max(1, options.max_width - 4), overflow="fold")
+            ):
                 yield Text(f"{'    ' if number else '  '}{line.plain.rstrip()}", no_wrap=True)
 
     def _grid(self, columns: list[_Column]) -> Grid:

@@ -2,53 +2,109 @@
 
 import logging
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from reverb import errors
 from reverb._shutdown import ExitOnSigterm
 from reverb.cli import config, output
+from reverb.cli.settings import Settings
+from reverb.logging import JsonFormatter, TextFormatter
+from reverb.logging.escaping import escaped
 from reverb.platform.default.checkpointers import CheckpointerBase, DefaultCheckpointer
 from reverb.server import Server
 
+_logger = logging.getLogger("reverb")
+_LARGEST_PORT = 65_535
 
-def serve(
-    path: str | None,
-    port: int | None,
-    host: str | None,
-    allow_insecure: bool,
-    checkpoint: dict[str, Any],
-    heartbeat: float | None = None,
-) -> None:
-    """Serves the tables that a file describes. Arguments that are not None override the file."""
-    if path is None:
-        output.fail("serve needs a file that describes the tables; see `reverb serve --help`", output.WRONG_USAGE)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    described = config.read(path)
-    checkpointer = _checkpointer({**described.checkpoint, **checkpoint})
+
+def serve(path: str | None, given: Mapping[str, tuple[Any, str]]) -> None:
+    """Serves the tables that a file describes.
+
+    Args:
+      path: The file.
+      given: Values of flags and of environment variables by their names, each with its source. They override the file.
+    """
+    described, settings = read(path, given)
+    _log_to_stderr(settings.values["log_format"], settings.values["log_level"])
+    values = settings.values
+    checkpointer = checkpointer_of(settings)
     # Also while the checkpoint is loaded. The process then ends, so the handler stays.
     ExitOnSigterm().begin()
     try:
         server = Server(
             described.tables,
-            described.port if port is None else port,
+            values["port"],
             checkpointer,
-            host=host or described.host,
-            allow_insecure=allow_insecure or None,
-            heartbeat_interval=described.heartbeat if heartbeat is None else heartbeat,
+            host=values["host"],
+            allow_insecure=values["allow_insecure"],
+            heartbeat_interval=values["heartbeat"],
+            http_port=http_port(values["http_port"]),
+            http_host=values["http_host"],
         )
     except errors.UnavailableError as error:
         # Here it means that the port is in use, not that a server cannot be reached.
         output.fail(error, output.FAILED)
     with server:
-        names = ", ".join(table.name for table in described.tables)
-        restored = f", restored from {server.restored_from}" if server.restored_from else ""
-        print(f"reverb: {server.host} port {server.port}, tables: {names}{restored}", file=sys.stderr, flush=True)
+        _announce(server, [table.name for table in described.tables], is_json=values["log_format"] == "json")
         server.wait()
 
 
-def _checkpointer(options: dict[str, Any]) -> CheckpointerBase | None:
-    if not options:
+def read(path: str | None, given: Mapping[str, tuple[Any, str]]) -> tuple[config.ServerConfig, Settings]:
+    """Reads the file, and merges it with flags and variables."""
+    if path is None:
+        output.fail("serve needs a file that describes the tables; see `reverb serve --help`", output.WRONG_USAGE)
+    described = config.read(path)
+    return described, Settings.merge(given, described)
+
+
+def http_port(value: int | str | None) -> int | None:
+    """The port for Server: 0 for a free one, None for none."""
+    if value is None:
+        return 0
+    if value == "off":
         return None
-    if "path" not in options:
+    text = str(value)
+    if not text.isdecimal() or int(text) > _LARGEST_PORT:
+        raise ValueError(f"the HTTP port must be a number from 0 to {_LARGEST_PORT}, or off, got {text!r}")
+    return int(text)
+
+
+def checkpointer_of(settings: Settings) -> CheckpointerBase | None:
+    """The checkpointer; None leaves it to the server."""
+    if not settings.checkpoint:
+        return None
+    if "path" not in settings.checkpoint:
         raise ValueError("checkpoints need a path: --checkpoint-path, or `path` in the section [checkpoint]")
-    return DefaultCheckpointer(**options)
+    return DefaultCheckpointer(**settings.checkpoint)
+
+
+def _log_to_stderr(log_format: str, level: str) -> None:
+    handler = logging.StreamHandler()
+    if log_format == "json":
+        handler.setFormatter(JsonFormatter())
+        # So that each line parses.
+        logging.captureWarnings(True)
+        output.report_to(_logger.error)
+    else:
+        handler.setFormatter(TextFormatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+def _announce(server: Server, tables: list[str], is_json: bool) -> None:
+    page = server.dashboard_url
+    if is_json:
+        fields = {
+            "host": server.host,
+            "port": server.port,
+            "dashboard_url": page,
+            "tables": tables,
+            "restored_from": server.restored_from,
+        }
+        _logger.info("serving at %s port %s", server.host, server.port, extra={"fields": fields})
+        return
+    names = ", ".join(tables)
+    restored = f", restored from {server.restored_from}" if server.restored_from else ""
+    shown = f", page {page}" if page else ""
+    line = f"reverb: {server.host} port {server.port}{shown}, tables: {names}{restored}"
+    print(escaped(line), file=sys.stderr, flush=True)

@@ -121,7 +121,11 @@ async fn reach(peer: &str, endpoint: Endpoint<'_>, session: &Session) -> Result<
     }
 }
 
-async fn dial(endpoint: Endpoint<'_>, keep_alive: KeepAlive) -> Result<(Transport, Channel)> {
+/// Opens one connection.
+///
+/// # Errors
+/// [`Error::Unavailable`] with the cause.
+pub async fn dial(endpoint: Endpoint<'_>, keep_alive: KeepAlive) -> Result<(Transport, Channel)> {
     Ok(match endpoint {
         Endpoint::Unix(path) => (Transport::Unix, dial_unix(path, keep_alive).await?),
         Endpoint::Tcp { host, port, or_shorter } => {

@@ -1,6 +1,7 @@
 //! Clients. They offer the same calls over every road to a server.
 
 mod connect;
+pub mod health;
 mod pending_draw;
 mod pending_limit;
 mod persistent;
@@ -391,5 +392,20 @@ impl Client {
             return Started::elsewhere(servers.peek(table, count, newest, deadline));
         }
         self.on_road_again(deadline, move |road| road.peek(table, count, newest, deadline))
+    }
+
+    /// Describes the server as JSON, for display: see [`crate::observe::ObservedDocument`].
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the client has several servers. [`Error::Unimplemented`] if the server is of an
+    /// earlier version, or one of dm-reverb.
+    pub fn observe(&self, deadline: Option<Instant>) -> Started<'_, Vec<u8>> {
+        if self.servers.is_some() {
+            return Started::Done(Err(Error::invalid(format!(
+                "only one server can be observed at a time, and `{}` names several; use one of their addresses",
+                self.address()
+            ))));
+        }
+        self.on_road_again(deadline, move |road| road.observe(deadline))
     }
 }

@@ -6,6 +6,7 @@
 use super::pending_draw::PendingDraw;
 use super::started::Started;
 use crate::dm_reverb::client as dm_reverb;
+use crate::observe::observed;
 use crate::replay_v1::client::Connection;
 use reverb_core::{Drawn, Error, Result};
 use reverb_service::insert::wait_for_inserts;
@@ -231,6 +232,17 @@ impl Road {
             Self::DmReverb(connection) => {
                 Started::elsewhere(async move { connection.peek(table, count, newest, deadline).await })
             }
+        }
+    }
+
+    /// See [`super::Client::observe`].
+    pub fn observe<'a>(self, deadline: Option<Instant>) -> Started<'a, Vec<u8>> {
+        match self {
+            Self::SameProcess(replay) => Started::Done(Ok(observed(&replay))),
+            Self::ReplayV1(connection) => {
+                Started::elsewhere(async move { of_same_server(&connection, connection.observe(deadline)).await })
+            }
+            Self::DmReverb(connection) => Started::elsewhere(async move { connection.observe().await }),
         }
     }
 }

@@ -6,8 +6,9 @@
 
 use crate::replay_v1::proto::{
     CheckpointRequest, CheckpointResponse, Chunk, Column, ColumnSpec, HelloRequest, HelloResponse, InfoRequest,
-    InfoResponse, InsertRequest, InsertResponse, ItemBatch, MutateRequest, MutateResponse, PeekRequest, PeekResponse,
-    ResetRequest, ResetResponse, SampleRequest, Slice, Trajectory, WriteItem, WriteRequest, WriteResponse,
+    InfoResponse, InsertRequest, InsertResponse, ItemBatch, MutateRequest, MutateResponse, ObserveRequest,
+    ObserveResponse, PeekRequest, PeekResponse, ResetRequest, ResetResponse, SampleRequest, Slice, Trajectory,
+    WriteItem, WriteRequest, WriteResponse,
 };
 use crate::replay_v1::sample_response::SampleResponse;
 use std::mem::size_of;
@@ -86,6 +87,8 @@ impl Checked for CheckpointRequest {}
 impl Checked for CheckpointResponse {}
 impl Checked for PeekRequest {}
 impl Checked for PeekResponse {}
+impl Checked for ObserveRequest {}
+impl Checked for ObserveResponse {}
 
 fn check(message: &[u8], fields: &[Field]) -> Result<(), String> {
     let mut left = MAX_DECODED_BYTES;

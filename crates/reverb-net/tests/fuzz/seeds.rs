@@ -128,7 +128,7 @@ pub fn unary_requests() -> Vec<Vec<u8>> {
     };
     let peek = PeekRequest { table: "table".into(), count: 5, newest: true };
     let reset = ResetRequest { table: "table".into() };
-    vec![call(0, &hello), call(1, &mutate), call(2, &reset), vec![3], vec![4], call(5, &peek)]
+    vec![call(0, &hello), call(1, &mutate), call(2, &reset), vec![3], vec![4], call(5, &peek), vec![6]]
 }
 
 fn batch() -> Batch {

@@ -120,7 +120,7 @@ pub fn sample_requests(input: &[u8]) -> String {
 pub fn unary_requests(input: &[u8]) -> String {
     let world = world();
     let Some((&method, message)) = input.split_first() else { return "empty".into() };
-    let method = ["Hello", "Mutate", "Reset", "Info", "Checkpoint", "Peek"][usize::from(method) % 6];
+    let method = ["Hello", "Mutate", "Reset", "Info", "Checkpoint", "Peek", "Observe"][usize::from(method) % 7];
     world.fill();
     let request = Bytes::copy_from_slice(message);
     let answer = measured(method, multiple_of(input), || world.runtime.block_on(world.unary(method, request)));

@@ -14,6 +14,7 @@
 mod arrival;
 mod handle;
 mod notices;
+mod pulse;
 mod queue;
 mod requests;
 mod status;
@@ -23,6 +24,7 @@ mod waits;
 
 pub use arrival::Arrival;
 pub use handle::{TableHandle, snapshot_all};
+pub use pulse::TablePulse;
 pub use requests::DrawRequest;
 pub use status::{TableStatus, WaitTimes};
 pub use waiting::{Call, Waiting};

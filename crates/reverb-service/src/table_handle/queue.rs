@@ -204,7 +204,7 @@ impl TableState {
     /// progress is possible.
     fn step(&mut self, now: u64, turn: &mut Turn) -> bool {
         let inserted = self.step_insert(now, turn);
-        let drawn = self.step_sample(turn);
+        let drawn = self.step_sample(now, turn);
         inserted || drawn || self.finish_short(turn)
     }
 
@@ -231,11 +231,11 @@ impl TableState {
         progress
     }
 
-    fn step_sample(&mut self, turn: &mut Turn) -> bool {
+    fn step_sample(&mut self, now: u64, turn: &mut Turn) -> bool {
         let Some(request) = self.samples.after_mut(self.interrupted) else { return false };
         let (ticket, work) = (request.ticket, &mut request.work);
         let wanted = work.wanted.min(work.drawn.len() + OPERATIONS_PER_STEP);
-        let progress = self.table.sample_up_to(wanted, request.waited, &mut work.drawn);
+        let progress = self.table.sample_up_to(wanted, request.waited, now, &mut work.drawn);
         if work.drawn.len() >= work.wanted {
             self.finish_sample(ticket, turn);
             return true;

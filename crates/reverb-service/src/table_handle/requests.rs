@@ -1,6 +1,6 @@
 //! Requests to a table: inserts and draws, which are served immediately or wait.
 
-use super::handle::{CLOSED, TableHandle};
+use super::handle::{CLOSED, TableHandle, recent_nanos};
 use super::queue::{InsertWork, Request, SampleWork, TableState, Work};
 use super::ticket_queue::Waiter;
 use super::waiting::{Call, Waiting};
@@ -86,12 +86,12 @@ impl TableHandle {
         squeeze_time: bool,
         used: Option<BatchLayout>,
     ) -> Option<CopiedBatch> {
-        self.if_nobody_waits(request)?.table.sample_copied(request.at_most, squeeze_time, used)
+        self.if_nobody_waits(request)?.table.sample_copied(request.at_most, squeeze_time, used, recent_nanos())
     }
 
     /// As [`TableHandle::sample_copied`], but also returns the draws, for [`TableHandle::give_back_copied`].
     pub fn sample_copied_leased(&self, request: DrawRequest, squeeze_time: bool) -> Option<(CopiedBatch, CopiedDraws)> {
-        self.if_nobody_waits(request)?.table.sample_copied_leased(request.at_most, squeeze_time)
+        self.if_nobody_waits(request)?.table.sample_copied_leased(request.at_most, squeeze_time, recent_nanos())
     }
 
     fn if_nobody_waits(&self, request: DrawRequest) -> Option<MutexGuard<'_, TableState>> {

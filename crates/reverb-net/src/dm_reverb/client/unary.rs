@@ -69,6 +69,18 @@ impl Connection {
         )))
     }
 
+    /// See [`crate::client::Client::observe`]. The protocol has no such call.
+    ///
+    /// # Errors
+    /// [`Error::Unimplemented`].
+    pub async fn observe(&self) -> Result<Vec<u8>> {
+        Err(Error::Unimplemented(format!(
+            "the server at {} is one of dm-reverb 0.14, which cannot be observed; ask for its tables with \
+             `server_info`, or start the server with this package",
+            self.peer()
+        )))
+    }
+
     async fn unary<T>(
         &self,
         deadline: Option<Instant>,

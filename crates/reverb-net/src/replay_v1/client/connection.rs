@@ -9,7 +9,7 @@ use crate::dial::ATTEMPT_TIME;
 use crate::replay_v1::headers::{hex, shown};
 use crate::replay_v1::proto::{
     CheckpointRequest, Draw, HelloRequest, HelloResponse, InfoRequest, InsertRequest, ItemBatch, MutateRequest,
-    PeekRequest, ResetRequest, WriteRequest, WriteResponse,
+    ObserveRequest, PeekRequest, ResetRequest, WriteRequest, WriteResponse,
 };
 use crate::replay_v1::rpc::replay_client::ReplayClient;
 use crate::replay_v1::status::from_status;
@@ -228,6 +228,20 @@ impl Connection {
         let request = PeekRequest { table: table.into(), count, newest };
         let mut service = self.service.clone();
         peeked_from_wire(self.unary(deadline, service.peek(request)).await?.into_inner())
+    }
+
+    /// See [`crate::client::Client::observe`].
+    pub async fn observe(&self, deadline: Option<Instant>) -> Result<Vec<u8>> {
+        let mut service = self.service.clone();
+        match self.unary(deadline, service.observe(ObserveRequest {})).await {
+            Ok(response) => Ok(response.into_inner().json.into()),
+            Err(Error::Unimplemented(_)) if !self.is_broken() => Err(Error::Unimplemented(format!(
+                "the server at {} is of an earlier version, which cannot be observed; ask for its tables with \
+                 `server_info`, or start it with this version",
+                self.peer
+            ))),
+            Err(error) => Err(error),
+        }
     }
 
     async fn unary<T>(

@@ -4,11 +4,12 @@ use super::insert_stream::insert_stream;
 use super::same_server::SameServer;
 use super::sample_stream::sample_stream;
 use super::write_stream::write_stream;
+use crate::observe::observed;
 use crate::replay_v1::headers::SESSION;
 use crate::replay_v1::proto::{
     CheckpointRequest, CheckpointResponse, HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest,
-    InsertResponse, MutateRequest, MutateResponse, PeekRequest, PeekResponse, ResetRequest, ResetResponse,
-    SampleRequest, WriteRequest, WriteResponse,
+    InsertResponse, MutateRequest, MutateResponse, ObserveRequest, ObserveResponse, PeekRequest, PeekResponse,
+    ResetRequest, ResetResponse, SampleRequest, WriteRequest, WriteResponse,
 };
 use crate::replay_v1::rpc::replay_server::{Replay as ReplayService, ReplayServer};
 use crate::replay_v1::sample_response::SampleResponse;
@@ -146,8 +147,11 @@ impl ReplayService for Router {
         Ok(Response::new(ResetResponse {}))
     }
 
-    async fn checkpoint(&self, _: Request<CheckpointRequest>) -> Result<Response<CheckpointResponse>, Status> {
-        let path = self.replay.checkpoint().await.map_err(|error| to_status(&error))?;
+    async fn checkpoint(&self, request: Request<CheckpointRequest>) -> Result<Response<CheckpointResponse>, Status> {
+        let path = self.replay.checkpoint().await.map_err(|error| {
+            tracing::info!("the save that {} asked for failed: {error}", peer_of(&request));
+            to_status(&error)
+        })?;
         Ok(Response::new(CheckpointResponse { path: path.to_string_lossy().into_owned() }))
     }
 
@@ -155,6 +159,13 @@ impl ReplayService for Router {
         let PeekRequest { table, count, newest } = request.into_inner();
         let peeked = peek(&self.replay, &table, count as usize, newest).await.map_err(|error| to_status(&error))?;
         Ok(Response::new(peeked_to_wire(&peeked)))
+    }
+
+    async fn observe(&self, _: Request<ObserveRequest>) -> Result<Response<ObserveResponse>, Status> {
+        self.open().map_err(|error| to_status(&error))?;
+        let replay = self.replay.clone();
+        let json = in_background(move || Ok(observed(&replay))).await.map_err(|error| to_status(&error))?;
+        Ok(Response::new(ObserveResponse { json: json.into() }))
     }
 
     async fn info(&self, _: Request<InfoRequest>) -> Result<Response<InfoResponse>, Status> {

@@ -1,0 +1,66 @@
+//! Asks a server for its health by gRPC's own service, `grpc.health.v1`, which servers of other programs have too.
+
+use super::connect::dial;
+use crate::address::Address;
+use crate::dial::KeepAlive;
+use reverb_core::{Error, Result};
+use std::time::Duration;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+
+/// Returns whether `service` is served at an address; an empty name means the server as a whole. Asks once.
+///
+/// # Errors
+/// [`Error::Unavailable`] if no server answers, [`Error::DeadlineExceeded`] if it does not answer in time,
+/// [`Error::InvalidArgument`] if it has no such service or if the address names several servers, and
+/// [`Error::Unimplemented`] if it does not tell its health.
+pub async fn is_serving(address: &str, service: &str, timeout: Duration) -> Result<bool> {
+    let parsed = Address::parse(address);
+    if let Some(crate::address::Several::List(entries)) = parsed.several() {
+        return Err(Error::invalid(format!(
+            "expected the address of one server, got the {} of `{address}`",
+            entries.len()
+        )));
+    }
+    let endpoint = parsed.endpoint()?;
+    let asking = async {
+        // A probe lasts for one answer: it needs no pings.
+        let (_, channel) = dial(endpoint, KeepAlive::System).await.map_err(|error| unreached(address, error))?;
+        ask(channel, service).await.map_err(|status| to_error(&status, address, service))
+    };
+    match tokio::time::timeout(timeout, asking).await {
+        Ok(Ok(status)) => Ok(status == ServingStatus::Serving),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(Error::DeadlineExceeded(format!(
+            "the server at {address} did not tell its health within {:.1} s",
+            timeout.as_secs_f64()
+        ))),
+    }
+}
+
+async fn ask(channel: Channel, service: &str) -> std::result::Result<ServingStatus, Status> {
+    let request = HealthCheckRequest { service: service.into() };
+    Ok(HealthClient::new(channel).check(request).await?.into_inner().status())
+}
+
+fn unreached(address: &str, error: Error) -> Error {
+    match error {
+        Error::Unavailable(reason) => Error::Unavailable(format!("no server at {address}: {reason}")),
+        other => other,
+    }
+}
+
+fn to_error(status: &Status, address: &str, service: &str) -> Error {
+    match status.code() {
+        Code::NotFound => Error::invalid(format!("the server at {address} has no service `{service}`")),
+        Code::Unimplemented => Error::Unimplemented(format!(
+            "the server at {address} does not tell its health (grpc.health.v1): it is of dm-reverb, or older than this \
+             program"
+        )),
+        Code::DeadlineExceeded => Error::DeadlineExceeded(status.message().into()),
+        _ => Error::Unavailable(format!("no server at {address}: {}", status.message())),
+    }
+}

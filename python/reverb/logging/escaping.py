@@ -1,0 +1,28 @@
+"""Makes text of users harmless for terminals and logs."""
+
+import unicodedata
+
+__all__ = ["escaped", "escaped_lines"]
+
+# Control characters, among them those of bidirectional text; line and paragraph separators; halves of surrogate pairs.
+_HARMFUL = ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
+def escaped(text: str) -> str:
+    """Returns the text with escapes, such as `\\x1b`, in place of characters that would act and not show.
+
+    Names of tables, columns and clients may contain anything. A terminal would obey their control characters, and show
+    the rest of the line in another order after those of bidirectional text.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escape(char) if unicodedata.category(char) in _HARMFUL else char for char in text)
+
+
+def escaped_lines(text: str) -> str:
+    """As `escaped`, for a text of several lines, which stay."""
+    return "\n".join(map(escaped, text.split("\n")))
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode()
