@@ -31,6 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let descriptors = protox::compile(files, [&root])?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
+    std::fs::write(out.join("methods.rs"), methods_of(&descriptors))?;
     let theirs = with_records_as_bytes(descriptors.clone());
     let ours = without_services_of_others(with_numbers_as_bytes(descriptors));
     generate_messages(ours.clone(), &out.join("messages"))?;
@@ -87,6 +88,21 @@ fn squeezed(text: &str) -> String {
         is_comment &= !line.ends_with("*/");
     }
     kept
+}
+
+/// Lists the methods of all services as Rust source.
+fn methods_of(files: &FileDescriptorSet) -> String {
+    let mut methods = Vec::new();
+    for file in &files.file {
+        for service in &file.service {
+            let name = format!("{}.{}", file.package(), service.name());
+            methods.extend(service.method.iter().map(|method| (name.clone(), method.name().to_owned())));
+        }
+    }
+    format!(
+        "/// The names of the services and methods in `proto/`.\nconst METHODS: [(&str, &str); {}] = {methods:?};\n",
+        methods.len()
+    )
 }
 
 /// Generates the service of dm-reverb, and the messages of its calls.

@@ -111,8 +111,8 @@ async fn accept_from(
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok(io) => {
-                    replay.connections().add(io.peer());
+                Ok(mut io) => {
+                    io.register(replay.connections());
                     if sender.send(Ok(io)).await.is_err() {
                         return;
                     }

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use reverb_core::Error;
 use reverb_net::http::{HttpOptions, HttpServer, HttpState};
 use reverb_net::server::{ListenOptions, Server as CoreServer};
-use reverb_service::{Replay, ServerFacts};
+use reverb_service::Replay;
 use reverb_store::checkpoint::Checkpointer as CoreCheckpointer;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -32,9 +32,9 @@ pub struct Server {
 type HttpPort = (Option<String>, u16, Vec<String>);
 
 /// Starts the HTTP port. A server whose user has not chosen the port does without it where none can be opened.
-fn start_http(wanted: HttpPort, replay: &Arc<Replay>, facts: &Arc<ServerFacts>) -> Result<Option<HttpServer>, Error> {
+fn start_http(wanted: HttpPort, replay: &Arc<Replay>) -> Result<Option<HttpServer>, Error> {
     let (host, port, allowed_hosts) = wanted;
-    let state = Arc::new(HttpState::new(replay.clone(), facts.clone()));
+    let state = Arc::new(HttpState::new(replay.clone()));
     let options = HttpOptions { host: host.as_deref().map(resolve).transpose()?.flatten(), port, allowed_hosts };
     match HttpServer::start(http_runtime()?.1.handle(), state, &options) {
         Err(Error::Unavailable(why)) if port == 0 => {
@@ -91,10 +91,9 @@ impl Server {
             .map_err(|error| Error::invalid(format!("heartbeat_interval {heartbeat_interval}: {error}")))?;
         let options = ListenOptions { host: host.map(resolve).transpose()?.flatten(), port, heartbeat };
         let replay = Replay::new(tables.iter().map(|table| table.handle.clone()).collect(), max_message_size)?;
-        let facts = replay.facts().clone();
         let runtime = runtime()?;
         // Before a checkpoint is loaded, so that probes can ask how far that is.
-        let http = http.map(|wanted| start_http(wanted, &replay, &facts)).transpose()?.flatten();
+        let http = http.map(|wanted| start_http(wanted, &replay)).transpose()?.flatten();
         let (http_port, dashboard_url) =
             (http.as_ref().map(HttpServer::port), http.as_ref().map(|http| http.url().to_owned()));
         let mut http = StoppedWithoutGil(http);
@@ -106,7 +105,7 @@ impl Server {
         }
         let server = py.detach(|| {
             let http = http.0.take();
-            CoreServer::start_with_http(runtime.1.handle(), replay.clone(), &options, &facts, http)
+            CoreServer::start_with_http(runtime.1.handle(), replay.clone(), &options, http)
         });
         let server = server.inspect_err(|_| release_folder(&replay))?;
         Ok(Self {

@@ -15,6 +15,7 @@ mod stream;
 pub use state::{Failed, HttpState};
 
 use crate::bind::{self, Bound};
+use crate::calls::Calls;
 use accept::{Listener, Port, accept_from};
 use answer::text;
 use axum::Router;
@@ -49,6 +50,7 @@ pub struct HttpOptions {
 pub struct HttpServer {
     port: u16,
     url: String,
+    calls: Arc<Calls>,
     generation: u32,
     /// Its drop ends all tasks.
     stop: Option<watch::Sender<()>>,
@@ -70,6 +72,7 @@ impl HttpServer {
         let listeners = listeners.collect::<std::io::Result<Vec<_>>>().map_err(failed)?;
         let url = page_address(options.host, bound.port);
         let _set_once = state.facts.dashboard_url.set(url.clone());
+        let calls = state.calls.clone();
         let (stop, stopped) = watch::channel(());
         let (open, freed) = std::sync::mpsc::channel();
         runtime.spawn(history::record(Arc::downgrade(&state)));
@@ -78,7 +81,7 @@ impl HttpServer {
             runtime.spawn(accept_from(open.clone(), Listener(listener), port.clone(), stopped.clone()));
         }
         let generation = fork::generation();
-        Ok(Self { port: bound.port, url, generation, stop: Some(stop), freed: Mutex::new(freed) })
+        Ok(Self { port: bound.port, url, calls, generation, stop: Some(stop), freed: Mutex::new(freed) })
     }
 
     /// Returns the port.
@@ -89,6 +92,11 @@ impl HttpServer {
     /// Returns the address of the page.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Returns the counts of the calls of the gRPC services, which are shown.
+    pub(crate) fn calls(&self) -> &Arc<Calls> {
+        &self.calls
     }
 
     /// Closes all connections and frees the port. Does nothing in a forked child process.

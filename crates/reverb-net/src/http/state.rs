@@ -3,6 +3,7 @@
 use super::answer::text;
 use super::api::HistogramCache;
 use super::history::History;
+use crate::calls::Calls;
 use crate::observe::ServerFacts;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -20,6 +21,8 @@ pub struct HttpState {
     pub replay: Arc<Replay>,
     /// Facts about the server.
     pub facts: Arc<ServerFacts>,
+    /// Counts of the calls of the gRPC services.
+    pub calls: Arc<Calls>,
     pub(super) history: History,
     pub(super) histograms: HistogramCache,
     heavy: Arc<Semaphore>,
@@ -27,9 +30,15 @@ pub struct HttpState {
 
 impl HttpState {
     /// Creates the state of a server's HTTP port.
-    pub fn new(replay: Arc<Replay>, facts: Arc<ServerFacts>) -> Self {
-        let heavy = Arc::new(Semaphore::new(MAX_HEAVY));
-        Self { replay, facts, history: History::default(), histograms: HistogramCache::default(), heavy }
+    pub fn new(replay: Arc<Replay>) -> Self {
+        Self {
+            facts: replay.facts().clone(),
+            replay,
+            calls: Arc::default(),
+            history: History::default(),
+            histograms: HistogramCache::default(),
+            heavy: Arc::new(Semaphore::new(MAX_HEAVY)),
+        }
     }
 
     /// Runs work that may wait for a lock, or takes long, on a blocking thread. At most [`MAX_HEAVY`] requests do so

@@ -9,7 +9,7 @@ use reverb_service::event_log::{self, LogLevel, LogLine};
 use reverb_service::{Operation, Peer, Replay, SavedState, ServerFacts, StoreProgress, StoreStatus, TableHandle};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Maximum number of waiting inserts, and of waiting draws, that are shown of each table.
@@ -23,7 +23,7 @@ pub fn seconds(time: SystemTime) -> f64 {
 /// Describes the server.
 pub fn server(replay: &Replay, facts: &ServerFacts) -> ServerDocument {
     let store = store_status(replay);
-    let peers = replay.connections().list();
+    let connections = replay.connections().totals().iter().map(|total| total.open).sum();
     let (receive_bytes, transmit_bytes) = traffic(replay);
     let grpc = facts.grpc.get();
     let mut addresses = Vec::new();
@@ -50,7 +50,7 @@ pub fn server(replay: &Replay, facts: &ServerFacts) -> ServerDocument {
         resident_bytes: process::resident_bytes(),
         cpu_seconds: process::cpu_seconds(),
         buffer_pool_bytes: reverb_core::pooled_bytes() as u64,
-        connections: peers.len() as u64,
+        connections,
         receive_bytes,
         transmit_bytes,
     }
@@ -58,9 +58,8 @@ pub fn server(replay: &Replay, facts: &ServerFacts) -> ServerDocument {
 
 /// Returns the numbers of bytes received and sent over all connections.
 pub fn traffic(replay: &Replay) -> (u64, u64) {
-    let peers = replay.connections().list();
-    let sum = |count: fn(&Peer) -> &AtomicU64| peers.iter().map(|peer| count(peer).load(Relaxed)).sum();
-    (sum(|peer| &peer.traffic.receive_bytes), sum(|peer| &peer.traffic.transmit_bytes))
+    let totals = replay.connections().totals();
+    (totals.iter().map(|total| total.receive_bytes).sum(), totals.iter().map(|total| total.transmit_bytes).sum())
 }
 
 /// Describes the requests that wait.
@@ -101,7 +100,8 @@ pub fn clients(replay: &Replay) -> ClientsDocument {
         receive_bytes: peer.traffic.receive_bytes.load(Relaxed),
         transmit_bytes: peer.traffic.transmit_bytes.load(Relaxed),
     };
-    ClientsDocument { clients: replay.connections().list().iter().map(client).collect() }
+    let connected = replay.connections().list();
+    ClientsDocument { clients: [replay.this_process()].into_iter().chain(&connected).map(client).collect() }
 }
 
 /// Describes the checkpoints.

@@ -4,7 +4,8 @@ use super::columns;
 use super::documents::{RemovalsDocument, TableDocument, TablesDocument, WaitingDocument};
 use super::limiter::limiter;
 use reverb_core::{SelectorKind, TableInfo};
-use reverb_service::{Operation, Replay, TableHandle, TableStatus};
+use reverb_service::{Replay, TableHandle, TableStatus};
+use std::time::Duration;
 
 /// Describes all tables.
 pub fn tables(replay: &Replay) -> TablesDocument {
@@ -15,20 +16,17 @@ pub fn tables(replay: &Replay) -> TablesDocument {
 
 fn describe(number: usize, table: &TableHandle) -> TableDocument {
     let status = table.status();
-    let longest = table.waits(1);
-    let waiting = |operation: Operation, count: usize, milliseconds: u64, reason: &Option<String>| WaitingDocument {
+    let waiting = |longest: Duration, count: usize, milliseconds: u64, reason: &Option<String>| WaitingDocument {
         count: count as u64,
-        longest_seconds: longest
-            .iter()
-            .filter(|wait| wait.operation == operation)
-            .map(|wait| wait.waited.as_secs_f64())
-            .fold(0.0, f64::max),
+        longest_seconds: longest.as_secs_f64(),
         blocked_seconds: milliseconds as f64 / 1e3,
         reason: reason.clone(),
     };
     let TableStatus { info, waited, .. } = &status;
-    let waiting_inserts = waiting(Operation::Insert, status.waiting_inserts, waited.inserts_ms, &status.insert_wait);
-    let waiting_samples = waiting(Operation::Sample, status.waiting_samples, waited.samples_ms, &status.sample_wait);
+    let waiting_inserts =
+        waiting(status.longest_insert_wait, status.waiting_inserts, waited.inserts_ms, &status.insert_wait);
+    let waiting_samples =
+        waiting(status.longest_sample_wait, status.waiting_samples, waited.samples_ms, &status.sample_wait);
     let TableInfo { config, removed, counters, .. } = info;
     let time = |nanos: u64| (nanos > 0).then_some(nanos as f64 / 1e9);
     TableDocument {
@@ -40,9 +38,9 @@ fn describe(number: usize, table: &TableHandle) -> TableDocument {
         max_items: config.max_size,
         bytes: info.bytes,
         max_bytes: config.max_bytes,
-        referenced_bytes: status.info.referenced_bytes,
-        index_bytes: status.info.index_bytes,
-        chunks: status.info.num_chunks,
+        referenced_bytes: info.referenced_bytes,
+        index_bytes: info.index_bytes,
+        chunks: info.num_chunks,
         episodes: info.num_episodes,
         max_times_sampled: config.max_times_sampled,
         undelivered_samples: status.undelivered,

@@ -19,6 +19,7 @@ mod queue;
 mod requests;
 mod status;
 mod ticket_queue;
+mod wait_histogram;
 mod waiting;
 mod waits;
 
@@ -27,5 +28,6 @@ pub use handle::{TableHandle, snapshot_all};
 pub use pulse::TablePulse;
 pub use requests::DrawRequest;
 pub use status::{TableStatus, WaitTimes};
+pub use wait_histogram::{WAIT_BOUNDS, WaitHistogram};
 pub use waiting::{Call, Waiting};
 pub use waits::{Operation, WaitingRequest};
