@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from behaviour_support import program
-from conftest import PATIENCE_MS
-from page_support import column_of, has_no_horizontal_scroll
+from page_support import PATIENCE_MS, column_of, has_no_horizontal_scroll
 from playwright.sync_api import expect
 
 import reverb

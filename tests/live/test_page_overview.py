@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from behaviour_support import program, run_program
-from conftest import PATIENCE_MS
-from page_support import api, has_no_horizontal_scroll, table_of
+from page_support import PATIENCE_MS, api, has_no_horizontal_scroll, table_of
 from playwright.sync_api import expect
 
 import reverb
