@@ -191,7 +191,7 @@ def play(address: str) -> None:
             frames = [*frames[1:], frame(ball, 0.5 + 0.4 * np.sin(clock))]
             writer.append(
                 {
-                    "observation": {"frames": np.stack(frames, axis=-1), "camera": road(clock)},
+                    "observation": {"frames": np.stack(frames, axis=-1), "camera": road(clock * 5)},
                     "action": np.int64(random.integers(6)),
                     "reward": np.float32(np.sin(clock * 2) + 0.2 * random.normal()),
                     "value": (np.cos(clock + np.arange(4)) + 0.1 * random.normal(size=4)).astype(np.float32),
