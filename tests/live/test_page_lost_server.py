@@ -7,8 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 from behaviour_support import program
-from conftest import PATIENCE_MS
-from page_support import column_of
+from page_support import PATIENCE_MS, column_of
 from playwright.sync_api import expect
 
 import reverb
