@@ -4,6 +4,7 @@
 //! [`TableHandle`] adds a lock and two queues of waiting requests to a table of the core, which itself never waits.
 
 mod batch;
+mod bench;
 mod compaction;
 mod connections;
 mod cut;
@@ -24,6 +25,7 @@ pub mod write_ledger;
 pub mod write_queue;
 
 pub use batch::Batch;
+pub use bench::BenchTable;
 pub use connections::Connections;
 pub use facts::ServerFacts;
 pub use insert::{InsertGroup, wait_for_inserts};
