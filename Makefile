@@ -9,8 +9,8 @@ SEED ?= 0
 # What the wheel is made of. A file that is removed does not show here: `make clean` then.
 SOURCES := pyproject.toml Cargo.toml Cargo.lock \
 	$(shell find crates python proto -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.proto' -o -name '*.py' \
-	-o -name '*.pyi' -o -name 'py.typed' -o -name '*.html' -o -name '*.css' -o -name '*.js' \) -not -path '*/target/*')
-PYTHON_CODE := $(wildcard python tests examples benchmarks docs/figures)
+	-o -name '*.pyi' -o -name 'py.typed' -o -name '*.html' -o -name '*.css' -o -name '*.js' -o -name '*.svg' \) -not -path '*/target/*')
+PYTHON_CODE := $(wildcard python tests examples benchmarks docs/figures docs/screenshots)
 # The binding is an extension module: it links only inside an interpreter, where pytest tests it.
 CARGO_TESTED := --workspace --exclude reverb-python
 ELSEWHERE := reference tensorflow programs torch jax balancers live
@@ -20,7 +20,7 @@ comma := ,
 
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-rust test-python fuzz asan tsan soak test-all $(addprefix test-,$(ELSEWHERE)) \
-	check check-format check-clippy check-crates check-python check-changelog changelog release-notes figures \
+	check check-format check-clippy check-crates check-python check-changelog changelog release-notes figures screenshots \
 	bench wheel clean
 
 help: ## List the targets
@@ -248,6 +248,10 @@ release-notes: $(VENV)/.installed ## VERSION=0.2.0 make release-notes: move thos
 
 figures: ## Draw the pictures of the documentation again, from the text beside them
 	$(PYTHON) docs/figures/draw.py
+
+screenshots: $(VENV)/.live ## Take the pictures of the live page again; on Debian: apt-get install chromium fonts-inter
+	$(BIN)/python -m pip install $(PIP_FLAGS) 'Pillow>=10'
+	$(BIN)/python docs/screenshots/take.py
 
 wheel: dist/.built ## Build the wheel into dist/
 	@ls dist/*.whl

@@ -19,6 +19,7 @@ NAMES = {
     "flashbax": "Flashbax",
     "torchrl": "TorchRL",
     "tensorflow": "ours in TensorFlow",
+    "base": "ours, older",
 }
 ROADS = {"same_process": "same process", "unix": "Unix socket", "tcp": "TCP"}
 
@@ -73,6 +74,7 @@ def sections(by_area):
         ("protocols", protocols),
         ("loaders", loaders),
         ("buffers", buffers),
+        ("operations", operations),
     ):
         if area in by_area:
             yield make([result for result in by_area[area][1]["results"] if result["area"] == area])
@@ -169,6 +171,16 @@ def scale(results):
 def imports(results):
     rows = [[NAMES[result["side"]], result["work"], f"{short(1e3 * result['median_s'])} ms"] for result in results]
     return "### `import reverb` after `import numpy`\n\n" + table_of(["", "", "median"], rows)
+
+
+def operations(results):
+    rows = []
+    for result in results:
+        of = f"{result['work']}, {short(result['tables'])} table{'s' if result['tables'] > 1 else ''}"
+        cost = f"{result['processor_ms']:.3g} ms" if "processor_ms" in result else f"{result['median_us'] / 1e3:.3g} ms"
+        rows.append([NAMES[result["side"]], of, cost])
+    header = ["", "", "processor time of the server; of a start, the time that it takes"]
+    return "### Watching a server\n\n" + table_of(header, rows)
 
 
 def checkpoints(results):

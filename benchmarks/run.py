@@ -26,6 +26,7 @@ from areas import (
     loaders,
     memory,
     network,
+    operations,
     protocols,
     scale,
     survey,
@@ -45,9 +46,10 @@ AREAS = {
     "environments": environments,
     "datasets": datasets,
     "protocols": protocols,
+    "operations": operations,
 }
 
-SIDES = ("ours", "reference", "cpprb", "flashbax", "torchrl", "tensorflow")
+SIDES = ("ours", "reference", "cpprb", "flashbax", "torchrl", "tensorflow", "base")
 
 
 def main():
@@ -87,6 +89,7 @@ def parse():
     parser.add_argument("--flashbax", help="one that has flashbax, and JAX for CPUs")
     parser.add_argument("--tensorflow", help="one that has this package and TensorFlow 2.15")
     parser.add_argument("--torchrl", help="one that has torchrl; ours then needs PyTorch, too")
+    parser.add_argument("--base", help="one that has an older version of this package, for `operations`")
     parser.add_argument("--out", type=pathlib.Path, default=here / "results")
     parser.add_argument("--name", help="of the record; `full` or `quick` unless given")
     parser.add_argument("--quick", action="store_true", help="fewer cells and shorter: shows that all runs")
@@ -113,6 +116,7 @@ def line(result):
         "payload",
         "road",
         "clients",
+        "tables",
         "items",
         "items_per_call",
         "note",

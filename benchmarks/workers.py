@@ -13,6 +13,7 @@ PACKAGES = {
     "flashbax": "flashbax",
     "torchrl": "torchrl",
     "tensorflow": "reverb",
+    "base": "reverb",
 }
 DISTRIBUTIONS = {
     "ours": "reverb-replay",
@@ -21,6 +22,7 @@ DISTRIBUTIONS = {
     "flashbax": "flashbax",
     "torchrl": "torchrl",
     "tensorflow": "reverb-replay",
+    "base": "reverb-replay",
 }
 PROBE = """
 import importlib.metadata as metadata, json, platform, sys

@@ -17,6 +17,7 @@ from sides import writing
 from sides.mixing import *  # noqa: F403 - a worker looks its calls up here
 from sides.ours_environments import *  # noqa: F403 - a worker looks its calls up here
 from sides.ours_leaves import *  # noqa: F403 - a worker looks its calls up here
+from sides.ours_operations import *  # noqa: F403 - a worker looks its calls up here
 from sides.ours_readers import *  # noqa: F403 - a worker looks its calls up here
 
 state = {}

@@ -1,8 +1,12 @@
 //! Generates code for our messages and service, and descriptors of all protos. Uses protox, so `protoc` is not needed.
+//! Packs the files of the live page.
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use prost::Message;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FileDescriptorSet};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Fields of a batch with one number for each item, generated as bytes. Decoding single numbers would cost as much as
@@ -27,12 +31,78 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let descriptors = protox::compile(files, [&root])?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
+    std::fs::write(out.join("methods.rs"), methods_of(&descriptors))?;
     let theirs = with_records_as_bytes(descriptors.clone());
     let ours = without_services_of_others(with_numbers_as_bytes(descriptors));
     generate_messages(ours.clone(), &out.join("messages"))?;
     generate_services(ours, &out.join("services"))?;
     generate_dm_reverb(theirs, &out.join("dm_reverb"))?;
+    pack_page(Path::new("web"), &out)?;
     Ok(())
+}
+
+/// Packs the files of the live page, and writes a list of them as Rust code.
+fn pack_page(folder: &Path, out: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo:rerun-if-changed={}", folder.display());
+    std::fs::create_dir_all(out.join("web"))?;
+    let mut files = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    files.sort();
+    let mut code = format!("static ASSETS: [Asset; {}] = [\n", files.len());
+    for file in files {
+        println!("cargo:rerun-if-changed={}", file.display());
+        let name = file.file_name().and_then(|name| name.to_str()).ok_or("a name of a file is not UTF-8")?;
+        let content_type = match file.extension().and_then(|extension| extension.to_str()) {
+            Some("html") => "text/html; charset=utf-8",
+            Some("css") => "text/css; charset=utf-8",
+            Some("js") => "text/javascript; charset=utf-8",
+            Some("svg") => "image/svg+xml",
+            _ => return Err(format!("{}: expected .html, .css, .js or .svg", file.display()).into()),
+        };
+        let packed = out.join("web").join(format!("{name}.gz"));
+        let mut encoder = GzEncoder::new(std::fs::File::create(&packed)?, Compression::best());
+        encoder.write_all(squeezed(&std::fs::read_to_string(&file)?).as_bytes())?;
+        encoder.finish()?;
+        code += &format!(
+            "Asset {{ path: {name:?}, content_type: {content_type:?}, gzipped: include_bytes!({packed:?}) }},\n"
+        );
+    }
+    std::fs::write(out.join("assets.rs"), code + "];\n")?;
+    Ok(())
+}
+
+/// Leaves out what browsers do not need: lines of comments, indentation, line breaks inside brackets, and commas before
+/// closing brackets. A test refuses files that this would change otherwise.
+fn squeezed(text: &str) -> String {
+    let mut is_comment = false;
+    let mut kept = String::with_capacity(text.len());
+    for line in text.lines().map(str::trim) {
+        is_comment |= line.starts_with("/*");
+        if !is_comment && !line.starts_with("//") && !line.is_empty() {
+            if line.starts_with([')', ']', '}']) {
+                kept.truncate(kept.trim_end_matches(',').len());
+            } else if !kept.is_empty() && !kept.ends_with(['{', '(', '[', ',', ';']) {
+                kept.push('\n');
+            }
+            kept += line;
+        }
+        is_comment &= !line.ends_with("*/");
+    }
+    kept
+}
+
+/// Lists the methods of all services as Rust source.
+fn methods_of(files: &FileDescriptorSet) -> String {
+    let mut methods = Vec::new();
+    for file in &files.file {
+        for service in &file.service {
+            let name = format!("{}.{}", file.package(), service.name());
+            methods.extend(service.method.iter().map(|method| (name.clone(), method.name().to_owned())));
+        }
+    }
+    format!(
+        "/// The names of the services and methods in `proto/`.\nconst METHODS: [(&str, &str); {}] = {methods:?};\n",
+        methods.len()
+    )
 }
 
 /// Generates the service of dm-reverb, and the messages of its calls.

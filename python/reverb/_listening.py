@@ -1,13 +1,24 @@
-"""Checks of the host and port that a server listens on, and of how its streams show that they are alive."""
+"""Where a server listens for gRPC and HTTP, how its streams show that they are alive, and who is told its page."""
 
+import contextlib
+import logging
 import os
+import re
+import sys
+from collections.abc import Iterable
 
 from reverb.data import checks
 
+__all__ = ["announce", "as_port", "checked_heartbeat", "checked_host", "checked_http"]
+
+_logger = logging.getLogger("reverb")
 _PORTS = range(2**16)
 # Balancers close streams on which nothing is sent, often after 50 or 60 seconds.
 _HEARTBEAT_S = 15.0
 _LONGEST_S = 1e9
+# How each of them switches HTTP off.
+_OFF = {"http_port": "None", "REVERB_HTTP_PORT": "off"}
+_HOST_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def as_port(port: object) -> int | None:
@@ -37,15 +48,112 @@ def checked_host(host: object, allow_insecure: bool | None) -> str | None:
             return None
     if not isinstance(host, str):
         checks.refuse("host", "a str", host)
+    _check_open(f"Listening on {host!r}", "read and write the tables", host, allow_insecure)
+    return host
+
+
+def checked_http(
+    port: object, host: object, allowed_hosts: Iterable[str] | None, allow_insecure: bool | None
+) -> tuple[str | None, int, list[str]] | None:
+    """The host of the HTTP port, its number and its further names: the given ones, else those of the environment.
+
+    Returns:
+      None if HTTP is off.
+
+    Raises:
+      TypeError: An argument has the wrong type.
+      ValueError: The port or a name is invalid, or the host is not loopback, and neither the caller nor
+        `REVERB_ALLOW_INSECURE` allows that.
+    """
+    number = _http_port(port)
+    if number is None:
+        return None
+    name = "http_host"
+    if host is None:
+        name, host = "REVERB_HTTP_HOST", os.environ.get("REVERB_HTTP_HOST") or None
+    if host is not None:
+        if not isinstance(host, str):
+            checks.refuse(name, "a str", host)
+        _check_open(f"{name}={host!r}", "read the tables and see who uses them", host, allow_insecure)
+    return host, number, _allowed_hosts(allowed_hosts)
+
+
+def _http_port(port: object) -> int | None:
+    if port is None:
+        return None
+    name, number = "http_port", checks.as_int32("http_port", port)
+    text = os.environ.get("REVERB_HTTP_PORT")
+    if number == 0 and text:
+        if text == "off":
+            return None
+        name = "REVERB_HTTP_PORT"
+        if not (text.isascii() and text.isdigit()):
+            raise ValueError(f"{name} must be between 0 and 65535, or off, got {text!r}")
+        number = int(text)
+    if number not in _PORTS:
+        raise ValueError(f"{name} must be between 0 and 65535, or {_OFF[name]}, got {number}")
+    return number
+
+
+def _allowed_hosts(names: Iterable[str] | None) -> list[str]:
+    option = "http_allowed_hosts"
+    if names is None:
+        option = "REVERB_HTTP_ALLOWED_HOSTS"
+        listed = [name.strip() for name in os.environ.get(option, "").split(",") if name.strip()]
+    elif isinstance(names, str):
+        checks.refuse(option, "a sequence of host names", names)
+    else:
+        listed = list(names)
+    for name in listed:
+        if not isinstance(name, str):
+            checks.refuse(option, "a sequence of host names", name)
+        if not _HOST_NAME.fullmatch(name):
+            raise ValueError(f"{option} must be host names without a scheme or a port, got {name!r}")
+    return listed
+
+
+def announce(url: str | None) -> None:
+    """Tells the address of the live page where a person looks: at a prompt, in a terminal, or in a notebook.
+
+    Elsewhere it is logged, so that programs that read the output of others do not find it there. None says nothing.
+    """
+    if url is None:
+        return
+    # A server works without a line, whatever the program has put in place of its output.
+    with contextlib.suppress(Exception):
+        if _is_read_by_a_person():
+            print(f"[Reverb] Live dashboard: {url}", flush=True)
+        else:
+            _logger.info("Live dashboard: %s", url)
+
+
+def _is_read_by_a_person() -> bool:
+    if sys.stdout.isatty() or _is_notebook():
+        return True
+    if not hasattr(sys, "ps1"):
+        return False
+    try:
+        sys.stdout.fileno()
+    except (AttributeError, OSError, ValueError):
+        # A console inside a program with windows. Other output than to a terminal is a pipe or a file.
+        return True
+    return False
+
+
+def _is_notebook() -> bool:
+    """Whether the program runs in a kernel of IPython."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
+
+
+def _check_open(what: str, means: str, host: str, allow_insecure: bool | None) -> None:
     if allow_insecure is None:
         allow_insecure = os.environ.get("REVERB_ALLOW_INSECURE") == "1"
     if not allow_insecure and not is_loopback(host):
         raise ValueError(
-            f"Listening on {host!r} lets anyone who can reach this machine read and write the tables, without a "
-            f"password or encryption. If that is intended, pass allow_insecure=True, or set REVERB_ALLOW_INSECURE=1 in "
-            f"the environment."
+            f"{what} lets anyone who can reach this machine {means}, without a password or encryption. If that is "
+            f"intended, pass allow_insecure=True, or set REVERB_ALLOW_INSECURE=1 in the environment."
         )
-    return host
 
 
 def checked_heartbeat(interval: object) -> float:

@@ -183,11 +183,13 @@ class Server:
         port: int | None,
         max_message_size: int,
         heartbeat_interval: float,
-        http_host: str | None,
-        http_port: int | None,
+        http: tuple[str | None, int, Sequence[str]] | None,
         checkpointer: Checkpointer | None,
     ) -> Server:
-        """Loads the checkpoint, binds and starts. `host` None: loopback; `port` None or 0: a free one."""
+        """Loads the checkpoint, binds and starts. `host` None: loopback; `port` None or 0: a free one.
+
+        `http` is host, port and further names of the HTTP port; None switches it off.
+        """
 
     @property
     def restored_from(self) -> str | None: ...

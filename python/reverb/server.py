@@ -279,17 +279,21 @@ class Server:
       heartbeat_interval: Seconds after which the server, and its clients, send an empty message on a stream whose
         requests wait, so that balancers do not close it. None means the environment variable `REVERB_HEARTBEAT`, or,
         if that is not set, 15.
-      http_port: Port of the live page, metrics and health; 0 chooses a free port, and None switches HTTP off.
-      http_host: Address of that port. None means loopback, which only programs on this machine can reach.
+      http_port: Port of the live page, metrics and health. None switches HTTP off. 0 means the environment variable
+        `REVERB_HTTP_PORT`, a number or `off`, or, if that is not set, a free port.
+      http_host: Address of that port, which needs `allow_insecure` as `host` does. None means the environment variable
+        `REVERB_HTTP_HOST`, or, if that is not set, loopback.
+      http_allowed_hosts: Further host names of that port in the addresses that browsers open, without ports, such as
+        the name of a proxy. None means the environment variable `REVERB_HTTP_ALLOWED_HOSTS`, a list with commas.
 
     Raises:
       ValueError: There are no tables, names occur more than once, a table already belongs to a server, the port or the
-        interval is invalid, or the host is not loopback and `allow_insecure` is not set. Also raised if another server
+        interval is invalid, or a host is not loopback and `allow_insecure` is not set. Also raised if another server
         keeps its checkpoints in the same folder, or if the checkpoint has a table that is not in `tables`.
       SignatureMismatchError: A table in the checkpoint holds data with another signature.
       DataLossError: There are checkpoints, but all of them are damaged.
       TypeError: An argument has the wrong type.
-      UnavailableError: The port is in use, or the address cannot be bound.
+      UnavailableError: A port is in use, or an address cannot be bound.
     """
 
     def __init__(
@@ -304,6 +308,7 @@ class Server:
         heartbeat_interval: float | None = None,
         http_port: int | None = 0,
         http_host: str | None = None,
+        http_allowed_hosts: Sequence[str] | None = None,
     ) -> None:
         # Set before anything can fail, because `__del__` also runs if the constructor raises.
         self._server: _binding.Server | None = None
@@ -313,15 +318,17 @@ class Server:
         host = _listening.checked_host(host, allow_insecure)
         size = checks.as_count("max_message_size", max_message_size)
         heartbeat = _listening.checked_heartbeat(heartbeat_interval)
+        http = _listening.checked_http(http_port, http_host, http_allowed_hosts, allow_insecure)
         self._checkpointer = _default_checkpointer() if checkpointer is None else checkpointer
         internal = _internal_checkpointer(self._checkpointer)
         internal_tables = [table.internal_table for table in self._tables]
-        self._server = _binding.Server(internal_tables, host, port, size, heartbeat, http_host, http_port, internal)
+        self._server = _binding.Server(internal_tables, host, port, size, heartbeat, http, internal)
         self._port = self._server.port
         for table in self._tables:
             table._server = weakref.ref(self)
         if getattr(self._checkpointer, "save_on_stop", False):
             _saving_at_exit.add(self)
+        _listening.announce(self.dashboard_url)
 
     @property
     def port(self) -> int:

@@ -62,7 +62,7 @@ fn table(mut trajectory: impl FnMut(usize) -> Trajectory, size: usize) -> Table 
 }
 
 fn draw(table: &mut Table) -> Vec<Drawn> {
-    (0..BATCH).filter_map(|_| table.sample()).collect()
+    (0..BATCH).filter_map(|_| table.sample(0)).collect()
 }
 
 fn gather(criterion: &mut Criterion) {

@@ -92,7 +92,7 @@ fn draw(criterion: &mut Criterion) {
             group.bench_function(format!("{name}/{size}"), |bencher| {
                 bencher.iter(|| {
                     drawn.clear();
-                    drawn.extend((0..BATCH).filter_map(|_| table.sample()));
+                    drawn.extend((0..BATCH).filter_map(|_| table.sample(0)));
                     drawn.len()
                 });
             });
@@ -106,7 +106,7 @@ fn update(criterion: &mut Criterion) {
     for size in SIZES {
         let mut table = full_table(PRIORITIZED, SelectorKind::Fifo, size);
         let mut removed = Vec::new();
-        let keys: Vec<_> = (0..64 * BATCH).filter_map(|_| table.sample()).map(|drawn| drawn.key).collect();
+        let keys: Vec<_> = (0..64 * BATCH).filter_map(|_| table.sample(0)).map(|drawn| drawn.key).collect();
         let mut batches = keys.chunks(BATCH).cycle();
         let mut priority = 0.0;
         group.bench_function(format!("prioritized/{size}"), |bencher| {

@@ -105,6 +105,11 @@ impl Drop for Buffer {
     }
 }
 
+/// Returns the size in bytes of the free blocks in the pool; 0 while another thread uses it.
+pub fn pooled_bytes() -> usize {
+    POOL.try_lock().map_or(0, |pool| pool.bytes)
+}
+
 /// A free block for `len` bytes, if the pool has one.
 fn pooled(len: usize) -> Option<Words> {
     if len >= POOLED_BYTES { take(len.div_ceil(ALIGN)) } else { None }
@@ -131,6 +136,7 @@ mod tests {
         let address = first.as_ptr();
         assert_eq!(address as usize % ALIGN, 0);
         drop(first);
+        assert!(pooled_bytes() >= 300_000);
         assert_eq!(Buffer::new(290_000).as_ptr(), address);
     }
 }

@@ -38,7 +38,7 @@ mod usage;
 pub mod writer;
 
 pub use batch_info::BatchInfo;
-pub use buffer::Buffer;
+pub use buffer::{Buffer, pooled_bytes};
 pub use chunk::{Chunk, ChunkView, EpisodeIds, StepRange, encode_strings};
 pub use column::Column;
 pub use compressor::{AutoCodec, Compression, Compressor};
@@ -55,8 +55,8 @@ pub use repack::{MovedRows, UsedRows, keep_rows, keep_rows_encoded};
 pub use selector::SelectorKind;
 pub use signature::{ArrayType, Signature};
 pub use table::{
-    CopiedBatch, CopiedDraws, Delivery, LOG2_BUCKETS, Log2Histogram, OldContents, PeekSearch, RemovalCounts, Table,
-    TableConfig, TableCounters, TableInfo, TableSnapshot,
+    CopiedBatch, CopiedDraws, Delivery, ItemNumbers, ItemPages, LOG2_BUCKETS, Log2Histogram, OldContents, OldCounts,
+    PeekSearch, RemovalCounts, Table, TableConfig, TableCounters, TableInfo, TableSnapshot,
 };
 pub use tensor::{DType, Shape, TensorSpec, shape_text};
 pub use trajectory::{Slice, Trajectory, TrajectoryColumn};

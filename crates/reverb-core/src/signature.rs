@@ -165,6 +165,13 @@ impl ArrayType {
     }
 }
 
+impl Trajectory {
+    /// Returns the type of column `index`, which must exist, as an array.
+    pub fn array_type(&self, index: usize) -> ArrayType {
+        array_type(self, index)
+    }
+}
+
 fn array_type(trajectory: &Trajectory, index: usize) -> ArrayType {
     let (column, length, squeeze) = match trajectory.column(index) {
         ColumnView::One { chunk, column, length, squeeze, .. } => {

@@ -1,7 +1,7 @@
 //! Storage of a table's items: slots in pages, and an index from keys to slots.
 //!
-//! Pages hold 256 slots. A snapshot shares them with the slab: a flag marks a page that a snapshot may hold, and the
-//! slab copies such a page before it changes it. The index stores the hash of each key beside its slot and is seeded at
+//! Pages hold 256 slots. Snapshots and samples of pages share them with the slab: a flag marks a page that may be shared,
+//! and the slab copies such a page before it changes it. The index stores the hash of each key beside its slot and is seeded at
 //! random. A small index is at most three sixteenths full, because tombstones slow down a fuller one.
 
 use crate::prefetch::prefetch;
@@ -186,10 +186,15 @@ impl Slab {
         Ok(slot)
     }
 
-    /// Replaces the item in a slot, and returns the data of the old one. If the key is taken, returns the new item and
-    /// the slot of the key.
+    /// Replaces the item in a slot, and returns the data of the old one and the number of its draws. If the key is
+    /// taken, returns the new item and the slot of the key.
     #[inline]
-    pub(crate) fn replace(&mut self, slot: u32, item: NewItem, inserted_at: u64) -> Result<Trajectory, (u32, NewItem)> {
+    pub(crate) fn replace(
+        &mut self,
+        slot: u32,
+        item: NewItem,
+        inserted_at: u64,
+    ) -> Result<(Trajectory, i32), (u32, NewItem)> {
         let hash = match self.enter(item.key, slot) {
             Ok(hash) => hash,
             Err(known) => return Err((known, item)),
@@ -199,10 +204,10 @@ impl Slab {
         here.key = item.key;
         here.priority = item.priority;
         here.inserted_at = inserted_at;
-        here.times_sampled = item.times_sampled;
+        let times_sampled = std::mem::replace(&mut here.times_sampled, item.times_sampled);
         let old = std::mem::replace(&mut here.trajectory, item.trajectory);
         self.leave(old_hash, slot);
-        Ok(old)
+        Ok((old, times_sampled))
     }
 
     /// Removes the item from a slot, which must hold one.
@@ -253,10 +258,28 @@ impl Slab {
         &self.pages
     }
 
+    /// The items, in the order of their slots.
+    pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
+        self.pages.iter().flat_map(|page| page.items())
+    }
+
+    /// Size in bytes of the pages and the index, without the data of the items.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let entries = self.index.capacity() * (size_of::<Entry>() + 1);
+        let pages = self.pages.len() * (size_of::<Page>() + size_of::<Arc<Page>>() + 1);
+        pages + entries + self.free.capacity() * size_of::<u32>()
+    }
+
     /// The pages as they are now, whatever changes later. Copies only pointers.
     pub(crate) fn share_pages(&self) -> Vec<Arc<Page>> {
         self.shared.iter().for_each(|shared| shared.store(true, Relaxed));
         self.pages.clone()
+    }
+
+    /// One page as it is now, whatever changes later. `None` if there is no such page.
+    pub(crate) fn share_page(&self, number: usize) -> Option<Arc<Page>> {
+        self.shared.get(number)?.store(true, Relaxed);
+        self.pages.get(number).cloned()
     }
 
     fn hash(&self, key: ItemKey) -> u32 {
@@ -272,8 +295,8 @@ impl Slab {
             *shared = false;
             own(page)
         } else {
-            // SAFETY: pages leave the slab only through `share_pages`, which marks them all as shared, and `make_mut`
-            // has replaced a shared page by one of our own. So this reference is the only one, and `self` is borrowed.
+            // SAFETY: pages leave the slab only through `share_pages` and `share_page`, which mark them as shared, and
+            // `make_mut` has replaced a shared page by one of our own. So this reference is the only one, and `self` is borrowed.
             unsafe { &mut *Arc::as_ptr(page).cast_mut() }
         };
         &mut page.slots[slot as usize % PAGE_SLOTS]

@@ -130,6 +130,19 @@ impl Trajectory {
         }
     }
 
+    /// Returns a trajectory of column `index` alone. `None` if there is no such column.
+    pub fn only_column(&self, index: usize) -> Option<Self> {
+        let column = match self {
+            Self::Rows { chunk, offset, length } if index < chunk.columns().len() => {
+                let slice = Slice { chunk: chunk.clone(), column: index as u32, offset: *offset, length: *length };
+                TrajectoryColumn { slices: smallvec::smallvec![slice], squeeze: false }
+            }
+            Self::Rows { .. } => return None,
+            Self::Columns(columns) => columns.get(index)?.clone(),
+        };
+        Some(Self::Columns([column].into()))
+    }
+
     /// Whether its rows can be read from the data of its chunks directly, once unpacked.
     #[inline]
     pub(crate) fn is_readable(&self) -> bool {

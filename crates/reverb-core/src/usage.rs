@@ -23,6 +23,7 @@ pub struct TableUsage {
     episodes: HashMap<EpisodeId, u32, foldhash::fast::RandomState>,
     row_episodes: u64,
     num_deleted_episodes: u64,
+    num_chunks: u64,
     bytes: u64,
 }
 
@@ -40,6 +41,7 @@ impl Default for TableUsage {
             episodes: HashMap::default(),
             row_episodes: 0,
             num_deleted_episodes: 0,
+            num_chunks: 0,
             bytes: 0,
         }
     }
@@ -160,6 +162,7 @@ impl TableUsage {
     #[inline(never)]
     fn first_use(&mut self, chunk: &Chunk) {
         self.bytes += chunk.size_bytes() as u64;
+        self.num_chunks += 1;
         if let EpisodeIds::Same(episode) = chunk.episodes {
             *self.episodes.entry(episode).or_insert(0) += 1;
         }
@@ -168,6 +171,7 @@ impl TableUsage {
     #[inline(never)]
     fn last_use(&mut self, chunk: &Chunk) {
         self.bytes -= chunk.size_bytes() as u64;
+        self.num_chunks -= 1;
         if let EpisodeIds::Same(episode) = chunk.episodes
             && let Some(uses) = self.episodes.get_mut(&episode)
         {
@@ -182,6 +186,11 @@ impl TableUsage {
     /// Size in bytes of the chunks that the table's items refer to; each chunk counts once.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Number of distinct chunks that the table's items refer to.
+    pub fn num_chunks(&self) -> u64 {
+        self.num_chunks
     }
 
     /// Number of distinct episodes that the table's items refer to.

@@ -65,9 +65,9 @@ fn assert_same_batch(sampler: &SelectorKind, count: usize, length: u32, squeeze_
     // Repeated for items that were drawn before, and with a layout that fits or does not fit.
     let mut used = None;
     for round in 0..4 {
-        let copied = one.sample_copied(count, squeeze_time, used).unwrap();
+        let copied = one.sample_copied(count, squeeze_time, used, 0).unwrap();
         let mut drawn = Vec::new();
-        other.sample_up_to(count, false, &mut drawn);
+        other.sample_up_to(count, false, 0, &mut drawn);
         let mut gatherer = Gatherer::new(drawn, squeeze_time).unwrap();
         assert_eq!(copied.info, BatchInfo::of(gatherer.items()));
         assert_eq!(copied.info.len(), count);
@@ -110,7 +110,7 @@ fn a_copied_batch_of_interleaved_rows_is_that_of_columns() {
     // Counts of one and of several blocks of rows.
     for count in [1, 12, 13, 97] {
         let (copied, again) =
-            (one.sample_copied(count, true, None).unwrap(), other.sample_copied(count, true, None).unwrap());
+            (one.sample_copied(count, true, None, 0).unwrap(), other.sample_copied(count, true, None, 0).unwrap());
         assert_eq!((copied.info, copied.layout), (again.info, again.layout));
         assert!(bytes(&copied.buffer) == bytes(&again.buffer));
     }
@@ -122,7 +122,7 @@ fn a_copied_batch_of_interleaved_rows_is_that_of_columns() {
 
 #[test]
 fn infos_of_an_odd_number_of_samples_are_all_there() {
-    let copied = table(config(Fifo, Fifo, 1000), 1).sample_copied(3, true, None).unwrap();
+    let copied = table(config(Fifo, Fifo, 1000), 1).sample_copied(3, true, None, 0).unwrap();
     assert_eq!(copied.info.keys(), [0, 0, 0]);
     assert_eq!(copied.info.probabilities(), [1.0, 1.0, 1.0]);
     assert_eq!(copied.info.table_sizes(), [357, 357, 357]);
@@ -133,7 +133,7 @@ fn infos_of_an_odd_number_of_samples_are_all_there() {
 #[track_caller]
 fn assert_refuses(table: &mut Table, count: usize) {
     let before = counts(table);
-    assert!(table.sample_copied(count, true, None).is_none());
+    assert!(table.sample_copied(count, true, None, 0).is_none());
     assert_eq!(counts(table), before);
 }
 
@@ -148,7 +148,7 @@ fn what_the_table_does_not_allow_is_not_copied() {
         limited.insert(common::row_item(row.into(), 1.0, &chunk, row), 0, &mut Vec::new());
     }
     assert_refuses(&mut limited, 31);
-    assert!(limited.sample_copied(30, true, None).is_some());
+    assert!(limited.sample_copied(30, true, None, 0).is_some());
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn large_batches_are_not_copied_under_a_lock() {
     let mut table = table(config(Uniform, Fifo, 1000), 1);
     // A row has 1340 bytes.
     assert_refuses(&mut table, 98);
-    assert!(table.sample_copied(97, true, None).is_some());
+    assert!(table.sample_copied(97, true, None, 0).is_some());
     assert_refuses(&mut table, usize::MAX);
 }
 
@@ -165,7 +165,7 @@ fn a_refusal_does_not_change_what_a_seed_draws_next() {
     let config = config(Uniform, Fifo, 1000);
     let (mut asked, mut other) = (table(config.clone(), 1), table(config, 1));
     assert_refuses(&mut asked, 98);
-    let keys = |table: &mut Table| Vec::from(table.sample_copied(50, true, None).unwrap().info.keys());
+    let keys = |table: &mut Table| Vec::from(table.sample_copied(50, true, None, 0).unwrap().info.keys());
     assert_eq!(keys(&mut asked), keys(&mut other));
 }
 
@@ -199,9 +199,9 @@ fn strings_and_items_made_of_slices_are_not_copied() {
 #[test]
 fn a_copied_batch_that_is_given_back_leaves_no_trace() {
     let mut table = table(config(Uniform, Fifo, 1000), 1);
-    table.sample_copied(40, true, None).unwrap();
+    table.sample_copied(40, true, None, 0).unwrap();
     let before = counts(&mut table);
-    let (batch, draws) = table.sample_copied_leased(60, true).unwrap();
+    let (batch, draws) = table.sample_copied_leased(60, true, 0).unwrap();
     assert_eq!(batch.info.len(), 60);
     assert_ne!(counts(&mut table), before);
     table.give_back_copied(draws);
@@ -211,7 +211,7 @@ fn a_copied_batch_that_is_given_back_leaves_no_trace() {
 #[test]
 fn draws_of_items_that_have_left_are_given_back_to_the_limiter_alone() {
     let mut table = table(config(Uniform, Fifo, 1000), 1);
-    let (batch, draws) = table.sample_copied_leased(60, true).unwrap();
+    let (batch, draws) = table.sample_copied_leased(60, true, 0).unwrap();
     let mut keys = Vec::from(batch.info.keys());
     keys.sort_unstable();
     keys.dedup();
@@ -230,7 +230,7 @@ fn draws_of_items_that_have_left_are_given_back_to_the_limiter_alone() {
 #[test]
 fn after_a_reset_there_is_nothing_to_give_back() {
     let mut table = table(config(Uniform, Fifo, 1000), 1);
-    let (_, draws) = table.sample_copied_leased(60, true).unwrap();
+    let (_, draws) = table.sample_copied_leased(60, true, 0).unwrap();
     drop(table.reset());
     let before = counts(&mut table);
     table.give_back_copied(draws);

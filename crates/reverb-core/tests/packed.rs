@@ -115,10 +115,10 @@ fn a_table_does_not_unpack_while_it_draws() {
         0,
         &mut Vec::new(),
     );
-    assert!(table.sample_copied(3, false, None).is_none(), "it would be unpacked under the table's lock");
+    assert!(table.sample_copied(3, false, None, 0).is_none(), "it would be unpacked under the table's lock");
     assert_eq!((source.counts(), table.info().samples), ((0, 0), 0));
     gathered(&[trajectory], 0);
-    assert!(table.sample_copied(3, false, None).is_some());
+    assert!(table.sample_copied(3, false, None, 0).is_some());
 }
 
 #[test]

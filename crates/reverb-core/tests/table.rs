@@ -18,7 +18,7 @@ fn fill(table: &mut Table, keys: impl IntoIterator<Item = u64>) {
 }
 
 fn draw(table: &mut Table) -> u64 {
-    table.sample().expect("the table is not empty").key
+    table.sample(0).expect("the table is not empty").key
 }
 
 /// A queue: each item is drawn once, oldest first.
@@ -63,7 +63,7 @@ fn draw_of_an_empty_table_is_none_even_if_the_limiter_would_allow_it() {
     table.restore_counters(9, 0, 0, 0, 0);
     assert!(table.can_sample(1));
     assert_eq!(table.explain_sample(), "the table is empty");
-    assert!(table.sample().is_none());
+    assert!(table.sample(0).is_none());
     assert_eq!(table.info().samples, 0);
 }
 
@@ -71,7 +71,7 @@ fn draw_of_an_empty_table_is_none_even_if_the_limiter_would_allow_it() {
 fn items_given_back_are_drawn_again_in_their_old_order() {
     let mut table = queue_table(4);
     fill(&mut table, 0..4);
-    let drawn: Vec<_> = (0..3).map(|_| table.sample().unwrap()).collect();
+    let drawn: Vec<_> = (0..3).map(|_| table.sample(0).unwrap()).collect();
     assert_eq!((table.len(), table.can_insert(1)), (1, true));
     for drawn in drawn {
         table.give_back(drawn, &mut Vec::new());
@@ -86,7 +86,7 @@ fn items_given_back_are_drawn_again_in_their_old_order() {
 fn item_goes_back_to_a_table_that_others_have_filled() {
     let mut table = queue_table(2);
     fill(&mut table, [1, 2]);
-    let drawn = table.sample().unwrap();
+    let drawn = table.sample(0).unwrap();
     fill(&mut table, [3]);
     let mut removed = Vec::new();
     table.give_back(drawn, &mut removed);
@@ -100,7 +100,7 @@ fn item_goes_back_to_a_table_that_others_have_filled() {
 fn table_over_its_size_returns_to_it_with_the_next_insert() {
     let mut table = table(TableConfig { max_times_sampled: 1, ..config(Fifo, Fifo, 2) });
     fill(&mut table, [1, 2]);
-    let drawn = [table.sample().unwrap(), table.sample().unwrap()];
+    let drawn = [table.sample(0).unwrap(), table.sample(0).unwrap()];
     fill(&mut table, [3, 4]);
     drawn.into_iter().for_each(|drawn| table.give_back(drawn, &mut Vec::new()));
     assert_eq!(keys(&table), [1, 2, 3, 4]);
@@ -112,7 +112,7 @@ fn table_over_its_size_returns_to_it_with_the_next_insert() {
 fn draw_stands_if_its_key_is_in_the_table_again() {
     let mut table = queue_table(2);
     fill(&mut table, [1]);
-    let drawn = table.sample().unwrap();
+    let drawn = table.sample(0).unwrap();
     fill(&mut table, [1]);
     let mut removed = Vec::new();
     table.give_back(drawn, &mut removed);
@@ -123,7 +123,7 @@ fn draw_stands_if_its_key_is_in_the_table_again() {
 fn draw_from_before_a_reset_is_not_taken_back() {
     let mut table = queue_table(2);
     fill(&mut table, [1]);
-    let drawn = table.sample().unwrap();
+    let drawn = table.sample(0).unwrap();
     drop(table.reset());
     table.give_back(drawn, &mut Vec::new());
     let info = table.info();
@@ -138,7 +138,7 @@ fn removals_are_counted_by_their_reason() {
     draw(&mut table);
     table.mutate(&[(4, 2.0)], &[3, 77], &mut Vec::new()).unwrap();
     table.insert(row_item(5, 1.0, &chunk(4, 5), 0), 0, &mut Vec::new());
-    let drawn = table.sample().unwrap();
+    let drawn = table.sample(0).unwrap();
     table.give_back(drawn, &mut Vec::new());
     drop(table.reset());
     let want = RemovalCounts { max_size: 2, max_bytes: 1, max_times_sampled: 1, deleted: 1, reset: 1 };

@@ -196,7 +196,7 @@ impl Model {
     }
 
     fn sample(&mut self, table: &mut Table) {
-        let Some(drawn) = table.sample() else {
+        let Some(drawn) = table.sample(0) else {
             assert!(self.items.is_empty());
             return;
         };

@@ -79,6 +79,9 @@ pub fn read_table_info(info: schema::TableInfo) -> Result<TableInfo> {
         removed: RemovalCounts::default(),
         counters: TableCounters::default(),
         bytes: 0,
+        referenced_bytes: 0,
+        num_chunks: 0,
+        index_bytes: 0,
         weight: 0.0,
     })
 }

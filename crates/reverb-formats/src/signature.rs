@@ -3,6 +3,7 @@
 use crate::proto::tensorflow::{StructuredValue, TensorShapeProto, structured_value::Kind};
 use prost::Message;
 use reverb_core::{DType, Error, Result, Signature, TensorSpec};
+use std::collections::HashSet;
 
 /// Maximum size of a serialised signature in bytes. It takes many times as much memory when decoded.
 const MAX_BYTES: usize = 1 << 20;
@@ -86,6 +87,45 @@ fn to_spec(path: &[String], name: &str, dtype: i32, shape: Option<&TensorShapePr
     };
     let dtype = DType::from_number(u32::try_from(dtype).unwrap_or_default())?;
     Ok(TensorSpec { name: name_parts.join("/"), dtype, shape })
+}
+
+/// Returns the names of the columns: their paths in the nest, such as `data/observation/image`. Two paths give the same
+/// text if keys contain slashes; the later one is then followed by its number.
+pub fn column_names(signature: &Signature) -> Vec<String> {
+    let mut names: Vec<String> = Vec::with_capacity(signature.specs.len());
+    if let Ok(value) = StructuredValue::decode(&signature.structure[..]) {
+        name_leaves(&value, "data", &mut names);
+    }
+    // A signature without a nest, which no table of a server has.
+    names.resize_with(signature.specs.len(), || "data".into());
+    let mut known = HashSet::with_capacity(names.len());
+    for (number, name) in names.iter_mut().enumerate() {
+        if known.contains(name) {
+            *name = format!("{name}#{number}");
+        }
+        known.insert(name.clone());
+    }
+    names
+}
+
+fn name_leaves(value: &StructuredValue, path: &str, names: &mut Vec<String>) {
+    let mut list = |values: &[StructuredValue]| {
+        values.iter().enumerate().for_each(|(i, value)| name_leaves(value, &format!("{path}/{i}"), names));
+    };
+    match &value.kind {
+        Some(Kind::DictValue(dict)) => {
+            let mut fields: Vec<_> = dict.fields.iter().collect();
+            fields.sort_by_key(|(key, _)| *key);
+            fields.into_iter().for_each(|(key, value)| name_leaves(value, &format!("{path}/{key}"), names));
+        }
+        Some(Kind::ListValue(values)) => list(&values.values),
+        Some(Kind::TupleValue(values)) => list(&values.values),
+        Some(Kind::NamedTupleValue(tuple)) => {
+            let fields = tuple.values.iter().filter_map(|pair| Some((&pair.key, pair.value.as_ref()?)));
+            fields.for_each(|(key, value)| name_leaves(value, &format!("{path}/{key}"), names));
+        }
+        _ => names.push(path.into()),
+    }
 }
 
 /// Whether data with one signature can be read with the other: the nests and dtypes are the same, and each pair of

@@ -1,9 +1,10 @@
 //! The listeners of a server: TCP in both address families, and a Unix socket.
 
+use crate::bind::{self, Bound};
 use crate::socket::Socket;
-use reverb_core::{Error, Result};
+use reverb_core::Result;
 use reverb_service::Replay;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as StdTcpListener};
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,12 +13,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-/// Maximum number of connections that wait to be accepted.
-const BACKLOG: u32 = 4096;
 /// Default of [`ListenOptions::heartbeat`]. Balancers close streams on which nothing is sent, often after 50 or 60 s.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// Maximum number of ports to try until one is free in both address families.
-const TRIES: u32 = 32;
 
 /// The address and port to listen on, and how often streams that wait show that they are alive.
 #[derive(Debug, Clone)]
@@ -51,32 +48,13 @@ pub struct Listeners {
 impl Listeners {
     /// Binds all sockets. Must be called in the context of a runtime.
     pub fn bind(options: &ListenOptions) -> Result<Self> {
-        let host = options.host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        // `localhost` names both addresses, in an order that depends on the machine. A wildcard means both too.
-        let twin = match options.host {
-            None => Some(IpAddr::V6(Ipv6Addr::LOCALHOST)),
-            Some(host) if host == IpAddr::V4(Ipv4Addr::LOCALHOST) => Some(IpAddr::V6(Ipv6Addr::LOCALHOST)),
-            Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)) => Some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
-            Some(_) => None,
-        };
-        let wanted = options.port.filter(|&port| port != 0);
-        let mut tries = 0;
-        let (port, tcp) = loop {
-            tries += 1;
-            match bind_both(host, twin, wanted.unwrap_or(0)) {
-                Ok(bound) => break bound,
-                Err(error) if wanted.is_none() && tries < TRIES && error.kind() == std::io::ErrorKind::AddrInUse => {}
-                Err(error) if error.kind() == std::io::ErrorKind::AddrNotAvailable => {
-                    return Err(Error::invalid(format!("host {host} is not an address of this machine: {error}")));
-                }
-                Err(error) => {
-                    return Err(io_error(&format!("cannot listen on {host}, port {}", wanted.unwrap_or(0)), &error));
-                }
-            }
-        };
-        let hosts = tcp.iter().filter_map(|listener| listener.local_addr().ok()).map(|address| address.ip()).collect();
-        let tcp = tcp.into_iter().map(TcpListener::from_std).collect::<std::io::Result<_>>();
-        let tcp = tcp.map_err(|error| io_error("cannot listen", &error))?;
+        let wanted = options.port.unwrap_or(0);
+        let failed = |error: std::io::Error| bind::failed("", options.host, wanted, &error);
+        let Bound { host, port, listeners } = Bound::new(options.host, wanted).map_err(failed)?;
+        let hosts = listeners.iter().filter_map(|listener| listener.local_addr().ok());
+        let hosts = hosts.map(|address| address.ip()).collect();
+        let tcp = listeners.into_iter().map(TcpListener::from_std).collect::<std::io::Result<_>>();
+        let tcp = tcp.map_err(failed)?;
         let (unix, unix_path) = match bind_unix(host, port) {
             Ok((listener, path)) => (Some(listener), Some(path)),
             Err(error) => {
@@ -133,8 +111,8 @@ async fn accept_from(
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok(io) => {
-                    replay.connections().add(io.peer());
+                Ok(mut io) => {
+                    io.register(replay.connections());
                     if sender.send(Ok(io)).await.is_err() {
                         return;
                     }
@@ -148,34 +126,6 @@ async fn accept_from(
             () = &mut closed => return,
         }
     }
-}
-
-fn bind_both(host: IpAddr, twin: Option<IpAddr>, port: u16) -> std::io::Result<(u16, Vec<StdTcpListener>)> {
-    let first = listen(SocketAddr::new(host, port))?;
-    let port = first.local_addr()?.port();
-    let mut listeners = vec![first];
-    if let Some(twin) = twin {
-        match listen(SocketAddr::new(twin, port)) {
-            Ok(second) => listeners.push(second),
-            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => return Err(error),
-            Err(error) => tracing::debug!("address {twin} is not available on this machine: {error}"),
-        }
-    }
-    Ok((port, listeners))
-}
-
-fn listen(address: SocketAddr) -> std::io::Result<StdTcpListener> {
-    use socket2::{Domain, Protocol, Socket, Type};
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // A port can be used again immediately after its server stopped. Two servers still cannot share it.
-    socket.set_reuse_address(true)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG as i32)?;
-    Ok(socket.into())
 }
 
 /// Binds a Unix socket in a folder that only this user can enter, so that other users cannot take its name.
@@ -210,9 +160,4 @@ fn runtime_folder() -> std::io::Result<PathBuf> {
 
 fn is_ours(path: &Path, uid: u32) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid && meta.mode() & 0o022 == 0)
-}
-
-/// Converts an I/O error to an error that says what was tried.
-fn io_error(what: &str, error: &std::io::Error) -> Error {
-    Error::Unavailable(format!("{what}: {error}"))
 }

@@ -1,7 +1,9 @@
 //! Serves gRPC services over HTTP/2 on accepted connections.
 
+use crate::calls::{Calls, CountCalls};
 use crate::http2::{CONNECTION_WINDOW, FRAME_BYTES, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STREAM_WINDOW};
 use crate::socket::Socket;
+use std::sync::Arc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::Routes;
 use tonic::transport::Server;
@@ -12,6 +14,7 @@ const MAX_STREAMS: u32 = 10_000;
 /// Serves until `closed` completes and the last stream has ended.
 pub async fn serve(
     routes: Routes,
+    calls: Arc<Calls>,
     connections: ReceiverStream<std::io::Result<Socket>>,
     closed: impl Future<Output = ()>,
 ) {
@@ -22,6 +25,7 @@ pub async fn serve(
         .max_concurrent_streams(MAX_STREAMS)
         .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
+        .layer(CountCalls(calls))
         .add_routes(routes);
     if let Err(error) = server.serve_with_incoming_shutdown(connections, closed).await {
         tracing::error!("the server stopped because of an error: {error}");

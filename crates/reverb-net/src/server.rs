@@ -3,9 +3,10 @@
 pub use crate::listen::ListenOptions;
 
 use crate::dm_reverb;
+use crate::health::Health;
 use crate::http::HttpServer;
 use crate::listen::Listeners;
-use crate::observe::ServerFacts;
+use crate::reflection;
 use crate::replay_v1;
 use crate::serve::serve;
 use parking_lot::Mutex;
@@ -17,7 +18,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tonic::service::Routes;
@@ -41,6 +42,7 @@ pub struct Server {
 #[derive(Debug)]
 struct Serving {
     task: JoinHandle<()>,
+    health: Health,
     /// Disconnected when the addresses are free again.
     freed: Mutex<Receiver<()>>,
 }
@@ -51,8 +53,7 @@ impl Server {
     /// # Errors
     /// Those of [`Server::start_with_http`].
     pub fn start(runtime: &Handle, replay: Arc<Replay>, options: &ListenOptions) -> Result<Self> {
-        let facts = replay.facts().clone();
-        Self::start_with_http(runtime, replay, options, &facts, None)
+        Self::start_with_http(runtime, replay, options, None)
     }
 
     /// Binds the sockets and starts to serve on `runtime`. `http` is the HTTP port of the server, which stops with it.
@@ -64,13 +65,13 @@ impl Server {
         runtime: &Handle,
         replay: Arc<Replay>,
         options: &ListenOptions,
-        facts: &ServerFacts,
         http: Option<HttpServer>,
     ) -> Result<Self> {
         let _entered = runtime.enter();
         let listeners = Listeners::bind(options)?;
         let (host, port, unix_path) = (listeners.host, listeners.port, listeners.unix_path.clone());
-        let _set_once = facts.grpc.set((host, port, unix_path.clone()));
+        let _set_once = replay.facts().hosts.set(listeners.hosts.clone());
+        let _set_once = replay.facts().grpc.set((host, port, unix_path.clone()));
         registry::register(&listeners.hosts, port, &replay);
         for table in replay.tables() {
             runtime.spawn(run_maintenance(table.clone(), replay.clone()));
@@ -78,12 +79,19 @@ impl Server {
         if let Some(interval) = replay.store().and_then(|store| store.interval()) {
             runtime.spawn(save_periodically(replay.clone(), interval));
         }
+        let health = Health::default();
+        let (reflection, old_reflection) = reflection::services();
         let routes = Routes::new(replay_v1::server::service(replay.clone(), unix_path.clone(), options.heartbeat))
-            .add_service(dm_reverb::server::service(replay.clone()));
+            .add_service(dm_reverb::server::service(replay.clone()))
+            .add_service(health.service())
+            .add_service(reflection)
+            .add_service(old_reflection);
         let (connections, freed) = listeners.accept(&replay);
         let until = replay.clone();
-        let task = runtime.spawn(serve(routes, connections, async move { until.closed().await }));
-        let serving = Some(Serving { task, freed: Mutex::new(freed) });
+        let calls = http.as_ref().map_or_else(Arc::default, |http| http.calls().clone());
+        let task = runtime.spawn(serve(routes, calls, connections, async move { until.closed().await }));
+        tracing::info!("serving {} tables at {host}, port {port}", replay.tables().len());
+        let serving = Some(Serving { task, health, freed: Mutex::new(freed) });
         Ok(Self {
             replay,
             host,
@@ -116,20 +124,22 @@ impl Server {
         self.unix_path.as_deref()
     }
 
-    /// Ends all waiting calls, closes all connections and frees the port. Saves the tables if the store is configured
+    /// Ends all waiting calls, closes all connections and frees the ports. Saves the tables if the store is configured
     /// to do so. Does nothing in a forked child process.
     ///
     /// # Errors
     /// The error of the save. The server has stopped in any case.
     pub fn stop(&mut self) -> Result<()> {
+        let (serving, http) = (self.serving.take(), self.http.take());
         if self.generation != fork::generation() {
-            std::mem::forget((self.serving.take(), self.http.take()));
+            std::mem::forget((serving, http));
             return Ok(());
         }
-        let Some(serving) = self.serving.take() else { return Ok(()) };
+        let Some(serving) = serving else { return Ok(()) };
+        serving.health.stop();
         registry::unregister(&self.replay);
         self.replay.close();
-        self.http.take();
+        tracing::info!("the server at {}, port {} stops", self.host, self.port);
         if let Some(path) = &self.unix_path {
             let _gone = std::fs::remove_file(path);
         }
@@ -139,6 +149,13 @@ impl Server {
             tokio::time::sleep(STOP_TIME).await;
             serving.task.abort();
         });
+        let saved = self.save_and_close();
+        // After the save, which may take minutes: probes see that the server is stopping, and not that it is dead.
+        drop(http);
+        saved
+    }
+
+    fn save_and_close(&self) -> Result<()> {
         let Some(store) = self.replay.store() else { return Ok(()) };
         let saved = if store.saves_on_stop() { store.save(self.replay.tables()).map(drop) } else { Ok(()) };
         store.close();
@@ -159,6 +176,7 @@ impl Drop for Server {
 async fn save_periodically(replay: Arc<Replay>, interval: Duration) {
     let mut closed = std::pin::pin!(replay.closed());
     loop {
+        *replay.facts().next_save.lock() = SystemTime::now().checked_add(interval);
         tokio::select! {
             () = tokio::time::sleep(interval) => {}
             () = &mut closed => return,

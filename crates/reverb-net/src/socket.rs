@@ -8,10 +8,11 @@
 //! thread also yields its processor to other threads. If one of them runs for a whole time slice, polling pauses for a
 //! while.
 
-use reverb_service::{Peer, Transport};
+use reverb_service::{Connections, OpenConnection, Peer, Transport};
 use std::cell::Cell;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -46,6 +47,8 @@ pub struct Socket {
     watch: Watch,
     /// The program at the other end.
     peer: Arc<Peer>,
+    /// The entry among the connections of the server. `None` at a client.
+    registered: Option<OpenConnection>,
 }
 
 #[derive(Debug)]
@@ -58,7 +61,7 @@ impl From<TcpStream> for Socket {
     fn from(stream: TcpStream) -> Self {
         let address = stream.peer_addr().map_or_else(|_| String::new(), |address| address.to_string());
         let peer = Arc::new(Peer::new(Transport::Tcp, address));
-        Self { stream: Stream::Tcp(stream), watch: Watch::new(), peer }
+        Self { stream: Stream::Tcp(stream), watch: Watch::new(), peer, registered: None }
     }
 }
 
@@ -67,7 +70,7 @@ impl From<UnixStream> for Socket {
         let process = stream.peer_cred().ok().and_then(|of| of.pid());
         let address = process.map_or_else(String::new, |number| format!("pid:{number}"));
         let peer = Arc::new(Peer::new(Transport::Unix, address));
-        Self { stream: Stream::Unix(stream), watch: Watch::new(), peer }
+        Self { stream: Stream::Unix(stream), watch: Watch::new(), peer, registered: None }
     }
 }
 
@@ -131,9 +134,17 @@ impl Watch {
 }
 
 impl Socket {
-    /// Returns the program at the other end.
-    pub fn peer(&self) -> &Arc<Peer> {
-        &self.peer
+    /// Makes this one of the connections of a server, for as long as it is open.
+    pub fn register(&mut self, connections: &Arc<Connections>) {
+        self.registered = Some(connections.add(&self.peer));
+    }
+
+    /// Counts bytes that were written.
+    fn count_written(&self, written: Poll<std::io::Result<usize>>) -> Poll<std::io::Result<usize>> {
+        if let Poll::Ready(Ok(count)) = &written {
+            self.peer.traffic.transmit_bytes.fetch_add(*count as u64, Relaxed);
+        }
+        written
     }
 }
 
@@ -148,7 +159,8 @@ impl Connected for Socket {
 
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
-        let Self { stream, watch, .. } = self.get_mut();
+        let Self { stream, watch, peer, .. } = self.get_mut();
+        let before = buf.filled().len();
         let result = match stream {
             Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
             Stream::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
@@ -157,6 +169,7 @@ impl AsyncRead for Socket {
             Poll::Ready(result) => {
                 READS.set(READS.get() + 1);
                 watch.read();
+                peer.traffic.receive_bytes.fetch_add((buf.filled().len() - before) as u64, Relaxed);
                 Poll::Ready(result)
             }
             Poll::Pending => {
@@ -173,12 +186,13 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
-        let Self { stream, watch, .. } = self.get_mut();
-        watch.write();
-        match stream {
+        let socket = self.get_mut();
+        socket.watch.write();
+        let written = match &mut socket.stream {
             Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
             Stream::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
-        }
+        };
+        socket.count_written(written)
     }
 
     fn poll_write_vectored(
@@ -186,12 +200,13 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bufs: &[std::io::IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
-        let Self { stream, watch, .. } = self.get_mut();
-        watch.write();
-        match stream {
+        let socket = self.get_mut();
+        socket.watch.write();
+        let written = match &mut socket.stream {
             Stream::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
             Stream::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-        }
+        };
+        socket.count_written(written)
     }
 
     fn is_write_vectored(&self) -> bool {

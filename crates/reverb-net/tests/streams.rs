@@ -83,7 +83,7 @@ async fn a_call_waits_for_the_table_and_a_dropped_one_takes_nothing() {
 async fn a_request_that_waits_shows_who_makes_it() {
     let table = queue("queue", 4);
     let server = server(vec![table.clone()]);
-    let me = format!("pid:{} (", std::process::id());
+    let me = reverb_service::process_name();
     let [tcp, unix] = addresses(&server);
     let here = format!("localhost:{}", server.port());
     for (address, road) in [(tcp, "over tcp from 127.0.0.1:"), (unix, "over unix"), (here, "over same_process")] {

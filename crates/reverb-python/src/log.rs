@@ -1,7 +1,9 @@
-//! Sends warnings of the crates below to Python's `logging`, logger `reverb`.
+//! Sends warnings of the crates below to Python's `logging`, logger `reverb`, and keeps them for the live page.
 
 use pyo3::prelude::*;
-use std::fmt::Write;
+use pyo3::types::PyDict;
+use reverb_service::event_log::{self, LogLevel};
+use std::fmt::{Debug, Write};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -13,11 +15,15 @@ pub fn install() {
 
 struct ToPython;
 
+/// Whether Python gets an event.
+fn is_for_python(metadata: &Metadata<'_>) -> bool {
+    // Below the level of warnings, only the progress of long saves and loads is sent.
+    *metadata.level() <= Level::WARN || metadata.target().starts_with("reverb_store::checkpoint")
+}
+
 impl Subscriber for ToPython {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // Below the level of warnings, only the progress of long saves and loads is sent.
-        let is_progress = *metadata.level() == Level::INFO && metadata.target().starts_with("reverb_store::checkpoint");
-        is_progress || (*metadata.level() <= Level::WARN && metadata.target().starts_with("reverb"))
+        *metadata.level() <= Level::INFO && metadata.target().starts_with("reverb")
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -30,21 +36,21 @@ impl Subscriber for ToPython {
     fn exit(&self, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut message = Message::default();
-        event.record(&mut message);
-        let method = match *event.metadata().level() {
-            Level::ERROR => "error",
-            Level::WARN => "warning",
-            _ => "info",
+        let mut logged = Logged::default();
+        event.record(&mut logged);
+        let (level, method) = match *event.metadata().level() {
+            Level::ERROR => (LogLevel::Error, "error"),
+            Level::WARN => (LogLevel::Warning, "warning"),
+            _ => (LogLevel::Info, "info"),
         };
+        event_log::keep(level, &logged.message);
+        if !is_for_python(event.metadata()) {
+            return;
+        }
         // Events are rare, and they come from threads that must not wait for the GIL.
         let _none_left = std::thread::Builder::new().name("reverb-log".into()).spawn(move || {
             Python::try_attach(|py| {
-                let logged = py
-                    .import("logging")
-                    .and_then(|logging| logging.call_method1("getLogger", ("reverb",)))
-                    .and_then(|logger| logger.call_method1(method, ("%s", message.0)));
-                if let Err(error) = logged {
+                if let Err(error) = logged.send(py, method) {
                     error.write_unraisable(py, None);
                 }
             })
@@ -52,14 +58,66 @@ impl Subscriber for ToPython {
     }
 }
 
+/// An event: its text, and its fields for programs that read logs.
 #[derive(Default)]
-struct Message(String);
+struct Logged {
+    message: String,
+    fields: Vec<(&'static str, Value)>,
+}
 
-impl Visit for Message {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        let _infallible = match field.name() {
-            "message" => write!(self.0, "{value:?}"),
-            name => write!(self.0, " {name}={value:?}"),
-        };
+enum Value {
+    Text(String),
+    Integer(i128),
+    Number(f64),
+}
+
+impl Logged {
+    /// Calls a method of Python's logger. The record has the fields as its attribute `fields`, a dict.
+    fn send(&self, py: Python<'_>, method: &str) -> PyResult<()> {
+        let fields = PyDict::new(py);
+        for (name, value) in &self.fields {
+            match value {
+                Value::Text(text) => fields.set_item(name, text)?,
+                Value::Integer(number) => fields.set_item(name, number)?,
+                Value::Number(number) => fields.set_item(name, number)?,
+            }
+        }
+        let extra = PyDict::new(py);
+        extra.set_item("fields", fields)?;
+        let keywords = PyDict::new(py);
+        keywords.set_item("extra", extra)?;
+        let logger = py.import("logging")?.call_method1("getLogger", ("reverb",))?;
+        logger.call_method(method, ("%s", &self.message), Some(&keywords))?;
+        Ok(())
+    }
+}
+
+impl Visit for Logged {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.fields.push((field.name(), Value::Number(value)));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.fields.push((field.name(), Value::Integer(value.into())));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.fields.push((field.name(), Value::Integer(value.into())));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "message" => self.message.push_str(value),
+            name => self.fields.push((name, Value::Text(value.into()))),
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        match field.name() {
+            "message" => {
+                let _infallible = write!(self.message, "{value:?}");
+            }
+            name => self.fields.push((name, Value::Text(format!("{value:?}")))),
+        }
     }
 }

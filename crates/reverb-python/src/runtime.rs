@@ -14,37 +14,71 @@ const SIGNAL_PERIOD: Duration = Duration::from_millis(100);
 /// The maximum number of threads of the runtime.
 const MAX_THREADS: usize = 8;
 
-static RUNTIME: ArcSwapOption<(u32, Runtime)> = ArcSwapOption::const_empty();
-
-/// The runtime of this process. The threads of a runtime do not survive a fork, so a child process makes its own.
-pub fn runtime() -> Result<Arc<(u32, Runtime)>> {
-    let generation = fork::generation();
-    if let Some(current) = &*RUNTIME.load()
-        && current.0 == generation
-    {
-        return Ok(current.clone());
-    }
+static RUNTIME: OfProcess = OfProcess::new(|| {
     // The runtime only moves data, and leaves the processors to the programs that make and use the data. With one
     // thread per processor, a thread that takes a request also wakes another one to look for more, and that thread
     // takes the processor of the client: on two processors a short call took half as long again.
     let threads = (std::thread::available_parallelism().map_or(1, usize::from) / 2).clamp(1, MAX_THREADS);
-    let made = Builder::new_multi_thread()
+    Builder::new_multi_thread()
         .worker_threads(threads)
         .max_blocking_threads(16)
         .thread_name("reverb")
         .enable_all()
         .build()
-        .map_err(|error| Error::Internal(format!("cannot start a runtime: {error}")))?;
-    let made = Arc::new((generation, made));
-    let seen = RUNTIME.load();
-    // Several threads may come here at once. One of them wins; the others drop their runtimes and use that one.
-    let before = RUNTIME.compare_and_swap(&seen, Some(made.clone()));
-    if before.as_ref().map(Arc::as_ptr) == seen.as_ref().map(Arc::as_ptr) {
-        // This is the parent's runtime. Its threads do not exist here, so it must not be shut down.
-        std::mem::forget(before.clone());
-        return Ok(made);
+});
+/// Serves HTTP, so that no request there delays one of gRPC, and none of gRPC an answer about health.
+static HTTP_RUNTIME: OfProcess = OfProcess::new(|| {
+    Builder::new_multi_thread()
+        .worker_threads(1)
+        .max_blocking_threads(8)
+        .thread_name("reverb-http")
+        .enable_all()
+        .build()
+});
+
+/// A runtime and the process to which it belongs, as a number of forks.
+type Made = Arc<(u32, Runtime)>;
+
+/// The runtime of this process. The threads of a runtime do not survive a fork, so a child process makes its own.
+pub fn runtime() -> Result<Made> {
+    RUNTIME.get()
+}
+
+/// The runtime on which the servers of this process serve HTTP.
+pub fn http_runtime() -> Result<Made> {
+    HTTP_RUNTIME.get()
+}
+
+/// A runtime that each process makes when it first needs it.
+struct OfProcess {
+    current: ArcSwapOption<(u32, Runtime)>,
+    make: fn() -> std::io::Result<Runtime>,
+}
+
+impl OfProcess {
+    const fn new(make: fn() -> std::io::Result<Runtime>) -> Self {
+        Self { current: ArcSwapOption::const_empty(), make }
     }
-    runtime()
+
+    fn get(&self) -> Result<Made> {
+        let generation = fork::generation();
+        if let Some(current) = &*self.current.load()
+            && current.0 == generation
+        {
+            return Ok(current.clone());
+        }
+        let made = (self.make)().map_err(|error| Error::Internal(format!("cannot start a runtime: {error}")))?;
+        let made = Arc::new((generation, made));
+        let seen = self.current.load();
+        // Several threads may come here at once. One of them wins; the others drop their runtimes and use that one.
+        let before = self.current.compare_and_swap(&seen, Some(made.clone()));
+        if before.as_ref().map(Arc::as_ptr) == seen.as_ref().map(Arc::as_ptr) {
+            // This is the parent's runtime. Its threads do not exist here, so it must not be shut down.
+            std::mem::forget(before.clone());
+            return Ok(made);
+        }
+        self.get()
+    }
 }
 
 /// Waits for work that this process does itself. Work that needs the network is waited for by [`wait_driving`].

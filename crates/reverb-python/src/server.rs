@@ -2,7 +2,7 @@
 
 use crate::checkpoint::Checkpointer;
 use crate::errors::PyReverbResult;
-use crate::runtime::{runtime, wait};
+use crate::runtime::{http_runtime, runtime, wait};
 use crate::table::Table;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -26,6 +26,34 @@ pub struct Server {
     restored_from: Option<String>,
     http_port: Option<u16>,
     dashboard_url: Option<String>,
+}
+
+/// Where HTTP listens, as Python names it: host, port, and further host names.
+type HttpPort = (Option<String>, u16, Vec<String>);
+
+/// Starts the HTTP port. A server whose user has not chosen the port does without it where none can be opened.
+fn start_http(wanted: HttpPort, replay: &Arc<Replay>) -> Result<Option<HttpServer>, Error> {
+    let (host, port, allowed_hosts) = wanted;
+    let state = Arc::new(HttpState::new(replay.clone()));
+    let options = HttpOptions { host: host.as_deref().map(resolve).transpose()?.flatten(), port, allowed_hosts };
+    match HttpServer::start(http_runtime()?.1.handle(), state, &options) {
+        Err(Error::Unavailable(why)) if port == 0 => {
+            tracing::warn!("the server has no live page, metrics and health: {why}");
+            Ok(None)
+        }
+        started => started.map(Some),
+    }
+}
+
+/// Stops the HTTP port of a server that cannot start. That waits for a thread of the port.
+struct StoppedWithoutGil(Option<HttpServer>);
+
+impl Drop for StoppedWithoutGil {
+    fn drop(&mut self) {
+        if let Some(http) = self.0.take() {
+            Python::attach(|py| py.detach(|| drop(http)));
+        }
+    }
 }
 
 /// Leaves the checkpoints of a server that cannot start to others, and removes a temporary folder.
@@ -53,41 +81,32 @@ impl Server {
         port: Option<i64>,
         max_message_size: u64,
         heartbeat_interval: f64,
-        http_host: Option<&str>,
-        http_port: Option<i64>,
+        http: Option<HttpPort>,
         checkpointer: Option<PyRef<'_, Checkpointer>>,
     ) -> PyReverbResult<Self> {
         let port = port.map(u16::try_from).transpose().map_err(|_| {
             Error::invalid(format!("port must be between 0 and 65535, got {}", port.unwrap_or_default()))
         })?;
-        let http_port = http_port.map(u16::try_from).transpose().map_err(|_| {
-            Error::invalid(format!("http_port must be between 0 and 65535, got {}", http_port.unwrap_or_default()))
-        })?;
         let heartbeat = Duration::try_from_secs_f64(heartbeat_interval)
             .map_err(|error| Error::invalid(format!("heartbeat_interval {heartbeat_interval}: {error}")))?;
         let options = ListenOptions { host: host.map(resolve).transpose()?.flatten(), port, heartbeat };
         let replay = Replay::new(tables.iter().map(|table| table.handle.clone()).collect(), max_message_size)?;
-        let facts = replay.facts().clone();
         let runtime = runtime()?;
         // Before a checkpoint is loaded, so that probes can ask how far that is.
-        let http = match http_port {
-            None => None,
-            Some(port) => {
-                let state = Arc::new(HttpState { replay: replay.clone(), facts: facts.clone() });
-                let options = HttpOptions { host: http_host.map(resolve).transpose()?.flatten(), port };
-                Some(HttpServer::start(runtime.1.handle(), state, &options)?)
-            }
-        };
+        let http = http.map(|wanted| start_http(wanted, &replay)).transpose()?.flatten();
         let (http_port, dashboard_url) =
             (http.as_ref().map(HttpServer::port), http.as_ref().map(|http| http.url().to_owned()));
+        let mut http = StoppedWithoutGil(http);
         let mut restored_from = None;
         if let Some(checkpointer) = checkpointer {
             let opened = Arc::new(CoreCheckpointer::open(checkpointer.options.clone())?);
             replay.set_store(opened.clone());
             restored_from = wait(py, restore(opened, replay.clone())).inspect_err(|_| release_folder(&replay))?;
         }
-        let server =
-            py.detach(|| CoreServer::start_with_http(runtime.1.handle(), replay.clone(), &options, &facts, http));
+        let server = py.detach(|| {
+            let http = http.0.take();
+            CoreServer::start_with_http(runtime.1.handle(), replay.clone(), &options, http)
+        });
         let server = server.inspect_err(|_| release_folder(&replay))?;
         Ok(Self {
             replay,

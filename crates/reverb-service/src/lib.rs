@@ -17,6 +17,7 @@ pub mod maintenance;
 mod notice;
 pub mod peek;
 mod peer;
+mod process_name;
 pub mod registry;
 mod replay;
 mod store;
@@ -26,14 +27,16 @@ pub mod write_queue;
 
 pub use batch::Batch;
 pub use bench::BenchTable;
-pub use connections::Connections;
+pub use connections::{Connections, OpenConnection, OpenStream, StreamKind, TransportTotals};
 pub use facts::ServerFacts;
 pub use insert::{InsertGroup, wait_for_inserts};
 pub use local::{BatchRequest, RowInsert};
 pub use notice::warn;
-pub use peer::{Peer, Traffic, Transport, process_name};
+pub use peer::{Peer, Traffic, Transport};
+pub use process_name::{host_name, process_name};
 pub use replay::Replay;
 pub use store::{SavedState, Store, StoreProgress, StoreStatus};
 pub use table_handle::{
-    Arrival, Call, DrawRequest, Operation, TableHandle, TableStatus, WaitTimes, Waiting, WaitingRequest, snapshot_all,
+    Arrival, Call, DrawRequest, Operation, TableHandle, TablePulse, TableStatus, WAIT_BOUNDS, WaitHistogram, WaitTimes,
+    Waiting, WaitingRequest, snapshot_all,
 };

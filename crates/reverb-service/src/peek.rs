@@ -8,7 +8,7 @@ use crate::batch::Batch;
 use crate::replay::Replay;
 use crate::table_handle::TableHandle;
 use reverb_core::gather::Gatherer;
-use reverb_core::{Drawn, Error, ItemView, PeekSearch, Result};
+use reverb_core::{Drawn, Error, ItemPages, ItemView, PeekSearch, Result};
 
 /// Maximum number of items returned, and number of data bytes after which no more items are added.
 const MAX_ITEMS: usize = 1000;
@@ -34,24 +34,83 @@ pub struct Peeked {
 /// [`Error::TableNotFound`]; [`Error::ResourceExhausted`] if the first item has more than 256 MiB of data.
 pub async fn peek(replay: &Replay, table: &str, count: usize, newest: bool) -> Result<Vec<Peeked>> {
     let table = replay.table(table)?.clone();
+    let order = if newest { ItemOrder::Newest } else { ItemOrder::Oldest };
     let count = count.min(MAX_ITEMS);
-    let known = table.with_table(|table| table.peek(count, newest));
+    let known = in_known_order(&table, count, order);
     let turn = match known {
         Some(_) => None,
         None => replay.passes().clone().acquire_owned().await.ok(),
     };
     let read = move || {
-        let items = known.unwrap_or_else(|| search(&table, count, newest));
+        let items = known.unwrap_or_else(|| search(&table, count, order));
         drop(turn);
         batches(&table, items)
     };
-    let read = tokio::task::spawn_blocking(read);
-    read.await.unwrap_or_else(|error| Err(Error::Internal(format!("the task of a peek failed: {error}"))))
+    in_background(read).await?
+}
+
+/// An order of the items of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ItemOrder {
+    /// The items that were inserted first come first.
+    Oldest,
+    /// The items that were inserted last come first.
+    Newest,
+    /// The items with the highest priorities come first.
+    Highest,
+}
+
+/// Returns the first items of a table in an order, at most 1000. They are neither drawn nor copied. Must be called in
+/// the context of a Tokio runtime. If the future is dropped, a pass that has begun goes on.
+///
+/// # Errors
+/// [`Error::Internal`] if the pass over the table panics.
+pub async fn first_items(
+    replay: &Replay,
+    table: &TableHandle,
+    count: usize,
+    order: ItemOrder,
+) -> Result<Vec<ItemView>> {
+    let count = count.min(MAX_ITEMS);
+    if let Some(known) = in_known_order(table, count, order) {
+        return Ok(known);
+    }
+    let turn = replay.passes().clone().acquire_owned().await.ok();
+    let table = table.clone();
+    in_background(move || {
+        let items = search(&table, count, order);
+        drop(turn);
+        items
+    })
+    .await
+}
+
+/// Returns the numbers of the items on up to `max_pages` pages, which are chosen at random, and the number of items.
+pub fn random_items(table: &TableHandle, max_pages: usize) -> (ItemPages, usize) {
+    let pages = table.with_table(reverb_core::Table::num_pages);
+    let chosen = rand::seq::index::sample(&mut rand::rng(), pages, max_pages.min(pages));
+    table.with_table(|table| (table.pages(chosen), table.len()))
+}
+
+async fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let work = tokio::task::spawn_blocking(work);
+    work.await.map_err(|error| Error::Internal(format!("the task of a peek failed: {error}")))
+}
+
+/// Returns the first items if a selector keeps the order.
+fn in_known_order(table: &TableHandle, count: usize, order: ItemOrder) -> Option<Vec<ItemView>> {
+    match order {
+        ItemOrder::Highest => None,
+        order => table.with_table(|table| table.peek(count, order == ItemOrder::Newest)),
+    }
 }
 
 /// Finds items in one pass over the table.
-fn search(table: &TableHandle, count: usize, newest: bool) -> Vec<ItemView> {
-    let mut search = PeekSearch::new(count, newest);
+fn search(table: &TableHandle, count: usize, order: ItemOrder) -> Vec<ItemView> {
+    let mut search = match order {
+        ItemOrder::Highest => PeekSearch::by_priority(count),
+        order => PeekSearch::new(count, order == ItemOrder::Newest),
+    };
     let mut page = Some(0);
     while let Some(from) = page {
         page = table.with_table(|table| table.peek_pages(&mut search, from, PAGES_PER_LOCK));

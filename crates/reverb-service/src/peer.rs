@@ -1,9 +1,9 @@
 //! Peers: the programs that make calls, and the transports of the calls.
 
+use crate::process_name::process_name;
 use arc_swap::ArcSwapOption;
 use reverb_core::fork;
 use std::fmt::{self, Display, Formatter};
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -69,7 +69,14 @@ impl Peer {
         Self { name: OnceLock::new(), road, address, id, since, traffic: Traffic::default() }
     }
 
-    /// Returns the peer for all callers in the same process as the server.
+    /// Makes a peer for the callers in the same process as a server.
+    pub fn in_same_process() -> Arc<Self> {
+        let peer = Arc::new(Self::new(Transport::SameProcess, String::new()));
+        peer.introduce(&process_name());
+        peer
+    }
+
+    /// Returns the peer for all callers in this process of tables that belong to no server.
     pub fn this_process() -> Arc<Self> {
         // Not a lock: a child forked while a thread held it would wait forever.
         static PEER: ArcSwapOption<(u32, Arc<Peer>)> = ArcSwapOption::const_empty();
@@ -79,8 +86,7 @@ impl Peer {
         {
             return known.1.clone();
         }
-        let peer = Arc::new(Self::new(Transport::SameProcess, String::new()));
-        peer.introduce(&process_name());
+        let peer = Self::in_same_process();
         PEER.store(Some(Arc::new((generation, peer.clone()))));
         peer
     }
@@ -125,13 +131,6 @@ impl Display for Peer {
     }
 }
 
-/// Returns the name with which this process introduces itself: the process id and the program.
-pub fn process_name() -> String {
-    let program = std::env::args_os().next().unwrap_or_default();
-    let program = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
-    format!("pid:{} ({program})", std::process::id())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,7 +143,6 @@ mod tests {
         peer.introduce("another");
         assert_eq!(peer.to_string(), "actor7 over tcp from 127.0.0.1:4711");
         let here = Peer::this_process();
-        assert!(here.to_string().starts_with(&format!("pid:{} (", std::process::id())), "{here}");
-        assert!(here.to_string().ends_with(" over same_process"), "{here}");
+        assert!(here.to_string().ends_with(&format!(":{}) over same_process", std::process::id())), "{here}");
     }
 }

@@ -28,7 +28,9 @@ pub struct Replay {
     closed: AtomicBool,
     /// Ledgers of the items that writers have inserted.
     ledgers: Ledgers,
-    connections: Connections,
+    connections: Arc<Connections>,
+    /// The callers in this process.
+    here: Arc<Peer>,
     bench: BenchTables,
     facts: Arc<ServerFacts>,
     store: OnceLock<Arc<dyn Store>>,
@@ -51,6 +53,8 @@ impl Replay {
                 return Err(Error::invalid(format!("Multiple items in tables have the same name: {}", table.name())));
             }
         }
+        let here = Peer::in_same_process();
+        tables.iter().for_each(|table| table.belong_to(&here));
         let (stop, _) = tokio::sync::watch::channel(false);
         Ok(Arc::new(Self {
             id: rand::random(),
@@ -58,7 +62,8 @@ impl Replay {
             max_message_size,
             closed: AtomicBool::new(false),
             ledgers: Ledgers::default(),
-            connections: Connections::default(),
+            connections: Arc::default(),
+            here,
             bench: BenchTables::default(),
             facts: Arc::default(),
             store: OnceLock::new(),
@@ -145,13 +150,18 @@ impl Replay {
     }
 
     /// Returns the connections of the server.
-    pub fn connections(&self) -> &Connections {
+    pub fn connections(&self) -> &Arc<Connections> {
         &self.connections
     }
 
     /// Returns facts about the server that serves the tables.
     pub fn facts(&self) -> &Arc<ServerFacts> {
         &self.facts
+    }
+
+    /// Returns the peer for all callers in the same process as the server. It has no connection.
+    pub fn this_process(&self) -> &Arc<Peer> {
+        &self.here
     }
 
     /// Sets the store of the tables. Only the first call has an effect.

@@ -44,8 +44,6 @@ pub struct StoreStatus {
     pub saving: Option<StoreProgress>,
     /// Progress of the load that is running.
     pub loading: Option<StoreProgress>,
-    /// Time at which the next save is due. `None` if saves are not periodic.
-    pub next_due: Option<SystemTime>,
     /// The state that was loaded at the start.
     pub restored_from: Option<PathBuf>,
     /// Saved states, newest first.

@@ -45,7 +45,8 @@ impl WriteQueue {
         let mut items = items.into_iter();
         if self.queue(table).waiting.is_none() {
             // One lock for all items that need not wait.
-            table.insert_at_once(&mut items, |sequence| done.push((sequence, Ok(()))));
+            let peer = self.peer.as_ref();
+            table.insert_at_once(&mut items, peer, |sequence| done.push((sequence, Ok(()))));
         }
         items.for_each(|item| self.push(table, item, done));
     }

@@ -42,8 +42,8 @@ async fn one_of_a_programs_waits_at_a_table_is_reported() {
 async fn each_program_gets_its_own_report() {
     let table = queue("table", 10);
     let reports = Cell::new(0);
-    let near = [peer("pid:1 (actor)", "10.0.0.1:4001"), peer("pid:1 (actor)", "10.0.0.1:4002")];
-    let (far, second) = (peer("pid:1 (actor)", "10.0.0.2:4001"), peer("pid:2 (actor)", "10.0.0.1:4003"));
+    let near = [peer("actor (box:1)", "10.0.0.1:4001"), peer("actor (box:1)", "10.0.0.1:4002")];
+    let (far, second) = (peer("actor (box:1)", "10.0.0.2:4001"), peer("actor (box:2)", "10.0.0.1:4003"));
     let nameless = [(); 2].map(|()| Arc::new(Peer::new(Transport::Unix, String::new())));
     tokio::join!(
         wait(&table, Some(&near[0]), &reports),

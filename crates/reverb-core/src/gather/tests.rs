@@ -43,7 +43,7 @@ fn drawn(items: impl ExactSizeIterator<Item = Trajectory>) -> Vec<Drawn> {
     for (key, trajectory) in (0..).zip(items) {
         table.insert(NewItem { key, priority: 1.0, times_sampled: 0, trajectory }, 0, &mut Vec::new());
     }
-    (0..count).filter_map(|_| table.sample()).collect()
+    (0..count).filter_map(|_| table.sample(0)).collect()
 }
 
 /// Gathers the batch in pieces, and returns the number of pieces and of visits.

@@ -118,4 +118,8 @@ impl Selector for AnySelector {
     fn insert_at(&mut self, slot: u32, priority: f64, place: u64) {
         dispatch!(self, selector => selector.insert_at(slot, priority, place));
     }
+
+    fn held_bytes(&self) -> usize {
+        dispatch!(self, selector => selector.held_bytes())
+    }
 }

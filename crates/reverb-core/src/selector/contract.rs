@@ -34,4 +34,6 @@ pub trait Selector {
     fn place(&self, slot: u32) -> u64;
     /// Adds a slot again at the place it had before it was removed.
     fn insert_at(&mut self, slot: u32, priority: f64, place: u64);
+    /// Size in bytes of the memory that the selector holds.
+    fn held_bytes(&self) -> usize;
 }

@@ -195,6 +195,10 @@ impl Selector for Queue {
         }
         self.link(slot, older, newer, place);
     }
+
+    fn held_bytes(&self) -> usize {
+        self.nodes.capacity() * size_of::<Node>() + self.marks.len() * size_of::<(u64, u32)>()
+    }
 }
 
 #[cfg(test)]

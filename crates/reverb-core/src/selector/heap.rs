@@ -144,4 +144,8 @@ impl Selector for Heap {
         self.entries.push(entry);
         self.settle(self.entries.len() - 1, entry);
     }
+
+    fn held_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry>() + self.positions.capacity() * size_of::<u32>()
+    }
 }

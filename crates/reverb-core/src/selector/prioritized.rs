@@ -107,4 +107,8 @@ impl Selector for Prioritized {
     fn insert_at(&mut self, slot: u32, priority: f64, _place: u64) {
         self.insert(slot, priority);
     }
+
+    fn held_bytes(&self) -> usize {
+        self.weights.held_bytes() + self.all.held_bytes()
+    }
 }

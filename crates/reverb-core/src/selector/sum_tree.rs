@@ -191,6 +191,13 @@ impl SumTree {
         }
     }
 
+    /// Size in bytes of the memory that the tree holds.
+    pub(super) fn held_bytes(&self) -> usize {
+        let nodes: usize = self.levels.iter().map(Vec::capacity).sum();
+        let changes = self.is_changed.capacity() + self.changed.capacity() * size_of::<u32>();
+        self.leaves.capacity() * size_of::<Sums>() + nodes * size_of::<Node>() + changes
+    }
+
     /// Doubles the number of leaves, and adds a level when the root has become two nodes.
     fn grow(&mut self) {
         let num_leaves = (self.leaves.len() * 2).max(1);

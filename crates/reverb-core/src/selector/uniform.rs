@@ -79,4 +79,8 @@ impl Selector for Uniform {
     fn insert_at(&mut self, slot: u32, priority: f64, _place: u64) {
         self.insert(slot, priority);
     }
+
+    fn held_bytes(&self) -> usize {
+        (self.slots.capacity() + self.positions.capacity()) * size_of::<u32>()
+    }
 }

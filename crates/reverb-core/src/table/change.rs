@@ -38,12 +38,14 @@ impl Table {
                 removed.push(self.remove(slot, RemovalReason::Delete).trajectory);
             }
         }
+        let deleted = changed;
         for &(key, priority) in updates {
             if let Some(slot) = self.slab.find(key) {
                 self.set_priority(slot, priority);
                 changed += 1;
             }
         }
+        self.counting.priority_updates += changed - deleted;
         Ok(changed)
     }
 }

@@ -1,7 +1,7 @@
 //! The items of a table and its counts: how items enter, are updated, and leave.
 
 use super::config::TableConfig;
-use super::counters::TableCounters;
+use super::counters::{Counting, TimesSampled};
 use super::in_flight::InFlight;
 use super::removal::{RemovalCounts, RemovalReason};
 use crate::selector::{AnySelector, Selector};
@@ -26,7 +26,7 @@ pub struct Table {
     pub(super) num_unique_samples: u64,
     /// Removals by reason, since the table was created.
     pub(super) removed: RemovalCounts,
-    pub(super) counters: TableCounters,
+    pub(super) counting: Counting,
     /// Time stamp of the latest insert.
     pub(super) last_inserted_at: u64,
     /// [`TableConfig::counts_samples`]. Then draws are tracked until they are delivered.
@@ -36,6 +36,8 @@ pub struct Table {
     /// Changes with each reset. No other table has the same one, so a table that was replaced by a restored one leaves
     /// no draws that the latter would take back.
     pub(super) epoch: u64,
+    /// The first epoch, which no other table has.
+    first_epoch: u64,
     pub(super) rng: SmallRng,
 }
 
@@ -47,6 +49,16 @@ pub struct OldContents {
     _selectors: [AnySelector; 2],
     usage: TableUsage,
     _in_flight: InFlight,
+    /// [`Table::first_epoch`].
+    table: u64,
+}
+
+/// How often the items that a reset removed had been drawn, for [`Table::count_old`].
+#[derive(Debug)]
+#[must_use]
+pub struct OldCounts {
+    times_sampled: TimesSampled,
+    table: u64,
 }
 
 impl OldContents {
@@ -59,12 +71,17 @@ impl OldContents {
     pub fn bytes(&self) -> u64 {
         self.usage.bytes()
     }
+
+    /// Looks at each item, for [`Table::count_old`].
+    pub fn counts(&self) -> OldCounts {
+        OldCounts { times_sampled: TimesSampled::of(self.slab.items()), table: self.table }
+    }
 }
 
 impl Drop for OldContents {
     /// Tells the chunks that the table has let go of them, because other tables may share them.
     fn drop(&mut self) {
-        for item in self.slab.pages().iter().flat_map(|page| page.items()) {
+        for item in self.slab.items() {
             self.usage.let_go(&item.trajectory);
         }
     }
@@ -77,6 +94,7 @@ impl Table {
     /// The errors of [`TableConfig::validate`].
     pub fn new(config: TableConfig) -> Result<Self> {
         config.validate()?;
+        let epoch = next_epoch();
         Ok(Self {
             limiter: RateLimiter::new(config.rate_limiter.clone()),
             sampler: AnySelector::new(&config.sampler),
@@ -87,11 +105,12 @@ impl Table {
             sparse_removals: 0,
             num_unique_samples: 0,
             removed: RemovalCounts::default(),
-            counters: TableCounters::default(),
+            counting: Counting::default(),
             last_inserted_at: 0,
             tracks_draws: config.counts_samples(),
             in_flight: InFlight::default(),
-            epoch: next_epoch(),
+            epoch,
+            first_epoch: epoch,
             rng: config.seed.map_or_else(SmallRng::from_os_rng, SmallRng::seed_from_u64),
             config,
         })
@@ -126,10 +145,12 @@ impl Table {
         };
         if let Err((slot, item)) = entered {
             self.set_priority(slot, item.priority);
+            self.counting.priority_updates += 1;
             removed.push(item.trajectory);
             return;
         }
         self.last_inserted_at = inserted_at;
+        self.counting.last_insert_nanos = now_nanos;
         // Usually this removes one item or none. It removes more only after draws were given back to a table that
         // others had filled.
         while self.slab.len() as u64 > self.max_items() {
@@ -150,10 +171,13 @@ impl Table {
         }
     }
 
-    /// Removes all items and clears all counts except those of removals. Draws from before the reset can no longer be
-    /// given back.
+    /// Removes all items and clears all counts except those of removals and [`TableCounters`]. Draws from before the
+    /// reset can no longer be given back.
     ///
-    /// This is O(1). The caller drops the returned contents outside the lock that guards the table.
+    /// This is O(1). The caller counts and drops the returned contents outside the lock that guards the table; see
+    /// [`Table::count_old`].
+    ///
+    /// [`TableCounters`]: super::TableCounters
     pub fn reset(&mut self) -> OldContents {
         *self.removed.of(RemovalReason::Reset) += self.slab.len() as u64;
         let old = OldContents {
@@ -162,6 +186,7 @@ impl Table {
             // A new set of counts replaces one subtraction for each item.
             usage: std::mem::take(&mut self.usage),
             _in_flight: std::mem::take(&mut self.in_flight),
+            table: self.first_epoch,
         };
         self.limiter = RateLimiter::new(self.config.rate_limiter.clone());
         self.referenced_bytes = 0;
@@ -171,11 +196,27 @@ impl Table {
         old
     }
 
+    /// Adds how often the items of a reset were drawn to the counters. Ignores those of another table, since a restored
+    /// one may have replaced the table meanwhile.
+    pub fn count_old(&mut self, old: &OldCounts) {
+        if old.table == self.first_epoch {
+            self.counting.count_all_removed(&old.times_sampled);
+        }
+    }
+
     /// Puts an item into the slab and counts its data. If the key is taken, returns the item and the slot of the key.
     #[inline]
     pub(super) fn put(&mut self, item: NewItem, inserted_at: u64) -> std::result::Result<u32, (u32, NewItem)> {
         let slot = self.slab.insert(item, inserted_at)?;
         self.count_put(slot);
+        Ok(slot)
+    }
+
+    /// As [`Table::put`], for an item that was inserted before: a restored one, or one that a draw had removed.
+    pub(super) fn put_again(&mut self, item: NewItem, inserted_at: u64) -> std::result::Result<u32, (u32, NewItem)> {
+        let insert_bytes = self.counting.insert_bytes;
+        let slot = self.put(item, inserted_at)?;
+        self.counting.insert_bytes = insert_bytes;
         Ok(slot)
     }
 
@@ -190,11 +231,11 @@ impl Table {
         removed: &mut Vec<Trajectory>,
     ) -> std::result::Result<(), (u32, NewItem)> {
         let priority = item.priority;
-        let old = self.slab.replace(slot, item, inserted_at)?;
+        let (old, times_sampled) = self.slab.replace(slot, item, inserted_at)?;
         self.count_put(slot);
         self.sampler.replace(slot, priority);
         self.remover.replace(slot, priority);
-        self.count_removed(&old, RemovalReason::MaxSize);
+        self.count_removed(&old, times_sampled, RemovalReason::MaxSize);
         removed.push(old);
         Ok(())
     }
@@ -203,15 +244,18 @@ impl Table {
     fn count_put(&mut self, slot: u32) {
         let trajectory = &self.slab.get(slot).trajectory;
         self.usage.add(trajectory);
-        self.referenced_bytes += referenced_bytes(trajectory);
+        let bytes = referenced_bytes(trajectory);
+        self.referenced_bytes += bytes;
+        self.counting.insert_bytes += bytes;
     }
 
     #[inline]
-    fn count_removed(&mut self, trajectory: &Trajectory, reason: RemovalReason) {
+    fn count_removed(&mut self, trajectory: &Trajectory, times_sampled: i32, reason: RemovalReason) {
         self.referenced_bytes -= referenced_bytes(trajectory);
         self.sparse_removals += u64::from(self.usage.remove(trajectory));
         self.limiter.deletes += 1;
         *self.removed.of(reason) += 1;
+        self.counting.count_removed(times_sampled);
     }
 
     /// Adds an item of the slab to both selectors. `places` are the places that it had in the sampler and in the
@@ -263,7 +307,7 @@ impl Table {
         self.sampler.remove(slot);
         self.remover.remove(slot);
         let item = self.slab.remove(slot);
-        self.count_removed(&item.trajectory, reason);
+        self.count_removed(&item.trajectory, item.times_sampled, reason);
         item
     }
 

@@ -1,6 +1,6 @@
 //! Batches that are drawn and copied in one step.
 
-use super::contents::Table;
+use super::contents::{Table, referenced_bytes};
 use super::draw::BLOCK;
 use super::in_flight::Flight;
 use crate::batch_info::InfoColumns;
@@ -40,6 +40,7 @@ pub struct CopiedDraws {
 struct CopiedDraw {
     key: ItemKey,
     inserted_at: u64,
+    bytes: u64,
     in_flight: FlightNumber,
 }
 
@@ -55,6 +56,8 @@ impl Table {
     /// takes a tenth of the time. Callers that draw repeatedly can pass the layout of the previous batch as `used`; it
     /// is reused if it still fits.
     ///
+    /// `now_nanos` is the time, for [`TableCounters`](super::TableCounters).
+    ///
     /// Returns `None`, and changes nothing, if this is not possible: the rate limiter does not allow all `count` draws
     /// now, draws may remove items, or the items are not rows of chunks of one layout, have strings, or are too many.
     pub fn sample_copied(
@@ -62,19 +65,26 @@ impl Table {
         count: usize,
         squeeze_time: bool,
         used: Option<BatchLayout>,
+        now_nanos: u64,
     ) -> Option<CopiedBatch> {
-        self.copy_draws(count, squeeze_time, used).map(|(batch, _)| batch)
+        self.copy_draws(count, squeeze_time, used, now_nanos).map(|(batch, _)| batch)
     }
 
     /// As [`Table::sample_copied`], and also returns what [`Table::give_back_copied`] needs if the batch is not
     /// delivered.
-    pub fn sample_copied_leased(&mut self, count: usize, squeeze_time: bool) -> Option<(CopiedBatch, CopiedDraws)> {
-        let (batch, draws) = self.copy_draws(count, squeeze_time, None)?;
+    pub fn sample_copied_leased(
+        &mut self,
+        count: usize,
+        squeeze_time: bool,
+        now_nanos: u64,
+    ) -> Option<(CopiedBatch, CopiedDraws)> {
+        let (batch, draws) = self.copy_draws(count, squeeze_time, None, now_nanos)?;
         let tracks = self.tracks_draws;
         let items = draws.iter().map(|(slot, _)| {
-            let &Item { key, inserted_at, .. } = self.slab.get(*slot);
+            let &Item { key, inserted_at, ref trajectory, .. } = self.slab.get(*slot);
+            let bytes = referenced_bytes(trajectory);
             let in_flight = if tracks { self.in_flight.add(Flight::of(key, inserted_at)) } else { FlightNumber::NONE };
-            CopiedDraw { key, inserted_at, in_flight }
+            CopiedDraw { key, inserted_at, bytes, in_flight }
         });
         let draws = CopiedDraws { items: items.collect(), epoch: self.epoch };
         Some((batch, draws))
@@ -95,7 +105,7 @@ impl Table {
         if draws.epoch == self.epoch {
             for draw in draws.items {
                 self.in_flight.remove(draw.in_flight);
-                self.uncount_sample(self.slab.find(draw.key), draw.inserted_at);
+                self.uncount_sample(self.slab.find(draw.key), draw.inserted_at, draw.bytes);
             }
         }
     }
@@ -105,6 +115,7 @@ impl Table {
         count: usize,
         squeeze_time: bool,
         used: Option<BatchLayout>,
+        now_nanos: u64,
     ) -> Option<(CopiedBatch, Draws)> {
         let draws_stay = self.config.max_times_sampled < 1;
         let are_few = (1..=MAX_ITEMS).contains(&count);
@@ -118,6 +129,10 @@ impl Table {
             self.rng = before;
         }
         let (draws, layout, buffer) = copied?;
+        // The rows of all items are alike, and none is compressed.
+        self.counting.sample_bytes += count as u64 * referenced_bytes(&self.slab.get(draws[0].0).trajectory);
+        let slab = &self.slab;
+        self.counting.count_draws(count, now_nanos, |index| slab.get(draws[index].0).inserted_at);
         Some((CopiedBatch { info: self.count_samples(&draws), layout, buffer }, draws))
     }
 

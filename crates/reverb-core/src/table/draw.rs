@@ -1,6 +1,6 @@
 //! Draws of items, and draws that are given back.
 
-use super::contents::Table;
+use super::contents::{Table, referenced_bytes};
 use super::in_flight::{Delivery, Flight};
 use super::removal::RemovalReason;
 use crate::item::FlightNumber;
@@ -13,20 +13,23 @@ use std::mem::MaybeUninit;
 pub(super) const BLOCK: usize = 32;
 
 impl Table {
-    /// Draws an item; the caller has checked [`Table::can_sample`]. `None` if the table is empty.
+    /// Draws an item; the caller has checked [`Table::can_sample`]. `None` if the table is empty. `now_nanos` is the
+    /// time, for [`TableCounters`](super::TableCounters).
     ///
     /// An item that was drawn `max_times_sampled` times is removed. Its data then moves into the result, so unlike
     /// other calls that remove items this one releases no data.
-    pub fn sample(&mut self) -> Option<Drawn> {
+    pub fn sample(&mut self, now_nanos: u64) -> Option<Drawn> {
         let mut drawn = Vec::with_capacity(1);
         if !self.slab.is_empty() {
             self.draw(false, &mut drawn);
+            self.count_new(&drawn, now_nanos);
         }
         drawn.pop()
     }
 
     /// Draws items while the rate limiter allows it, until `drawn` has `wanted` items. Returns whether it drew any.
-    pub fn sample_up_to(&mut self, wanted: usize, rate_limited: bool, drawn: &mut Vec<Drawn>) -> bool {
+    /// `now_nanos` is as in [`Table::sample`].
+    pub fn sample_up_to(&mut self, wanted: usize, rate_limited: bool, now_nanos: u64, drawn: &mut Vec<Drawn>) -> bool {
         let before = drawn.len();
         while drawn.len() < wanted && !self.slab.is_empty() {
             // If a draw may remove its item, the next draw must see the removal.
@@ -37,7 +40,17 @@ impl Table {
                 count => self.draw_block(count, rate_limited, drawn),
             }
         }
-        drawn.len() > before
+        if drawn.len() == before {
+            return false;
+        }
+        self.count_new(&drawn[before..], now_nanos);
+        true
+    }
+
+    /// Counts new draws in the counters of the table.
+    fn count_new(&mut self, drawn: &[Drawn], now_nanos: u64) {
+        self.counting.count_draws(drawn.len(), now_nanos, |index| drawn[index].inserted_at);
+        self.counting.sample_bytes += drawn.iter().map(|draw| referenced_bytes(&draw.trajectory)).sum::<u64>();
     }
 
     /// The number of samples, at most `wanted`, that the rate limiter allows now.
@@ -183,14 +196,16 @@ impl Table {
                 None => true,
             };
         if undone {
-            self.uncount_sample(found, drawn.inserted_at);
+            self.uncount_sample(found, drawn.inserted_at, referenced_bytes(&drawn.trajectory));
         }
         removed.push(drawn.trajectory);
     }
 
-    /// Undoes [`Table::count_sample`] for an item that was inserted at this time, if a slot still has it.
-    pub(super) fn uncount_sample(&mut self, found: Option<u32>, inserted_at: u64) {
+    /// Undoes [`Table::count_sample`] for an item that was inserted at this time, if a slot still has it. `bytes` is the
+    /// size of the rows that were drawn.
+    pub(super) fn uncount_sample(&mut self, found: Option<u32>, inserted_at: u64, bytes: u64) {
         self.limiter.samples -= 1;
+        self.counting.sample_bytes -= bytes;
         if let Some(slot) = found {
             let item = self.slab.get_mut(slot);
             // Another item may have been inserted under the same key.
@@ -203,13 +218,18 @@ impl Table {
 
     fn put_back(&mut self, drawn: Drawn, places: (u64, u64), removed: &mut Vec<Trajectory>) {
         let times_sampled = drawn.times_sampled - 1;
+        let bytes = referenced_bytes(&drawn.trajectory);
         let item = NewItem { key: drawn.key, priority: drawn.priority, times_sampled, trajectory: drawn.trajectory };
-        let Ok(slot) = self.put(item, drawn.inserted_at) else { unreachable!("the caller saw that the key is gone") };
+        let Ok(slot) = self.put_again(item, drawn.inserted_at) else {
+            unreachable!("the caller saw that the key is gone")
+        };
         self.place(slot, Some(places));
         self.num_unique_samples -= u64::from(times_sampled == 0);
         self.limiter.samples -= 1;
         self.limiter.deletes -= 1;
         *self.removed.of(RemovalReason::MaxTimesSampled) -= 1;
+        self.counting.uncount_removed(times_sampled + 1);
+        self.counting.sample_bytes -= bytes;
         self.evict_bytes(removed);
     }
 }

@@ -4,6 +4,7 @@ use super::config::TableConfig;
 use super::contents::Table;
 use super::counters::TableCounters;
 use super::removal::RemovalCounts;
+use crate::selector::Selector;
 use crate::{ItemKey, ItemView, RateLimiter};
 
 /// The configuration of a table and its counts at one moment.
@@ -31,6 +32,12 @@ pub struct TableInfo {
     pub counters: TableCounters,
     /// Size in bytes of the chunks that items refer to; each chunk counts once.
     pub bytes: u64,
+    /// Size in bytes of the rows that items refer to; a row counts once for each item.
+    pub referenced_bytes: u64,
+    /// Number of distinct chunks that items refer to.
+    pub num_chunks: u64,
+    /// Estimated size in bytes of the table without the chunks: slots of items, index of keys, and selectors.
+    pub index_bytes: u64,
     /// Sampling weight of the table; see [`Table::weight`].
     pub weight: f64,
 }
@@ -52,6 +59,11 @@ impl Table {
     /// The configuration of the table.
     pub fn config(&self) -> &TableConfig {
         &self.config
+    }
+
+    /// The rate limiter and what it has counted.
+    pub fn limiter(&self) -> &RateLimiter {
+        &self.limiter
     }
 
     /// Number of items.
@@ -106,8 +118,11 @@ impl Table {
             samples: self.limiter.samples,
             deletes: self.limiter.deletes,
             removed: self.removed,
-            counters: self.counters.clone(),
+            counters: self.counting.show(),
             bytes: self.bytes(),
+            referenced_bytes: self.referenced_bytes,
+            num_chunks: self.usage.num_chunks(),
+            index_bytes: (self.slab.held_bytes() + self.sampler.held_bytes() + self.remover.held_bytes()) as u64,
             weight: self.weight(),
         }
     }

@@ -9,8 +9,8 @@
 //!
 //! The files here add to [`Table`]: `contents` defines it and changes its items, `check` decides what it accepts,
 //! `change` updates and deletes, `draw` and `copied` sample and take draws back, `in_flight` tracks draws until they are
-//! delivered, `snapshot` saves and restores, `compaction` finds unused memory, and `counters`, `info`, `peek`
-//! and `removal` report.
+//! delivered, `snapshot` saves and restores, `compaction` finds unused memory, and `counters`, `info`, `pages`,
+//! `peek` and `removal` report.
 
 mod change;
 mod check;
@@ -22,16 +22,18 @@ mod counters;
 mod draw;
 mod in_flight;
 mod info;
+mod pages;
 mod peek;
 mod removal;
 mod snapshot;
 
 pub use config::TableConfig;
-pub use contents::{OldContents, Table};
+pub use contents::{OldContents, OldCounts, Table};
 pub use copied::{CopiedBatch, CopiedDraws};
 pub use counters::{LOG2_BUCKETS, Log2Histogram, TableCounters};
 pub use in_flight::Delivery;
 pub use info::TableInfo;
+pub use pages::{ItemNumbers, ItemPages};
 pub use peek::PeekSearch;
 pub use removal::RemovalCounts;
 pub use snapshot::TableSnapshot;

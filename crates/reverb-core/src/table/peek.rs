@@ -1,34 +1,57 @@
-//! Looks at the oldest or newest items of a table, which change nothing.
+//! Looks at the oldest or newest items of a table, or at those with the highest priority. Changes nothing.
 
 use super::contents::Table;
+use crate::slab::Item;
 use crate::{ItemKey, ItemView};
 
-/// The search for the oldest or newest items of a table whose selectors do not keep the order of inserts.
+/// The search for the first items of a table in an order that its selectors do not keep.
 ///
 /// It visits the items in pages, so that the owner of the table can unlock it in between, and keeps at most twice as
 /// many candidates as it looks for. Items that enter or leave the table during the search may be missed.
 #[derive(Debug)]
 pub struct PeekSearch {
     count: usize,
-    newest: bool,
+    order: Order,
     candidates: Vec<Candidate>,
     /// The rank that a candidate must not reach, once `count` better ones are known.
     bound: Option<Rank>,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Oldest,
+    Newest,
+    Highest,
+}
+
 /// The time stamp and the position of an item, inverted in a search for the newest items. Restored items can have equal
-/// stamps, and their positions are in the order of their inserts.
+/// stamps, and their positions are in the order of their inserts. In a search for the highest priorities, the first
+/// number falls as the priority rises.
 type Rank = (u64, u64);
 type Candidate = (Rank, ItemKey);
 
 impl PeekSearch {
     /// Begins a search for up to `count` items: the oldest, or the newest.
     pub fn new(count: usize, newest: bool) -> Self {
-        Self { count, newest, candidates: Vec::new(), bound: None }
+        Self::in_order(count, if newest { Order::Newest } else { Order::Oldest })
     }
 
-    fn add(&mut self, inserted_at: u64, position: u64, key: ItemKey) {
-        let rank = if self.newest { (!inserted_at, !position) } else { (inserted_at, position) };
+    /// Begins a search for up to `count` items with the highest priorities.
+    pub fn by_priority(count: usize) -> Self {
+        Self::in_order(count, Order::Highest)
+    }
+
+    fn in_order(count: usize, order: Order) -> Self {
+        Self { count, order, candidates: Vec::new(), bound: None }
+    }
+
+    fn add(&mut self, item: &Item, position: u64) {
+        let Item { key, priority, inserted_at, .. } = *item;
+        let rank = match self.order {
+            Order::Oldest => (inserted_at, position),
+            Order::Newest => (!inserted_at, !position),
+            Order::Highest => (!rising_bits(priority), position),
+        };
         if self.count == 0 || self.bound.is_some_and(|bound| rank >= bound) {
             return;
         }
@@ -58,19 +81,40 @@ impl Table {
         for (number, page) in (from_page as u64..).zip(pages.get(from_page..end).unwrap_or_default()) {
             for item in page.items() {
                 position += 1;
-                search.add(item.inserted_at, number << 32 | position, item.key);
+                search.add(item, number << 32 | position);
             }
         }
         (end < pages.len()).then_some(end)
     }
 
-    /// Returns the items that a search has found: the oldest in the order of their inserts, or the newest in reverse
-    /// order. Items that have left the table are left out.
+    /// Returns the items that a search has found: the oldest in the order of their inserts, the newest in reverse
+    /// order, or those with the highest priorities, highest first. Items that have left the table are left out.
     pub fn peeked(&self, search: PeekSearch) -> Vec<ItemView> {
-        let PeekSearch { count, newest, mut candidates, .. } = search;
+        let PeekSearch { count, order, mut candidates, .. } = search;
         candidates.sort_unstable();
-        let inserted_at = |rank: Rank| if newest { !rank.0 } else { rank.0 };
+        let is_same = |rank: Rank, item: &ItemView| match order {
+            Order::Oldest => item.inserted_at == rank.0,
+            Order::Newest => item.inserted_at == !rank.0,
+            Order::Highest => true,
+        };
         let found = candidates.into_iter().take(count);
-        found.filter_map(|(rank, key)| self.get(key).filter(|item| item.inserted_at == inserted_at(rank))).collect()
+        found.filter_map(|(rank, key)| self.get(key).filter(|item| is_same(rank, item))).collect()
+    }
+}
+
+/// Converts a number to one that rises with it.
+fn rising_bits(number: f64) -> u64 {
+    let bits = number.to_bits();
+    if number.is_sign_negative() { !bits } else { bits | 1 << 63 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_rise_with_the_number() {
+        let numbers = [f64::NEG_INFINITY, -2.5, -1e-300, 0.0, 1e-300, 1.0, 2.5, f64::INFINITY];
+        assert!(numbers.is_sorted_by(|a, b| rising_bits(*a) < rising_bits(*b)));
     }
 }

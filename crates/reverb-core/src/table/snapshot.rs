@@ -146,7 +146,7 @@ impl Table {
         if self.len() as u64 >= MAX_SLOTS - 1 {
             return Err(Error::invalid(format!("a table holds at most {} items", MAX_SLOTS - 1)));
         }
-        let slot = self.put(item, inserted_at).map_err(|(_, item)| {
+        let slot = self.put_again(item, inserted_at).map_err(|(_, item)| {
             Error::invalid(format!("InsertCheckpointItem called for item with already present key: {}", item.key))
         })?;
         self.last_inserted_at = self.last_inserted_at.max(inserted_at);

@@ -34,7 +34,7 @@ pub fn drawn(trajectories: &[Trajectory]) -> Vec<Drawn> {
         let item = NewItem { key, priority: 1.0, times_sampled: 0, trajectory: trajectory.clone() };
         table.insert(item, 0, &mut Vec::new());
     }
-    (0..size).filter_map(|_| table.sample()).collect()
+    (0..size).filter_map(|_| table.sample(0)).collect()
 }
 
 /// The bytes of the batch of these items, filled in pieces of this size; 0 for one piece.

@@ -1,32 +1,48 @@
 //! The HTTP port of a server: the live page, its data as JSON, metrics and health. Nothing there changes a table.
 
+mod accept;
+mod answer;
 mod api;
 mod assets;
+mod guard;
+mod health;
+mod history;
 mod metrics;
+mod reserve;
 mod state;
+mod stream;
 
-pub use state::HttpState;
+pub use state::{Failed, HttpState};
 
+use crate::bind::{self, Bound};
+use crate::calls::Calls;
+use accept::{Listener, Port, accept_from};
+use answer::text;
 use axum::Router;
+use axum::http::StatusCode;
+use guard::{Guard, host_name};
 use parking_lot::Mutex;
-use reverb_core::{Error, Result, fork};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use reverb_core::{Result, fork};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 
-/// Maximum time to wait for the release of the port.
+/// Maximum time to wait for the release of the port, which usually takes microseconds.
 const STOP_TIME: Duration = Duration::from_secs(1);
 
-/// Where the HTTP port listens.
+/// Where the HTTP port listens, and under which names it answers.
 #[derive(Debug, Clone, Default)]
 pub struct HttpOptions {
-    /// An address of this machine. `None` means loopback.
+    /// An address of this machine. `None` means loopback, in both address families.
     pub host: Option<IpAddr>,
     /// The port; 0 picks a free one.
     pub port: u16,
+    /// Further host names under which clients reach the port, without a port.
+    pub allowed_hosts: Vec<String>,
 }
 
 /// A running HTTP port. Dropping it stops it.
@@ -34,42 +50,38 @@ pub struct HttpOptions {
 pub struct HttpServer {
     port: u16,
     url: String,
+    calls: Arc<Calls>,
     generation: u32,
-    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    /// Its drop ends all tasks.
+    stop: Option<watch::Sender<()>>,
+    /// Disconnected when the port is free again.
     freed: Mutex<Receiver<()>>,
 }
 
 impl HttpServer {
-    /// Listens, and serves on `runtime`.
+    /// Listens, and serves on `runtime`, which should not be the one that serves gRPC.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if the port is in use or the address cannot be bound.
+    /// [`reverb_core::Error::InvalidArgument`] if the host is not an address of this machine.
+    /// [`reverb_core::Error::Unavailable`] if the port is in use.
     pub fn start(runtime: &Handle, state: Arc<HttpState>, options: &HttpOptions) -> Result<Self> {
         let _entered = runtime.enter();
-        let address = SocketAddr::new(options.host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), options.port);
-        let failed =
-            |error: std::io::Error| Error::Unavailable(format!("cannot listen on {address} for HTTP: {error}"));
-        let listener = std::net::TcpListener::bind(address).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let listener = TcpListener::from_std(listener).map_err(failed)?;
-        let port = listener.local_addr().map_err(failed)?.port();
-        let url = match options.host {
-            None => format!("http://localhost:{port}"),
-            Some(host) => format!("http://{}", SocketAddr::new(host, port)),
-        };
+        let failed = |error: std::io::Error| bind::failed("http_", options.host, options.port, &error);
+        let bound = Bound::new(options.host, options.port).map_err(failed)?;
+        let listeners = bound.listeners.into_iter().map(TcpListener::from_std);
+        let listeners = listeners.collect::<std::io::Result<Vec<_>>>().map_err(failed)?;
+        let url = page_address(options.host, bound.port);
         let _set_once = state.facts.dashboard_url.set(url.clone());
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let (open, freed) = std::sync::mpsc::channel::<()>();
-        let router = router(state);
-        runtime.spawn(async move {
-            let serving = axum::serve(listener, router);
-            tokio::select! {
-                _failed = serving => {}
-                _stopped = stopped => {}
-            }
-            drop(open);
-        });
-        Ok(Self { port, url, generation: fork::generation(), stop: Some(stop), freed: Mutex::new(freed) })
+        let calls = state.calls.clone();
+        let (stop, stopped) = watch::channel(());
+        let (open, freed) = std::sync::mpsc::channel();
+        runtime.spawn(history::record(Arc::downgrade(&state)));
+        let port = Arc::new(Port::new(state.clone(), router(state), Guard::new(&options.allowed_hosts)));
+        for listener in listeners {
+            runtime.spawn(accept_from(open.clone(), Listener(listener), port.clone(), stopped.clone()));
+        }
+        let generation = fork::generation();
+        Ok(Self { port: bound.port, url, calls, generation, stop: Some(stop), freed: Mutex::new(freed) })
     }
 
     /// Returns the port.
@@ -82,12 +94,18 @@ impl HttpServer {
         &self.url
     }
 
-    /// Stops and frees the port. Does nothing in a forked child process.
+    /// Returns the counts of the calls of the gRPC services, which are shown.
+    pub(crate) fn calls(&self) -> &Arc<Calls> {
+        &self.calls
+    }
+
+    /// Closes all connections and frees the port. Does nothing in a forked child process.
     pub fn stop(&mut self) {
         let stop = self.stop.take();
         if self.generation != fork::generation() {
             std::mem::forget(stop);
-        } else if stop.is_some_and(|stop| stop.send(()).is_ok()) {
+        } else if stop.is_some() {
+            drop(stop);
             let _freed = self.freed.lock().recv_timeout(STOP_TIME);
         }
     }
@@ -99,6 +117,22 @@ impl Drop for HttpServer {
     }
 }
 
+/// Returns the address of the page. A wildcard is not an address that a browser can open, so it is the host name then.
+fn page_address(host: Option<IpAddr>, port: u16) -> String {
+    match host {
+        None => format!("http://localhost:{port}"),
+        Some(host) if host.is_unspecified() => {
+            format!("http://{}:{port}", host_name().as_deref().unwrap_or("localhost"))
+        }
+        Some(host) => format!("http://{}", SocketAddr::new(host, port)),
+    }
+}
+
 fn router(state: Arc<HttpState>) -> Router {
-    Router::new().nest("/api/v1", api::router()).merge(metrics::router()).merge(assets::router()).with_state(state)
+    Router::new()
+        .nest("/api/v1", api::router())
+        .merge(metrics::router())
+        .merge(assets::router())
+        .fallback(async || text(StatusCode::NOT_FOUND, "There is no such page."))
+        .with_state(state)
 }

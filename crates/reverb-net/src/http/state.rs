@@ -1,8 +1,18 @@
 //! What the handlers of the HTTP port read.
 
+use super::answer::text;
+use super::api::HistogramCache;
+use super::history::History;
+use crate::calls::Calls;
 use crate::observe::ServerFacts;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use reverb_service::Replay;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Maximum number of requests that read tables at the same time.
+const MAX_HEAVY: usize = 8;
 
 /// What the handlers of the HTTP port read.
 #[derive(Debug)]
@@ -11,4 +21,52 @@ pub struct HttpState {
     pub replay: Arc<Replay>,
     /// Facts about the server.
     pub facts: Arc<ServerFacts>,
+    /// Counts of the calls of the gRPC services.
+    pub calls: Arc<Calls>,
+    pub(super) history: History,
+    pub(super) histograms: HistogramCache,
+    heavy: Arc<Semaphore>,
+}
+
+impl HttpState {
+    /// Creates the state of a server's HTTP port.
+    pub fn new(replay: Arc<Replay>) -> Self {
+        Self {
+            facts: replay.facts().clone(),
+            replay,
+            calls: Arc::default(),
+            history: History::default(),
+            histograms: HistogramCache::default(),
+            heavy: Arc::new(Semaphore::new(MAX_HEAVY)),
+        }
+    }
+
+    /// Runs work that may wait for a lock, or takes long, on a blocking thread. At most [`MAX_HEAVY`] requests do so
+    /// at the same time; others wait for their turn without a thread. Work whose client has gone is not begun.
+    ///
+    /// # Errors
+    /// [`Failed`] if the work panics.
+    pub async fn heavy<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, Failed> {
+        let turn = self.heavy.clone().acquire_owned().await.map_err(|_closed| Failed)?;
+        let state = self.clone();
+        let task = tokio::task::spawn_blocking(move || {
+            let result = work(&state);
+            drop(turn);
+            result
+        });
+        task.await.map_err(|_panicked| Failed)
+    }
+}
+
+/// The answer to a request whose work panicked.
+#[derive(Debug)]
+pub struct Failed;
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        text(StatusCode::INTERNAL_SERVER_ERROR, "The server could not answer because of an error. Its log has more.")
+    }
 }

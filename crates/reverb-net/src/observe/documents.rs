@@ -179,12 +179,12 @@ pub struct WaitingDocument {
 pub struct ColumnDocument {
     /// Number of the column, by which addresses name it.
     pub number: usize,
-    /// Path of the column, such as `observation/image`. Text of users.
+    /// Path of the column, such as `data/observation/image`. Text of users.
     pub name: String,
     /// Element type as NumPy names it: `float32`, `uint8`, `string`.
     pub dtype: String,
-    /// Shape; `null` for a length that is not fixed.
-    pub shape: Vec<Option<u64>>,
+    /// Shape: `null` in it for a length that is not fixed, and `null` in its place if not even their number is.
+    pub shape: Option<Vec<Option<u64>>>,
 }
 
 /// `/api/v1/waits`: the requests that wait, longest first. At most 20 inserts and 20 draws of each table.
@@ -383,7 +383,7 @@ pub struct HistogramsDocument {
 }
 
 /// A histogram.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HistogramDocument {
     /// Bounds of the buckets, ascending: bucket `i` holds values above `edges[i]`, up to `edges[i + 1]`. The first bucket
     /// also holds values equal to its lower bound.

@@ -8,7 +8,7 @@ use reverb_service::Replay;
 pub fn observed(replay: &Replay) -> Vec<u8> {
     let document = ObservedDocument {
         server: build::server(replay, replay.facts()),
-        tables: build::tables(replay).tables,
+        tables: super::tables::tables(replay).tables,
         waits: build::waits(replay).waits,
         clients: build::clients(replay).clients,
         checkpoints: build::checkpoints(replay),

@@ -2,7 +2,10 @@
 
 use super::handle::{TableHandle, now_nanos};
 use super::queue::OPERATIONS_PER_STEP;
+use crate::peer::Peer;
 use reverb_core::{NewItem, Result, Table};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// An item of a writer.
 #[derive(Debug)]
@@ -23,9 +26,16 @@ impl Arrival {
 
 impl TableHandle {
     /// Inserts items from the front of `items` until the rate limiter blocks or the table refuses an item, but none if
-    /// an insert already waits. Calls `inserted` with the sequence number of each. The others stay in `items`.
-    pub fn insert_at_once(&self, items: &mut std::vec::IntoIter<Arrival>, mut inserted: impl FnMut(u64)) {
-        let mut removed = Vec::with_capacity(items.len());
+    /// an insert already waits. Calls `inserted` with the sequence number of each. The others stay in `items`. `peer` is
+    /// who writes; `None` is this process.
+    pub fn insert_at_once(
+        &self,
+        items: &mut std::vec::IntoIter<Arrival>,
+        peer: Option<&Arc<Peer>>,
+        mut inserted: impl FnMut(u64),
+    ) {
+        let before = items.len();
+        let mut removed = Vec::with_capacity(before);
         let mut state = self.0.state.lock();
         if state.closed || !state.inserts.is_empty() {
             return;
@@ -49,6 +59,9 @@ impl TableHandle {
         }
         let turn = self.serve(&mut state, |_, _| true);
         drop(state);
+        if let Some(peer) = peer.or_else(|| self.here()) {
+            peer.traffic.inserts.fetch_add((before - items.len()) as u64, Relaxed);
+        }
         self.finish(turn);
     }
 

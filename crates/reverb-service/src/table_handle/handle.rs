@@ -7,13 +7,16 @@ use super::queue::{
 };
 use super::status::{TableStatus, WaitClock, WaitTimes};
 use super::ticket_queue::TicketQueue;
+use super::wait_histogram::WaitCounts;
+use super::waits::Operation;
+use crate::peer::Peer;
 use parking_lot::{Mutex, MutexGuard};
 use reverb_core::{
     CopiedDraws, Delivery, Drawn, Error, NewItem, Result, Table, TableConfig, TableSnapshot, Trajectory,
 };
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
 
 /// The error text of a call that was ended by a stop of the server.
@@ -21,6 +24,11 @@ pub(super) const CLOSED: &str = "RateLimiter has been cancelled: the server was 
 
 fn signature_token(config: &TableConfig) -> u64 {
     config.signature.as_ref().map_or(0, |signature| signature.token())
+}
+
+fn longest_wait<W: Work>(requests: &Requests<W>) -> Duration {
+    let mut waiters = requests.iter().filter_map(|request| request.waiter.as_ref());
+    waiters.next().map_or(Duration::ZERO, |waiter| waiter.since.elapsed())
 }
 
 fn first_peer<W: Work>(requests: &Requests<W>) -> Option<String> {
@@ -43,6 +51,10 @@ pub(super) struct SharedTable {
     /// Notified when compaction is due, or when the table has shrunk.
     compaction_due: Notify,
     pub(super) long_waits: LongWaits,
+    /// The waits of inserts and of draws that have ended.
+    waits: [WaitCounts; 2],
+    /// The callers in the process of the server that the table belongs to.
+    here: OnceLock<Arc<Peer>>,
     pub(super) state: Mutex<TableState>,
 }
 
@@ -65,6 +77,8 @@ impl TableHandle {
             undelivered: AtomicU64::new(0),
             compaction_due: Notify::new(),
             long_waits: LongWaits::default(),
+            waits: Default::default(),
+            here: OnceLock::new(),
             state: Mutex::new(TableState {
                 table,
                 inserts: TicketQueue::default(),
@@ -105,6 +119,17 @@ impl TableHandle {
     #[inline]
     pub fn counts_samples(&self) -> bool {
         self.0.counts_samples.load(Relaxed)
+    }
+
+    /// Makes the table one of a server, whose callers in this process are `here`.
+    pub(crate) fn belong_to(&self, here: &Arc<Peer>) {
+        let _first_server_stays = self.0.here.set(here.clone());
+    }
+
+    /// Returns the peer for the callers in this process. `None` if the table belongs to no server.
+    #[inline]
+    pub(super) fn here(&self) -> Option<&Arc<Peer>> {
+        self.0.here.get()
     }
 
     /// Fails all waiting requests and all later ones.
@@ -178,10 +203,20 @@ impl TableHandle {
     }
 
     fn answer<W: Work>(&self, request: Request<W>, result: impl FnOnce(W) -> Result<W::Reply>) {
+        self.count_ended(&request);
         if let Some(waiter) = request.waiter
             && let Err(Ok(undelivered)) = waiter.reply.send(result(request.work))
         {
             self.take_back(undelivered);
+        }
+    }
+
+    /// Counts a request that has left its queue after its caller began to wait.
+    fn count_ended<W: Work>(&self, request: &Request<W>) {
+        let Some(waiter) = &request.waiter else { return };
+        request.work.count(&waiter.peer.traffic);
+        if request.waited {
+            self.0.waits[W::OPERATION as usize].add(waiter.since.elapsed());
         }
     }
 
@@ -298,7 +333,10 @@ impl TableHandle {
     pub fn reset(&self) {
         let old = self.change(|state, _| state.table.reset());
         let is_worth_a_notice = old.bytes() > WORTH_A_TRIM;
+        tracing::info!(table = self.name(), "table `{}` was reset; {} items left it", self.name(), old.num_items());
+        let counts = old.counts();
         drop(old);
+        self.0.state.lock().table.count_old(&counts);
         if is_worth_a_notice {
             // Only now other tables can see that this one has let go of the chunks that they share.
             self.0.state.lock().shrunk = true;
@@ -348,6 +386,10 @@ impl TableHandle {
             sample_wait: (!state.samples.is_empty()).then(|| SampleWork::explain(table, name)),
             insert_peer: first_peer(&state.inserts),
             sample_peer: first_peer(&state.samples),
+            longest_insert_wait: longest_wait(&state.inserts),
+            longest_sample_wait: longest_wait(&state.samples),
+            insert_waits: self.0.waits[Operation::Insert as usize].read(),
+            sample_waits: self.0.waits[Operation::Sample as usize].read(),
             undelivered: self.0.undelivered.load(Relaxed),
             waited: WaitTimes {
                 alive_ms: state.made.elapsed().as_millis() as u64,
@@ -383,19 +425,22 @@ impl TableHandle {
     }
 
     pub(super) fn withdraw<W: Work>(&self, ticket: u64) -> Option<W> {
-        self.change(|state, _| W::queue(state).remove(ticket).map(|request| request.work))
+        let request = self.change(|state, _| W::queue(state).remove(ticket))?;
+        self.count_ended(&request);
+        Some(request.work)
     }
 
     /// Removes a request from its queue and undoes its effects before later requests are served. Returns false if the
     /// request is not in the queue any more.
     pub(super) fn withdraw_and_undo<W: Work>(&self, ticket: u64) -> bool {
         let withdrawn = self.change(|state, removed| {
-            let mut work = W::queue(state).remove(ticket)?.work;
-            work.undo(&mut state.table, removed);
-            Some(work)
+            let mut request = W::queue(state).remove(ticket)?;
+            request.work.undo(&mut state.table, removed);
+            Some(request)
         });
-        let Some(work) = withdrawn else { return false };
-        self.take_back(work.reply());
+        let Some(request) = withdrawn else { return false };
+        self.count_ended(&request);
+        self.take_back(request.work.reply());
         true
     }
 }
@@ -406,6 +451,21 @@ impl TableHandle {
 pub fn snapshot_all(tables: &[TableHandle]) -> Vec<TableSnapshot> {
     let states: Vec<_> = tables.iter().map(|table| table.0.state.lock()).collect();
     states.iter().map(|state| state.snapshot()).collect()
+}
+
+/// The time as of the last tick of the system's clock, a few milliseconds ago at most. A quarter of the cost of
+/// [`now_nanos`], which a small batch would feel.
+#[cfg(target_os = "linux")]
+pub(super) fn recent_nanos() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes to `time` only.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &raw mut time) } != 0;
+    if failed { now_nanos() } else { time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn recent_nanos() -> u64 {
+    now_nanos()
 }
 
 pub(super) fn now_nanos() -> u64 {

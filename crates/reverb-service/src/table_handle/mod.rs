@@ -14,16 +14,20 @@
 mod arrival;
 mod handle;
 mod notices;
+mod pulse;
 mod queue;
 mod requests;
 mod status;
 mod ticket_queue;
+mod wait_histogram;
 mod waiting;
 mod waits;
 
 pub use arrival::Arrival;
 pub use handle::{TableHandle, snapshot_all};
+pub use pulse::TablePulse;
 pub use requests::DrawRequest;
 pub use status::{TableStatus, WaitTimes};
+pub use wait_histogram::{WAIT_BOUNDS, WaitHistogram};
 pub use waiting::{Call, Waiting};
 pub use waits::{Operation, WaitingRequest};

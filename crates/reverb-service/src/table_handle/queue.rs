@@ -2,8 +2,11 @@
 
 use super::status::WaitClock;
 use super::ticket_queue::{self, TicketQueue};
+use super::waits::Operation;
+use crate::peer::Traffic;
 use reverb_core::{Drawn, Error, NewItem, Result, Table, TableSnapshot, Trajectory};
 use std::fmt::Debug;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 /// Maximum number of draws in one step, and of inserts while no draw waits.
@@ -88,12 +91,16 @@ impl Reply for Vec<Drawn> {
 /// A kind of request. Implemented by inserts and draws only.
 pub trait Work: Default + Send {
     type Reply: Reply<Work = Self>;
+    const OPERATION: Operation;
     fn queue(state: &mut TableState) -> &mut Requests<Self>;
     fn finished(turn: &mut Turn) -> &mut Vec<Request<Self>>;
+    /// Adds the items that the request has inserted or drawn to the counts of its peer.
+    fn count(&self, traffic: &Traffic);
     /// Returns the result of a request that is complete.
     fn reply(self) -> Self::Reply;
     /// Returns the result of a request whose deadline passes before it is complete.
     fn expire(self, reason: &str) -> Result<Self::Reply>;
+    /// Says what the first request waits for.
     fn explain(table: &Table, name: &str) -> String;
     /// Undoes operations whose result was not delivered, [`OPERATIONS_PER_LOCK`] of them at most.
     fn undo(&mut self, table: &mut Table, removed: &mut Vec<Trajectory>);
@@ -101,6 +108,7 @@ pub trait Work: Default + Send {
 
 impl Work for InsertWork {
     type Reply = ();
+    const OPERATION: Operation = Operation::Insert;
 
     fn queue(state: &mut TableState) -> &mut Requests<Self> {
         &mut state.inserts
@@ -108,6 +116,11 @@ impl Work for InsertWork {
 
     fn finished(turn: &mut Turn) -> &mut Vec<Request<Self>> {
         &mut turn.inserts
+    }
+
+    #[inline]
+    fn count(&self, traffic: &Traffic) {
+        traffic.inserts.fetch_add((self.total - self.items.len()) as u64, Relaxed);
     }
 
     fn reply(self) {}
@@ -129,6 +142,7 @@ impl Work for InsertWork {
 
 impl Work for SampleWork {
     type Reply = Vec<Drawn>;
+    const OPERATION: Operation = Operation::Sample;
 
     fn queue(state: &mut TableState) -> &mut Requests<Self> {
         &mut state.samples
@@ -136,6 +150,11 @@ impl Work for SampleWork {
 
     fn finished(turn: &mut Turn) -> &mut Vec<Request<Self>> {
         &mut turn.samples
+    }
+
+    #[inline]
+    fn count(&self, traffic: &Traffic) {
+        traffic.samples.fetch_add(self.drawn.len() as u64, Relaxed);
     }
 
     fn reply(self) -> Vec<Drawn> {
@@ -204,7 +223,7 @@ impl TableState {
     /// progress is possible.
     fn step(&mut self, now: u64, turn: &mut Turn) -> bool {
         let inserted = self.step_insert(now, turn);
-        let drawn = self.step_sample(turn);
+        let drawn = self.step_sample(now, turn);
         inserted || drawn || self.finish_short(turn)
     }
 
@@ -231,11 +250,11 @@ impl TableState {
         progress
     }
 
-    fn step_sample(&mut self, turn: &mut Turn) -> bool {
+    fn step_sample(&mut self, now: u64, turn: &mut Turn) -> bool {
         let Some(request) = self.samples.after_mut(self.interrupted) else { return false };
         let (ticket, work) = (request.ticket, &mut request.work);
         let wanted = work.wanted.min(work.drawn.len() + OPERATIONS_PER_STEP);
-        let progress = self.table.sample_up_to(wanted, request.waited, &mut work.drawn);
+        let progress = self.table.sample_up_to(wanted, request.waited, now, &mut work.drawn);
         if work.drawn.len() >= work.wanted {
             self.finish_sample(ticket, turn);
             return true;
@@ -265,11 +284,11 @@ impl TableState {
 }
 
 impl Turn {
-    /// Takes the result of the request with this ticket, if this turn has finished it.
+    /// Takes the request with this ticket, if this turn has finished it.
     #[inline]
-    pub fn take_own<W: Work>(&mut self, ticket: u64) -> Option<W::Reply> {
+    pub fn take_own<W: Work>(&mut self, ticket: u64) -> Option<W> {
         let finished = W::finished(self);
         let index = finished.iter().position(|request| request.ticket == ticket)?;
-        Some(finished.swap_remove(index).work.reply())
+        Some(finished.swap_remove(index).work)
     }
 }

@@ -1,6 +1,6 @@
 //! Requests to a table: inserts and draws, which are served immediately or wait.
 
-use super::handle::{CLOSED, TableHandle};
+use super::handle::{CLOSED, TableHandle, recent_nanos};
 use super::queue::{InsertWork, Request, SampleWork, TableState, Work};
 use super::ticket_queue::Waiter;
 use super::waiting::{Call, Waiting};
@@ -9,6 +9,8 @@ use parking_lot::MutexGuard;
 use reverb_core::gather::{BatchColumn, BatchLayout, Gatherer, Mismatch};
 use reverb_core::{CopiedBatch, CopiedDraws, DType, Drawn, Error, NewItem, Result};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 use tokio::sync::oneshot;
 
 /// Maximum number of waiting inserts, and of waiting draws, at one table. Further requests are refused.
@@ -86,12 +88,25 @@ impl TableHandle {
         squeeze_time: bool,
         used: Option<BatchLayout>,
     ) -> Option<CopiedBatch> {
-        self.if_nobody_waits(request)?.table.sample_copied(request.at_most, squeeze_time, used)
+        let copied =
+            self.if_nobody_waits(request)?.table.sample_copied(request.at_most, squeeze_time, used, recent_nanos())?;
+        self.count_drawn(copied.info.len());
+        Some(copied)
     }
 
     /// As [`TableHandle::sample_copied`], but also returns the draws, for [`TableHandle::give_back_copied`].
     pub fn sample_copied_leased(&self, request: DrawRequest, squeeze_time: bool) -> Option<(CopiedBatch, CopiedDraws)> {
-        self.if_nobody_waits(request)?.table.sample_copied_leased(request.at_most, squeeze_time)
+        let copied =
+            self.if_nobody_waits(request)?.table.sample_copied_leased(request.at_most, squeeze_time, recent_nanos())?;
+        self.count_drawn(copied.0.info.len());
+        Some(copied)
+    }
+
+    #[inline]
+    fn count_drawn(&self, count: usize) {
+        if let Some(here) = self.here() {
+            here.traffic.samples.fetch_add(count as u64, Relaxed);
+        }
     }
 
     fn if_nobody_waits(&self, request: DrawRequest) -> Option<MutexGuard<'_, TableState>> {
@@ -118,7 +133,7 @@ impl TableHandle {
         let ticket = state.next_ticket;
         state.next_ticket += 1;
         W::queue(&mut state).push_back(Request { ticket, work, waiter: None, waited: false, is_withdrawn: false });
-        let (mut own, mut receiver) = (None, None);
+        let (mut own, mut receiver) = (None::<W>, None);
         let turn = self.serve(&mut state, |state, turn| {
             if own.is_none() {
                 own = turn.take_own::<W>(ticket);
@@ -126,9 +141,9 @@ impl TableHandle {
             // Most requests are done before the lock is released. The others need a channel.
             if own.is_none() && receiver.is_none() {
                 let (reply, waiting) = oneshot::channel();
-                let peer = peer.cloned().unwrap_or_else(Peer::this_process);
+                let peer = peer.or_else(|| self.here()).cloned().unwrap_or_else(Peer::this_process);
                 let request = W::queue(state).get_mut(ticket).expect("the request is still in its queue");
-                request.waiter = Some(Waiter { reply, peer });
+                request.waiter = Some(Waiter { reply, peer, since: Instant::now() });
                 receiver = Some(waiting);
             }
             own.is_some()
@@ -141,7 +156,12 @@ impl TableHandle {
         drop(state);
         self.finish(turn);
         match own {
-            Some(reply) => Call::Done(Ok(reply)),
+            Some(work) => {
+                if let Some(peer) = peer.or_else(|| self.here()) {
+                    work.count(&peer.traffic);
+                }
+                Call::Done(Ok(work.reply()))
+            }
             None => Call::Waiting(Waiting { handle: self.clone(), ticket, receiver, long: None }),
         }
     }

@@ -1,5 +1,6 @@
 //! The status of a table and of the requests that wait for it.
 
+use super::wait_histogram::WaitHistogram;
 use reverb_core::TableInfo;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,14 @@ pub struct TableStatus {
     pub insert_peer: Option<String>,
     /// Who makes the first waiting draw. `None` if no draw waits.
     pub sample_peer: Option<String>,
+    /// Time that the first waiting insert has waited. Zero if no insert waits.
+    pub longest_insert_wait: Duration,
+    /// Time that the first waiting draw has waited. Zero if no draw waits.
+    pub longest_sample_wait: Duration,
+    /// How long inserts have waited that do not wait any more.
+    pub insert_waits: WaitHistogram,
+    /// How long draws have waited that do not wait any more.
+    pub sample_waits: WaitHistogram,
     /// Number of samples that were drawn but not received yet.
     pub undelivered: u64,
     /// Times with waiting requests, for `TableWorkerTime`.
@@ -37,6 +46,10 @@ impl TableStatus {
             sample_wait: None,
             insert_peer: None,
             sample_peer: None,
+            longest_insert_wait: Duration::ZERO,
+            longest_sample_wait: Duration::ZERO,
+            insert_waits: WaitHistogram::default(),
+            sample_waits: WaitHistogram::default(),
             undelivered: 0,
             waited,
         }

@@ -4,6 +4,7 @@ use crate::peer::Peer;
 use reverb_core::Result;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::oneshot;
 
 /// Number of places that may be empty before their number is compared to that of the requests.
@@ -27,6 +28,8 @@ pub struct Request<W, T> {
 pub struct Waiter<T> {
     pub reply: oneshot::Sender<Result<T>>,
     pub peer: Arc<Peer>,
+    /// Time at which the peer began to wait.
+    pub since: Instant,
 }
 
 /// Requests in ascending order of their tickets. A request that is withdrawn is found by a binary search and leaves an
@@ -120,6 +123,11 @@ impl<W: Default, T> TicketQueue<W, T> {
         self.num_empty += 1;
         self.drop_empty_places();
         Some(request)
+    }
+
+    /// The requests in the order of their tickets.
+    pub fn iter(&self) -> impl Iterator<Item = &Request<W, T>> {
+        self.places.iter().filter(|place| !place.is_withdrawn)
     }
 
     /// The requests in the order of their tickets.

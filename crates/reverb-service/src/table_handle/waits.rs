@@ -1,9 +1,10 @@
 //! The requests that wait at a table, for those who watch it.
 
 use super::handle::TableHandle;
+use super::queue::{InsertWork, Requests, SampleWork, Work};
 use crate::peer::Peer;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The kind of a waiting request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +13,16 @@ pub enum Operation {
     Insert,
     /// A draw.
     Sample,
+}
+
+impl Operation {
+    /// Returns the name of the kind, for display.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::Sample => "sample",
+        }
+    }
 }
 
 /// A request that waits at a table.
@@ -27,10 +38,66 @@ pub struct WaitingRequest {
     pub reason: String,
 }
 
+/// The first requests of a queue as they were under the lock. Each has its place in the queue.
+struct Seen {
+    operation: Operation,
+    requests: Vec<(usize, Arc<Peer>, Instant)>,
+    /// What the first request of the queue waits for.
+    reason: String,
+    /// Whether the others wait for requests before them to be served.
+    in_order: bool,
+}
+
+impl Seen {
+    fn new<W: Work>(queue: &Requests<W>, limit: usize, in_order: bool, reason: impl FnOnce() -> String) -> Self {
+        let waiting = queue.iter().enumerate().filter_map(|(place, request)| {
+            let waiter = request.waiter.as_ref()?;
+            Some((place, waiter.peer.clone(), waiter.since))
+        });
+        let requests: Vec<_> = waiting.take(limit).collect();
+        let reason = if requests.is_empty() { String::new() } else { reason() };
+        Self { operation: W::OPERATION, requests, reason, in_order }
+    }
+
+    fn into_waits(self, table: &str, now: Instant) -> impl Iterator<Item = WaitingRequest> {
+        let Self { operation, requests, reason, in_order } = self;
+        let sentence = move |place| {
+            let name = operation.name();
+            let request = match operation {
+                Operation::Insert => format!("insert into table `{table}`"),
+                Operation::Sample => format!("sample of table `{table}`"),
+            };
+            match place {
+                1.. if in_order => {
+                    let s = if place == 1 { "" } else { "s" };
+                    format!("{request} waits behind {place} other {name}{s}: {reason}")
+                }
+                _ => format!("{request} waits: {reason}"),
+            }
+        };
+        requests.into_iter().map(move |(place, peer, since)| WaitingRequest {
+            operation,
+            peer,
+            waited: now.saturating_duration_since(since),
+            reason: sentence(place),
+        })
+    }
+}
+
 impl TableHandle {
     /// Returns the requests that have waited longest: at most `limit` inserts, and at most `limit` draws.
     pub fn waits(&self, limit: usize) -> Vec<WaitingRequest> {
-        let _limit = limit;
-        Vec::new()
+        let state = self.0.state.lock();
+        let table = &state.table;
+        let inserts = Seen::new::<InsertWork>(&state.inserts, limit, true, || table.explain_insert());
+        // Draws that do not affect one another take turns. All of them wait for the same.
+        let in_order = table.config().counts_samples();
+        let samples = Seen::new::<SampleWork>(&state.samples, limit, in_order, || table.explain_sample());
+        drop(state);
+        let now = Instant::now();
+        let inserts = inserts.into_waits(self.name(), now);
+        let mut waits: Vec<_> = inserts.chain(samples.into_waits(self.name(), now)).collect();
+        waits.sort_by_key(|wait| std::cmp::Reverse(wait.waited));
+        waits
     }
 }

@@ -1,13 +1,13 @@
 //! The checkpoints of one server: saves its tables to a folder and loads them from there.
 
 use super::options::CheckpointOptions;
+use super::status::StatusBoard;
 use super::{folder, load, restore, save};
 use crate::disk::{Disk, RealDisk, storage_error};
 use crate::lock::{self, FolderLock};
 use parking_lot::Mutex;
 use reverb_core::{Error, Result, TableSnapshot};
-use reverb_service::Store;
-use reverb_service::{TableHandle, snapshot_all};
+use reverb_service::{Store, StoreStatus, TableHandle, snapshot_all};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +20,7 @@ pub struct Checkpointer {
     options: CheckpointOptions,
     disk: Arc<dyn Disk>,
     state: Mutex<CheckpointerState>,
+    board: StatusBoard,
 }
 
 #[derive(Debug)]
@@ -61,7 +62,7 @@ impl Checkpointer {
         };
         let state =
             CheckpointerState { lock, is_root_synced: false, verified: HashSet::new(), damaged: HashSet::new() };
-        Ok(Self { options, disk, state: Mutex::new(state) })
+        Ok(Self { options, disk, state: Mutex::new(state), board: StatusBoard::default() })
     }
 
     fn prepare(disk: &dyn Disk, options: &CheckpointOptions) -> Result<FolderLock> {
@@ -86,7 +87,14 @@ impl Checkpointer {
     /// does not exist on the server; [`Error::SignatureMismatch`] if its signature differs; [`Error::Storage`] if a
     /// file cannot be read.
     pub fn restore(&self, tables: &[TableHandle], limit_bytes: u64) -> Result<Option<PathBuf>> {
-        restore::restore(&*self.disk, &self.options, tables, limit_bytes)
+        let begun = Instant::now();
+        let restored = restore::restore(&*self.disk, &self.options, tables, limit_bytes, &self.board)?;
+        if let Some(path) = &restored {
+            self.board.note_restored(path);
+            let (seconds, path) = (begun.elapsed().as_secs_f64(), path.display());
+            tracing::info!(path = %path, seconds, "loaded checkpoint {path} in {seconds:.1} s");
+        }
+        Ok(restored)
     }
 
     /// Saves the state of the tables at one moment, then removes older checkpoints beyond the number to keep. Saves run
@@ -97,6 +105,14 @@ impl Checkpointer {
     /// [`Error::InvalidArgument`] if the options name a group, [`Error::Cancelled`] after [`Checkpointer::close`].
     /// Existing checkpoints are kept then.
     pub fn save(&self, tables: &[TableHandle]) -> Result<PathBuf> {
+        let mut begun = Instant::now();
+        let saved = self.save_in_turn(tables, &mut begun);
+        self.board.note_save(&saved, begun.elapsed());
+        saved
+    }
+
+    /// As [`Checkpointer::save`]. Sets `begun` when its turn comes.
+    fn save_in_turn(&self, tables: &[TableHandle], begun: &mut Instant) -> Result<PathBuf> {
         if !self.options.group.is_empty() {
             return Err(Error::invalid("Setting non-empty group is not supported"));
         }
@@ -106,20 +122,21 @@ impl Checkpointer {
             self.sync_root()?;
             state.is_root_synced = true;
         }
-        let begun = Instant::now();
+        *begun = Instant::now();
         let (disk, root) = (&*self.disk, &self.options.root);
         let name = folder::new_name(&folder::checkpoints(disk, root)?, OffsetDateTime::now_utc())?;
         let path = root.join(&name);
         let saving = folder::saving_path(root, &name);
-        let saved = self.write(&saving, &path, snapshot_all(tables));
-        if let Err(error) = saved {
+        let write = |disk: &dyn Disk| self.write(disk, &saving, &path, snapshot_all(tables));
+        let bytes = self.board.saving(disk, &path, write).inspect_err(|_| {
             if let Err(left) = folder::remove_files(disk, &saving) {
                 tracing::warn!("an incomplete checkpoint could not be removed: {left}");
             }
-            return Err(error);
-        }
+        })?;
+        self.board.note_verified(&name);
         state.verified.insert(name);
-        tracing::info!("saved checkpoint {} in {:.1} s", path.display(), begun.elapsed().as_secs_f64());
+        let (seconds, shown) = (begun.elapsed().as_secs_f64(), path.display());
+        tracing::info!(path = %shown, bytes, seconds, "saved checkpoint {shown} in {seconds:.1} s");
         if let Err(error) = self.prune(&mut state) {
             tracing::warn!("checkpoint {} is saved, but older ones could not be removed: {error}", path.display());
         }
@@ -137,8 +154,8 @@ impl Checkpointer {
         Ok(())
     }
 
-    fn write(&self, saving: &Path, path: &Path, snapshots: Vec<TableSnapshot>) -> Result<()> {
-        let disk = &*self.disk;
+    /// Writes a checkpoint, and returns the size of its files.
+    fn write(&self, disk: &dyn Disk, saving: &Path, path: &Path, snapshots: Vec<TableSnapshot>) -> Result<u64> {
         let sidecar = save::write_checkpoint(disk, saving, snapshots, self.options.compression)?;
         // Verified before the rename, so that a damaged checkpoint is removed like any other failed save.
         for name in sidecar.files.keys() {
@@ -149,7 +166,8 @@ impl Checkpointer {
         }
         disk.rename(saving, path).map_err(|error| storage_error("cannot rename", saving, &error))?;
         let root = &self.options.root;
-        disk.sync_dir(root).map_err(|error| storage_error("cannot sync", root, &error))
+        disk.sync_dir(root).map_err(|error| storage_error("cannot sync", root, &error))?;
+        Ok(sidecar.files.values().map(|file| file.size).sum())
     }
 
     /// Removes good checkpoints of this package beyond the number to keep. Damaged ones are kept and not counted.
@@ -162,7 +180,10 @@ impl Checkpointer {
             }
             if !state.verified.contains(&entry.name) {
                 match verify_files(disk, &root.join(&entry.name)) {
-                    Ok(()) => drop(state.verified.insert(entry.name.clone())),
+                    Ok(()) => {
+                        self.board.note_verified(&entry.name);
+                        state.verified.insert(entry.name.clone());
+                    }
                     Err(error) => {
                         tracing::warn!("checkpoint {} is damaged and is kept: {error}", entry.name);
                         state.damaged.insert(entry.name);
@@ -174,6 +195,7 @@ impl Checkpointer {
             if good > self.options.keep {
                 folder::remove(disk, root, &entry.name)?;
                 state.verified.remove(&entry.name);
+                self.board.note_removed(&entry.name);
             }
         }
         Ok(())
@@ -204,6 +226,10 @@ impl Store for Checkpointer {
 
     fn saves_on_stop(&self) -> bool {
         self.options.save_on_stop
+    }
+
+    fn status(&self) -> StoreStatus {
+        self.board.status(&*self.disk, &self.options.root)
     }
 
     fn close(&self) {

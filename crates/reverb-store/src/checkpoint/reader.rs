@@ -82,6 +82,9 @@ fn to_status(record: &TableRecord, items: u64) -> TableStatus {
         removed: RemovalCounts::default(),
         counters: TableCounters::default(),
         bytes: 0,
+        referenced_bytes: 0,
+        num_chunks: 0,
+        index_bytes: 0,
         weight: 0.0,
     };
     TableStatus::without_queues(info, WaitTimes::default())

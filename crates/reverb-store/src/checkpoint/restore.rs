@@ -3,6 +3,7 @@
 use super::folder::{checkpoints, files_of, is_complete};
 use super::load::{ReadTable, SizeLimit, read_checkpoint};
 use super::options::{CheckpointOptions, LoadOptions};
+use super::status::StatusBoard;
 use crate::disk::Disk;
 use reverb_core::{Error, Result, Signature, TableConfig};
 use reverb_formats::signature::are_compatible;
@@ -17,8 +18,10 @@ pub fn restore(
     options: &CheckpointOptions,
     tables: &[TableHandle],
     limit_bytes: u64,
+    board: &StatusBoard,
 ) -> Result<Option<PathBuf>> {
-    let load = |path: &Path| load_into(disk, path, &options.load, tables, limit_bytes);
+    let load =
+        |path: &Path| board.loading(disk, path, |disk| load_into(disk, path, &options.load, tables, limit_bytes));
     if let Some(path) = &options.load.path {
         return load(path).map(|()| Some(path.clone())).map_err(|error| in_checkpoint(path, error));
     }

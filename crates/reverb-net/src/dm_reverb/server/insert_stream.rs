@@ -1,13 +1,14 @@
 //! The server side of an insert stream: inserts items in order, and confirms each by its key.
 
 use super::held_chunks::{HeldChunks, as_invalid};
+use super::service::NAME_OF_CLIENTS;
 use crate::dm_reverb::proto::{InsertStreamRequest, InsertStreamResponse};
 use crate::dm_reverb::status::{kept_fewer_chunks, lacks_chunks_and_items, message_error, stopped, to_status};
 use bytes::Bytes;
 use reverb_core::Error;
 use reverb_formats::item::ItemMessage;
 use reverb_service::write_queue::{Done, WriteQueue};
-use reverb_service::{Arrival, Peer, Replay};
+use reverb_service::{Arrival, Peer, Replay, StreamKind};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
@@ -29,9 +30,12 @@ pub fn insert_stream(
     peer: Arc<Peer>,
     requests: Streaming<InsertStreamRequest>,
 ) -> ReceiverStream<Result<InsertStreamResponse, Status>> {
+    peer.introduce(NAME_OF_CLIENTS);
     // Keys are gathered while answers wait to be sent, so few answers are enough.
     let (answers, stream) = mpsc::channel(2);
+    let open = replay.connections().add_stream(&peer, StreamKind::Insert);
     tokio::spawn(async move {
+        let _open = open;
         let task = InsertStreamTask {
             held: HeldChunks::new(replay.max_message_size()),
             queue: WriteQueue::new(peer),

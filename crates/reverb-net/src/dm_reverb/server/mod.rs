@@ -7,4 +7,5 @@ mod sample_parts;
 mod sample_stream;
 mod service;
 
+pub use crate::dm_reverb::rpc::reverb_service_server::SERVICE_NAME as NAME;
 pub use service::service;

@@ -6,6 +6,7 @@
 
 use super::encoded_chunks::EncodedChunks;
 use super::sample_parts::SampleParts;
+use super::service::NAME_OF_CLIENTS;
 use crate::dm_reverb::proto::sample_stream_response::SampleEntry;
 use crate::dm_reverb::proto::{SampleInfo, SampleStreamRequest, SampleStreamResponse};
 use crate::dm_reverb::status::{stopped, to_status};
@@ -13,7 +14,7 @@ use bytes::Bytes;
 use reverb_core::{Drawn, Error, Result};
 use reverb_formats::item::ItemEncoder;
 use reverb_service::lease::Lease;
-use reverb_service::{Call, DrawRequest, Peer, Replay, TableHandle, Waiting};
+use reverb_service::{Call, DrawRequest, OpenStream, Peer, Replay, StreamKind, TableHandle, Waiting};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -44,12 +45,20 @@ pub fn sample_stream<R: Requests>(
     encoded: Arc<EncodedChunks>,
     requests: R,
 ) -> SampleResponses<R> {
-    // Clients of dm-reverb do not say their names. Long waits of a program are reported once for each name.
-    peer.introduce("dm-reverb");
+    peer.introduce(NAME_OF_CLIENTS);
     let (items, item) = (ItemEncoder::default(), Vec::new());
     let writer = EntryWriter { encoded, items, item };
     let mut responses = SampleResponses(None);
-    responses.begin_step(SampleStreamState { replay, peer, requests, writer, current: None, bytes_per_sample: None });
+    let open = replay.connections().add_stream(&peer, StreamKind::Sample);
+    responses.begin_step(SampleStreamState {
+        replay,
+        peer,
+        requests,
+        writer,
+        current: None,
+        bytes_per_sample: None,
+        _open: open,
+    });
     responses
 }
 
@@ -92,6 +101,7 @@ struct SampleStreamState<R> {
     current: Option<Answer>,
     /// Size in bytes of the chunks of a sample, on average over the last response.
     bytes_per_sample: Option<usize>,
+    _open: OpenStream,
 }
 
 /// Writes samples into responses.

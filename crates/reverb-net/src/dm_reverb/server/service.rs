@@ -12,7 +12,7 @@ use crate::dm_reverb::rpc::reverb_service_server::{ReverbService, ReverbServiceS
 use crate::dm_reverb::status::{stopped, to_status};
 use crate::table_info::info_bytes;
 use reverb_core::Error;
-use reverb_service::{Peer, Replay, TableHandle, Transport};
+use reverb_service::{Peer, Replay, TableHandle, Transport, host_name};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
@@ -22,6 +22,9 @@ use tonic::{Request, Response, Status, Streaming};
 const MESSAGE_SLACK: usize = 16 << 20;
 /// Maximum number of updates and deletes that are made on a thread that serves connections.
 const MUTATED_AT_ONCE: usize = 16_384;
+
+/// Clients of dm-reverb do not say their names. Long waits of a program are reported once for each name.
+pub const NAME_OF_CLIENTS: &str = "dm-reverb";
 
 /// The implementation of the service trait that tonic generates.
 pub struct Router {
@@ -81,7 +84,8 @@ async fn decline(
     };
     let answer = match request {
         Some(Ok(request)) => {
-            peer.introduce(&format!("pid:{} (dm-reverb)", request.pid));
+            // Only clients on the server's machine shake hands.
+            peer.introduce(&format!("{NAME_OF_CLIENTS} ({}:{})", host_name(), request.pid));
             // Any other address would be read by the client as a pointer.
             Ok(InitializeConnectionResponse { address: 0 })
         }

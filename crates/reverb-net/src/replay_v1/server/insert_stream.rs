@@ -8,7 +8,7 @@ use crate::replay_v1::wire::{LayoutCache, insert_chunks_from_wire, items_bytes, 
 use reverb_core::{Error, Result};
 use reverb_service::Call;
 use reverb_service::insert::{InsertGroup, wait_for_inserts};
-use reverb_service::{Peer, Replay};
+use reverb_service::{Peer, Replay, StreamKind};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -33,7 +33,9 @@ pub fn insert_stream(
     requests: Streaming<InsertRequest>,
 ) -> ReceiverStream<std::result::Result<InsertResponse, Status>> {
     let (answers, stream) = mpsc::channel(64);
+    let open = replay.connections().add_stream(&peer, StreamKind::Insert);
     tokio::spawn(async move {
+        let _open = open;
         let task = InsertStreamTask {
             held: Arc::default(),
             layouts: LayoutCache::default(),

@@ -9,4 +9,5 @@ mod service;
 mod waiting_beats;
 mod write_stream;
 
+pub use crate::replay_v1::rpc::replay_server::SERVICE_NAME as NAME;
 pub use service::service;

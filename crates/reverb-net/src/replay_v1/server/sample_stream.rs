@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use reverb_core::{Drawn, Error, Result};
 use reverb_service::lease::Lease;
 use reverb_service::{Call, DrawRequest, TableHandle};
-use reverb_service::{Peer, Replay};
+use reverb_service::{Peer, Replay, StreamKind};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,7 +40,9 @@ pub fn sample_stream(
 ) -> ReceiverStream<std::result::Result<SampleResponse, Status>> {
     // A short queue is enough to keep the socket busy. A longer one would only hold memory.
     let (answers, stream) = mpsc::channel(4);
+    let open = replay.connections().add_stream(&peer, StreamKind::Sample);
     tokio::spawn(async move {
+        let _open = open;
         let (waiting, handles, leases) = (JoinSet::new(), HashMap::new(), HashMap::new());
         let waits = Arc::new(());
         beat_while_waiting(heartbeat, &waits, &answers);

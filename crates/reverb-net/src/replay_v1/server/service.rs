@@ -149,8 +149,11 @@ impl ReplayService for Router {
         Ok(Response::new(ResetResponse {}))
     }
 
-    async fn checkpoint(&self, _: Request<CheckpointRequest>) -> Result<Response<CheckpointResponse>, Status> {
-        let path = self.replay.checkpoint().await.map_err(|error| to_status(&error))?;
+    async fn checkpoint(&self, request: Request<CheckpointRequest>) -> Result<Response<CheckpointResponse>, Status> {
+        let path = self.replay.checkpoint().await.map_err(|error| {
+            tracing::info!("the save that {} asked for failed: {error}", peer_of(&request));
+            to_status(&error)
+        })?;
         Ok(Response::new(CheckpointResponse { path: path.to_string_lossy().into_owned() }))
     }
 

@@ -8,7 +8,7 @@ use reverb_core::{Error, Result};
 use reverb_service::Arrival;
 use reverb_service::write_ledger::LedgerGuard;
 use reverb_service::write_queue::{Done, WriteQueue};
-use reverb_service::{Peer, Replay};
+use reverb_service::{Peer, Replay, StreamKind};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -40,7 +40,11 @@ pub fn write_stream(
     requests: Streaming<WriteRequest>,
 ) -> ReceiverStream<std::result::Result<WriteResponse, Status>> {
     let (answers, stream) = mpsc::channel(64);
-    tokio::spawn(serve(replay, peer, heartbeat, requests, answers));
+    let open = replay.connections().add_stream(&peer, StreamKind::Write);
+    tokio::spawn(async move {
+        let _open = open;
+        serve(replay, peer, heartbeat, requests, answers).await;
+    });
     ReceiverStream::new(stream)
 }
 

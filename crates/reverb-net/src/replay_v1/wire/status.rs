@@ -47,7 +47,6 @@ pub fn status_from_wire(status: replay::TableStatus) -> Result<TableStatus> {
     info.config.max_bytes = Some(status.max_bytes).filter(|&limit| limit > 0);
     let text = |text: String| Some(text).filter(|text| !text.is_empty());
     Ok(TableStatus {
-        info,
         waiting_inserts: status.waiting_inserts as usize,
         waiting_samples: status.waiting_samples as usize,
         insert_wait: text(status.insert_wait),
@@ -55,7 +54,7 @@ pub fn status_from_wire(status: replay::TableStatus) -> Result<TableStatus> {
         insert_peer: text(status.insert_peer),
         sample_peer: text(status.sample_peer),
         undelivered: status.undelivered_samples,
-        waited,
+        ..TableStatus::without_queues(info, waited)
     })
 }
 

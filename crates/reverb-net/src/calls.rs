@@ -1,0 +1,234 @@
+//! Counts of the calls that a server has answered, by method and result.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use tonic::Code;
+use tonic::body::Body;
+use tonic::codegen::http::{HeaderMap, Request, Response};
+use tonic::codegen::{BoxFuture, Service};
+use tower::Layer;
+
+include!(concat!(env!("OUT_DIR"), "/methods.rs"));
+
+/// The methods that are mounted beside the two services.
+const OTHER_METHODS: [(&str, &str); 5] = [
+    ("grpc.health.v1.Health", "Check"),
+    ("grpc.health.v1.Health", "Watch"),
+    ("grpc.reflection.v1.ServerReflection", "ServerReflectionInfo"),
+    ("grpc.reflection.v1alpha.ServerReflection", "ServerReflectionInfo"),
+    (OTHER, OTHER),
+];
+/// Stands for all names that the server does not know, which peers make up.
+const OTHER: &str = "other";
+
+/// The names of the codes of gRPC, by number, as other servers' metrics write them.
+const CODES: [&str; 17] = [
+    "OK",
+    "Canceled",
+    "Unknown",
+    "InvalidArgument",
+    "DeadlineExceeded",
+    "NotFound",
+    "AlreadyExists",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "FailedPrecondition",
+    "Aborted",
+    "OutOfRange",
+    "Unimplemented",
+    "Internal",
+    "Unavailable",
+    "DataLoss",
+    "Unauthenticated",
+];
+
+/// Counts of finished calls and streams. Those of the same process are no calls of gRPC.
+#[derive(Debug)]
+pub struct Calls {
+    /// Sorted.
+    methods: Vec<(&'static str, &'static str)>,
+    /// By method, then by code.
+    counts: Vec<[AtomicU64; CODES.len()]>,
+}
+
+/// The number of calls of one method that ended with one code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallCount {
+    /// Name of the service, such as `reverb.replay.v1.Replay`; `other` if the server does not have it.
+    pub service: &'static str,
+    /// Name of the method; `other` if the service does not have it.
+    pub method: &'static str,
+    /// Name of the code, such as `OK` or `InvalidArgument`.
+    pub code: &'static str,
+    /// Number of calls.
+    pub count: u64,
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        let mut methods: Vec<_> = METHODS.iter().chain(&OTHER_METHODS).copied().collect();
+        let mut services: Vec<_> = methods.iter().map(|(service, _)| *service).collect();
+        services.dedup();
+        methods.extend(services.into_iter().map(|service| (service, OTHER)));
+        methods.sort_unstable();
+        methods.dedup();
+        let counts = methods.iter().map(|_| Default::default()).collect();
+        Self { methods, counts }
+    }
+}
+
+impl Calls {
+    /// Returns the counts that are not zero.
+    pub fn counts(&self) -> Vec<CallCount> {
+        let of_method = |(&(service, method), counts): (&(&'static str, &'static str), &[AtomicU64; CODES.len()])| {
+            let of_code = |(&code, count): (&&'static str, u64)| CallCount { service, method, code, count };
+            let counts = counts.each_ref().map(|count| count.load(Relaxed));
+            CODES.iter().zip(counts).filter(|(_, count)| *count > 0).map(of_code).collect::<Vec<_>>()
+        };
+        self.methods.iter().zip(&self.counts).flat_map(of_method).collect()
+    }
+
+    /// Returns the place of the method that a path names.
+    fn find(&self, path: &str) -> usize {
+        let (service, method) = path.strip_prefix('/').and_then(|path| path.split_once('/')).unwrap_or((OTHER, OTHER));
+        let place = |name: (&str, &str)| self.methods.binary_search_by(|known| (*known).cmp(&name));
+        let found = place((service, method)).or_else(|_| place((service, OTHER))).or_else(|_| place((OTHER, OTHER)));
+        found.expect("the list has a place for other services")
+    }
+}
+
+/// Counts the calls of the services behind it.
+#[derive(Debug, Clone)]
+pub struct CountCalls(pub Arc<Calls>);
+
+impl<S> Layer<S> for CountCalls {
+    type Service = Counted<S>;
+
+    fn layer(&self, service: S) -> Counted<S> {
+        Counted { service, calls: self.0.clone() }
+    }
+}
+
+/// A service whose calls are counted.
+#[derive(Debug, Clone)]
+pub struct Counted<S> {
+    service: S,
+    calls: Arc<Calls>,
+}
+
+impl<S> Service<Request<Body>> for Counted<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<CountedBody>;
+    type Error = Infallible;
+    type Future = BoxFuture<Response<CountedBody>, Infallible>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let method = self.calls.find(request.uri().path());
+        // Dropped without a result if the client withdraws the call.
+        let mut call = Call { calls: self.calls.clone(), method, code: Code::Cancelled };
+        let answer = self.service.call(request);
+        Box::pin(async move {
+            let response = answer.await?;
+            // A call that fails at once has its result in the headers.
+            if let Some(code) = code_of(response.headers()) {
+                call.code = code;
+            }
+            Ok(response.map(|body| CountedBody { body, call }))
+        })
+    }
+}
+
+/// A call that is counted when it is dropped.
+#[derive(Debug)]
+struct Call {
+    calls: Arc<Calls>,
+    method: usize,
+    code: Code,
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.calls.counts[self.method][self.code as usize].fetch_add(1, Relaxed);
+    }
+}
+
+/// The answers of a call, whose trailers have the result.
+#[derive(Debug)]
+pub struct CountedBody {
+    body: Body,
+    call: Call,
+}
+
+impl hyper::body::Body for CountedBody {
+    type Data = bytes::Bytes;
+    type Error = tonic::Status;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Self::Data>, Self::Error>>> {
+        let Self { body, call } = self.get_mut();
+        let frame = std::task::ready!(Pin::new(body).poll_frame(context));
+        match &frame {
+            Some(Ok(frame)) => {
+                if let Some(trailers) = frame.trailers_ref() {
+                    call.code = code_of(trailers).unwrap_or(Code::Unknown);
+                }
+            }
+            Some(Err(status)) => call.code = status.code(),
+            // Something that is not gRPC has no trailers.
+            None if call.code == Code::Cancelled => call.code = Code::Unknown,
+            None => {}
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+fn code_of(headers: &HeaderMap) -> Option<Code> {
+    headers.get("grpc-status").map(|value| Code::from_bytes(value.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_names_share_places() {
+        let calls = Calls::default();
+        let name = |path: &str| calls.methods[calls.find(path)];
+        assert_eq!(name("/reverb.replay.v1.Replay/Insert"), ("reverb.replay.v1.Replay", "Insert"));
+        assert_eq!(name("/deepmind.reverb.ReverbService/Reset"), ("deepmind.reverb.ReverbService", "Reset"));
+        assert_eq!(name("/grpc.health.v1.Health/Watch"), ("grpc.health.v1.Health", "Watch"));
+        assert_eq!(name("/reverb.replay.v1.Replay/Nothing"), ("reverb.replay.v1.Replay", OTHER));
+        for path in ["/", "", "*", "/other", "/x/y", "/reverb.replay.v1/Insert", "/reverb.replay.v1.Replay"] {
+            assert_eq!(name(path), (OTHER, OTHER), "{path}");
+        }
+        assert!(calls.methods.is_sorted());
+    }
+
+    #[test]
+    fn each_code_has_a_name() {
+        for (number, name) in CODES.iter().enumerate() {
+            let debug = format!("{:?}", Code::from(number as i32));
+            assert_eq!(debug.replace("Cancelled", "Canceled").replace("Ok", "OK"), *name);
+        }
+    }
+}

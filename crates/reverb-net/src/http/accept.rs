@@ -1,0 +1,142 @@
+//! Connections of the HTTP port: how many there are, how long each may take, and how they end.
+
+use super::answer::text;
+use super::guard::{Guard, set_headers};
+use super::health;
+use super::reserve::{Place, Reserve};
+use super::state::HttpState;
+use super::stream::Stream;
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tower::ServiceExt;
+
+/// Maximum number of connections that may ask for anything. Further ones may ask for health.
+const MAX_CONNECTIONS: usize = 64;
+/// Maximum number of connections that may ask for health only. The oldest of them gives way to a new one.
+const MAX_RESERVE: usize = 64;
+/// Maximum time for the head of a request, from the moment at which the connection could take it.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+/// Maximum size of the head of a request.
+const MAX_HEAD_BYTES: usize = 16 << 10;
+/// Maximum number of headers of a request.
+const MAX_HEADERS: usize = 64;
+
+/// What all connections share.
+#[derive(Debug)]
+pub struct Port {
+    state: Arc<HttpState>,
+    router: Router,
+    guard: Guard,
+    connections: Arc<Semaphore>,
+    reserve: Arc<Reserve>,
+}
+
+impl Port {
+    pub fn new(state: Arc<HttpState>, router: Router, guard: Guard) -> Self {
+        let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        Self { state, router, guard, connections, reserve: Arc::new(Reserve::new(MAX_RESERVE)) }
+    }
+
+    /// Gives room to a new connection.
+    fn room(&self) -> Room {
+        let free = self.connections.clone().try_acquire_owned();
+        free.map_or_else(|_| Room::Reserve(self.reserve.enter()), Room::Usual)
+    }
+
+    /// Answers a request. Its body is not read.
+    async fn answer(&self, request: Request<Incoming>, is_in_reserve: bool) -> Response<Body> {
+        let (request, _unread) = request.into_parts();
+        let mut response = if let Some(refusal) = self.guard.refusal(&request) {
+            refusal
+        } else if health::is_path(request.uri.path()) {
+            health::answer(request.uri.path(), &self.state)
+        } else if is_in_reserve {
+            let line = format!("{MAX_CONNECTIONS} HTTP connections are open. Close one, or try again later.");
+            text(StatusCode::SERVICE_UNAVAILABLE, &line)
+        } else {
+            let request = Request::from_parts(request, Body::empty());
+            self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
+        };
+        set_headers(response.headers_mut());
+        response
+    }
+}
+
+/// Accepts connections until `stopped` changes, and then frees the address.
+///
+/// `open` is the first parameter because arguments are dropped in reverse order: the listener is closed before `open`
+/// reports that the address is free.
+pub async fn accept_from(open: Sender<()>, listener: Listener, port: Arc<Port>, mut stopped: watch::Receiver<()>) {
+    loop {
+        tokio::select! {
+            accepted = listener.0.accept() => match accepted {
+                Ok((stream, _)) => {
+                    let room = port.room();
+                    tokio::spawn(serve(open.clone(), Stream::new(stream), room, port.clone(), stopped.clone()));
+                }
+                Err(error) => {
+                    // Usually the process has no free file descriptor. Some become free when open connections close.
+                    tracing::warn!("cannot accept an HTTP connection: {error}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            },
+            _dropped = stopped.changed() => return,
+        }
+    }
+}
+
+/// A socket that listens. A process that was forked may have a copy of it, which does not listen either after the drop.
+#[derive(Debug)]
+pub struct Listener(pub TcpListener);
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _closed = socket2::SockRef::from(&self.0).shutdown(std::net::Shutdown::Both);
+    }
+}
+
+/// What a connection may ask for.
+enum Room {
+    /// Anything. The permit counts the connection.
+    Usual(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit),
+    /// Health, once, until another connection needs the place.
+    Reserve(Place),
+}
+
+impl Room {
+    async fn lost(&mut self) {
+        match self {
+            Self::Usual(_) => std::future::pending().await,
+            Self::Reserve(place) => place.displaced().await,
+        }
+    }
+}
+
+/// Serves a connection until its client ends it, or `stopped` changes. The stream is closed before `_open` is dropped.
+async fn serve(_open: Sender<()>, stream: Stream, mut room: Room, port: Arc<Port>, mut stopped: watch::Receiver<()>) {
+    let is_in_reserve = matches!(room, Room::Reserve(_));
+    let answer = |request| {
+        let port = port.clone();
+        async move { Ok::<_, Infallible>(port.answer(request, is_in_reserve).await) }
+    };
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).keep_alive(!is_in_reserve);
+    builder.max_header_size(MAX_HEAD_BYTES).max_buf_size(MAX_HEAD_BYTES).max_headers(MAX_HEADERS);
+    tokio::select! {
+        // An error concerns this client only, which may send any bytes.
+        _ended = builder.serve_connection(TokioIo::new(stream), service_fn(answer)) => {}
+        _dropped = stopped.changed() => {}
+        () = room.lost() => {}
+    }
+}

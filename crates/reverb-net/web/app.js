@@ -1,0 +1,275 @@
+// The page: its header, the overview, the detail of a table, and what is shown when the server does not answer.
+
+import { sparkline } from "./charts.js";
+import {
+  byteRate,
+  bytes,
+  duration,
+  el,
+  number,
+  rate,
+  setAttrs,
+  setQuantity,
+  setText,
+  setUserText,
+  svg,
+  time,
+} from "./core.js";
+import { detailView } from "./detail.js";
+import { Live } from "./live.js";
+import { clientsPanel, memoryPanel, waitsPanel } from "./panels.js";
+import { checkpointsPanel, logPanel, progressView } from "./storage.js";
+import { tablesView } from "./tables.js";
+
+const live = new Live();
+const main = document.getElementById("main");
+const header = headerView(document.getElementById("header"));
+const notices = noticesView(document.getElementById("notices"));
+let view;
+
+function headerView(node) {
+  const state = el("span", { class: "state-word" });
+  const version = el("span", { class: "muted" });
+  const address = el("bdi", { class: "mono user" });
+  const fact = (label) => {
+    const value = el("dd");
+    return { value, node: el("div", {}, el("dt", { class: "label" }, label), value) };
+  };
+  const [host, up, memory, connections] = ["Host", "Up", "Memory", "Connections"].map(fact);
+  node.append(
+    el(
+      "a",
+      { class: "brand", href: "#/", "aria-label": "Reverb, overview" },
+      mark(),
+      el("span", {}, "Reverb"),
+      version,
+    ),
+    el("div", { class: "where" }, state, address),
+    el("dl", { class: "server-facts" }, host.node, up.node, memory.node, connections.node),
+    themeButton(),
+  );
+  const update = ({ server, goneSince }) => {
+    const word = goneSince === undefined ? (server?.state ?? "connecting") : "disconnected";
+    setText(state, word[0].toUpperCase() + word.slice(1));
+    setAttrs(state, { class: `state-word ${word}` });
+    if (!server) return;
+    setText(version, server.version);
+    const [first = `pid ${server.pid}`] = server.addresses;
+    setUserText(address, first);
+    setAttrs(address, { title: server.addresses.join("\n") });
+    setUserText(host.value, server.hostname ? `${server.hostname}:${server.pid}` : `pid ${server.pid}`);
+    setQuantity(up.value, duration(server.now - server.started_at));
+    setAttrs(up.value, { title: `since ${time(server.started_at)}` });
+    setQuantity(memory.value, bytes(server.resident_bytes));
+    setText(connections.value, number(server.connections, 0));
+  };
+  return { update };
+}
+
+/** The mark: an impulse and its echoes. */
+function mark() {
+  const bars = [14, 9, 6, 3].map((height, index) =>
+    svg("rect", { x: index * 4.5, y: 8 - height / 2, width: 2.5, height, rx: 1.25 }),
+  );
+  return svg("svg", { viewBox: "0 0 17 16", width: 17, height: 16, "aria-hidden": "true", class: "mark" }, bars);
+}
+
+function themeButton() {
+  const root = document.documentElement;
+  const names = { auto: "System", light: "Light", dark: "Dark" };
+  const next = { auto: "light", light: "dark", dark: "auto" };
+  const name = el("span");
+  const node = el("button", { type: "button", class: "quiet theme" }, themeIcon(), name);
+  const show = () => {
+    const theme = root.dataset.theme ?? "auto";
+    setText(name, names[theme]);
+    setAttrs(node, { "aria-label": `Theme: ${names[theme]}. Change to ${names[next[theme]]}`, title: "Theme" });
+  };
+  node.addEventListener("click", () => {
+    const theme = next[root.dataset.theme ?? "auto"];
+    if (theme === "auto") delete root.dataset.theme;
+    else root.dataset.theme = theme;
+    try {
+      localStorage.setItem("reverb-theme", theme);
+    } catch {
+      // Storage may be forbidden; the choice then lasts as long as the page.
+    }
+    show();
+  });
+  show();
+  return node;
+}
+
+function themeIcon() {
+  const circle = svg("circle", { cx: 7, cy: 7, r: 5.5, fill: "none", stroke: "currentColor", "stroke-width": 1.5 });
+  const half = svg("path", { d: "M7 1.5A5.5 5.5 0 0 1 7 12.5Z", fill: "currentColor" });
+  return svg("svg", { viewBox: "0 0 14 14", width: 14, height: 14, "aria-hidden": "true" }, circle, half);
+}
+
+/** What is above the content: a lost server, a refused request, a checkpoint that loads. */
+function noticesView(node) {
+  // The words that change once are announced; the seconds that tick are not.
+  const words = el("span", { role: "status" });
+  const ticking = el("span", { class: "ticking", "aria-hidden": "true" });
+  const gone = el("div", { class: "notice gone" }, words, ticking);
+  const refused = el("div", { class: "notice bad" });
+  const progress = progressView("Loading a checkpoint");
+  const loading = el(
+    "div",
+    { class: "panel load-panel" },
+    progress.node,
+    el("p", { class: "muted" }, "Clients can connect as soon as it is loaded."),
+  );
+  node.append(gone, refused, loading);
+  const update = ({ server, goneSince, errors }) => {
+    const lost = goneSince !== undefined;
+    document.body.classList.toggle("lost", lost);
+    gone.classList.toggle("shown", lost);
+    setText(
+      words,
+      lost ? `The server has not answered since ${time(goneSince / 1000)}. The page reconnects by itself.` : "",
+    );
+    setText(ticking, lost ? duration((Date.now() - goneSince) / 1000) : "");
+    const [name, error] = lost ? [] : (Object.entries(errors)[0] ?? []);
+    refused.hidden = !error;
+    if (error)
+      setUserText(
+        refused,
+        `The server refused the request for “${name}”${error.status ? ` (${error.status})` : ""}: ${error.message}`,
+      );
+    loading.hidden = lost || server?.state !== "loading" || !server.loading;
+    if (!loading.hidden) progress.update(server.loading, server.now);
+  };
+  return { update };
+}
+
+function overview() {
+  const heading = el("h1", { class: "hidden", tabindex: "-1" }, "Overview");
+  const all = tiles();
+  const tables = tablesView();
+  const panels = [waitsPanel(), clientsPanel(), memoryPanel(), checkpointsPanel(), logPanel()];
+  const welcome = welcomeView();
+  const node = el(
+    "div",
+    { class: "view" },
+    heading,
+    all.node,
+    welcome.node,
+    tables.node,
+    el(
+      "div",
+      { class: "panels" },
+      panels.map((panel) => panel.node),
+    ),
+  );
+  const update = (state) => {
+    for (const part of [all, welcome, tables, ...panels]) part.update(state);
+  };
+  return { node, heading, update, unmount() {}, name: () => "" };
+}
+
+/** Says how to begin, as long as nothing was ever inserted. */
+function welcomeView() {
+  const code = el("code");
+  const node = el(
+    "section",
+    { class: "panel welcome", "aria-labelledby": "welcome" },
+    el(
+      "div",
+      {},
+      el("h2", { id: "welcome" }, "Waiting for the first insert"),
+      el("p", { class: "muted" }, "The tables below are ready. An actor connects and inserts like this:"),
+    ),
+    el("pre", { tabindex: "0", role: "group", "aria-label": "Example" }, code),
+  );
+  const update = ({ server, tables }) => {
+    node.hidden = !server || !tables?.length || server.state !== "serving" || tables.some(({ inserts }) => inserts > 0);
+    if (node.hidden) return;
+    const address = server.addresses[0] ?? "localhost:8000";
+    const name = JSON.stringify(tables[0].name.length > 40 ? "…" : tables[0].name);
+    setText(
+      code,
+      `client = reverb.Client("${address}")\nclient.insert([observation, action, reward], priorities={${name}: 1.0})`,
+    );
+  };
+  return { node, update };
+}
+
+function tiles() {
+  const tile = (label, options) => {
+    const value = el("dd", { class: "tile-value" });
+    const spark = sparkline({ area: true, seconds: 120, ...options });
+    return {
+      value,
+      spark,
+      node: el(
+        "div",
+        { class: "panel tile" },
+        el("dt", { class: "label" }, label),
+        value,
+        el("dd", { class: "tile-spark" }, spark.node),
+      ),
+    };
+  };
+  const items = tile("Items", { seconds: 300 });
+  const inserts = tile("Inserts");
+  const samples = tile("Samples");
+  const receive = tile("Received");
+  const transmit = tile("Sent");
+  const all = [items, inserts, samples, receive, transmit].map((one) => one.node);
+  const node = el("section", { "aria-label": "Whole server" }, el("dl", { class: "tiles" }, all));
+  const update = (state) => {
+    const { history, tables } = state;
+    if (!tables) return;
+    const total = tables.reduce((sum, table) => sum + table.items, 0);
+    setText(items.value, number(total, 0));
+    items.spark.update(
+      state.sum("items").map((value, index) => [history.times[index], value]),
+      `Items in the last five minutes, now ${number(total, 0)}`,
+    );
+    const follow = ({ value, spark }, totals, format, what) => {
+      const now = format(state.rate(totals));
+      setQuantity(value, now);
+      spark.update(state.rates(totals, 120), `${what} in the last two minutes, now ${now}`);
+    };
+    follow(inserts, state.sum("inserts"), rate, "Inserts per second");
+    follow(samples, state.sum("samples"), rate, "Samples per second");
+    follow(receive, history.receive_bytes, byteRate, "Bytes received per second");
+    follow(transmit, history.transmit_bytes, byteRate, "Bytes sent per second");
+  };
+  return { node, update };
+}
+
+function show() {
+  const table = /^#\/tables\/(\d+)$/.exec(location.hash);
+  const first = view === undefined;
+  view?.unmount();
+  view = table ? detailView(Number(table[1])) : overview();
+  main.replaceChildren(view.node);
+  update();
+  if (!first) {
+    scrollTo(0, 0);
+    view.heading.focus({ preventScroll: true });
+  }
+}
+
+function update() {
+  header.update(live);
+  notices.update(live);
+  document.body.classList.toggle("ready", live.server !== undefined);
+  view.update(live);
+  const where = live.server?.addresses[0] ?? location.host;
+  const parts = [view.name(), where, "Reverb"].filter(Boolean);
+  const title = parts.join(" · ");
+  if (document.title !== title) document.title = title;
+}
+
+document.querySelector(".skip").addEventListener("click", (event) => {
+  // The fragment names the view, so the link must not change it.
+  event.preventDefault();
+  main.focus();
+});
+addEventListener("hashchange", show);
+live.listen(update);
+show();
+live.start();

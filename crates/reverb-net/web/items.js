@@ -1,0 +1,199 @@
+// A look at the items of a table: a list of a few, and one of them opened. Nothing is drawn from the table.
+
+import { columnsView } from "./columns.js";
+import { bytes, duration, el, fetchApi, number, plural, setAttrs, setText, time } from "./core.js";
+import { reason } from "./histograms.js";
+import { panel } from "./panels.js";
+
+const COUNT = 20;
+const ORDERS = { newest: "Newest", oldest: "Oldest", highest: "Highest priority" };
+// A clock that differs by less is the same clock: the header of an answer has whole seconds.
+const SAME_CLOCK_SECONDS = 2;
+
+/** Shows items of a table in `element`. */
+export function mountItems(element, { table }) {
+  const view = new Items(table);
+  element.replaceChildren(view.root);
+  view.load();
+  return {
+    update: (document) => view.update(document),
+    unmount: () => view.unmount(),
+  };
+}
+
+class Items {
+  constructor(table) {
+    this.table = table;
+    this.order = "newest";
+    this.rows = [];
+    this.request = 0;
+    this.opened = null;
+    this.clockAhead = 0;
+    this.insertsAtLoad = table.inserts;
+    this.orders = Object.entries(ORDERS).map(([order, label]) =>
+      el("button", { "aria-pressed": String(order === this.order), on: { click: () => this.choose(order) } }, label));
+    this.key = el("input", { type: "text", inputmode: "numeric", placeholder: "Key of an item", "aria-label": "Key of an item", autocomplete: "off", spellcheck: "false" });
+    this.news = el("span", { class: "small muted" });
+    this.state = el("div", { class: "state", role: "status" });
+    this.body = el("tbody", { on: { keydown: (event) => this.move(event) } });
+    this.list = el("div", { class: "item-list" }, el("table", null,
+      el("caption", { class: "hidden" }, "Items; the arrow keys go from one to the next"),
+      el("thead", null, el("tr", null, ["Key", "Priority", "Sampled", "Age", "Size"].map((name, i) =>
+        el("th", { scope: "col", class: i > 0 && "number" }, name)))),
+      this.body));
+    this.detail = el("section", { class: "item-detail", "aria-label": "Item" });
+    const { node, body } = panel("items", "Items");
+    body.append(this.bar(), this.state, el("div", { class: "item-panes" }, this.list, this.detail));
+    this.root = node;
+  }
+
+  bar() {
+    const submit = (event) => {
+      event.preventDefault();
+      const key = this.key.value.trim();
+      if (/^\d{1,20}$/.test(key)) this.load(key);
+      else this.say("Not a key", `Expected a whole number in decimal digits, got “${key.slice(0, 80)}”.`);
+    };
+    return el("div", { class: "item-bar" },
+      el("div", { class: "choice", role: "group", "aria-label": "Items shown" }, this.orders),
+      el("form", { role: "search", on: { submit } }, this.key, el("button", { type: "submit" }, "Find")),
+      el("button", { on: { click: () => this.load(this.shownKey) } }, "Refresh"), this.news);
+  }
+
+  choose(order) {
+    this.order = order;
+    this.key.value = "";
+    this.load();
+  }
+
+  /** Reads the list, or one item by its key. */
+  async load(key = null) {
+    const request = ++this.request;
+    this.isPoor = false;
+    const query = key === null ? `order=${this.order}&count=${COUNT}` : `key=${key}`;
+    this.shownKey = key;
+    for (const [i, order] of Object.keys(ORDERS).entries()) setAttrs(this.orders[i], { "aria-pressed": String(key === null && order === this.order) });
+    if (this.rows.length === 0) this.say("Loading items…");
+    const inserts = this.table.inserts;
+    try {
+      const answer = await fetchApi(`tables/${this.table.number}/items?${query}`);
+      const { items } = await answer.json();
+      if (request !== this.request) return;
+      this.setClock(answer.headers.get("date"));
+      this.insertsAtLoad = inserts;
+      this.show(items, key);
+    } catch (error) {
+      if (request !== this.request) return;
+      this.clear();
+      this.isPoor = true;
+      if (error.status === 404 && key !== null) this.say("No such item", `No item has the key ${key}. It may have left the table.`);
+      else this.say("The items cannot be read", reason(error));
+    }
+  }
+
+  show(items, key) {
+    if (items.length === 0) {
+      this.clear();
+      this.isPoor = true;
+      if (key === null) this.say("No items", "The table is empty.");
+      else this.say("No such item", `No item has the key ${key}. It may have left the table.`);
+      return;
+    }
+    const hadFocus = this.body.contains(document.activeElement);
+    const kept = items.findIndex((item) => item.key === this.opened?.item.key);
+    this.state.hidden = true;
+    this.list.hidden = false;
+    this.rows = items.map((item, i) => this.row(item, i));
+    this.body.replaceChildren(...this.rows.map((row) => row.node));
+    this.tick();
+    this.open(Math.max(0, kept), hadFocus);
+  }
+
+  row(item, i) {
+    const button = el("button", { class: "quiet mono", tabindex: -1, title: `Item ${item.key}`, on: { click: () => this.open(i, true) } }, item.key);
+    const age = el("td", { class: "number", title: time(item.inserted_at) });
+    const node = el("tr", null, el("th", { scope: "row" }, button),
+      el("td", { class: "number" }, number(item.priority, 3)), el("td", { class: "number" }, number(item.times_sampled, 0)),
+      age, el("td", { class: "number" }, bytes(item.bytes)));
+    return { item, node, button, age };
+  }
+
+  open(at, takesFocus = false) {
+    for (const [i, { node, button }] of this.rows.entries()) {
+      setAttrs(node, { class: i === at && "open" });
+      setAttrs(button, { tabindex: i === at ? 0 : -1, "aria-current": i === at && "true" });
+    }
+    const { item, button } = this.rows[at];
+    if (takesFocus) button.focus();
+    if (this.opened?.item.key === item.key) {
+      this.fill(item);
+      return;
+    }
+    this.opened?.columns.unmount();
+    const columns = columnsView(this.table, item);
+    const facts = el("dl", { class: "facts" });
+    this.opened = { item, columns, facts };
+    this.fill(item);
+    this.detail.hidden = false;
+    this.detail.replaceChildren(
+      el("header", null, el("h3", null, "Item ", el("span", { class: "mono" }, item.key)), facts),
+      item.columns.length === 0 ? el("p", { class: "state" }, "The item has no columns.") : columns.node);
+  }
+
+  fill(item) {
+    this.opened.item = item;
+    const facts = {
+      Priority: item.priority === null ? "not a finite number" : String(Number(item.priority.toPrecision(7))),
+      "Times sampled": number(item.times_sampled, 0), Inserted: time(item.inserted_at), Size: bytes(item.bytes), Columns: number(item.columns.length, 0),
+    };
+    this.opened.facts.replaceChildren(...Object.entries(facts).map(([name, value]) =>
+      el("div", null, el("dt", { class: "label" }, name), el("dd", null, value))));
+  }
+
+  move(event) {
+    const at = this.rows.findIndex(({ button }) => button === event.target);
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: this.rows.length - 1 }[event.key];
+    if (at < 0 || to === undefined) return;
+    event.preventDefault();
+    if (to >= 0 && to < this.rows.length) this.open(to, true);
+  }
+
+  update(table) {
+    this.table = table;
+    this.tick();
+    // A list that was empty, or that could not be read, is read again.
+    if (this.isPoor && this.shownKey === null && table.items > 0) this.load();
+  }
+
+  tick() {
+    const now = Date.now() / 1000 + this.clockAhead;
+    for (const { item, age } of this.rows) setText(age, duration(Math.max(0, Math.round(now - item.inserted_at))));
+    const more = this.table.inserts - this.insertsAtLoad;
+    setText(this.news, more > 0 ? `${plural(more, "insert")} since this list` : "");
+  }
+
+  setClock(date) {
+    const ahead = date ? (Date.parse(date) - Date.now()) / 1000 : 0;
+    this.clockAhead = Math.abs(ahead) > SAME_CLOCK_SECONDS ? ahead : 0;
+  }
+
+  say(strong, text = "") {
+    this.state.hidden = false;
+    this.state.replaceChildren(el("strong", null, strong), text);
+  }
+
+  clear() {
+    this.opened?.columns.unmount();
+    this.opened = null;
+    this.rows = [];
+    this.body.replaceChildren();
+    this.list.hidden = true;
+    this.detail.hidden = true;
+  }
+
+  unmount() {
+    this.request++;
+    this.clear();
+    this.root.remove();
+  }
+}

@@ -1,0 +1,70 @@
+// What a table's rate limiter allows: a strip inside its band, or a bar up to the smallest size, and words.
+
+import { bar, lineChart, strip } from "./charts.js";
+import { duration, el, number, plural, setAttrs, setText } from "./core.js";
+
+/** Shows a limiter. `update(table, live)`. */
+export function limiterView({ height = 120, small = false } = {}) {
+  const band = strip({ height, small });
+  const size = bar();
+  const sizeText = el("span", { class: "small muted" });
+  const sizes = el("div", { class: "min-size" }, size.node, sizeText);
+  const sentence = el("p", { class: "sentence" });
+  // A limiter that asks for a size only has no band: its place shows what flows.
+  const flow = small ? undefined : lineChart({ height: height - 40 });
+  const node = el("div", { class: "limiter" }, sizes, band.node, flow?.node, !small && sentence);
+  const update = (table, live) => {
+    const { limiter, items } = table;
+    const onlySize = limiter.kind === "min_size";
+    // A minimum of one item, as queues have it, says no more than the strip.
+    const collecting = items < limiter.min_size && limiter.min_size > 1;
+    band.node.toggleAttribute("hidden", onlySize || (small && collecting));
+    sizes.hidden = !onlySize && !collecting;
+    const series = live.series(table.number);
+    if (!onlySize) band.update(limiter, live.history.times, series?.diff, waiting(table) > 0);
+    flow?.node.toggleAttribute("hidden", !onlySize);
+    if (onlySize) flow?.update(flowLines(live, series), "Inserts and samples per second in the last five minutes");
+    const need = `${number(Math.min(items, limiter.min_size), 0)} of ${number(limiter.min_size, 0)}`;
+    size.update(limiter.min_size > 0 ? items / limiter.min_size : 1, `${need} items that the limiter asks for`);
+    setAttrs(size.node, { class: collecting ? "bar" : "bar full" });
+    setText(sizeText, collecting ? `${need} before samples` : `min. size ${number(limiter.min_size, 0)} reached`);
+    setText(sentence, inWords(limiter));
+    sentence.classList.toggle("blocked", waiting(table) > 0);
+  };
+  return { node, update };
+}
+
+/** The lines of inserts and samples per second, for a line chart. */
+export function flowLines(live, series) {
+  return [{ points: live.rates(series?.samples, 300), second: true }, { points: live.rates(series?.inserts, 300) }];
+}
+
+/** The limiter's sentence, with a capital and a full stop. */
+export function inWords({ sentence }) {
+  if (!sentence) return "";
+  const text = sentence[0].toUpperCase() + sentence.slice(1);
+  return /[.!?]$/.test(text) ? text : `${text}.`;
+}
+
+/** The number of requests that wait at a table. */
+export function waiting(table) {
+  return table.waiting_inserts.count + table.waiting_samples.count;
+}
+
+/** A badge that says how many requests wait at a table, and how long the first has, unless `brief`. `update(table)`. */
+export function waitsBadge(brief = false) {
+  const node = el("span", { class: "tag warn" });
+  const update = (table) => {
+    node.hidden = waiting(table) === 0;
+    const longest = Math.max(table.waiting_inserts.longest_seconds, table.waiting_samples.longest_seconds);
+    setText(node, brief ? waitingWords(table) : `${waitingWords(table)} · ${duration(longest)}`);
+  };
+  return { node, update };
+}
+
+/** Says what waits at a table: `2 inserts and 1 sample wait`. */
+export function waitingWords({ waiting_inserts: inserts, waiting_samples: samples }) {
+  const parts = [inserts.count && plural(inserts.count, "insert"), samples.count && plural(samples.count, "sample")];
+  const one = inserts.count + samples.count === 1;
+  return `${parts.filter(Boolean).join(", ")} ${one ? "waits" : "wait"}`;
+}

@@ -1,0 +1,339 @@
+// Panels of the overview: who waits, clients, memory.
+
+import { stackedBar } from "./charts.js";
+import {
+  byteRate,
+  bytes,
+  compact,
+  duration,
+  el,
+  number,
+  percent,
+  plural,
+  rate,
+  reconcile,
+  setAttrs,
+  setQuantity,
+  setText,
+  setUserText,
+} from "./core.js";
+
+/** A panel with a heading. Returns `{node, body, count, header}`. */
+export function panel(id, title, ...ends) {
+  const count = el("span", { class: "muted" });
+  const header = el(
+    "header",
+    {},
+    el("h2", { id }, title),
+    count,
+    ends.length > 0 && el("div", { class: "end" }, ...ends),
+  );
+  const body = el("div", { class: "panel-body" });
+  return {
+    node: el("section", { class: `panel ${id}-panel`, "aria-labelledby": id }, header, body),
+    body,
+    count,
+    header,
+  };
+}
+
+/** What stands in a panel without content. */
+export function nothing(title, text) {
+  return el("div", { class: "state" }, el("strong", {}, title), text);
+}
+
+/** A cell of a client: its name, and its address below. */
+function clientCell() {
+  const name = el("bdi", { class: "user" });
+  const address = el("span", { class: "muted small mono user" });
+  const node = el("div", { class: "two-lines" }, name, address);
+  const update = (text, below) => {
+    setUserText(name, text);
+    setUserText(address, below);
+  };
+  return { node, update };
+}
+
+const where = ({ address, transport }) =>
+  transport === "same_process" ? "same process" : transport === "unix" ? "unix socket" : address || transport;
+/** The connections of a client differ by their ports. */
+const host = (client) => where(client).replace(/:\d+$/, "");
+
+/** The requests that wait. `update(live)`; with `number`, those of one table. */
+export function waitsPanel(number) {
+  const { node, body, count } = panel("waits", "Who waits");
+  const quiet = nothing("Nobody waits", "Each insert and each sample goes as it comes.");
+  const rows = el("ul", { class: "waits bounded", tabindex: "0", "aria-label": "Waiting requests, longest first" });
+  body.append(quiet, rows);
+  const update = (live) => {
+    const waits = (live.waits ?? []).filter(({ table }) => number === undefined || table === number);
+    quiet.hidden = waits.length > 0;
+    rows.hidden = waits.length === 0;
+    setText(count, waits.length ? String(waits.length) : "");
+    node.classList.toggle("some", waits.length > 0);
+    const seen = new Map();
+    const keyed = waits.map((wait) => {
+      const name = `${wait.table} ${wait.operation} ${wait.client}`;
+      seen.set(name, (seen.get(name) ?? 0) + 1);
+      return { ...wait, key: `${name} ${seen.get(name)}` };
+    });
+    reconcile(
+      rows,
+      keyed,
+      ({ key }) => key,
+      () => waitRow(number === undefined),
+    );
+  };
+  return { node, update };
+}
+
+function waitRow(withTable) {
+  const operation = el("span", { class: "tag warn" });
+  const table = el("bdi", { class: "user" });
+  const link = el("a", { class: "table-name" }, table);
+  const seconds = el("span", { class: "seconds" });
+  const client = el("bdi", { class: "user" });
+  const address = el("span", { class: "muted small mono user" });
+  const reason = el("p", { class: "reason" });
+  const node = el(
+    "li",
+    {},
+    el(
+      "div",
+      { class: "wait-head" },
+      operation,
+      withTable && link,
+      el("span", { class: "wait-client" }, client, address),
+      seconds,
+    ),
+    reason,
+  );
+  const update = (wait) => {
+    setText(operation, wait.operation);
+    setUserText(table, wait.table_name);
+    setAttrs(link, { href: `#/tables/${wait.table}` });
+    setQuantity(seconds, duration(wait.seconds));
+    setUserText(client, wait.client_name || "unnamed client");
+    setUserText(address, where(wait));
+    setUserText(reason, wait.reason);
+  };
+  return { node, update };
+}
+
+/** The clients with their traffic, connections of the same name together. `update(live)`. */
+export function clientsPanel() {
+  const { node, body, count } = panel("clients", "Clients");
+  const quiet = nothing("No client is connected", "Clients appear here with their traffic as soon as they connect.");
+  const rows = el("tbody");
+  const heads = ["Client", "Inserts", "Samples", "Received", "Sent", "Since"];
+  const table = el(
+    "div",
+    { class: "scroll bounded", tabindex: "0", role: "group", "aria-label": "Clients, the busiest first" },
+    el(
+      "table",
+      { class: "clients" },
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          heads.map((name, index) => el("th", { scope: "col", class: clientCellClass(index) }, name)),
+        ),
+      ),
+      rows,
+    ),
+  );
+  body.append(quiet, table);
+  const update = (live) => {
+    if (!live.clients) return;
+    const groups = grouped(live.clients);
+    quiet.hidden = groups.length > 0;
+    table.hidden = groups.length === 0;
+    setText(count, groups.length ? String(groups.length) : "");
+    reconcile(
+      rows,
+      groups,
+      ({ key }) => key,
+      () => clientRow(live),
+    );
+  };
+  return { node, update };
+}
+
+/** A phone shows the client, its inserts and its samples. */
+const clientCellClass = (column) => (column === 0 ? "" : column < 3 ? "number" : "number narrow-hidden");
+
+function grouped(clients) {
+  const groups = new Map();
+  for (const client of clients) {
+    const key = client.name || `#${client.id}`;
+    const group = groups.get(key) ?? {
+      key,
+      name: client.name || "unnamed client",
+      connections: [],
+      since: client.since,
+    };
+    group.connections.push(client);
+    group.since = Math.min(group.since, client.since);
+    groups.set(key, group);
+  }
+  const busy = ({ rates }) => rates.inserts + rates.samples + (rates.receive + rates.transmit) / 1e6;
+  for (const group of groups.values()) {
+    group.rates = { inserts: 0, samples: 0, receive: 0, transmit: 0 };
+    for (const { rates } of group.connections) for (const name in rates) group.rates[name] += rates[name];
+    group.busy = Math.round(Math.log2(1 + busy(group)));
+  }
+  return [...groups.values()].sort(
+    (one, other) => other.busy - one.busy || one.since - other.since || (one.key < other.key ? -1 : 1),
+  );
+}
+
+function clientRow(live) {
+  const client = clientCell();
+  const cells = Array.from({ length: 5 }, (_, index) => el("td", { class: clientCellClass(index + 1) }));
+  const node = el("tr", {}, el("th", { scope: "row" }, client.node), cells);
+  const update = ({ name, connections, rates, since }) => {
+    const places = [...new Set(connections.map(connections.length > 1 ? host : where))];
+    const more = places.length > 2 ? ` and ${places.length - 2} more` : "";
+    const many = connections.length > 1 ? ` · ${plural(connections.length, "connection")}` : "";
+    client.update(name, `${places.slice(0, 2).join(", ")}${more}${many}`);
+    const texts = [rate(rates.inserts), rate(rates.samples), byteRate(rates.receive), byteRate(rates.transmit)];
+    texts.forEach((text, index) => {
+      setQuantity(cells[index], text);
+      cells[index].classList.toggle("muted", /^0 /.test(text));
+    });
+    setQuantity(cells[4], duration((live.server?.now ?? 0) - since));
+  };
+  return { node, update };
+}
+
+/** The memory of the tables, the pool and the process. `update(live)`. */
+export function memoryPanel() {
+  const { node, body } = panel("memory", "Memory");
+  const total = el("span", { class: "big" });
+  const kinds = stackedBar();
+  const legend = el("dl", { class: "legend" });
+  const rows = el("ul", { class: "memory-rows" });
+  body.append(
+    el(
+      "div",
+      { class: "memory-head" },
+      el("div", {}, total, el("span", { class: "muted" }, " resident")),
+      kinds.node,
+      legend,
+    ),
+    rows,
+  );
+  const update = (live) => {
+    const { server, tables } = live;
+    if (!server || !tables) return;
+    setQuantity(total, bytes(server.resident_bytes));
+    const sum = (name) => tables.reduce((all, table) => all + table[name], 0);
+    const parts = [
+      { name: "Chunks", value: sum("bytes"), tone: 1 },
+      { name: "Index", value: sum("index_bytes"), tone: 2 },
+      { name: "Buffer pool", value: server.buffer_pool_bytes, tone: 3 },
+    ];
+    const known = parts.reduce((all, { value }) => all + value, 0);
+    const resident = Math.max(server.resident_bytes ?? known, known);
+    parts.push({ name: "Rest of the process", value: resident - known, tone: 4 });
+    kinds.update(parts, resident, parts.map(({ name, value }) => `${name} ${bytes(value)}`).join(", "));
+    reconcile(legend, parts, ({ name }) => name, partEntry);
+    const largest = [...tables].sort((one, other) => other.bytes - one.bytes || one.number - other.number);
+    const shown = largest.slice(0, 8).filter(({ bytes: size }) => size > 0);
+    const most = Math.max(1, ...shown.map(({ bytes: size, index_bytes: index }) => size + index));
+    const rest = largest.slice(shown.length).reduce((all, table) => all + table.bytes + table.index_bytes, 0);
+    const entries = shown.map((table) => ({ ...table, most }));
+    if (rest > 0 && largest.length > shown.length && shown.length > 0) {
+      const name = plural(largest.length - shown.length, "other table");
+      entries.push({
+        number: -1,
+        name,
+        bytes: rest,
+        index_bytes: 0,
+        referenced_bytes: null,
+        most: Math.max(most, rest),
+      });
+    }
+    reconcile(rows, entries, ({ number }) => number, memoryRow);
+  };
+  return { node, update };
+}
+
+/** An entry of a legend: `swatch` is the class of its colour. Returns `{node, value}`. */
+export function legendEntry(swatch, name) {
+  const value = el("dd", { class: "number" });
+  return { value, node: el("div", {}, el("dt", {}, el("span", { class: `swatch ${swatch}` }), name), value) };
+}
+
+function partEntry(part) {
+  const { node, value } = legendEntry(`tone-${part.tone}`, part.name);
+  return { node, update: (next) => setQuantity(value, bytes(next.value)) };
+}
+
+function memoryRow() {
+  const name = el("bdi", { class: "user" });
+  const sizes = stackedBar();
+  const size = el("span", { class: "number" });
+  const rows = el("span", { class: "number muted small" });
+  const node = el("li", {}, name, sizes.node, size, rows);
+  const update = (table) => {
+    setUserText(name, table.name);
+    const parts = [
+      { value: table.bytes, tone: 1 },
+      { value: table.index_bytes, tone: 2 },
+    ];
+    sizes.update(parts, table.most, `Chunks ${bytes(table.bytes)}, index ${bytes(table.index_bytes)}`);
+    setQuantity(size, bytes(table.bytes + table.index_bytes));
+    setText(rows, table.referenced_bytes === null ? "" : `${bytes(table.referenced_bytes)} of rows`);
+  };
+  return { node, update };
+}
+
+/** Items that left a table, by reason. `update(table)`. */
+export function removalsPanel() {
+  const { node, body, count } = panel("removals", "Removals");
+  const quiet = nothing("Nothing has left this table", "");
+  const rows = el("ul", { class: "memory-rows" });
+  body.append(quiet, rows);
+  const names = {
+    max_size: "Over max_size",
+    max_bytes: "Over max_bytes",
+    max_times_sampled: "Reached max_times_sampled",
+    delete: "Deleted by a caller",
+    reset: "Table was reset",
+  };
+  const update = ({ removals, unsampled_removals: unsampled }) => {
+    const all = Object.values(removals).reduce((sum, value) => sum + value, 0);
+    quiet.hidden = all > 0;
+    setText(count, all > 0 ? `${number(all, 0)}, ${percent(unsampled / all)} never sampled` : "");
+    const reasons = Object.keys(names).filter((reason) => removals[reason] > 0);
+    reconcile(
+      rows,
+      reasons.map((reason) => ({ reason, name: names[reason], value: removals[reason], all })),
+      ({ reason }) => reason,
+      removalRow,
+    );
+  };
+  return { node, update };
+}
+
+function removalRow() {
+  const name = el("span");
+  const share = stackedBar();
+  const value = el("span", { class: "number" });
+  const part = el("span", { class: "number muted small" });
+  const node = el("li", {}, name, share.node, value, part);
+  const update = (removal) => {
+    setText(name, removal.name);
+    share.update(
+      [{ value: removal.value, tone: 1 }],
+      removal.all,
+      `${percent(removal.value / removal.all)} of all removals`,
+    );
+    setText(value, compact(removal.value));
+    setText(part, percent(removal.value / removal.all));
+  };
+  return { node, update };
+}

@@ -1,0 +1,34 @@
+"""Requests to the HTTP port of a server."""
+
+import contextlib
+import http.client
+import socket
+
+from behaviour_support import PATIENCE_S
+
+
+class Answer:
+    """The answer to one request."""
+
+    def __init__(self, response):
+        self.status = response.status
+        self.headers = response.headers
+        self.text = response.read().decode(errors="replace")
+
+
+def ask(port, path, method="GET", host="127.0.0.1", headers=(), body=None):
+    """Sends one request on a connection of its own. `headers` are pairs, `Host` included if it matters."""
+    connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
+    with contextlib.closing(connection):
+        names = [name.lower() for name, _ in headers]
+        connection.putrequest(method, path, skip_host="host" in names)
+        for name, value in headers:
+            connection.putheader(name, value)
+        if body is not None:
+            connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body)
+        return Answer(connection.getresponse())
+
+
+def connect(port):
+    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)

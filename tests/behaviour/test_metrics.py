@@ -1,0 +1,175 @@
+"""`/metrics`: the format, and numbers that are those of what clients did."""
+
+import math
+import re
+import threading
+import time
+
+import behaviour_support as support
+import metrics_support
+import numpy as np
+import pytest
+from metrics_support import Metrics
+
+import reverb
+from reverb import rate_limiters
+
+HOSTILE = ['a"b\\c', "two\nlines", "<b>#</b> EOF", "é\\n"]
+REASONS = ("max_size", "max_bytes", "max_times_sampled", "delete", "reset")
+
+
+@pytest.fixture
+def start():
+    """Starts servers that stop at the end of the test."""
+    servers = []
+
+    def start(*tables, **options):
+        servers.append(reverb.Server(tables=list(tables), **options))
+        return servers[-1], reverb.Client(f"localhost:{servers[-1].port}")
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+def test_the_text_is_open_metrics_and_ends_with_its_mark(start):
+    server, _ = start(support.make_table())
+    media_type, text = metrics_support.scrape(server)
+    assert media_type == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    assert text.endswith("\n# EOF\n")
+    assert text.count("# EOF") == 1
+
+
+def test_each_family_is_described_once_and_ends_with_its_unit(start):
+    server, _ = start(support.make_table(), support.make_table("other"))
+    _, text = metrics_support.scrape(server)
+    described = re.findall(r"^# HELP (\S+) \S", text, re.MULTILINE)
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+    assert sorted(described) == sorted(types)
+    assert len(described) == len(set(described))
+    for name, unit in re.findall(r"^# UNIT (\S+) (\S+)$", text, re.MULTILINE):
+        assert name.endswith(f"_{unit}")
+        assert unit in ("seconds", "bytes")
+    suffixes = {"counter": {"_total"}, "info": {"_info"}, "gauge": {""}, "histogram": {"_sum", "_count", "_bucket"}}
+    allowed = {name + suffix for name, kind in types.items() for suffix in suffixes[kind]}
+    assert {name for name, _ in metrics_support.samples(text)} <= allowed
+
+
+def test_browsers_and_older_scrapers_get_plain_text(start):
+    server, _ = start(support.make_table())
+    for accept in ("text/plain", "text/html,application/xhtml+xml,*/*;q=0.8"):
+        media_type, text = metrics_support.scrape(server, accept)
+        assert media_type == "text/plain; version=0.0.4; charset=utf-8"
+        assert "# EOF" not in text
+        assert "# TYPE reverb_table_inserts_total counter\n" in text
+        assert metrics_support.samples(text).keys() == metrics_support.samples(metrics_support.scrape(server)[1]).keys()
+    prometheus = "application/openmetrics-text;version=1.0.0;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+    assert metrics_support.scrape(server, prometheus)[0].startswith(metrics_support.OPEN_METRICS)
+
+
+def test_names_of_tables_are_escaped(start):
+    server, client = start(*map(support.make_table, HOSTILE))
+    for count, name in enumerate(HOSTILE, start=1):
+        support.insert_values(client, range(count), name)
+    metrics = Metrics(server)
+    assert [metrics("reverb_table_items", table=name) for name in HOSTILE] == [1, 2, 3, 4]
+
+
+def test_counters_are_what_a_client_did(start):
+    server, client = start(support.make_table(max_size=10), support.make_table("once", max_times_sampled=1))
+    started = time.time()
+    support.insert_values(client, range(15))
+    keys = [sample.info.key for sample in support.draw(client, 4)]
+    client.mutate_priorities("table", updates={keys[0]: 2.0}, deletes=[])
+    client.mutate_priorities("table", updates={}, deletes=[keys[-1]])
+    support.insert_values(client, range(6), "once")
+    support.draw_values(client, 4, "once")
+    metrics = Metrics(server)
+    assert metrics("reverb_table_inserts_total", table="table") == 15
+    assert metrics("reverb_table_samples_total", table="table") == 4
+    assert metrics("reverb_table_items", table="table") == 9
+    assert metrics("reverb_table_max_items", table="table") == 10
+    assert metrics("reverb_table_removals_total", table="table", reason="max_size") == 5
+    assert metrics("reverb_table_removals_total", table="table", reason="delete") == 1
+    assert metrics("reverb_table_removals_total", table="once", reason="max_times_sampled") == 4
+    assert metrics("reverb_table_items", table="once") == 2
+    for table in ("table", "once"):
+        removed = sum(metrics("reverb_table_removals_total", table=table, reason=reason) for reason in REASONS)
+        inserted, left = metrics("reverb_table_inserts_total", table=table), metrics("reverb_table_items", table=table)
+        assert removed == inserted - left
+    assert metrics("process_start_time_seconds") <= started + 1
+    assert metrics("process_resident_memory_bytes") < metrics("reverb_memory_limit_bytes")
+
+
+def test_bounds_of_the_limiter_are_infinite_where_it_has_none(start):
+    ratio = rate_limiters.SampleToInsertRatio(samples_per_insert=4.0, min_size_to_sample=2, error_buffer=(3.0, 13.0))
+    server, client = start(support.make_table(), support.make_table("ratio", limiter=ratio))
+    support.insert_values(client, [1, 2], "ratio")
+    support.draw(client, 1, "ratio")
+    metrics = Metrics(server)
+    assert metrics("reverb_table_limiter_min_diff", table="table") == -math.inf
+    assert metrics("reverb_table_limiter_max_diff", table="table") == math.inf
+    assert metrics("reverb_table_limiter_min_size", table="table") == 1
+    assert metrics("reverb_table_limiter_min_diff", table="ratio") == 3
+    assert metrics("reverb_table_limiter_max_diff", table="ratio") == 13
+    assert metrics("reverb_table_limiter_samples_per_insert", table="ratio") == 4
+    assert metrics("reverb_table_limiter_diff", table="ratio") == 2 * 4 - 1
+
+
+def test_a_limit_in_bytes_is_absent_where_there_is_none(start):
+    server, _ = start(support.make_table(), support.make_table("limited", max_bytes=1 << 20))
+    assert Metrics(server).named("reverb_table_max_bytes") == {frozenset({("table", "limited")}): 1 << 20}
+
+
+def test_a_waiting_request_is_seen(start):
+    server, client = start(support.make_table())
+    waits = support.Background(support.draw_values, client)
+    labels = {"table": "table", "operation": "sample"}
+    support.eventually(lambda: Metrics(server)("reverb_table_waiting_requests", **labels) == 1)
+    support.eventually(lambda: Metrics(server)("reverb_table_blocked_seconds_total", **labels) > 0)
+    assert Metrics(server)("reverb_table_waiting_requests", table="table", operation="insert") == 0
+    support.insert_values(client, [7])
+    assert waits.result() == [7]
+    assert Metrics(server)("reverb_table_waiting_requests", **labels) == 0
+
+
+def test_tables_beyond_a_thousand_share_a_label(start):
+    names = ["other", *(f"t{number}" for number in range(1003))]
+    server, client = start(*map(support.make_table, names))
+    for name in ("other", "t0", "t999", "t1000", "t1002"):
+        support.insert_values(client, [1, 2, 3], name)
+    items = {dict(labels)["table"]: value for labels, value in Metrics(server).named("reverb_table_items").items()}
+    assert len(items) == 1001
+    assert items["t0"] == items["t999"] == 3
+    # The table of that name, and the tables 1000 and 1002.
+    assert items["other"] == 9
+    assert "t1000" not in items
+
+
+def test_a_scrape_of_a_busy_table_agrees_with_itself(start):
+    server, client = start(support.make_table(max_size=50, max_times_sampled=3))
+    support.insert_values(client, range(50))
+    done = threading.Event()
+
+    def write():
+        while not done.is_set():
+            client.insert_batch({"x": np.zeros((8, 4), np.float32)}, {"table": 1.0})
+
+    def read():
+        while not done.is_set():
+            list(client.sample("table", num_samples=8))
+
+    workers = [support.Background(write), support.Background(write), support.Background(read)]
+    try:
+        before = 0
+        for _ in range(30):
+            metrics = Metrics(server)
+            inserted = metrics("reverb_table_inserts_total", table="table")
+            removed = sum(metrics("reverb_table_removals_total", table="table", reason=reason) for reason in REASONS)
+            assert removed == inserted - metrics("reverb_table_items", table="table")
+            assert inserted >= before
+            before = inserted
+    finally:
+        done.set()
+        for worker in workers:
+            worker.result()
