@@ -227,6 +227,19 @@ def test_stat_excludes_watch(address):
         assert run("info", address, *arguments).returncode == 2
 
 
+def test_health_of_a_server_is_status_0(address):
+    for arguments in ([], ["--service", "reverb.replay.v1.Replay"]):
+        done = run("health", address, *arguments)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "serving\n", "")
+    done = run("health", address, "--service", "unknown")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"the server at {address} has no service `unknown`" in done.stderr
+
+
+def test_health_of_a_unix_socket(server):
+    assert run("health", f"unix:{server.unix_path}").stdout == "serving\n"
+
+
 def test_health_of_no_server_is_status_4():
     done = run("health", "localhost:1")
     assert (done.returncode, done.stdout) == (4, "")

@@ -1,8 +1,7 @@
 //! Tables for measurements of what a server carries. They are no tables of the service: it does not list, show or save
 //! them, and each goes with what holds it.
 
-use crate::maintenance::trim;
-use crate::replay::Replay;
+use crate::freed_memory::trim;
 use crate::table_handle::TableHandle;
 use parking_lot::Mutex;
 use reverb_core::{Error, RateLimiterConfig, Result, SelectorKind, Table, TableConfig};
@@ -23,32 +22,12 @@ const MAX_ITEMS: u64 = 100_000;
 pub struct BenchTables(Mutex<Vec<TableHandle>>);
 
 impl BenchTables {
-    /// Returns the table called `name`.
-    pub(crate) fn find(&self, name: &str) -> Option<TableHandle> {
-        // Other names take no lock.
-        name.starts_with(PREFIX).then(|| self.0.lock().iter().find(|table| table.name() == name).cloned()).flatten()
-    }
-
-    /// Fails all requests that wait at the tables, and all later ones.
-    pub(crate) fn close(&self) {
-        self.0.lock().iter().for_each(TableHandle::close);
-    }
-}
-
-/// A table for measurements, which exists until this is dropped.
-#[derive(Debug)]
-pub struct BenchTable {
-    replay: Arc<Replay>,
-    table: TableHandle,
-}
-
-impl BenchTable {
     /// Makes an empty table with a name of its own. It draws at random, never lets a request wait once it has an item,
     /// and drops its oldest items when it is full.
     ///
     /// # Errors
     /// [`Error::ResourceExhausted`] if there are too many.
-    pub fn new(replay: Arc<Replay>) -> Result<Self> {
+    pub fn make(self: &Arc<Self>) -> Result<BenchTable> {
         let limiter = RateLimiterConfig {
             samples_per_insert: 1.0,
             min_size_to_sample: 1,
@@ -66,7 +45,7 @@ impl BenchTable {
             max_bytes: Some(MAX_BYTES),
             seed: None,
         })?);
-        let mut tables = replay.bench().0.lock();
+        let mut tables = self.0.lock();
         if tables.len() >= MAX_TABLES {
             return Err(Error::ResourceExhausted(format!(
                 "{MAX_TABLES} measurements of this server are running; wait until one has ended"
@@ -74,9 +53,29 @@ impl BenchTable {
         }
         tables.push(table.clone());
         drop(tables);
-        Ok(Self { replay, table })
+        Ok(BenchTable { tables: self.clone(), table })
     }
 
+    /// Returns the table called `name`.
+    pub(crate) fn find(&self, name: &str) -> Option<TableHandle> {
+        // Other names take no lock.
+        name.starts_with(PREFIX).then(|| self.0.lock().iter().find(|table| table.name() == name).cloned()).flatten()
+    }
+
+    /// Fails all requests that wait at the tables, and all later ones.
+    pub(crate) fn close(&self) {
+        self.0.lock().iter().for_each(TableHandle::close);
+    }
+}
+
+/// A table for measurements, which exists until this is dropped.
+#[derive(Debug)]
+pub struct BenchTable {
+    tables: Arc<BenchTables>,
+    table: TableHandle,
+}
+
+impl BenchTable {
     /// Returns the name of the table.
     pub fn name(&self) -> &str {
         self.table.name()
@@ -85,7 +84,7 @@ impl BenchTable {
 
 impl Drop for BenchTable {
     fn drop(&mut self) {
-        self.replay.bench().0.lock().retain(|table| table.name() != self.table.name());
+        self.tables.0.lock().retain(|table| table.name() != self.table.name());
         self.table.close();
         let table = self.table.clone();
         // Freeing hundreds of megabytes takes a while, and this may be a thread that serves connections.
@@ -97,37 +96,5 @@ impl Drop for BenchTable {
             Ok(runtime) => drop(runtime.spawn_blocking(free)),
             Err(_) => free(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn replay() -> Arc<Replay> {
-        Replay::new(Vec::new(), 1 << 20).unwrap()
-    }
-
-    #[test]
-    fn table_is_found_and_shown_nowhere_until_it_is_dropped() {
-        let replay = replay();
-        let made = BenchTable::new(replay.clone()).unwrap();
-        let name = made.name().to_owned();
-        assert_eq!(replay.served(&name).unwrap().name(), name);
-        assert!(replay.table(&name).is_err());
-        assert!(replay.tables().is_empty() && replay.status().is_empty());
-        let held = replay.served(&name).unwrap();
-        drop(made);
-        assert!(matches!(replay.served(&name), Err(Error::TableNotFound { .. })));
-        assert!(matches!(held.insert(Vec::new()), crate::Call::Done(Err(Error::Cancelled(_)))));
-    }
-
-    #[test]
-    fn number_of_tables_is_limited() {
-        let replay = replay();
-        let mut made: Vec<_> = (0..MAX_TABLES).map(|_| BenchTable::new(replay.clone()).unwrap()).collect();
-        assert!(matches!(BenchTable::new(replay.clone()), Err(Error::ResourceExhausted(_))));
-        made.pop();
-        BenchTable::new(replay).unwrap();
     }
 }

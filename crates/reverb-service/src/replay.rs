@@ -31,7 +31,7 @@ pub struct Replay {
     connections: Arc<Connections>,
     /// The callers in this process.
     here: Arc<Peer>,
-    bench: BenchTables,
+    bench: Arc<BenchTables>,
     facts: Arc<ServerFacts>,
     store: OnceLock<Arc<dyn Store>>,
     /// Locked during a save, so that other saves wait without occupying a thread.
@@ -64,7 +64,7 @@ impl Replay {
             ledgers: Ledgers::default(),
             connections: Arc::default(),
             here,
-            bench: BenchTables::default(),
+            bench: Arc::default(),
             facts: Arc::default(),
             store: OnceLock::new(),
             saving: Arc::default(),
@@ -113,7 +113,7 @@ impl Replay {
     }
 
     /// Returns the tables for measurements.
-    pub(crate) fn bench(&self) -> &BenchTables {
+    pub fn bench(&self) -> &Arc<BenchTables> {
         &self.bench
     }
 

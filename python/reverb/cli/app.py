@@ -229,6 +229,28 @@ def health(
 
 
 @app.command()
+def bench(
+    address: Address,
+    size: Annotated[
+        list[str] | None,
+        typer.Option(help="Bytes of an item, such as 400, 4k or 1m; may be repeated. [default: 400, 4k, 64k, 1m]"),
+    ] = None,
+    clients: Annotated[int, typer.Option(min=1, max=256, help="Number of client processes at the same time.")] = 1,
+    seconds: Annotated[float, typer.Option(help="Seconds for each measurement.")] = 2.0,
+    json: Json = False,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Measure what a server and the road to it carry: inserts, samples, bytes and latencies.
+
+    Uses a table of its own, of at most 256 MiB, which the server removes at the end; it touches no other table. The
+    server's other clients share its processors with the measurement.
+    """
+    from reverb.cli import bench as benching
+
+    benching.run(address, size or [], clients, seconds, json, timeout)
+
+
+@app.command()
 def peek(
     source: Annotated[
         str, typer.Argument(envvar="REVERB_ADDRESS", help="Address of a server, `host:port`, or a checkpoint's folder.")

@@ -5,10 +5,10 @@
 //! hold messages and skips data, so it costs almost nothing if the message consists of data.
 
 use crate::replay_v1::proto::{
-    BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, Chunk, Column, ColumnSpec, HelloRequest, HelloResponse, InfoRequest,
-    InfoResponse, InsertRequest, InsertResponse, ItemBatch, MutateRequest, MutateResponse, ObserveRequest,
-    ObserveResponse, PeekRequest, PeekResponse, ResetRequest, ResetResponse, SampleRequest, Slice, Trajectory,
-    WriteItem, WriteRequest, WriteResponse,
+    BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, Chunk, Column, ColumnSpec, HelloRequest,
+    HelloResponse, InfoRequest, InfoResponse, InsertRequest, InsertResponse, ItemBatch, MutateRequest, MutateResponse,
+    ObserveRequest, ObserveResponse, PeekRequest, PeekResponse, ResetRequest, ResetResponse, SampleRequest, Slice,
+    Trajectory, WriteItem, WriteRequest, WriteResponse,
 };
 use crate::replay_v1::sample_response::SampleResponse;
 use std::mem::size_of;

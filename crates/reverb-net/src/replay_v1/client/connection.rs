@@ -8,8 +8,8 @@ use crate::caller_driven::flush;
 use crate::dial::ATTEMPT_TIME;
 use crate::replay_v1::headers::{hex, shown};
 use crate::replay_v1::proto::{
-    BenchRequest, BenchResponse, CheckpointRequest, Draw, HelloRequest, HelloResponse, InfoRequest, InsertRequest, ItemBatch, MutateRequest,
-    ObserveRequest, PeekRequest, ResetRequest, WriteRequest, WriteResponse,
+    BenchRequest, BenchResponse, CheckpointRequest, Draw, HelloRequest, HelloResponse, InfoRequest, InsertRequest,
+    ItemBatch, MutateRequest, ObserveRequest, PeekRequest, ResetRequest, WriteRequest, WriteResponse,
 };
 use crate::replay_v1::rpc::replay_client::ReplayClient;
 use crate::replay_v1::status::from_status;

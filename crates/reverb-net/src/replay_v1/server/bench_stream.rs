@@ -3,7 +3,7 @@
 use crate::replay_v1::proto::BenchResponse;
 use crate::replay_v1::status::to_status;
 use reverb_core::{Error, Result};
-use reverb_service::{BenchTable, Peer, Replay};
+use reverb_service::{Peer, Replay};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::channel;
@@ -14,13 +14,13 @@ use tonic::Status;
 /// the service is closed.
 ///
 /// # Errors
-/// Those of [`BenchTable::new`].
+/// Those of [`reverb_service::BenchTables::make`].
 pub fn bench_stream(
     replay: Arc<Replay>,
     peer: &Peer,
     heartbeat: Duration,
 ) -> Result<ReceiverStream<std::result::Result<BenchResponse, Status>>> {
-    let table = BenchTable::new(replay.clone())?;
+    let table = replay.bench().make()?;
     tracing::info!("{peer} measures with the table {}", table.name());
     let (sender, receiver) = channel(1);
     tokio::spawn(async move {

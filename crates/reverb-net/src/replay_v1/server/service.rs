@@ -8,9 +8,9 @@ use super::write_stream::write_stream;
 use crate::observe::observed;
 use crate::replay_v1::headers::SESSION;
 use crate::replay_v1::proto::{
-    BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest,
-    InsertResponse, MutateRequest, MutateResponse, ObserveRequest, ObserveResponse, PeekRequest, PeekResponse,
-    ResetRequest, ResetResponse, SampleRequest, WriteRequest, WriteResponse,
+    BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, HelloRequest, HelloResponse, InfoRequest,
+    InfoResponse, InsertRequest, InsertResponse, MutateRequest, MutateResponse, ObserveRequest, ObserveResponse,
+    PeekRequest, PeekResponse, ResetRequest, ResetResponse, SampleRequest, WriteRequest, WriteResponse,
 };
 use crate::replay_v1::rpc::replay_server::{Replay as ReplayService, ReplayServer};
 use crate::replay_v1::sample_response::SampleResponse;
