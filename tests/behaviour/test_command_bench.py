@@ -144,7 +144,7 @@ def test_table_goes_with_its_client(address):
     with program(HOLDER, address) as holder:
         name = holder.line()
         client.insert(np.float32(1), {name: 1.0})
-        assert client.sample_batch(name, 1).data.tolist() == [[1.0]]
+        assert client.sample_batch(name, 1).data[0].tolist() == [[1.0]]
         holder.process.kill()
 
     def is_gone():

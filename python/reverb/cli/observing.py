@@ -22,7 +22,8 @@ class Observation:
       tables: The tables, in the order of the server. Each has `inserts_per_second` and `samples_per_second`, which are
         None in the first look, and `history`, a dict with the rates of the last minute by their names.
       waits: The requests that wait, longest first.
-      clients: The connections, and the process of the server if it has used the tables. Each has the rates of its counts, as tables have.
+      clients: The connections, and the process of the server if it has used the tables. Each has the rates of its
+        counts, as tables have.
       checkpoints: The folder of checkpoints.
     """
 
