@@ -83,6 +83,14 @@ def serve(
     http_host: Annotated[
         str | None, typer.Option(envvar="REVERB_HTTP_HOST", help="Host of that port; by default, this machine only.")
     ] = None,
+    http_allowed_hosts: Annotated[
+        str | None,
+        typer.Option(
+            envvar="REVERB_HTTP_ALLOWED_HOSTS",
+            metavar="NAME,...",
+            help="Further host names in the addresses that browsers open, such as that of a proxy.",
+        ),
+    ] = None,
     checkpoint_path: Annotated[
         str | None, typer.Option(envvar="REVERB_CHECKPOINT_PATH", help="Folder to save to and load from.")
     ] = None,
