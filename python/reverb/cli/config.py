@@ -41,7 +41,7 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "allow_insecure": (bool, "true or false"),
     "http.port": ((int, str), 'a number or "off"'),
     "http.host": (str, "a text"),
-    "http.allowed_hosts": (str, "a text"),
+    "http.allowed_hosts": ((list, str), "a list of texts"),
     "log.format": (str, "a text"),
     "log.level": (str, "a text"),
 }
@@ -57,7 +57,7 @@ class ServerConfig:
       host: Host to listen on; None means this machine only.
       heartbeat: Seconds between empty messages on streams that wait; None means the default of Server.
       allow_insecure: Whether to accept hosts other than loopback; None means that the file does not say it.
-      http: The section [http]: `port`, which is a number or "off", `host`, and `allowed_hosts`, names with commas.
+      http: The section [http]: `port`, which is a number or "off", `host` and `allowed_hosts`.
       log: The section [log]: `format` and `level`.
       checkpoint: Arguments for DefaultCheckpointer; if empty, checkpoints are saved in a temporary folder.
     """

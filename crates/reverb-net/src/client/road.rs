@@ -7,7 +7,7 @@ use super::pending_draw::PendingDraw;
 use super::started::Started;
 use crate::dm_reverb::client as dm_reverb;
 use crate::observe::observed;
-use crate::replay_v1::client::Connection;
+use crate::replay_v1::client::{BenchHold, Connection};
 use reverb_core::{Drawn, Error, Result};
 use reverb_service::insert::wait_for_inserts;
 use reverb_service::local::{BatchRequest, LocalDraw, RowInsert, begin_insert, gather, sample_copied};
@@ -230,6 +230,20 @@ impl Road {
             Self::DmReverb(connection) => {
                 Started::elsewhere(async move { connection.peek(table, count, newest, deadline).await })
             }
+        }
+    }
+
+    /// See [`super::Client::bench_table`].
+    pub async fn bench_table(self, deadline: Option<Instant>) -> Result<BenchHold> {
+        match self {
+            Self::SameProcess(_) => {
+                Err(Error::invalid("a server of this process cannot be measured; measure it from another process"))
+            }
+            Self::ReplayV1(connection) => of_same_server(&connection, connection.bench_table(deadline)).await,
+            Self::DmReverb(connection) => Err(Error::Unimplemented(format!(
+                "the server at {} is one of dm-reverb 0.14, which has no tables for measurements",
+                connection.peer()
+            ))),
         }
     }
 

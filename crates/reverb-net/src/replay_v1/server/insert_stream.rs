@@ -169,7 +169,7 @@ impl InsertStreamTask {
         let limit = self.replay.max_message_size();
         let chunks = insert_chunks_from_wire(request.chunks, &mut self.layouts, limit)?;
         let to_group = |batch: ItemBatch| {
-            let table = self.replay.table(&batch.table)?.clone();
+            let table = self.replay.served(&batch.table)?;
             Ok(InsertGroup { table, items: items_from_wire(batch, &chunks)? })
         };
         self.replay.insert(request.batches.into_iter().map(to_group).collect::<Result<_>>()?, Some(&self.peer))

@@ -196,7 +196,7 @@ impl SampleStreamTask {
         if self.leases.contains_key(&request_id) || self.handles.contains_key(&request_id) {
             return Err(Begun::Failed(Error::invalid(format!("request id {request_id} is already in use"))));
         }
-        let table = self.replay.table(&draw.table).map_err(Begun::Failed)?.clone();
+        let table = self.replay.served(&draw.table).map_err(Begun::Failed)?;
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let request =
             DrawRequest { at_least: count(draw.at_least), at_most: count(draw.at_most), ahead: count(draw.ahead) };
