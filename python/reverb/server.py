@@ -285,6 +285,8 @@ class Server:
         `REVERB_HTTP_HOST`, or, if that is not set, loopback.
       http_allowed_hosts: Further host names of that port in the addresses that browsers open, without ports, such as
         the name of a proxy. None means the environment variable `REVERB_HTTP_ALLOWED_HOSTS`, a list with commas.
+      metrics_per_table: Whether `/metrics` has each table, and not only their sum. None means the environment variable
+        `REVERB_METRICS_PER_TABLE`, `on` or `off`, or, if that is not set, True.
 
     Raises:
       ValueError: There are no tables, names occur more than once, a table already belongs to a server, the port or the
@@ -309,6 +311,7 @@ class Server:
         http_port: int | None = 0,
         http_host: str | None = None,
         http_allowed_hosts: Sequence[str] | None = None,
+        metrics_per_table: bool | None = None,
     ) -> None:
         # Set before anything can fail, because `__del__` also runs if the constructor raises.
         self._server: _binding.Server | None = None
@@ -318,7 +321,7 @@ class Server:
         host = _listening.checked_host(host, allow_insecure)
         size = checks.as_count("max_message_size", max_message_size)
         heartbeat = _listening.checked_heartbeat(heartbeat_interval)
-        http = _listening.checked_http(http_port, http_host, http_allowed_hosts, allow_insecure)
+        http = _listening.checked_http(http_port, http_host, http_allowed_hosts, metrics_per_table, allow_insecure)
         self._checkpointer = _default_checkpointer() if checkpointer is None else checkpointer
         internal = _internal_checkpointer(self._checkpointer)
         internal_tables = [table.internal_table for table in self._tables]

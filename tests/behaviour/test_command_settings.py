@@ -35,6 +35,7 @@ VALUES = {
     "keep": (2, 3, 4),
     "http_port": ("off", 8081, 8082),
     "http_host": ("127.0.0.4", "127.0.0.5", "127.0.0.6"),
+    "metrics_per_table": ("off", "on", "off"),
     "log_format": ("json", "text", "json"),
     "log_level": ("debug", "error", "warning"),
     # Both values, since there are no three.
@@ -121,7 +122,8 @@ def test_settings_reach_the_server(tmp_path, monkeypatch):
     file.write_text(
         "port = 8003\nheartbeat = 3.5\nallow_insecure = true\n"
         + TABLES
-        + '[http]\nport = "off"\nhost = "127.0.0.6"\n[checkpoint]\npath = "/nowhere/c"\nkeep = 4\nsave_on_stop = true\n'
+        + '[http]\nport = "off"\nhost = "127.0.0.6"\n[metrics]\nper_table = "off"\n'
+        + '[checkpoint]\npath = "/nowhere/c"\nkeep = 4\nsave_on_stop = true\n'
     )
     made = arguments_of_server(monkeypatch, file)
     checkpointer = made.pop("checkpointer")
@@ -133,6 +135,7 @@ def test_settings_reach_the_server(tmp_path, monkeypatch):
         "heartbeat_interval": 3.5,
         "http_port": None,
         "http_host": "127.0.0.6",
+        "metrics_per_table": False,
     }
     assert (checkpointer.path, checkpointer.keep, checkpointer.save_on_stop) == ("/nowhere/c", 4, True)
     made = arguments_of_server(

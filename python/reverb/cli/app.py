@@ -32,6 +32,13 @@ class LogFormat(enum.Enum):
     json = "json"
 
 
+class Switch(enum.Enum):
+    """Whether something is done."""
+
+    on = "on"
+    off = "off"
+
+
 class LogLevel(enum.Enum):
     """Levels of log lines, from the least."""
 
@@ -82,6 +89,10 @@ def serve(
     ] = None,
     http_host: Annotated[
         str | None, typer.Option(envvar="REVERB_HTTP_HOST", help="Host of that port; by default, this machine only.")
+    ] = None,
+    metrics_per_table: Annotated[
+        Switch | None,
+        typer.Option(envvar="REVERB_METRICS_PER_TABLE", help="Metrics of each table, or of their sum. [default: on]"),
     ] = None,
     checkpoint_path: Annotated[
         str | None, typer.Option(envvar="REVERB_CHECKPOINT_PATH", help="Folder to save to and load from.")
@@ -140,6 +151,9 @@ def serve(
 
         [http]
         port = 8080             # or "off"
+
+        [metrics]
+        per_table = "off"       # the sum of all tables
 
         [log]
         format = "json"
