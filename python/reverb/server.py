@@ -274,8 +274,7 @@ class Server:
         which only programs on this machine can reach.
       allow_insecure: Whether to accept a `host` other than loopback, where anyone who can reach it can read and write
         the tables. None means True only if the environment has `REVERB_ALLOW_INSECURE=1`.
-      max_message_size: Maximum size in bytes of the data of one insert, 256 MiB by default. Sampled batches are sent in
-        parts and are not limited.
+      max_message_size: Maximum size in bytes of the data of one insert, 256 MiB by default. Batches are not limited.
       heartbeat_interval: Seconds after which the server, and its clients, send an empty message on a stream whose
         requests wait, so that balancers do not close it. None means the environment variable `REVERB_HEARTBEAT`, or,
         if that is not set, 15.
@@ -285,8 +284,7 @@ class Server:
         `REVERB_HTTP_HOST`, or, if that is not set, loopback.
       http_allowed_hosts: Further host names of that port in the addresses that browsers open, without ports, such as
         the name of a proxy. None means the environment variable `REVERB_HTTP_ALLOWED_HOSTS`, a list with commas.
-      metrics_per_table: Whether `/metrics` has each table, and not only their sum. None means the environment variable
-        `REVERB_METRICS_PER_TABLE`, `on` or `off`, or, if that is not set, True.
+      metrics_per_table: Whether `/metrics` has each table. None: unless `REVERB_METRICS_PER_TABLE` is `off`.
 
     Raises:
       ValueError: There are no tables, names occur more than once, a table already belongs to a server, the port or the
