@@ -183,12 +183,13 @@ class Server:
         port: int | None,
         max_message_size: int,
         heartbeat_interval: float,
-        http: tuple[str | None, int, Sequence[str]] | None,
+        http: tuple[str | None, int, Sequence[str], bool] | None,
         checkpointer: Checkpointer | None,
     ) -> Server:
         """Loads the checkpoint, binds and starts. `host` None: loopback; `port` None or 0: a free one.
 
-        `http` is host, port and further names of the HTTP port; None switches it off.
+        `http` is host, port and further names of the HTTP port, and whether its metrics are by table; None switches
+        it off.
         """
 
     @property

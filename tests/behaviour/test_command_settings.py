@@ -36,6 +36,7 @@ VALUES = {
     "http_port": ("off", 8081, 8082),
     "http_host": ("127.0.0.4", "127.0.0.5", "127.0.0.6"),
     "http_allowed_hosts": ("a.test", "b.test,c.test", "d.test"),
+    "metrics_per_table": ("off", "on", "off"),
     "log_format": ("json", "text", "json"),
     "log_level": ("debug", "error", "warning"),
     # Both values, since there are no three.
@@ -122,7 +123,7 @@ def test_settings_reach_the_server(tmp_path, monkeypatch):
     file.write_text(
         "port = 8003\nheartbeat = 3.5\nallow_insecure = true\n"
         + TABLES
-        + '[http]\nport = "off"\nhost = "127.0.0.6"\nallowed_hosts = "one, two"\n'
+        + '[http]\nport = "off"\nhost = "127.0.0.6"\n[metrics]\nper_table = "off"\n'
         + '[checkpoint]\npath = "/nowhere/c"\nkeep = 4\nsave_on_stop = true\n'
     )
     made = arguments_of_server(monkeypatch, file)
@@ -136,6 +137,7 @@ def test_settings_reach_the_server(tmp_path, monkeypatch):
         "http_port": None,
         "http_host": "127.0.0.6",
         "http_allowed_hosts": None,
+        "metrics_per_table": False,
     }
     assert (checkpointer.path, checkpointer.keep, checkpointer.save_on_stop) == ("/nowhere/c", 4, True)
     made = arguments_of_server(

@@ -32,6 +32,13 @@ class LogFormat(enum.Enum):
     json = "json"
 
 
+class Switch(enum.Enum):
+    """Whether something is done."""
+
+    on = "on"
+    off = "off"
+
+
 class LogLevel(enum.Enum):
     """Levels of log lines, from the least."""
 
@@ -91,6 +98,10 @@ def serve(
             help="Further host names in the addresses that browsers open, such as that of a proxy.",
         ),
     ] = None,
+    metrics_per_table: Annotated[
+        Switch | None,
+        typer.Option(envvar="REVERB_METRICS_PER_TABLE", help="Metrics of each table, or of their sum. [default: on]"),
+    ] = None,
     checkpoint_path: Annotated[
         str | None, typer.Option(envvar="REVERB_CHECKPOINT_PATH", help="Folder to save to and load from.")
     ] = None,
@@ -149,6 +160,9 @@ def serve(
         [http]
         port = 8080             # or "off"
         # allowed_hosts = "replay.example, monitoring.example"
+
+        [metrics]
+        per_table = "off"       # the sum of all tables
 
         [log]
         format = "json"

@@ -42,6 +42,7 @@ def serve(path: str | None, given: Mapping[str, tuple[Any, str]]) -> None:
             http_port=http_port(values["http_port"]),
             http_host=values["http_host"],
             http_allowed_hosts=http_allowed_hosts(values["http_allowed_hosts"]),
+            metrics_per_table=values["metrics_per_table"] == "on",
         )
     except errors.UnavailableError as error:
         # Here it means that the port is in use, not that a server cannot be reached.

@@ -25,10 +25,11 @@ KEYS = {
     "http_port": "http.port",
     "http_host": "http.host",
     "http_allowed_hosts": "http.allowed_hosts",
+    "metrics_per_table": "metrics.per_table",
     "log_format": "log.format",
     "log_level": "log.level",
 }
-_DEFAULTS = {"log_format": "text", "log_level": "info"}
+_DEFAULTS = {"metrics_per_table": "on", "log_format": "text", "log_level": "info"}
 
 
 @dataclasses.dataclass
