@@ -53,9 +53,15 @@ def checked_host(host: object, allow_insecure: bool | None) -> str | None:
 
 
 def checked_http(
-    port: object, host: object, allowed_hosts: Iterable[str] | None, allow_insecure: bool | None
-) -> tuple[str | None, int, list[str]] | None:
-    """The host of the HTTP port, its number and its further names: the given ones, else those of the environment.
+    port: object,
+    host: object,
+    allowed_hosts: Iterable[str] | None,
+    metrics_per_table: bool | None,
+    allow_insecure: bool | None,
+) -> tuple[str | None, int, list[str], bool] | None:
+    """The host of the HTTP port, its number, its further names, and whether metrics are by table.
+
+    What is not given is that of the environment.
 
     Returns:
       None if HTTP is off.
@@ -78,7 +84,7 @@ def checked_http(
             # Browsers send the host as it is named to them, and not its address.
             allowed_hosts = [*_allowed_hosts(allowed_hosts), host]
         _check_open(f"{name}={host!r}", "read the tables and see who uses them", host, allow_insecure)
-    return host, number, _allowed_hosts(allowed_hosts)
+    return host, number, _allowed_hosts(allowed_hosts), _metrics_per_table(metrics_per_table)
 
 
 def _http_port(port: object) -> int | None:
@@ -96,6 +102,15 @@ def _http_port(port: object) -> int | None:
     if number not in _PORTS:
         raise ValueError(f"{name} must be between 0 and 65535, or {_OFF[name]}, got {number}")
     return number
+
+
+def _metrics_per_table(given: bool | None) -> bool:
+    if given is not None:
+        return bool(given)
+    text = os.environ.get("REVERB_METRICS_PER_TABLE") or "on"
+    if text not in ("on", "off"):
+        raise ValueError(f"REVERB_METRICS_PER_TABLE must be on or off, got {text!r}")
+    return text == "on"
 
 
 def _allowed_hosts(names: Iterable[str] | None) -> list[str]:

@@ -5,6 +5,7 @@ import re
 from urllib.parse import urlsplit
 
 import pytest
+from page_support import PATIENCE_MS
 
 CHROMIUM = "/usr/bin/chromium"
 # No name is looked up but the page's own: the page has to work where nothing else can be reached.
@@ -16,9 +17,9 @@ BROWSER_ARGUMENTS = (
     "--no-first-run",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
 )
-# Far longer than any machine needs.
-PATIENCE_MS = 20_000
-REPORT_VIOLATIONS = "addEventListener('securitypolicyviolation', e => console.error(`CSP: ${e.violatedDirective} ${e.blockedURI}`))"
+REPORT_VIOLATIONS = (
+    "addEventListener('securitypolicyviolation', e => console.error(`CSP: ${e.violatedDirective} ${e.blockedURI}`))"
+)
 
 
 class Watch:

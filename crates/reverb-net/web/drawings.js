@@ -241,7 +241,7 @@ export function pictureView(data, layout, name) {
     },
   }, "Contrast stretched");
   const node = el("div", null, again, pager(count, FRAMES_A_PAGE, "frames", draw),
-    el("div", count > 1 ? { class: "film", tabindex: 0, role: "region", "aria-label": `${name}, frames` } : null, list));
+    el("div", count > 1 ? { class: "film", tabindex: 0, role: "group", "aria-label": "Frames" } : null, list));
   draw(0);
   return { node, unmount: () => watch.disconnect() };
 }

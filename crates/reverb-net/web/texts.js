@@ -47,7 +47,7 @@ export function numbersView(data, shape) {
       return el("tr", null, el("th", { scope: "row" }, indexOf(shape, start)),
         range(start, Math.min(to, start + width), (i) => el("td", null, data.text(i))));
     });
-    return el("div", { class: "scroll numbers mono", tabindex: 0, role: "region", "aria-label": "numbers" },
+    return el("div", { class: "scroll numbers mono", tabindex: 0, role: "group", "aria-label": "Numbers" },
       el("table", null, el("tbody", null, rows)));
   });
 }

@@ -41,7 +41,8 @@ def serve(path: str | None, given: Mapping[str, tuple[Any, str]]) -> None:
             heartbeat_interval=values["heartbeat"],
             http_port=http_port(values["http_port"]),
             http_host=values["http_host"],
-            http_allowed_hosts=allowed_hosts(values["http_allowed_hosts"]),
+            http_allowed_hosts=http_allowed_hosts(values["http_allowed_hosts"]),
+            metrics_per_table=values["metrics_per_table"] == "on",
         )
     except errors.UnavailableError as error:
         # Here it means that the port is in use, not that a server cannot be reached.
@@ -71,9 +72,11 @@ def http_port(value: int | str | None) -> int | None:
     return int(text)
 
 
-def allowed_hosts(value: str | None) -> list[str] | None:
-    """The host names for Server."""
-    return None if value is None else _listening.host_names("the list of HTTP hosts", value.split(","))
+def http_allowed_hosts(value: str | list[str] | None) -> list[str] | None:
+    """The names for Server, from a list or a text with commas."""
+    if isinstance(value, str):
+        return [name.strip() for name in value.split(",") if name.strip()]
+    return value
 
 
 def checkpointer_of(settings: Settings) -> CheckpointerBase | None:
