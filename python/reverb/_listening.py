@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from reverb.data import checks
 
-__all__ = ["announce", "as_port", "checked_heartbeat", "checked_host", "checked_http", "host_names"]
+__all__ = ["announce", "as_port", "checked_heartbeat", "checked_host", "checked_http"]
 
 _logger = logging.getLogger("reverb")
 _PORTS = range(2**16)
@@ -117,13 +117,13 @@ def _allowed_hosts(names: Iterable[str] | None) -> list[str]:
     if names is None:
         option = "REVERB_HTTP_ALLOWED_HOSTS"
         text = os.environ.get(option)
-        return host_names(option, text.split(",")) if text else []
+        return _host_names(option, text.split(",")) if text else []
     if isinstance(names, str):
         checks.refuse("http_allowed_hosts", "a sequence of host names", names)
-    return host_names("http_allowed_hosts", names)
+    return _host_names("http_allowed_hosts", names)
 
 
-def host_names(option: str, names: Iterable[str]) -> list[str]:
+def _host_names(option: str, names: Iterable[str]) -> list[str]:
     """The names without the spaces around them.
 
     Raises:
