@@ -20,8 +20,8 @@ comma := ,
 
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-rust test-python fuzz asan tsan soak test-all $(addprefix test-,$(ELSEWHERE)) \
-	check check-format check-clippy check-crates check-python check-changelog changelog release-notes figures screenshots \
-	bench wheel clean
+	check check-format check-clippy check-crates check-python check-page check-changelog changelog release-notes figures \
+	screenshots bench wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -205,7 +205,7 @@ test-live: $(VENV)/.installed ## The page in a browser, metrics in Prometheus; o
 
 # --- Checks ----------------------------------------------------------------------------------------------------
 
-check: check-format check-clippy check-crates check-python check-changelog ## Formatting, lints, types, stubs, licences: what CI asks
+check: check-format check-clippy check-crates check-python check-page check-changelog ## Formatting, lints, types, stubs, licences: what CI asks
 
 check-format: $(VENV)/.installed
 	cargo fmt --all --check
@@ -224,6 +224,11 @@ check-python: $(VENV)/.installed
 	$(BIN)/mypy --strict tests/types/program.py
 	$(BIN)/pyright --pythonpath $(BIN)/python tests/types/program.py
 	$(BIN)/python -m mypy.stubtest reverb._rust
+
+# From standard input, since node checks no file of a module otherwise.
+check-page:
+	@if ! command -v node >/dev/null; then echo "SKIPPED the syntax of the live page: no node on PATH"; \
+	else for file in crates/reverb-net/web/*.js; do node --input-type=module --check <$$file || exit 1; done; fi
 
 # Refuses change notes with names that towncrier does not know.
 check-changelog: $(VENV)/.installed

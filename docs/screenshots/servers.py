@@ -1,12 +1,13 @@
-"""The servers and clients whose live pages are photographed: `python servers.py ROLE [ADDRESS]`.
+"""The servers and clients whose live pages are photographed: `serve NAME`, or `ROLE MACHINE ADDRESS`.
 
-`serve` prints the addresses of its servers as one line of JSON, and ends with its standard input. Other roles are
+`serve` prints its address and that of its page as one line of JSON, and ends with its standard input. Other roles are
 clients of one server, until they are terminated.
 """
 
 import ctypes
 import json
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 import reverb
+from reverb.platform.checkpointers_lib import DefaultCheckpointer
 
+Spec = reverb.TensorSpec
 SIDE = 84
 STEPS = 16
 
@@ -42,7 +45,7 @@ def many_tables() -> list[reverb.Table]:
             f"agent_{agent}/demos",
             reverb.selectors.Uniform(),
             reverb.selectors.Fifo(),
-            [2000, 10_000, 50_000][agent % 3],
+            [2000, 10_000, 20_000][agent % 3],
             reverb.rate_limiters.MinSize([200, 1000, 5000][agent % 3]),
         )
         queue = reverb.Table.queue(f"agent_{agent}/unrolls", 200)
@@ -57,14 +60,25 @@ def blocked_table() -> reverb.Table:
 
 
 def image_table() -> reverb.Table:
-    """A table of sequences with pictures, rewards and text."""
+    """A table of sequences with pictures and series."""
+    signature = {
+        "observation": {"frames": Spec([SIDE, SIDE, 4], np.uint8), "camera": Spec([None, 96, 96, 3], np.uint8)},
+        "action": Spec([None], np.int64),
+        "reward": Spec([None], np.float32),
+        "value": Spec([None, 4], np.float32),
+    }
     return reverb.Table(
-        "frames", reverb.selectors.Uniform(), reverb.selectors.Fifo(), 500, reverb.rate_limiters.MinSize(1)
+        "frames",
+        reverb.selectors.Uniform(),
+        reverb.selectors.Fifo(),
+        500,
+        reverb.rate_limiters.MinSize(1),
+        signature=signature,
     )
 
 
-def serve(*names: str) -> None:
-    """Runs a server for each name until standard input ends."""
+def serve(name: str) -> None:
+    """Runs a server until standard input ends."""
     name_the_machine("replay-1")
     tables: dict[str, Callable[[], list[reverb.Table]]] = {
         "one": lambda: [replay_table("replay")],
@@ -74,11 +88,10 @@ def serve(*names: str) -> None:
         "empty": lambda: [replay_table("replay")],
         "dead": lambda: [replay_table("replay"), reverb.Table.queue("unrolls", 500)],
     }
-    servers = {name: reverb.Server(tables[name]()) for name in names}
-    addresses = {name: [f"127.0.0.1:{server.port}", server.dashboard_url] for name, server in servers.items()}
-    print(json.dumps(addresses), flush=True)
-    sys.stdin.read()
-    for server in servers.values():
+    with tempfile.TemporaryDirectory(prefix="reverb-run-") as folder:
+        server = reverb.Server(tables[name](), checkpointer=DefaultCheckpointer(folder))
+        print(json.dumps([f"127.0.0.1:{server.port}", server.dashboard_url]), flush=True)
+        sys.stdin.read()
         server.stop()
 
 
@@ -97,20 +110,23 @@ def paced(rate: Callable[[float], float]) -> Iterator[None]:
             yield
 
 
-def step(random: np.random.Generator) -> list[np.ndarray]:
-    """A step of a small environment."""
-    return [random.normal(size=(64,)).astype(np.float32), np.int32(random.integers(6)), np.float32(random.normal())]
+def steps(random: np.random.Generator, count: int) -> list[np.ndarray]:
+    """Steps of a small environment."""
+    observations = random.normal(size=(count, 128)).astype(np.float32)
+    return [observations, random.integers(6, size=count), random.normal(size=count).astype(np.float32)]
 
 
-def act(address: str, tables: list[str], rate: Callable[[float], float]) -> None:
-    """Inserts into the tables in turn."""
+def act(address: str, table: str, rate: Callable[[float], float], batch: int = 20, first: int = 0) -> None:
+    """Inserts batches of items; at once `first` of them."""
     client = reverb.Client(address)
     random = np.random.default_rng(0)
-    for number, _ in enumerate(paced(rate)):
-        client.insert(step(random), {tables[number % len(tables)]: float(random.exponential())})
+    if first:
+        client.insert_batch(steps(random, first), {table: random.exponential(size=first)})
+    for _ in paced(lambda seconds: rate(seconds) / batch):
+        client.insert_batch(steps(random, batch), {table: random.exponential(size=batch)})
 
 
-def learn(address: str, table: str, rate: Callable[[float], float], batch: int = 32) -> None:
+def learn(address: str, table: str, rate: Callable[[float], float], batch: int = 160) -> None:
     """Samples batches from a table, and sets the priorities of the items."""
     client = reverb.Client(address)
     random = np.random.default_rng(1)
@@ -118,6 +134,14 @@ def learn(address: str, table: str, rate: Callable[[float], float], batch: int =
         samples = client.sample_batch(table, batch)
         keys = np.asarray(samples.info.key).reshape(-1)[:4]
         client.mutate_priorities(table, updates={int(key): float(random.exponential()) for key in keys})
+
+
+def save(address: str, seconds: float) -> None:
+    """Saves checkpoints."""
+    client = reverb.Client(address)
+    while True:
+        time.sleep(seconds)
+        client.checkpoint()
 
 
 def wave(middle: float, period: float, share: float = 0.3) -> Callable[[float], float]:
@@ -167,7 +191,7 @@ def play(address: str) -> None:
             frames = [*frames[1:], frame(ball, 0.5 + 0.4 * np.sin(clock))]
             writer.append(
                 {
-                    "observation": {"frames": np.stack(frames, axis=-1), "camera": road(clock)},
+                    "observation": {"frames": np.stack(frames, axis=-1), "camera": road(clock * 5)},
                     "action": np.int64(random.integers(6)),
                     "reward": np.float32(np.sin(clock * 2) + 0.2 * random.normal()),
                     "value": (np.cos(clock + np.arange(4)) + 0.1 * random.normal(size=4)).astype(np.float32),
@@ -192,22 +216,24 @@ def play(address: str) -> None:
 
 def run(role: str, address: str) -> None:
     """Runs a client."""
-    names = [f"agent_{agent}" for agent in range(10)]
+    agents = [(at, f"agent_{at}") for at in range(10)]
     threads: dict[str, list[tuple[Callable[..., None], tuple[object, ...]]]] = {
-        "one-actor": [(act, (address, ["replay"], wave(60, 70)))],
-        "one-learner": [(learn, (address, "replay", wave(1000, 110)))],
+        "one-actor": [(act, (address, "replay", wave(120, 70)))],
+        "one-learner": [(learn, (address, "replay", wave(2900, 110)))],
+        "one-saver": [(save, (address, 30.0))],
         "thirty-actor": [
-            *((act, (address, [f"{name}/replay"], wave(6 * (at % 5), 60 + 7 * at))) for at, name in enumerate(names)),
-            *((act, (address, [f"{name}/demos"], wave(4 * (at % 4), 90))) for at, name in enumerate(names)),
-            *((act, (address, [f"{name}/unrolls"], wave(3 * (at % 3), 80))) for at, name in enumerate(names)),
+            *((act, (address, f"{name}/replay", wave(20 + 30 * (at % 4), 60 + 7 * at))) for at, name in agents),
+            *((act, (address, f"{name}/demos", wave(5, 90), 10, 900 * at)) for at, name in agents),
+            *((act, (address, f"{name}/unrolls", wave(12 + 9 * (at % 3), 80), 5)) for at, name in agents),
         ],
         "thirty-learner": [
-            *((learn, (address, f"{name}/replay", wave(8 * 6 * (at % 5) + 3, 75))) for at, name in enumerate(names)),
-            *((learn, (address, f"{name}/unrolls", wave(3 * (at % 4), 65, 0.1), 1)) for at, name in enumerate(names)),
+            *((learn, (address, f"{name}/replay", wave(170 + 240 * (at % 4), 75))) for at, name in agents),
+            *((learn, (address, f"{name}/demos", wave(30 + 10 * (at % 5), 50), 20)) for at, name in agents),
+            *((learn, (address, f"{name}/unrolls", wave(14 + 8 * (at % 3), 65, 0.1), 5)) for at, name in agents),
         ],
-        "blocked-actor": [(act, (address, ["replay"], lambda seconds: 30 if seconds < 60 else 0.0))],
-        "blocked-learner": [(learn, (address, "replay", lambda seconds: 110 if seconds < 35 else 200.0))],
-        "blocked-evaluator": [(learn, (address, "replay", lambda seconds: 0 if seconds < 50 else 40.0, 8))],
+        "blocked-actor": [(act, (address, "replay", lambda seconds: 120 if seconds < 80 else 0.0))],
+        "blocked-learner": [(learn, (address, "replay", lambda seconds: 440 if seconds < 50 else 700.0, 40))],
+        "blocked-evaluator": [(learn, (address, "replay", lambda seconds: 0 if seconds < 70 else 80.0, 40))],
         "item-actor": [(play, (address,))],
         "item-learner": [(learn, (address, "frames", wave(40, 60), 4))],
     }
@@ -219,7 +245,7 @@ def run(role: str, address: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
-        serve(*sys.argv[2:])
+        serve(sys.argv[2])
     else:
         name_the_machine(sys.argv[2])
         run(sys.argv[1], sys.argv[3])

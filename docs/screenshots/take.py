@@ -28,12 +28,14 @@ SECONDS_OF_TRAFFIC = 120
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 WIDE: ViewportSize = {"width": 1440, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
+NAMES = {"one": "one-table", "thirty": "thirty-tables"}
 # Roles of servers.py, the machine they seem to run on, and the server that they use.
 CLIENTS = [
     ("one-actor", "actor-1", "one"),
     ("one-actor", "actor-2", "one"),
     ("one-actor", "actor-3", "one"),
     ("one-learner", "learner-1", "one"),
+    ("one-saver", "learner-1", "one"),
     ("one-actor", "actor-1", "dead"),
     ("one-learner", "learner-1", "dead"),
     ("thirty-actor", "actor-1", "thirty"),
@@ -59,12 +61,12 @@ class Programs:
         self._all.append(program)
         return program
 
-    def serve(self, *names: str) -> tuple[subprocess.Popen[str], dict[str, list[str]]]:
-        """Starts servers in one process, and returns their addresses and those of their pages."""
-        program = self.start("serve", *names, output=subprocess.PIPE)
+    def serve(self, name: str) -> tuple[subprocess.Popen[str], list[str]]:
+        """Starts a server, and returns its address and that of its page."""
+        program = self.start("serve", name, output=subprocess.PIPE)
         assert program.stdout is not None
-        addresses: dict[str, list[str]] = json.loads(program.stdout.readline())
-        return program, addresses
+        places: list[str] = json.loads(program.stdout.readline())
+        return program, places
 
     def end(self) -> None:
         """Ends all processes."""
@@ -91,7 +93,7 @@ def opened(browser: Browser, url: str, scheme: Scheme, viewport: ViewportSize, d
     page = context.new_page()
     page.on("pageerror", lambda error: sys.exit(f"{url}: {error}"))
     page.goto(url)
-    page.wait_for_function("document.querySelector('h3, .tables tbody tr, .detail')")
+    page.locator("h3, .tables tbody tr, .detail").first.wait_for(timeout=60_000)
     # Rates need two rounds, histograms and pictures their requests.
     page.wait_for_timeout(3500)
     return page
@@ -101,11 +103,13 @@ def shots(browser: Browser, pages: dict[str, str]) -> Iterator[tuple[str, Page]]
     """Opens what is photographed, one after the other."""
     for scheme in SCHEMES:
         for name in ("one", "thirty", "blocked", "empty"):
-            yield f"{name}-{scheme}", opened(browser, pages[name], scheme, WIDE)
-        page = opened(browser, f"{pages['item']}/#/tables/0", scheme, {"width": 1440, "height": 1000})
-        page.evaluate("document.querySelector('.mounted + .mounted').scrollIntoView()")
-        page.wait_for_timeout(2500)
-        yield f"item-{scheme}", page
+            yield f"{NAMES.get(name, name)}-{scheme}", opened(browser, pages[name], scheme, WIDE)
+        page = opened(browser, f"{pages['item']}/#/tables/0", scheme, {"width": 1440, "height": 1150})
+        # Histograms and columns load when they come into sight, which moves what is below them.
+        for _ in range(3):
+            page.evaluate("document.querySelector('.mounted + .mounted').scrollIntoView()")
+            page.wait_for_timeout(2500)
+        yield f"item-images-{scheme}", page
         yield f"phone-{scheme}", opened(browser, pages["one"], scheme, PHONE, 2)
 
 
@@ -117,18 +121,18 @@ def main() -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
     programs = Programs()
     try:
-        _, addresses = programs.serve("one", "thirty", "blocked", "item", "empty")
-        dead, others = programs.serve("dead")
-        addresses |= others
+        # Each in a process of its own, since memory and log are those of the process.
+        servers = {name: programs.serve(name) for name in ("one", "thirty", "blocked", "item", "empty", "dead")}
+        addresses = {name: places for name, (_, places) in servers.items()}
         for role, machine, server in CLIENTS:
             programs.start(role, machine, addresses[server][0])
         time.sleep(seconds)
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
             mourners = {scheme: opened(browser, addresses["dead"][1], scheme, WIDE) for scheme in SCHEMES}
-            dead.kill()
+            servers["dead"][0].kill()
             for name, page in shots(browser, {name: url for name, (_, url) in addresses.items()}):
-                save(name, page.screenshot())
+                save(name, page.screenshot(full_page=name.startswith("one-")))
                 page.context.close()
             for scheme, page in mourners.items():
                 save(f"dead-{scheme}", page.screenshot())

@@ -196,6 +196,8 @@ function welcomeView() {
 }
 
 function tiles() {
+  // Only the first tables have a history, so only their rates are known.
+  const firstTables = el("p", { class: "small muted" });
   const tile = (label, options) => {
     const value = el("dd", { class: "tile-value" });
     const spark = sparkline({ area: true, seconds: 120, ...options });
@@ -217,10 +219,12 @@ function tiles() {
   const receive = tile("Received");
   const transmit = tile("Sent");
   const all = [items, inserts, samples, receive, transmit].map((one) => one.node);
-  const node = el("section", { "aria-label": "Whole server" }, el("dl", { class: "tiles" }, all));
+  const node = el("section", { "aria-label": "Whole server" }, el("dl", { class: "tiles" }, all), firstTables);
   const update = (state) => {
     const { history, tables } = state;
     if (!tables) return;
+    const known = history.tables.size;
+    setText(firstTables, known < tables.length && known > 0 ? `Inserts and samples of the first ${known} tables.` : "");
     const total = tables.reduce((sum, table) => sum + table.items, 0);
     setText(items.value, number(total, 0));
     items.spark.update(

@@ -3,22 +3,21 @@
 import { bar, lineChart, strip } from "./charts.js";
 import { duration, el, number, plural, setAttrs, setText } from "./core.js";
 
-/** Shows a limiter. `update(table, live)`. */
-export function limiterView({ height = 120, small = false } = {}) {
+/** Shows a limiter. `update(table, live)`. With `flow`, one without a band shows what flows in its place. */
+export function limiterView({ height = 120, small = false, flow: hasFlow = false } = {}) {
   const band = strip({ height, small });
   const size = bar();
   const sizeText = el("span", { class: "small muted" });
   const sizes = el("div", { class: "min-size" }, size.node, sizeText);
   const sentence = el("p", { class: "sentence" });
-  // A limiter that asks for a size only has no band: its place shows what flows.
-  const flow = small ? undefined : lineChart({ height: height - 40 });
+  const flow = hasFlow ? lineChart({ height: height - 40 }) : undefined;
   const node = el("div", { class: "limiter" }, sizes, band.node, flow?.node, !small && sentence);
   const update = (table, live) => {
     const { limiter, items } = table;
     const onlySize = limiter.kind === "min_size";
     // A minimum of one item, as queues have it, says no more than the strip.
     const collecting = items < limiter.min_size && limiter.min_size > 1;
-    band.node.toggleAttribute("hidden", onlySize || (small && collecting));
+    band.node.toggleAttribute("hidden", onlySize || (collecting && (small || table.inserts === 0)));
     sizes.hidden = !onlySize && !collecting;
     const series = live.series(table.number);
     if (!onlySize) band.update(limiter, live.history.times, series?.diff, waiting(table) > 0);

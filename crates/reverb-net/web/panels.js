@@ -42,18 +42,6 @@ export function nothing(title, text) {
   return el("div", { class: "state" }, el("strong", {}, title), text);
 }
 
-/** A cell of a client: its name, and its address below. */
-function clientCell() {
-  const name = el("bdi", { class: "user" });
-  const address = el("span", { class: "muted small mono user" });
-  const node = el("div", { class: "two-lines" }, name, address);
-  const update = (text, below) => {
-    setUserText(name, text);
-    setUserText(address, below);
-  };
-  return { node, update };
-}
-
 const where = ({ address, transport }) =>
   transport === "same_process" ? "same process" : transport === "unix" ? "unix socket" : address || transport;
 /** The connections of a client differ by their ports. */
@@ -123,7 +111,7 @@ function waitRow(withTable) {
 /** The clients with their traffic, connections of the same name together. `update(live)`. */
 export function clientsPanel() {
   const { node, body, count } = panel("clients", "Clients");
-  const quiet = nothing("No client is connected", "Clients appear here with their traffic as soon as they connect.");
+  const quiet = nothing("No client is connected", "Clients appear here as soon as they connect.");
   const rows = el("tbody");
   const heads = ["Client", "Inserts", "Samples", "Received", "Sent", "Since"];
   const table = el(
@@ -190,14 +178,16 @@ function grouped(clients) {
 }
 
 function clientRow(live) {
-  const client = clientCell();
+  const client = el("bdi", { class: "user" });
+  const place = el("span", { class: "muted small mono user" });
   const cells = Array.from({ length: 5 }, (_, index) => el("td", { class: clientCellClass(index + 1) }));
-  const node = el("tr", {}, el("th", { scope: "row" }, client.node), cells);
+  const node = el("tr", {}, el("th", { scope: "row" }, el("div", { class: "two-lines" }, client, place)), cells);
   const update = ({ name, connections, rates, since }) => {
     const places = [...new Set(connections.map(connections.length > 1 ? host : where))];
     const more = places.length > 2 ? ` and ${places.length - 2} more` : "";
     const many = connections.length > 1 ? ` · ${plural(connections.length, "connection")}` : "";
-    client.update(name, `${places.slice(0, 2).join(", ")}${more}${many}`);
+    setUserText(client, name);
+    setUserText(place, `${places.slice(0, 2).join(", ")}${more}${many}`);
     const texts = [rate(rates.inserts), rate(rates.samples), byteRate(rates.receive), byteRate(rates.transmit)];
     texts.forEach((text, index) => {
       setQuantity(cells[index], text);
@@ -256,7 +246,13 @@ export function memoryPanel() {
         most: Math.max(most, rest),
       });
     }
-    reconcile(rows, entries, ({ number }) => number, memoryRow);
+    rows.hidden = entries.length === 0;
+    reconcile(
+      rows,
+      entries,
+      ({ number }) => number,
+      () => barRow(writeMemory),
+    );
   };
   return { node, update };
 }
@@ -272,23 +268,25 @@ function partEntry(part) {
   return { node, update: (next) => setQuantity(value, bytes(next.value)) };
 }
 
-function memoryRow() {
+/** A row of a name, a bar, a number and a quieter one. `write(parts, value)` writes them. */
+function barRow(write) {
   const name = el("bdi", { class: "user" });
   const sizes = stackedBar();
   const size = el("span", { class: "number" });
-  const rows = el("span", { class: "number muted small" });
-  const node = el("li", {}, name, sizes.node, size, rows);
-  const update = (table) => {
-    setUserText(name, table.name);
-    const parts = [
-      { value: table.bytes, tone: 1 },
-      { value: table.index_bytes, tone: 2 },
-    ];
-    sizes.update(parts, table.most, `Chunks ${bytes(table.bytes)}, index ${bytes(table.index_bytes)}`);
-    setQuantity(size, bytes(table.bytes + table.index_bytes));
-    setText(rows, table.referenced_bytes === null ? "" : `${bytes(table.referenced_bytes)} of rows`);
-  };
-  return { node, update };
+  const rest = el("span", { class: "number muted small" });
+  const node = el("li", {}, name, sizes.node, size, rest);
+  return { node, update: (value) => write({ name, sizes, size, rest }, value) };
+}
+
+function writeMemory({ name, sizes, size, rest }, table) {
+  setUserText(name, table.name);
+  const parts = [
+    { value: table.bytes, tone: 1 },
+    { value: table.index_bytes, tone: 2 },
+  ];
+  sizes.update(parts, table.most, `Chunks ${bytes(table.bytes)}, index ${bytes(table.index_bytes)}`);
+  setQuantity(size, bytes(table.bytes + table.index_bytes));
+  setText(rest, table.referenced_bytes === null ? "" : `${bytes(table.referenced_bytes)} of rows`);
 }
 
 /** Items that left a table, by reason. `update(table)`. */
@@ -308,32 +306,22 @@ export function removalsPanel() {
     const all = Object.values(removals).reduce((sum, value) => sum + value, 0);
     quiet.hidden = all > 0;
     setText(count, all > 0 ? `${number(all, 0)}, ${percent(unsampled / all)} never sampled` : "");
-    const reasons = Object.keys(names).filter((reason) => removals[reason] > 0);
+    const entries = Object.keys(names).map((key) => ({ reason: names[key], value: removals[key], all }));
+    const some = entries.filter(({ value }) => value > 0);
     reconcile(
       rows,
-      reasons.map((reason) => ({ reason, name: names[reason], value: removals[reason], all })),
+      some,
       ({ reason }) => reason,
-      removalRow,
+      () => barRow(writeRemovals),
     );
   };
   return { node, update };
 }
 
-function removalRow() {
-  const name = el("span");
-  const share = stackedBar();
-  const value = el("span", { class: "number" });
-  const part = el("span", { class: "number muted small" });
-  const node = el("li", {}, name, share.node, value, part);
-  const update = (removal) => {
-    setText(name, removal.name);
-    share.update(
-      [{ value: removal.value, tone: 1 }],
-      removal.all,
-      `${percent(removal.value / removal.all)} of all removals`,
-    );
-    setText(value, compact(removal.value));
-    setText(part, percent(removal.value / removal.all));
-  };
-  return { node, update };
+function writeRemovals({ name, sizes, size, rest }, { reason, value, all }) {
+  const share = percent(value / all);
+  setText(name, reason);
+  sizes.update([{ value, tone: 1 }], all, `${share} of all removals`);
+  setText(size, compact(value));
+  setText(rest, share);
 }

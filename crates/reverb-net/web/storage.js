@@ -47,10 +47,7 @@ export function progressView(title) {
 export function checkpointsPanel() {
   const next = el("span", { class: "muted small" });
   const { node, body } = panel("checkpoints", "Checkpoints", next);
-  const quiet = nothing(
-    "No checkpoint yet",
-    "client.checkpoint() saves one. A server with a checkpointer loads the latest when it starts.",
-  );
+  const quiet = nothing("No checkpoint yet", "client.checkpoint() saves one.");
   const failed = el("p", { class: "notice bad" });
   const saving = progressView("Saving");
   const rows = el("tbody");

@@ -119,7 +119,7 @@ function card(large) {
   const inserts = rateFigure("inserts", "Inserts");
   const samples = rateFigure("samples", "Samples");
   const perInsert = el("span", { class: "figure" });
-  const limiter = limiterView({ height: large ? 208 : 132 });
+  const limiter = limiterView({ height: large ? 208 : 132, flow: true });
   const fact = (label, ...value) => el("div", {}, el("dt", { class: "label" }, label), el("dd", {}, ...value));
   const node = el(
     "article",
@@ -289,7 +289,7 @@ function row() {
 
 /** A list of the columns of a signature. */
 export function signatureTable(columns) {
-  const shape = (lengths) => `[${lengths.map((length) => length ?? "?").join(", ")}]`;
+  const shape = (lengths) => (lengths ? `[${lengths.map((length) => length ?? "?").join(", ")}]` : "any");
   return el(
     "table",
     {},
