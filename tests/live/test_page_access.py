@@ -150,7 +150,7 @@ def test_the_keyboard_reaches_an_item(page, server):
         ("End", 2),
     ):
         page.keyboard.press(key)
-        expect(page.locator(".item-detail h3")).to_have_text(f"Item {keys[expected]}")
+        expect(page.locator(".item-detail h3"), f"{key} of {keys}").to_have_text(f"Item {keys[expected]}")
         assert focused(page, "node.textContent") == keys[expected]
     column_of(page, "data/heat")
     press_until(page, lambda: focused(page, "node.closest('.column') && node.textContent") == "Numbers")

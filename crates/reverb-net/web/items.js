@@ -167,7 +167,7 @@ class Items {
 
   tick() {
     const now = Date.now() / 1000 + this.clockAhead;
-    for (const { item, age } of this.rows) setText(age, duration(Math.max(0, Math.round(now - item.inserted_at))));
+    for (const { item, age } of this.rows) setText(age, duration(Math.max(0, Math.round(now - item.inserted_at))).replace(".0 s", " s"));
     const more = this.table.inserts - this.insertsAtLoad;
     setText(this.news, more > 0 ? `${plural(more, "insert")} since this list` : "");
   }
