@@ -10,7 +10,7 @@ import { ratio, signatureTable } from "./tables.js";
 
 /** The view of table `number`. `update(live)`, and `unmount()` at the end. */
 export function detailView(number) {
-  const title = el("bdi", { class: "user" });
+  const title = el("bdi", { class: "user" }, `Table ${number}`);
   const heading = el("h1", { tabindex: "-1" }, title);
   const selectors = el("span", { class: "muted" });
   const badge = waitsBadge();
