@@ -96,7 +96,7 @@ def starts(sides, rounds):
     kinds = {("ours", "start"): {}, ("ours", "start without HTTP"): {"http_port": None}, ("base", "start"): {}}
     kinds = {kind: options for kind, options in kinds.items() if kind[0] in sides}
     times = {kind: [] for kind in kinds}
-    workers = {side: sides.worker(side) for side in dict(kinds)}
+    workers = {side: sides.worker(side) for side, _ in kinds}
     try:
         for _ in range(rounds):
             for kind, options in kinds.items():

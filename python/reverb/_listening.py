@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from reverb.data import checks
 
-__all__ = ["announce", "as_port", "checked_heartbeat", "checked_host", "checked_http"]
+__all__ = ["announce", "as_port", "checked_heartbeat", "checked_host", "checked_http", "host_names"]
 
 _logger = logging.getLogger("reverb")
 _PORTS = range(2**16)
@@ -53,9 +53,15 @@ def checked_host(host: object, allow_insecure: bool | None) -> str | None:
 
 
 def checked_http(
-    port: object, host: object, allowed_hosts: Iterable[str] | None, allow_insecure: bool | None
-) -> tuple[str | None, int, list[str]] | None:
-    """The host of the HTTP port, its number and its further names: the given ones, else those of the environment.
+    port: object,
+    host: object,
+    allowed_hosts: Iterable[str] | None,
+    metrics_per_table: bool | None,
+    allow_insecure: bool | None,
+) -> tuple[str | None, int, list[str], bool] | None:
+    """The host of the HTTP port, its number, its further names, and whether metrics are by table.
+
+    What is not given is that of the environment.
 
     Returns:
       None if HTTP is off.
@@ -75,7 +81,7 @@ def checked_http(
         if not isinstance(host, str):
             checks.refuse(name, "a str", host)
         _check_open(f"{name}={host!r}", "read the tables and see who uses them", host, allow_insecure)
-    return host, number, _allowed_hosts(allowed_hosts)
+    return host, number, _allowed_hosts(allowed_hosts), _metrics_per_table(metrics_per_table)
 
 
 def _http_port(port: object) -> int | None:
@@ -95,20 +101,39 @@ def _http_port(port: object) -> int | None:
     return number
 
 
+def _metrics_per_table(given: bool | None) -> bool:
+    if given is not None:
+        return bool(given)
+    text = os.environ.get("REVERB_METRICS_PER_TABLE") or "on"
+    if text not in ("on", "off"):
+        raise ValueError(f"REVERB_METRICS_PER_TABLE must be on or off, got {text!r}")
+    return text == "on"
+
+
 def _allowed_hosts(names: Iterable[str] | None) -> list[str]:
-    option = "http_allowed_hosts"
     if names is None:
         option = "REVERB_HTTP_ALLOWED_HOSTS"
-        listed = [name.strip() for name in os.environ.get(option, "").split(",") if name.strip()]
-    elif isinstance(names, str):
-        checks.refuse(option, "a sequence of host names", names)
-    else:
-        listed = list(names)
-    for name in listed:
+        text = os.environ.get(option)
+        return host_names(option, text.split(",")) if text else []
+    if isinstance(names, str):
+        checks.refuse("http_allowed_hosts", "a sequence of host names", names)
+    return host_names("http_allowed_hosts", names)
+
+
+def host_names(option: str, names: Iterable[str]) -> list[str]:
+    """The names without the spaces around them.
+
+    Raises:
+      TypeError: A name is not a str.
+      ValueError: A name is not that of a host.
+    """
+    listed = []
+    for name in names:
         if not isinstance(name, str):
             checks.refuse(option, "a sequence of host names", name)
-        if not _HOST_NAME.fullmatch(name):
+        if not _HOST_NAME.fullmatch(name.strip()):
             raise ValueError(f"{option} must be host names without a scheme or a port, got {name!r}")
+        listed.append(name.strip())
     return listed
 
 

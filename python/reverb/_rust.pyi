@@ -15,6 +15,7 @@ __all__ = [
     "BatchIterator",
     "BatchMaker",
     "BatchedWriter",
+    "BenchTable",
     "CellRef",
     "CheckpointReader",
     "Checkpointer",
@@ -182,12 +183,13 @@ class Server:
         port: int | None,
         max_message_size: int,
         heartbeat_interval: float,
-        http: tuple[str | None, int, Sequence[str]] | None,
+        http: tuple[str | None, int, Sequence[str], bool] | None,
         checkpointer: Checkpointer | None,
     ) -> Server:
         """Loads the checkpoint, binds and starts. `host` None: loopback; `port` None or 0: a free one.
 
-        `http` is host, port and further names of the HTTP port; None switches it off.
+        `http` is host, port and further names of the HTTP port, and whether its metrics are by table; None switches
+        it off.
         """
 
     @property
@@ -494,6 +496,25 @@ class TensorMaker:
         Returns:
           None if the version of the capsule is unknown.
         """
+
+@final
+class BenchTable:
+    """An empty table of a server to measure with. It exists until it is closed or this process ends.
+
+    Only inserts and draws over connections find it, by its name. Raises UnimplementedError for a server of dm-reverb or
+    of an earlier version, ValueError for several servers or one of this process, and ResourceExhaustedError if others
+    measure too.
+    """
+
+    def __new__(cls, address: str, timeout: float | None) -> BenchTable: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def road(self) -> str:
+        """How its connection reaches the server: `unix` or `tcp`."""
+
+    def close(self) -> None:
+        """Removes the table. Does nothing if it is closed."""
 
 @final
 class Client:

@@ -274,8 +274,7 @@ class Server:
         which only programs on this machine can reach.
       allow_insecure: Whether to accept a `host` other than loopback, where anyone who can reach it can read and write
         the tables. None means True only if the environment has `REVERB_ALLOW_INSECURE=1`.
-      max_message_size: Maximum size in bytes of the data of one insert, 256 MiB by default. Sampled batches are sent in
-        parts and are not limited.
+      max_message_size: Maximum size in bytes of the data of one insert, 256 MiB by default. Batches are not limited.
       heartbeat_interval: Seconds after which the server, and its clients, send an empty message on a stream whose
         requests wait, so that balancers do not close it. None means the environment variable `REVERB_HEARTBEAT`, or,
         if that is not set, 15.
@@ -285,6 +284,7 @@ class Server:
         `REVERB_HTTP_HOST`, or, if that is not set, loopback.
       http_allowed_hosts: Further host names of that port in the addresses that browsers open, without ports, such as
         the name of a proxy. None means the environment variable `REVERB_HTTP_ALLOWED_HOSTS`, a list with commas.
+      metrics_per_table: Whether `/metrics` has each table. None: unless `REVERB_METRICS_PER_TABLE` is `off`.
 
     Raises:
       ValueError: There are no tables, names occur more than once, a table already belongs to a server, the port or the
@@ -309,6 +309,7 @@ class Server:
         http_port: int | None = 0,
         http_host: str | None = None,
         http_allowed_hosts: Sequence[str] | None = None,
+        metrics_per_table: bool | None = None,
     ) -> None:
         # Set before anything can fail, because `__del__` also runs if the constructor raises.
         self._server: _binding.Server | None = None
@@ -318,7 +319,7 @@ class Server:
         host = _listening.checked_host(host, allow_insecure)
         size = checks.as_count("max_message_size", max_message_size)
         heartbeat = _listening.checked_heartbeat(heartbeat_interval)
-        http = _listening.checked_http(http_port, http_host, http_allowed_hosts, allow_insecure)
+        http = _listening.checked_http(http_port, http_host, http_allowed_hosts, metrics_per_table, allow_insecure)
         self._checkpointer = _default_checkpointer() if checkpointer is None else checkpointer
         internal = _internal_checkpointer(self._checkpointer)
         internal_tables = [table.internal_table for table in self._tables]

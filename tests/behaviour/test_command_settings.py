@@ -35,6 +35,8 @@ VALUES = {
     "keep": (2, 3, 4),
     "http_port": ("off", 8081, 8082),
     "http_host": ("127.0.0.4", "127.0.0.5", "127.0.0.6"),
+    "http_allowed_hosts": ("a.test", "b.test,c.test", "d.test"),
+    "metrics_per_table": ("off", "on", "off"),
     "log_format": ("json", "text", "json"),
     "log_level": ("debug", "error", "warning"),
     # Both values, since there are no three.
@@ -121,7 +123,8 @@ def test_settings_reach_the_server(tmp_path, monkeypatch):
     file.write_text(
         "port = 8003\nheartbeat = 3.5\nallow_insecure = true\n"
         + TABLES
-        + '[http]\nport = "off"\nhost = "127.0.0.6"\n[checkpoint]\npath = "/nowhere/c"\nkeep = 4\nsave_on_stop = true\n'
+        + '[http]\nport = "off"\nhost = "127.0.0.6"\n[metrics]\nper_table = "off"\n'
+        + '[checkpoint]\npath = "/nowhere/c"\nkeep = 4\nsave_on_stop = true\n'
     )
     made = arguments_of_server(monkeypatch, file)
     checkpointer = made.pop("checkpointer")
@@ -133,6 +136,8 @@ def test_settings_reach_the_server(tmp_path, monkeypatch):
         "heartbeat_interval": 3.5,
         "http_port": None,
         "http_host": "127.0.0.6",
+        "http_allowed_hosts": None,
+        "metrics_per_table": False,
     }
     assert (checkpointer.path, checkpointer.keep, checkpointer.save_on_stop) == ("/nowhere/c", 4, True)
     made = arguments_of_server(
@@ -149,6 +154,29 @@ def test_settings_reach_the_server(tmp_path, monkeypatch):
     file.write_text(TABLES)
     made = arguments_of_server(monkeypatch, file)
     assert (made["http_port"], made["http_host"], made["checkpointer"]) == (0, None, None)
+    file.write_text(TABLES + '[http]\nallowed_hosts = ["a.test", "b.test"]\n')
+    assert arguments_of_server(monkeypatch, file)["http_allowed_hosts"] == ["a.test", "b.test"]
+    made = arguments_of_server(monkeypatch, file, REVERB_HTTP_ALLOWED_HOSTS="c.test, d.test")
+    assert made["http_allowed_hosts"] == ["c.test", "d.test"]
+
+
+def test_the_library_does_not_find_the_variable_that_a_flag_overrides(tmp_path, monkeypatch):
+    file = tmp_path / "tables.toml"
+    file.write_text(TABLES)
+    seen = {}
+    merge = settings.Settings.merge
+
+    def look(*arguments):
+        merged = merge(*arguments)
+        seen.update({name: os.environ.get(name) for name in ("REVERB_HTTP_PORT", "REVERB_ALLOW_INSECURE")})
+        return merged
+
+    monkeypatch.setattr(settings.Settings, "merge", look)
+    made = arguments_of_server(
+        monkeypatch, file, "--http-port", "0", REVERB_HTTP_PORT="8081", REVERB_ALLOW_INSECURE="1"
+    )
+    assert (made["http_port"], made["allow_insecure"]) == (0, True)
+    assert set(seen.values()) == {None}
 
 
 def test_check_touches_nothing(tmp_path):
@@ -183,7 +211,7 @@ def test_check_names_the_checkpoint_that_would_be_loaded(tmp_path):
     [
         ("[http]\nport = true\n", [], 'http.port must be a number or "off", got True'),
         ("[http]\nport = 'on'\n", [], "http.port must be a number or \"off\", got 'on'"),
-        ("[http]\nports = 1\n", [], "[http] has an unknown key 'ports'; known: port, host"),
+        ("[http]\nports = 1\n", [], "[http] has an unknown key 'ports'; known: port, host, allowed_hosts"),
         ("[log]\nlevel = 'loud'\n", [], "log.level must be one of debug, info, warning, error, critical, got 'loud'"),
         ("[log]\nformat = 'xml'\n", [], "log.format must be one of text, json, got 'xml'"),
         ("", ["--http-port", "70000"], "the HTTP port must be a number from 0 to 65535, or off, got '70000'"),

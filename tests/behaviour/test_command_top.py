@@ -193,7 +193,8 @@ def test_stat_prints_a_line_each_time_and_headers_between(address):
     assert lines[1].split()[0] == "4"
     items, size, clients, blocked, *counts, connections = lines[2].split()
     assert (items, size, blocked, counts) == ("4", "32B", "1", ["4", "(+0)", "0", "(+0)"])
-    assert int(clients) <= int(connections)
+    # The server's own process, and the command.
+    assert (int(clients), int(connections)) == (2, 1)
 
 
 def test_stat_counts_one_table_and_prints_json(address):
@@ -225,6 +226,19 @@ def test_stat_shows_what_was_added(address, server):
 def test_stat_excludes_watch(address):
     for arguments in (["--stat", "--watch"], ["--table", "queue"], ["--stat", "--interval", "0"]):
         assert run("info", address, *arguments).returncode == 2
+
+
+def test_health_of_a_server_is_status_0(address):
+    for arguments in ([], ["--service", "reverb.replay.v1.Replay"]):
+        done = run("health", address, *arguments)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "serving\n", "")
+    done = run("health", address, "--service", "unknown")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"the server at {address} has no service `unknown`" in done.stderr
+
+
+def test_health_of_a_unix_socket(server):
+    assert run("health", f"unix:{server.unix_path}").stdout == "serving\n"
 
 
 def test_health_of_no_server_is_status_4():

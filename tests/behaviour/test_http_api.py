@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import logging
+import os
 import random
 import time
 import urllib.parse
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from behaviour_support import Background, draw, eventually, insert_values, make_table
+from behaviour_support import Background, draw, eventually, insert_values, make_table, run_program
 
 import reverb
 from reverb.data import column_names
@@ -359,13 +361,103 @@ def test_any_address_is_answered_and_the_server_goes_on(start):
     assert api.get("server")["state"] == "serving"
 
 
-def test_waiting_calls_are_told_with_their_table(start):
-    server, api = start(make_table("<b>", limiter=reverb.rate_limiters.MinSize(3)))
-    client = reverb.Client(f"ipv4:127.0.0.1:{server.port}")
+def test_clients_are_told_with_what_they_did(serve, road):
+    client = serve(make_table(), http_port=0)
+    api = Api(serve.server)
+    insert_values(client, range(5))
+    draw(client, 3)
+    transport = {"same_process": "same_process", "unix": "unix", "tcp": "tcp"}[road]
+    eventually(lambda: sum(told["samples"] for told in of_transport(api, transport)) >= 3)
+    clients = of_transport(api, transport)
+    assert sum(told["inserts"] for told in clients) == 5
+    assert all(f":{os.getpid()})" in told["name"] for told in clients if told["inserts"] or told["samples"])
+    assert all(told["since"] <= time.time() + 5 for told in clients)
+    if road != "same_process":
+        assert sum(told["receive_bytes"] for told in clients) > 0
+        assert api.get("server")["connections"] == len(clients)
+
+
+def of_transport(api, transport):
+    return [told for told in api.get("clients")["clients"] if told["transport"] == transport]
+
+
+def test_each_waiting_request_is_told_with_its_client(serve_far):
+    client = serve_far(make_table("<b>", limiter=reverb.rate_limiters.MinSize(3)), http_port=0)
+    api = Api(serve_far.server)
     background = Background(lambda: list(client.sample("<b>", num_samples=1, emit_timesteps=False)))
-    eventually(lambda: api.table()["waiting_samples"]["count"] == 1)
+    eventually(lambda: api.get("waits")["waits"])
+    [wait] = api.get("waits")["waits"]
+    assert (wait["table"], wait["table_name"], wait["operation"]) == (0, "<b>", "sample")
+    assert wait["transport"] == serve_far.road
+    assert str(os.getpid()) in wait["client_name"]
+    assert wait["client"] in [told["id"] for told in api.get("clients")["clients"]]
+    assert "0 items, min_size_to_sample is 3" in wait["reason"]
     told = api.table()["waiting_samples"]
-    assert told["reason"]
+    assert (told["count"], told["longest_seconds"] > 0) == (1, True)
     insert_values(client, [1, 2, 3], "<b>")
     background.result()
-    assert api.table()["waiting_samples"]["count"] == 0
+    eventually(lambda: api.get("waits")["waits"] == [])
+
+
+def test_records_of_resets_and_saves_have_fields(start, tmp_path, caplog):
+    checkpointer = reverb.checkpointers.DefaultCheckpointer(str(tmp_path))
+    server, _ = start(make_table(HOSTILE), checkpointer=checkpointer)
+    client = reverb.Client(f"localhost:{server.port}")
+    with caplog.at_level(logging.INFO, logger="reverb"):
+        client.reset(HOSTILE)
+        path = client.checkpoint()
+        eventually(lambda: {"table", "path"} <= {name for record in records(caplog) for name in record.fields})
+    by_field = {name: record for record in records(caplog) for name in record.fields}
+    assert by_field["table"].fields["table"] == HOSTILE
+    assert by_field["table"].getMessage() == f"table `{HOSTILE}` was reset; 0 items left it"
+    saved = by_field["path"]
+    assert saved.fields["path"] == path
+    assert saved.fields["bytes"] > 0
+    assert saved.fields["seconds"] > 0
+    assert saved.getMessage().startswith(f"saved checkpoint {path} in ")
+
+
+def records(caplog):
+    return [record for record in caplog.records if record.name == "reverb" and hasattr(record, "fields")]
+
+
+@pytest.mark.slow
+def test_records_of_long_waits_have_fields(serve_far, caplog):
+    client = serve_far(make_table("replay", limiter=reverb.rate_limiters.MinSize(1000)), http_port=0)
+    # A client of another process, whose waits the server logs.
+    source = """
+    import sys
+    import reverb
+    client = reverb.Client(sys.argv[1])
+    try:
+        client.sample_batch("replay", 1, timeout=12)
+    except reverb.errors.DeadlineExceededError:
+        print("late")
+    """
+    with caplog.at_level(logging.INFO, logger="reverb"):
+        out, *_ = run_program(source, serve_far.address)
+        eventually(lambda: records(caplog))
+        assert "late" in str(out)
+        with pytest.raises(reverb.errors.DeadlineExceededError):
+            client.sample_batch("replay", 1, timeout=12)
+        eventually(lambda: len(records(caplog)) >= 2)
+    theirs, ours = records(caplog)
+    assert (theirs.levelname, ours.levelname) == ("INFO", "WARNING")
+    assert (theirs.fields["table"], theirs.fields["operation"]) == ("replay", "sample")
+    assert theirs.fields["waited_s"] >= 10
+    assert theirs.fields["client"] in theirs.getMessage()
+    assert "min_size_to_sample is 1000" in theirs.getMessage()
+
+
+def test_a_checkpoint_that_loads_is_told_before_the_server_serves(start, tmp_path):
+    checkpointer = reverb.checkpointers.DefaultCheckpointer(str(tmp_path))
+    server, api = start(make_table(max_size=300_000), checkpointer=checkpointer)
+    client = reverb.Client(f"localhost:{server.port}")
+    for _ in range(20):
+        client.insert_batch(np.arange(10_000), priorities={"table": 1.0})
+    path = client.checkpoint()
+    server.stop()
+    _, api = start(make_table(max_size=300_000), checkpointer=checkpointer)
+    assert api.get("server")["loading"] is None
+    assert api.get("checkpoints")["restored_from"] == path
+    assert any(f"loaded checkpoint {path}" in line["message"] for line in api.get("log")["lines"])

@@ -1,6 +1,7 @@
 """`/metrics`: the format, and numbers that are those of what clients did."""
 
 import math
+import pathlib
 import re
 import threading
 import time
@@ -97,6 +98,26 @@ def test_counters_are_what_a_client_did(start):
         removed = sum(metrics("reverb_table_removals_total", table=table, reason=reason) for reason in REASONS)
         inserted, left = metrics("reverb_table_inserts_total", table=table), metrics("reverb_table_items", table=table)
         assert removed == inserted - left
+    assert metrics("reverb_table_priority_updates_total", table="table") == 1
+    # All four draws were of the oldest item, which was then deleted.
+    assert metrics("reverb_table_unsampled_removals_total", table="table") == 5
+    assert metrics("reverb_table_removed_times_sampled_bucket", table="table", le="0.5") == 5
+    assert metrics("reverb_table_removed_times_sampled_sum", table="table") == 4
+    assert metrics("reverb_table_unsampled_removals_total", table="once") == 0
+    assert metrics("reverb_table_removed_times_sampled_count", table="once") == 4
+    assert metrics("reverb_table_removed_times_sampled_sum", table="once") == 4
+    assert metrics("reverb_table_removed_times_sampled_bucket", table="once", le="0.5") == 0
+    assert metrics("reverb_table_removed_times_sampled_bucket", table="once", le="1.0") == 4
+    assert metrics("reverb_table_sample_age_seconds_count", table="table") == 4
+    assert metrics("reverb_table_sample_age_seconds_bucket", table="table", le="+Inf") == 4
+    assert metrics("reverb_table_insert_bytes_total", table="table") == 15 * 8
+    assert metrics("reverb_table_sample_bytes_total", table="table") == 4 * 8
+    assert (
+        metrics("reverb_table_bytes", table="table") == metrics("reverb_table_referenced_bytes", table="table") == 9 * 8
+    )
+    for name in ("insert", "sample"):
+        at = metrics(f"reverb_table_last_{name}_timestamp_seconds", table="once")
+        assert started - 1 < at <= time.time() + 1
     assert metrics("process_start_time_seconds") <= started + 1
     assert metrics("process_resident_memory_bytes") < metrics("reverb_memory_limit_bytes")
 
@@ -128,9 +149,79 @@ def test_a_waiting_request_is_seen(start):
     support.eventually(lambda: Metrics(server)("reverb_table_waiting_requests", **labels) == 1)
     support.eventually(lambda: Metrics(server)("reverb_table_blocked_seconds_total", **labels) > 0)
     assert Metrics(server)("reverb_table_waiting_requests", table="table", operation="insert") == 0
+    longest = Metrics(server)("reverb_table_longest_wait_seconds", **labels)
+    assert longest > 0
     support.insert_values(client, [7])
     assert waits.result() == [7]
-    assert Metrics(server)("reverb_table_waiting_requests", **labels) == 0
+    metrics = Metrics(server)
+    assert metrics("reverb_table_waiting_requests", **labels) == 0
+    assert metrics("reverb_table_longest_wait_seconds", **labels) == 0
+    assert metrics("reverb_table_wait_seconds_count", **labels) == 1
+    assert metrics("reverb_table_wait_seconds_sum", **labels) >= longest
+    assert metrics("reverb_table_wait_seconds_count", table="table", operation="insert") == 0
+
+
+def test_a_checkpoint_is_counted_and_described(start, tmp_path):
+    checkpointer = reverb.checkpointers.DefaultCheckpointer(str(tmp_path / "saved"))
+    server, client = start(support.make_table(), checkpointer=checkpointer)
+    support.insert_values(client, range(3))
+    before, metrics = time.time(), Metrics(server)
+    assert metrics("reverb_checkpoints_total", result="ok") == 0
+    assert "reverb_checkpoint_last_size_bytes" not in {name for name, _ in metrics.values}
+    path = pathlib.Path(client.checkpoint())
+    metrics = Metrics(server)
+    assert metrics("reverb_checkpoints_total", result="ok") == 1
+    assert metrics("reverb_checkpoints_total", result="failed") == 0
+    assert metrics("reverb_checkpoint_in_progress") == 0
+    assert before - 1 < metrics("reverb_checkpoint_last_success_timestamp_seconds") <= time.time() + 1
+    assert 0 < metrics("reverb_checkpoint_last_duration_seconds") < 60
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    assert metrics("reverb_checkpoint_last_size_bytes") == size
+
+
+def test_connections_and_calls_are_counted(start):
+    server, _ = start(support.make_table())
+    client = reverb.Client(f"ipv4:127.0.0.1:{server.port}")
+    support.insert_values(client, range(5))
+    client.insert_batch({"x": np.zeros((1, 1 << 16), np.uint8)}, {"table": 1.0})
+    client.sample_batch("table", 1)
+    with pytest.raises(reverb.errors.ReverbError):
+        client.mutate_priorities("no such table", updates={1: 1.0})
+    metrics = Metrics(server)
+    assert metrics("reverb_connections", transport="tcp") >= 1
+    assert metrics("reverb_connections", transport="unix") == 0
+    assert metrics("reverb_connections_accepted_total", transport="tcp") >= 1
+    assert metrics("reverb_network_receive_bytes_total", transport="tcp") > 1 << 16
+    assert metrics("reverb_network_transmit_bytes_total", transport="tcp") > 0
+    assert metrics("reverb_streams", kind="insert") == 1
+    ended = metrics.named("grpc_server_handled_total")
+    assert all(dict(labels)["grpc_service"] == "reverb.replay.v1.Replay" for labels in ended)
+    assert any(dict(labels)["grpc_code"] == "NotFound" and count == 1 for labels, count in ended.items())
+    assert any(dict(labels)["grpc_code"] == "OK" for labels in ended)
+
+
+@pytest.mark.parametrize("way", ["argument", "variable"])
+def test_metrics_of_all_tables_can_be_summed(start, monkeypatch, way):
+    options = {"metrics_per_table": False} if way == "argument" else {}
+    if way == "variable":
+        monkeypatch.setenv("REVERB_METRICS_PER_TABLE", "off")
+    tables = [support.make_table("a", max_bytes=1 << 20), support.make_table("b", max_bytes=1 << 21)]
+    server, client = start(*tables, **options)
+    for name, count in (("a", 3), ("b", 5)):
+        support.insert_values(client, range(count), name)
+        support.draw(client, 2, name)
+    metrics = Metrics(server)
+    assert {dict(labels).get("table") for _, labels in metrics.values} == {None, "all"}
+    assert metrics("reverb_table_items", table="all") == metrics("reverb_table_inserts_total", table="all") == 8
+    assert metrics("reverb_table_sample_age_seconds_count", table="all") == 4
+    assert metrics("reverb_table_max_bytes", table="all") == 3 << 20
+    assert "reverb_table_limiter_diff" not in {name for name, _ in metrics.values}
+
+
+def test_an_unknown_switch_is_refused(monkeypatch):
+    monkeypatch.setenv("REVERB_METRICS_PER_TABLE", "no")
+    with pytest.raises(ValueError, match="REVERB_METRICS_PER_TABLE must be on or off, got 'no'"):
+        reverb.Server([support.make_table()])
 
 
 def test_tables_beyond_a_thousand_share_a_label(start):

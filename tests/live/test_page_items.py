@@ -18,6 +18,7 @@ pytestmark = pytest.mark.live
 # More than the histograms look at.
 NUM_VALUES = 70_000
 NUM_FEW = 8
+NUM_DRAWS = 6
 NUM_STEPS = 12
 LARGE_SHAPE = (2100, 2100)
 
@@ -70,7 +71,7 @@ def make_table(name, signature=None):
 def server():
     series = {"reward": TensorSpec([], np.float32), "done": TensorSpec([], np.bool_)}
     signatures = {"pictures": signature_of(PICTURES), "values": signature_of(VALUES), "series": series}
-    names = ("pictures", "values", "series", "many", "few", "leaving", "none")
+    names = ("pictures", "values", "series", "many", "few", "drawn", "leaving", "none")
     server = reverb.Server([make_table(name, signatures.get(name)) for name in names])
     client = reverb.Client(f"localhost:{server.port}")
     client.insert(PICTURES, {"pictures": 1.0})
@@ -81,7 +82,8 @@ def server():
         writer.create_item("series", 1.0, {name: column[:] for name, column in writer.history.items()})
         writer.flush()
     client.insert_batch(np.arange(NUM_VALUES, dtype=np.float32), {"many": rng.random(NUM_VALUES)})
-    client.insert_batch(np.arange(NUM_FEW, dtype=np.float32), {"few": np.arange(NUM_FEW) + 1.0})
+    client.insert_batch(np.arange(NUM_FEW, dtype=np.float32), {"few": np.arange(NUM_FEW) + 1.0, "drawn": 1.0})
+    client.sample_batch("drawn", NUM_DRAWS)
     yield server
     server.stop()
 
@@ -178,7 +180,7 @@ def test_matrices_are_heat_maps_with_a_scale(page, server):
     open_table(page, server.dashboard_url, "values")
     heat = column_of(page, PREFIX + "heat")
     canvas = heat.locator("canvas.heat")
-    expect(heat).to_contain_text("−1")
+    expect(heat).to_contain_text("\u22121")
     colors = canvas.evaluate("node => [...node.getContext('2d').getImageData(0, 0, node.width, node.height).data]")
     colors = np.array(colors).reshape(6, 8, 4)
     assert colors.shape[:2] == VALUES["heat"].shape
@@ -200,7 +202,8 @@ def test_series_are_lines_that_the_arrow_keys_read(page, server):
     # The lines of an item stand below each other, and are read together.
     expect(done.locator(".readout")).to_have_text("11: true")
     boxes = [section.locator(".plot").bounding_box() for section in (reward, done)]
-    assert boxes[0]["x"] == boxes[1]["x"] and boxes[0]["width"] == boxes[1]["width"]
+    assert boxes[0]["x"] == boxes[1]["x"]
+    assert boxes[0]["width"] == boxes[1]["width"]
 
 
 def test_items_are_found_by_order_and_key(page, server):
@@ -255,10 +258,8 @@ def test_histograms_are_marked_as_estimates_if_they_are(open_page, server):
 
 
 def test_the_bars_of_a_histogram_are_a_table_too(page, server):
-    client = reverb.Client(f"localhost:{server.port}")
-    client.sample_batch("few", 6)
-    open_table(page, server.dashboard_url, "few")
-    for field, total in (("priority", NUM_FEW), ("times_sampled", NUM_FEW), ("sample_age_seconds", 6)):
+    open_table(page, server.dashboard_url, "drawn")
+    for field, total in (("priority", NUM_FEW), ("times_sampled", NUM_FEW), ("sample_age_seconds", NUM_DRAWS)):
         figure = histogram_of(page, field)
         figure.get_by_text("Values").click()
         counts = [int(text) for text in figure.locator("tbody td").all_inner_texts()]

@@ -183,7 +183,7 @@ impl Model {
         }
         self.entered += 1;
         self.insert_bytes += bytes;
-        self.last_insert = self.now;
+        self.last_insert = self.now.max(self.last_insert + 1);
         // The stamp may be later than the clock. An item that left at once was there for no time.
         let inserted_at = self.table.get(key).map_or(0, |item| item.inserted_at);
         self.items.insert(key, Entry { inserted_at, times_sampled, bytes });

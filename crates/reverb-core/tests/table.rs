@@ -4,7 +4,9 @@ mod common;
 
 use common::{chi_square, chi_square_bound, chunk, config, item, keys, min_size, prioritized, queue, row_item};
 use reverb_core::SelectorKind::{Fifo, Lifo, MinHeap, Uniform};
-use reverb_core::{DType, Error, NewItem, RemovalCounts, Signature, Table, TableConfig, TableInfo, TensorSpec};
+use reverb_core::{
+    DType, Error, NewItem, RemovalCounts, Signature, Table, TableConfig, TableCounters, TableInfo, TensorSpec,
+};
 use std::sync::Arc;
 
 fn table(config: TableConfig) -> Table {
@@ -206,8 +208,11 @@ fn table_restored_from_a_snapshot_continues_it() {
         snapshot.num_unique_samples,
     );
     assert_eq!((original.info().removed.max_size, restored.info().removed.total()), (3, 0));
-    // Removals are counted from the restore on; everything else is as before.
-    let view = |table: &mut Table| format!("{:?}", TableInfo { removed: RemovalCounts::default(), ..table.info() });
+    // Removals and counters are counted from the restore on; everything else is as before.
+    let view = |table: &mut Table| {
+        let (removed, counters) = (RemovalCounts::default(), TableCounters::default());
+        format!("{:?}", TableInfo { removed, counters, index_bytes: 0, ..table.info() })
+    };
     assert_eq!(view(&mut restored), view(&mut original));
     assert_eq!(keys(&restored), keys(&original));
     let present = restored.restore_item(item(4, 1.0), 0).unwrap_err().to_string();

@@ -108,7 +108,7 @@ async function read(table, item, column) {
 
 /** Whether an item of several steps has them on the first axis, which only a signature tells. */
 function hasTimeAxis(signature, { shape }) {
-  if (!signature) return false;
+  if (!signature?.shape) return false;
   return signature.shape.length === shape.length ? signature.shape[0] === null : signature.shape.length + 1 === shape.length;
 }
 

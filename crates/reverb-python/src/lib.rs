@@ -6,6 +6,7 @@
 mod array_in;
 mod array_out;
 mod batch_maker;
+mod bench;
 mod checkpoint;
 mod client;
 mod column;
@@ -79,6 +80,7 @@ fn _rust(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<loader::StatsClock>()?;
     module.add_class::<frames::Frames>()?;
     module.add_class::<frames::SampledFrames>()?;
+    module.add_class::<bench::BenchTable>()?;
     module.add_class::<client::Client>()?;
     module.add_class::<writer::TrajectoryWriter>()?;
     module.add_class::<writer::BatchedWriter>()?;

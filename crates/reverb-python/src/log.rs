@@ -17,8 +17,9 @@ struct ToPython;
 
 /// Whether Python gets an event.
 fn is_for_python(metadata: &Metadata<'_>) -> bool {
-    // Below the level of warnings, only the progress of long saves and loads is sent.
-    *metadata.level() <= Level::WARN || metadata.target().starts_with("reverb_store::checkpoint")
+    // Below the level of warnings, only saves, loads and what happens to a table are sent.
+    let is_of_table = || metadata.fields().field("table").is_some();
+    *metadata.level() <= Level::WARN || metadata.target().starts_with("reverb_store::checkpoint") || is_of_table()
 }
 
 impl Subscriber for ToPython {

@@ -28,14 +28,15 @@ pub struct Server {
     dashboard_url: Option<String>,
 }
 
-/// Where HTTP listens, as Python names it: host, port, and further host names.
-type HttpPort = (Option<String>, u16, Vec<String>);
+/// Where HTTP listens, as Python names it: host, port, and further host names; and whether metrics are by table.
+type HttpPort = (Option<String>, u16, Vec<String>, bool);
 
 /// Starts the HTTP port. A server whose user has not chosen the port does without it where none can be opened.
 fn start_http(wanted: HttpPort, replay: &Arc<Replay>) -> Result<Option<HttpServer>, Error> {
-    let (host, port, allowed_hosts) = wanted;
+    let (host, port, allowed_hosts, metrics_per_table) = wanted;
     let state = Arc::new(HttpState::new(replay.clone()));
-    let options = HttpOptions { host: host.as_deref().map(resolve).transpose()?.flatten(), port, allowed_hosts };
+    let host = host.as_deref().map(resolve).transpose()?.flatten();
+    let options = HttpOptions { host, port, allowed_hosts, sums_tables: !metrics_per_table };
     match HttpServer::start(http_runtime()?.1.handle(), state, &options) {
         Err(Error::Unavailable(why)) if port == 0 => {
             tracing::warn!("the server has no live page, metrics and health: {why}");

@@ -1,5 +1,6 @@
 //! Inserts into several tables: their items, their size limit, and the wait for their completion.
 
+use crate::notice::Notice;
 use crate::table_handle::{Call, TableHandle};
 use reverb_core::{Error, NewItem, Result};
 use std::time::Instant;
@@ -30,16 +31,15 @@ pub fn check_size(size_bytes: u64, limit_bytes: u64) -> Result<()> {
     })
 }
 
-/// Waits until all items of an insert are in their tables, or until `deadline`. Passes the text of a long wait to
-/// `notice`.
+/// Waits until all items of an insert are in their tables, or until `deadline`. Passes a long wait to `notice`.
 ///
 /// # Errors
 /// The first error of a call. The calls after it are withdrawn.
-pub async fn wait_for_inserts(calls: Vec<Call<()>>, deadline: Option<Instant>, notice: impl Fn(&str)) -> Result<()> {
+pub async fn wait_for_inserts(calls: Vec<Call<()>>, deadline: Option<Instant>, notice: impl Fn(&Notice)) -> Result<()> {
     for call in calls {
         match call {
             Call::Done(result) => result?,
-            Call::Waiting(waiting) => waiting.result(deadline, &notice).await?,
+            Call::Waiting(waiting) => waiting.reported_result(deadline, &notice).await?,
         }
     }
     Ok(())

@@ -4,11 +4,13 @@
 //! [`TableHandle`] adds a lock and two queues of waiting requests to a table of the core, which itself never waits.
 
 mod batch;
+mod bench;
 mod compaction;
 mod connections;
 mod cut;
 pub mod event_log;
 mod facts;
+mod freed_memory;
 pub mod insert;
 pub mod lease;
 pub mod local;
@@ -25,11 +27,12 @@ pub mod write_ledger;
 pub mod write_queue;
 
 pub use batch::Batch;
+pub use bench::{BenchTable, BenchTables};
 pub use connections::{Connections, OpenConnection, OpenStream, StreamKind, TransportTotals};
 pub use facts::ServerFacts;
 pub use insert::{InsertGroup, wait_for_inserts};
 pub use local::{BatchRequest, RowInsert};
-pub use notice::warn;
+pub use notice::{Notice, warn};
 pub use peer::{Peer, Traffic, Transport};
 pub use process_name::{host_name, process_name};
 pub use replay::Replay;

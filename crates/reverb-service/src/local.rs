@@ -3,7 +3,7 @@
 use crate::batch::Batch;
 use crate::insert::InsertGroup;
 use crate::lease::Lease;
-use crate::notice::warn;
+use crate::notice::Notice;
 use crate::replay::Replay;
 use crate::table_handle::{Call, DrawRequest, TableHandle};
 use parking_lot::Mutex;
@@ -149,7 +149,7 @@ impl LocalDraw {
             Call::Waiting(waiting) => {
                 let (at_least, squeeze_time) = (request.draw.at_least, request.squeeze_time);
                 DrawState::Task(tokio::spawn(async move {
-                    let drawn = waiting.result(deadline, warn).await?;
+                    let drawn = waiting.reported_result(deadline, Notice::warn).await?;
                     Ok(gather_leased(table.clone(), table.stack(drawn, at_least, squeeze_time)?, begun))
                 }))
             }

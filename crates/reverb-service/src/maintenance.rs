@@ -7,6 +7,7 @@
 //! more than half of its data and more than 16 MiB.
 
 use crate::compaction::compact;
+use crate::freed_memory::trim;
 use crate::replay::Replay;
 use crate::table_handle::TableHandle;
 use reverb_core::Table;
@@ -50,15 +51,5 @@ pub async fn run_maintenance(handle: TableHandle, replay: Arc<Replay>) {
 async fn run(work: impl FnOnce() + Send + 'static) {
     if spawn_blocking(work).await.is_err() {
         tracing::error!("the maintenance of a table failed; memory may grow");
-    }
-}
-
-/// Returns freed memory to the system. The allocator of glibc keeps free memory between blocks in use until it is asked
-/// to return it. Other allocators return it on their own.
-fn trim() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: the call may be made at any time, from any thread.
-    unsafe {
-        libc::malloc_trim(0);
     }
 }

@@ -1,5 +1,6 @@
 //! The replay service: the named tables of a server, and calls that concern more than one of them.
 
+use crate::bench::BenchTables;
 use crate::connections::Connections;
 use crate::cut::cut_to_fit;
 use crate::facts::ServerFacts;
@@ -30,6 +31,7 @@ pub struct Replay {
     connections: Arc<Connections>,
     /// The callers in this process.
     here: Arc<Peer>,
+    bench: Arc<BenchTables>,
     facts: Arc<ServerFacts>,
     store: OnceLock<Arc<dyn Store>>,
     /// Locked during a save, so that other saves wait without occupying a thread.
@@ -62,6 +64,7 @@ impl Replay {
             ledgers: Ledgers::default(),
             connections: Arc::default(),
             here,
+            bench: Arc::default(),
             facts: Arc::default(),
             store: OnceLock::new(),
             saving: Arc::default(),
@@ -96,6 +99,22 @@ impl Replay {
             table: name.into(),
             known: self.tables.iter().map(TableHandle::name).collect::<Vec<_>>().join(", "),
         })
+    }
+
+    /// Returns the table called `name` for streams: one of the service, or one for measurements.
+    ///
+    /// # Errors
+    /// [`Error::TableNotFound`] with the names of all tables of the service.
+    pub fn served(&self, name: &str) -> Result<TableHandle> {
+        if let Some(table) = self.tables.iter().find(|table| table.name() == name) {
+            return Ok(table.clone());
+        }
+        self.bench.find(name).map_or_else(|| self.table(name).cloned(), Ok)
+    }
+
+    /// Returns the tables for measurements.
+    pub fn bench(&self) -> &Arc<BenchTables> {
+        &self.bench
     }
 
     /// Returns the permits for passes over all items of a table.
@@ -181,6 +200,7 @@ impl Replay {
     pub fn close(&self) {
         self.closed.store(true, Relaxed);
         self.tables.iter().for_each(TableHandle::close);
+        self.bench.close();
         // Dropping the sender ends the tasks that watch it.
         self.stop.lock().take();
     }

@@ -32,6 +32,13 @@ class LogFormat(enum.Enum):
     json = "json"
 
 
+class Switch(enum.Enum):
+    """Whether something is done."""
+
+    on = "on"
+    off = "off"
+
+
 class LogLevel(enum.Enum):
     """Levels of log lines, from the least."""
 
@@ -82,6 +89,18 @@ def serve(
     ] = None,
     http_host: Annotated[
         str | None, typer.Option(envvar="REVERB_HTTP_HOST", help="Host of that port; by default, this machine only.")
+    ] = None,
+    http_allowed_hosts: Annotated[
+        str | None,
+        typer.Option(
+            envvar="REVERB_HTTP_ALLOWED_HOSTS",
+            metavar="NAME,...",
+            help="Further host names in the addresses that browsers open, such as that of a proxy.",
+        ),
+    ] = None,
+    metrics_per_table: Annotated[
+        Switch | None,
+        typer.Option(envvar="REVERB_METRICS_PER_TABLE", help="Metrics of each table, or of their sum. [default: on]"),
     ] = None,
     checkpoint_path: Annotated[
         str | None, typer.Option(envvar="REVERB_CHECKPOINT_PATH", help="Folder to save to and load from.")
@@ -140,6 +159,10 @@ def serve(
 
         [http]
         port = 8080             # or "off"
+        # allowed_hosts = "replay.example, monitoring.example"
+
+        [metrics]
+        per_table = "off"       # the sum of all tables
 
         [log]
         format = "json"
@@ -226,6 +249,28 @@ def health(
     from reverb.cli import probing
 
     probing.probe(address, service, timeout)
+
+
+@app.command()
+def bench(
+    address: Address,
+    size: Annotated[
+        list[str] | None,
+        typer.Option(help="Bytes of an item, such as 400, 4k or 1m; may be repeated. [default: 400, 4k, 64k, 1m]"),
+    ] = None,
+    clients: Annotated[int, typer.Option(min=1, max=256, help="Number of client processes at the same time.")] = 1,
+    seconds: Annotated[float, typer.Option(help="Seconds for each measurement.")] = 2.0,
+    json: Json = False,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Measure what a server and the road to it carry: inserts, samples, bytes and latencies.
+
+    Uses a table of its own, of at most 256 MiB, which the server removes at the end; it touches no other table. The
+    server's other clients share its processors with the measurement.
+    """
+    from reverb.cli import bench as benching
+
+    benching.run(address, size or [], clients, seconds, json, timeout)
 
 
 @app.command()

@@ -22,6 +22,7 @@ _DEFAULTS = {
     "keep": "1",
     "http_port": "a free port",
     "http_host": "127.0.0.1",
+    "http_allowed_hosts": "none beside the names of this machine",
 }
 
 
@@ -30,9 +31,14 @@ def check(path: str | None, given: Mapping[str, tuple[Any, str]]) -> None:
     described, settings = serving.read(path, given)
     values = settings.values
     _listening.as_port(values["port"])
-    serving.http_port(values["http_port"])
+    http = _listening.checked_http(
+        serving.http_port(values["http_port"]),
+        values["http_host"],
+        serving.http_allowed_hosts(values["http_allowed_hosts"]),
+        values["allow_insecure"],
+    )
     _listening.checked_heartbeat(values["heartbeat"])
-    hosts = [_listening.checked_host(values[name], values["allow_insecure"]) for name in ("host", "http_host")]
+    hosts = [_listening.checked_host(values["host"], values["allow_insecure"]), None if http is None else http[0]]
     checkpointer = serving.checkpointer_of(settings)
     if checkpointer is not None:
         # Made and dropped: only a server opens it.

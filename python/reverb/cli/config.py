@@ -32,6 +32,13 @@ _CHECKPOINT_KEYS = (
     "override_definitions",
     "compression",
 )
+_SECTION_KEYS = {
+    "checkpoint": _CHECKPOINT_KEYS,
+    "http": ("port", "host", "allowed_hosts"),
+    "metrics": ("per_table",),
+    "log": ("format", "level"),
+}
+SWITCH = ("on", "off")
 LOG_FORMATS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 _KINDS: dict[str, tuple[Any, str]] = {
@@ -41,6 +48,8 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "allow_insecure": (bool, "true or false"),
     "http.port": ((int, str), 'a number or "off"'),
     "http.host": (str, "a text"),
+    "http.allowed_hosts": ((list, str), "a list of texts"),
+    "metrics.per_table": (str, '"on" or "off"'),
     "log.format": (str, "a text"),
     "log.level": (str, "a text"),
 }
@@ -56,7 +65,8 @@ class ServerConfig:
       host: Host to listen on; None means this machine only.
       heartbeat: Seconds between empty messages on streams that wait; None means the default of Server.
       allow_insecure: Whether to accept hosts other than loopback; None means that the file does not say it.
-      http: The section [http]: `port`, which is a number or "off", and `host`.
+      http: The section [http]: `port`, which is a number or "off", `host` and `allowed_hosts`.
+      metrics: The section [metrics]: `per_table`, which is "on" or "off".
       log: The section [log]: `format` and `level`.
       checkpoint: Arguments for DefaultCheckpointer; if empty, checkpoints are saved in a temporary folder.
     """
@@ -67,6 +77,7 @@ class ServerConfig:
     heartbeat: float | None = None
     allow_insecure: bool | None = None
     http: dict[str, Any] = dataclasses.field(default_factory=dict)
+    metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
     log: dict[str, Any] = dataclasses.field(default_factory=dict)
     checkpoint: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -95,9 +106,11 @@ def _from_textproto(text: str) -> ServerConfig:
 def _from_toml(text: str) -> ServerConfig:
     parsed = _toml_module().loads(text)
     _check_keys(
-        "the file", parsed, ("port", "host", "heartbeat", "allow_insecure", "tables", "checkpoint", "http", "log")
+        "the file",
+        parsed,
+        ("port", "host", "heartbeat", "allow_insecure", "tables", *_SECTION_KEYS),
     )
-    for section, keys in (("checkpoint", _CHECKPOINT_KEYS), ("http", ("port", "host")), ("log", ("format", "level"))):
+    for section, keys in _SECTION_KEYS.items():
         _check_keys(f"[{section}]", parsed.get(section, {}), keys)
     tables = parsed.get("tables", {})
     if not isinstance(tables, Mapping) or not tables:
@@ -110,8 +123,9 @@ def _from_toml(text: str) -> ServerConfig:
             not isinstance(values[name], kind) or (isinstance(values[name], bool) and kind is not bool)
         ):
             raise ValueError(f"{key} must be {kinds}, got {values[name]!r}")
-    http, log = dict(parsed.get("http", {})), dict(parsed.get("log", {}))
+    http, metrics, log = (dict(parsed.get(section, {})) for section in ("http", "metrics", "log"))
     for key, value, known in (
+        ("metrics.per_table", metrics.get("per_table"), SWITCH),
         ("log.format", log.get("format"), LOG_FORMATS),
         ("log.level", log.get("level"), LOG_LEVELS),
     ):
@@ -126,6 +140,7 @@ def _from_toml(text: str) -> ServerConfig:
         parsed.get("heartbeat"),
         parsed.get("allow_insecure"),
         http,
+        metrics,
         log,
         dict(parsed.get("checkpoint", {})),
     )

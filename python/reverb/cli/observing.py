@@ -22,7 +22,8 @@ class Observation:
       tables: The tables, in the order of the server. Each has `inserts_per_second` and `samples_per_second`, which are
         None in the first look, and `history`, a dict with the rates of the last minute by their names.
       waits: The requests that wait, longest first.
-      clients: The connections. Each has the rates of its counts, as tables have.
+      clients: The connections, and the process of the server if it has used the tables. Each has the rates of its
+        counts, as tables have.
       checkpoints: The folder of checkpoints.
     """
 
@@ -53,6 +54,7 @@ class Observer:
           UnimplementedError: The server is one of dm-reverb, or of an earlier version.
         """
         seen = Observation(**self._documents(timeout))
+        seen.clients = [client for client in seen.clients if not _is_idle_process(client)]
         before = self._before
         if before is not None and before.server["server_id"] != seen.server["server_id"]:
             # Another server listens there now.
@@ -75,6 +77,11 @@ class Observer:
             if table[name] is not None:
                 rates.append(table[name])
         return {name: list(rates) for name, rates in history.items()}
+
+
+def _is_idle_process(client: dict[str, Any]) -> bool:
+    """Whether this is the process of the server, which is always listed, and has not used its tables."""
+    return client["transport"] == "same_process" and not client["inserts"] and not client["samples"]
 
 
 def _add_rates(seen: Observation, before: Observation | None) -> None:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from reverb import errors
+from reverb import _listening, errors
 from reverb._shutdown import ExitOnSigterm
 from reverb.cli import config, output
 from reverb.cli.settings import Settings
@@ -41,6 +41,8 @@ def serve(path: str | None, given: Mapping[str, tuple[Any, str]]) -> None:
             heartbeat_interval=values["heartbeat"],
             http_port=http_port(values["http_port"]),
             http_host=values["http_host"],
+            http_allowed_hosts=http_allowed_hosts(values["http_allowed_hosts"]),
+            metrics_per_table=values["metrics_per_table"] == "on",
         )
     except errors.UnavailableError as error:
         # Here it means that the port is in use, not that a server cannot be reached.
@@ -68,6 +70,13 @@ def http_port(value: int | str | None) -> int | None:
     if not text.isdecimal() or int(text) > _LARGEST_PORT:
         raise ValueError(f"the HTTP port must be a number from 0 to {_LARGEST_PORT}, or off, got {text!r}")
     return int(text)
+
+
+def http_allowed_hosts(value: str | list[str] | None) -> list[str] | None:
+    """The names for Server, from a list or a text with commas."""
+    if isinstance(value, str):
+        return [name.strip() for name in value.split(",") if name.strip()]
+    return value
 
 
 def checkpointer_of(settings: Settings) -> CheckpointerBase | None:

@@ -4,6 +4,7 @@ A flag overrides the variable, the variable overrides the file, and the file ove
 """
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,10 +24,12 @@ KEYS = {
     "keep": "checkpoint.keep",
     "http_port": "http.port",
     "http_host": "http.host",
+    "http_allowed_hosts": "http.allowed_hosts",
+    "metrics_per_table": "metrics.per_table",
     "log_format": "log.format",
     "log_level": "log.level",
 }
-_DEFAULTS = {"log_format": "text", "log_level": "info"}
+_DEFAULTS = {"metrics_per_table": "on", "log_format": "text", "log_level": "info"}
 
 
 @dataclasses.dataclass
@@ -45,7 +48,7 @@ class Settings:
 
     @classmethod
     def merge(cls, given: Mapping[str, tuple[Any, str]], file: ServerConfig) -> "Settings":
-        """Merges flags and variables, each with its source, with the contents of a file."""
+        """Merges flags and variables, each with its source, with the contents of a file. Takes the variables away."""
         values: dict[str, Any] = {}
         sources = {}
         for name, key in KEYS.items():
@@ -61,6 +64,9 @@ class Settings:
             section, _, argument = key.rpartition(".")
             if section == "checkpoint" and values[name] is not None:
                 checkpoint[argument] = values[name]
+        # The library reads some of these too, where it is given nothing, and must not find what a flag overrides.
+        for name in KEYS:
+            os.environ.pop(f"REVERB_{name.upper()}", None)
         return cls(values, sources, checkpoint)
 
 

@@ -29,6 +29,8 @@ pub struct Table {
     pub(super) counting: Counting,
     /// Time stamp of the latest insert.
     pub(super) last_inserted_at: u64,
+    /// Time stamp of the latest restored item.
+    pub(super) last_restored_at: u64,
     /// [`TableConfig::counts_samples`]. Then draws are tracked until they are delivered.
     pub(super) tracks_draws: bool,
     /// Draws that have not reached their callers.
@@ -107,6 +109,7 @@ impl Table {
             removed: RemovalCounts::default(),
             counting: Counting::default(),
             last_inserted_at: 0,
+            last_restored_at: 0,
             tracks_draws: config.counts_samples(),
             in_flight: InFlight::default(),
             epoch,
@@ -150,7 +153,6 @@ impl Table {
             return;
         }
         self.last_inserted_at = inserted_at;
-        self.counting.last_insert_nanos = now_nanos;
         // Usually this removes one item or none. It removes more only after draws were given back to a table that
         // others had filled.
         while self.slab.len() as u64 > self.max_items() {

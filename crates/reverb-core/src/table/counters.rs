@@ -16,7 +16,8 @@ pub struct TableCounters {
     pub sample_bytes: u64,
     /// Number of items that left the table without a draw.
     pub unsampled_removals: u64,
-    /// Time of the latest insert in nanoseconds since the Unix epoch. 0 before the first.
+    /// Time stamp of the latest insert in nanoseconds since the Unix epoch; see [`Table::insert`](crate::Table::insert).
+    /// 0 before the first.
     pub last_insert_nanos: u64,
     /// Time of the latest draw in nanoseconds since the Unix epoch. 0 before the first. A draw that is given back keeps
     /// it.
@@ -99,7 +100,6 @@ pub(super) struct Counting {
     pub(super) priority_updates: u64,
     pub(super) insert_bytes: u64,
     pub(super) sample_bytes: u64,
-    pub(super) last_insert_nanos: u64,
     last_sample_nanos: u64,
     /// Number of draws, including those that were given back.
     draws: u64,
@@ -117,24 +117,65 @@ impl Default for Buckets {
     }
 }
 
+/// Numbers of draws below this are counted one by one: this takes three instructions.
+const FEW: usize = 64;
+
 /// How often items were drawn before they left a table.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct TimesSampled {
-    sum: u64,
-    counts: Buckets,
+    /// Items by number of draws.
+    few: [u64; FEW],
+    /// Items with [`FEW`] draws or more.
+    many: Buckets,
+    many_sum: u64,
+}
+
+impl Default for TimesSampled {
+    fn default() -> Self {
+        Self { few: [0; FEW], many: Buckets::default(), many_sum: 0 }
+    }
 }
 
 impl TimesSampled {
     #[inline]
     pub(super) fn add(&mut self, times_sampled: i32) {
-        self.sum += times_sampled as u64;
-        self.counts.0[times_bucket(times_sampled)] += 1;
+        match self.few.get_mut(times_sampled as usize) {
+            Some(count) => *count += 1,
+            None => self.add_many(times_sampled),
+        }
+    }
+
+    #[inline(never)]
+    fn add_many(&mut self, times_sampled: i32) {
+        self.many_sum += times_sampled as u64;
+        self.many.0[times_bucket(times_sampled)] += 1;
     }
 
     /// Takes back [`TimesSampled::add`].
     pub(super) fn subtract(&mut self, times_sampled: i32) {
-        self.sum -= times_sampled as u64;
-        self.counts.0[times_bucket(times_sampled)] -= 1;
+        match self.few.get_mut(times_sampled as usize) {
+            Some(count) => *count -= 1,
+            None => {
+                self.many_sum -= times_sampled as u64;
+                self.many.0[times_bucket(times_sampled)] -= 1;
+            }
+        }
+    }
+
+    fn add_all(&mut self, other: &Self) {
+        self.few.iter_mut().zip(other.few).for_each(|(count, more)| *count += more);
+        self.many.0.iter_mut().zip(other.many.0).for_each(|(count, more)| *count += more);
+        self.many_sum += other.many_sum;
+    }
+
+    fn show(&self) -> Log2Histogram {
+        let mut counts = self.many.0;
+        let mut sum = self.many_sum;
+        for (times, count) in (0_u64..).zip(self.few) {
+            counts[times_bucket(times as i32)] += count;
+            sum += times * count;
+        }
+        Log2Histogram { counts, sum: sum as f64, first_exponent: TIMES_EXPONENT }
     }
 
     pub(super) fn of<'a>(items: impl Iterator<Item = &'a Item>) -> Self {
@@ -144,10 +185,9 @@ impl TimesSampled {
     }
 }
 
-/// The bucket of a number of draws, which is not negative.
-#[inline]
+/// The bucket of a number of draws, which is not negative: 0 for 0, 1 for 1, 2 for 2, 3 for 3 and 4, 4 for 5 to 8, and so
+/// on.
 fn times_bucket(times_sampled: i32) -> usize {
-    // 0 for 0, 1 for 1, 2 for 2, 3 for 3 and 4, 4 for 5 to 8, and so on, without a branch.
     (4 * i64::from(times_sampled) - 1).max(1).ilog2() as usize
 }
 
@@ -184,7 +224,7 @@ impl Counting {
     #[inline]
     fn count_age(&mut self, now_nanos: u64, inserted_at: u64, weight: u64) {
         // Stamps may be ahead of a clock that was set back, or that is read less often.
-        let seconds = now_nanos.saturating_sub(inserted_at) as f64 / 1e9;
+        let seconds = now_nanos.saturating_sub(inserted_at) as i64 as f64 / 1e9;
         self.age_seconds += seconds * weight as f64;
         self.ages.0[age_bucket(seconds)] += weight;
     }
@@ -202,26 +242,22 @@ impl Counting {
 
     /// Counts the items of a reset.
     pub(super) fn count_all_removed(&mut self, items: &TimesSampled) {
-        self.removed.sum += items.sum;
-        self.removed.counts.0.iter_mut().zip(items.counts.0).for_each(|(count, more)| *count += more);
+        self.removed.add_all(items);
     }
 
     /// The counts for those who watch the table.
-    pub(super) fn show(&self) -> TableCounters {
-        let Self { priority_updates, insert_bytes, sample_bytes, last_insert_nanos, last_sample_nanos, .. } = *self;
-        let mut shown = TableCounters {
+    pub(super) fn show(&self, last_insert_nanos: u64) -> TableCounters {
+        let Self { priority_updates, insert_bytes, sample_bytes, last_sample_nanos, .. } = *self;
+        let (counts, sum) = (self.ages.0, self.age_seconds);
+        TableCounters {
             priority_updates,
             insert_bytes,
             sample_bytes,
-            unsampled_removals: self.removed.counts.0[0],
+            unsampled_removals: self.removed.few[0],
             last_insert_nanos,
             last_sample_nanos,
-            ..TableCounters::default()
-        };
-        shown.sample_age_seconds.counts = self.ages.0;
-        shown.sample_age_seconds.sum = self.age_seconds;
-        shown.removed_times_sampled.counts = self.removed.counts.0;
-        shown.removed_times_sampled.sum = self.removed.sum as f64;
-        shown
+            sample_age_seconds: Log2Histogram { counts, sum, first_exponent: AGE_EXPONENT },
+            removed_times_sampled: self.removed.show(),
+        }
     }
 }

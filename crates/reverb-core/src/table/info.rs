@@ -108,6 +108,8 @@ impl Table {
 
     /// Configuration and counts. Takes `&mut self` because [`Table::weight`] does.
     pub fn info(&mut self) -> TableInfo {
+        // Stamps ascend, so that of an insert is above those of restored items.
+        let last_insert = if self.last_inserted_at > self.last_restored_at { self.last_inserted_at } else { 0 };
         TableInfo {
             config: self.config.clone(),
             current_size: self.len() as u64,
@@ -118,7 +120,7 @@ impl Table {
             samples: self.limiter.samples,
             deletes: self.limiter.deletes,
             removed: self.removed,
-            counters: self.counting.show(),
+            counters: self.counting.show(last_insert),
             bytes: self.bytes(),
             referenced_bytes: self.referenced_bytes,
             num_chunks: self.usage.num_chunks(),

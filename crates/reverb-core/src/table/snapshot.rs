@@ -150,6 +150,7 @@ impl Table {
             Error::invalid(format!("InsertCheckpointItem called for item with already present key: {}", item.key))
         })?;
         self.last_inserted_at = self.last_inserted_at.max(inserted_at);
+        self.last_restored_at = self.last_inserted_at;
         self.place(slot, None);
         Ok(())
     }

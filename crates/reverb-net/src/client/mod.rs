@@ -10,6 +10,7 @@ mod servers;
 mod started;
 pub mod writer;
 
+pub use crate::replay_v1::client::BenchHold;
 pub use pending_draw::PendingDraw;
 pub use pending_limit::DEFAULT_PENDING_BYTES;
 pub use road::Road;
@@ -392,6 +393,23 @@ impl Client {
             return Started::elsewhere(servers.peek(table, count, newest, deadline));
         }
         self.on_road_again(deadline, move |road| road.peek(table, count, newest, deadline))
+    }
+
+    /// Makes an empty table of the server to measure with, which exists until the result is dropped. Draws and inserts
+    /// over connections find it by its name.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the client has several servers, or one of this process.
+    /// [`Error::Unimplemented`] if the server is of an earlier version, or one of dm-reverb.
+    /// [`Error::ResourceExhausted`] if others measure too.
+    pub async fn bench_table(&self, deadline: Option<Instant>) -> Result<BenchHold> {
+        if self.servers.is_some() {
+            return Err(Error::invalid(format!(
+                "only one server can be measured at a time, and `{}` names several; use one of their addresses",
+                self.address()
+            )));
+        }
+        self.road(Turn::Other, deadline).await?.bench_table(deadline).await
     }
 
     /// Describes the server as JSON, for display: see [`crate::observe::ObservedDocument`].

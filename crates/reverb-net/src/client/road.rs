@@ -7,12 +7,12 @@ use super::pending_draw::PendingDraw;
 use super::started::Started;
 use crate::dm_reverb::client as dm_reverb;
 use crate::observe::observed;
-use crate::replay_v1::client::Connection;
+use crate::replay_v1::client::{BenchHold, Connection};
 use reverb_core::{Drawn, Error, Result};
 use reverb_service::insert::wait_for_inserts;
 use reverb_service::local::{BatchRequest, LocalDraw, RowInsert, begin_insert, gather, sample_copied};
 use reverb_service::peek::{Peeked, peek};
-use reverb_service::{Batch, Call, Replay, TableStatus, Transport, Waiting, warn};
+use reverb_service::{Batch, Call, Notice, Replay, TableStatus, Transport, Waiting};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::runtime::Handle;
@@ -92,11 +92,9 @@ impl Road {
         match begin_insert(&replay, &insert) {
             Err(error) => Started::Done(Err(error)),
             Ok(calls) if calls.iter().all(|call| matches!(call, Call::Done(Ok(())))) => Started::Done(Ok(())),
-            Ok(calls) => {
-                Started::here(
-                    async move { wait_for_inserts(calls, deadline, warn).await.map_err(Error::of_sent_insert) },
-                )
-            }
+            Ok(calls) => Started::here(async move {
+                wait_for_inserts(calls, deadline, Notice::warn).await.map_err(Error::of_sent_insert)
+            }),
         }
     }
 
@@ -115,7 +113,7 @@ impl Road {
             Ok(Sampled::Now(batch)) => Started::Done(Ok(batch)),
             Err(error) => Started::Done(Err(error)),
             Ok(Sampled::Later(waiting)) => Started::here(async move {
-                let drawn = waiting.result(deadline, warn).await?;
+                let drawn = waiting.reported_result(deadline, Notice::warn).await?;
                 gather(replay.table(&request.table)?, drawn, request)
             }),
         }
@@ -232,6 +230,20 @@ impl Road {
             Self::DmReverb(connection) => {
                 Started::elsewhere(async move { connection.peek(table, count, newest, deadline).await })
             }
+        }
+    }
+
+    /// See [`super::Client::bench_table`].
+    pub async fn bench_table(self, deadline: Option<Instant>) -> Result<BenchHold> {
+        match self {
+            Self::SameProcess(_) => {
+                Err(Error::invalid("a server of this process cannot be measured; measure it from another process"))
+            }
+            Self::ReplayV1(connection) => of_same_server(&connection, connection.bench_table(deadline)).await,
+            Self::DmReverb(connection) => Err(Error::Unimplemented(format!(
+                "the server at {} is one of dm-reverb 0.14, which has no tables for measurements",
+                connection.peer()
+            ))),
         }
     }
 

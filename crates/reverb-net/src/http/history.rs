@@ -1,11 +1,10 @@
 //! The last minutes of a server, for the lines of its page.
 
-use super::state::HttpState;
 use crate::observe::{self, HistoryDocument, TableHistoryDocument};
 use parking_lot::Mutex;
 use reverb_service::{Replay, TablePulse};
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::{Duration, SystemTime};
 use tokio::time::MissedTickBehavior;
 
@@ -91,20 +90,19 @@ impl History {
     }
 }
 
-/// Records a point each second until the service is closed, or the HTTP port is gone.
-pub async fn record(state: Weak<HttpState>) {
+/// Records a point each second until the service is closed, or nobody can read the history any more.
+pub async fn record(history: Weak<History>, replay: Weak<Replay>) {
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let Some(state) = state.upgrade().filter(|state| !state.replay.is_closed()) else { return };
+        let (Some(history), Some(replay)) = (history.upgrade(), replay.upgrade()) else { return };
+        if replay.is_closed() {
+            return;
+        }
         // Not here, because tables may be locked for a while.
-        let _panicked = tokio::task::spawn_blocking(move || record_point(&state)).await;
+        let _panicked = tokio::task::spawn_blocking(move || history.add(Point::new(&replay))).await;
     }
-}
-
-fn record_point(state: &Arc<HttpState>) {
-    state.history.add(Point::new(&state.replay));
 }
 
 #[cfg(test)]

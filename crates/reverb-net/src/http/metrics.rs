@@ -10,8 +10,8 @@ mod tables;
 use super::state::HttpState;
 use axum::Router;
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
-use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use collector::collect;
@@ -20,14 +20,17 @@ use std::sync::Arc;
 /// Media type of the OpenMetrics format.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The route `/metrics`.
-pub fn router() -> Router<Arc<HttpState>> {
-    Router::new().route("/metrics", get(metrics))
+/// The route `/metrics`. `sums_tables` shows all tables as one.
+pub fn router(sums_tables: bool) -> Router<Arc<HttpState>> {
+    let answer = move |state: State<Arc<HttpState>>, headers: HeaderMap| metrics(state.0, headers, sums_tables);
+    Router::new().route("/metrics", get(answer))
 }
 
-async fn metrics(State(state): State<Arc<HttpState>>, headers: HeaderMap) -> Response {
-    let collected = tokio::task::spawn_blocking(move || collect(&state)).await;
-    let Ok(Ok(text)) = collected else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
+async fn metrics(state: Arc<HttpState>, headers: HeaderMap, sums_tables: bool) -> Response {
+    let text = match state.heavy(move |state| collect(&state.replay, &state.calls, sums_tables)).await {
+        Ok(text) => text,
+        Err(failed) => return failed.into_response(),
+    };
     if plain::is_preferred(&headers.get_all(ACCEPT).iter().filter_map(|one| one.to_str().ok()).collect::<Vec<_>>()) {
         ([(CONTENT_TYPE, plain::MEDIA_TYPE)], plain::from_open_metrics(&text)).into_response()
     } else {

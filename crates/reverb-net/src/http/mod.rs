@@ -6,6 +6,7 @@ mod api;
 mod assets;
 mod guard;
 mod health;
+mod histogram_cache;
 mod history;
 mod metrics;
 mod reserve;
@@ -43,6 +44,8 @@ pub struct HttpOptions {
     pub port: u16,
     /// Further host names under which clients reach the port, without a port.
     pub allowed_hosts: Vec<String>,
+    /// Whether metrics are of all tables together, instead of each one.
+    pub sums_tables: bool,
 }
 
 /// A running HTTP port. Dropping it stops it.
@@ -75,8 +78,9 @@ impl HttpServer {
         let calls = state.calls.clone();
         let (stop, stopped) = watch::channel(());
         let (open, freed) = std::sync::mpsc::channel();
-        runtime.spawn(history::record(Arc::downgrade(&state)));
-        let port = Arc::new(Port::new(state.clone(), router(state), Guard::new(&options.allowed_hosts)));
+        runtime.spawn(history::record(Arc::downgrade(&state.history), Arc::downgrade(&state.replay)));
+        let port =
+            Arc::new(Port::new(state.clone(), router(state, options.sums_tables), Guard::new(&options.allowed_hosts)));
         for listener in listeners {
             runtime.spawn(accept_from(open.clone(), Listener(listener), port.clone(), stopped.clone()));
         }
@@ -128,10 +132,10 @@ fn page_address(host: Option<IpAddr>, port: u16) -> String {
     }
 }
 
-fn router(state: Arc<HttpState>) -> Router {
+fn router(state: Arc<HttpState>, sums_tables: bool) -> Router {
     Router::new()
         .nest("/api/v1", api::router())
-        .merge(metrics::router())
+        .merge(metrics::router(sums_tables))
         .merge(assets::router())
         .fallback(async || text(StatusCode::NOT_FOUND, "There is no such page."))
         .with_state(state)

@@ -1,7 +1,7 @@
 //! What the handlers of the HTTP port read.
 
 use super::answer::text;
-use super::api::HistogramCache;
+use super::histogram_cache::HistogramCache;
 use super::history::History;
 use crate::calls::Calls;
 use crate::observe::ServerFacts;
@@ -23,7 +23,7 @@ pub struct HttpState {
     pub facts: Arc<ServerFacts>,
     /// Counts of the calls of the gRPC services.
     pub calls: Arc<Calls>,
-    pub(super) history: History,
+    pub(super) history: Arc<History>,
     pub(super) histograms: HistogramCache,
     heavy: Arc<Semaphore>,
 }
@@ -35,7 +35,7 @@ impl HttpState {
             facts: replay.facts().clone(),
             replay,
             calls: Arc::default(),
-            history: History::default(),
+            history: Arc::default(),
             histograms: HistogramCache::default(),
             heavy: Arc::new(Semaphore::new(MAX_HEAVY)),
         }

@@ -6,7 +6,7 @@ use super::documents::{
 };
 use super::process;
 use reverb_service::event_log::{self, LogLevel, LogLine};
-use reverb_service::{Operation, Peer, Replay, SavedState, ServerFacts, StoreProgress, StoreStatus, TableHandle};
+use reverb_service::{Peer, Replay, SavedState, ServerFacts, StoreProgress, StoreStatus, TableHandle, host_name};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -41,7 +41,7 @@ pub fn server(replay: &Replay, facts: &ServerFacts) -> ServerDocument {
             (false, Some(_)) => "serving",
         },
         loading: store.loading.as_ref().map(progress),
-        hostname: process::hostname().into(),
+        hostname: host_name(),
         pid: std::process::id(),
         addresses,
         dashboard_url: facts.dashboard_url.get().cloned(),
@@ -69,10 +69,7 @@ pub fn waits(replay: &Replay) -> WaitsDocument {
         table.waits(MAX_WAITS).into_iter().map(move |wait| WaitDocument {
             table: number,
             table_name: name.clone(),
-            operation: match wait.operation {
-                Operation::Insert => "insert",
-                Operation::Sample => "sample",
-            },
+            operation: wait.operation.name(),
             client: wait.peer.id(),
             client_name: wait.peer.name().into(),
             address: wait.peer.address().into(),

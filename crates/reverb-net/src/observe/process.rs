@@ -1,22 +1,5 @@
 //! What the system tells of this process.
 
-use std::sync::OnceLock;
-
-/// Maximum length of the name of a machine in bytes.
-const MAX_HOSTNAME: usize = 256;
-
-/// Returns the name of the machine, as it was at the first call. Empty if the system does not tell.
-pub fn hostname() -> &'static str {
-    static NAME: OnceLock<String> = OnceLock::new();
-    NAME.get_or_init(|| {
-        let mut name = [0_u8; MAX_HOSTNAME];
-        // SAFETY: the pointer and the length are those of the buffer, whose last byte stays free for the end.
-        let told = unsafe { libc::gethostname(name.as_mut_ptr().cast(), MAX_HOSTNAME - 1) };
-        let end = name.iter().position(|&byte| byte == 0).unwrap_or(0);
-        if told == 0 { String::from_utf8_lossy(&name[..end]).into_owned() } else { String::new() }
-    })
-}
-
 /// Returns the memory of the process that is resident, in bytes. `None` where the system does not tell.
 pub fn resident_bytes() -> Option<u64> {
     // The file exists on Linux only.
@@ -44,9 +27,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn the_system_tells_the_size_the_time_and_the_machine_of_a_process() {
-        let told = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-        assert_eq!(hostname(), told.trim_end());
+    fn the_system_tells_the_size_and_the_time_of_a_process() {
         let before = resident_bytes().unwrap();
         let memory = std::hint::black_box(vec![1_u8; 64 << 20]);
         assert!(resident_bytes().unwrap() > before + (32 << 20), "{before}");

@@ -5,10 +5,10 @@
 //! hold messages and skips data, so it costs almost nothing if the message consists of data.
 
 use crate::replay_v1::proto::{
-    CheckpointRequest, CheckpointResponse, Chunk, Column, ColumnSpec, HelloRequest, HelloResponse, InfoRequest,
-    InfoResponse, InsertRequest, InsertResponse, ItemBatch, MutateRequest, MutateResponse, ObserveRequest,
-    ObserveResponse, PeekRequest, PeekResponse, ResetRequest, ResetResponse, SampleRequest, Slice, Trajectory,
-    WriteItem, WriteRequest, WriteResponse,
+    BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, Chunk, Column, ColumnSpec, HelloRequest,
+    HelloResponse, InfoRequest, InfoResponse, InsertRequest, InsertResponse, ItemBatch, MutateRequest, MutateResponse,
+    ObserveRequest, ObserveResponse, PeekRequest, PeekResponse, ResetRequest, ResetResponse, SampleRequest, Slice,
+    Trajectory, WriteItem, WriteRequest, WriteResponse,
 };
 use crate::replay_v1::sample_response::SampleResponse;
 use std::mem::size_of;
@@ -89,6 +89,8 @@ impl Checked for PeekRequest {}
 impl Checked for PeekResponse {}
 impl Checked for ObserveRequest {}
 impl Checked for ObserveResponse {}
+impl Checked for BenchRequest {}
+impl Checked for BenchResponse {}
 
 fn check(message: &[u8], fields: &[Field]) -> Result<(), String> {
     let mut left = MAX_DECODED_BYTES;

@@ -3,6 +3,7 @@
 use super::handle::TableHandle;
 use super::notices::LongWait;
 use super::queue::{Reply, Work};
+use crate::notice::Notice;
 use reverb_core::{Error, Result};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -38,8 +39,17 @@ impl<T: Reply> Waiting<T> {
     ///
     /// # Errors
     /// [`Error::DeadlineExceeded`] if nothing could be done in time, [`Error::Cancelled`] if the table was closed.
-    pub async fn result(mut self, deadline: Option<Instant>, notice: impl Fn(&str)) -> Result<T> {
-        let mut notice_at = Some(Instant::now() + NOTICE_AFTER);
+    pub async fn result(self, deadline: Option<Instant>, notice: impl Fn(&str)) -> Result<T> {
+        self.reported_result(deadline, |wait| notice(&wait.text)).await
+    }
+
+    /// As [`Waiting::result`], with more than the text of the notice.
+    ///
+    /// # Errors
+    /// Those of [`Waiting::result`].
+    pub async fn reported_result(mut self, deadline: Option<Instant>, notice: impl Fn(&Notice)) -> Result<T> {
+        let begun = Instant::now();
+        let mut notice_at = Some(begun + NOTICE_AFTER);
         loop {
             let wake = [deadline, notice_at].into_iter().flatten().min();
             let Some(receiver) = self.receiver.as_mut() else { return Err(forgotten()) };
@@ -57,7 +67,8 @@ impl<T: Reply> Waiting<T> {
             notice_at = None;
             self.long = self.begin_long_wait();
             if self.long.as_ref().is_none_or(|wait| wait.is_first) {
-                notice(&self.explain());
+                let (text, operation) = (self.explain(), T::Work::OPERATION);
+                notice(&Notice { text, table: self.handle.name().into(), operation, waited: begun.elapsed() });
             }
         }
     }

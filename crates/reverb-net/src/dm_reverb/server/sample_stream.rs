@@ -253,7 +253,7 @@ impl Answer {
     async fn wait(&mut self, peer: &Arc<Peer>) -> Result<()> {
         let Some(waiting) = self.waiting.take() else { return Ok(()) };
         let deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let drawn = waiting.result(deadline, |text: &str| tracing::info!("{peer}: {text}")).await?;
+        let drawn = waiting.reported_result(deadline, |notice| notice.tell(peer)).await?;
         self.add(drawn);
         Ok(())
     }

@@ -8,8 +8,6 @@ mod histograms;
 mod items;
 mod query;
 
-pub use histograms::HistogramCache;
-
 use super::state::HttpState;
 use crate::observe;
 use answer::{Failure, Shared, json};

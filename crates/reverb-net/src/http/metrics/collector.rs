@@ -2,33 +2,36 @@
 
 use super::families::Writer;
 use super::{process, service, tables};
-use crate::http::HttpState;
+use crate::calls::Calls;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
+use reverb_service::Replay;
 use std::fmt::Result;
 use std::sync::Arc;
 
-/// Writes the metrics of a server in the OpenMetrics format.
-///
-/// # Errors
-/// None: a `String` takes any text.
-pub fn collect(state: &Arc<HttpState>) -> std::result::Result<String, std::fmt::Error> {
+/// Returns the metrics of a server in the OpenMetrics format.
+pub fn collect(replay: &Arc<Replay>, calls: &Arc<Calls>, sums_tables: bool) -> String {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(OfServer(state.clone())));
+    let server = OfServer { replay: replay.clone(), calls: calls.clone(), sums_tables };
+    registry.register_collector(Box::new(server));
     let mut text = String::new();
-    text::encode(&mut text, &registry)?;
-    Ok(text)
+    text::encode(&mut text, &registry).expect("a string takes any text");
+    text
 }
 
 #[derive(Debug)]
-struct OfServer(Arc<HttpState>);
+struct OfServer {
+    replay: Arc<Replay>,
+    calls: Arc<Calls>,
+    sums_tables: bool,
+}
 
 impl Collector for OfServer {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result {
         let mut writer = Writer(encoder);
-        service::write(&mut writer, &self.0.replay)?;
-        tables::write(&mut writer, self.0.replay.status(), true)?;
+        service::write(&mut writer, &self.replay, &self.calls)?;
+        tables::write(&mut writer, self.replay.status(), self.sums_tables)?;
         process::write(&mut writer)
     }
 }

@@ -2,6 +2,7 @@
 //! tells them in `/proc`; elsewhere they are absent.
 
 use super::families::{Family, Number, Writer};
+use crate::observe::{cpu_seconds, resident_bytes};
 use std::fmt::Result;
 use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
@@ -19,10 +20,9 @@ const MAX_FILES: Family = Family::plain("process_max_fds", "Maximum number of op
 /// Writes the metrics of this process.
 pub fn write(writer: &mut Writer<'_>) -> Result {
     let one = |value: Option<Number>| value.map(|value| (&[][..], value)).into_iter();
-    let stat = Stat::read();
-    writer.counters(&CPU, one(stat.as_ref().map(|stat| stat.cpu_seconds.into())))?;
-    writer.gauges(&START_TIME, one(stat.as_ref().map(|stat| stat.start_time.into())))?;
-    writer.gauges(&RESIDENT, one(stat.as_ref().map(|stat| stat.resident_bytes.into())))?;
+    writer.counters(&CPU, one(cpu_seconds().map(Number::from)))?;
+    writer.gauges(&START_TIME, one(start_time().map(Number::from)))?;
+    writer.gauges(&RESIDENT, one(resident_bytes().map(Number::from)))?;
     writer.gauges(&MEMORY_LIMIT, one(memory_limit().map(Number::from)))?;
     // Without the descriptor with which the folder is read.
     let open_files = read_dir("/proc/self/fd").ok().map(|entries| (entries.count() as u64).saturating_sub(1));
@@ -30,30 +30,14 @@ pub fn write(writer: &mut Writer<'_>) -> Result {
     writer.gauges(&MAX_FILES, one(max_files().map(Number::from)))
 }
 
-/// What `/proc/self/stat` tells.
-struct Stat {
-    cpu_seconds: f64,
-    start_time: f64,
-    resident_bytes: u64,
-}
-
-impl Stat {
-    fn read() -> Option<Self> {
-        let stat = read_to_string("/proc/self/stat").ok()?;
-        // The name of the program, which is in parentheses, may contain anything. The state, field 3, follows it.
-        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
-        let system = |name: libc::c_int| {
-            // SAFETY: the call takes a number and changes nothing.
-            u64::try_from(unsafe { libc::sysconf(name) }).ok()
-        };
-        let ticks = system(libc::_SC_CLK_TCK)? as f64;
-        Some(Self {
-            cpu_seconds: (field(14)? + field(15)?) as f64 / ticks,
-            start_time: boot_time()? as f64 + field(22)? as f64 / ticks,
-            resident_bytes: field(24)? * system(libc::_SC_PAGESIZE)?,
-        })
-    }
+/// The Unix time in seconds at which the process was started.
+fn start_time() -> Option<f64> {
+    let stat = read_to_string("/proc/self/stat").ok()?;
+    // The name of the program, which is in parentheses, may contain anything. The state, field 3, follows it.
+    let ticks: u64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(22 - 3)?.parse().ok()?;
+    // SAFETY: the call only returns a number.
+    let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    Some(boot_time()? as f64 + ticks as f64 / ticks_per_second as f64)
 }
 
 /// The Unix time in seconds at which the machine was started.
@@ -100,6 +84,8 @@ fn limit_files(groups: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::seconds;
+    use std::time::SystemTime;
 
     #[test]
     fn limits_are_those_of_all_groups_up_to_the_root() {
@@ -112,11 +98,12 @@ mod tests {
     }
 
     #[test]
-    fn the_process_is_within_its_limit() {
+    fn the_process_is_within_its_limit_and_has_started() {
         if Path::new("/proc/self/stat").exists() {
-            let stat = Stat::read().expect("Linux tells it");
-            assert!(stat.resident_bytes > 0);
-            assert!(stat.resident_bytes < memory_limit().expect("Linux tells it"));
+            assert!(resident_bytes().unwrap() < memory_limit().unwrap());
+            let now = seconds(SystemTime::now());
+            let started = start_time().unwrap();
+            assert!(started <= now && started > now - 86_400.0, "{started} {now}");
         }
     }
 }

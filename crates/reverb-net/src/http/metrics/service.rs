@@ -1,12 +1,18 @@
 //! The metrics of a server as a whole: its connections, its checkpoints and its version.
 
 use super::families::{Family, Number, Writer};
+use crate::calls::{CallCount, Calls};
 use crate::observe::seconds;
-use reverb_service::{Replay, StoreStatus, Transport};
+use reverb_service::{Connections, Replay, StoreStatus, StreamKind};
 use std::fmt::Result;
 
 const BUILD: Family = Family::plain("reverb_build", "Version of the server.");
 const CONNECTIONS: Family = Family::plain("reverb_connections", "Open connections of the gRPC port.");
+const ACCEPTED: Family = Family::plain("reverb_connections_accepted", "Connections of the gRPC port since the start.");
+const STREAMS: Family = Family::plain("reverb_streams", "Open streams.");
+const RECEIVED: Family = Family::bytes("reverb_network_receive", "Bytes received over all connections.");
+const TRANSMITTED: Family = Family::bytes("reverb_network_transmit", "Bytes sent over all connections.");
+const CALLS: Family = Family::plain("grpc_server_handled", "Calls and streams that have ended, by method and result.");
 const CHECKPOINTS: Family = Family::plain("reverb_checkpoints", "Checkpoints that were saved, or failed.");
 const CHECKPOINT_IN_PROGRESS: Family =
     Family::plain("reverb_checkpoint_in_progress", "1 while a checkpoint is saved, otherwise 0.");
@@ -17,14 +23,32 @@ const CHECKPOINT_DURATION: Family =
 const CHECKPOINT_SIZE: Family = Family::bytes("reverb_checkpoint_last_size", "Size of the latest checkpoint's files.");
 
 /// Writes the metrics of a server.
-pub fn write(writer: &mut Writer<'_>, replay: &Replay) -> Result {
+pub fn write(writer: &mut Writer<'_>, replay: &Replay, calls: &Calls) -> Result {
     let revision = option_env!("REVERB_REVISION").unwrap_or("unknown");
     writer.info(&BUILD, &[("version", env!("CARGO_PKG_VERSION")), ("revision", revision)])?;
-    let peers = replay.connections().list();
-    let open = |road: Transport| peers.iter().filter(|peer| peer.road() == road).count() as u64;
-    let by_transport = [Transport::Tcp, Transport::Unix].map(|road| ([("transport", road.name())], open(road)));
-    writer.gauges(&CONNECTIONS, by_transport.iter().map(|(labels, count)| (&labels[..], (*count).into())))?;
+    write_connections(writer, replay.connections())?;
+    write_calls(writer, calls)?;
     replay.store().map_or(Ok(()), |store| write_checkpoints(writer, &store.status()))
+}
+
+fn write_connections(writer: &mut Writer<'_>, connections: &Connections) -> Result {
+    let totals = connections.totals();
+    let labels = totals.map(|total| [("transport", total.transport.name())]);
+    let by_transport = || labels.iter().map(|labels| &labels[..]).zip(totals);
+    writer.gauges(&CONNECTIONS, by_transport().map(|(labels, total)| (labels, total.open.into())))?;
+    writer.counters(&ACCEPTED, by_transport().map(|(labels, total)| (labels, total.opened.into())))?;
+    writer.counters(&RECEIVED, by_transport().map(|(labels, total)| (labels, total.receive_bytes.into())))?;
+    writer.counters(&TRANSMITTED, by_transport().map(|(labels, total)| (labels, total.transmit_bytes.into())))?;
+    let streams = StreamKind::ALL.map(|kind| ([("kind", kind.name())], connections.num_streams(kind)));
+    writer.gauges(&STREAMS, streams.iter().map(|(labels, count)| (&labels[..], (*count).into())))
+}
+
+fn write_calls(writer: &mut Writer<'_>, calls: &Calls) -> Result {
+    let counts = calls.counts();
+    let labels =
+        |call: &CallCount| [("grpc_service", call.service), ("grpc_method", call.method), ("grpc_code", call.code)];
+    let by_code: Vec<_> = counts.iter().map(|call| (labels(call), call.count)).collect();
+    writer.counters(&CALLS, by_code.iter().map(|(labels, count)| (&labels[..], (*count).into())))
 }
 
 fn write_checkpoints(writer: &mut Writer<'_>, status: &StoreStatus) -> Result {

@@ -2,9 +2,10 @@
 
 use super::families::{Buckets, Family, Labels, Number, Writer};
 use reverb_core::{RateLimiter, RemovalCounts, TableInfo};
-use reverb_service::TableStatus;
+use reverb_service::{TableStatus, WAIT_BOUNDS, WaitHistogram};
 use std::collections::HashSet;
 use std::fmt::Result;
+use std::time::Duration;
 
 /// Maximum number of tables with metrics of their own.
 const MAX_TABLES: usize = 1000;
@@ -26,6 +27,7 @@ struct Row {
     max_items: u64,
     bytes: u64,
     max_bytes: Option<u64>,
+    referenced_bytes: u64,
     episodes: u64,
     undelivered: u64,
     inserts: u64,
@@ -49,7 +51,28 @@ struct Row {
 #[derive(Debug, Clone, Default)]
 struct Waiting {
     requests: u64,
+    longest_seconds: f64,
     blocked_seconds: f64,
+    ended: Buckets,
+}
+
+impl Waiting {
+    fn of(requests: usize, longest: Duration, blocked_milliseconds: u64, ended: &WaitHistogram) -> Self {
+        let bounds = WAIT_BOUNDS.into_iter().chain([f64::INFINITY]);
+        Self {
+            requests: requests as u64,
+            longest_seconds: longest.as_secs_f64(),
+            blocked_seconds: blocked_milliseconds as f64 / 1e3,
+            ended: Buckets { sum: ended.sum_seconds, counts: bounds.zip(ended.counts).collect() },
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.longest_seconds = self.longest_seconds.max(other.longest_seconds);
+        self.blocked_seconds += other.blocked_seconds;
+        self.ended.add(&other.ended);
+    }
 }
 
 impl Row {
@@ -64,6 +87,7 @@ impl Row {
             max_items: config.max_size,
             bytes: status.info.bytes,
             max_bytes: config.max_bytes,
+            referenced_bytes: status.info.referenced_bytes,
             episodes: status.info.num_episodes,
             undelivered: status.undelivered,
             inserts: status.info.inserts.max(0) as u64,
@@ -75,14 +99,18 @@ impl Row {
             sample_bytes: counters.sample_bytes,
             limiter: Some(limiter),
             waiting: [
-                Waiting {
-                    requests: status.waiting_inserts as u64,
-                    blocked_seconds: status.waited.inserts_ms as f64 / 1e3,
-                },
-                Waiting {
-                    requests: status.waiting_samples as u64,
-                    blocked_seconds: status.waited.samples_ms as f64 / 1e3,
-                },
+                Waiting::of(
+                    status.waiting_inserts,
+                    status.longest_insert_wait,
+                    status.waited.inserts_ms,
+                    &status.insert_waits,
+                ),
+                Waiting::of(
+                    status.waiting_samples,
+                    status.longest_sample_wait,
+                    status.waited.samples_ms,
+                    &status.sample_waits,
+                ),
             ],
             last_insert: time(counters.last_insert_nanos),
             last_sample: time(counters.last_sample_nanos),
@@ -97,6 +125,7 @@ impl Row {
         self.max_items = self.max_items.saturating_add(other.max_items);
         self.bytes += other.bytes;
         self.max_bytes = self.max_bytes.zip(other.max_bytes).map(|(one, more)| one.saturating_add(more));
+        self.referenced_bytes += other.referenced_bytes;
         self.episodes += other.episodes;
         self.undelivered += other.undelivered;
         self.inserts += other.inserts;
@@ -110,8 +139,7 @@ impl Row {
         self.sample_bytes += other.sample_bytes;
         self.limiter = None;
         for (waiting, more) in self.waiting.iter_mut().zip(other.waiting) {
-            waiting.requests += more.requests;
-            waiting.blocked_seconds += more.blocked_seconds;
+            waiting.add(&more);
         }
         self.last_insert = latest(self.last_insert, other.last_insert);
         self.last_sample = latest(self.last_sample, other.last_sample);
@@ -125,8 +153,8 @@ fn latest(one: Option<f64>, other: Option<f64>) -> Option<f64> {
 }
 
 /// The rows of all tables. At most [`MAX_TABLES`] have one of their own, none of which has a label twice.
-fn rows(statuses: Vec<TableStatus>, per_table: bool) -> Vec<Row> {
-    let (limit, rest) = if per_table { (MAX_TABLES, OTHERS) } else { (0, ALL) };
+fn rows(statuses: Vec<TableStatus>, sums_tables: bool) -> Vec<Row> {
+    let (limit, rest) = if sums_tables { (0, ALL) } else { (MAX_TABLES, OTHERS) };
     let is_cut = statuses.len() > limit;
     let mut labels = HashSet::new();
     let mut rows: Vec<Row> = Vec::new();
@@ -160,6 +188,13 @@ const GAUGES: &[(Family, Value)] = &[
     (Family::bytes("reverb_table_max", "Limit of the table's size. Absent without a limit."), |row| {
         row.max_bytes.map(Number::from)
     }),
+    (
+        Family::bytes(
+            "reverb_table_referenced",
+            "Size of the rows that items refer to. A row counts once for each item.",
+        ),
+        |row| Some(row.referenced_bytes.into()),
+    ),
     (Family::plain("reverb_table_episodes", "Distinct episodes that items refer to."), |row| Some(row.episodes.into())),
     (Family::plain("reverb_table_undelivered_samples", "Samples that were drawn and have not arrived yet."), |row| {
         Some(row.undelivered.into())
@@ -207,14 +242,17 @@ const COUNTERS: &[(Family, Value)] = &[
 
 const REMOVALS: Family = Family::plain("reverb_table_removals", "Items that left the table, by reason.");
 const WAITING: Family = Family::plain("reverb_table_waiting_requests", "Requests that wait at the table.");
+const LONGEST: Family =
+    Family::seconds("reverb_table_longest_wait", "Time that the first waiting request has waited. 0 if none waits.");
+const WAITS: Family = Family::seconds("reverb_table_wait", "Time that requests waited that do not wait any more.");
 const BLOCKED: Family = Family::seconds("reverb_table_blocked", "Time during which at least one request waited.");
 const SAMPLE_AGES: Family = Family::seconds("reverb_table_sample_age", "Age of items when they were sampled.");
 const TIMES_SAMPLED: Family =
     Family::plain("reverb_table_removed_times_sampled", "Number of times that items had been sampled when they left.");
 
-/// Writes the metrics of the tables: of each one if `per_table`, otherwise of their sum.
-pub fn write(writer: &mut Writer<'_>, statuses: Vec<TableStatus>, per_table: bool) -> Result {
-    let rows = rows(statuses, per_table);
+/// Writes the metrics of each table, or of their sum.
+pub fn write(writer: &mut Writer<'_>, statuses: Vec<TableStatus>, sums_tables: bool) -> Result {
+    let rows = rows(statuses, sums_tables);
     let labels: Vec<[(&str, &str); 1]> = rows.iter().map(|row| [("table", row.table.as_str())]).collect();
     let by_table = || labels.iter().map(|labels| &labels[..]).zip(&rows);
     for (family, value) in GAUGES {
@@ -230,6 +268,8 @@ pub fn write(writer: &mut Writer<'_>, statuses: Vec<TableStatus>, per_table: boo
     let by_operation =
         || operations.iter().map(|labels| -> Labels<'_> { labels }).zip(rows.iter().flat_map(|row| &row.waiting));
     writer.gauges(&WAITING, by_operation().map(|(labels, waiting)| (labels, waiting.requests.into())))?;
+    writer.gauges(&LONGEST, by_operation().map(|(labels, waiting)| (labels, waiting.longest_seconds.into())))?;
+    writer.histograms(&WAITS, by_operation().map(|(labels, waiting)| (labels, &waiting.ended)))?;
     writer.counters(&BLOCKED, by_operation().map(|(labels, waiting)| (labels, waiting.blocked_seconds.into())))?;
     writer.histograms(&SAMPLE_AGES, by_table().map(|(labels, row)| (labels, &row.sample_ages)))?;
     writer.histograms(&TIMES_SAMPLED, by_table().map(|(labels, row)| (labels, &row.removed_times_sampled)))

@@ -8,8 +8,8 @@ use crate::caller_driven::flush;
 use crate::dial::ATTEMPT_TIME;
 use crate::replay_v1::headers::{hex, shown};
 use crate::replay_v1::proto::{
-    CheckpointRequest, Draw, HelloRequest, HelloResponse, InfoRequest, InsertRequest, ItemBatch, MutateRequest,
-    ObserveRequest, PeekRequest, ResetRequest, WriteRequest, WriteResponse,
+    BenchRequest, BenchResponse, CheckpointRequest, Draw, HelloRequest, HelloResponse, InfoRequest, InsertRequest,
+    ItemBatch, MutateRequest, ObserveRequest, PeekRequest, ResetRequest, WriteRequest, WriteResponse,
 };
 use crate::replay_v1::rpc::replay_client::ReplayClient;
 use crate::replay_v1::status::from_status;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tonic::transport::Channel;
-use tonic::{Code, Request, Status};
+use tonic::{Code, Request, Status, Streaming};
 
 /// Time to wait, after the deadline of a call, for the answer of the server that the deadline has passed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -42,6 +42,15 @@ pub struct Connection {
     hello: HelloResponse,
     inserts: InsertLink,
     samples: SampleLink,
+}
+
+/// Holds a table for measurements, which the server removes when this is dropped.
+#[derive(Debug)]
+pub struct BenchHold {
+    /// The name of the table.
+    pub table: String,
+    /// Its end is the end of the table. Nothing reads the few heartbeats.
+    _stream: Streaming<BenchResponse>,
 }
 
 /// The result of saying `Hello`.
@@ -241,6 +250,23 @@ impl Connection {
                 self.peer
             ))),
             Err(error) => Err(error),
+        }
+    }
+
+    /// See [`crate::client::Client::bench_table`].
+    pub async fn bench_table(&self, deadline: Option<Instant>) -> Result<BenchHold> {
+        let mut service = self.service.clone();
+        let hold = async {
+            let mut stream = service.bench(BenchRequest {}).await?.into_inner();
+            let first = stream.message().await?.ok_or_else(|| Status::unavailable("the stream has ended"))?;
+            Ok(BenchHold { table: first.table, _stream: stream })
+        };
+        match self.unary(deadline, hold).await {
+            Err(Error::Unimplemented(_)) if !self.is_broken() => Err(Error::Unimplemented(format!(
+                "the server at {} is of an earlier version, which has no tables for measurements",
+                self.peer
+            ))),
+            held => held,
         }
     }
 

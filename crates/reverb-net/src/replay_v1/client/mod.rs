@@ -7,6 +7,6 @@ mod sample_answers;
 mod sample_link;
 mod session;
 
-pub use connection::{Connection, Greeting};
+pub use connection::{BenchHold, Connection, Greeting};
 pub use sample_link::DrawCall;
 pub use session::Session;

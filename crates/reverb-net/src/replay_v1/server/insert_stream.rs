@@ -8,7 +8,7 @@ use crate::replay_v1::wire::{LayoutCache, insert_chunks_from_wire, items_bytes, 
 use reverb_core::{Error, Result};
 use reverb_service::Call;
 use reverb_service::insert::{InsertGroup, wait_for_inserts};
-use reverb_service::{Peer, Replay, StreamKind};
+use reverb_service::{Notice, Peer, Replay, StreamKind};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -169,7 +169,7 @@ impl InsertStreamTask {
         let limit = self.replay.max_message_size();
         let chunks = insert_chunks_from_wire(request.chunks, &mut self.layouts, limit)?;
         let to_group = |batch: ItemBatch| {
-            let table = self.replay.table(&batch.table)?.clone();
+            let table = self.replay.served(&batch.table)?;
             Ok(InsertGroup { table, items: items_from_wire(batch, &chunks)? })
         };
         self.replay.insert(request.batches.into_iter().map(to_group).collect::<Result<_>>()?, Some(&self.peer))
@@ -196,12 +196,14 @@ async fn wait(
     answers: Answers,
     _held: HeldBytes,
 ) -> u64 {
-    let notice = |text: &str| {
-        // The client logs the notice for its user. This log entry is for people who observe the server.
-        tracing::info!("{peer}: {text}");
+    let notice = |notice: &Notice| {
+        notice.tell(&peer);
         // If the channel is full, the client is busy with answers. The notice is only in the log then.
-        let _full =
-            answers.try_send(Ok(InsertResponse { request_id, notice: text.into(), ..InsertResponse::default() }));
+        let _full = answers.try_send(Ok(InsertResponse {
+            request_id,
+            notice: notice.text.clone(),
+            ..InsertResponse::default()
+        }));
     };
     let result = wait_for_inserts(calls, deadline, notice).await;
     let _gone = answers.send(Ok(answer(request_id, result))).await;

@@ -8,7 +8,7 @@ use crate::replay_v1::wire::batch_to_wire;
 use parking_lot::Mutex;
 use reverb_core::{Drawn, Error, Result};
 use reverb_service::lease::Lease;
-use reverb_service::{Call, DrawRequest, TableHandle};
+use reverb_service::{Call, DrawRequest, Notice, TableHandle};
 use reverb_service::{Peer, Replay, StreamKind};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -196,7 +196,7 @@ impl SampleStreamTask {
         if self.leases.contains_key(&request_id) || self.handles.contains_key(&request_id) {
             return Err(Begun::Failed(Error::invalid(format!("request id {request_id} is already in use"))));
         }
-        let table = self.replay.table(&draw.table).map_err(Begun::Failed)?.clone();
+        let table = self.replay.served(&draw.table).map_err(Begun::Failed)?;
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let request =
             DrawRequest { at_least: count(draw.at_least), at_most: count(draw.at_most), ahead: count(draw.ahead) };
@@ -209,13 +209,13 @@ impl SampleStreamTask {
                 let waits = self.waits.clone();
                 let handle = self.waiting.spawn(async move {
                     let _waits = waits;
-                    let notice = |text: &str| {
-                        tracing::info!("{peer}: {text}");
-                        let kind = Some(Kind::Notice(text.into()));
+                    let notice = |notice: &Notice| {
+                        notice.tell(&peer);
+                        let kind = Some(Kind::Notice(notice.text.clone()));
                         let _full =
                             answers.try_send(Ok(SampleResponse { request_id, kind, payload: Payload::default() }));
                     };
-                    let result = waiting.result(deadline, notice).await;
+                    let result = waiting.reported_result(deadline, notice).await;
                     Waited { request_id, table, draw, begun, result: Some(result) }
                 });
                 self.handles.insert(request_id, handle);

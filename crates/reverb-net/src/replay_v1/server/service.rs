@@ -1,5 +1,6 @@
 //! The methods of the replay service.
 
+use super::bench_stream::bench_stream;
 use super::insert_stream::insert_stream;
 use super::same_server::SameServer;
 use super::sample_stream::sample_stream;
@@ -7,9 +8,9 @@ use super::write_stream::write_stream;
 use crate::observe::observed;
 use crate::replay_v1::headers::SESSION;
 use crate::replay_v1::proto::{
-    CheckpointRequest, CheckpointResponse, HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest,
-    InsertResponse, MutateRequest, MutateResponse, ObserveRequest, ObserveResponse, PeekRequest, PeekResponse,
-    ResetRequest, ResetResponse, SampleRequest, WriteRequest, WriteResponse,
+    BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, HelloRequest, HelloResponse, InfoRequest,
+    InfoResponse, InsertRequest, InsertResponse, MutateRequest, MutateResponse, ObserveRequest, ObserveResponse,
+    PeekRequest, PeekResponse, ResetRequest, ResetResponse, SampleRequest, WriteRequest, WriteResponse,
 };
 use crate::replay_v1::rpc::replay_server::{Replay as ReplayService, ReplayServer};
 use crate::replay_v1::sample_response::SampleResponse;
@@ -81,6 +82,7 @@ fn peer_of<T>(request: &Request<T>) -> Arc<Peer> {
 
 #[tonic::async_trait]
 impl ReplayService for Router {
+    type BenchStream = ReceiverStream<Result<BenchResponse, Status>>;
     type InsertStream = ReceiverStream<Result<InsertResponse, Status>>;
     type WriteStream = ReceiverStream<Result<WriteResponse, Status>>;
     type SampleStream = ReceiverStream<Result<SampleResponse, Status>>;
@@ -166,6 +168,12 @@ impl ReplayService for Router {
         let replay = self.replay.clone();
         let json = in_background(move || Ok(observed(&replay))).await.map_err(|error| to_status(&error))?;
         Ok(Response::new(ObserveResponse { json: json.into() }))
+    }
+
+    async fn bench(&self, request: Request<BenchRequest>) -> Result<Response<Self::BenchStream>, Status> {
+        self.open().map_err(|error| to_status(&error))?;
+        let stream = bench_stream(self.replay.clone(), &peer_of(&request), self.heartbeat);
+        stream.map(Response::new).map_err(|error| to_status(&error))
     }
 
     async fn info(&self, _: Request<InfoRequest>) -> Result<Response<InfoResponse>, Status> {

@@ -1,0 +1,43 @@
+//! `reverb._rust.BenchTable`.
+
+use crate::errors::PyReverbResult;
+use crate::runtime::{deadline, wait};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use reverb_net::client::{BenchHold, Client};
+
+/// A table of a server for measurements, which exists until this is closed or the process ends.
+#[pyclass(frozen, module = "reverb._rust")]
+pub struct BenchTable {
+    name: String,
+    road: String,
+    /// The hold, and the client whose connection it needs.
+    held: Mutex<Option<(BenchHold, Client)>>,
+}
+
+#[pymethods]
+impl BenchTable {
+    #[new]
+    fn new(py: Python<'_>, address: &str, timeout: Option<f64>) -> PyReverbResult<Self> {
+        let client = Client::new(address);
+        let deadline = deadline(timeout)?;
+        // On the runtime of the process, whose threads keep the connection alive.
+        let hold = wait(py, client.bench_table(deadline))?;
+        let road = client.road_name().unwrap_or_default();
+        Ok(Self { name: hold.table.clone(), road, held: Mutex::new(Some((hold, client))) })
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[getter]
+    fn road(&self) -> &str {
+        &self.road
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| drop(self.held.lock().take()));
+    }
+}
