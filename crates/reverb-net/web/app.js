@@ -178,7 +178,7 @@ function welcomeView() {
       "div",
       {},
       el("h2", { id: "welcome" }, "Waiting for the first insert"),
-      el("p", { class: "muted" }, "The tables below are ready. An actor connects and inserts like this:"),
+      el("p", { class: "muted" }, "An actor connects and inserts like this:"),
     ),
     el("pre", { tabindex: "0", role: "group", "aria-label": "Example" }, code),
   );

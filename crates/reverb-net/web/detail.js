@@ -10,7 +10,7 @@ import { ratio, signatureTable } from "./tables.js";
 
 /** The view of table `number`. `update(live)`, and `unmount()` at the end. */
 export function detailView(number) {
-  const title = el("bdi", { class: "user" });
+  const title = el("bdi", { class: "user" }, `Table ${number}`);
   const heading = el("h1", { tabindex: "-1" }, title);
   const selectors = el("span", { class: "muted" });
   const badge = waitsBadge();
@@ -129,29 +129,13 @@ function limiterPanel() {
   const { node, body, count } = panel("limiter", "Rate limiter");
   const view = limiterView({ height: 220 });
   const values = el("tbody");
+  const heads = ["Time", "inserts × spi − samples", "Inserts", "Samples"];
+  const head = heads.map((name, index) => el("th", { scope: "col", class: index ? "number" : "" }, name));
   const details = el(
     "details",
     {},
     el("summary", { class: "small" }, "Values as a table"),
-    el(
-      "div",
-      { class: "scroll" },
-      el(
-        "table",
-        {},
-        el(
-          "thead",
-          {},
-          el(
-            "tr",
-            {},
-            el("th", { scope: "col" }, "Time"),
-            el("th", { scope: "col", class: "number" }, "inserts × spi − samples"),
-          ),
-        ),
-        values,
-      ),
-    ),
+    el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, head)), values)),
   );
   body.append(view.node, details);
   const update = (table, live) => {
@@ -159,19 +143,25 @@ function limiterPanel() {
     const asks = limiter.kind === "min_size" ? "" : `${number(limiter.samples_per_insert, 3)} samples per insert, `;
     setText(count, `${asks}min. size ${number(limiter.min_size, 0)}`);
     view.update(table, live);
-    details.hidden = limiter.kind === "min_size";
-    if (details.open) fillValues(values, live.history.times, live.series(table.number)?.diff ?? []);
+    if (details.open) fillValues(values, live, live.series(table.number) ?? {});
   };
   return { node, update };
 }
 
-/** Every tenth second of the strip, newest first. */
-function fillValues(body, times, values) {
-  const rows = [];
-  for (let index = times.length - 1; index >= 0; index -= 10) {
-    rows.push(el("tr", {}, el("td", {}, time(times[index])), el("td", { class: "number" }, number(values[index]))));
-  }
-  body.replaceChildren(...rows);
+/** Every tenth second of the strip and of the throughput, newest first. */
+function fillValues(body, live, { diff, inserts, samples }) {
+  const perSecond = [inserts, samples].map((totals) => new Map(live.rates(totals, 300)));
+  const rows = live.history.times.map((at, index) =>
+    el(
+      "tr",
+      {},
+      el("td", {}, time(at)),
+      [number(diff?.[index]), ...perSecond.map((rates) => rate(rates.get(at)))].map((text) =>
+        el("td", { class: "number" }, text),
+      ),
+    ),
+  );
+  body.replaceChildren(...rows.reverse().filter((_, index) => index % 10 === 0));
 }
 
 function throughputPanel() {

@@ -111,7 +111,7 @@ function waitRow(withTable) {
 /** The clients with their traffic, connections of the same name together. `update(live)`. */
 export function clientsPanel() {
   const { node, body, count } = panel("clients", "Clients");
-  const quiet = nothing("No client is connected", "Clients appear here as soon as they connect.");
+  const quiet = nothing("No client is connected", "Clients appear as soon as they connect.");
   const rows = el("tbody");
   const heads = ["Client", "Inserts", "Samples", "Received", "Sent", "Since"];
   const table = el(
