@@ -35,6 +35,7 @@ def check(path: str | None, given: Mapping[str, tuple[Any, str]]) -> None:
         serving.http_port(values["http_port"]),
         values["http_host"],
         serving.http_allowed_hosts(values["http_allowed_hosts"]),
+        values["metrics_per_table"] == "on",
         values["allow_insecure"],
     )
     _listening.checked_heartbeat(values["heartbeat"])

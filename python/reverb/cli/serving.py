@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from reverb import _listening, errors
+from reverb import errors
 from reverb._shutdown import ExitOnSigterm
 from reverb.cli import config, output
 from reverb.cli.settings import Settings
