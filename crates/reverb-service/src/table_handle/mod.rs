@@ -12,6 +12,7 @@
 //! [`OPERATIONS_PER_LOCK`]: queue::OPERATIONS_PER_LOCK
 
 mod arrival;
+mod configure;
 mod handle;
 mod notices;
 mod queue;
