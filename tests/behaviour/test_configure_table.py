@@ -133,7 +133,7 @@ def test_batch_that_waits_for_its_last_item_is_delivered_under_the_new_limit(ser
     eventually(lambda: num_samples(client) == 2 and waits(client, "waiting_samples")())
     client.configure_table("table", max_times_sampled=after)
     insert_values(client, [2])
-    assert sorted(batch.result().data.reshape(-1).tolist()) == values
+    assert sorted(batch.result().data[0].reshape(-1).tolist()) == values
     eventually(lambda: info_of(client).undelivered_samples == 0)
     assert (num_samples(client), info_of(client).current_size) == (3, 1)
     # A checkpoint holds items whose samples are on their way as not drawn. None is.
