@@ -3,12 +3,12 @@
 mod common;
 
 use bytes::Bytes;
-use common::{config, item, min_size, prioritized, queue};
+use common::histogram::Plain;
+use common::{SELECTORS, config, min_size, prioritized, queue};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use reverb_core::{
-    Chunk, CopiedDraws, DType, Drawn, EpisodeIds, LOG2_BUCKETS, Layout, Log2Histogram, NewItem, RateLimiterConfig,
-    RemovalCounts, SelectorKind, Slice, StepRange, Table, TableChanges, TableConfig, Trajectory, TrajectoryColumn,
-    random_key,
+    Chunk, CopiedDraws, DType, Drawn, EpisodeIds, Layout, NewItem, RateLimiterConfig, RemovalCounts, SelectorKind,
+    Slice, StepRange, Table, TableChanges, TableConfig, Trajectory, TrajectoryColumn, random_key,
 };
 use smallvec::smallvec;
 use std::collections::HashSet;
@@ -19,15 +19,6 @@ const OPERATIONS: usize = 100_000;
 const KEYS: u64 = 40;
 const ROWS: u32 = 4;
 const ROW_BYTES: u64 = 12;
-
-const SELECTORS: [SelectorKind; 6] = [
-    SelectorKind::Fifo,
-    SelectorKind::Lifo,
-    SelectorKind::Uniform,
-    SelectorKind::MinHeap,
-    SelectorKind::MaxHeap,
-    SelectorKind::Prioritized { priority_exponent: 0.7 },
-];
 
 /// An item of the table.
 #[derive(Debug, Clone, Copy)]
@@ -41,37 +32,6 @@ struct Row {
 enum Held {
     One { drawn: Drawn, removed: bool, resets: u64 },
     Copied { draws: CopiedDraws, items: Vec<(u64, Row)>, resets: u64 },
-}
-
-/// A histogram that searches its bounds.
-#[derive(Debug, Clone, PartialEq)]
-struct Plain {
-    counts: [u64; LOG2_BUCKETS],
-    sum: f64,
-    first_bound: f64,
-}
-
-impl Plain {
-    fn new(first_bound: f64) -> Self {
-        Self { counts: [0; LOG2_BUCKETS], sum: 0.0, first_bound }
-    }
-
-    fn at(&mut self, value: f64) -> &mut u64 {
-        let bounds = (0..LOG2_BUCKETS - 1).map(|bucket| self.first_bound * 2f64.powi(bucket as i32));
-        let bucket = bounds.take_while(|bound| value > *bound).count();
-        &mut self.counts[bucket]
-    }
-
-    fn add(&mut self, value: f64, weight: u64) {
-        *self.at(value) += weight;
-        self.sum += value * weight as f64;
-    }
-
-    fn check(&self, histogram: &Log2Histogram) {
-        assert_eq!(histogram.counts, self.counts);
-        assert!((histogram.sum - self.sum).abs() <= 1e-9 * self.sum, "{} is not {}", histogram.sum, self.sum);
-        assert_eq!(histogram.bound(0), self.first_bound);
-    }
 }
 
 struct Model {
@@ -511,44 +471,5 @@ fn counters_equal_a_model_while_options_change() {
         let model = run_model(Model { configures: true, ..model });
         let RemovalCounts { max_size, max_bytes, max_times_sampled, .. } = model.removed;
         assert!(max_size > 0 && max_bytes > 0 && max_times_sampled > 0, "{:?}", model.removed);
-    }
-}
-
-#[test]
-fn counters_of_a_restored_table_start_at_0() {
-    let mut table = Table::new(config(SelectorKind::Fifo, SelectorKind::Fifo, 5)).unwrap();
-    table.restore_item(NewItem { times_sampled: 3, ..item(1, 1.0) }, 1000).unwrap();
-    table.restore_item(item(2, 1.0), 2000).unwrap();
-    table.restore_counters(2, 3, 0, 0, 1);
-    let counters = table.info().counters;
-    assert_eq!((counters.insert_bytes, counters.last_insert_nanos, counters.removed_times_sampled.count()), (0, 0, 0));
-    table.mutate(&[], &[1, 2], &mut Vec::new()).unwrap();
-    let counters = table.info().counters;
-    assert_eq!((counters.unsampled_removals, counters.removed_times_sampled.sum), (1, 3.0));
-}
-
-#[test]
-fn counts_of_a_reset_are_not_added_to_a_table_that_replaced_it() {
-    let mut one = Table::new(config(SelectorKind::Fifo, SelectorKind::Fifo, 5)).unwrap();
-    one.insert(item(1, 1.0), 0, &mut Vec::new());
-    let old = one.reset();
-    let mut restored = Table::new(config(SelectorKind::Fifo, SelectorKind::Fifo, 5)).unwrap();
-    restored.count_old(&old.counts());
-    assert_eq!(restored.info().counters.unsampled_removals, 0);
-    one.count_old(&old.counts());
-    assert_eq!(one.info().counters.unsampled_removals, 1);
-}
-
-#[test]
-fn size_of_the_index_grows_with_the_table_and_shrinks_with_a_reset() {
-    for kind in SELECTORS {
-        let mut table = Table::new(config(kind.clone(), kind, 10_000)).unwrap();
-        let empty = table.info().index_bytes;
-        (0..5000).for_each(|key| table.insert(item(key, 1.0), 0, &mut Vec::new()));
-        let full = table.info().index_bytes;
-        // A slot has 64 bytes, an entry of the index at least 8.
-        assert!(full - empty > 5000 * 72 && full - empty < 5000 * 1000, "{empty}, {full}");
-        drop(table.reset());
-        assert!(table.info().index_bytes < full / 10);
     }
 }
