@@ -605,6 +605,17 @@ class Client:
           UnavailableError: The server cannot be reached.
         """
 
+    def configure_table(
+        self,
+        table: str,
+        max_size: int | None,
+        max_bytes: int | None,
+        max_times_sampled: int | None,
+        rate_limiter: tuple[float, int, float, float] | None,
+        timeout: float | None,
+    ) -> None:
+        """Changes options of a table; None keeps one. A `max_bytes` of 0 removes the limit."""
+
     def reset(self, table: str, timeout: float | None) -> None: ...
     def server_info(self, timeout: float | None) -> list[bytes]:
         """A serialized `deepmind.reverb.TableInfo` for each table."""

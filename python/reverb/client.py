@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reverb import _binding
-from reverb.data import checks
+from reverb.data import checks, table_arguments
 from reverb.data.items import sample_maker
 from reverb.data.keys import as_keys, as_updates, broadcast
 from reverb.data.timeouts import as_reconnect_timeout, countdown
 from reverb.errors import DeadlineExceededError
+from reverb.rate_limiters import RateLimiter
 from reverb.replay_sample import BatchInfo, ItemInfo, ReplaySample
 from reverb.reverb_types import TableInfo, table_infos
 from reverb.writer import Writer
@@ -306,6 +307,58 @@ class Client(MakesWriters):
         changed = self.engine.update_priorities(table, keys, values, checks.as_timeout(timeout))
         note_update(self._server_address, table, values)
         return changed
+
+    def configure_table(
+        self,
+        name: str,
+        *,
+        max_size: int | None = None,
+        max_bytes: float | None = None,
+        max_times_sampled: int | None = None,
+        rate_limiter: RateLimiter | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Changes options of a table while it is in use. All options are checked before one is changed.
+
+        Waiting inserts and samples proceed at once if the new options allow it. Before the call returns, items leave
+        that no longer fit: the remover chooses them until the table is within `max_size` and `max_bytes`, and those go
+        that were sampled `max_times_sampled` times. The next checkpoint has the new options. A server that loads it
+        uses them unless its checkpointer has `override_definitions=True`. Where the checkpoint has no `max_bytes`, that
+        of the server's table counts.
+
+        Args:
+          name: Name of the table.
+          max_size: New maximum number of items, at least 1; None keeps it. The rate limiter of a queue or stack has a
+            size of its own: pass `rate_limiter=reverb.rate_limiters.Queue(max_size)` as well.
+          max_bytes: New maximum size of the items in bytes, at least 1; `float("inf")` removes the limit, and None
+            keeps it.
+          max_times_sampled: New number of samples after which an item is removed, 0 or less for no limit; None keeps
+            it.
+          rate_limiter: New limiter, which decides by the numbers of inserts and samples that the table has counted so
+            far; None keeps the limiter. Only its numbers are taken, so it may be used again.
+          timeout: Time limit in seconds; None waits until the server answers.
+
+        Raises:
+          ValueError: Nothing is to change, a number is below 1, or `max_size` is below the rate limiter's
+            `min_size_to_sample`. The table is unchanged.
+          TypeError: An argument has the wrong type, or does not fit into 32 bits.
+          TableNotFoundError: The table does not exist.
+          UnimplementedError: The server is one of dm-reverb, or has an earlier version of this package.
+          DeadlineExceededError: The server did not answer within the timeout.
+        """
+        if rate_limiter is not None and not isinstance(rate_limiter, RateLimiter):
+            raise TypeError(
+                f"`rate_limiter` must be one of reverb.rate_limiters, got {rate_limiter!r} "
+                f"({type(rate_limiter).__name__})."
+            )
+        limiter = None if rate_limiter is None else rate_limiter.internal_limiter
+        changes = table_arguments.as_changes(max_size, max_bytes, max_times_sampled)
+        if limiter is None and changes == (None, None, None):
+            raise ValueError(
+                f"Nothing of table `{name}` is to change: give `max_size`, `max_bytes`, `max_times_sampled` or "
+                "`rate_limiter`."
+            )
+        self.engine.configure_table(name, *changes, limiter, checks.as_timeout(timeout))
 
     def reset(self, table: str, *, timeout: float | None = None) -> None:
         """Removes all items of a table and resets its counters, including those of its rate limiter.

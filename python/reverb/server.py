@@ -80,7 +80,7 @@ class Table:
         for part in [part for extension in extensions for part in extension.build_internal_extensions(name)]:
             checks.refuse("extensions", "extensions without parts", part)
         encoded = signatures.encode(signature)
-        self._max_bytes = None if max_bytes is None else checks.as_count("max_bytes", max_bytes)
+        limit = None if max_bytes is None else checks.as_count("max_bytes", max_bytes)
         self._seed = table_arguments.as_seed(seed)
         self._server: weakref.ref[Server] | None = None
         name = table_arguments.as_name(name)
@@ -96,7 +96,7 @@ class Table:
             limiter,
             encoded,
             signatures.flat_specs(signature),
-            self._max_bytes,
+            limit,
             self._seed,
         )
         for part in (sampler, remover, rate_limiter):
@@ -199,7 +199,7 @@ class Table:
             max_times_sampled=info.max_times_sampled if max_times_sampled is None else max_times_sampled,
             extensions=self._extensions if extensions is None else extensions,
             signature=info.signature if signature is None else signature,
-            max_bytes=self._max_bytes if max_bytes is None else max_bytes,
+            max_bytes=info.max_bytes if max_bytes is None else max_bytes,
             seed=self._seed if seed is None else seed,
         )
 

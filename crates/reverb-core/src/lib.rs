@@ -56,7 +56,7 @@ pub use selector::SelectorKind;
 pub use signature::{ArrayType, Signature};
 pub use table::{
     CopiedBatch, CopiedDraws, Delivery, ItemNumbers, ItemPages, LOG2_BUCKETS, Log2Histogram, OldContents, OldCounts,
-    PeekSearch, RemovalCounts, Table, TableConfig, TableCounters, TableInfo, TableSnapshot,
+    PeekSearch, RemovalCounts, Shrinking, Table, TableChanges, TableConfig, TableCounters, TableInfo, TableSnapshot,
 };
 pub use tensor::{DType, Shape, TensorSpec, shape_text};
 pub use trajectory::{Slice, Trajectory, TrajectoryColumn};

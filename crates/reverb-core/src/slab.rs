@@ -12,7 +12,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-const PAGE_SLOTS: usize = 256;
+pub(crate) const PAGE_SLOTS: usize = 256;
 /// Up to this number of items, at most three sixteenths of the index are full. In a fuller index, removals leave
 /// tombstones that later searches must pass: inserts into a full table become slower by a third until the index is
 /// rebuilt. With more items a look-up is slow anyway, and the additional room would cost more than it saves.
@@ -261,6 +261,13 @@ impl Slab {
     /// The items, in the order of their slots.
     pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
         self.pages.iter().flat_map(|page| page.items())
+    }
+
+    /// The slots of a page whose items match.
+    pub(crate) fn slots_of(&self, page: usize, matches: impl Fn(&Item) -> bool) -> Vec<u32> {
+        let slots = (page * PAGE_SLOTS) as u32..;
+        let slots = slots.zip(&self.pages[page].slots);
+        slots.filter(|(_, item)| item.as_ref().is_some_and(&matches)).map(|(slot, _)| slot).collect()
     }
 
     /// Size in bytes of the pages and the index, without the data of the items.

@@ -3,14 +3,16 @@
 mod common;
 
 use bytes::Bytes;
-use common::{config, item, min_size, prioritized, queue};
+use common::histogram::Plain;
+use common::{SELECTORS, config, min_size, prioritized, queue};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use reverb_core::{
-    Chunk, CopiedDraws, DType, Drawn, EpisodeIds, LOG2_BUCKETS, Layout, Log2Histogram, NewItem, RateLimiterConfig,
-    RemovalCounts, SelectorKind, Slice, StepRange, Table, TableConfig, Trajectory, TrajectoryColumn, random_key,
+    Chunk, CopiedDraws, DType, Drawn, EpisodeIds, Layout, NewItem, RateLimiterConfig, RemovalCounts, SelectorKind,
+    Slice, StepRange, Table, TableChanges, TableConfig, Trajectory, TrajectoryColumn, random_key,
 };
 use smallvec::smallvec;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
 const OPERATIONS: usize = 100_000;
@@ -18,18 +20,9 @@ const KEYS: u64 = 40;
 const ROWS: u32 = 4;
 const ROW_BYTES: u64 = 12;
 
-const SELECTORS: [SelectorKind; 6] = [
-    SelectorKind::Fifo,
-    SelectorKind::Lifo,
-    SelectorKind::Uniform,
-    SelectorKind::MinHeap,
-    SelectorKind::MaxHeap,
-    SelectorKind::Prioritized { priority_exponent: 0.7 },
-];
-
 /// An item of the table.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct Row {
     inserted_at: u64,
     times_sampled: i32,
     bytes: u64,
@@ -38,38 +31,7 @@ struct Entry {
 /// A draw that has not been delivered.
 enum Held {
     One { drawn: Drawn, removed: bool, resets: u64 },
-    Copied { draws: CopiedDraws, items: Vec<(u64, Entry)>, resets: u64 },
-}
-
-/// A histogram that searches its bounds.
-#[derive(Debug, Clone, PartialEq)]
-struct Plain {
-    counts: [u64; LOG2_BUCKETS],
-    sum: f64,
-    first_bound: f64,
-}
-
-impl Plain {
-    fn new(first_bound: f64) -> Self {
-        Self { counts: [0; LOG2_BUCKETS], sum: 0.0, first_bound }
-    }
-
-    fn at(&mut self, value: f64) -> &mut u64 {
-        let bounds = (0..LOG2_BUCKETS - 1).map(|bucket| self.first_bound * 2f64.powi(bucket as i32));
-        let bucket = bounds.take_while(|bound| value > *bound).count();
-        &mut self.counts[bucket]
-    }
-
-    fn add(&mut self, value: f64, weight: u64) {
-        *self.at(value) += weight;
-        self.sum += value * weight as f64;
-    }
-
-    fn check(&self, histogram: &Log2Histogram) {
-        assert_eq!(histogram.counts, self.counts);
-        assert!((histogram.sum - self.sum).abs() <= 1e-9 * self.sum, "{} is not {}", histogram.sum, self.sum);
-        assert_eq!(histogram.bound(0), self.first_bound);
-    }
+    Copied { draws: CopiedDraws, items: Vec<(u64, Row)>, resets: u64 },
 }
 
 struct Model {
@@ -77,11 +39,14 @@ struct Model {
     config: TableConfig,
     /// Whether all items have two rows, so that batches can be copied.
     alike: bool,
+    /// Whether the options change as well.
+    configures: bool,
+    shrinks: bool,
     layout: Arc<Layout>,
     chunk: Arc<Chunk>,
     rng: SmallRng,
     now: u64,
-    items: BTreeMap<u64, Entry>,
+    items: BTreeMap<u64, Row>,
     held: Vec<Held>,
     resets: u64,
     entered: u64,
@@ -107,6 +72,8 @@ impl Model {
             table: Table::new(config.clone()).unwrap(),
             config,
             alike,
+            configures: false,
+            shrinks: false,
             layout,
             chunk,
             rng: SmallRng::seed_from_u64(7),
@@ -140,8 +107,72 @@ impl Model {
             74..80 => self.sample_copied(),
             80..92 => self.give_back(),
             92..99 => self.deliver(),
+            _ if self.configures && self.rng.random_bool(0.8) => self.configure(),
             _ => self.reset(),
         }
+    }
+
+    fn configure(&mut self) {
+        let changes = TableChanges {
+            max_size: self.rng.random_bool(0.5).then(|| self.rng.random_range(5..25)),
+            max_bytes: self
+                .rng
+                .random_bool(0.5)
+                .then(|| self.rng.random_bool(0.5).then(|| self.rng.random_range(100..600))),
+            max_times_sampled: self.rng.random_bool(0.5).then(|| self.rng.random_range(-1..6)),
+            rate_limiter: self
+                .rng
+                .random_bool(0.5)
+                .then(|| [min_size(1), queue(20), min_size(5)][self.rng.random_range(0..3)].clone()),
+        };
+        let before = self.config.clone();
+        let Ok(mut shrinking) = self.table.configure(&changes) else { unreachable!("all of these are valid") };
+        let TableChanges { max_size, max_bytes, max_times_sampled, rate_limiter } = changes;
+        let config = &mut self.config;
+        config.max_size = max_size.unwrap_or(config.max_size);
+        config.max_bytes = max_bytes.unwrap_or(config.max_bytes);
+        config.max_times_sampled = max_times_sampled.unwrap_or(config.max_times_sampled);
+        config.rate_limiter = rate_limiter.unwrap_or(config.rate_limiter.clone());
+        // In some runs others come between two steps.
+        let is_interrupted = self.rng.random();
+        let operations = self.rng.random_range(1..8);
+        loop {
+            let has_more = self.table.shrink(&mut shrinking, operations, &mut Vec::new());
+            self.note_shrunk(&before);
+            if !has_more {
+                break;
+            }
+            if is_interrupted {
+                self.shrinks = true;
+                self.insert();
+                self.sample();
+                self.give_back();
+                self.check();
+                self.shrinks = false;
+            }
+        }
+        assert!(self.items.len() as u64 <= self.config.max_size);
+        let limit = self.config.max_times_sampled;
+        let was_higher = before.max_times_sampled < 1 || before.max_times_sampled > limit;
+        assert!(is_interrupted || limit < 1 || !was_higher || self.items.values().all(|row| row.times_sampled < limit));
+    }
+
+    /// Lets the items go that a step of a change has removed. Those above the size go first, then those above the bytes,
+    /// then those with enough draws.
+    fn note_shrunk(&mut self, before: &TableConfig) {
+        let gone: Vec<u64> = self.items.keys().copied().filter(|key| !self.table.contains(*key)).collect();
+        let removed = self.table.info().removed;
+        let by_size = removed.max_size - self.removed.max_size;
+        let by_bytes = removed.max_bytes - self.removed.max_bytes;
+        let drawn = removed.max_times_sampled - self.removed.max_times_sampled;
+        assert_eq!(by_size + by_bytes + drawn, gone.len() as u64);
+        assert!(by_size <= (self.items.len() as u64).saturating_sub(self.config.max_size));
+        assert!(by_bytes == 0 || self.config.max_bytes.is_some());
+        let limit = self.config.max_times_sampled;
+        let enough = gone.iter().filter(|key| limit > 0 && self.items[key].times_sampled >= limit).count() as u64;
+        assert!(drawn <= enough && (drawn == 0 || before.max_times_sampled != limit));
+        self.removed = removed;
+        gone.iter().for_each(|key| self.leave(*key));
     }
 
     fn trajectory(&mut self) -> Trajectory {
@@ -186,9 +217,10 @@ impl Model {
         self.last_insert = self.now.max(self.last_insert + 1);
         // The stamp may be later than the clock. An item that left at once was there for no time.
         let inserted_at = self.table.get(key).map_or(0, |item| item.inserted_at);
-        self.items.insert(key, Entry { inserted_at, times_sampled, bytes });
+        self.items.insert(key, Row { inserted_at, times_sampled, bytes });
         let over_size = (self.items.len() as u64).saturating_sub(self.config.max_size);
-        self.evict(over_size);
+        // While a change evicts many in steps, an insert evicts only some of them.
+        self.evict(if self.shrinks { over_size.min(16) } else { over_size });
     }
 
     /// Lets the items go that have left the table: `over_size` because of their number, the others because of their
@@ -263,16 +295,16 @@ impl Model {
         }
     }
 
-    fn count_draw(&mut self, key: u64) -> Entry {
+    fn count_draw(&mut self, key: u64) -> Row {
         let entry = self.items.get_mut(&key).unwrap();
         entry.times_sampled += 1;
         let entry = *entry;
         self.sample_bytes += entry.bytes;
         self.last_sample = self.now;
         let age = self.now.saturating_sub(entry.inserted_at) as f64 / 1e9;
-        if self.draws < 4096 {
+        if self.draws < 1024 {
             self.ages.add(age, 1);
-        } else if self.draws % 16 == 0 {
+        } else if self.draws.is_multiple_of(16) {
             self.ages.add(age, 16);
         }
         self.draws += 1;
@@ -319,15 +351,15 @@ impl Model {
             Trajectory::Columns(columns) => 8 * u64::from(columns[0].slices[0].length),
         };
         self.table.give_back(drawn, &mut Vec::new());
-        let entry = Entry { inserted_at, times_sampled: times_sampled - 1, bytes };
+        let entry = Row { inserted_at, times_sampled: times_sampled - 1, bytes };
         if resets != self.resets {
             return;
         }
         if !removed {
             return self.uncount_draw(key, entry);
         }
-        if !self.items.contains_key(&key) {
-            self.items.insert(key, entry);
+        if let Entry::Vacant(place) = self.items.entry(key) {
+            place.insert(entry);
             self.removed.max_times_sampled -= 1;
             *self.times.at(f64::from(times_sampled)) -= 1;
             self.times.sum -= f64::from(times_sampled);
@@ -336,7 +368,7 @@ impl Model {
         }
     }
 
-    fn uncount_draw(&mut self, key: u64, drawn: Entry) {
+    fn uncount_draw(&mut self, key: u64, drawn: Row) {
         self.sample_bytes -= drawn.bytes;
         if let Some(entry) = self.items.get_mut(&key)
             && entry.inserted_at == drawn.inserted_at
@@ -387,7 +419,10 @@ fn new_chunk(layout: &Arc<Layout>) -> Arc<Chunk> {
 
 /// Makes many random calls. Returns the model, for what a configuration is known to do.
 fn run(config: TableConfig, alike: bool) -> Model {
-    let mut model = Model::new(config, alike);
+    run_model(Model::new(config, alike))
+}
+
+fn run_model(mut model: Model) -> Model {
     for _ in 0..OPERATIONS {
         model.step();
         model.check();
@@ -396,7 +431,7 @@ fn run(config: TableConfig, alike: bool) -> Model {
     let draws = model.draws as f64;
     let estimate = info.counters.sample_age_seconds.count() as f64;
     assert!((estimate - draws).abs() <= 16.0, "{estimate} of {draws}");
-    assert!(model.draws > 5 * 4096 && model.entered > 5000 && model.removed.reset > 0, "too little happened");
+    assert!(model.draws > 5 * 1024 && model.entered > 5000 && model.removed.reset > 0, "too little happened");
     model
 }
 
@@ -430,40 +465,11 @@ fn counters_equal_a_model_with_rate_limiters_that_count_draws() {
 }
 
 #[test]
-fn counters_of_a_restored_table_start_at_0() {
-    let mut table = Table::new(config(SelectorKind::Fifo, SelectorKind::Fifo, 5)).unwrap();
-    table.restore_item(NewItem { times_sampled: 3, ..item(1, 1.0) }, 1000).unwrap();
-    table.restore_item(item(2, 1.0), 2000).unwrap();
-    table.restore_counters(2, 3, 0, 0, 1);
-    let counters = table.info().counters;
-    assert_eq!((counters.insert_bytes, counters.last_insert_nanos, counters.removed_times_sampled.count()), (0, 0, 0));
-    table.mutate(&[], &[1, 2], &mut Vec::new()).unwrap();
-    let counters = table.info().counters;
-    assert_eq!((counters.unsampled_removals, counters.removed_times_sampled.sum), (1, 3.0));
-}
-
-#[test]
-fn counts_of_a_reset_are_not_added_to_a_table_that_replaced_it() {
-    let mut one = Table::new(config(SelectorKind::Fifo, SelectorKind::Fifo, 5)).unwrap();
-    one.insert(item(1, 1.0), 0, &mut Vec::new());
-    let old = one.reset();
-    let mut restored = Table::new(config(SelectorKind::Fifo, SelectorKind::Fifo, 5)).unwrap();
-    restored.count_old(&old.counts());
-    assert_eq!(restored.info().counters.unsampled_removals, 0);
-    one.count_old(&old.counts());
-    assert_eq!(one.info().counters.unsampled_removals, 1);
-}
-
-#[test]
-fn size_of_the_index_grows_with_the_table_and_shrinks_with_a_reset() {
-    for kind in SELECTORS {
-        let mut table = Table::new(config(kind.clone(), kind, 10_000)).unwrap();
-        let empty = table.info().index_bytes;
-        (0..5000).for_each(|key| table.insert(item(key, 1.0), 0, &mut Vec::new()));
-        let full = table.info().index_bytes;
-        // A slot has 64 bytes, an entry of the index at least 8.
-        assert!(full - empty > 5000 * 72 && full - empty < 5000 * 1000, "{empty}, {full}");
-        drop(table.reset());
-        assert!(table.info().index_bytes < full / 10);
+fn counters_equal_a_model_while_options_change() {
+    for (number, kind) in SELECTORS.into_iter().enumerate() {
+        let model = Model::new(config(kind.clone(), kind, 20), number % 2 == 0);
+        let model = run_model(Model { configures: true, ..model });
+        let RemovalCounts { max_size, max_bytes, max_times_sampled, .. } = model.removed;
+        assert!(max_size > 0 && max_bytes > 0 && max_times_sampled > 0, "{:?}", model.removed);
     }
 }

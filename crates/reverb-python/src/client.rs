@@ -6,11 +6,12 @@ use crate::errors::{self, PyReverbError, PyReverbResult};
 use crate::key_check::{self, KnownKeys, KnownSignatures, compare_keys, explain};
 use crate::runtime::{deadline, runtime, wait, wait_driving};
 use crate::sampled_batch::SampledBatch;
+use crate::table::limiter_config;
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyMapping, PyString};
-use reverb_core::{Chunk, Error, Signature};
+use reverb_core::{Chunk, Error, Signature, TableChanges};
 use reverb_net::caller_driven::CallerDrivenRuntime;
 use reverb_net::client::{Client as CoreClient, DEFAULT_PENDING_BYTES, PendingDraw, Started, WaitsFor};
 use reverb_net::{info_bytes, status_bytes};
@@ -210,6 +211,28 @@ impl Client {
             Some(differences) => Err(Error::SignatureMismatch(differences).into()),
             None => Ok(()),
         }
+    }
+
+    /// A `max_bytes` of 0 removes the limit.
+    #[expect(clippy::too_many_arguments, reason = "the Python class above it gathers them")]
+    fn configure_table(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        max_size: Option<u64>,
+        max_bytes: Option<u64>,
+        max_times_sampled: Option<i32>,
+        rate_limiter: Option<(f64, i64, f64, f64)>,
+        timeout: Option<f64>,
+    ) -> PyReverbResult<()> {
+        let changes = TableChanges {
+            max_size,
+            max_bytes: max_bytes.map(|limit| Some(limit).filter(|&limit| limit > 0)),
+            max_times_sampled,
+            rate_limiter: rate_limiter.map(limiter_config),
+        };
+        let deadline = deadline(timeout)?;
+        self.call(py, || self.client.configure(table, &changes, deadline))
     }
 
     fn reset(&self, py: Python<'_>, table: &str, timeout: Option<f64>) -> PyReverbResult<()> {

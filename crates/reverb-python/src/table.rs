@@ -31,14 +31,13 @@ impl Table {
         max_bytes: Option<u64>,
         seed: Option<u64>,
     ) -> PyReverbResult<Self> {
-        let (samples_per_insert, min_size_to_sample, min_diff, max_diff) = rate_limiter;
         let config = TableConfig {
             name,
             sampler: selector(&sampler.0, sampler.1)?,
             remover: selector(&remover.0, remover.1)?,
             max_size,
             max_times_sampled,
-            rate_limiter: RateLimiterConfig { samples_per_insert, min_size_to_sample, min_diff, max_diff },
+            rate_limiter: limiter_config(rate_limiter),
             signature: match (signature, specs) {
                 (Some(structure), Some(specs)) => Some(Arc::new(to_signature(structure, specs)?)),
                 _ => None,
@@ -77,6 +76,12 @@ impl Table {
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.handle.close());
     }
+}
+
+/// The numbers of a rate limiter, in the order in which Python gives them.
+pub fn limiter_config(numbers: (f64, i64, f64, f64)) -> RateLimiterConfig {
+    let (samples_per_insert, min_size_to_sample, min_diff, max_diff) = numbers;
+    RateLimiterConfig { samples_per_insert, min_size_to_sample, min_diff, max_diff }
 }
 
 fn check_count(name: &str, count: i64) -> Result<(), PyReverbError> {

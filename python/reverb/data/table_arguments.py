@@ -1,11 +1,14 @@
 """Checks of the arguments of a table."""
 
+import math
 import operator
 from typing import Any, cast
 
 from reverb.data import checks
 
-__all__ = ["as_name", "as_seed", "check_limiter"]
+__all__ = ["as_changes", "as_name", "as_seed", "check_limiter"]
+
+_INT32 = range(-(2**31), 2**31)
 
 
 def check_limiter(name: str, limiter: tuple[float, int, float, float], max_size: int) -> None:
@@ -25,6 +28,28 @@ def as_name(name: object) -> str:
     if not isinstance(name, str):
         checks.refuse("name", "a str", name)
     return name
+
+
+def as_changes(
+    max_size: object, max_bytes: object, max_times_sampled: object
+) -> tuple[int | None, int | None, int | None]:
+    """Converts new options of a table; None stays None, and an infinite `max_bytes` becomes 0."""
+    size = None if max_size is None else _fitting("max_size", checks.as_count("max_size", max_size))
+    times = None if max_times_sampled is None else checks.as_int("max_times_sampled", max_times_sampled)
+    if times is not None:
+        times = _fitting("max_times_sampled", times)
+    if isinstance(max_bytes, float) and max_bytes == math.inf:
+        return size, 0, times
+    limit = None if max_bytes is None else checks.as_count("max_bytes", max_bytes)
+    if limit is not None and limit >= 2**64:
+        raise ValueError(f'`max_bytes` must be below 2**64, got {limit}; float("inf") removes the limit.')
+    return size, limit, times
+
+
+def _fitting(name: str, number: int) -> int:
+    if number not in _INT32:
+        raise TypeError(f"`{name}` must fit into 32 bits, got {number}.")
+    return number
 
 
 def as_seed(seed: object) -> int | None:

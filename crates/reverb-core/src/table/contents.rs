@@ -31,8 +31,10 @@ pub struct Table {
     pub(super) last_inserted_at: u64,
     /// Time stamp of the latest restored item.
     pub(super) last_restored_at: u64,
-    /// [`TableConfig::counts_samples`]. Then draws are tracked until they are delivered.
+    /// Whether draws are tracked until they are delivered: whether [`TableConfig::counts_samples`] is or was true.
     pub(super) tracks_draws: bool,
+    /// Maximum number of evictions of one call; no limit unless another call shrinks the table in steps.
+    pub(super) max_evictions: usize,
     /// Draws that have not reached their callers.
     pub(super) in_flight: InFlight,
     /// Changes with each reset. No other table has the same one, so a table that was replaced by a restored one leaves
@@ -111,6 +113,7 @@ impl Table {
             last_inserted_at: 0,
             last_restored_at: 0,
             tracks_draws: config.counts_samples(),
+            max_evictions: usize::MAX,
             in_flight: InFlight::default(),
             epoch,
             first_epoch: epoch,
@@ -153,11 +156,7 @@ impl Table {
             return;
         }
         self.last_inserted_at = inserted_at;
-        // Usually this removes one item or none. It removes more only after draws were given back to a table that
-        // others had filled.
-        while self.slab.len() as u64 > self.max_items() {
-            self.evict(RemovalReason::MaxSize, removed);
-        }
+        self.evict_size(removed);
         self.evict_bytes(removed);
         self.limiter.inserts += 1;
     }
@@ -287,9 +286,22 @@ impl Table {
         removed.push(self.remove(slot, reason).trajectory);
     }
 
+    /// Removes items while the table is over `max_size`. Usually this is one item or none. It removes more only after
+    /// draws were given back to a table that others had filled, or if the limit was lowered.
+    #[inline]
+    pub(super) fn evict_size(&mut self, removed: &mut Vec<Trajectory>) {
+        let mut evictions = 0;
+        while self.slab.len() as u64 > self.max_items() && evictions < self.max_evictions {
+            self.evict(RemovalReason::MaxSize, removed);
+            evictions += 1;
+        }
+    }
+
     pub(super) fn evict_bytes(&mut self, removed: &mut Vec<Trajectory>) {
-        while self.is_over_max_bytes() {
+        let mut evictions = 0;
+        while self.is_over_max_bytes() && evictions < self.max_evictions {
             self.evict(RemovalReason::MaxBytes, removed);
+            evictions += 1;
         }
     }
 

@@ -8,14 +8,15 @@
 //! `max_bytes` it chooses more. A mutation checks all priorities first, then deletes, then updates.
 //!
 //! The files here add to [`Table`]: `contents` defines it and changes its items, `check` decides what it accepts,
-//! `change` updates and deletes, `draw` and `copied` sample and take draws back, `in_flight` tracks draws until they are
-//! delivered, `snapshot` saves and restores, `compaction` finds unused memory, and `counters`, `info`, `pages`,
-//! `peek` and `removal` report.
+//! `change` updates and deletes, `configure` changes options, `draw` and `copied` sample and take draws back,
+//! `in_flight` tracks draws until they are delivered, `snapshot` saves and restores, `compaction` finds unused memory,
+//! and `counters`, `info`, `pages`, `peek` and `removal` report.
 
 mod change;
 mod check;
 mod compaction;
 mod config;
+mod configure;
 mod contents;
 mod copied;
 mod counters;
@@ -28,6 +29,7 @@ mod removal;
 mod snapshot;
 
 pub use config::TableConfig;
+pub use configure::{Shrinking, TableChanges};
 pub use contents::{OldContents, OldCounts, Table};
 pub use copied::{CopiedBatch, CopiedDraws};
 pub use counters::{LOG2_BUCKETS, Log2Histogram, TableCounters};

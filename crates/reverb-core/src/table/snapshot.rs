@@ -3,7 +3,6 @@
 use super::config::TableConfig;
 use super::contents::Table;
 use super::in_flight::{Flight, RemovedItem};
-use super::removal::RemovalReason;
 use crate::slab::{MAX_SLOTS, Page};
 use crate::{Error, ItemKey, ItemView, NewItem, RateLimiter, Result, Trajectory};
 use hashbrown::HashMap;
@@ -159,9 +158,7 @@ impl Table {
     /// of removed items.
     pub fn evict_to_limits(&mut self, removed: &mut Vec<Trajectory>) -> u64 {
         let before = self.len();
-        while self.len() as u64 > self.max_items() {
-            self.evict(RemovalReason::MaxSize, removed);
-        }
+        self.evict_size(removed);
         self.evict_bytes(removed);
         (before - self.len()) as u64
     }

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file is a program of its own, and none uses all of this")]
 
 pub mod drawn;
+pub mod histogram;
 pub mod plain;
 
 use bytes::Bytes;
@@ -11,6 +12,16 @@ use reverb_core::{
 };
 use smallvec::smallvec;
 use std::sync::Arc;
+
+/// One selector of each kind.
+pub const SELECTORS: [SelectorKind; 6] = [
+    SelectorKind::Fifo,
+    SelectorKind::Lifo,
+    SelectorKind::Uniform,
+    SelectorKind::MinHeap,
+    SelectorKind::MaxHeap,
+    SelectorKind::Prioritized { priority_exponent: 0.7 },
+];
 
 /// Allows any operation as soon as the table has this number of items.
 pub fn min_size(min_size_to_sample: i64) -> RateLimiterConfig {

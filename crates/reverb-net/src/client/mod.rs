@@ -21,7 +21,7 @@ use crate::address::Address;
 use crate::replay_v1::client::Session;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use pending_limit::PendingLimit;
-use reverb_core::{Error, Result, fork};
+use reverb_core::{Error, Result, TableChanges, fork};
 use reverb_service::local::{BatchRequest, RowInsert};
 use reverb_service::peek::Peeked;
 use reverb_service::{Batch, TableHandle, TableStatus, Transport, registry};
@@ -330,6 +330,24 @@ impl Client {
             return Started::elsewhere(servers.reset(table, deadline));
         }
         self.on_road_again(deadline, move |road| road.reset(table, deadline))
+    }
+
+    /// Changes options of a table, at all servers. Waiting requests are looked at again at once, and items that no longer
+    /// fit leave before the call returns.
+    ///
+    /// # Errors
+    /// [`Error::TableNotFound`] if there is no such table, or [`Error::InvalidArgument`] if an option is not valid.
+    /// Nothing is changed then. [`Error::Unimplemented`] if the server is one of dm-reverb, or older than this call.
+    pub fn configure<'a>(
+        &'a self,
+        table: &'a str,
+        changes: &'a TableChanges,
+        deadline: Option<Instant>,
+    ) -> Started<'a, ()> {
+        if let Some(servers) = &self.servers {
+            return Started::elsewhere(servers.configure(table, changes, deadline));
+        }
+        self.on_road_again(deadline, move |road| road.configure(table, changes, deadline))
     }
 
     /// Returns the status of all tables of the server. Those of several servers are merged.

@@ -8,7 +8,7 @@ use super::started::Started;
 use crate::dm_reverb::client as dm_reverb;
 use crate::observe::observed;
 use crate::replay_v1::client::{BenchHold, Connection};
-use reverb_core::{Drawn, Error, Result};
+use reverb_core::{Drawn, Error, Result, TableChanges};
 use reverb_service::insert::wait_for_inserts;
 use reverb_service::local::{BatchRequest, LocalDraw, RowInsert, begin_insert, gather, sample_copied};
 use reverb_service::peek::{Peeked, peek};
@@ -179,6 +179,22 @@ impl Road {
                 Started::elsewhere(async move { of_same_server(&connection, connection.reset(table, deadline)).await })
             }
             Self::DmReverb(connection) => Started::elsewhere(async move { connection.reset(table, deadline).await }),
+        }
+    }
+
+    /// See [`super::Client::configure`].
+    pub fn configure<'a>(
+        self,
+        table: &'a str,
+        changes: &'a TableChanges,
+        deadline: Option<Instant>,
+    ) -> Started<'a, ()> {
+        match self {
+            Self::SameProcess(replay) => Started::Done(replay.table(table).and_then(|table| table.configure(changes))),
+            Self::ReplayV1(connection) => Started::elsewhere(async move {
+                of_same_server(&connection, connection.configure(table, changes, deadline)).await
+            }),
+            Self::DmReverb(connection) => Started::elsewhere(async move { connection.configure(table).await }),
         }
     }
 

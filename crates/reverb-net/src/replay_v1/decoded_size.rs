@@ -5,10 +5,10 @@
 //! hold messages and skips data, so it costs almost nothing if the message consists of data.
 
 use crate::replay_v1::proto::{
-    BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, Chunk, Column, ColumnSpec, HelloRequest,
-    HelloResponse, InfoRequest, InfoResponse, InsertRequest, InsertResponse, ItemBatch, MutateRequest, MutateResponse,
-    ObserveRequest, ObserveResponse, PeekRequest, PeekResponse, ResetRequest, ResetResponse, SampleRequest, Slice,
-    Trajectory, WriteItem, WriteRequest, WriteResponse,
+    BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, Chunk, Column, ColumnSpec, ConfigureRequest,
+    ConfigureResponse, HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest, InsertResponse,
+    ItemBatch, MutateRequest, MutateResponse, ObserveRequest, ObserveResponse, PeekRequest, PeekResponse, ResetRequest,
+    ResetResponse, SampleRequest, Slice, Trajectory, WriteItem, WriteRequest, WriteResponse,
 };
 use crate::replay_v1::sample_response::SampleResponse;
 use std::mem::size_of;
@@ -86,6 +86,8 @@ impl Checked for InfoResponse {}
 impl Checked for CheckpointRequest {}
 impl Checked for CheckpointResponse {}
 impl Checked for PeekRequest {}
+impl Checked for ConfigureRequest {}
+impl Checked for ConfigureResponse {}
 impl Checked for PeekResponse {}
 impl Checked for ObserveRequest {}
 impl Checked for ObserveResponse {}

@@ -1,6 +1,7 @@
 //! The handle of a table: its lock, and the turns in which requests are served.
 
 use super::notices::LongWaits;
+use super::operation::Operation;
 use super::queue::{
     InsertWork, OPERATIONS_PER_LOCK, Reply, Request, Requests, SampleWork, TableState, Turn, WORTH_A_TRIM, Work,
     give_back_last,
@@ -8,7 +9,6 @@ use super::queue::{
 use super::status::{TableStatus, WaitClock, WaitTimes};
 use super::ticket_queue::TicketQueue;
 use super::wait_histogram::WaitCounts;
-use super::waits::Operation;
 use crate::peer::Peer;
 use parking_lot::{Mutex, MutexGuard};
 use reverb_core::{
@@ -42,8 +42,8 @@ pub struct TableHandle(pub(super) Arc<SharedTable>);
 #[derive(Debug)]
 pub(super) struct SharedTable {
     pub(super) name: String,
-    /// A copy of the limit in the configuration, like the next two fields, to be read without the lock. A restored
-    /// checkpoint changes them. `u64::MAX` means no limit.
+    /// A copy of the limit in the configuration, like the next two fields, to be read without the lock. They change with
+    /// the options, and with a restored checkpoint. `u64::MAX` means no limit.
     max_bytes: AtomicU64,
     counts_samples: AtomicBool,
     signature_token: AtomicU64,
@@ -230,7 +230,7 @@ impl TableHandle {
 
     /// Changes the table, serves the requests that can proceed, and returns the result of `change`, which makes at most
     /// [`OPERATIONS_PER_LOCK`] changes.
-    fn change<T>(&self, change: impl FnOnce(&mut TableState, &mut Vec<Trajectory>) -> T) -> T {
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut TableState, &mut Vec<Trajectory>) -> T) -> T {
         let mut removed = Vec::new();
         let mut state = self.0.state.lock();
         let result = change(&mut state, &mut removed);
@@ -258,7 +258,8 @@ impl TableHandle {
     /// [`Error::Cancelled`] if the table counts samples and was closed, because the last checkpoint may hold them then.
     #[inline]
     pub fn delivered(&self, drawn: &[Drawn]) -> Result<()> {
-        if !drawn.first().is_some_and(Drawn::is_tracked) {
+        // A table that has been told to count samples meanwhile tracks the last draws, but not the first.
+        if !drawn.last().is_some_and(Drawn::is_tracked) {
             return Ok(());
         }
         if drawn.len() > OPERATIONS_PER_LOCK {
@@ -366,11 +367,16 @@ impl TableHandle {
 
     /// Replaces the table and its items by a restored table. Waiting requests continue to wait.
     pub fn restore(&self, table: Table) {
-        self.0.max_bytes.store(table.config().max_bytes.unwrap_or(u64::MAX), Relaxed);
-        self.0.counts_samples.store(table.config().counts_samples(), Relaxed);
+        self.publish(table.config());
         self.0.signature_token.store(signature_token(table.config()), Relaxed);
         let old = self.change(|state, _| std::mem::replace(&mut state.table, table));
         drop(old);
+    }
+
+    /// Copies the options that are read without the lock.
+    pub(super) fn publish(&self, config: &TableConfig) {
+        self.0.max_bytes.store(config.max_bytes.unwrap_or(u64::MAX), Relaxed);
+        self.0.counts_samples.store(config.counts_samples(), Relaxed);
     }
 
     /// Returns the status of the table and its queues.

@@ -12,8 +12,10 @@
 //! [`OPERATIONS_PER_LOCK`]: queue::OPERATIONS_PER_LOCK
 
 mod arrival;
+mod configure;
 mod handle;
 mod notices;
+mod operation;
 mod pulse;
 mod queue;
 mod requests;
@@ -25,9 +27,10 @@ mod waits;
 
 pub use arrival::Arrival;
 pub use handle::{TableHandle, snapshot_all};
+pub use operation::Operation;
 pub use pulse::TablePulse;
 pub use requests::DrawRequest;
 pub use status::{TableStatus, WaitTimes};
 pub use wait_histogram::{WAIT_BOUNDS, WaitHistogram};
 pub use waiting::{Call, Waiting};
-pub use waits::{Operation, WaitingRequest};
+pub use waits::WaitingRequest;

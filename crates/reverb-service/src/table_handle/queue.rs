@@ -1,8 +1,8 @@
 //! The two queues of a table: waiting inserts and waiting draws, whose heads are served in turns.
 
+use super::operation::Operation;
 use super::status::WaitClock;
 use super::ticket_queue::{self, TicketQueue};
-use super::waits::Operation;
 use crate::peer::Traffic;
 use reverb_core::{Drawn, Error, NewItem, Result, Table, TableSnapshot, Trajectory};
 use std::fmt::Debug;
@@ -57,9 +57,18 @@ pub struct InsertWork {
 pub struct SampleWork {
     /// Minimum number of items in the answer, unless the deadline passes.
     pub at_least: usize,
-    /// Number of items for which the request waits.
-    pub wanted: usize,
+    /// Number of items for which the request waits, in a table that counts samples.
+    pub at_most: usize,
+    /// Number of further items for which it waits in another table.
+    pub ahead: usize,
     pub drawn: Vec<Drawn>,
+}
+
+impl SampleWork {
+    /// Number of items for which the request waits. A change of the table's options may change it.
+    fn wanted(&self, table: &Table) -> usize {
+        self.at_most + if table.config().counts_samples() { 0 } else { self.ahead }
+    }
 }
 
 /// The result of a call: nothing for an insert, the samples for a draw.
@@ -253,9 +262,10 @@ impl TableState {
     fn step_sample(&mut self, now: u64, turn: &mut Turn) -> bool {
         let Some(request) = self.samples.after_mut(self.interrupted) else { return false };
         let (ticket, work) = (request.ticket, &mut request.work);
-        let wanted = work.wanted.min(work.drawn.len() + OPERATIONS_PER_STEP);
+        let all = work.wanted(&self.table);
+        let wanted = all.min(work.drawn.len() + OPERATIONS_PER_STEP);
         let progress = self.table.sample_up_to(wanted, request.waited, now, &mut work.drawn);
-        if work.drawn.len() >= work.wanted {
+        if work.drawn.len() >= all {
             self.finish_sample(ticket, turn);
             return true;
         }

@@ -76,8 +76,10 @@ impl TableHandle {
                 "a batch of {at_least} items exceeds the maximum of {MAX_DRAWN} items"
             ))));
         }
-        let wanted = at_most.saturating_add(if self.counts_samples() { 0 } else { ahead }).min(MAX_DRAWN);
-        self.submit(SampleWork { at_least, wanted, drawn: Vec::with_capacity(wanted.min(4096)) }, peer)
+        let at_most = at_most.min(MAX_DRAWN);
+        let ahead = ahead.min(MAX_DRAWN - at_most);
+        let wanted = at_most + if self.counts_samples() { 0 } else { ahead };
+        self.submit(SampleWork { at_least, at_most, ahead, drawn: Vec::with_capacity(wanted.min(4096)) }, peer)
     }
 
     /// Draws a small batch and copies it under one lock, if no request waits; see

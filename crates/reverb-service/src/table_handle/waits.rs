@@ -1,29 +1,11 @@
 //! The requests that wait at a table, for those who watch it.
 
 use super::handle::TableHandle;
+use super::operation::Operation;
 use super::queue::{InsertWork, Requests, SampleWork, Work};
 use crate::peer::Peer;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// The kind of a waiting request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
-    /// An insert.
-    Insert,
-    /// A draw.
-    Sample,
-}
-
-impl Operation {
-    /// Returns the name of the kind, for display.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Insert => "insert",
-            Self::Sample => "sample",
-        }
-    }
-}
 
 /// A request that waits at a table.
 #[derive(Debug, Clone)]

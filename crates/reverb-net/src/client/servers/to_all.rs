@@ -4,7 +4,7 @@ use super::merge::{merge_items, merge_tables};
 use super::set::{Reached, Servers};
 use crate::client::road::Road;
 use crate::client::started::{Rest, Started};
-use reverb_core::{Error, Result};
+use reverb_core::{Error, Result, TableChanges};
 use reverb_service::TableStatus;
 use reverb_service::peek::Peeked;
 use std::sync::Arc;
@@ -32,6 +32,12 @@ impl Servers {
     pub async fn reset(&self, table: &str, deadline: Option<Instant>) -> Result<()> {
         let answers = self.ask(deadline, |road| road.reset(table, deadline)).await?;
         of_all(answers, &format!("the reset of table `{table}`")).map(drop)
+    }
+
+    /// See [`crate::client::Client::configure`].
+    pub async fn configure(&self, table: &str, changes: &TableChanges, deadline: Option<Instant>) -> Result<()> {
+        let answers = self.ask(deadline, |road| road.configure(table, changes, deadline)).await?;
+        of_all(answers, &format!("the change of table `{table}`")).map(drop)
     }
 
     /// See [`crate::client::Client::checkpoint`]. Returns the paths, one a line, in the order of the servers.

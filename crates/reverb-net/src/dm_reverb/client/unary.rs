@@ -51,6 +51,19 @@ impl Connection {
         Ok(response.map_err(Failed::into_error)?.into_inner().checkpoint_path)
     }
 
+    /// See [`crate::client::Client::configure`]. The protocol has no such call.
+    ///
+    /// # Errors
+    /// [`Error::TableNotFound`], or [`Error::Unimplemented`].
+    pub async fn configure(&self, table: &str) -> Result<()> {
+        self.tables().get(table)?;
+        Err(Error::Unimplemented(format!(
+            "the server at {} is one of dm-reverb 0.14, which cannot change the options of a table; restart it with \
+             other options, or start the server with this package",
+            self.peer()
+        )))
+    }
+
     /// See [`crate::client::Client::peek`]. The protocol has no such call.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! The server side of an insert stream: inserts items in order, and confirms each by its key.
 
+use super::client_names::NAME_OF_CLIENTS;
 use super::held_chunks::{HeldChunks, as_invalid};
-use super::service::NAME_OF_CLIENTS;
 use crate::dm_reverb::proto::{InsertStreamRequest, InsertStreamResponse};
 use crate::dm_reverb::status::{kept_fewer_chunks, lacks_chunks_and_items, message_error, stopped, to_status};
 use bytes::Bytes;

@@ -1,5 +1,6 @@
 //! The server half of the protocol: the methods of the service, and its streams.
 
+mod client_names;
 mod encoded_chunks;
 mod held_chunks;
 mod insert_stream;

@@ -4,9 +4,9 @@
 //! samples that others wait for. Samples count as delivered once the connection takes their response. If the client
 //! disconnects before, they return to their table.
 
+use super::client_names::NAME_OF_CLIENTS;
 use super::encoded_chunks::EncodedChunks;
 use super::sample_parts::SampleParts;
-use super::service::NAME_OF_CLIENTS;
 use crate::dm_reverb::proto::sample_stream_response::SampleEntry;
 use crate::dm_reverb::proto::{SampleInfo, SampleStreamRequest, SampleStreamResponse};
 use crate::dm_reverb::status::{stopped, to_status};

@@ -1,5 +1,6 @@
 //! The methods of the service.
 
+use super::client_names::NAME_OF_CLIENTS;
 use super::encoded_chunks::EncodedChunks;
 use super::insert_stream::insert_stream;
 use super::sample_stream::{SampleResponses, sample_stream};
@@ -22,9 +23,6 @@ use tonic::{Request, Response, Status, Streaming};
 const MESSAGE_SLACK: usize = 16 << 20;
 /// Maximum number of updates and deletes that are made on a thread that serves connections.
 const MUTATED_AT_ONCE: usize = 16_384;
-
-/// Clients of dm-reverb do not say their names. Long waits of a program are reported once for each name.
-pub const NAME_OF_CLIENTS: &str = "dm-reverb";
 
 /// The implementation of the service trait that tonic generates.
 pub struct Router {

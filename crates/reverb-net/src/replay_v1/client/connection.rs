@@ -14,8 +14,8 @@ use crate::replay_v1::proto::{
 use crate::replay_v1::rpc::replay_client::ReplayClient;
 use crate::replay_v1::status::from_status;
 use crate::replay_v1::version::{CAPABILITIES, VERSION};
-use crate::replay_v1::wire::{chunk_to_wire, peeked_from_wire, status_from_wire};
-use reverb_core::{Error, Result, item_keys};
+use crate::replay_v1::wire::{changes_to_wire, chunk_to_wire, peeked_from_wire, status_from_wire};
+use reverb_core::{Error, Result, TableChanges, item_keys};
 use reverb_service::insert::check_size;
 use reverb_service::local::{BatchRequest, RowInsert};
 use reverb_service::peek::Peeked;
@@ -217,6 +217,20 @@ impl Connection {
     pub async fn reset(&self, table: &str, deadline: Option<Instant>) -> Result<()> {
         let mut service = self.service.clone();
         self.unary(deadline, service.reset(ResetRequest { table: table.into() })).await.map(drop)
+    }
+
+    /// See [`crate::client::Client::configure`].
+    pub async fn configure(&self, table: &str, changes: &TableChanges, deadline: Option<Instant>) -> Result<()> {
+        let mut service = self.service.clone();
+        let answer = self.unary(deadline, service.configure(changes_to_wire(table, changes))).await;
+        answer.map(drop).map_err(|error| match error {
+            Error::Unimplemented(_) => Error::Unimplemented(format!(
+                "the server at {} has an earlier version of this package, which cannot change the options of a table; \
+                 restart it with this version",
+                self.peer
+            )),
+            error => error,
+        })
     }
 
     pub async fn info(&self, deadline: Option<Instant>) -> Result<Vec<TableStatus>> {

@@ -8,15 +8,16 @@ use super::write_stream::write_stream;
 use crate::observe::observed;
 use crate::replay_v1::headers::SESSION;
 use crate::replay_v1::proto::{
-    BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, HelloRequest, HelloResponse, InfoRequest,
-    InfoResponse, InsertRequest, InsertResponse, MutateRequest, MutateResponse, ObserveRequest, ObserveResponse,
-    PeekRequest, PeekResponse, ResetRequest, ResetResponse, SampleRequest, WriteRequest, WriteResponse,
+    BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, ConfigureRequest, ConfigureResponse,
+    HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest, InsertResponse, MutateRequest,
+    MutateResponse, ObserveRequest, ObserveResponse, PeekRequest, PeekResponse, ResetRequest, ResetResponse,
+    SampleRequest, WriteRequest, WriteResponse,
 };
 use crate::replay_v1::rpc::replay_server::{Replay as ReplayService, ReplayServer};
 use crate::replay_v1::sample_response::SampleResponse;
 use crate::replay_v1::status::to_status;
 use crate::replay_v1::version::{CAPABILITIES, VERSION};
-use crate::replay_v1::wire::{peeked_to_wire, status_to_wire};
+use crate::replay_v1::wire::{changes_from_wire, peeked_to_wire, status_to_wire};
 use reverb_core::Error;
 use reverb_service::peek::peek;
 use reverb_service::{Peer, Replay, Transport};
@@ -147,6 +148,14 @@ impl ReplayService for Router {
         };
         in_background(reset).await.map_err(|error| to_status(&error))?;
         Ok(Response::new(ResetResponse {}))
+    }
+
+    async fn configure(&self, request: Request<ConfigureRequest>) -> Result<Response<ConfigureResponse>, Status> {
+        let (table, changes) = changes_from_wire(request.into_inner());
+        let table = self.open().and_then(|replay| replay.table(&table).cloned()).map_err(|error| to_status(&error))?;
+        // Many items may leave.
+        in_background(move || table.configure(&changes)).await.map_err(|error| to_status(&error))?;
+        Ok(Response::new(ConfigureResponse {}))
     }
 
     async fn checkpoint(&self, request: Request<CheckpointRequest>) -> Result<Response<CheckpointResponse>, Status> {

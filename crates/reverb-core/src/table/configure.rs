@@ -1,0 +1,109 @@
+//! Changes of a table's options while it has items.
+
+use super::config::TableConfig;
+use super::contents::Table;
+use super::removal::RemovalReason;
+use crate::slab::PAGE_SLOTS;
+use crate::{Error, RateLimiterConfig, Result, Trajectory};
+
+/// Number of items that an insert may evict while another call shrinks the table.
+const EVICTIONS_PER_INSERT: usize = 16;
+
+/// New values of a table's options. `None` keeps a value.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TableChanges {
+    /// [`TableConfig::max_size`].
+    pub max_size: Option<u64>,
+    /// [`TableConfig::max_bytes`]; `Some(None)` removes the limit.
+    pub max_bytes: Option<Option<u64>>,
+    /// [`TableConfig::max_times_sampled`].
+    pub max_times_sampled: Option<i32>,
+    /// [`TableConfig::rate_limiter`].
+    pub rate_limiter: Option<RateLimiterConfig>,
+}
+
+impl TableChanges {
+    fn apply(&self, config: &TableConfig) -> Result<TableConfig> {
+        let changed = TableConfig {
+            max_size: self.max_size.unwrap_or(config.max_size),
+            max_bytes: self.max_bytes.unwrap_or(config.max_bytes),
+            max_times_sampled: self.max_times_sampled.unwrap_or(config.max_times_sampled),
+            rate_limiter: self.rate_limiter.clone().unwrap_or_else(|| config.rate_limiter.clone()),
+            ..config.clone()
+        };
+        changed.validate()?;
+        let TableConfig { name, max_size, rate_limiter, .. } = &changed;
+        let min_size = rate_limiter.min_size_to_sample;
+        let is_concerned = self.max_size.is_some() || self.rate_limiter.is_some();
+        if is_concerned && u64::try_from(min_size).is_ok_and(|min_size| min_size > *max_size) {
+            return Err(Error::invalid(format!(
+                "Table `{name}` could never be sampled: its rate limiter's min_size_to_sample ({min_size}) is above its \
+                 max_size ({max_size})."
+            )));
+        }
+        Ok(changed)
+    }
+}
+
+/// What a change of options leaves to do: the removal of items that no longer fit.
+#[derive(Debug)]
+#[must_use]
+pub struct Shrinking {
+    /// The page where the search continues for items that were drawn often enough. `None` if there is no search.
+    page: Option<usize>,
+}
+
+impl Table {
+    /// Changes options. In O(1): the caller then calls [`Table::shrink`] until it returns false, and may unlock the table
+    /// in between. The counts of the rate limiter stay.
+    ///
+    /// # Errors
+    /// Those of [`TableConfig::validate`]; [`Error::InvalidArgument`] if the table could never hold as many items as the
+    /// rate limiter wants for a sample. Nothing has changed then.
+    pub fn configure(&mut self, changes: &TableChanges) -> Result<Shrinking> {
+        let config = changes.apply(&self.config)?;
+        let limit = |times: i32| if times < 1 { i32::MAX } else { times };
+        let is_lower = limit(config.max_times_sampled) < limit(self.config.max_times_sampled);
+        self.config = config;
+        self.limiter.config = self.config.rate_limiter.clone();
+        // Once on, it stays on: of a batch that is drawn in several steps, the tracked draws are the last then.
+        self.tracks_draws |= self.config.counts_samples();
+        self.max_evictions = EVICTIONS_PER_INSERT;
+        Ok(Shrinking { page: is_lower.then_some(0) })
+    }
+
+    /// Makes a step of about `operations` removals or looks at items: the remover chooses items until the table is
+    /// within `max_size` and `max_bytes`, and items leave that were drawn `max_times_sampled` times. Returns whether
+    /// there is more to do.
+    pub fn shrink(&mut self, shrinking: &mut Shrinking, operations: usize, removed: &mut Vec<Trajectory>) -> bool {
+        self.max_evictions = operations;
+        let before = removed.len();
+        self.evict_size(removed);
+        self.max_evictions = operations - (removed.len() - before).min(operations);
+        self.evict_bytes(removed);
+        if removed.len() - before >= operations {
+            self.max_evictions = EVICTIONS_PER_INSERT;
+            return true;
+        }
+        self.max_evictions = usize::MAX;
+        let pages = (operations / PAGE_SLOTS).max(1);
+        shrinking.page = shrinking.page.and_then(|page| self.remove_drawn(page, pages, removed));
+        shrinking.page.is_some()
+    }
+
+    /// Removes the items in some pages that were drawn often enough. Returns the page at which to continue.
+    fn remove_drawn(&mut self, from: usize, pages: usize, removed: &mut Vec<Trajectory>) -> Option<usize> {
+        let limit = self.config.max_times_sampled;
+        // The limit may have been lifted since.
+        if limit < 1 {
+            return None;
+        }
+        let end = from.saturating_add(pages).min(self.slab.pages().len());
+        for page in from..end {
+            for slot in self.slab.slots_of(page, |item| item.times_sampled >= limit) {
+                removed.push(self.remove(slot, RemovalReason::MaxTimesSampled).trajectory);
+            }
+        }
+        (end < self.slab.pages().len()).then_some(end)
+    }
+}
