@@ -1,16 +1,16 @@
 //! `reverb._rust.Client`.
 
-use crate::array_in::{self, Layouts, NestChunk, asarray, batch_chunk, step_chunk};
+use crate::array_in::{self, Layouts, NestChunk, batch_chunk, step_chunk};
 use crate::draw::Draw;
 use crate::errors::{self, PyReverbError, PyReverbResult};
 use crate::key_check::{self, KnownKeys, KnownSignatures, compare_keys, explain};
+use crate::priorities::{table_name, table_priorities};
 use crate::runtime::{deadline, runtime, wait, wait_driving};
 use crate::sampled_batch::SampledBatch;
 use crate::table::limiter_config;
-use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
-use pyo3::exceptions::PyTypeError;
+use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyFloat, PyMapping, PyString};
+use pyo3::types::PyBytes;
 use reverb_core::{Chunk, Error, Signature, TableChanges};
 use reverb_net::caller_driven::CallerDrivenRuntime;
 use reverb_net::client::{Client as CoreClient, DEFAULT_PENDING_BYTES, PendingDraw, Started, WaitsFor};
@@ -437,67 +437,4 @@ fn begin<'a>(
         let _context = runtime.1.enter();
         start()
     }))
-}
-
-/// The tables of an insert, each with one priority for all rows or one for each.
-fn table_priorities(priorities: &Bound<'_, PyAny>, rows: usize) -> PyReverbResult<Vec<(String, Vec<f64>)>> {
-    let mut tables = Vec::with_capacity(1);
-    let mut add = |table: Bound<'_, PyAny>, value: Bound<'_, PyAny>| -> PyReverbResult<()> {
-        let table = table_name(&table)?;
-        let values = priority_values(&table, &value, rows)?;
-        tables.push((table, values));
-        Ok(())
-    };
-    if let Ok(dict) = priorities.cast_exact::<PyDict>() {
-        dict.iter().try_for_each(|(table, value)| add(table, value))?;
-    } else {
-        let mapping = priorities.cast::<PyMapping>().map_err(|_| {
-            let kind = priorities.get_type();
-            PyTypeError::new_err(format!("priorities: expected a dict of priorities by table, got {kind}"))
-        })?;
-        for pair in mapping.items()?.iter() {
-            let (table, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
-            add(table, value)?;
-        }
-    }
-    if tables.is_empty() {
-        return Err(Error::invalid("priorities must contain at least one item").into());
-    }
-    Ok(tables)
-}
-
-fn table_name(name: &Bound<'_, PyAny>) -> PyReverbResult<String> {
-    if let Ok(name) = name.cast::<PyString>() {
-        return Ok(name.to_cow()?.into_owned());
-    }
-    if let Ok(name) = name.cast::<PyBytes>() {
-        return Ok(String::from_utf8_lossy(name.as_bytes()).into_owned());
-    }
-    Err(PyTypeError::new_err(format!("priorities: expected names of tables, got {}", name.get_type())).into())
-}
-
-fn priority_values(table: &str, value: &Bound<'_, PyAny>, rows: usize) -> PyReverbResult<Vec<f64>> {
-    if let Ok(number) = value.cast_exact::<PyFloat>() {
-        return Ok(vec![number.value()]);
-    }
-    if let Ok(array) = value.cast_exact::<PyArray1<f64>>()
-        && array.len()? == rows
-    {
-        return Ok(array.to_owned_array().to_vec());
-    }
-    let py = value.py();
-    let array = asarray(py)?.call1((value, "float64")).map_err(|error| {
-        let kind = value.get_type();
-        PyTypeError::new_err(format!("priorities of table `{table}`: expected numbers, got {kind} ({error})"))
-    })?;
-    let shape: Vec<usize> = array.getattr("shape")?.extract()?;
-    let flat = array.call_method0("ravel")?;
-    let flat = flat.cast::<PyArray1<f64>>()?.to_owned_array().to_vec();
-    if shape.len() > 1 && flat.len() != 1 || flat.len() != 1 && flat.len() != rows {
-        return Err(Error::invalid(format!(
-            "priorities of table `{table}`: expected one number or an array of shape [{rows}], got shape {shape:?}"
-        ))
-        .into());
-    }
-    Ok(flat)
 }

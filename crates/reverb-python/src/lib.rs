@@ -22,6 +22,7 @@ mod key_check;
 mod loader;
 mod log;
 mod nest;
+mod priorities;
 mod records;
 mod runtime;
 mod sampled_batch;
