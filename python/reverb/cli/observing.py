@@ -18,7 +18,7 @@ class Observation:
     """What a server says of itself, as `Observe` describes it.
 
     Attributes:
-      server: The process.
+      server: Document of the process and its gRPC service.
       tables: The tables, in the order of the server. Each has `inserts_per_second` and `samples_per_second`, which are
         None in the first look, and `history`, a dict with the rates of the last minute by their names.
       waits: The requests that wait, longest first.

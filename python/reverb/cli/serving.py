@@ -22,7 +22,7 @@ def serve(path: str | None, given: Mapping[str, tuple[Any, str]]) -> None:
     """Serves the tables that a file describes.
 
     Args:
-      path: The file.
+      path: TOML or textproto file that describes the tables.
       given: Values of flags and of environment variables by their names, each with its source. They override the file.
     """
     described, settings = read(path, given)

@@ -52,7 +52,7 @@ class _Screen:
     """The loop over looks, keys and drawings.
 
     Args:
-      console: The terminal.
+      console: Terminal that shows the tables and reads the keys.
       observer: What looks at the server.
       first: The first look.
       address: Address of the server, as the user gave it.
