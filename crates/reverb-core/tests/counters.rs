@@ -302,7 +302,7 @@ impl Model {
         self.sample_bytes += entry.bytes;
         self.last_sample = self.now;
         let age = self.now.saturating_sub(entry.inserted_at) as f64 / 1e9;
-        if self.draws < 1024 {
+        if self.draws < 256 {
             self.ages.add(age, 1);
         } else if self.draws.is_multiple_of(16) {
             self.ages.add(age, 16);

@@ -290,6 +290,13 @@ impl Table {
     /// draws were given back to a table that others had filled, or if the limit was lowered.
     #[inline]
     pub(super) fn evict_size(&mut self, removed: &mut Vec<Trajectory>) {
+        if self.slab.len() as u64 > self.max_items() {
+            self.evict_over_max_size(removed);
+        }
+    }
+
+    #[inline(never)]
+    fn evict_over_max_size(&mut self, removed: &mut Vec<Trajectory>) {
         let mut evictions = 0;
         while self.slab.len() as u64 > self.max_items() && evictions < self.max_evictions {
             self.evict(RemovalReason::MaxSize, removed);
@@ -297,7 +304,16 @@ impl Table {
         }
     }
 
+    /// Removes items while the table is over `max_bytes`.
+    #[inline]
     pub(super) fn evict_bytes(&mut self, removed: &mut Vec<Trajectory>) {
+        if self.config.max_bytes.is_some() {
+            self.evict_over_max_bytes(removed);
+        }
+    }
+
+    #[inline(never)]
+    fn evict_over_max_bytes(&mut self, removed: &mut Vec<Trajectory>) {
         let mut evictions = 0;
         while self.is_over_max_bytes() && evictions < self.max_evictions {
             self.evict(RemovalReason::MaxBytes, removed);

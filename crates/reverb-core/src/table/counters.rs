@@ -24,7 +24,7 @@ pub struct TableCounters {
     pub last_sample_nanos: u64,
     /// Seconds between the insert of an item and a draw of it. Bucket 0 ends at 2^-10 s.
     ///
-    /// All of the first 1024 draws are in it, and then each 16th with a weight of 16: counts and sum are estimates for
+    /// All of the first 256 draws are in it, and then each 16th with a weight of 16: counts and sum are estimates for
     /// all draws. A draw that is given back stays in it. The clock of small batches advances in steps of some
     /// milliseconds.
     pub sample_age_seconds: Log2Histogram,
@@ -90,7 +90,7 @@ impl Log2Histogram {
 }
 
 /// Number of draws whose ages are all counted.
-const ALL_AGED: u64 = 1024;
+const ALL_AGED: u64 = 256;
 /// Of later draws, one of so many is counted.
 const AGED_STEP: u64 = 16;
 

@@ -91,17 +91,17 @@ impl TableHandle {
         used: Option<BatchLayout>,
     ) -> Option<CopiedBatch> {
         let copied =
-            self.if_nobody_waits(request)?.table.sample_copied(request.at_most, squeeze_time, used, recent_nanos())?;
-        self.count_drawn(copied.info.len());
-        Some(copied)
+            self.if_nobody_waits(request)?.table.sample_copied(request.at_most, squeeze_time, used, recent_nanos());
+        self.count_drawn(copied.as_ref().map_or(0, |_| request.at_most));
+        copied
     }
 
     /// As [`TableHandle::sample_copied`], but also returns the draws, for [`TableHandle::give_back_copied`].
     pub fn sample_copied_leased(&self, request: DrawRequest, squeeze_time: bool) -> Option<(CopiedBatch, CopiedDraws)> {
         let copied =
-            self.if_nobody_waits(request)?.table.sample_copied_leased(request.at_most, squeeze_time, recent_nanos())?;
-        self.count_drawn(copied.0.info.len());
-        Some(copied)
+            self.if_nobody_waits(request)?.table.sample_copied_leased(request.at_most, squeeze_time, recent_nanos());
+        self.count_drawn(copied.as_ref().map_or(0, |_| request.at_most));
+        copied
     }
 
     #[inline]
