@@ -90,7 +90,7 @@ impl Server {
         let until = replay.clone();
         let calls = http.as_ref().map_or_else(Arc::default, |http| http.calls().clone());
         let task = runtime.spawn(serve(routes, calls, connections, async move { until.closed().await }));
-        tracing::info!("serving {} tables at {host}, port {port}", replay.tables().len());
+        tracing::info!("serves at {host}, port {port}; number of tables: {}", replay.tables().len());
         let serving = Some(Serving { task, health, freed: Mutex::new(freed) });
         Ok(Self {
             replay,
