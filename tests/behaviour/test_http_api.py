@@ -313,7 +313,7 @@ def test_the_log_tells_of_starts_resets_and_saves(start, tmp_path):
     path = client.checkpoint()
     lines = api.get(f"log?since={since}")["lines"]
     messages = [line["message"] for line in lines]
-    assert any(message.startswith("serving 1 table") and str(server.port) in message for message in messages), messages
+    assert any(message.startswith(f"serves at 127.0.0.1, port {server.port};") for message in messages), messages
     assert "table `<i>` was reset; 1 items left it" in messages
     assert any(message.startswith(f"saved checkpoint {path} in ") for message in messages)
     assert all(line["level"] == "info" and line["at"] > 0 for line in lines)
