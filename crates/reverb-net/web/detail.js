@@ -135,7 +135,11 @@ function limiterPanel() {
     "details",
     {},
     el("summary", { class: "small" }, "Values as a table"),
-    el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, head)), values)),
+    el(
+      "div",
+      { class: "scroll", tabindex: "0", role: "group", "aria-label": "Values" },
+      el("table", {}, el("thead", {}, el("tr", {}, head)), values),
+    ),
   );
   body.append(view.node, details);
   const update = (table, live) => {
