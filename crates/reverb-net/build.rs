@@ -92,17 +92,32 @@ fn squeezed(text: &str, content_type: &str) -> String {
     kept
 }
 
-/// Lists the methods of all services as Rust source.
+/// The methods that are mounted beside the services of `proto/`.
+const OTHER_METHODS: [(&str, &str); 4] = [
+    ("grpc.health.v1.Health", "Check"),
+    ("grpc.health.v1.Health", "Watch"),
+    ("grpc.reflection.v1.ServerReflection", "ServerReflectionInfo"),
+    ("grpc.reflection.v1alpha.ServerReflection", "ServerReflectionInfo"),
+];
+
+/// Lists the methods of all services as Rust source, in order. The method `other` of a service, and the service `other`,
+/// stand for all names that the server does not know.
 fn methods_of(files: &FileDescriptorSet) -> String {
-    let mut methods = Vec::new();
+    let other = OTHER_METHODS.map(|(service, method)| (service.to_owned(), method.to_owned()));
+    let mut methods = other.to_vec();
     for file in &files.file {
         for service in &file.service {
             let name = format!("{}.{}", file.package(), service.name());
             methods.extend(service.method.iter().map(|method| (name.clone(), method.name().to_owned())));
         }
     }
+    let others: Vec<_> = methods.iter().map(|(service, _)| (service.clone(), "other".to_owned())).collect();
+    methods.extend(others);
+    methods.push(("other".into(), "other".into()));
+    methods.sort_unstable();
+    methods.dedup();
     format!(
-        "/// The names of the services and methods in `proto/`.\nconst METHODS: [(&str, &str); {}] = {methods:?};\n",
+        "/// The names of the services and their methods, in order.\nstatic METHODS: [(&str, &str); {}] = {methods:?};\n",
         methods.len()
     )
 }

@@ -13,14 +13,6 @@ use tower::Layer;
 
 include!(concat!(env!("OUT_DIR"), "/methods.rs"));
 
-/// The methods that are mounted beside the two services.
-const OTHER_METHODS: [(&str, &str); 5] = [
-    ("grpc.health.v1.Health", "Check"),
-    ("grpc.health.v1.Health", "Watch"),
-    ("grpc.reflection.v1.ServerReflection", "ServerReflectionInfo"),
-    ("grpc.reflection.v1alpha.ServerReflection", "ServerReflectionInfo"),
-    (OTHER, OTHER),
-];
 /// Stands for all names that the server does not know, which peers make up.
 const OTHER: &str = "other";
 
@@ -48,10 +40,8 @@ const CODES: [&str; 17] = [
 /// Counts of finished calls and streams. Those of the same process are no calls of gRPC.
 #[derive(Debug)]
 pub struct Calls {
-    /// Sorted.
-    methods: Vec<(&'static str, &'static str)>,
-    /// By method, then by code.
-    counts: Vec<[AtomicU64; CODES.len()]>,
+    /// By method, in the order of [`METHODS`], then by code.
+    counts: Box<[[AtomicU64; CODES.len()]]>,
 }
 
 /// The number of calls of one method that ended with one code.
@@ -69,14 +59,7 @@ pub struct CallCount {
 
 impl Default for Calls {
     fn default() -> Self {
-        let mut methods: Vec<_> = METHODS.iter().chain(&OTHER_METHODS).copied().collect();
-        let mut services: Vec<_> = methods.iter().map(|(service, _)| *service).collect();
-        services.dedup();
-        methods.extend(services.into_iter().map(|service| (service, OTHER)));
-        methods.sort_unstable();
-        methods.dedup();
-        let counts = methods.iter().map(|_| Default::default()).collect();
-        Self { methods, counts }
+        Self { counts: METHODS.iter().map(|_| Default::default()).collect() }
     }
 }
 
@@ -88,13 +71,13 @@ impl Calls {
             let counts = counts.each_ref().map(|count| count.load(Relaxed));
             CODES.iter().zip(counts).filter(|(_, count)| *count > 0).map(of_code).collect::<Vec<_>>()
         };
-        self.methods.iter().zip(&self.counts).flat_map(of_method).collect()
+        METHODS.iter().zip(&self.counts).flat_map(of_method).collect()
     }
 
     /// Returns the place of the method that a path names.
-    fn find(&self, path: &str) -> usize {
+    fn find(path: &str) -> usize {
         let (service, method) = path.strip_prefix('/').and_then(|path| path.split_once('/')).unwrap_or((OTHER, OTHER));
-        let place = |name: (&str, &str)| self.methods.binary_search_by(|known| (*known).cmp(&name));
+        let place = |name: (&str, &str)| METHODS.binary_search_by(|known| (*known).cmp(&name));
         let found = place((service, method)).or_else(|_| place((service, OTHER))).or_else(|_| place((OTHER, OTHER)));
         found.expect("the list has a place for other services")
     }
@@ -133,7 +116,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let method = self.calls.find(request.uri().path());
+        let method = Calls::find(request.uri().path());
         // Dropped without a result if the client withdraws the call.
         let mut call = Call { calls: self.calls.clone(), method, code: Code::Cancelled };
         let answer = self.service.call(request);
@@ -212,8 +195,7 @@ mod tests {
 
     #[test]
     fn unknown_names_share_places() {
-        let calls = Calls::default();
-        let name = |path: &str| calls.methods[calls.find(path)];
+        let name = |path: &str| METHODS[Calls::find(path)];
         assert_eq!(name("/reverb.replay.v1.Replay/Insert"), ("reverb.replay.v1.Replay", "Insert"));
         assert_eq!(name("/deepmind.reverb.ReverbService/Reset"), ("deepmind.reverb.ReverbService", "Reset"));
         assert_eq!(name("/grpc.health.v1.Health/Watch"), ("grpc.health.v1.Health", "Watch"));
@@ -221,7 +203,7 @@ mod tests {
         for path in ["/", "", "*", "/other", "/x/y", "/reverb.replay.v1/Insert", "/reverb.replay.v1.Replay"] {
             assert_eq!(name(path), (OTHER, OTHER), "{path}");
         }
-        assert!(calls.methods.is_sorted());
+        assert!(METHODS.is_sorted());
     }
 
     #[test]
