@@ -1,6 +1,6 @@
 //! The latest log lines of this process, for those who watch it.
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
@@ -35,13 +35,20 @@ pub struct LogLine {
     pub message: String,
 }
 
-static LINES: Mutex<(u64, VecDeque<LogLine>)> = Mutex::new((0, VecDeque::new()));
+/// The number of the latest line, and the lines that are kept.
+type Lines = (u64, VecDeque<LogLine>);
+
+static LINES: Mutex<Lines> = Mutex::new((0, VecDeque::new()));
+
+/// Locks the lines. `None` in a child that was forked while a thread held the lock, which nobody will release.
+fn locked() -> Option<MutexGuard<'static, Lines>> {
+    LINES.try_lock_for(PATIENCE)
+}
 
 /// Keeps a line. The oldest one is dropped if there are too many.
 pub fn keep(level: LogLevel, message: &str) {
     let message: String = message.chars().take(MAX_CHARACTERS).collect();
-    // Not for ever: a child that was forked while a thread held the lock would wait without end.
-    let Some(mut kept) = LINES.try_lock_for(PATIENCE) else { return };
+    let Some(mut kept) = locked() else { return };
     let (last, lines) = &mut *kept;
     *last += 1;
     if lines.len() == MAX_LINES {
@@ -52,13 +59,14 @@ pub fn keep(level: LogLevel, message: &str) {
 
 /// Returns the number of the latest line; 0 before the first.
 pub fn last_number() -> u64 {
-    LINES.lock().0
+    locked().map_or(0, |kept| kept.0)
 }
 
 /// Returns the kept lines with numbers above `since`, oldest first. A reader that is ahead has read the lines of another
 /// process, and gets all.
 pub fn lines_since(since: u64) -> Vec<LogLine> {
-    let (last, lines) = &*LINES.lock();
+    let Some(kept) = locked() else { return Vec::new() };
+    let (last, lines) = &*kept;
     let known = if since > *last { 0 } else { since };
     lines.iter().filter(|line| line.number > known).cloned().collect()
 }

@@ -101,12 +101,11 @@ def _log_to_stderr(log_format: str, level: str) -> None:
 
 
 def _announce(server: Server, tables: list[str], is_json: bool) -> None:
-    page = server.dashboard_url
     if is_json:
         fields = {
             "host": server.host,
             "port": server.port,
-            "dashboard_url": page,
+            "dashboard_url": server.dashboard_url,
             "tables": tables,
             "restored_from": server.restored_from,
         }
@@ -114,6 +113,6 @@ def _announce(server: Server, tables: list[str], is_json: bool) -> None:
         return
     names = ", ".join(tables)
     restored = f", restored from {server.restored_from}" if server.restored_from else ""
-    shown = f", page {page}" if page else ""
-    line = f"reverb: {server.host} port {server.port}{shown}, tables: {names}{restored}"
+    # The server itself has told where its page is.
+    line = f"reverb: {server.host} port {server.port}, tables: {names}{restored}"
     print(escaped(line), file=sys.stderr, flush=True)

@@ -4,7 +4,6 @@ use super::answer::text;
 use super::histogram_cache::HistogramCache;
 use super::history::History;
 use crate::calls::Calls;
-use crate::observe::ServerFacts;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use reverb_service::Replay;
@@ -19,8 +18,6 @@ const MAX_HEAVY: usize = 8;
 pub struct HttpState {
     /// The service. Its tables may still be loading.
     pub replay: Arc<Replay>,
-    /// Facts about the server.
-    pub facts: Arc<ServerFacts>,
     /// Counts of the calls of the gRPC services.
     pub calls: Arc<Calls>,
     pub(super) history: Arc<History>,
@@ -32,7 +29,6 @@ impl HttpState {
     /// Creates the state of a server's HTTP port.
     pub fn new(replay: Arc<Replay>) -> Self {
         Self {
-            facts: replay.facts().clone(),
             replay,
             calls: Arc::default(),
             history: Arc::default(),

@@ -6,7 +6,7 @@ use super::documents::{
 };
 use super::process;
 use reverb_service::event_log::{self, LogLevel, LogLine};
-use reverb_service::{Peer, Replay, SavedState, ServerFacts, StoreProgress, StoreStatus, TableHandle, host_name};
+use reverb_service::{Peer, Replay, SavedState, StoreProgress, StoreStatus, TableHandle, host_name};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +21,8 @@ pub fn seconds(time: SystemTime) -> f64 {
 }
 
 /// Describes the server.
-pub fn server(replay: &Replay, facts: &ServerFacts) -> ServerDocument {
+pub fn server(replay: &Replay) -> ServerDocument {
+    let facts = replay.facts();
     let store = store_status(replay);
     let connections = replay.connections().totals().iter().map(|total| total.open).sum();
     let (receive_bytes, transmit_bytes) = traffic(replay);

@@ -97,7 +97,7 @@ pub struct TableDocument {
     pub inserts: i64,
     /// Number of draws since the table was created.
     pub samples: i64,
-    /// Number of items in the table that were drawn at least once.
+    /// Number of items that were drawn at least once, also of those that have left, since the table was created or reset.
     pub unique_samples: u64,
     /// Items that left the table, by reason.
     pub removals: RemovalsDocument,

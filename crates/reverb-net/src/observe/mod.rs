@@ -17,5 +17,4 @@ pub use items::{ColumnBytes, column_bytes, items};
 pub use limiter::diff;
 pub use observed::observed;
 pub use process::{cpu_seconds, resident_bytes};
-pub use reverb_service::ServerFacts;
 pub use tables::tables;

@@ -7,7 +7,7 @@ use reverb_service::Replay;
 /// Describes a server as JSON: an object with its documents. See [`ObservedDocument`].
 pub fn observed(replay: &Replay) -> Vec<u8> {
     let document = ObservedDocument {
-        server: build::server(replay, replay.facts()),
+        server: build::server(replay),
         tables: super::tables::tables(replay).tables,
         waits: build::waits(replay).waits,
         clients: build::clients(replay).clients,

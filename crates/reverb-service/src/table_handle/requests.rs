@@ -90,16 +90,16 @@ impl TableHandle {
         squeeze_time: bool,
         used: Option<BatchLayout>,
     ) -> Option<CopiedBatch> {
-        let copied =
-            self.if_nobody_waits(request)?.table.sample_copied(request.at_most, squeeze_time, used, recent_nanos());
+        let now = recent_nanos();
+        let copied = self.if_nobody_waits(request)?.table.sample_copied(request.at_most, squeeze_time, used, now);
         self.count_drawn(copied.as_ref().map_or(0, |_| request.at_most));
         copied
     }
 
     /// As [`TableHandle::sample_copied`], but also returns the draws, for [`TableHandle::give_back_copied`].
     pub fn sample_copied_leased(&self, request: DrawRequest, squeeze_time: bool) -> Option<(CopiedBatch, CopiedDraws)> {
-        let copied =
-            self.if_nobody_waits(request)?.table.sample_copied_leased(request.at_most, squeeze_time, recent_nanos());
+        let now = recent_nanos();
+        let copied = self.if_nobody_waits(request)?.table.sample_copied_leased(request.at_most, squeeze_time, now);
         self.count_drawn(copied.as_ref().map_or(0, |_| request.at_most));
         copied
     }

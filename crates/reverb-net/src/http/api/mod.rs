@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// The routes below `/api/v1`.
 pub fn router() -> Router<Arc<HttpState>> {
     Router::new()
-        .route("/server", get(async |state: Shared| read(state, |s| observe::server(&s.replay, &s.facts)).await))
+        .route("/server", get(async |state: Shared| read(state, |s| observe::server(&s.replay)).await))
         .route("/tables", get(async |state: Shared| read(state, |s| observe::tables(&s.replay)).await))
         .route("/waits", get(async |state: Shared| read(state, |s| observe::waits(&s.replay)).await))
         .route("/clients", get(async |state: Shared| read(state, |s| observe::clients(&s.replay)).await))

@@ -1,7 +1,8 @@
 //! Families of metrics, and how they are written.
 
 use prometheus_client::encoding::{
-    CounterValueEncoder, DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, GaugeValueEncoder, NoLabelSet,
+    CounterValueEncoder, DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, GaugeValueEncoder, MetricEncoder,
+    NoLabelSet,
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
@@ -119,13 +120,7 @@ pub struct Writer<'a>(pub DescriptorEncoder<'a>);
 impl Writer<'_> {
     /// Writes a family of gauges. Writes nothing if it has no samples.
     pub fn gauges<'s>(&mut self, family: &Family, samples: impl Iterator<Item = (Labels<'s>, Number)>) -> Result {
-        let mut samples = samples.peekable();
-        if samples.peek().is_none() {
-            return Ok(());
-        }
-        let kind = MetricType::Gauge;
-        let mut encoder = self.0.encode_descriptor(family.name, family.help, family.unit.as_ref(), kind)?;
-        samples.try_for_each(|(labels, value)| match labels {
+        self.family(family, MetricType::Gauge, samples, |encoder, (labels, value)| match labels {
             [] => encoder.encode_gauge(&value),
             _ => encoder.encode_family(&labels)?.encode_gauge(&value),
         })
@@ -133,13 +128,7 @@ impl Writer<'_> {
 
     /// Writes a family of counters. Writes nothing if it has no samples.
     pub fn counters<'s>(&mut self, family: &Family, samples: impl Iterator<Item = (Labels<'s>, Number)>) -> Result {
-        let mut samples = samples.peekable();
-        if samples.peek().is_none() {
-            return Ok(());
-        }
-        let kind = MetricType::Counter;
-        let mut encoder = self.0.encode_descriptor(family.name, family.help, family.unit.as_ref(), kind)?;
-        samples.try_for_each(|(labels, value)| match labels {
+        self.family(family, MetricType::Counter, samples, |encoder, (labels, value)| match labels {
             [] => encoder.encode_counter::<NoLabelSet, _, f64>(&value, None),
             _ => encoder.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&value, None),
         })
@@ -151,17 +140,26 @@ impl Writer<'_> {
         family: &Family,
         samples: impl Iterator<Item = (Labels<'s>, &'s Buckets)>,
     ) -> Result {
-        let mut samples = samples.peekable();
-        if samples.peek().is_none() {
-            return Ok(());
-        }
-        let kind = MetricType::Histogram;
-        let mut encoder = self.0.encode_descriptor(family.name, family.help, family.unit.as_ref(), kind)?;
-        samples.try_for_each(|(labels, buckets)| {
+        self.family(family, MetricType::Histogram, samples, |encoder, (labels, buckets)| {
             let count = buckets.counts.iter().map(|(_, count)| count).sum();
             let mut encoder = encoder.encode_family(&labels)?;
             encoder.encode_histogram::<NoLabelSet>(buckets.sum, count, &buckets.counts, None)
         })
+    }
+
+    fn family<T>(
+        &mut self,
+        family: &Family,
+        kind: MetricType,
+        samples: impl Iterator<Item = T>,
+        write: impl Fn(&mut MetricEncoder<'_>, T) -> Result,
+    ) -> Result {
+        let mut samples = samples.peekable();
+        if samples.peek().is_none() {
+            return Ok(());
+        }
+        let mut encoder = self.0.encode_descriptor(family.name, family.help, family.unit.as_ref(), kind)?;
+        samples.try_for_each(|sample| write(&mut encoder, sample))
     }
 
     /// Writes facts as the labels of a sample whose value is 1.
