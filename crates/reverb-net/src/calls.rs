@@ -37,7 +37,7 @@ const CODES: [&str; 17] = [
     "Unauthenticated",
 ];
 
-/// Counts of finished calls and streams. Those of the same process are no calls of gRPC.
+/// Counts of finished calls and streams. Calls within the process bypass gRPC and are not counted.
 #[derive(Debug)]
 pub struct Calls {
     /// By method, in the order of [`METHODS`], then by code.

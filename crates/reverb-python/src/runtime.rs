@@ -70,7 +70,7 @@ impl OfProcess {
         let made = (self.make)().map_err(|error| Error::Internal(format!("cannot start a runtime: {error}")))?;
         let made = Arc::new((generation, made));
         let seen = self.current.load();
-        // Several threads may come here at once. One of them wins; the others drop their runtimes and use that one.
+        // Several threads may get here at once. One of them wins; the others drop their runtimes and use that one.
         let before = self.current.compare_and_swap(&seen, Some(made.clone()));
         if before.as_ref().map(Arc::as_ptr) == seen.as_ref().map(Arc::as_ptr) {
             // This is the parent's runtime. Its threads do not exist here, so it must not be shut down.
