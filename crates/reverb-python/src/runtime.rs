@@ -15,8 +15,8 @@ const SIGNAL_PERIOD: Duration = Duration::from_millis(100);
 const MAX_THREADS: usize = 8;
 
 static RUNTIME: OfProcess = OfProcess::new(|| {
-    // The runtime only moves data, and leaves the processors to the programs that make and use the data. With one
-    // thread per processor, a thread that takes a request also wakes another one to look for more, and that thread
+    // Half of the processors, because the runtime only moves data and leaves the others to the programs that make and
+    // use it. With one thread for each, a thread that takes a request also wakes another one to look for more, which
     // takes the processor of the client: on two processors a short call took half as long again.
     let threads = (std::thread::available_parallelism().map_or(1, usize::from) / 2).clamp(1, MAX_THREADS);
     Builder::new_multi_thread()
