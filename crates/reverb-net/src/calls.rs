@@ -1,9 +1,9 @@
-//! Counts of the calls that a server has answered, by method and result.
+//! Counts the calls that a server answers, by method and result.
 
+use reverb_observe::Calls;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use tonic::Code;
 use tonic::body::Body;
@@ -12,76 +12,6 @@ use tonic::codegen::{BoxFuture, Service};
 use tower::Layer;
 
 include!(concat!(env!("OUT_DIR"), "/methods.rs"));
-
-/// Stands for all names that the server does not know, which peers make up.
-const OTHER: &str = "other";
-
-/// The names of the codes of gRPC, by number, as other servers' metrics write them.
-const CODES: [&str; 17] = [
-    "OK",
-    "Canceled",
-    "Unknown",
-    "InvalidArgument",
-    "DeadlineExceeded",
-    "NotFound",
-    "AlreadyExists",
-    "PermissionDenied",
-    "ResourceExhausted",
-    "FailedPrecondition",
-    "Aborted",
-    "OutOfRange",
-    "Unimplemented",
-    "Internal",
-    "Unavailable",
-    "DataLoss",
-    "Unauthenticated",
-];
-
-/// Counts of finished calls and streams. Those of the same process are no calls of gRPC.
-#[derive(Debug)]
-pub struct Calls {
-    /// By method, in the order of [`METHODS`], then by code.
-    counts: Box<[[AtomicU64; CODES.len()]]>,
-}
-
-/// The number of calls of one method that ended with one code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CallCount {
-    /// Name of the service, such as `reverb.replay.v1.Replay`; `other` if the server does not have it.
-    pub service: &'static str,
-    /// Name of the method; `other` if the service does not have it.
-    pub method: &'static str,
-    /// Name of the code, such as `OK` or `InvalidArgument`.
-    pub code: &'static str,
-    /// Number of calls.
-    pub count: u64,
-}
-
-impl Default for Calls {
-    fn default() -> Self {
-        Self { counts: METHODS.iter().map(|_| Default::default()).collect() }
-    }
-}
-
-impl Calls {
-    /// Returns the counts that are not zero.
-    pub fn counts(&self) -> Vec<CallCount> {
-        let of_method = |(&(service, method), counts): (&(&'static str, &'static str), &[AtomicU64; CODES.len()])| {
-            let of_code = |(&code, count): (&&'static str, u64)| CallCount { service, method, code, count };
-            let counts = counts.each_ref().map(|count| count.load(Relaxed));
-            CODES.iter().zip(counts).filter(|(_, count)| *count > 0).map(of_code).collect::<Vec<_>>()
-        };
-        METHODS.iter().zip(&self.counts).flat_map(of_method).collect()
-    }
-
-    /// Returns the place of the method that a path names.
-    fn find(path: &str) -> usize {
-        let (service, method) = path.strip_prefix('/').and_then(|path| path.split_once('/')).unwrap_or((OTHER, OTHER));
-        let place = |name: (&str, &str)| METHODS.binary_search_by(|known| (*known).cmp(&name));
-        let found = place((service, method)).or_else(|_| place((service, OTHER))).or_else(|_| place((OTHER, OTHER)));
-        found.expect("the list has a place for other services")
-    }
-}
 
 /// Counts the calls of the services behind it.
 #[derive(Debug, Clone)]
@@ -116,7 +46,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let method = Calls::find(request.uri().path());
+        let method = self.calls.find(request.uri().path());
         // Dropped without a result if the client withdraws the call.
         let mut call = Call { calls: self.calls.clone(), method, code: Code::Cancelled };
         let answer = self.service.call(request);
@@ -141,7 +71,7 @@ struct Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.calls.counts[self.method][self.code as usize].fetch_add(1, Relaxed);
+        self.calls.count(self.method, self.code as usize);
     }
 }
 
@@ -195,20 +125,21 @@ mod tests {
 
     #[test]
     fn unknown_names_share_places() {
-        let name = |path: &str| METHODS[Calls::find(path)];
+        let calls = Calls::new(&METHODS);
+        let name = |path: &str| METHODS[calls.find(path)];
         assert_eq!(name("/reverb.replay.v1.Replay/Insert"), ("reverb.replay.v1.Replay", "Insert"));
         assert_eq!(name("/deepmind.reverb.ReverbService/Reset"), ("deepmind.reverb.ReverbService", "Reset"));
         assert_eq!(name("/grpc.health.v1.Health/Watch"), ("grpc.health.v1.Health", "Watch"));
-        assert_eq!(name("/reverb.replay.v1.Replay/Nothing"), ("reverb.replay.v1.Replay", OTHER));
+        assert_eq!(name("/reverb.replay.v1.Replay/Nothing"), ("reverb.replay.v1.Replay", "other"));
         for path in ["/", "", "*", "/other", "/x/y", "/reverb.replay.v1/Insert", "/reverb.replay.v1.Replay"] {
-            assert_eq!(name(path), (OTHER, OTHER), "{path}");
+            assert_eq!(name(path), ("other", "other"), "{path}");
         }
         assert!(METHODS.is_sorted());
     }
 
     #[test]
     fn each_code_has_a_name() {
-        for (number, name) in CODES.iter().enumerate() {
+        for (number, name) in reverb_observe::CODES.iter().enumerate() {
             let debug = format!("{:?}", Code::from(number as i32));
             assert_eq!(debug.replace("Cancelled", "Canceled").replace("Ok", "OK"), *name);
         }

@@ -5,7 +5,6 @@
 //! [`dm_reverb`] is that of dm-reverb 0.14.
 
 mod address;
-mod bind;
 pub mod caller_driven;
 mod calls;
 pub mod client;
@@ -14,11 +13,9 @@ mod dial;
 pub mod dm_reverb;
 mod driven_runtime;
 mod health;
-pub mod http;
 mod http2;
 mod idle_driver;
 mod listen;
-pub mod observe;
 mod reflection;
 pub mod replay_v1;
 mod serve;
@@ -26,7 +23,7 @@ pub mod server;
 mod socket;
 mod table_info;
 
-pub use calls::{CallCount, Calls};
+pub use calls::METHODS;
 pub use descriptors::DESCRIPTORS;
 pub use replay_v1::wire::status_bytes;
 pub use table_info::info_bytes;

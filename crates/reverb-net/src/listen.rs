@@ -1,8 +1,8 @@
 //! The listeners of a server: TCP in both address families, and a Unix socket.
 
-use crate::bind::{self, Bound};
 use crate::socket::Socket;
 use reverb_core::Result;
+use reverb_observe::bind::{self, Bound};
 use reverb_service::Replay;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};

@@ -2,15 +2,17 @@
 
 pub use crate::listen::ListenOptions;
 
+use crate::calls::METHODS;
 use crate::dm_reverb;
 use crate::health::Health;
-use crate::http::HttpServer;
 use crate::listen::Listeners;
 use crate::reflection;
 use crate::replay_v1;
 use crate::serve::serve;
 use parking_lot::Mutex;
 use reverb_core::{Result, fork};
+use reverb_observe::Calls;
+use reverb_observe::http::HttpServer;
 use reverb_service::Replay;
 use reverb_service::maintenance::run_maintenance;
 use reverb_service::registry;
@@ -88,7 +90,7 @@ impl Server {
             .add_service(old_reflection);
         let (connections, freed) = listeners.accept(&replay);
         let until = replay.clone();
-        let calls = http.as_ref().map_or_else(Arc::default, |http| http.calls().clone());
+        let calls = http.as_ref().map_or_else(|| Arc::new(Calls::new(&METHODS)), |http| http.calls().clone());
         let task = runtime.spawn(serve(routes, calls, connections, async move { until.closed().await }));
         tracing::info!("serves at {host}, port {port}; number of tables: {}", replay.tables().len());
         let serving = Some(Serving { task, health, freed: Mutex::new(freed) });

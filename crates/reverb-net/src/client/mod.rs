@@ -430,7 +430,7 @@ impl Client {
         self.road(Turn::Other, deadline).await?.bench_table(deadline).await
     }
 
-    /// Describes the server as JSON, for display: see [`crate::observe::ObservedDocument`].
+    /// Describes the server as JSON, for display: see [`reverb_observe::documents::ObservedDocument`].
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the client has several servers. [`Error::Unimplemented`] if the server is of an

@@ -2,7 +2,7 @@
 
 use super::families::{Family, Number, Writer};
 use crate::calls::{CallCount, Calls};
-use crate::observe::seconds;
+use crate::documents::seconds;
 use reverb_service::{Connections, Replay, StoreStatus, StreamKind};
 use std::fmt::Result;
 

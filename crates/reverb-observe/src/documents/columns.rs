@@ -1,6 +1,6 @@
 //! Describes columns: their names, element types and shapes.
 
-use super::documents::ColumnDocument;
+use super::schema::ColumnDocument;
 use reverb_core::{DType, Signature, TensorSpec};
 use reverb_formats::signature::column_names;
 

@@ -1,20 +1,13 @@
 //! `/metrics`: the state of a server for Prometheus, read when it is asked for.
 
-mod collector;
-mod families;
-mod plain;
-mod process;
-mod service;
-mod tables;
-
 use super::state::HttpState;
+use crate::metrics::{collect, plain};
 use axum::Router;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use collector::collect;
 use std::sync::Arc;
 
 /// Media type of the OpenMetrics format.

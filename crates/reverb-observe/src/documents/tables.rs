@@ -1,8 +1,8 @@
 //! Describes the tables of a server.
 
 use super::columns;
-use super::documents::{RemovalsDocument, TableDocument, TablesDocument, WaitingDocument};
 use super::limiter::limiter;
+use super::schema::{RemovalsDocument, TableDocument, TablesDocument, WaitingDocument};
 use reverb_core::{SelectorKind, TableInfo};
 use reverb_service::{Replay, TableHandle, TableStatus};
 use std::time::Duration;

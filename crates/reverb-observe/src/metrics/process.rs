@@ -2,7 +2,7 @@
 //! tells them in `/proc`; elsewhere they are absent.
 
 use super::families::{Family, Number, Writer};
-use crate::observe::{cpu_seconds, resident_bytes};
+use crate::documents::{cpu_seconds, resident_bytes};
 use std::fmt::Result;
 use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ fn limit_files(groups: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::seconds;
+    use crate::documents::seconds;
     use std::time::SystemTime;
 
     #[test]

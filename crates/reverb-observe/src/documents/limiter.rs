@@ -1,6 +1,6 @@
 //! Describes a rate limiter in numbers and in words.
 
-use super::documents::LimiterDocument;
+use super::schema::LimiterDocument;
 use reverb_core::{RateLimiter, RateLimiterConfig, SelectorKind, TableConfig, TableInfo};
 
 /// Describes the rate limiter of a table.

@@ -1,6 +1,6 @@
 //! The last minutes of a server, for the lines of its page.
 
-use crate::observe::{self, HistoryDocument, TableHistoryDocument};
+use crate::documents::{self, HistoryDocument, TableHistoryDocument};
 use parking_lot::Mutex;
 use reverb_service::{Replay, TablePulse};
 use std::collections::VecDeque;
@@ -38,10 +38,10 @@ struct Point {
 
 impl Point {
     fn new(replay: &Replay) -> Self {
-        let (receive_bytes, transmit_bytes) = observe::traffic(replay);
+        let (receive_bytes, transmit_bytes) = documents::traffic(replay);
         Self {
-            at: observe::seconds(SystemTime::now()),
-            resident_bytes: observe::resident_bytes(),
+            at: documents::seconds(SystemTime::now()),
+            resident_bytes: documents::resident_bytes(),
             receive_bytes,
             transmit_bytes,
             tables: replay.tables().iter().take(MAX_TABLES).map(|table| table.pulse()).collect(),
@@ -74,7 +74,7 @@ impl History {
                 bytes: pulses().map(|pulse| pulse.bytes).collect(),
                 inserts: pulses().map(|pulse| pulse.limiter.inserts).collect(),
                 samples: pulses().map(|pulse| pulse.limiter.samples).collect(),
-                diff: pulses().map(|pulse| observe::diff(&pulse.limiter)).collect(),
+                diff: pulses().map(|pulse| documents::diff(&pulse.limiter)).collect(),
                 waiting_inserts: pulses().map(|pulse| pulse.waiting_inserts as u64).collect(),
                 waiting_samples: pulses().map(|pulse| pulse.waiting_samples as u64).collect(),
             }

@@ -1,10 +1,10 @@
 //! Describes a server, its clients, its checkpoints and its log.
 
-use super::documents::{
+use super::process;
+use super::schema::{
     CheckpointDocument, CheckpointsDocument, ClientDocument, ClientsDocument, LogDocument, LogLineDocument,
     ProgressDocument, ServerDocument, WaitDocument, WaitsDocument,
 };
-use super::process;
 use reverb_service::event_log::{self, LogLevel, LogLine};
 use reverb_service::{Peer, Replay, SavedState, StoreProgress, StoreStatus, TableHandle, host_name};
 use std::net::SocketAddr;

@@ -99,7 +99,7 @@ impl HttpServer {
     }
 
     /// Returns the counts of the calls of the gRPC services, which are shown.
-    pub(crate) fn calls(&self) -> &Arc<Calls> {
+    pub fn calls(&self) -> &Arc<Calls> {
         &self.calls
     }
 

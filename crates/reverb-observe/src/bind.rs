@@ -11,8 +11,11 @@ const TRIES: u32 = 32;
 /// Sockets that listen at one port, in one or both address families.
 #[derive(Debug)]
 pub struct Bound {
+    /// The address; the first of the two at loopback and at a wildcard.
     pub host: IpAddr,
+    /// The port.
     pub port: u16,
+    /// The sockets.
     pub listeners: Vec<TcpListener>,
 }
 

@@ -1,7 +1,7 @@
 //! Describes items, and reads their columns.
 
 use super::columns::{dtype_name, names};
-use super::documents::{ColumnDocument, ItemDocument, ItemsDocument};
+use super::schema::{ColumnDocument, ItemDocument, ItemsDocument};
 use reverb_core::gather::Gatherer;
 use reverb_core::{DType, Drawn, Error, ItemView, Result, Signature, Trajectory};
 use reverb_service::{Batch, TableHandle};

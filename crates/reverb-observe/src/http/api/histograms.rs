@@ -2,7 +2,7 @@
 
 use super::answer::{Failure, Shared, json_bytes};
 use super::items::table_number;
-use crate::observe;
+use crate::documents;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -16,7 +16,7 @@ pub async fn histograms(State(state): Shared, Path(table): Path<String>) -> Resu
     let made = state.heavy(move |state| {
         // Another request may have made them while this one waited for its turn.
         state.histograms.get(number).unwrap_or_else(|| {
-            let document = observe::histograms(&state.replay.tables()[number]);
+            let document = documents::histograms(&state.replay.tables()[number]);
             let json = Bytes::from(serde_json::to_vec(&document).unwrap_or_default());
             state.histograms.keep(number, json.clone());
             json

@@ -1,4 +1,4 @@
-//! `/api/v1`: the documents of [`crate::observe`] as JSON.
+//! `/api/v1`: the documents of [`crate::documents`] as JSON.
 //!
 //! Tables and columns are addressed by their numbers, because their names may contain anything. Failures are JSON, too:
 //! an object with the reason as `error`.
@@ -9,7 +9,7 @@ mod items;
 mod query;
 
 use super::state::HttpState;
-use crate::observe;
+use crate::documents;
 use answer::{Failure, Shared, json};
 use axum::Router;
 use axum::extract::{RawQuery, State};
@@ -23,11 +23,11 @@ use std::sync::Arc;
 /// The routes below `/api/v1`.
 pub fn router() -> Router<Arc<HttpState>> {
     Router::new()
-        .route("/server", get(async |state: Shared| read(state, |s| observe::server(&s.replay)).await))
-        .route("/tables", get(async |state: Shared| read(state, |s| observe::tables(&s.replay)).await))
-        .route("/waits", get(async |state: Shared| read(state, |s| observe::waits(&s.replay)).await))
-        .route("/clients", get(async |state: Shared| read(state, |s| observe::clients(&s.replay)).await))
-        .route("/checkpoints", get(async |state: Shared| read(state, |s| observe::checkpoints(&s.replay)).await))
+        .route("/server", get(async |state: Shared| read(state, |s| documents::server(&s.replay)).await))
+        .route("/tables", get(async |state: Shared| read(state, |s| documents::tables(&s.replay)).await))
+        .route("/waits", get(async |state: Shared| read(state, |s| documents::waits(&s.replay)).await))
+        .route("/clients", get(async |state: Shared| read(state, |s| documents::clients(&s.replay)).await))
+        .route("/checkpoints", get(async |state: Shared| read(state, |s| documents::checkpoints(&s.replay)).await))
         .route("/history", get(history))
         .route("/log", get(log))
         .route("/tables/{table}/histograms", get(histograms::histograms))
@@ -51,5 +51,5 @@ async fn history(State(state): Shared, RawQuery(query): RawQuery) -> Result<Resp
 
 async fn log(state: Shared, RawQuery(query): RawQuery) -> Result<Response, Failure> {
     let since = Query::new(query.as_deref()).number("since")?.unwrap_or(0);
-    read(state, move |_| observe::log(since)).await
+    read(state, move |_| documents::log(since)).await
 }

@@ -3,7 +3,7 @@
 use super::answer::text;
 use super::histogram_cache::HistogramCache;
 use super::history::History;
-use crate::calls::Calls;
+use crate::calls::{Calls, Methods};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use reverb_service::Replay;
@@ -26,11 +26,11 @@ pub struct HttpState {
 }
 
 impl HttpState {
-    /// Creates the state of a server's HTTP port.
-    pub fn new(replay: Arc<Replay>) -> Self {
+    /// Creates the state of a server's HTTP port. `methods` are those of the gRPC port.
+    pub fn new(replay: Arc<Replay>, methods: Methods) -> Self {
         Self {
             replay,
-            calls: Arc::default(),
+            calls: Arc::new(Calls::new(methods)),
             history: Arc::default(),
             histograms: HistogramCache::default(),
             heavy: Arc::new(Semaphore::new(MAX_HEAVY)),

@@ -1,6 +1,6 @@
 //! Makes histograms.
 
-use super::documents::{HistogramDocument, HistogramsDocument};
+use super::schema::{HistogramDocument, HistogramsDocument};
 use super::seconds;
 use reverb_core::{ItemNumbers, LOG2_BUCKETS, Log2Histogram};
 use reverb_service::TableHandle;

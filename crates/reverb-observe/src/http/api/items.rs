@@ -2,8 +2,8 @@
 
 use super::answer::{Failure, Shared, json, json_bytes};
 use super::query::{Query, expected, number};
+use crate::documents::{self, ColumnBytes};
 use crate::http::state::HttpState;
-use crate::observe::{self, ColumnBytes};
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -40,7 +40,7 @@ pub async fn items(
     if let Some(key) = query.number("key")? {
         let described = state.heavy(move |state| {
             let table = &state.replay.tables()[number];
-            item(table, key).map(|item| json(&observe::items(table, &[item])))
+            item(table, key).map(|item| json(&documents::items(table, &[item])))
         });
         return described.await?;
     }
@@ -59,7 +59,7 @@ pub async fn items(
     let found = tokio::time::timeout(SEARCH_TIME, search).await.map_err(|_late| {
         Failure::new(StatusCode::SERVICE_UNAVAILABLE, "other searches of the tables take too long; try again later")
     })??;
-    Ok(state.heavy(move |state| json(&observe::items(&state.replay.tables()[number], &found))).await?)
+    Ok(state.heavy(move |state| json(&documents::items(&state.replay.tables()[number], &found))).await?)
 }
 
 /// `GET /api/v1/tables/{table}/items/{key}/columns/{column}`: its description, or with `raw` its bytes.
@@ -79,9 +79,9 @@ pub async fn column(
             Failure::not_found(format!("item {key} has no column {number}; it has {count}, numbered from 0"))
         };
         if is_raw {
-            return Ok(raw(observe::column_bytes(&item, number)?.ok_or_else(missing)?));
+            return Ok(raw(documents::column_bytes(&item, number)?.ok_or_else(missing)?));
         }
-        let described = observe::items(table, std::slice::from_ref(&item)).items.remove(0);
+        let described = documents::items(table, std::slice::from_ref(&item)).items.remove(0);
         described.columns.get(number).map(json).ok_or_else(missing)
     });
     read.await?
