@@ -1,6 +1,6 @@
 //! A runtime without a thread of its own, and how long nobody has driven it.
 
-use crate::socket::reads_of_this_thread;
+use super::socket::reads_of_this_thread;
 use std::io::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

@@ -1,14 +1,18 @@
 //! A server of the replay service: it listens on TCP and on a Unix socket, and owns all background tasks.
 
-pub use crate::listen::ListenOptions;
+mod count_calls;
+mod health;
+mod listen;
+mod reflection;
+mod serve;
 
-use crate::calls::METHODS;
+pub use count_calls::METHODS;
+pub use listen::ListenOptions;
+
 use crate::dm_reverb;
-use crate::health::Health;
-use crate::listen::Listeners;
-use crate::reflection;
 use crate::replay_v1;
-use crate::serve::serve;
+use health::Health;
+use listen::Listeners;
 use parking_lot::Mutex;
 use reverb_core::{Result, fork};
 use reverb_observe::Calls;
@@ -16,6 +20,7 @@ use reverb_observe::http::HttpServer;
 use reverb_service::Replay;
 use reverb_service::maintenance::run_maintenance;
 use reverb_service::registry;
+use serve::serve;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The listeners of a server: TCP in both address families, and a Unix socket.
 
-use crate::socket::Socket;
+use crate::transport::socket::Socket;
 use reverb_core::Result;
 use reverb_observe::bind::{self, Bound};
 use reverb_service::Replay;

@@ -7,8 +7,8 @@
 //! Between calls, pings must still be answered and a lost connection noticed. The idle driver, a thread of the process,
 //! drives the runtimes of all clients when no call has begun for a while, and leaves one when its next call begins.
 
-use crate::driven_runtime::DrivenRuntime;
-use crate::idle_driver::IdleDriver;
+use super::driven_runtime::DrivenRuntime;
+use super::idle_driver::IdleDriver;
 use arc_swap::ArcSwapOption;
 use reverb_core::{Error, Result, fork};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Serves gRPC services over HTTP/2 on accepted connections.
 
-use crate::calls::CountCalls;
-use crate::http2::{CONNECTION_WINDOW, FRAME_BYTES, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STREAM_WINDOW};
-use crate::socket::Socket;
+use super::count_calls::CountCalls;
+use crate::transport::http2::{CONNECTION_WINDOW, FRAME_BYTES, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STREAM_WINDOW};
+use crate::transport::socket::Socket;
 use reverb_observe::Calls;
 use std::sync::Arc;
 use tokio_stream::wrappers::ReceiverStream;

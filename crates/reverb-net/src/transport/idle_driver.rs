@@ -4,7 +4,7 @@
 //! The driver visits each idle runtime in turn, and less often the longer it has been idle, so that a thousand clients
 //! need no more than one thread that sleeps nearly all the time.
 
-use crate::driven_runtime::DrivenRuntime;
+use super::driven_runtime::DrivenRuntime;
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use reverb_core::fork;
