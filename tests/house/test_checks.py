@@ -159,11 +159,36 @@ def test_only_the_binding_imports_the_extension(top, code):
     ]
 
 
+FREE = {
+    "py": '"""Says\n\nmuch."""\n# And more.\n',
+    "rs": "//! Says\n\n/* much */\n/// And more.\n",
+    "js": "/* Says */\n\n// much.\n",
+}
+
+
 @pytest.mark.parametrize("folder", ["benchmarks", "crates/reverb-core/tests", "examples", "python", "tests/unit"])
-@pytest.mark.parametrize("ending", ["py", "rs"])
-def test_long_files_are_refused(top, folder, ending):
-    write(top, {f"{folder}/short.{ending}": "\n" * 500, f"{folder}/long.{ending}": "\n" * 501})
-    assert checks.long_files(Tree(top)) == [f"{folder}/long.{ending} has 501 lines, more than 500"]
+@pytest.mark.parametrize(("ending", "line"), [("py", "f()\n"), ("rs", "use a;\n"), ("js", "f();\n")])
+def test_files_with_many_lines_of_code_are_refused(top, folder, ending, line):
+    free = FREE[ending]
+    write(top, {f"{folder}/short.{ending}": free + line * 500 + free, f"{folder}/long.{ending}": free + line * 501})
+    assert checks.long_files(Tree(top)) == [f"{folder}/long.{ending} has 501 lines of code, more than 500"]
+
+
+def test_functions_with_many_lines_of_code_are_refused(top):
+    package(
+        top,
+        {
+            "errors.py": 'def short():\n    """Says\n    much."""\n    # And more.\n\n' + "    f()\n" * 59,
+            "data/a.py": "class A:\n  async def long(self):\n" + "    f()\n" * 60,
+        },
+    )
+    short = "fn short() {\n    // Says much.\n\n" + "    f();\n" * 58 + "}\n"
+    thing = "impl Thing {\nfn long() {\n" + "    f();\n" * 59 + "}\n}\n"
+    crate(top, {"thing.rs": f"pub struct Thing;\n{short}{thing}"}, "reverb-core")
+    assert checks.long_functions(Tree(top)) == [
+        "crates/reverb-core/src/thing.rs:65: long has 61 lines of code, more than 60",
+        "python/reverb/data/a.py:2: long has 61 lines of code, more than 60",
+    ]
 
 
 def test_code_that_decides_by_the_text_of_an_error_is_refused(top):
