@@ -27,7 +27,7 @@ const WATCH: Duration = Duration::from_micros(200);
 const BUSY_LOOKS: u32 = 3;
 /// A thread that keeps the processor for longer than this has work of its own, and is not about to answer.
 const LONG_TURN: Duration = Duration::from_millis(1);
-/// The first and the longest pause of polling after a long turn. The pause doubles if the next long turn comes soon. A
+/// The first and the longest pause of polling after a long turn. The pause doubles if the next long turn follows soon. A
 /// long turn takes milliseconds, so it costs at most a few percent of the time.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(640));
 
