@@ -4,7 +4,7 @@ use crate::errors::PyReverbResult;
 use arc_swap::ArcSwapOption;
 use pyo3::prelude::*;
 use reverb_core::{Error, Result, fork};
-use reverb_net::caller_driven::CallerDrivenRuntime;
+use reverb_net::transport::caller_driven::CallerDrivenRuntime;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
