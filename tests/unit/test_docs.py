@@ -68,6 +68,16 @@ def test_links_resolve(document):
     assert broken == []
 
 
+def test_every_folder_and_marker_of_tests_is_in_the_map():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    folders = [path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name[0] not in "._"]
+    assert [name for name in folders if f"| `tests/{name}/` |" not in text] == []
+    options = re.search(r"^markers = \[\n(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.MULTILINE | re.DOTALL)
+    markers = re.findall(r'"(\w+): ', options[1])
+    assert len(markers) > 5
+    assert [name for name in markers if f"`{name}`" not in text.partition("| marker | needs |")[2]] == []
+
+
 def test_every_decision_is_in_the_index():
     folder = ROOT / "docs/decisions"
     listed = LINK.findall((folder / "README.md").read_text())
