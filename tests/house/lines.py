@@ -15,6 +15,7 @@ COMMENTS = {
     ".css": re.compile(r"^\s*/\*.*?\*/", re.MULTILINE | re.DOTALL),
     ".html": re.compile(r"^\s*<!--.*?-->", re.MULTILINE | re.DOTALL),
     ".js": re.compile(r"^\s*(//.*$|/\*(.|\n)*?\*/)", re.MULTILINE),
+    ".proto": re.compile(r"^\s*//.*$", re.MULTILINE),
 }
 ENDINGS = (".py", ".pyi", ".rs", *COMMENTS)
 # In the first line of a file that a program has written.
@@ -43,13 +44,15 @@ class Source:
 
     def count(self):
         """The number of lines of code."""
-        return sum(_is_code(self._code))
+        return sum(_is_code(self.code))
 
     def count_untested(self):
         """The same without what only tests compile, and 0 for a generated file."""
-        if GENERATED in self.text.partition("\n")[0]:
-            return 0
-        return sum(_is_code(_blanked(self._code, self._ranges_for_tests) if self._is_rust else self._code))
+        return 0 if GENERATED in self.text.partition("\n")[0] else sum(_is_code(self.untested_code()))
+
+    def untested_code(self):
+        """The code with blanks for what only tests compile."""
+        return _blanked(self.code, self._ranges_for_tests) if self._is_rust else self.code
 
     def modules_for_tests(self):
         """The names of modules in other files that are declared for tests only."""
@@ -59,7 +62,7 @@ class Source:
 
     def functions(self):
         """All functions of a file of Python or Rust, inner ones too."""
-        lines = _is_code(self._code)
+        lines = _is_code(self.code)
         found = self._rust_functions() if self._is_rust else self._python_functions()
         return [Function(name, first, sum(lines[first - 1 : last])) for name, first, last in found]
 
@@ -76,7 +79,7 @@ class Source:
         return ast.parse(self.text)
 
     @functools.cached_property
-    def _code(self):
+    def code(self):
         """The text with blanks for each comment and docstring."""
         if self._is_rust:
             comments = _nodes(self._rust, "[(line_comment) (block_comment)] @found")
