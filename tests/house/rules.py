@@ -12,6 +12,7 @@ CRATES = (
     ("reverb-core",),
     ("reverb-formats",),
     ("reverb-service",),
+    ("reverb-observe",),
     ("reverb-store", "reverb-net"),
     ("reverb-python",),
 )
@@ -24,7 +25,8 @@ NOT_IN_CRATE = {
     "reverb-core": ("prost", "std::fs", "std::net", "tokio", *_NETWORK, *_PYTHON),
     "reverb-formats": ("std::fs", "std::net", "tokio", *_NETWORK, *_PYTHON),
     "reverb-service": ("std::fs", *_NETWORK, *_PYTHON),
-    "reverb-store": ("std::net", *_NETWORK, *_PYTHON),
+    "reverb-store": ("reverb_observe", "std::net", *_NETWORK, *_PYTHON),
+    "reverb-observe": ("h2", "tonic", *_PYTHON),
     "reverb-net": _PYTHON,
 }
 
