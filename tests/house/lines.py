@@ -60,11 +60,17 @@ class Source:
         found = [re.search(rb"\bmod\s+(\w+)\s*;\Z", code[start:end]) for start, end in self._ranges_for_tests]
         return {name[1].decode() for name in found if name}
 
-    def functions(self):
-        """All functions of a file of Python or Rust, inner ones too."""
-        lines = _is_code(self.code)
+    def has_more_than(self, limit):
+        """Whether there are more lines of code than `limit`; quicker than a count."""
+        return self.text.count("\n") >= limit and self.count() > limit
+
+    def functions_of_more_than(self, limit):
+        """The functions of a file of Python or Rust that have more lines of code than `limit`, inner ones too."""
         found = self._rust_functions() if self._is_rust else self._python_functions()
-        return [Function(name, first, sum(lines[first - 1 : last])) for name, first, last in found]
+        found = [(name, first, last) for name, first, last in found if last - first >= limit]
+        lines = _is_code(self.code) if found else []
+        functions = [Function(name, first, sum(lines[first - 1 : last])) for name, first, last in found]
+        return [function for function in functions if function.length > limit]
 
     @property
     def _is_rust(self):
