@@ -4,6 +4,7 @@ import importlib.util
 import pathlib
 import re
 
+import limits
 import pytest
 from documents import FENCE, named_paths
 
@@ -61,3 +62,7 @@ def test_pictures_are_drawn_from_their_texts():
     assert texts
     old = [text.name for text in texts if text.with_suffix(".svg").read_text() != draw.draw(text.read_text())]
     assert old == [], "run `make figures`"
+
+
+def test_limits_are_those_of_the_code():
+    assert (ROOT / limits.DOCUMENT).read_text() == limits.document(ROOT), "run `make limits`"
