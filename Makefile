@@ -19,9 +19,9 @@ IN_MAIN_VENV := not balancers and not live and not reference and not tensorflow 
 comma := ,
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-rust test-python fuzz asan tsan soak test-all $(addprefix test-,$(ELSEWHERE)) \
+.PHONY: help demo test test-rust test-python test-page fuzz asan tsan soak test-all $(addprefix test-,$(ELSEWHERE)) \
 	check check-format check-clippy check-crates check-python check-page check-changelog changelog release-notes figures \
-	limits screenshots bench wheel clean
+	document-types limits screenshots bench wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -132,6 +132,16 @@ endef
 test-python: $(VENV)/.installed
 	$(call pytest,$(BIN)/pytest,$(IN_MAIN_VENV))
 
+PAGE := tests/page
+$(PAGE)/node_modules/.installed: $(PAGE)/package.json $(PAGE)/package-lock.json $(PAGE)/.npmrc
+	@node -e 'process.exit(process.versions.node.split(".")[0] < 18 ? 1 : 0)' 2>/dev/null && command -v npm >/dev/null || { \
+		echo "The page's checks need Node.js 18 or newer, and npm; on Debian: apt-get install nodejs npm" >&2; exit 1; }
+	cd $(PAGE) && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+test-page: $(PAGE)/node_modules/.installed ## Unit tests of the live page's scripts; on Debian: apt-get install nodejs npm
+	node --test $(PAGE)/*.test.js
+
 # Each target by itself, since memory is counted for the whole process.
 fuzz: ## Damaged files and messages for every decoder, ten minutes for each; SECONDS=60 make fuzz: a minute
 	@command -v cargo >/dev/null || { echo "fuzzing needs cargo on PATH" >&2; exit 1; }
@@ -162,7 +172,7 @@ tsan: ## ThreadSanitizer over the Rust tests of what waits, with a nightly Rust 
 soak: $(VENV)/.installed ## A server and clients of each road for an hour: they must not grow; SECONDS=300 make soak
 	PYTHONPATH=tests/behaviour $(BIN)/python tests/soak --seconds $(or $(SECONDS),3600) --record soak.jsonl
 
-test-all: test $(addprefix test-,$(ELSEWHERE)) ## All tests; those beside TensorFlow, PyTorch and dm-reverb get own environments
+test-all: test test-page $(addprefix test-,$(ELSEWHERE)) ## All tests; those beside TensorFlow, PyTorch and dm-reverb get own environments
 
 # $(call marked,MARKER,ENVIRONMENT,PYTHON,PYTEST): the tests of one marker, if there are any and they can run here.
 define marked
@@ -225,10 +235,9 @@ check-python: $(VENV)/.installed
 	$(BIN)/pyright --pythonpath $(BIN)/python tests/types/program.py
 	$(BIN)/python -m mypy.stubtest reverb._rust
 
-# From standard input, since node checks no file of a module otherwise.
-check-page:
-	@if ! command -v node >/dev/null; then echo "SKIPPED the syntax of the live page: no node on PATH"; \
-	else for file in crates/reverb-observe/web/*.js; do node --input-type=module --check <$$file || exit 1; done; fi
+check-page: $(PAGE)/node_modules/.installed ## Types and lints of the live page; on Debian: apt-get install nodejs npm
+	$(PAGE)/node_modules/.bin/tsc -p $(PAGE)
+	$(PAGE)/node_modules/.bin/biome lint --config-path=$(PAGE)/lint.json --error-on-warnings crates/reverb-observe/web $(PAGE)
 
 # Refuses change notes with names that towncrier does not know.
 check-changelog: $(VENV)/.installed
@@ -254,6 +263,9 @@ release-notes: $(VENV)/.installed ## VERSION=0.2.0 make release-notes: move thos
 figures: ## Draw the pictures of the documentation again, from the text beside them
 	$(PYTHON) docs/figures/draw.py
 
+document-types: ## Write the types of the documents for the page's scripts again, from their structs
+	$(PYTHON) tests/house/document_types.py
+
 limits: ## Write the tables of docs/limits.md again, from the comments beside the limits
 	$(PYTHON) tests/house/limits.py
 
@@ -266,4 +278,4 @@ wheel: dist/.built ## Build the wheel into dist/
 
 clean: ## Remove everything that was built or installed here
 	rm -rf .venv .venv-reference .venv-tensorflow .venv-torch .venv-jax .venv-cpprb target dist demo-output soak.jsonl \
-		.pytest_cache .mypy_cache .ruff_cache
+		.pytest_cache .mypy_cache .ruff_cache $(PAGE)/node_modules

@@ -177,9 +177,14 @@ def operations(results):
     rows = []
     for result in results:
         of = f"{result['work']}, {short(result['tables'])} table{'s' if result['tables'] > 1 else ''}"
-        cost = f"{result['processor_ms']:.3g} ms" if "processor_ms" in result else f"{result['median_us'] / 1e3:.3g} ms"
+        if "gzipped_bytes" in result:
+            cost = f"{result['gzipped_bytes'] / 1e3:.3g} kB in {result['files']} files"
+        elif "processor_ms" in result:
+            cost = f"{result['processor_ms']:.3g} ms"
+        else:
+            cost = f"{result['median_us'] / 1e3:.3g} ms"
         rows.append([NAMES[result["side"]], of, cost])
-    header = ["", "", "processor time of the server; of a start, the time that it takes"]
+    header = ["", "", "processor time of the server; of a start, the time that it takes; of the page, its size gzipped"]
     return "### Watching a server\n\n" + table_of(header, rows)
 
 

@@ -1,4 +1,4 @@
-"""The cost of watching a server: the processor time of scrapes and of open pages, and the start of a server.
+"""The cost of watching a server: processor time of scrapes and of open pages, size of the page, start of a server.
 
 The server has a process of its own and is otherwise idle. What it takes while nobody watches is subtracted.
 `--base` names an interpreter with an older version of this package, whose servers start in turn with ours.
@@ -6,6 +6,7 @@ The server has a process of its own and is otherwise idle. What it takes while n
 
 import http.client
 import json
+import re
 import statistics
 import time
 
@@ -23,6 +24,8 @@ def run(sides, quick):
             port = server.call("operations_serve", tables=tables, items=items if tables == 1 else 0)
             rounds = [scraped(server, port, scrapes) for _ in range(3)]
             yield cell("scrape", tables, rounds)
+            if tables == 1:
+                yield {"side": "ours", "work": "page", "tables": tables, **page_size(port)}
             rounds = [watched(server, port, seconds) - idle(server, seconds) for _ in range(1 if quick else 3)]
             yield cell(f"{PAGES} open pages for a second", tables, rounds, items=items if tables == 1 else None)
     yield from starts(sides, 2 if quick else 15)
@@ -82,8 +85,21 @@ def refresh(page):
             page[1] = json.loads(answer)["next"]
 
 
-def ask(connection, path):
-    connection.request("GET", path)
+def page_size(port):
+    """Returns how many bytes a browser receives for the page, and in how many files."""
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    sizes, waiting = {}, [""]
+    while waiting:
+        name = waiting.pop()
+        sizes[name] = len(ask(connection, f"/{name}", {"Accept-Encoding": "gzip"}))
+        text = ask(connection, f"/{name}").decode()
+        named = re.findall(r'(?:href|src|from)=?\s*"(?:\./)?([\w.]+\.(?:css|js|svg))"', text)
+        waiting += sorted({*named} - {*sizes, *waiting})
+    return {"files": len(sizes), "gzipped_bytes": sum(sizes.values())}
+
+
+def ask(connection, path, headers=None):
+    connection.request("GET", path, headers=headers or {})
     response = connection.getresponse()
     answer = response.read()
     if response.status != 200:

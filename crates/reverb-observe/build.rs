@@ -24,11 +24,13 @@ fn pack_page(folder: &Path, out: &Path) -> Result<(), Box<dyn std::error::Error>
             Some("css") => "text/css; charset=utf-8",
             Some("js") => "text/javascript; charset=utf-8",
             Some("svg") => "image/svg+xml",
+            // What type checkers and node read.
+            Some("ts" | "json") => continue,
             _ => return Err(format!("{}: expected .html, .css, .js or .svg", file.display()).into()),
         };
         let packed = out.join("web").join(format!("{name}.gz"));
         let mut encoder = GzEncoder::new(std::fs::File::create(&packed)?, Compression::best());
-        encoder.write_all(squeezed(&std::fs::read_to_string(&file)?, content_type).as_bytes())?;
+        encoder.write_all(&std::fs::read(&file)?)?;
         encoder.finish()?;
         code += &format!(
             "Asset {{ path: {name:?}, content_type: {content_type:?}, gzipped: include_bytes!({packed:?}) }},\n"
@@ -36,26 +38,4 @@ fn pack_page(folder: &Path, out: &Path) -> Result<(), Box<dyn std::error::Error>
     }
     std::fs::write(out.join("assets.rs"), code + "];\n")?;
     Ok(())
-}
-
-/// Leaves out what browsers do not need: lines of comments, indentation, line breaks inside brackets, commas and
-/// semicolons before closing brackets, and spaces of style sheets. A test refuses files in which more would change.
-fn squeezed(text: &str, content_type: &str) -> String {
-    let is_style = content_type.starts_with("text/css");
-    let mut is_comment = false;
-    let mut kept = String::with_capacity(text.len());
-    for line in text.lines().map(str::trim) {
-        is_comment |= line.starts_with("/*");
-        if !is_comment && !line.starts_with("//") && !line.is_empty() {
-            if line.starts_with([')', ']', '}']) {
-                kept.truncate(kept.trim_end_matches([',', ';']).len());
-            } else if !(kept.is_empty() || kept.ends_with(['{', '(', '[', ',', ';']) || is_style && kept.ends_with('}'))
-            {
-                kept.push('\n');
-            }
-            kept += &if is_style { line.replace(": ", ":").replace(" {", "{") } else { line.into() };
-        }
-        is_comment &= !line.ends_with("*/");
-    }
-    kept
 }

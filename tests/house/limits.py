@@ -170,5 +170,5 @@ def document(top):
 
 
 if __name__ == "__main__":
-    top = pathlib.Path(__file__).parents[2]
+    top = pathlib.Path(__file__).resolve().parents[2]
     (top / DOCUMENT).write_text(document(top))

@@ -1,5 +1,6 @@
 // The page: its header, the overview, the detail of a table, and what is shown when the server does not answer.
 
+
 import { sparkline } from "./charts.js";
 import {
   byteRate,
@@ -22,11 +23,20 @@ import { checkpointsPanel, logPanel, progressView } from "./storage.js";
 import { tablesView } from "./tables.js";
 
 const live = new Live();
-const main = document.getElementById("main");
-const header = headerView(document.getElementById("header"));
-const notices = noticesView(document.getElementById("notices"));
+const main = part("#main");
+const header = headerView(part("#header"));
+const notices = noticesView(part("#notices"));
+/** @type {ReturnType<typeof overview> | ReturnType<typeof detailView> | undefined} */
 let view;
 
+/** An element of `index.html`. @param {string} selector */
+function part(selector) {
+  const found = document.querySelector(selector);
+  if (!(found instanceof HTMLElement)) throw new Error(`the page has no ${selector}`);
+  return found;
+}
+
+/** @param {HTMLElement} node */
 function headerView(node) {
   const state = el("span", { class: "state-word" });
   const version = el("span", { class: "muted" });
@@ -48,6 +58,7 @@ function headerView(node) {
     el("dl", { class: "server-facts" }, host.node, up.node, memory.node, connections.node),
     themeButton(),
   );
+  /** @param {Live} live */
   const update = ({ server, goneSince }) => {
     const word = goneSince === undefined ? (server?.state ?? "connecting") : "disconnected";
     setText(state, word[0].toUpperCase() + word.slice(1));
@@ -107,6 +118,7 @@ function themeIcon() {
 }
 
 /** What is above the content: a lost server, a refused request, a checkpoint that loads. */
+/** @param {HTMLElement} node */
 function noticesView(node) {
   // The words that change once are announced; the seconds that tick are not.
   const words = el("span", { role: "status" });
@@ -121,6 +133,7 @@ function noticesView(node) {
     el("p", { class: "muted" }, "Clients can connect as soon as it is loaded."),
   );
   node.append(gone, refused, loading);
+  /** @param {Live} live */
   const update = ({ server, goneSince, errors }) => {
     const lost = goneSince !== undefined;
     document.body.classList.toggle("lost", lost);
@@ -137,8 +150,9 @@ function noticesView(node) {
         refused,
         `The server refused the request for “${name}”${error.status ? ` (${error.status})` : ""}: ${error.message}`,
       );
-    loading.hidden = lost || server?.state !== "loading" || !server.loading;
-    if (!loading.hidden) progress.update(server.loading, server.now);
+    const load = !lost && server?.state === "loading" ? server.loading : null;
+    loading.hidden = !load;
+    if (server && load) progress.update(load, server.now);
   };
   return { update };
 }
@@ -162,8 +176,9 @@ function overview() {
       panels.map((panel) => panel.node),
     ),
   );
+  /** @param {Live} state */
   const update = (state) => {
-    for (const part of [all, welcome, tables, ...panels]) part.update(state);
+    for (const view of [all, welcome, tables, ...panels]) view.update(state);
   };
   return { node, heading, update, unmount() {}, name: () => "" };
 }
@@ -182,9 +197,10 @@ function welcomeView() {
     ),
     el("pre", { tabindex: "0", role: "group", "aria-label": "Example" }, code),
   );
+  /** @param {Live} live */
   const update = ({ server, tables }) => {
-    node.hidden = !server || !tables?.length || server.state !== "serving" || tables.some(({ inserts }) => inserts > 0);
-    if (node.hidden) return;
+    node.hidden = server?.state !== "serving" || !tables?.length || tables.some(({ inserts }) => inserts > 0);
+    if (node.hidden || !server || !tables) return;
     const address = server.addresses[0] ?? "localhost:8000";
     const name = JSON.stringify(tables[0].name.length > 40 ? "…" : tables[0].name);
     setText(
@@ -220,6 +236,7 @@ function tiles() {
   const transmit = tile("Sent");
   const all = [items, inserts, samples, receive, transmit].map((one) => one.node);
   const node = el("section", { "aria-label": "Whole server" }, el("dl", { class: "tiles" }, all), firstTables);
+  /** @param {Live} state */
   const update = (state) => {
     const { history, tables } = state;
     if (!tables) return;
@@ -261,14 +278,14 @@ function update() {
   header.update(live);
   notices.update(live);
   document.body.classList.toggle("ready", live.server !== undefined);
-  view.update(live);
+  view?.update(live);
   const where = live.server?.addresses[0] ?? location.host;
-  const parts = [view.name(), where, "Reverb"].filter(Boolean);
+  const parts = [view?.name(), where, "Reverb"].filter(Boolean);
   const title = parts.join(" · ");
   if (document.title !== title) document.title = title;
 }
 
-document.querySelector(".skip").addEventListener("click", (event) => {
+part(".skip").addEventListener("click", (event) => {
   // The fragment names the view, so the link must not change it.
   event.preventDefault();
   main.focus();

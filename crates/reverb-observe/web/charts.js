@@ -24,7 +24,7 @@ function withWidth(node, draw) {
 /** Rounds a coordinate, which keeps paths short. */
 export const round = (value) => Math.round(value * 10) / 10;
 
-/** The `d` of a line through points `[x, y]`. */
+/** The `d` of a line through points `[x, y]`. @param {number[][]} points */
 export function path(points) {
   return points.map(([x, y], index) => `${index ? "L" : "M"}${round(x)} ${round(y)}`).join("");
 }
@@ -56,9 +56,10 @@ export function sparkline({ seconds = 60, area = false, second = false, classNam
   return { node, update };
 }
 
-function sparkPath(points, most, zero) {
+/** The lines of a sparkline, and of its area. @param {[number, number][]} points @param {number} most */
+export function sparkPath(points, most, /** @type {boolean} */ zero) {
   if (points.length < 2) return { line: "", area: "" };
-  const last = points.at(-1)[0];
+  const last = points[points.length - 1][0];
   const seconds = shownSeconds(last - points[0][0], 20, most);
   const seen = points.filter(([time]) => time >= last - seconds);
   const values = seen.map(([, value]) => value);
@@ -105,6 +106,12 @@ export function strip({ height = 120, small = false } = {}) {
   );
   let shown;
   const draw = withWidth(node, (width) => shown && drawStrip(node, parts, shown, { width, height, small }));
+  /**
+   * @param {LimiterDocument} limiter
+   * @param {number[]} times
+   * @param {(number | null)[] | undefined} diffs
+   * @param {boolean} blocked
+   */
   const update = (limiter, times, diffs, blocked) => {
     shown = { limiter, times, diffs: diffs ?? [], blocked };
     draw();
@@ -115,7 +122,8 @@ export function strip({ height = 120, small = false } = {}) {
 
 const ago = (seconds) => (seconds < 60 ? `${Math.round(seconds)} s ago` : `${Math.floor(seconds / 60)} min ago`);
 
-function stripLabel(limiter) {
+/** @param {LimiterDocument} limiter */
+export function stripLabel(limiter) {
   const low = limiter.min_diff === null ? "no lower bound" : `lower bound ${number(limiter.min_diff)}`;
   const high = limiter.max_diff === null ? "no upper bound" : `upper bound ${number(limiter.max_diff)}`;
   const now = `${number(limiter.samples_per_insert, 3)} less samples: ${number(limiter.diff)}`;
@@ -136,7 +144,7 @@ function drawStrip(node, parts, { limiter, times, diffs, blocked }, { width, hei
   }
   // The point is the latest document, which is newer than the history.
   points.push([last + (points.length ? 1 : 0), limiter.diff]);
-  const newest = points.at(-1)[0];
+  const newest = points[points.length - 1][0];
   const [low, high] = range(limiter, points);
   const x = (time) => plot.width - ((newest - time) / seconds) * plot.width;
   const y = (value) => plot.height - ((value - low) / (high - low)) * plot.height;
@@ -168,7 +176,7 @@ function drawStrip(node, parts, { limiter, times, diffs, blocked }, { width, hei
   setAttrs(parts.now, { x: round(width - 4), y: height - 3 });
 }
 
-/** The values that a strip shows: the band and the line, with room for the words beside the bounds. */
+/** The values that a strip shows: the band and the line, with room for the words beside the bounds. @param {LimiterDocument} limiter */
 function range(limiter, points) {
   const values = points.map(([, value]) => value);
   if (limiter.min_diff !== null) values.push(limiter.min_diff);
@@ -200,7 +208,7 @@ function drawLines(node, grid, lines, series, { width, height }) {
   const first = Math.min(last, ...series.map(({ points }) => points[0]?.[0] ?? last));
   const seconds = shownSeconds(last - first, 20, 300);
   const ticks = scale(Math.max(0, ...series.flatMap(({ points }) => points.map(([, value]) => value))));
-  const high = ticks.at(-1);
+  const high = ticks[ticks.length - 1];
   const x = (time) => plot.left + plot.width - ((last - time) / seconds) * plot.width;
   const y = (value) => plot.top + plot.height - (value / high) * plot.height;
   setAttrs(node, { viewBox: `0 0 ${round(width)} ${height}`, width: round(width) });
@@ -226,15 +234,13 @@ function drawLines(node, grid, lines, series, { width, height }) {
   );
 }
 
-/** Returns round numbers from 0 to at least `high`. */
-function scale(high) {
+/** Returns round numbers from 0 to at least `high`. @param {number} high */
+export function scale(high) {
   if (!(high > 0)) return [0, 1];
   const rough = high / 3;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= rough);
-  const ticks = [0];
-  while (ticks.at(-1) < high) ticks.push(ticks.length * step);
-  return ticks;
+  const step = [1, 2, 2.5, 5].map((factor) => factor * power).find((size) => size >= rough) ?? 10 * power;
+  return Array.from({ length: Math.ceil(high / step) + 1 }, (_, count) => count * step);
 }
 
 /** A bar of parts side by side. `update([{name, value, tone}], total, label)`; tones are 1 to 4. */
@@ -243,13 +249,13 @@ export function stackedBar() {
   const update = (parts, total, label) => {
     setAttrs(node, { "aria-label": label });
     while (node.children.length < parts.length) node.append(el("span"));
-    [...node.children].forEach((child, index) => {
+    for (const [index, child] of [...node.querySelectorAll("span")].entries()) {
       const part = parts[index];
       child.hidden = !part || !(part.value > 0);
-      if (!part) return;
+      if (!part) continue;
       setAttrs(child, { class: `tone-${part.tone}` });
       child.style.width = `${total > 0 ? (part.value / total) * 100 : 0}%`;
-    });
+    }
   };
   return { node, update };
 }

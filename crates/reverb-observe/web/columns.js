@@ -22,7 +22,9 @@ const DRAW = {
   numbers: (_, data, column) => numbersView(data, column.shape),
 };
 
-/** Shows the columns of an item of `/items`. Returns `{node, unmount}`. */
+/** @typedef {{number: number, name: string, dtype: string, shape: number[]}} ItemColumn Its shape is known. */
+
+/** Shows the columns of an item of `/items`. @param {TableDocument} table @param {ItemDocument} item */
 export function columnsView(table, item) {
   const turns = makeTurns();
   const follow = makeFollow();
@@ -40,7 +42,7 @@ export function columnsView(table, item) {
   const add = () => {
     const from = panels.size;
     for (const column of item.columns.slice(from, from + COLUMNS_A_STEP)) {
-      const panel = columnPanel(table, item, column, turns, follow);
+      const panel = columnPanel(table, item, /** @type {ItemColumn} */ (column), turns, follow);
       panels.set(panel.node, panel);
       list.append(panel.node);
       watch.observe(panel.node);
@@ -58,6 +60,7 @@ export function columnsView(table, item) {
   return { node, unmount };
 }
 
+/** @param {TableDocument} table @param {ItemDocument} item @param {ItemColumn} column */
 function columnPanel(table, item, column, turns, follow) {
   let shown = null;
   const count = column.shape.reduce((product, length) => product * length, 1);
@@ -83,7 +86,7 @@ function columnPanel(table, item, column, turns, follow) {
 
   async function load() {
     if (count === 0) return state("No values", `The column has the shape ${column.shape.join(" × ")}.`);
-    if (size > MOST_BYTES) return state("Too large to show", `The column has ${bytes(size)}; at most ${bytes(MOST_BYTES)} of one are shown.`);
+    if (size !== null && size > MOST_BYTES) return state("Too large to show", `The column has ${bytes(size)}; at most ${bytes(MOST_BYTES)} of one are shown.`);
     try {
       const data = decode(column.dtype, await turns.take(() => read(table, item, column)));
       if (column.dtype !== "string" && data.length !== count) throw new Error(`expected ${count} values, got ${data.length}`);
@@ -101,12 +104,13 @@ function columnPanel(table, item, column, turns, follow) {
   return { node, load, unmount: () => shown?.unmount?.() };
 }
 
+/** @param {TableDocument} table @param {ItemDocument} item @param {ItemColumn} column */
 async function read(table, item, column) {
   const answer = await fetchApi(`tables/${table.number}/items/${item.key}/columns/${column.number}?raw`, READ_MILLISECONDS);
   return column.dtype === "string" ? answer.json() : answer.arrayBuffer();
 }
 
-/** Whether an item of several steps has them on the first axis, which only a signature tells. */
+/** Whether an item of several steps has them on the first axis, which only a signature tells. @param {ColumnDocument | undefined} signature */
 function hasTimeAxis(signature, { shape }) {
   if (!signature?.shape) return false;
   return signature.shape.length === shape.length ? signature.shape[0] === null : signature.shape.length + 1 === shape.length;
@@ -123,7 +127,12 @@ function makeTurns() {
     return work();
   };
   return {
-    take: (work) => (last = last.catch(() => {}).then(() => next(work))),
-    end: () => (isOver = true),
+    take(work) {
+      last = last.catch(() => {}).then(() => next(work));
+      return last;
+    },
+    end() {
+      isOver = true;
+    },
   };
 }

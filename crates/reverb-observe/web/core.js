@@ -2,11 +2,16 @@
 //
 // Text of users (names, messages) reaches the page as text nodes and attributes only, never as markup.
 
+/** @typedef {Record<string, any>} Attrs */
+/** @typedef {Node | string | number | boolean | null | undefined} One */
+/** @typedef {One | (One | One[])[]} Child */
+
 const SVG = "http://www.w3.org/2000/svg";
 const REQUEST_MILLISECONDS = 8000;
 
 /** A refused or failed request. `status` is 0 if no answer arrived. */
 export class ApiError extends Error {
+  /** @param {number} status @param {string} message */
   constructor(status, message) {
     super(message);
     this.name = "ApiError";
@@ -14,14 +19,17 @@ export class ApiError extends Error {
   }
 }
 
-/** Requests a path such as `tables` below `api/v1/`, and returns the response. Throws ApiError, also if it takes longer. */
+/**
+ * Requests a path such as `tables` below `api/v1/`, and returns the response. Throws ApiError, also if it takes longer.
+ * @param {string} path
+ */
 export async function fetchApi(path, milliseconds = REQUEST_MILLISECONDS) {
   const url = new URL(`api/v1/${path.replace(/^\/?(api\/v1\/)?/, "")}`, document.baseURI);
   let response;
   try {
     response = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(milliseconds) });
   } catch (error) {
-    throw new ApiError(0, `the server does not answer: ${error.message}`);
+    throw new ApiError(0, `the server does not answer: ${reasonOf(error)}`);
   }
   if (!response.ok) {
     const text = (await response.text().catch(() => "")).trim().slice(0, 400);
@@ -30,43 +38,63 @@ export async function fetchApi(path, milliseconds = REQUEST_MILLISECONDS) {
   return response;
 }
 
-/** Requests a document below `api/v1/`. Throws ApiError. */
+/** Requests a document below `api/v1/`. Throws ApiError. @param {string} path @returns {Promise<any>} */
 export async function api(path) {
   const response = await fetchApi(path);
   try {
     return await response.json();
   } catch (error) {
-    throw new ApiError(0, `the answer to ${path} is not JSON: ${error.message}`);
+    throw new ApiError(0, `the answer to ${path} is not JSON: ${reasonOf(error)}`);
   }
 }
+
+const reasonOf = (/** @type {unknown} */ error) => (error instanceof Error ? error.message : String(error));
 
 /**
  * Makes an HTML element. `attrs`: `class`, `title`, `aria-label`…; `on: {click: f}` adds listeners, `style: {…}` sets
  * properties, `true` sets an empty attribute, and `false`, `null` and `undefined` none. Children are nodes or text.
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Attrs | null} [attrs]
+ * @param {Child[]} children
  */
 export function el(tag, attrs, ...children) {
   return build(document.createElement(tag), attrs, children);
 }
 
-/** Makes an SVG element, like `el`. */
+/**
+ * Makes an SVG element, like `el`.
+ * @template {keyof SVGElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Attrs | null} [attrs]
+ * @param {Child[]} children
+ */
 export function svg(tag, attrs, ...children) {
   return build(document.createElementNS(SVG, tag), attrs, children);
 }
 
+/** @template {Element} Made @param {Made} node @param {Attrs | null | undefined} attrs @param {Child[]} children */
 function build(node, attrs, children) {
   setAttrs(node, attrs);
   append(node, children);
   return node;
 }
 
+/** @param {Element} node @param {Child[]} children */
 function append(node, children) {
   for (const child of children) {
     if (Array.isArray(child)) append(node, child);
-    else if (child !== null && child !== undefined && child !== false) node.append(child);
+    else if (child !== null && child !== undefined && child !== false) {
+      node.append(typeof child === "object" ? child : String(child));
+    }
   }
 }
 
-/** Sets attributes as `el` does. Writes only what differs, so that the page's observers rest. */
+/**
+ * Sets attributes as `el` does. Writes only what differs, so that the page's observers rest.
+ * @param {any} node
+ * @param {Attrs | null} [attrs]
+ */
 export function setAttrs(node, attrs) {
   for (const [name, value] of Object.entries(attrs ?? {})) {
     if (name === "on") {
@@ -82,12 +110,16 @@ export function setAttrs(node, attrs) {
   }
 }
 
-/** Sets the text of an element, if it differs. */
+/** Sets the text of an element, if it differs. @param {Element} node @param {string} text */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Sets a number and its unit, such as `3.1 GiB`, in two spans: the unit is quieter. */
+/**
+ * Sets a number and its unit, such as `3.1 GiB`, in two spans: the unit is quieter.
+ * @param {HTMLElement} node
+ * @param {string} text
+ */
 export function setQuantity(node, text) {
   if (node.dataset.quantity === text) return;
   node.dataset.quantity = text;
@@ -99,9 +131,16 @@ export function setQuantity(node, text) {
 /**
  * Makes the children of `parent` follow `values`: keeps the nodes of keys that stay, so that focus and selection stay.
  * `create(value)` returns `{node, update(value)}`.
+ * @template Value
+ * @template {{node: Element, update: (value: Value) => void}} View
+ * @param {Element} parent
+ * @param {Value[]} values
+ * @param {(value: Value) => unknown} keyOf
+ * @param {(value: Value) => View} create
+ * @returns {View[]} The views in the order of the values.
  */
 export function reconcile(parent, values, keyOf, create) {
-  const old = (parent.reconciled ??= new Map());
+  const old = reconciled.get(parent) ?? new Map();
   const kept = new Map();
   let place = parent.firstChild;
   for (const value of values) {
@@ -109,23 +148,28 @@ export function reconcile(parent, values, keyOf, create) {
     const view = old.get(key) ?? create(value);
     kept.set(key, view);
     view.update(value);
-    if (view.node === place) place = place.nextSibling;
+    if (view.node === place) place = view.node.nextSibling;
     else parent.insertBefore(view.node, place);
   }
   for (const [key, view] of old) if (!kept.has(key)) view.node.remove();
-  parent.reconciled = kept;
+  reconciled.set(parent, kept);
+  return [...kept.values()];
 }
 
+/** What `reconcile` has put into an element. @type {WeakMap<Element, Map<unknown, any>>} */
+const reconciled = new WeakMap();
+
 /** Text of users in one line: isolated, so that marks of direction stay inside, cut by the layout, whole in `title`. */
-export function userText(text, tag = "bdi") {
+export function userText(/** @type {string} */ text, /** @type {"bdi" | "h4"} */ tag = "bdi") {
   const node = el(tag, { class: "user" });
   setUserText(node, text);
   return node;
 }
 
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for.
 const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
-/** Sets text of users; what cannot be seen is shown as a code point. At most 300 characters are laid out. */
+/** Sets text of users; what cannot be seen is shown as a code point. At most 300 characters are laid out. @param {Element} node @param {string} text */
 export function setUserText(node, text) {
   const seen = visible(text);
   const short = seen.length > 300 ? `${seen.slice(0, 300)}…` : seen;
@@ -133,16 +177,18 @@ export function setUserText(node, text) {
   setAttrs(node, { title: seen.slice(0, 2000) });
 }
 
-/** Replaces control characters, marks of direction and characters without width by `\u{202e}` and the like. */
+/** Replaces control characters, marks of direction and characters without width by `\u{202e}` and the like. @param {string} text */
 export function visible(text) {
-  return String(text).replace(UNSEEN, (character) => `\\u{${character.codePointAt(0).toString(16)}}`);
+  return String(text).replace(UNSEEN, (character) => `\\u{${character.charCodeAt(0).toString(16)}}`);
 }
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const formats = [0, 1, 2, 3].map((digits) => new Intl.NumberFormat("en", { maximumFractionDigits: digits }));
 const none = "–";
 
-/** A number: `1,234,567`, `0.25`. With `digits`, at most that many after the point. */
+/** @typedef {number | null | undefined} Maybe */
+
+/** A number: `1,234,567`, `0.25`. With `digits`, at most that many after the point. @param {Maybe} value */
 export function number(value, digits = 2) {
   if (value === null || value === undefined || Number.isNaN(value)) return none;
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
@@ -151,7 +197,7 @@ export function number(value, digits = 2) {
   return (size >= 1000 ? whole : formats[Math.min(digits, 3)]).format(value).replace("-", "−");
 }
 
-/** A number in at most five characters: `1.23M`, `45.6k`, `987`. */
+/** A number in at most five characters: `1.23M`, `45.6k`, `987`. @param {Maybe} value @returns {string} */
 export function compact(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return number(value);
   const sign = value < 0 ? "−" : "";
@@ -164,7 +210,7 @@ export function compact(value) {
   return number(value);
 }
 
-/** A size: `3.10 GiB`, `512 B`. */
+/** A size: `3.10 GiB`, `512 B`. @param {Maybe} value */
 export function bytes(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return none;
   let size = value;
@@ -176,19 +222,19 @@ export function bytes(value) {
   return none;
 }
 
-/** A rate: `1,234 /s`, `0.25 /s`, `12.3k /s`. */
+/** A rate: `1,234 /s`, `0.25 /s`, `12.3k /s`. @param {Maybe} value */
 export function rate(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return none;
   return `${value > 0 && value < 10 ? number(value, value < 1 ? 2 : 1) : compact(Math.round(value))} /s`;
 }
 
-/** A rate of bytes: `1.20 MiB/s`. */
+/** A rate of bytes: `1.20 MiB/s`. @param {Maybe} value */
 export function byteRate(value) {
   const text = bytes(value);
   return text === none ? none : `${text}/s`;
 }
 
-/** A time span: `12 ms`, `3.4 s`, `2 min 05 s`, `3 h 20 min`, `5 d 3 h`. */
+/** A time span: `12 ms`, `3.4 s`, `2 min 05 s`, `3 h 20 min`, `5 d 3 h`. @param {Maybe} seconds */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return none;
   const span = Math.max(0, seconds);
@@ -204,7 +250,7 @@ export function duration(seconds) {
   return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
 }
 
-/** A time in the viewer's zone, `14:03:12`; with the date if it is not today. `seconds` are since the Unix epoch. */
+/** A time in the viewer's zone, `14:03:12`; with the date if it is not today. `seconds` are since the Unix epoch. @param {Maybe} seconds */
 export function time(seconds) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return none;
   const date = new Date(seconds * 1000);
@@ -213,14 +259,14 @@ export function time(seconds) {
   return date.toLocaleString("sv");
 }
 
-/** A share: `12 %`, `0.4 %`. */
+/** A share: `12 %`, `0.4 %`. @param {Maybe} share */
 export function percent(share) {
   if (share === null || share === undefined || !Number.isFinite(share)) return none;
   const value = share * 100;
   return `${value > 0 && value < 1 ? value.toFixed(1) : Math.floor(value)} %`;
 }
 
-/** Writes `1 item`, `2 items`. */
+/** Writes `1 item`, `2 items`. @param {number} count @param {string} one */
 export function plural(count, one, many = `${one}s`) {
   return `${number(count, 0)} ${count === 1 ? one : many}`;
 }

@@ -1,14 +1,16 @@
 // A table in detail: its figures, limiter, throughput, removals, memory, who waits, histograms and items.
 
+/** @import { Live } from "./live.js" */
+
 import { lineChart, stackedBar } from "./charts.js";
-import { api, bytes, duration, el, number, rate, setQuantity, setText, setUserText, time } from "./core.js";
+import { bytes, duration, el, number, rate, setQuantity, setText, setUserText, time } from "./core.js";
 import { mountHistograms } from "./histograms.js";
 import { mountItems } from "./items.js";
 import { flowLines, limiterView, waitsBadge } from "./limiter.js";
 import { legendEntry, panel, removalsPanel, waitsPanel } from "./panels.js";
 import { ratio, signatureTable } from "./tables.js";
 
-/** The view of table `number`. `update(live)`, and `unmount()` at the end. */
+/** The view of table `number`. `update(live)`, and `unmount()` at the end. @param {number} number */
 export function detailView(number) {
   const title = el("bdi", { class: "user" }, `Table ${number}`);
   const heading = el("h1", { tabindex: "-1" }, title);
@@ -20,8 +22,8 @@ export function detailView(number) {
     el("strong", {}, "No such table"),
     `This server has no table number ${number}.`,
   );
-  const parts = [figures(), limiterPanel(), throughputPanel(), waitsPanel(number), removalsPanel(), memoryOfTable()];
-  const [facts, limiter, throughput, waits, removals, memory] = parts;
+  const [facts, limiter, throughput] = [figures(), limiterPanel(), throughputPanel()];
+  const [waits, removals, memory] = [waitsPanel(number), removalsPanel(), memoryOfTable()];
   const histograms = el("div", { class: "mounted" });
   const items = el("div", { class: "mounted" });
   const signature = panel("signature", "Signature");
@@ -44,8 +46,11 @@ export function detailView(number) {
     missing,
     body,
   );
+  /** @type {{update(table: TableDocument): void, unmount(): void}[]} */
   let mounted = [];
+  /** @type {string | undefined} */
   let shape;
+  /** @param {Live} live */
   const update = (live) => {
     const table = live.tables?.find((one) => one.number === number);
     missing.hidden = !live.tables || Boolean(table);
@@ -68,15 +73,18 @@ export function detailView(number) {
         signature.body.replaceChildren(el("div", { class: "scroll" }, signatureTable(table.signature)));
     }
     if (mounted.length === 0) {
-      mounted = [mountHistograms(histograms, { api, table }), mountItems(items, { api, table })];
+      mounted = [mountHistograms(histograms, { table }), mountItems(items, { table })];
     }
     for (const part of mounted) part.update(table);
   };
-  const unmount = () => mounted.forEach((part) => part.unmount());
+  const unmount = () => {
+    for (const part of mounted) part.unmount();
+  };
   return { node, heading, update, unmount, name: () => title.textContent };
 }
 
 function figures() {
+  /** @type {Record<string, HTMLElement>} */
   const values = {};
   const fact = (name, label) => {
     values[name] = el("dd", { class: "figure" });
@@ -103,8 +111,9 @@ function figures() {
       fact("starved", "Samples blocked"),
     ),
   );
+  /** @param {TableDocument} table @param {Live} live */
   const update = (table, live) => {
-    const ago = (at) => (at === null ? "never" : `${duration(Math.max(0, (live.server?.now ?? at) - at))} ago`);
+    const ago = (/** @type {number | null} */ at) => (at === null ? "never" : `${duration(Math.max(0, (live.server?.now ?? at) - at))} ago`);
     const texts = {
       items: `${number(table.items, 0)} of ${number(table.max_items, 0)}`,
       inserts: number(table.inserts, 0),
@@ -142,25 +151,26 @@ function limiterPanel() {
     ),
   );
   body.append(view.node, details);
+  /** @param {TableDocument} table @param {Live} live */
   const update = (table, live) => {
     const { limiter } = table;
     const asks = limiter.kind === "min_size" ? "" : `${number(limiter.samples_per_insert, 3)} samples per insert, `;
     setText(count, `${asks}min. size ${number(limiter.min_size, 0)}`);
     view.update(table, live);
-    if (details.open) fillValues(values, live, live.series(table.number) ?? {});
+    if (details.open) fillValues(values, live, live.series(table.number));
   };
   return { node, update };
 }
 
-/** Every tenth second of the strip and of the throughput, newest first. */
-function fillValues(body, live, { diff, inserts, samples }) {
-  const perSecond = [inserts, samples].map((totals) => new Map(live.rates(totals, 300)));
+/** Every tenth second of the strip and of the throughput, newest first. @param {Live} live @param {ReturnType<Live["series"]>} series */
+function fillValues(body, live, series) {
+  const perSecond = [series?.inserts, series?.samples].map((totals) => new Map(live.rates(totals, 300)));
   const rows = live.history.times.map((at, index) =>
     el(
       "tr",
       {},
       el("td", {}, time(at)),
-      [number(diff?.[index]), ...perSecond.map((rates) => rate(rates.get(at)))].map((text) =>
+      [number(series?.diff[index]), ...perSecond.map((rates) => rate(rates.get(at)))].map((text) =>
         el("td", { class: "number" }, text),
       ),
     ),
@@ -175,6 +185,7 @@ function throughputPanel() {
   const samples = legendEntry("line-2", "Samples");
   const legend = el("dl", { class: "legend" }, inserts.node, samples.node);
   body.append(legend, chart.node);
+  /** @param {TableDocument} table @param {Live} live */
   const update = (table, live) => {
     const series = live.series(table.number);
     const now = [rate(live.rate(series?.inserts)), rate(live.rate(series?.samples))];
@@ -191,6 +202,7 @@ function throughputPanel() {
 function memoryOfTable() {
   const { node, body, count } = panel("memory", "Memory");
   const sizes = stackedBar();
+  /** @type {Record<string, HTMLElement>} */
   const values = {};
   const fact = (name, label, tone = "") => {
     const entry = legendEntry(tone, label);
@@ -207,6 +219,7 @@ function memoryOfTable() {
     fact("sampled", "Sampled in all"),
   );
   body.append(sizes.node, legend);
+  /** @param {TableDocument} table */
   const update = (table) => {
     const known = table.bytes + table.index_bytes;
     const parts = [

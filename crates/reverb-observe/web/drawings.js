@@ -81,7 +81,7 @@ export function lineView(data, series, name, follow) {
   const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" }, zero, lines, cursor);
   const value = (i) => Array.from({ length: series }, (_, line) => data.text(i * series + line)).join(", ");
   const show = (i) => {
-    if (i >= 0) for (const end of ["x1", "x2"]) cursor.setAttribute(end, x(i));
+    if (i >= 0) for (const end of ["x1", "x2"]) cursor.setAttribute(end, String(x(i)));
     cursor.setAttribute("visibility", i < 0 ? "hidden" : "visible");
   };
   const plot = el("div", { class: "plot" });
@@ -105,9 +105,11 @@ export function lineView(data, series, name, follow) {
 const lost = (range) => (range.lost ? `, ${number(range.lost, 0)} not finite` : "");
 
 /** A path with gaps where numbers are not finite. Of long series, least and greatest of each stretch. */
-function linePath(steps, number, x, y) {
+export function linePath(steps, number, x, y) {
   const stretch = Math.max(1, Math.ceil(steps / MOST_POINTS));
-  const runs = [[]];
+  /** @type {number[][]} */
+  let run = [];
+  const runs = [run];
   for (let from = 0; from < steps; from += stretch) {
     let [least, most] = [-1, -1];
     for (let i = from; i < Math.min(steps, from + stretch); i++) {
@@ -115,8 +117,10 @@ function linePath(steps, number, x, y) {
       if (least < 0 || number(i) < number(least)) least = i;
       if (most < 0 || number(i) > number(most)) most = i;
     }
-    if (least < 0) runs.push([]);
-    else for (const i of new Set([Math.min(least, most), Math.max(least, most)])) runs.at(-1).push([x(i), y(number(i))]);
+    if (least < 0) {
+      run = [];
+      runs.push(run);
+    } else for (const i of new Set([Math.min(least, most), Math.max(least, most)])) run.push([x(i), y(number(i))]);
   }
   return runs.map((run) => (run.length === 1 ? path([run[0], [run[0][0] + 1, run[0][1]]]) : path(run))).join("");
 }
@@ -141,6 +145,7 @@ export function heatView(data, rows, columns, name) {
   const range = data.range();
   if (!range) return { node: el("p", { class: "state" }, "No finite numbers.") };
   const every = [Math.ceil(rows / MOST_CELLS), Math.ceil(columns / MOST_CELLS)];
+  /** @type {[number, number]} */
   const size = [Math.ceil(rows / every[0]), Math.ceil(columns / every[1])];
   const slices = data.length / (rows * columns);
   const [high, wide] = size.map((cells, axis) => cells * Math.max(1, Math.min(20, Math.floor([240, 640][axis] / cells))));
@@ -181,13 +186,13 @@ export function heatView(data, rows, columns, name) {
   };
 }
 
-/** Paints each pixel: `valueOf(row, column, channel)` is red, green, blue or alpha, of 255. */
-function fill(canvas, [rows, columns], valueOf) {
+/** Paints each pixel: `shade(row, column, channel)` is red, green, blue or alpha, of 255. */
+function fill(canvas, [rows, columns], shade) {
   const context = canvas.getContext("2d");
   const pixels = context.createImageData(columns, rows);
   for (let row = 0, to = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
-      for (let channel = 0; channel < 4; channel++) pixels.data[to++] = valueOf(row, column, channel);
+      for (let channel = 0; channel < 4; channel++) pixels.data[to++] = shade(row, column, channel);
     }
   }
   context.putImageData(pixels, 0, 0);
@@ -206,8 +211,9 @@ export function pictureView(data, layout, name) {
   const count = layout.frames.reduce((product, [length]) => product * length, 1);
   const scale = data.dtype === "uint8" ? 1 : 255;
   const range = data.range();
-  let stretch = range && range.high > 0 && range.high * scale < DARK ? 255 / range.high : scale;
-  const isDark = stretch !== scale;
+  const isDark = range !== null && range.high > 0 && range.high * scale < DARK;
+  const bright = isDark ? 255 / range.high : scale;
+  let stretch = bright;
   const watch = new IntersectionObserver((entries) => {
     for (const { isIntersecting, target } of entries) {
       if (!isIntersecting) continue;
@@ -229,18 +235,18 @@ export function pictureView(data, layout, name) {
     const canvas = el("canvas", { width, height, role: "img", "aria-label": title, "data-frame": i, style: { width: `${width * zoom}px` } });
     return el("li", null, canvas, count > 1 && el("span", { class: "small muted", "aria-hidden": "true" }, placeOf(layout.frames, i)));
   };
-  const again = isDark && el("button", {
+  const again = el("button", {
     class: "small", "aria-pressed": "true",
     on: {
       click: () => {
-        stretch = stretch === scale ? 255 / range.high : scale;
+        stretch = stretch === scale ? bright : scale;
         again.setAttribute("aria-pressed", String(stretch !== scale));
         setText(again, stretch === scale ? "Stretch contrast" : "Contrast stretched");
         for (const canvas of list.querySelectorAll("canvas")) paint(canvas, data, layout, stretch);
       },
     },
   }, "Contrast stretched");
-  const node = el("div", null, again, pager(count, FRAMES_A_PAGE, "frames", draw),
+  const node = el("div", null, isDark && again, pager(count, FRAMES_A_PAGE, "frames", draw),
     el("div", count > 1 ? { class: "film", tabindex: 0, role: "group", "aria-label": "Frames" } : null, list));
   draw(0);
   return { node, unmount: () => watch.disconnect() };

@@ -1,7 +1,7 @@
 // The histograms of a table: of what is in it, by a bounded look, and of what was drawn or left, by counters.
 
 import { round } from "./charts.js";
-import { duration, el, number, percent, plural, setText, svg } from "./core.js";
+import { api, duration, el, number, percent, plural, setText, svg } from "./core.js";
 import { panel } from "./panels.js";
 import { explorable } from "./drawings.js";
 
@@ -24,7 +24,7 @@ const FIGURES = [
 ];
 
 /** Shows the histograms of a table in `element`. They are read again each 10 s while they are in view. */
-export function mountHistograms(element, { api, table }) {
+export function mountHistograms(element, /** @type {{table: TableDocument}} */ { table }) {
   let current = table;
   let asked = -Infinity;
   let isSeen = false;
@@ -35,7 +35,7 @@ export function mountHistograms(element, { api, table }) {
   body.append(state, grid);
   element.replaceChildren(root);
   const watch = new IntersectionObserver((entries) => {
-    isSeen = entries.at(-1).isIntersecting;
+    isSeen = entries[entries.length - 1].isIntersecting;
     look();
   });
   watch.observe(root);
@@ -72,7 +72,7 @@ export function mountHistograms(element, { api, table }) {
 }
 
 /** The sentence of a failed request. The API sends it as `{"error": …}`. */
-export function reason(error) {
+export function reason(/** @type {any} */ error) {
   try {
     return JSON.parse(error.message).error ?? error.message;
   } catch {
@@ -99,6 +99,7 @@ function draw(figure, answer, table, isOpen) {
   return el("figure", attrs, head, ...plot(figure, bars, total, text), values);
 }
 
+/** @param {{field: string}} figure @param {HistogramsDocument} answer @param {TableDocument} table */
 function note({ field }, answer, table) {
   if (field === "sample_age_seconds") return "all draws since the table was created";
   if (field === "removed_times_sampled") {
@@ -109,8 +110,8 @@ function note({ field }, answer, table) {
   return looked < items ? `estimate from ${number(looked, 0)} of ${plural(items, "item")}` : `all ${plural(items, "item")}`;
 }
 
-/** Bars from the first bucket to the last one that are not empty. Without `text`, values are whole numbers. */
-function barsOf({ edges, counts }, text) {
+/** Bars from the first bucket to the last one that are not empty. Without `text`, values are whole numbers. @param {HistogramDocument} histogram */
+export function barsOf({ edges, counts }, /** @type {((value: number) => string) | undefined} */ text) {
   const first = counts.findIndex((count) => count > 0);
   const last = counts.findLastIndex((count) => count > 0);
   const bars = [];
@@ -149,7 +150,9 @@ function plot({ title, unit, text: format, of }, bars, total, text) {
     count: bars.length,
     label: `${title}, ${plural(total, of)} in ${plural(bars.length, "bar")}`,
     text,
-    show: (i) => rects.forEach((rect, at) => rect.classList.toggle("marked", at === i)),
+    show: (i) => {
+      for (const [at, rect] of rects.entries()) rect.classList.toggle("marked", at === i);
+    },
   });
   return [
     el("div", { class: "axes" },

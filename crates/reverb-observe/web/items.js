@@ -1,7 +1,7 @@
 // A look at the items of a table: a list of a few, and one of them opened. Nothing is drawn from the table.
 
 import { columnsView } from "./columns.js";
-import { bytes, duration, el, fetchApi, number, plural, setAttrs, setText, time } from "./core.js";
+import { ApiError, bytes, duration, el, fetchApi, number, plural, setAttrs, setText, time } from "./core.js";
 import { reason } from "./histograms.js";
 import { panel } from "./panels.js";
 
@@ -11,7 +11,7 @@ const ORDERS = { newest: "Newest", oldest: "Oldest", highest: "Highest priority"
 const SAME_CLOCK_SECONDS = 2;
 
 /** Shows items of a table in `element`. */
-export function mountItems(element, { table }) {
+export function mountItems(/** @type {Element} */ element, /** @type {{table: TableDocument}} */ { table }) {
   const view = new Items(table);
   element.replaceChildren(view.root);
   view.load();
@@ -21,12 +21,17 @@ export function mountItems(element, { table }) {
   };
 }
 
+/** @typedef {{item: ItemDocument, columns: ReturnType<typeof columnsView>, facts: HTMLElement}} Opened */
+
 class Items {
+  /** @param {TableDocument} table */
   constructor(table) {
     this.table = table;
     this.order = "newest";
+    /** @type {ReturnType<Items["row"]>[]} */
     this.rows = [];
     this.request = 0;
+    /** @type {Opened | null} */
     this.opened = null;
     this.clockAhead = 0;
     this.insertsAtLoad = table.inserts;
@@ -66,7 +71,7 @@ class Items {
     this.load();
   }
 
-  /** Reads the list, or one item by its key. */
+  /** Reads the list, or one item by its key. @param {string | null} [key] */
   async load(key = null) {
     const request = ++this.request;
     this.isPoor = false;
@@ -86,11 +91,12 @@ class Items {
       if (request !== this.request) return;
       this.clear();
       this.isPoor = true;
-      if (error.status === 404 && key !== null) this.say("No such item", `No item has the key ${key}. It may have left the table.`);
+      if (error instanceof ApiError && error.status === 404 && key !== null) this.say("No such item", `No item has the key ${key}. It may have left the table.`);
       else this.say("The items cannot be read", reason(error));
     }
   }
 
+  /** @param {ItemDocument[]} items @param {string | null} key */
   show(items, key) {
     if (items.length === 0) {
       this.clear();
@@ -109,6 +115,7 @@ class Items {
     this.open(Math.max(0, kept), hadFocus);
   }
 
+  /** @param {ItemDocument} item @param {number} i */
   row(item, i) {
     const button = el("button", { class: "quiet mono", tabindex: -1, title: `Item ${item.key}`, on: { click: () => this.open(i, true) } }, item.key);
     const age = el("td", { class: "number", title: time(item.inserted_at) });
@@ -126,27 +133,28 @@ class Items {
     const { item, button } = this.rows[at];
     if (takesFocus) button.focus();
     if (this.opened?.item.key === item.key) {
-      this.fill(item);
+      this.opened.item = item;
+      this.fill(this.opened);
       return;
     }
     this.opened?.columns.unmount();
     const columns = columnsView(this.table, item);
     const facts = el("dl", { class: "facts" });
     this.opened = { item, columns, facts };
-    this.fill(item);
+    this.fill(this.opened);
     this.detail.hidden = false;
     this.detail.replaceChildren(
       el("header", null, el("h3", null, "Item ", el("span", { class: "mono" }, item.key)), facts),
       item.columns.length === 0 ? el("p", { class: "state" }, "The item has no columns.") : columns.node);
   }
 
-  fill(item) {
-    this.opened.item = item;
+  /** @param {Opened} opened */
+  fill({ item, facts: list }) {
     const facts = {
       Priority: item.priority === null ? "not a finite number" : String(Number(item.priority.toPrecision(7))),
       "Times sampled": number(item.times_sampled, 0), Inserted: time(item.inserted_at), Size: bytes(item.bytes), Columns: number(item.columns.length, 0),
     };
-    this.opened.facts.replaceChildren(...Object.entries(facts).map(([name, value]) =>
+    list.replaceChildren(...Object.entries(facts).map(([name, value]) =>
       el("div", null, el("dt", { class: "label" }, name), el("dd", null, value))));
   }
 
@@ -158,6 +166,7 @@ class Items {
     if (to >= 0 && to < this.rows.length) this.open(to, true);
   }
 
+  /** @param {TableDocument} table */
   update(table) {
     this.table = table;
     this.tick();

@@ -1,5 +1,7 @@
 // What a table's rate limiter allows: a strip inside its band, or a bar up to the smallest size, and words.
 
+/** @import { Live } from "./live.js" */
+
 import { bar, lineChart, strip } from "./charts.js";
 import { duration, el, number, plural, setAttrs, setText } from "./core.js";
 
@@ -12,6 +14,7 @@ export function limiterView({ height = 120, small = false, flow: hasFlow = false
   const sentence = el("p", { class: "sentence" });
   const flow = hasFlow ? lineChart({ height: height - 40 }) : undefined;
   const node = el("div", { class: "limiter" }, sizes, band.node, flow?.node, !small && sentence);
+  /** @param {TableDocument} table @param {Live} live */
   const update = (table, live) => {
     const { limiter, items } = table;
     const onlySize = limiter.kind === "min_size";
@@ -33,19 +36,19 @@ export function limiterView({ height = 120, small = false, flow: hasFlow = false
   return { node, update };
 }
 
-/** The lines of inserts and samples per second, for a line chart. */
+/** The lines of inserts and samples per second, for a line chart. @param {Live} live @param {ReturnType<Live["series"]>} series */
 export function flowLines(live, series) {
   return [{ points: live.rates(series?.samples, 300), second: true }, { points: live.rates(series?.inserts, 300) }];
 }
 
-/** The limiter's sentence, with a capital and a full stop. */
+/** The limiter's sentence, with a capital and a full stop. @param {LimiterDocument} limiter */
 export function inWords({ sentence }) {
   if (!sentence) return "";
   const text = sentence[0].toUpperCase() + sentence.slice(1);
   return /[.!?]$/.test(text) ? text : `${text}.`;
 }
 
-/** The number of requests that wait at a table. */
+/** The number of requests that wait at a table. @param {TableDocument} table */
 export function waiting(table) {
   return table.waiting_inserts.count + table.waiting_samples.count;
 }
@@ -53,6 +56,7 @@ export function waiting(table) {
 /** A badge that says how many requests wait at a table, and how long the first has, unless `brief`. `update(table)`. */
 export function waitsBadge(brief = false) {
   const node = el("span", { class: "tag warn" });
+  /** @param {TableDocument} table */
   const update = (table) => {
     node.hidden = waiting(table) === 0;
     const longest = Math.max(table.waiting_inserts.longest_seconds, table.waiting_samples.longest_seconds);
@@ -61,7 +65,7 @@ export function waitsBadge(brief = false) {
   return { node, update };
 }
 
-/** Says what waits at a table: `2 inserts and 1 sample wait`. */
+/** Says what waits at a table: `2 inserts, 1 sample wait`. @param {TableDocument} table */
 export function waitingWords({ waiting_inserts: inserts, waiting_samples: samples }) {
   const parts = [inserts.count && plural(inserts.count, "insert"), samples.count && plural(samples.count, "sample")];
   const one = inserts.count + samples.count === 1;

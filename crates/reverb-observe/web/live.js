@@ -8,36 +8,53 @@ const RATE_SECONDS = 5;
 const SHOWN_MILLISECONDS = 1000;
 const HIDDEN_MILLISECONDS = 10000;
 const SLOW_ROUNDS = 5;
-const OF_TABLE = ["items", "bytes", "inserts", "samples", "diff", "waiting_inserts", "waiting_samples"];
-const OF_SERVER = ["times", "resident_bytes", "receive_bytes", "transmit_bytes"];
+const OF_TABLE = /** @type {const} */ ([
+  "items", "bytes", "inserts", "samples", "diff", "waiting_inserts", "waiting_samples",
+]);
+const OF_SERVER = /** @type {const} */ (["times", "receive_bytes", "transmit_bytes"]);
+
+/** @typedef {{inserts: number, samples: number, receive: number, transmit: number}} Rates Of a second. */
+/** @typedef {Pick<ClientDocument, "inserts" | "samples" | "receive_bytes" | "transmit_bytes">} Traffic */
+/** @typedef {ClientDocument & {rates: Rates}} LiveClient */
+/** @typedef {Record<typeof OF_TABLE[number], Series>} TableSeries */
+/** @typedef {(number | null)[]} Series A value for each point; none from before there was a table. */
+/** @typedef {Record<typeof OF_SERVER[number], number[]> & {tables: Map<number, TableSeries>}} History */
 
 /** Follows a server. Calls its listeners after each round, whether the server answered or not. */
 export class Live {
-  /** The latest documents, `undefined` before the first. */
+  // The latest documents, `undefined` before the first.
+  /** @type {ServerDocument | undefined} */
   server = undefined;
+  /** @type {TableDocument[] | undefined} */
   tables = undefined;
+  /** @type {WaitDocument[] | undefined} */
   waits = undefined;
+  /** @type {LiveClient[] | undefined} */
   clients = undefined;
+  /** @type {CheckpointsDocument | undefined} */
   checkpoints = undefined;
-  /** Log lines, oldest first. */
+  /** Log lines, oldest first. @type {LogLineDocument[] | undefined} */
   log = undefined;
-  /** Errors of the latest requests, by document. */
+  /** Errors of the latest requests, by document. @type {Record<string, any>} */
   errors = {};
-  /** Time of the last answer in milliseconds, if the server does not answer. */
+  /** Time of the last answer in milliseconds, if the server does not answer. @type {number | undefined} */
   goneSince = undefined;
   /** The series of the last 300 s. */
   history = emptyHistory();
 
+  /** @type {Set<(live: Live) => void>} */
   #listeners = new Set();
   #round = 0;
   #nextPoint = 0;
   #nextLine = 0;
   #lastAnswer = Date.now();
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer = undefined;
   #running = false;
+  /** @type {Map<number, {now: number, client: ClientDocument}[]>} */
   #traffic = new Map();
 
-  /** Calls `listener` after each round. */
+  /** Calls `listener` after each round. @param {(live: Live) => void} listener */
   listen(listener) {
     this.#listeners.add(listener);
   }
@@ -67,7 +84,7 @@ export class Live {
   }
 
   async #once() {
-    await this.#get("server", "server", (server) => {
+    await this.#get("server", "server", (/** @type {ServerDocument} */ server) => {
       if (this.server && server.server_id !== this.server.server_id) this.#forget();
       this.server = server;
     });
@@ -80,12 +97,18 @@ export class Live {
     this.#lastAnswer = Date.now();
     const slow = this.#round++ % SLOW_ROUNDS === 0;
     await Promise.all([
-      this.#get("tables", "tables", ({ tables }) => (this.tables = tables)),
-      this.#get("waits", "waits", ({ waits }) => (this.waits = waits)),
-      this.#get("clients", "clients", ({ clients }) => this.#keepClients(clients)),
+      this.#get("tables", "tables", (/** @type {TablesDocument} */ { tables }) => {
+        this.tables = tables;
+      }),
+      this.#get("waits", "waits", (/** @type {WaitsDocument} */ { waits }) => {
+        this.waits = waits;
+      }),
+      this.#get("clients", "clients", (/** @type {ClientsDocument} */ { clients }) => this.#keepClients(clients)),
       this.#get("history", `history?since=${this.#nextPoint}`, (points) => this.#keepPoints(points)),
       slow && this.#get("log", `log?since=${this.#nextLine}`, (lines) => this.#keepLines(lines)),
-      slow && this.#get("checkpoints", "checkpoints", (checkpoints) => (this.checkpoints = checkpoints)),
+      slow && this.#get("checkpoints", "checkpoints", (/** @type {CheckpointsDocument} */ checkpoints) => {
+        this.checkpoints = checkpoints;
+      }),
     ]);
   }
 
@@ -108,6 +131,7 @@ export class Live {
     this.#traffic.clear();
   }
 
+  /** @param {HistoryDocument} document */
   #keepPoints(document) {
     const { history } = this;
     const added = document.times.length;
@@ -119,7 +143,7 @@ export class Live {
     for (const table of document.tables) {
       const old = history.tables.get(table.number);
       // A table that is younger than the history has no earlier points.
-      const kept = {};
+      const kept = /** @type {TableSeries} */ ({});
       for (const name of OF_TABLE) {
         const values = [...(old?.[name] ?? []), ...table[name]].slice(-length);
         kept[name] = values.length < length ? [...Array(length - values.length).fill(null), ...values] : values;
@@ -129,42 +153,51 @@ export class Live {
     history.tables = tables;
   }
 
+  /** @param {LogDocument} document */
   #keepLines(document) {
     this.#nextLine = document.next;
     this.log = [...(this.log ?? []), ...document.lines].slice(-LOG_LINES);
   }
 
-  /** Adds to each connection its rates, from counts of about five seconds ago. */
+  /** Adds to each connection its rates, from counts of about five seconds ago. @param {ClientDocument[]} clients */
   #keepClients(clients) {
     const now = performance.now() / 1000;
     const traffic = new Map();
+    const known = [];
     for (const client of clients) {
       const seen = [...(this.#traffic.get(client.id) ?? []), { now, client }];
       while (seen.length > 2 && now - seen[1].now >= RATE_SECONDS) seen.shift();
       traffic.set(client.id, seen);
       const [first] = seen;
       const span = now - first.now;
-      const per = (name) => (span > 0 ? Math.max(0, client[name] - first.client[name]) / span : 0);
-      client.rates = {
+      const per = (/** @type {keyof Traffic} */ name) => (span > 0 ? Math.max(0, client[name] - first.client[name]) / span : 0);
+      const rates = {
         inserts: per("inserts"),
         samples: per("samples"),
         receive: per("receive_bytes"),
         transmit: per("transmit_bytes"),
       };
+      known.push({ ...client, rates });
     }
     this.#traffic = traffic;
-    this.clients = clients;
+    this.clients = known;
   }
 
-  /** The rate of a series of totals over the last five seconds; `undefined` before there are two points. */
+  /** The rate of a series of totals over the last five seconds; `undefined` before there are two points. @param {Series} [totals] */
   rate(totals) {
     return rateAt(this.history.times, totals, this.history.times.length - 1, RATE_SECONDS);
   }
 
-  /** The rates of a series of totals at each of the last `count` points, over `seconds`. */
+  /**
+   * The rates of a series of totals at each of the last `count` points, over `seconds`.
+   * @param {Series | undefined} totals
+   * @param {number} count
+   * @returns {[number, number][]}
+   */
   rates(totals, count, seconds = 2) {
     const { times } = this.history;
     const first = Math.max(1, times.length - count);
+    /** @type {[number, number][]} */
     const points = [];
     for (let index = first; index < times.length; index++) {
       const value = rateAt(times, totals, index, seconds);
@@ -173,28 +206,30 @@ export class Live {
     return points;
   }
 
-  /** The series of a table, if the server keeps one for it. */
+  /** The series of a table, if the server keeps one for it. @param {number} number */
   series(number) {
     return this.history.tables.get(number);
   }
 
-  /** The sum over all tables of a series, at each point. */
+  /** The sum over all tables of a series, at each point. @param {typeof OF_TABLE[number]} name */
   sum(name) {
     const all = [...this.history.tables.values()];
     return this.history.times.map((_, index) => all.reduce((sum, table) => sum + (table[name][index] ?? 0), 0));
   }
 }
 
+/** @returns {History} */
 function emptyHistory() {
-  return { times: [], resident_bytes: [], receive_bytes: [], transmit_bytes: [], tables: new Map() };
+  return { times: [], receive_bytes: [], transmit_bytes: [], tables: new Map() };
 }
 
-function rateAt(times, totals, index, seconds) {
+/** The mean rate of a series up to a point. @param {number[]} times @param {Series | undefined} totals */
+export function rateAt(times, totals, /** @type {number} */ index, /** @type {number} */ seconds) {
   if (!totals || index < 1) return undefined;
   let from = index - 1;
   while (from > 0 && times[index] - times[from] < seconds - 0.5) from--;
   while (from < index && (totals[from] === null || totals[from] === undefined)) from++;
   const span = times[index] - times[from];
   if (from === index || !(span > 0)) return undefined;
-  return Math.max(0, (totals[index] - totals[from]) / span);
+  return Math.max(0, (Number(totals[index]) - Number(totals[from])) / span);
 }

@@ -1,5 +1,7 @@
 // Panels of the overview: who waits, clients, memory.
 
+/** @import { Live, LiveClient, Rates } from "./live.js" */
+
 import { stackedBar } from "./charts.js";
 import {
   byteRate,
@@ -47,12 +49,13 @@ const where = ({ address, transport }) =>
 /** The connections of a client differ by their ports. */
 const host = (client) => where(client).replace(/:\d+$/, "");
 
-/** The requests that wait. `update(live)`; with `number`, those of one table. */
+/** The requests that wait. `update(live)`; with `number`, those of one table. @param {number} [number] */
 export function waitsPanel(number) {
   const { node, body, count } = panel("waits", "Who waits");
   const quiet = nothing("Nobody waits", "Each insert and each sample goes as it comes.");
   const rows = el("ul", { class: "waits bounded", tabindex: "0", "aria-label": "Waiting requests, longest first" });
   body.append(quiet, rows);
+  /** @param {Live} live */
   const update = (live) => {
     const waits = (live.waits ?? []).filter(({ table }) => number === undefined || table === number);
     quiet.hidden = waits.length > 0;
@@ -96,6 +99,7 @@ function waitRow(withTable) {
     ),
     reason,
   );
+  /** @param {WaitDocument} wait */
   const update = (wait) => {
     setText(operation, wait.operation);
     setUserText(table, wait.table_name);
@@ -133,6 +137,7 @@ export function clientsPanel() {
     ),
   );
   body.append(quiet, table);
+  /** @param {Live} live */
   const update = (live) => {
     if (!live.clients) return;
     const groups = grouped(live.clients);
@@ -152,7 +157,11 @@ export function clientsPanel() {
 /** A phone shows the client, its inserts and its samples. */
 const clientCellClass = (column) => (column === 0 ? "" : column < 3 ? "number" : "number narrow-hidden");
 
-function grouped(clients) {
+/** @typedef {{key: string, name: string, connections: LiveClient[], since: number, rates: Rates, busy: number}} Group */
+
+/** The connections of the same name together, the busiest first. @param {LiveClient[]} clients @returns {Group[]} */
+export function grouped(clients) {
+  /** @type {Map<string, Group>} */
   const groups = new Map();
   for (const client of clients) {
     const key = client.name || `#${client.id}`;
@@ -161,15 +170,21 @@ function grouped(clients) {
       name: client.name || "unnamed client",
       connections: [],
       since: client.since,
+      rates: { inserts: 0, samples: 0, receive: 0, transmit: 0 },
+      busy: 0,
     };
     group.connections.push(client);
     group.since = Math.min(group.since, client.since);
     groups.set(key, group);
   }
-  const busy = ({ rates }) => rates.inserts + rates.samples + (rates.receive + rates.transmit) / 1e6;
+  const busy = (/** @type {Group} */ { rates }) => rates.inserts + rates.samples + (rates.receive + rates.transmit) / 1e6;
   for (const group of groups.values()) {
-    group.rates = { inserts: 0, samples: 0, receive: 0, transmit: 0 };
-    for (const { rates } of group.connections) for (const name in rates) group.rates[name] += rates[name];
+    for (const { rates } of group.connections) {
+      group.rates.inserts += rates.inserts;
+      group.rates.samples += rates.samples;
+      group.rates.receive += rates.receive;
+      group.rates.transmit += rates.transmit;
+    }
     group.busy = Math.round(Math.log2(1 + busy(group)));
   }
   return [...groups.values()].sort(
@@ -177,11 +192,13 @@ function grouped(clients) {
   );
 }
 
+/** @param {Live} live */
 function clientRow(live) {
   const client = el("bdi", { class: "user" });
   const place = el("span", { class: "muted small mono user" });
   const cells = Array.from({ length: 5 }, (_, index) => el("td", { class: clientCellClass(index + 1) }));
   const node = el("tr", {}, el("th", { scope: "row" }, el("div", { class: "two-lines" }, client, place)), cells);
+  /** @param {Group} group */
   const update = ({ name, connections, rates, since }) => {
     const places = [...new Set(connections.map(connections.length > 1 ? host : where))];
     const more = places.length > 2 ? ` and ${places.length - 2} more` : "";
@@ -215,11 +232,12 @@ export function memoryPanel() {
     ),
     rows,
   );
+  /** @param {Live} live */
   const update = (live) => {
     const { server, tables } = live;
     if (!server || !tables) return;
     setQuantity(total, bytes(server.resident_bytes));
-    const sum = (name) => tables.reduce((all, table) => all + table[name], 0);
+    const sum = (/** @type {"bytes" | "index_bytes"} */ name) => tables.reduce((all, table) => all + table[name], 0);
     const parts = [
       { name: "Chunks", value: sum("bytes"), tone: 1 },
       { name: "Index", value: sum("index_bytes"), tone: 2 },
@@ -234,6 +252,7 @@ export function memoryPanel() {
     const shown = largest.slice(0, 8).filter(({ bytes: size }) => size > 0);
     const most = Math.max(1, ...shown.map(({ bytes: size, index_bytes: index }) => size + index));
     const rest = largest.slice(shown.length).reduce((all, table) => all + table.bytes + table.index_bytes, 0);
+    /** @type {Memory[]} */
     const entries = shown.map((table) => ({ ...table, most }));
     if (rest > 0 && largest.length > shown.length && shown.length > 0) {
       const name = plural(largest.length - shown.length, "other table");
@@ -270,14 +289,22 @@ function partEntry(part) {
 
 /** A row of a name, a bar, a number and a quieter one. `write(parts, value)` writes them. */
 function barRow(write) {
-  const name = el("bdi", { class: "user" });
-  const sizes = stackedBar();
-  const size = el("span", { class: "number" });
-  const rest = el("span", { class: "number muted small" });
-  const node = el("li", {}, name, sizes.node, size, rest);
-  return { node, update: (value) => write({ name, sizes, size, rest }, value) };
+  const parts = rowParts();
+  const node = el("li", {}, parts.name, parts.sizes.node, parts.size, parts.rest);
+  return { node, update: (value) => write(parts, value) };
 }
 
+const rowParts = () => ({
+  name: el("bdi", { class: "user" }),
+  sizes: stackedBar(),
+  size: el("span", { class: "number" }),
+  rest: el("span", { class: "number muted small" }),
+});
+
+/** @typedef {Pick<TableDocument, "number" | "name" | "bytes" | "index_bytes">} Sizes */
+/** @typedef {Sizes & {referenced_bytes: number | null, most: number}} Memory */
+
+/** @param {ReturnType<typeof rowParts>} parts @param {Memory} table */
 function writeMemory({ name, sizes, size, rest }, table) {
   setUserText(name, table.name);
   const parts = [
@@ -295,6 +322,7 @@ export function removalsPanel() {
   const quiet = nothing("Nothing has left this table", "");
   const rows = el("ul", { class: "memory-rows" });
   body.append(quiet, rows);
+  /** @type {Record<keyof RemovalsDocument, string>} */
   const names = {
     max_size: "Over max_size",
     max_bytes: "Over max_bytes",
@@ -302,11 +330,13 @@ export function removalsPanel() {
     delete: "Deleted by a caller",
     reset: "Table was reset",
   };
+  /** @param {TableDocument} table */
   const update = ({ removals, unsampled_removals: unsampled }) => {
     const all = Object.values(removals).reduce((sum, value) => sum + value, 0);
     quiet.hidden = all > 0;
     setText(count, all > 0 ? `${number(all, 0)}, ${percent(unsampled / all)} never sampled` : "");
-    const entries = Object.keys(names).map((key) => ({ reason: names[key], value: removals[key], all }));
+    const reasons = /** @type {(keyof RemovalsDocument)[]} */ (Object.keys(names));
+    const entries = reasons.map((key) => ({ reason: names[key], value: removals[key], all }));
     const some = entries.filter(({ value }) => value > 0);
     reconcile(
       rows,

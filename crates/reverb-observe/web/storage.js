@@ -1,5 +1,7 @@
 // Panels of the overview: checkpoints, and the recent lines of the log.
 
+/** @import { Live } from "./live.js" */
+
 import {
   bytes,
   duration,
@@ -30,14 +32,15 @@ export function progressView(title) {
     full.node,
     path,
   );
+  /** @param {ProgressDocument} progress @param {number} now */
   const update = (progress, now) => {
     const { done_bytes: done, total_bytes: total, since } = progress;
-    const part = total ? Math.min(1, done / total) : undefined;
-    setQuantity(share, part === undefined ? "" : percent(part));
+    const part = total ? Math.min(1, done / total) : 0;
+    setQuantity(share, total ? percent(part) : "");
     const spent = now - since;
     const left = part > 0.02 && part < 1 && spent > 1 ? `, about ${duration((spent / part) * (1 - part))} left` : "";
     setText(sizes, total ? `${bytes(done)} of ${bytes(total)}${left}` : `${bytes(done)} so far`);
-    full.update(part ?? 0, `${title}: ${part === undefined ? bytes(done) : percent(part)}`);
+    full.update(part, `${title}: ${total ? percent(part) : bytes(done)}`);
     setUserText(path, progress.path);
   };
   return { node, update };
@@ -81,6 +84,7 @@ export function checkpointsPanel() {
   );
   const folder = el("bdi", { class: "user mono small muted folder" });
   body.append(failed, saving.node, quiet, table, folder);
+  /** @param {Live} live */
   const update = (live) => {
     const { checkpoints: state, server } = live;
     if (!state || !server) return;
@@ -122,6 +126,7 @@ function checkpointRow() {
     took,
     el("td", { class: "number" }, verified),
   );
+  /** @param {CheckpointDocument & {now: number, restored: boolean}} saved */
   const update = (saved) => {
     setText(name, saved.path.split("/").filter(Boolean).at(-1) ?? saved.path);
     setAttrs(name, { title: saved.path });
@@ -146,6 +151,7 @@ const SHOWN_LINES = 100;
 /** The recent lines of the log, newest first, with a choice of the level and a filter. `update(live)`. */
 export function logPanel() {
   let level = "info";
+  /** @type {Live | undefined} */
   let latest;
   const ranks = LEVELS.map(([name]) => name);
   const buttons = LEVELS.map(([name, text]) => {
@@ -161,6 +167,7 @@ export function logPanel() {
   const quiet = nothing("No lines", "Warnings and events of the server appear here.");
   const rows = el("ol", { class: "log bounded", tabindex: "0", "aria-label": "Lines, newest first" });
   body.append(quiet, rows);
+  /** @param {Live} [live] */
   const update = (live) => {
     latest = live;
     for (const button of buttons) setAttrs(button, { "aria-pressed": String(button.dataset.level === level) });
@@ -178,6 +185,7 @@ export function logPanel() {
   return { node, update };
 }
 
+/** @param {LogLineDocument} line */
 function logRow(line) {
   const message = el("bdi", { class: "message" });
   setUserText(message, line.message);

@@ -1,5 +1,7 @@
 // The tables of the overview: one large card, a few cards, or a dense list that can be sorted.
 
+/** @import { Live } from "./live.js" */
+
 import { bar, sparkline } from "./charts.js";
 import {
   bytes,
@@ -27,8 +29,11 @@ export function tablesView() {
   const body = el("div");
   const node = el("section", { "aria-labelledby": "tables" }, header, body);
   let layout;
+  /** @type {ReturnType<typeof cards | typeof list>} */
   let view;
+  /** @type {Live | undefined} */
   let latest;
+  /** @param {Live} live */
   const update = (live) => {
     latest = live;
     const { tables } = live;
@@ -44,15 +49,16 @@ export function tablesView() {
     const wanted = filter.hidden ? "" : filter.value.trim().toLowerCase();
     view.update(wanted ? tables.filter(({ name }) => name.toLowerCase().includes(wanted)) : tables, live);
   };
-  filter.addEventListener("input", () => update(latest));
+  filter.addEventListener("input", () => latest && update(latest));
   return { node, update };
 }
 
-/** The number now and the curve of the last minute, of inserts or samples. */
-export function rateFigure(name, word) {
+/** The number now and the curve of the last minute. @param {"inserts" | "samples"} name @param {string} word */
+function rateFigure(name, word) {
   const value = el("span", { class: "figure" });
   const spark = sparkline({ second: name === "samples" });
   const node = el("div", { class: "rate" }, value, spark.node);
+  /** @param {TableDocument} table @param {Live} live */
   const update = (table, live) => {
     const totals = live.series(table.number)?.[name];
     const now = rate(live.rate(totals));
@@ -68,6 +74,7 @@ function fill() {
   const limit = el("span", { class: "unit" });
   const full = bar();
   const node = el("div", { class: "fill" }, el("span", { class: "of" }, value, limit), full.node);
+  /** @param {TableDocument} table */
   const update = ({ items, max_items: most }) => {
     setText(value, number(items, 0));
     setText(limit, ` of ${number(most, 0)}`);
@@ -81,6 +88,7 @@ function fill() {
 function tableLink() {
   const name = el("bdi", { class: "user" });
   const node = el("a", { class: "table-name" }, name);
+  /** @param {TableDocument} table */
   const update = (table) => {
     setUserText(name, table.name);
     setAttrs(node, { href: `#/tables/${table.number}` });
@@ -88,7 +96,7 @@ function tableLink() {
   return { node, update };
 }
 
-/** Samples for each insert so far. */
+/** Samples for each insert so far. @param {Pick<TableDocument, "inserts" | "samples">} table */
 export function ratio({ inserts, samples }) {
   if (!(inserts > 0)) return "–";
   const share = samples / inserts;
@@ -97,14 +105,15 @@ export function ratio({ inserts, samples }) {
 
 function cards(large) {
   const node = el("div", { class: large ? "cards one" : "cards" });
+  /** @param {TableDocument[]} tables @param {Live} live */
   const update = (tables, live) => {
-    reconcile(
+    const views = reconcile(
       node,
       tables,
       ({ number }) => number,
       () => card(large),
     );
-    for (const view of node.reconciled.values()) view.live(live);
+    for (const view of views) view.live(live);
   };
   return { node, update };
 }
@@ -140,7 +149,9 @@ function card(large) {
       el("div", { class: "card-limiter" }, limiter.node),
     ),
   );
+  /** @type {TableDocument} */
   let table;
+  /** @param {TableDocument} next */
   const update = (next) => {
     table = next;
     link.update(table);
@@ -152,10 +163,22 @@ function card(large) {
     setText(perInsert, ratio(table));
     node.classList.toggle("waits", waiting(table) > 0);
   };
-  const live = (state) => [inserts, samples, limiter].forEach((part) => part.update(table, state));
+  const live = (/** @type {Live} */ state) => {
+    for (const part of [inserts, samples, limiter]) part.update(table, state);
+  };
   return { node, update, live };
 }
 
+/**
+ * @typedef {object} Column
+ * @property {string} id
+ * @property {string} name
+ * @property {(table: TableDocument, live: Live) => string | number} of What is sorted by.
+ * @property {number} [start] The direction of the first click.
+ * @property {string} [class]
+ */
+
+/** @type {Column[]} */
 const COLUMNS = [
   { id: "name", name: "Table", of: ({ name }) => name.toLowerCase(), start: 1 },
   { id: "items", name: "Items", of: ({ items }) => items },
@@ -189,7 +212,9 @@ const COLUMNS = [
 ];
 
 function list() {
+  /** @type {{column: Column | undefined, direction: number}} */
   let sort = { column: undefined, direction: 1 };
+  /** @type {[TableDocument[], Live]} */
   let latest;
   const rows = el("tbody");
   const heads = COLUMNS.map((column) => {
@@ -227,6 +252,7 @@ function list() {
       rows,
     ),
   );
+  /** @param {TableDocument[]} tables @param {Live} live */
   const update = (tables, live) => {
     latest = [tables, live];
     const { column, direction } = sort;
@@ -234,16 +260,17 @@ function list() {
       setAttrs(head, { "aria-sort": own === column ? (direction > 0 ? "ascending" : "descending") : null });
       setText(arrow, own === column ? (direction > 0 ? " ↑" : " ↓") : "");
     }
-    reconcile(rows, column ? sorted(tables, live, column, direction) : tables, ({ number }) => number, row);
-    for (const view of rows.reconciled.values()) view.live(live);
+    const inOrder = column ? sorted(tables, live, column, direction) : tables;
+    for (const view of reconcile(rows, inOrder, ({ number }) => number, row)) view.live(live);
   };
   return { node, update };
 }
 
+/** @param {TableDocument[]} tables @param {Live} live @param {Column} column @param {number} direction */
 function sorted(tables, live, { of }, direction) {
   const keys = new Map(tables.map((table) => [table, of(table, live)]));
   return [...tables].sort((one, other) => {
-    const [left, right] = [keys.get(one), keys.get(other)];
+    const [left, right] = [keys.get(one) ?? 0, keys.get(other) ?? 0];
     return direction * (left < right ? -1 : left > right ? 1 : 0) || one.number - other.number;
   });
 }
@@ -272,7 +299,9 @@ function row() {
     cell("wide", limiter.node),
     cell("narrow-hidden", badge.node),
   );
+  /** @type {TableDocument} */
   let table;
+  /** @param {TableDocument} next */
   const update = (next) => {
     table = next;
     link.update(table);
@@ -283,13 +312,15 @@ function row() {
     badge.update(table);
     phoneBadge.update(table);
   };
-  const live = (state) => [inserts, samples, limiter].forEach((part) => part.update(table, state));
+  const live = (/** @type {Live} */ state) => {
+    for (const part of [inserts, samples, limiter]) part.update(table, state);
+  };
   return { node, update, live };
 }
 
-/** A list of the columns of a signature. */
+/** A list of the columns of a signature. @param {ColumnDocument[]} columns */
 export function signatureTable(columns) {
-  const shape = (lengths) => (lengths ? `[${lengths.map((length) => length ?? "?").join(", ")}]` : "any");
+  const shape = (/** @type {ColumnDocument["shape"]} */ lengths) => (lengths ? `[${lengths.map((length) => length ?? "?").join(", ")}]` : "any");
   return el(
     "table",
     {},

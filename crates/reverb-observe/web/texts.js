@@ -81,8 +81,9 @@ export function pager(count, size, things, show) {
     setText(where, `${number(from, 0)} to ${number(Math.min(count, from + size) - 1, 0)} of ${number(count, 0)} ${things}`);
     back.disabled = from === 0;
     on.disabled = from + size >= count;
+    return from;
   };
-  const button = (label, text, move) => el("button", { class: "small", "aria-label": `${label} ${things}`, on: { click: () => (turn(from + move), show(from)) } }, text);
+  const button = (label, text, move) => el("button", { class: "small", "aria-label": `${label} ${things}`, on: { click: () => show(turn(from + move)) } }, text);
   const back = button("Previous", "←", -size);
   const on = button("Next", "→", size);
   turn(0);

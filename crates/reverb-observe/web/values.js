@@ -35,8 +35,12 @@ export function decode(dtype, bytes) {
   const isComplex = dtype.startsWith("complex");
   const number = isComplex ? () => NaN : (i) => Number(values[i]);
   const length = isComplex ? values.length / 2 : values.length;
+  /** @type {ReturnType<typeof rangeOf> | undefined} */
   let known;
-  const range = () => (known === undefined ? (known = rangeOf(length, number)) : known);
+  const range = () => {
+    if (known === undefined) known = rangeOf(length, number);
+    return known;
+  };
   return { dtype, length, number, text: (i) => textOf(dtype, values, i), range };
 }
 

@@ -1,0 +1,389 @@
+// @generated from `crates/reverb-observe/src/documents/schema.rs` by `make document-types`.
+
+/** The answer of the call `Observe`: the documents of a server at one time. */
+interface ObservedDocument {
+  /** The process and its service. */
+  server: ServerDocument;
+  /** See `TablesDocument.tables`. */
+  tables: TableDocument[];
+  /** See `WaitsDocument.waits`. */
+  waits: WaitDocument[];
+  /** See `ClientsDocument.clients`. */
+  clients: ClientDocument[];
+  /** The checkpoints. */
+  checkpoints: CheckpointsDocument;
+}
+
+/** `/api/v1/server`: the process and its service. */
+interface ServerDocument {
+  /** Version of the package. */
+  version: string;
+  /** The id of the server in hexadecimal digits. */
+  server_id: string;
+  /** `loading` while a checkpoint is loaded, `serving`, or `stopping`. */
+  state: string;
+  /** Progress of the load, while a checkpoint is loaded. */
+  loading: ProgressDocument | null;
+  /** Name of the machine. */
+  hostname: string;
+  /** Process id. */
+  pid: number;
+  /** The addresses of the gRPC service, such as `127.0.0.1:8000` and `unix:/run/user/0/reverb/8000.sock`. */
+  addresses: string[];
+  /** The address of the page; `null` if HTTP is off. */
+  dashboard_url: string | null;
+  /** Time at which the server was started. */
+  started_at: number;
+  /** Time at which this document was made. */
+  now: number;
+  /** Resident memory of the process; `null` where the system does not tell. */
+  resident_bytes: number | null;
+  /** Processor time of the process in seconds; `null` where the system does not tell. */
+  cpu_seconds: number | null;
+  /** Buffers that are kept for further batches. */
+  buffer_pool_bytes: number;
+  /** Number of open connections. */
+  connections: number;
+  /** Bytes received over all connections since the start. */
+  receive_bytes: number;
+  /** Bytes sent over all connections since the start. */
+  transmit_bytes: number;
+}
+
+/** `/api/v1/tables`. */
+interface TablesDocument {
+  /** All tables, in the order of the server. */
+  tables: TableDocument[];
+}
+
+/** A table. */
+interface TableDocument {
+  /** Number of the table, by which addresses name it. */
+  number: number;
+  /** Name of the table. Text of users: it may contain anything. */
+  name: string;
+  /** The sampler: `fifo`, `lifo`, `uniform`, `min_heap`, `max_heap` or `prioritized(0.6)`. */
+  sampler: string;
+  /** The remover, named like the sampler. */
+  remover: string;
+  /** Number of items. */
+  items: number;
+  /** Maximum number of items. */
+  max_items: number;
+  /** Size of the chunks that items refer to. Each chunk counts once. */
+  bytes: number;
+  /** Limit of `bytes`. */
+  max_bytes: number | null;
+  /** Size of the rows that items refer to. A row counts once for each item. */
+  referenced_bytes: number;
+  /** Size of the table's own index and selectors. */
+  index_bytes: number;
+  /** Number of distinct chunks that items refer to. */
+  chunks: number;
+  /** Number of distinct episodes that items refer to. */
+  episodes: number;
+  /** Number of draws after which an item leaves; 0 for no limit. */
+  max_times_sampled: number;
+  /** Samples that were drawn and have not arrived. */
+  undelivered_samples: number;
+  /** Number of inserts since the table was created. */
+  inserts: number;
+  /** Number of draws since the table was created. */
+  samples: number;
+  /** Number of items that were drawn at least once, also of those that have left, since the table was created or reset. */
+  unique_samples: number;
+  /** Items that left the table, by reason. */
+  removals: RemovalsDocument;
+  /** Items that left the table without a draw. */
+  unsampled_removals: number;
+  /** Items whose priority was set after their insert. */
+  priority_updates: number;
+  /** Size of all inserted rows. */
+  insert_bytes: number;
+  /** Size of all drawn rows. */
+  sample_bytes: number;
+  /** Time of the latest insert. */
+  last_insert_at: number | null;
+  /** Time of the latest draw. */
+  last_sample_at: number | null;
+  /** The rate limiter. */
+  limiter: LimiterDocument;
+  /** Waiting inserts. */
+  waiting_inserts: WaitingDocument;
+  /** Waiting draws. */
+  waiting_samples: WaitingDocument;
+  /** The columns of the signature, flattened; `null` without a signature. */
+  signature: ColumnDocument[] | null;
+}
+
+/** Items that left a table, by reason. */
+interface RemovalsDocument {
+  /** The table was over `max_size`. */
+  max_size: number;
+  /** The table was over `max_bytes`. */
+  max_bytes: number;
+  /** The item was drawn `max_times_sampled` times. */
+  max_times_sampled: number;
+  /** A caller deleted the item. */
+  delete: number;
+  /** The table was reset. */
+  reset: number;
+}
+
+/** A rate limiter. `null` stands for an infinite bound, and for an unlimited number. */
+interface LimiterDocument {
+  /** `min_size` if only the number of items matters; `queue` and `stack`, which deliver each item once; or `ratio`. */
+  kind: string;
+  /** Samples per insert. */
+  samples_per_insert: number;
+  /** Number of items below which no draw may go. */
+  min_size: number;
+  /** Inserts times `samples_per_insert`, less samples. */
+  diff: number;
+  /** Lower bound of `diff`: no draw may take it below. */
+  min_diff: number | null;
+  /** Upper bound of `diff`: no insert may take it above. */
+  max_diff: number | null;
+  /** Number of inserts that may go now, if nothing else happens. */
+  inserts_allowed: number | null;
+  /** Number of draws that may go now, if nothing else happens. */
+  samples_allowed: number | null;
+  /** What may go now in words, such as `40 more samples or 12 more inserts may go`. */
+  sentence: string;
+}
+
+/** Requests of one kind that wait at a table. */
+interface WaitingDocument {
+  /** Number of requests that wait now. */
+  count: number;
+  /** Time in seconds that the first of them has waited; 0 if none waits. */
+  longest_seconds: number;
+  /** Time in seconds during which a request waited, since the table was created. */
+  blocked_seconds: number;
+  /** What the first of them waits for, as a sentence. */
+  reason: string | null;
+}
+
+/** A column of a signature, or of an item. */
+interface ColumnDocument {
+  /** Number of the column, by which addresses name it. */
+  number: number;
+  /** Path of the column, such as `data/observation/image`. Text of users. */
+  name: string;
+  /** Element type as NumPy names it: `float32`, `uint8`, `string`. */
+  dtype: string;
+  /** Shape: `null` in it for a length that is not fixed, and `null` in its place if not even their number is. */
+  shape: (number | null)[] | null;
+}
+
+/** `/api/v1/waits`: the requests that wait, longest first. At most 20 inserts and 20 draws of each table. */
+interface WaitsDocument {
+  /** The requests. */
+  waits: WaitDocument[];
+}
+
+/** A request that waits. */
+interface WaitDocument {
+  /** Number of the table. */
+  table: number;
+  /** Name of the table. */
+  table_name: string;
+  /** `insert` or `sample`. */
+  operation: string;
+  /** Number of the connection; see `ClientDocument.id`. */
+  client: number;
+  /** Name that the client gave itself, by default its program, host and process id. Text of users. */
+  client_name: string;
+  /** Remote address; empty in the same process. */
+  address: string;
+  /** `tcp`, `unix` or `same_process`. */
+  transport: string;
+  /** Time in seconds that it has waited. */
+  seconds: number;
+  /** What it waits for, as a sentence. */
+  reason: string;
+}
+
+/** `/api/v1/clients`. */
+interface ClientsDocument {
+  /** Open connections. A client has one for calls, and one for writers. The process of the server itself counts as one. */
+  clients: ClientDocument[];
+}
+
+/** A connection. */
+interface ClientDocument {
+  /** Number of the connection. */
+  id: number;
+  /** Name that the client gave itself. Text of users; empty if it gave none. */
+  name: string;
+  /** Remote address; empty in the same process. */
+  address: string;
+  /** `tcp`, `unix` or `same_process`. */
+  transport: string;
+  /** Time at which it connected. */
+  since: number;
+  /** Number of open streams. */
+  streams: number;
+  /** Items that it inserted. */
+  inserts: number;
+  /** Items that it drew. */
+  samples: number;
+  /** Bytes received from it. */
+  receive_bytes: number;
+  /** Bytes sent to it. */
+  transmit_bytes: number;
+}
+
+/** `/api/v1/checkpoints`. */
+interface CheckpointsDocument {
+  /** The folder. */
+  path: string;
+  /** Seconds between saves in the background. */
+  interval_seconds: number | null;
+  /** Time at which the next one is due. */
+  next_due_at: number | null;
+  /** The running save. */
+  saving: ProgressDocument | null;
+  /** Number of saves that succeeded. */
+  saves_ok: number;
+  /** Number of saves that failed. */
+  saves_failed: number;
+  /** The error of the latest save, if it failed. */
+  last_error: string | null;
+  /** The checkpoint that was loaded at the start. */
+  restored_from: string | null;
+  /** Checkpoints in the folder, newest first. */
+  checkpoints: CheckpointDocument[];
+}
+
+/** Progress of a save or of a load. */
+interface ProgressDocument {
+  /** The checkpoint. */
+  path: string;
+  /** Time at which it began. */
+  since: number;
+  /** Bytes written or read. */
+  done_bytes: number;
+  /** Bytes in all; `null` if that is not known. */
+  total_bytes: number | null;
+}
+
+/** A checkpoint. */
+interface CheckpointDocument {
+  /** Its path. */
+  path: string;
+  /** Time at which it was saved. */
+  saved_at: number;
+  /** Size of its files. */
+  size_bytes: number;
+  /** Time in seconds that the save took; `null` if another process saved it. */
+  duration_seconds: number | null;
+  /** Whether its files were read and compared with their hashes. */
+  is_verified: boolean;
+}
+
+/** `/api/v1/log?since=N`: log lines with numbers above N, oldest first. */
+interface LogDocument {
+  /** Number of the last line, for the next request. */
+  next: number;
+  /** The lines. */
+  lines: LogLineDocument[];
+}
+
+/** A log line. */
+interface LogLineDocument {
+  /** Number of the line. */
+  number: number;
+  /** Time. */
+  at: number;
+  /** `info`, `warning` or `error`. */
+  level: string;
+  /** Text. */
+  message: string;
+}
+
+/** `/api/v1/history?since=N`: one point a second, of the last 300 s. Counts are totals; readers compute rates. */
+interface HistoryDocument {
+  /** Number of the last point, for the next request. Points are numbered from 1. */
+  next: number;
+  /** Times of the points with numbers above N, oldest first. */
+  times: number[];
+  /** Resident memory at each point. */
+  resident_bytes: (number | null)[];
+  /** Bytes received so far at each point. */
+  receive_bytes: number[];
+  /** Bytes sent so far at each point. */
+  transmit_bytes: number[];
+  /** The first 64 tables. */
+  tables: TableHistoryDocument[];
+}
+
+/** The history of a table: a value for each point. */
+interface TableHistoryDocument {
+  /** Number of the table. */
+  number: number;
+  /** Number of items. */
+  items: number[];
+  /** Size of the chunks. */
+  bytes: number[];
+  /** Inserts so far. */
+  inserts: number[];
+  /** Samples so far. */
+  samples: number[];
+  /** See `LimiterDocument.diff`. */
+  diff: number[];
+  /** Waiting inserts. */
+  waiting_inserts: number[];
+  /** Waiting draws. */
+  waiting_samples: number[];
+}
+
+/** `/api/v1/tables/{table}/histograms`. */
+interface HistogramsDocument {
+  /** Time at which the pages were read. Answers are kept for 5 s. */
+  at: number;
+  /** Number of items in the table. */
+  items: number;
+  /** Number of items that were looked at. If it is less than `items`, the first three histograms are estimates. */
+  looked_at: number;
+  /** Priorities of items. */
+  priority: HistogramDocument;
+  /** Ages of items in seconds. */
+  age_seconds: HistogramDocument;
+  /** Numbers of draws of items. */
+  times_sampled: HistogramDocument;
+  /** Ages of items in seconds when they were drawn, of all draws since the table was created. */
+  sample_age_seconds: HistogramDocument;
+  /** Numbers of draws of items that have left the table, since it was created. */
+  removed_times_sampled: HistogramDocument;
+}
+
+/** A histogram. */
+interface HistogramDocument {
+  /** Bounds of the buckets, ascending: bucket `i` holds values above `edges[i]`, up to `edges[i + 1]`. The first bucket also holds values equal to its lower bound. */
+  edges: number[];
+  /** Number of values in each bucket: one less than there are edges. */
+  counts: number[];
+}
+
+/** `/api/v1/tables/{table}/items?order=newest&count=20`; `order` is `newest`, `oldest` or `highest` (priority), and `key=K` asks for one item instead. */
+interface ItemsDocument {
+  /** The items. */
+  items: ItemDocument[];
+}
+
+/** An item. */
+interface ItemDocument {
+  /** Its key in decimal digits. */
+  key: string;
+  /** Its priority; `null` if JSON has no number for it. */
+  priority: number | null;
+  /** Number of its draws. */
+  times_sampled: number;
+  /** Time of its insert. */
+  inserted_at: number;
+  /** Size of its data. */
+  bytes: number;
+  /** Its columns, with the shape that a sample of it has. The bytes of one are read from `/api/v1/tables/{table}/items/{key}/columns/{number}?raw`: the elements in C order, little-endian; for `string` columns, a JSON list of texts. */
+  columns: ColumnDocument[];
+}

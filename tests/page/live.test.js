@@ -1,0 +1,91 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { page } from "./dom.js";
+
+const { Live, rateAt } = await page("live.js");
+const { grouped } = await page("panels.js");
+
+test("a rate is that of the last seconds, and needs two points", () => {
+  const times = [0, 1, 2, 3, 4];
+  assert.equal(rateAt(times, [0, 10, 20, 30, 100], 4, 2), 40);
+  assert.equal(rateAt(times, [0, 10, 20, 30, 100], 4, 5), 25);
+  assert.equal(rateAt(times, [null, null, null, 30, 100], 4, 5), 70, "a young table has no earlier points");
+  assert.equal(rateAt(times, [0, 0, 50, 10, 10], 3, 1), 0, "a count that is begun again is no negative rate");
+  assert.equal(rateAt(times, [1], 0, 5), undefined);
+  assert.equal(rateAt(times, undefined, 4, 5), undefined);
+});
+
+test("connections of the same name are one client, the busiest first", () => {
+  const client = (id, name, since, inserts) =>
+    ({ id, name, since, rates: { inserts, samples: 1, receive: 0, transmit: 2e6 } });
+  const groups = grouped([client(1, "learner", 5, 0), client(2, "", 1, 0), client(3, "actor", 9, 1000), client(4, "learner", 3, 1)]);
+  assert.deepEqual(groups.map(({ name, since, connections }) => [name, since, connections.length]), [
+    ["actor", 9, 1],
+    ["learner", 3, 2],
+    ["unnamed client", 1, 1],
+  ]);
+  assert.deepEqual(groups[1].rates, { inserts: 1, samples: 2, receive: 0, transmit: 4e6 });
+});
+
+const SERVER = { server_id: "a", state: "serving" };
+const series = (values) => ({
+  items: values, bytes: values, inserts: values, samples: values, diff: values, waiting_inserts: values, waiting_samples: values,
+});
+const history = (times, tables) => ({
+  next: times.length, times, receive_bytes: times, transmit_bytes: times,
+  tables: Object.entries(tables).map(([number, values]) => ({ number: Number(number), ...series(values) })),
+});
+
+/** Answers each path with what `answers` has for it; an error is thrown. Runs one round of a live page. */
+async function round(live, answers) {
+  globalThis.fetch = async (url) => {
+    const answer = answers[url.pathname.split("/").pop()];
+    if (answer instanceof Error) throw answer;
+    return { ok: true, json: async () => answer };
+  };
+  await new Promise((done) => {
+    live.listen(done);
+    live.start();
+  });
+}
+
+const ANSWERS = {
+  server: SERVER,
+  tables: { tables: [{ number: 0, inserts: 1 }] },
+  waits: { waits: [] },
+  clients: { clients: [{ id: 1, name: "actor", inserts: 5, samples: 0, receive_bytes: 0, transmit_bytes: 0 }] },
+  history: history([1, 2, 3], { 0: [10, 20, 30] }),
+  log: { next: 1, lines: [{ number: 1, message: "begun" }] },
+  checkpoints: { checkpoints: [] },
+};
+
+test("a page keeps the documents of a server, forgets another one's history, and notices its loss", async (context) => {
+  const timers = [];
+  context.mock.method(globalThis, "setTimeout", (work) => timers.push(work));
+  const next = async (live, answers) => {
+    const done = round(live, answers);
+    await timers.pop()();
+    await done;
+  };
+  const live = new Live();
+  await next(live, ANSWERS);
+  assert.equal(live.server, SERVER);
+  assert.equal(live.clients[0].rates.inserts, 0);
+  assert.deepEqual(live.series(0).inserts, [10, 20, 30]);
+  assert.equal(live.rate(live.series(0).inserts), 10);
+  assert.deepEqual(live.rates(live.sum("items"), 300), [[2, 10], [3, 10]]);
+  assert.deepEqual(live.log.map(({ message }) => message), ["begun"]);
+
+  await next(live, { ...ANSWERS, history: history([4], { 0: [40], 1: [7] }) });
+  assert.deepEqual(live.history.times, [1, 2, 3, 4]);
+  assert.deepEqual(live.series(1).items, [null, null, null, 7], "a younger table has no earlier points");
+  assert.deepEqual(live.sum("items"), [10, 20, 30, 47]);
+
+  await next(live, { ...ANSWERS, server: new TypeError("refused") });
+  assert.ok(live.goneSince > 0);
+  assert.equal(live.errors.server.status, 0);
+
+  await next(live, { ...ANSWERS, server: { ...SERVER, server_id: "b" }, history: history([9], { 0: [1] }) });
+  assert.equal(live.goneSince, undefined);
+  assert.deepEqual(live.history.times, [9]);
+});
