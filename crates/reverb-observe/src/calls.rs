@@ -30,7 +30,7 @@ pub const CODES: [&str; 17] = [
 /// that the server does not know.
 pub type Methods = &'static [(&'static str, &'static str)];
 
-/// Counts of finished calls and streams. Those of the same process are no calls of gRPC.
+/// Counts of finished calls and streams. Calls within the process bypass gRPC and are not counted.
 #[derive(Debug)]
 pub struct Calls {
     methods: Methods,

@@ -1,4 +1,4 @@
-// The columns of one item, each in the view that fits it. The bytes of a column are requested when it comes into view.
+// The columns of one item, each in the view that fits it. The bytes of a column are requested when it scrolls into view.
 
 import { ApiError, bytes, el, fetchApi, number, setText, userText } from "./core.js";
 import { reason } from "./histograms.js";

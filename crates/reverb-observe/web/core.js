@@ -5,7 +5,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const REQUEST_MILLISECONDS = 8000;
 
-/** A refused or failed request. `status` is 0 if no answer came. */
+/** A refused or failed request. `status` is 0 if no answer arrived. */
 export class ApiError extends Error {
   constructor(status, message) {
     super(message);

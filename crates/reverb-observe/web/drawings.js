@@ -201,7 +201,7 @@ function color(value, { low, high }, channel) {
   return SCALE[from][channel] + (SCALE[from + 1][channel] - SCALE[from][channel]) * (place - from);
 }
 
-/** Draws a column by a layout of `viewsOf`. Frames are drawn when they come into view. */
+/** Draws a column by a layout of `viewsOf`. Frames are drawn when they scroll into view. */
 export function pictureView(data, layout, name) {
   const count = layout.frames.reduce((product, [length]) => product * length, 1);
   const scale = data.dtype === "uint8" ? 1 : 255;

@@ -1,9 +1,11 @@
-//! The latest log lines of this process, for those who watch it.
+//! The latest log lines of this process, for the live page and its documents.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
+// limit (HTTP, metrics and logs): log lines that a process keeps | {} of at most {MAX_CHARACTERS} characters | the
+// oldest are dropped; the rest of a line is cut off
 /// Maximum number of lines that are kept.
 const MAX_LINES: usize = 500;
 /// Maximum time to wait for the lock, which is held for microseconds.

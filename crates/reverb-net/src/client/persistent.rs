@@ -7,7 +7,7 @@ use reverb_service::local::BatchRequest;
 use reverb_service::{Batch, Transport, warn};
 use std::time::{Duration, Instant};
 
-/// A draw that waited longer than this had found a server, so that the time to find the next one begins again.
+/// A draw that ran this long had reached a server; the reconnect timer restarts.
 const FOUND: Duration = Duration::from_secs(2);
 
 impl Client {

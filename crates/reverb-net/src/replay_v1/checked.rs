@@ -13,6 +13,7 @@ use reverb_core::Error;
 use std::mem::size_of;
 use tonic::Status;
 
+// limit (Chunks and messages): memory of an insert's decoded messages, without the data | {} | the stream ends
 /// Maximum decoded size in bytes of the messages inside an insert, without their data.
 const MAX_DECODED_BYTES: usize = 256 << 20;
 

@@ -30,7 +30,7 @@ impl Health {
         HealthServer::new(Answers { serving: self.serving.subscribe() })
     }
 
-    /// Tells all who ask, and all who watch, that the server does not serve any more.
+    /// Reports from now on, to calls and to watchers, that the server no longer serves.
     pub fn stop(&self) {
         self.serving.send_replace(false);
     }

@@ -1,4 +1,8 @@
 //! The listeners of a server: TCP in both address families, and a Unix socket.
+//!
+//! Without encryption and authentication, a server listens on this machine only: on 127.0.0.1, on ::1, and on a Unix
+//! socket of mode 0600 in a folder that only this user can write to. The reference listens on all interfaces. Here
+//! another host must be requested with `allow_insecure=True`, which Python checks. Two servers cannot share a port.
 
 use crate::transport::socket::Socket;
 use reverb_core::Result;
@@ -13,6 +17,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
+// limit (Connections and calls): empty message on a stream whose requests wait, from both sides | every {} | |
+// `Server(heartbeat_interval=)`
 /// Default of [`ListenOptions::heartbeat`]. Balancers close streams on which nothing is sent, often after 50 or 60 s.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 

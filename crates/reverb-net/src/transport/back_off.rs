@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The first and the longest pause.
-const PAUSES: (Duration, Duration) = (BackOff::SHORTEST, Duration::from_secs(1));
+const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 /// Pauses that double. Each is shortened by a random part, up to half, so that clients do not come back together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,7 @@ impl Default for BackOff {
 
 impl BackOff {
     /// The first pause, before it is shortened.
-    pub const SHORTEST: Duration = Duration::from_millis(5);
+    pub const SHORTEST: Duration = PAUSES.0;
 
     /// Returns the next pause.
     pub fn pause(&mut self) -> Duration {

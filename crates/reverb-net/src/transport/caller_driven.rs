@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// A call that begins within this time after the last one does not first process the data that came in between.
+/// A call that begins within this time after the last one does not first process the data that arrived in between.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// Runs every task of the runtime once, so that data that is ready is sent.

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 /// Maximum number of threads that look up host names.
 const MAX_BLOCKING_THREADS: usize = 2;
-/// Number of times that the idle driver runs all tasks of a runtime before it looks whether data has come: the first
+/// Number of times that the idle driver runs all tasks of a runtime before it looks whether data has arrived: the first
 /// finds sockets that are ready, the second reads them.
 const IDLE_ROUNDS: usize = 2;
 /// Time without data after which the idle driver leaves a runtime.
@@ -88,7 +88,7 @@ impl DrivenRuntime {
         self.ended.load(SeqCst)
     }
 
-    /// Drives the runtime until no data comes any more, or a call begins.
+    /// Drives the runtime until no more data arrives, or a call begins.
     pub fn drive_idle(&self) {
         self.is_idle_driven.store(true, SeqCst);
         // A call that began before the flag was set has not seen the flag.

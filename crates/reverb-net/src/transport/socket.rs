@@ -19,6 +19,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tonic::transport::server::Connected;
 
+// limit (Processes): time for which an answer is polled for | {}; then a pause of {PAUSES.0} to {PAUSES.1} where others
+// are busy |
 /// Time for which the socket is polled for an answer. It is longer than a short call takes if all threads that serve it
 /// have to be woken. Otherwise the first answer would always be too late, and polling would never begin.
 const WATCH: Duration = Duration::from_micros(200);
@@ -27,7 +29,7 @@ const WATCH: Duration = Duration::from_micros(200);
 const BUSY_LOOKS: u32 = 3;
 /// A thread that keeps the processor for longer than this has work of its own, and is not about to answer.
 const LONG_TURN: Duration = Duration::from_millis(1);
-/// The first and the longest pause of polling after a long turn. The pause doubles if the next long turn comes soon. A
+/// The first and the longest pause of polling after a long turn. The pause doubles if the next long turn follows soon. A
 /// long turn takes milliseconds, so it costs at most a few percent of the time.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(640));
 

@@ -4,12 +4,15 @@ use reverb_core::fork;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use tokio::sync::Notify;
 
+// limit (Writers): bytes of the unconfirmed items of all writers of a client | {}, and one item of each writer; more if
+// writers are made while others have filled it | half is shared on demand, half divided equally: once the first half is
+// used, a writer above its equal share waits | `Client(max_pending_bytes=)`
 /// Default limit in bytes.
 pub const DEFAULT_PENDING_BYTES: usize = 64 << 20;
 
 /// The bytes of unconfirmed items of all writers of one client, and their limit.
 ///
-/// Half of the limit is for whoever comes first. The other half is divided among the writers: a writer with less than
+/// Half of the limit is shared on demand. The other half is divided equally among the writers: a writer with less than
 /// its share never waits for the others, so one whose table is blocked does not stop them. A writer that is alone has
 /// all of the limit.
 #[derive(Debug)]

@@ -413,7 +413,7 @@ pub struct ItemDocument {
     pub inserted_at: f64,
     /// Size of its data.
     pub bytes: u64,
-    /// Its columns, with the shape that a sample of it has. The bytes of one come from
+    /// Its columns, with the shape that a sample of it has. The bytes of one are read from
     /// `/api/v1/tables/{table}/items/{key}/columns/{number}?raw`: the elements in C order, little-endian; for
     /// `string` columns, a JSON list of texts.
     pub columns: Vec<ColumnDocument>,

@@ -45,7 +45,7 @@ impl Guard {
         Self { names }
     }
 
-    /// Returns the refusal of a request, if it must be refused. Health is open, for probes send any host.
+    /// Returns the refusal of a request, if it must be refused. Health paths skip the host check: probes send any host.
     pub fn refusal(&self, request: &Parts) -> Option<Response> {
         let path = request.uri.path();
         if request.method != Method::GET && request.method != Method::HEAD {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// A fixed number of places. Whoever enters when all are taken displaces the one who entered first.
+/// A fixed number of places. A newcomer displaces the oldest if all are taken.
 #[derive(Debug)]
 pub struct Reserve {
     size: usize,

@@ -13,6 +13,9 @@ use std::time::Instant;
 pub const OPERATIONS_PER_STEP: usize = 512;
 /// Number of steps after which other threads get a chance to take the lock.
 const STEPS_PER_TURN: usize = 16;
+// limit (Tables): inserts, draws, updates and deletes under one lock of a table | {} | others get in between, and may
+// see a part of the call
+// limit (Tables): removals of one step of `configure_table`, between which others use the table | {} |
 /// Maximum number of inserts, draws and other changes under one lock.
 pub const OPERATIONS_PER_LOCK: usize = 2 * OPERATIONS_PER_STEP * STEPS_PER_TURN;
 
@@ -57,9 +60,9 @@ pub struct InsertWork {
 pub struct SampleWork {
     /// Minimum number of items in the answer, unless the deadline passes.
     pub at_least: usize,
-    /// Number of items for which the request waits, in a table that counts samples.
+    /// Number of items that the caller asked for.
     pub at_most: usize,
-    /// Number of further items for which it waits in another table.
+    /// Extra items to draw if the table does not count samples.
     pub ahead: usize,
     pub drawn: Vec<Drawn>,
 }

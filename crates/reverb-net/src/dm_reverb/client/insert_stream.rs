@@ -11,11 +11,14 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Response, Status, Streaming};
 
+// limit (Beside dm-reverb): chunks and items of a message to a server of dm-reverb | {} and one chunk, {MESSAGE_ITEMS}
+// | the next message
 /// Size of the chunks in bytes at which a message is sent. A message may exceed it by one chunk.
 pub const MESSAGE_BYTES: usize = 512 << 10;
 /// Maximum number of items of a message.
 pub const MESSAGE_ITEMS: usize = 1024;
 
+// limit (Beside dm-reverb): one chunk to a server of dm-reverb, decoded | {} | `MessageTooLargeError`
 /// Maximum size of the data of a chunk in bytes. A message of Protocol Buffers has less than 2 GiB.
 const MAX_CHUNK_BYTES: usize = i32::MAX as usize - (64 << 20);
 
@@ -83,7 +86,7 @@ impl InsertStream {
         Ok(responses.message().await?.map(|response| response.keys))
     }
 
-    /// Whether an idle stream can be used for another call: it has not ended, and nothing has come.
+    /// Whether an idle stream can be used for another call: it has not ended, and nothing has arrived.
     pub fn is_idle(&mut self) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         let confirmed = std::pin::pin!(self.confirmed());

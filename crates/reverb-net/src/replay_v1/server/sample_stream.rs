@@ -23,8 +23,11 @@ use tonic::Status;
 const PIECE_BYTES: usize = 512 << 10;
 /// Number of samples above which work on all of them at once takes milliseconds.
 const LARGE_BATCH: usize = 16 << 10;
+// limit (Draws): draws of a stream that wait or are not yet received | {} | `ResourceExhaustedError`
 /// Maximum number of draws of one stream that wait or are undelivered.
 const MAX_DRAWS: usize = 4096;
+// limit (Draws): samples of a stream that are not yet received | {}; new draws fail beyond it |
+// `ResourceExhaustedError`
 /// Number of undelivered samples of one stream at which further draws are refused.
 const MAX_UNDELIVERED: usize = 4 << 20;
 
@@ -307,7 +310,7 @@ mod tests {
     use reverb_service::Transport;
     use tokio_stream::wrappers::UnboundedReceiverStream;
 
-    /// The connection may end before the task has seen the receipt that came just before.
+    /// The connection may end before the task has seen the receipt that arrived just before.
     #[tokio::test]
     async fn receipts_sent_just_before_the_connection_ends_count() {
         // The task selects at random among what is ready.
