@@ -30,8 +30,24 @@ NOT_IN_CRATE = {
     "reverb-net": _PYTHON,
 }
 
+# Files and folders in `src/` of a crate, from the lowest floor up. `lib.rs` hands on names of all.
+PARTS = {
+    "reverb-observe": (("bind", "calls", "documents/"), ("metrics/",), ("http/",), ("lib",)),
+    "reverb-net": (
+        ("descriptors", "transport/"),
+        ("grpc/", "writing/"),
+        ("dm_reverb/", "replay_v1/"),
+        ("client/", "server/"),
+        ("lib",),
+    ),
+}
+
+# Files that lie in `src/` of a crate outside of folders, at most.
+MAX_LOOSE_FILES = {"reverb-observe": 8, "reverb-net": 8}
+
 # Parts of a crate that know nothing of each other, in either direction.
 APART_IN_CRATES = (
+    ("crates/reverb-net/src/client", "crates/reverb-net/src/server"),
     ("crates/reverb-net/src/replay_v1", "crates/reverb-net/src/dm_reverb"),
     ("crates/reverb-net/src/replay_v1/server", "crates/reverb-net/src/replay_v1/client"),
 )

@@ -13,6 +13,7 @@ FLOORS = (("errors", "_binding"), ("data/",), ("data/make", "client"), ("cli/", 
 def _floors(monkeypatch):
     monkeypatch.setattr(rules, "MODULES", FLOORS)
     monkeypatch.setattr(rules, "APART_IN_PACKAGE", ("cli/", "tf/"))
+    monkeypatch.setattr(rules, "PARTS", {"reverb-net": (("thing",), ("lib",))})
 
 
 MODULES = {
@@ -157,6 +158,30 @@ def test_module_without_a_floor_and_floor_without_a_module_are_refused(top):
         "python/reverb/new.py has no floor in rules.MODULES",
         "rules.MODULES has client, which no file fits",
     ]
+
+
+def test_part_of_a_crate_that_uses_a_floor_above_is_refused(top, monkeypatch):
+    monkeypatch.setitem(rules.PARTS, "reverb-net", (("low/", "thing"), ("high/",), ("gone/",), ("lib",)))
+    files = {
+        "lib.rs": "mod high; mod low; mod new; mod thing; pub use high::part::P; pub use thing::Thing;",
+        "high/mod.rs": "pub mod part;",
+        "high/part.rs": "use crate::thing::Thing; pub struct P;",
+        "low/mod.rs": "use crate::high::part::P;",
+        "new.rs": "",
+    }
+    crate(top, files, "reverb-net")
+    assert checks.part_floors(Tree(top)) == [
+        "crates/reverb-net/src/new.rs has no floor in rules.PARTS['reverb-net']",
+        "rules.PARTS['reverb-net'] has gone/, which no file fits",
+        "crates/reverb-net/src/low/mod.rs imports crates/reverb-net/src/high/part.rs from a floor above: reverb_net::high::part::P",
+    ]
+
+
+def test_crate_with_many_files_outside_of_folders_is_refused(top):
+    crate(top, {f"loose_{number}.rs": "" for number in range(6)} | {"folder/mod.rs": ""}, "reverb-net")
+    assert checks.loose_files(Tree(top)) == []
+    crate(top, {"loose_6.rs": ""}, "reverb-net")
+    assert checks.loose_files(Tree(top)) == ["crates/reverb-net/src has 9 files outside of folders, more than 8"]
 
 
 @pytest.mark.parametrize("code", ["from reverb import _rust", "import reverb._rust", "from reverb._rust import Client"])
