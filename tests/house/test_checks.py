@@ -173,7 +173,8 @@ def test_part_of_a_crate_that_uses_a_floor_above_is_refused(top, monkeypatch):
     assert checks.part_floors(Tree(top)) == [
         "crates/reverb-net/src/new.rs has no floor in rules.PARTS['reverb-net']",
         "rules.PARTS['reverb-net'] has gone/, which no file fits",
-        "crates/reverb-net/src/low/mod.rs imports crates/reverb-net/src/high/part.rs from a floor above: reverb_net::high::part::P",
+        "crates/reverb-net/src/low/mod.rs imports crates/reverb-net/src/high/part.rs from a floor above: "
+        "reverb_net::high::part::P",
     ]
 
 
