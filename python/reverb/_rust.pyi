@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from typing_extensions import Self, disjoint_base
 
 from reverb.replay_sample import BatchInfo, Ragged, ReplaySample
+from reverb.writing.options import WriterOptions
 
 __all__ = [
     "BatchIterator",
@@ -49,10 +50,6 @@ _FlatSpec = tuple[str, int, Sequence[int] | None]
 _Signatures = Mapping[str, tuple[bytes, Sequence[_FlatSpec]] | None]
 # The number of values of a column that are kept, and the rows of a chunk; None: the library chooses.
 _ColumnOptions = tuple[int, int | None]
-# Bytes and number of unconfirmed items above which the caller waits, and seconds for which a writer tries to reconnect.
-_Limits = tuple[int, int | None, float]
-# A codec (`none`, `lz4`, `zstd`, `auto`), and whether integers are stored as differences.
-_Compression = tuple[str, bool]
 # What a closed writer has discarded: the number of unconfirmed items by table, and reasons.
 _Discarded = tuple[dict[str, int], list[str]]
 # Whether this package wrote a checkpoint; for each table a serialized `deepmind.reverb.TableInfo`, and its items.
@@ -709,10 +706,9 @@ class TrajectoryWriter:
         cls,
         client: Client,
         structure: object,
-        options: _ColumnOptions,
+        num_keep_alive_refs: int,
         signatures: _Signatures | None,
-        compression: _Compression,
-        limits: _Limits,
+        options: WriterOptions,
     ) -> TrajectoryWriter:
         """`structure`: a `reverb.writing.structure.Structure`. `signatures` None: items are not checked."""
 
@@ -761,9 +757,7 @@ class PatternWriter:
         client: Client,
         structure: object,
         configs: Sequence[bytes],
-        max_chunk_length: int | None,
-        compression: _Compression,
-        limits: _Limits,
+        options: WriterOptions,
     ) -> PatternWriter:
         """`configs`: serialized `deepmind.reverb.StructuredWriterConfig`s."""
 
@@ -791,14 +785,10 @@ class RowWriter:
     def __new__(
         cls,
         client: Client,
-        lengths: tuple[int, int],
-        max_in_flight: int,
+        max_sequence_length: int,
         signatures: _Signatures,
-        compression: _Compression,
-        limits: _Limits,
-    ) -> RowWriter:
-        """`lengths`: of the longest item, and of a chunk."""
-
+        options: WriterOptions,
+    ) -> RowWriter: ...
     def append(self, data: object) -> None: ...
     def create_item(self, table: str, num_timesteps: int, priority: float) -> None: ...
     def set_signatures(self, signatures: _Signatures) -> None: ...
@@ -825,10 +815,9 @@ class BatchedWriter:
         client: Client,
         structure: object,
         num_envs: int,
-        options: _ColumnOptions,
+        num_keep_alive_refs: int,
         configs: Sequence[bytes],
-        compression: _Compression,
-        limits: _Limits,
+        options: WriterOptions,
     ) -> BatchedWriter: ...
     def append(
         self,

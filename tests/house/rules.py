@@ -37,7 +37,6 @@ MODULES = (
     ("_listening", "frameworks/", "item_selectors", "prioritized", "rate_limiters", "reverb_types"),
     ("_conditions", "writing/"),
     ("batched_writer", "selectors", "structured_writer", "trajectory_writer", "writer"),
-    ("writing/make",),
     ("checkpoint_reader", "client"),
     ("adders/", "platform/"),
     ("checkpointers", "server", "structured"),

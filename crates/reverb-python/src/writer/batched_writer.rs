@@ -1,7 +1,7 @@
 //! `reverb._rust.BatchedWriter`: appends the steps of many environments at once.
 
 use super::pattern_writer::set_priority;
-use super::session::{CompressionOptions, DiscardedItems, HOW_TO_GIVE_UP, Limits, WriterSession, parse_compression};
+use super::session::{DiscardedItems, HOW_TO_GIVE_UP, WriterOptions, WriterSession};
 use super::steps_in::Structure;
 use crate::array_in::LeafRows;
 use crate::client::Client;
@@ -10,7 +10,7 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::pattern::Evaluator;
-use reverb_core::writer::{AppendError, ColumnOptions, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
+use reverb_core::writer::{AppendError, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
 use reverb_core::{DType, Error, Shape};
 use reverb_formats::patterns::evaluator_from_bytes;
 use std::sync::Arc;
@@ -65,22 +65,21 @@ impl BatchedWriter {
         client: &Client,
         structure: Py<PyAny>,
         num_envs: usize,
-        options: (u32, Option<u32>),
+        num_keep_alive_refs: u32,
         configs: Vec<Vec<u8>>,
-        compression: CompressionOptions,
-        limits: Limits,
+        options: WriterOptions,
     ) -> PyReverbResult<Self> {
-        let compression = parse_compression(compression)?;
+        let compression = options.compression()?;
         let dropped = DroppedChunks::default();
         let evaluator = || match configs.is_empty() {
             true => Ok(None),
             false => evaluator_from_bytes(&configs).map(Some),
         };
-        let keep = options.0.max(evaluator()?.map_or(1, |evaluator| evaluator.max_age()));
-        let options = ColumnOptions { num_keep_alive_refs: keep, max_chunk_length: options.1 };
+        let keep = num_keep_alive_refs.max(evaluator()?.map_or(1, |evaluator| evaluator.max_age()));
+        let columns = options.columns(keep);
         let env = |_| {
             Ok(Env {
-                steps: StepBuffer::new(options, compression, dropped.clone())?,
+                steps: StepBuffer::new(columns, compression, dropped.clone())?,
                 evaluator: evaluator()?,
                 shape: 0,
             })
@@ -89,7 +88,7 @@ impl BatchedWriter {
             num_envs,
             shapes: Mutex::default(),
             envs: Mutex::new((0..num_envs).map(env).collect::<Result<_, Error>>()?),
-            session: WriterSession::new(client.background().clone(), limits, dropped),
+            session: WriterSession::new(client.background().clone(), &options, dropped),
             structure: Structure::new(structure),
         })
     }

@@ -1,6 +1,6 @@
 //! `reverb._rust.PatternWriter`: makes items by patterns.
 
-use super::session::{CompressionOptions, DiscardedItems, HOW_TO_GIVE_UP, Limits, WriterSession, parse_compression};
+use super::session::{DiscardedItems, HOW_TO_GIVE_UP, WriterOptions, WriterSession};
 use super::steps_in::Structure;
 use crate::client::Client;
 use crate::errors::PyReverbResult;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::Error;
 use reverb_core::pattern::Evaluator;
-use reverb_core::writer::{ColumnOptions, DroppedChunks, StepBuffer, WriterItem};
+use reverb_core::writer::{DroppedChunks, StepBuffer, WriterItem};
 use reverb_formats::patterns::evaluator_from_bytes;
 
 /// Appends steps; patterns say which items to make of them.
@@ -27,19 +27,16 @@ impl PatternWriter {
         client: &Client,
         structure: Py<PyAny>,
         configs: Vec<Vec<u8>>,
-        max_chunk_length: Option<u32>,
-        compression: CompressionOptions,
-        limits: Limits,
+        options: WriterOptions,
     ) -> PyReverbResult<Self> {
-        let compression = parse_compression(compression)?;
+        let compression = options.compression()?;
         let evaluator = evaluator_from_bytes(&configs)?;
         let dropped = DroppedChunks::default();
-        let keep = evaluator.max_age().max(1);
-        let options = ColumnOptions { num_keep_alive_refs: keep, max_chunk_length };
+        let columns = options.columns(evaluator.max_age().max(1));
         Ok(Self {
-            steps: Mutex::new(StepBuffer::new(options, compression, dropped.clone())?),
+            steps: Mutex::new(StepBuffer::new(columns, compression, dropped.clone())?),
             evaluator: Mutex::new(evaluator),
-            session: WriterSession::new(client.background().clone(), limits, dropped),
+            session: WriterSession::new(client.background().clone(), &options, dropped),
             structure: Structure::new(structure),
         })
     }

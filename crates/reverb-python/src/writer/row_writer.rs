@@ -1,6 +1,6 @@
 //! `reverb._rust.RowWriter`: behind dm-reverb's older writer, whose items are all columns of the last steps.
 
-use super::session::{CompressionOptions, DiscardedItems, Limits, WriterSession, parse_compression};
+use super::session::{DiscardedItems, WriterOptions, WriterSession};
 use super::signatures::{FlatSignatures, Signatures, find_signature, to_signatures};
 use crate::array_in::{Leaf, leaf};
 use crate::client::Client;
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use reverb_core::Error;
-use reverb_core::writer::{AppendError, ColumnOptions, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
+use reverb_core::writer::{AppendError, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -60,26 +60,24 @@ impl RowWriter {
     #[new]
     fn new(
         client: &Client,
-        lengths: (u32, u32),
-        max_in_flight: usize,
+        max_sequence_length: u32,
         signatures: FlatSignatures,
-        compression: CompressionOptions,
-        limits: Limits,
+        options: WriterOptions,
     ) -> PyReverbResult<Self> {
-        let compression = parse_compression(compression)?;
+        let (columns, compression) = (options.columns(max_sequence_length), options.compression()?);
         let dropped = DroppedChunks::default();
-        let (max_sequence_length, chunk_length) = lengths;
-        let options = ColumnOptions { num_keep_alive_refs: max_sequence_length, max_chunk_length: Some(chunk_length) };
+        // The writer itself waits for items in flight, after it has appended a row.
+        let unlimited = WriterOptions { max_in_flight_items: None, ..options };
         Ok(Self {
             rows: Mutex::new(Rows {
-                steps: StepBuffer::new(options, compression, dropped.clone())?,
+                steps: StepBuffer::new(columns, compression, dropped.clone())?,
                 shapes: Vec::new(),
                 structures: VecDeque::new(),
             }),
-            session: WriterSession::new(client.background().clone(), limits, dropped),
+            session: WriterSession::new(client.background().clone(), &unlimited, dropped),
             signatures: Mutex::new(to_signatures(signatures)?),
             keys: KnownKeys::default(),
-            max_in_flight,
+            max_in_flight: options.max_in_flight_items.unwrap_or(usize::MAX),
             max_length: u64::from(max_sequence_length),
         })
     }

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
-use reverb_core::writer::{ChunkCompression, DroppedChunks, WriterItem};
+use reverb_core::writer::{ChunkCompression, ColumnOptions, DroppedChunks, WriterItem};
 use reverb_net::client::Client as CoreClient;
 use reverb_net::client::writer::{Discarded, Session, SessionOptions};
 use reverb_service::warn;
@@ -14,9 +14,28 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The bytes and the number of unconfirmed items above which the caller waits, and the seconds for which a writer tries
-/// to reconnect.
-pub type Limits = (usize, Option<usize>, f64);
+/// `reverb.WriterOptions`, read by the names of its fields.
+#[derive(FromPyObject)]
+pub struct WriterOptions {
+    pub max_chunk_length: Option<u32>,
+    pub compression: String,
+    pub delta_encoded: bool,
+    pub max_pending_bytes: usize,
+    pub max_in_flight_items: Option<usize>,
+    pub reconnect_timeout: f64,
+}
+
+impl WriterOptions {
+    /// How chunks are compressed.
+    pub fn compression(&self) -> PyReverbResult<ChunkCompression> {
+        Ok(ChunkCompression { codec: self.compression.parse()?, delta: self.delta_encoded })
+    }
+
+    /// How columns of which so many rows are kept are divided into chunks.
+    pub fn columns(&self, num_keep_alive_refs: u32) -> ColumnOptions {
+        ColumnOptions { num_keep_alive_refs, max_chunk_length: self.max_chunk_length }
+    }
+}
 
 /// What a closed writer has discarded: the number of unconfirmed items by table, and the reasons.
 pub type DiscardedItems = (BTreeMap<String, usize>, Vec<String>);
@@ -39,14 +58,6 @@ fn by_name(items: &BTreeMap<Arc<str>, usize>) -> BTreeMap<String, usize> {
 /// How a program ends a long wait for all items.
 pub const HOW_TO_GIVE_UP: &str = "To give up: Ctrl-C, `flush(timeout=...)`, or `close()`.";
 
-/// A codec by name, and whether integers are stored as differences.
-pub type CompressionOptions = (String, bool);
-
-/// The compression that Python asks for.
-pub fn parse_compression((codec, delta): CompressionOptions) -> PyReverbResult<ChunkCompression> {
-    Ok(ChunkCompression { codec: codec.parse()?, delta })
-}
-
 /// The session of one writer, and the table names that its items share.
 pub struct WriterSession {
     session: Session,
@@ -55,12 +66,11 @@ pub struct WriterSession {
 
 impl WriterSession {
     /// A session over `client`, whose connection must work while no call waits.
-    pub fn new(client: Arc<CoreClient>, limits: Limits, dropped: DroppedChunks) -> Self {
-        let (max_pending_bytes, max_in_flight_items, reconnect_timeout) = limits;
+    pub fn new(client: Arc<CoreClient>, options: &WriterOptions, dropped: DroppedChunks) -> Self {
         let options = SessionOptions {
-            max_pending_bytes,
-            max_in_flight_items: max_in_flight_items.unwrap_or(usize::MAX),
-            reconnect_timeout: Duration::try_from_secs_f64(reconnect_timeout).unwrap_or(Duration::MAX),
+            max_pending_bytes: options.max_pending_bytes,
+            max_in_flight_items: options.max_in_flight_items.unwrap_or(usize::MAX),
+            reconnect_timeout: Duration::try_from_secs_f64(options.reconnect_timeout).unwrap_or(Duration::MAX),
         };
         Self { session: Session::new(client, options, dropped), tables: Mutex::default() }
     }

@@ -1,6 +1,6 @@
 //! `reverb._rust.TrajectoryWriter`.
 
-use super::session::{CompressionOptions, DiscardedItems, HOW_TO_GIVE_UP, Limits, WriterSession, parse_compression};
+use super::session::{DiscardedItems, HOW_TO_GIVE_UP, WriterOptions, WriterSession};
 use super::signatures::{FlatSignatures, Signatures, find_signature, to_signatures};
 use super::steps_in::Structure;
 use crate::client::Client;
@@ -33,17 +33,16 @@ impl TrajectoryWriter {
     fn new(
         client: &Client,
         structure: Py<PyAny>,
-        options: (u32, Option<u32>),
+        num_keep_alive_refs: u32,
         signatures: Option<FlatSignatures>,
-        compression: CompressionOptions,
-        limits: Limits,
+        options: WriterOptions,
     ) -> PyReverbResult<Self> {
-        let compression = parse_compression(compression)?;
+        let (columns, compression) = (options.columns(num_keep_alive_refs), options.compression()?);
         let dropped = DroppedChunks::default();
         let signatures = signatures.map(to_signatures).transpose()?;
         Ok(Self {
-            steps: Mutex::new(StepBuffer::new(column_options(options), compression, dropped.clone())?),
-            session: WriterSession::new(client.background().clone(), limits, dropped),
+            steps: Mutex::new(StepBuffer::new(columns, compression, dropped.clone())?),
+            session: WriterSession::new(client.background().clone(), &options, dropped),
             structure: Structure::new(structure),
             signatures: Mutex::new(signatures),
             keys: KnownKeys::default(),
