@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self, disjoint_base
 
+from reverb._settings import ServerOptions
 from reverb.replay_sample import BatchInfo, Ragged, ReplaySample
 from reverb.writing.options import WriterOptions
 
@@ -176,18 +177,10 @@ class Server:
     def __new__(
         cls,
         tables: Sequence[Table],
-        host: str | None,
-        port: int | None,
-        max_message_size: int,
-        heartbeat_interval: float,
-        http: tuple[str | None, int, Sequence[str], bool] | None,
+        options: ServerOptions,
         checkpointer: Checkpointer | None,
     ) -> Server:
-        """Loads the checkpoint, binds and starts. `host` None: loopback; `port` None or 0: a free one.
-
-        `http` is host, port and further names of the HTTP port, and whether its metrics are by table; None switches
-        it off.
-        """
+        """Loads the checkpoint, binds and starts."""
 
     @property
     def restored_from(self) -> str | None: ...

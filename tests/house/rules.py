@@ -40,7 +40,7 @@ APART_IN_CRATES = (
 MODULES = (
     ("_binding", "_shutdown", "errors", "logging/", "replay_sample"),
     ("_protos", "cc/", "data/", "tensor_spec"),
-    ("_listening", "frameworks/", "item_selectors", "prioritized", "rate_limiters", "reverb_types"),
+    ("_announcement", "_settings", "frameworks/", "item_selectors", "prioritized", "rate_limiters", "reverb_types"),
     ("_conditions", "writing/"),
     ("batched_writer", "selectors", "structured_writer", "trajectory_writer", "writer"),
     ("checkpoint_reader", "client"),
