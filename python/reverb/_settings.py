@@ -35,6 +35,11 @@ ADDRESS, CONFIG = "REVERB_ADDRESS", "REVERB_CONFIG"
 
 _PORTS = range(2**16)
 _LONGEST_S = 1e9
+# limit (Chunks and messages): decoded data of one insert, and of one chunk of a writer | {:bytes} |
+# `MessageTooLargeError` | `Server(max_message_size=)`
+# limit (Beside dm-reverb): memory of the chunks of one message of dm-reverb's clients, and decoded data of each
+# | {:bytes} | `INVALID_ARGUMENT`; the stream ends | `Server(max_message_size=)`
+_MAX_MESSAGE_SIZE = 256 << 20
 # What switches HTTP off: a word, or the None that `Server` has taken ever since.
 _OFF = {"http_port": "None", "REVERB_HTTP_PORT": "off"}
 _HOST_NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -227,7 +232,7 @@ SETTINGS = (
         check=_truth,
     ),
     Setting(
-        *("max_message_size", "max_message_size", _NUMBER, 256 << 20),
+        *("max_message_size", "max_message_size", _NUMBER, _MAX_MESSAGE_SIZE),
         help="Maximum bytes of the data of one insert.",
         check=checks.as_count,
         is_in_library=False,

@@ -135,6 +135,8 @@ class Client:
         max_sequence_length: int,
         delta_encoded: bool = False,
         chunk_length: int | None = None,
+        # limit (Writers): number of a writer's unconfirmed items, of `Client.writer` | {} | the call that makes items
+        # waits | `max_in_flight_items=` of each writer
         max_in_flight_items: int | None = 25,
         *,
         max_pending_bytes: int = MAX_PENDING_BYTES,

@@ -13,6 +13,8 @@ from reverb.data.timeouts import as_reconnect_timeout
 __all__ = ["MAX_PENDING_BYTES", "WriterArguments", "WriterOptions", "shows_writer_options"]
 
 # Default of `max_pending_bytes`, of a client and of each of its writers.
+# limit (Writers): bytes of a writer's unconfirmed items | {} | `create_item` waits | `max_pending_bytes=` of each
+# writer
 MAX_PENDING_BYTES = 64 << 20
 
 _Shown = TypeVar("_Shown", bound=Callable[..., Any])
