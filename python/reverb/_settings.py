@@ -105,13 +105,17 @@ def _is_on(name: str, text: str) -> bool:
     return text == "on"
 
 
+def _names_of(name: str, text: str) -> list[str]:
+    return [part for part in text.split(",") if part.strip()]
+
+
 _NUMBER = Kind(int, int, "a number")
 _TEXT = Kind(str, str, "a text")
 _SECONDS = Kind(float, (int, float), "a number of seconds", of_text=_seconds_of)
 _TRUE_OR_FALSE = Kind(bool, bool, "true or false", of_text=lambda name, text: text == "1")
 _ON_OR_OFF = _choice("on", "off", of_text=_is_on)
 _PORT_OR_OFF = Kind(str, (int, str), 'a number or "off"', ("off",), "N|off", _port_of)
-_NAMES = Kind(str, (list, str), "a list of texts", (), "NAME,...", lambda name, text: text.split(",") if text else [])
+_NAMES = Kind(str, (list, str), "a list of texts", (), "NAME,...", _names_of)
 
 
 def _truth(name: str, value: Any) -> bool:

@@ -54,12 +54,12 @@ class Settings:
         Raises:
           ValueError, TypeError: A value is invalid.
         """
-        given = {argument: self.values[setting.name] for argument, setting in ARGUMENTS.items()}
-        given["http_port"] = _http_port(given["http_port"])
-        given["metrics_per_table"] = given["metrics_per_table"] == "on"
-        hosts = given["http_allowed_hosts"]
-        if isinstance(hosts, str):
-            given["http_allowed_hosts"] = [name.strip() for name in hosts.split(",") if name.strip()]
+        given = {}
+        for argument, setting in ARGUMENTS.items():
+            value = self.values[setting.name]
+            if argument == "http_port":
+                value = _http_port(value)
+            given[argument] = setting.kind.of_text(setting.flag, value) if isinstance(value, str) else value
         return ServerOptions.of(given, reads_environment=False)
 
 
