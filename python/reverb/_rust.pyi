@@ -174,12 +174,7 @@ def checkpoint_verify(path: str | os.PathLike[str], limit_bytes: int | None) -> 
 class Server:
     """Tables behind a port."""
 
-    def __new__(
-        cls,
-        tables: Sequence[Table],
-        options: ServerOptions,
-        checkpointer: Checkpointer | None,
-    ) -> Server:
+    def __new__(cls, tables: Sequence[Table], options: ServerOptions, checkpointer: Checkpointer | None) -> Server:
         """Loads the checkpoint, binds and starts."""
 
     @property

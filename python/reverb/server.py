@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from reverb import _binding, rate_limiters
 from reverb._announcement import announce
-from reverb._settings import ServerOptions
+from reverb._settings import ARGUMENTS, ServerOptions
 from reverb._shutdown import ExitOnSigterm, Stage, at_exit
 from reverb.client import Client
 from reverb.data import checks, signatures, table_arguments
@@ -319,19 +319,11 @@ class Server:
         http_allowed_hosts: Sequence[str] | None = None,
         metrics_per_table: bool | None = None,
     ) -> None:
+        arguments = locals()
+        # What stands for a value that is not given differs in this one.
+        arguments["http_port"] = "off" if http_port is None else http_port or None
         checked = _checked_tables(tables)
-        given = {
-            "port": port,
-            "host": host,
-            "allow_insecure": allow_insecure,
-            "max_message_size": max_message_size,
-            "heartbeat_interval": heartbeat_interval,
-            "http_port": "off" if http_port is None else http_port or None,
-            "http_host": http_host,
-            "http_allowed_hosts": http_allowed_hosts,
-            "metrics_per_table": metrics_per_table,
-        }
-        self._start(checked, ServerOptions.of(given), checkpointer)
+        self._start(checked, ServerOptions.of({name: arguments[name] for name in ARGUMENTS}), checkpointer)
 
     @classmethod
     def of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -33,13 +33,24 @@ class AdderBase:
 
     Args:
       client: Client for the server that holds the table.
+      table: Name of the table for the items.
       priorities: Priorities of the items.
       num_envs: Number of environments in the vector; None for a single environment.
-      options: Options for the writer, which is created with the first step, when the structure is known.
+      options: Options of the writer, which is created with the first step, when the structure is known.
+      given: Options of the writer by name, which override those in `options`.
     """
 
-    def __init__(self, client: Client, priorities: Priorities, num_envs: int | None, options: WriterOptions) -> None:
-        self._client = client
+    def __init__(
+        self,
+        client: Client,
+        table: str,
+        priorities: Priorities,
+        num_envs: int | None,
+        options: WriterOptions | None,
+        given: Mapping[str, Any],
+    ) -> None:
+        options = WriterOptions.of(f"{type(self).__name__}.__init__", options, given)
+        self._client, self._table = client, table
         self._priorities = priorities
         self._num_envs = None if num_envs is None else checks.as_count("num_envs", num_envs)
         if options.max_in_flight_items is None:

@@ -61,9 +61,8 @@ class EpisodeAdder(AdderBase):
         options: WriterOptions | None = None,
         **writer_options: Unpack[WriterArguments],
     ) -> None:
-        options = WriterOptions.of("EpisodeAdder.__init__", options, writer_options)
-        super().__init__(client, Priorities(client, table, priority, num_envs), num_envs, options)
-        self._table = table
+        priorities = Priorities(client, table, priority, num_envs)
+        super().__init__(client, table, priorities, num_envs, options, writer_options)
         self._max_length = checks.as_count("max_length", max_length)
         self._final = columns.as_names("final", final)
         formula = self._priorities.config

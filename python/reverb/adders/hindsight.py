@@ -103,10 +103,8 @@ class HindsightAdder(AdderBase):
         options: WriterOptions | None = None,
         **writer_options: Unpack[WriterArguments],
     ) -> None:
-        options = WriterOptions.of("HindsightAdder.__init__", options, writer_options)
         priorities = Priorities(client, table, priority, num_envs, takes_formula=False)
-        super().__init__(client, priorities, num_envs, options)
-        self._table = table
+        super().__init__(client, table, priorities, num_envs, options, writer_options)
         self._discount = float(discount)
         if not 0.0 <= self._discount <= 1.0:
             raise ValueError(f"`discount` must be in [0, 1], got {discount}.")

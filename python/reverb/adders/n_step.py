@@ -134,10 +134,8 @@ class NStepTransitionAdder(AdderBase):
         options: WriterOptions | None = None,
         **writer_options: Unpack[WriterArguments],
     ) -> None:
-        options = WriterOptions.of("NStepTransitionAdder.__init__", options, writer_options)
         priorities = Priorities(client, table, priority, num_envs, takes_formula=False)
-        super().__init__(client, priorities, num_envs, options)
-        self._table = table
+        super().__init__(client, table, priorities, num_envs, options, writer_options)
         self._n = n
         self._dtype = np.dtype(dtype)
         self._returns = NStepReturns(n, discount)

@@ -194,11 +194,10 @@ class SequenceAdder(AdderBase):
         options: WriterOptions | None = None,
         **writer_options: Unpack[WriterArguments],
     ) -> None:
-        options = WriterOptions.of("SequenceAdder.__init__", options, writer_options)
-        super().__init__(client, Priorities(client, table, priority, num_envs), num_envs, options)
+        priorities = Priorities(client, table, priority, num_envs)
+        super().__init__(client, table, priorities, num_envs, options, writer_options)
         if end not in ("truncate", "pad", "drop"):
             raise ValueError(f"`end` must be 'truncate', 'pad' or 'drop', got {end!r}.")
-        self._table = table
         self._length, self._period = checks.as_count("length", length), checks.as_count("period", period)
         self._pad = end == "pad"
         self._end = "drop" if end == "pad" else end

@@ -25,12 +25,7 @@ class StructuredWriter(FlushingWriter):
     # The public module of the class, which pickles refer to.
     __module__ = "reverb.structured_writer"
 
-    def __init__(
-        self,
-        client: _binding.Client,
-        configs: Sequence[Any],
-        options: WriterOptions,
-    ) -> None:
+    def __init__(self, client: _binding.Client, configs: Sequence[Any], options: WriterOptions) -> None:
         texts = [config.SerializeToString() for config in configs]
         self._writer = _binding.PatternWriter(client, FixedStructure(), texts, options)
         self._client = client
