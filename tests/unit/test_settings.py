@@ -36,7 +36,8 @@ def parts():
 def test_each_setting_has_a_name_and_a_key_of_its_own():
     for values in ([one.name for one in SETTINGS], [one.key for one in SETTINGS]):
         assert len(set(values)) == len(values)
-    assert (SETTINGS[4].flag, SETTINGS[4].variable) == ("--http-port", "REVERB_HTTP_PORT")
+    port = ARGUMENTS["http_port"]
+    assert (port.flag, port.variable) == ("--http-port", "REVERB_HTTP_PORT")
 
 
 def test_options_of_a_server_are_its_arguments():
