@@ -37,6 +37,7 @@ __all__ = [
     "TensorMaker",
     "TrajectoryColumn",
     "TrajectoryWriter",
+    "WriterSession",
     "_ColumnHistory",
     "checkpoint_list",
     "checkpoint_summary",
@@ -686,8 +687,29 @@ class _ColumnHistory:
     def __iter__(self) -> Iterator[CellRef | None]: ...
     def __getitem__(self, key: SupportsIndex | slice | list[int], /) -> TrajectoryColumn: ...
 
+@disjoint_base
+class WriterSession:
+    """The base class of writers: what has been sent, and what the server has confirmed."""
+
+    def flush(self, but_last: int, timeout: float | None) -> None: ...
+    def drain(self, patience: float) -> bool:
+        """Waits at most `patience` seconds until no item is unconfirmed. Returns whether none is."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all items are confirmed and no error is left to be reported."""
+
+    def close(self, patience: float) -> _Discarded | None:
+        """Waits at most `patience` seconds for confirmations. Returns what was discarded, if anything was."""
+
+    @property
+    def num_pending_items(self) -> int: ...
+    @property
+    def has_server(self) -> bool:
+        """Whether the server is reachable, as far as is known."""
+
 @final
-class TrajectoryWriter:
+class TrajectoryWriter(WriterSession):
     """Behind `reverb.TrajectoryWriter`."""
 
     def __new__(
@@ -704,26 +726,13 @@ class TrajectoryWriter:
     def create_item(self, table: str, priority: float, trajectory: object) -> None: ...
     def set_signatures(self, signatures: _Signatures) -> None: ...
     def configure(self, column: int, options: _ColumnOptions) -> None: ...
-    def flush(self, but_last: int, timeout: float | None) -> None: ...
     def end_episode(self, clear_buffers: bool) -> None:
         """Without a flush."""
-
-    def drain(self, patience: float) -> bool:
-        """Sends all items, and waits `patience` seconds at most. Whether none is unconfirmed."""
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether all items are confirmed and no error is left to be reported."""
-
-    def close(self, patience: float) -> _Discarded | None:
-        """What was discarded after `patience` seconds; None if nothing was."""
 
     @property
     def episode_steps(self) -> int: ...
     @property
     def step_is_open(self) -> bool: ...
-    @property
-    def num_pending_items(self) -> int: ...
 
 @final
 class PatternReader:
@@ -737,7 +746,7 @@ class PatternReader:
         """The items that are due where an episode ends."""
 
 @final
-class PatternWriter:
+class PatternWriter(WriterSession):
     """Behind `reverb.structured_writer.StructuredWriter`."""
 
     def __new__(
@@ -755,19 +764,12 @@ class PatternWriter:
     def make_last_items(self, priority: float | None = None) -> None:
         """Makes the items that are due where an episode ends."""
 
-    def flush(self, but_last: int, timeout: float | None) -> None: ...
     def end_episode(self, clear_buffers: bool) -> None: ...
-    def drain(self, patience: float) -> bool: ...
-    @property
-    def is_settled(self) -> bool: ...
-    def close(self, patience: float) -> _Discarded | None: ...
     @property
     def step_is_open(self) -> bool: ...
-    @property
-    def num_pending_items(self) -> int: ...
 
 @final
-class RowWriter:
+class RowWriter(WriterSession):
     """Behind `reverb.Writer`."""
 
     def __new__(
@@ -780,22 +782,13 @@ class RowWriter:
     def append(self, data: object) -> None: ...
     def create_item(self, table: str, num_timesteps: int, priority: float) -> None: ...
     def set_signatures(self, signatures: _Signatures) -> None: ...
-    def flush(self, timeout: float | None) -> None: ...
-    def drain(self, patience: float) -> bool: ...
-    @property
-    def is_settled(self) -> bool: ...
-    def close(self, patience: float) -> _Discarded | None: ...
-    @property
-    def has_server(self) -> bool: ...
     @property
     def episode_id(self) -> int: ...
     @property
     def num_steps(self) -> int: ...
-    @property
-    def num_pending_items(self) -> int: ...
 
 @final
-class BatchedWriter:
+class BatchedWriter(WriterSession):
     """Behind `reverb.BatchedWriter`."""
 
     def __new__(
@@ -821,11 +814,4 @@ class BatchedWriter:
         columns: Sequence[tuple[int, int | None, int | None, int, bool]],
         mask: NDArray[np.bool_] | None,
     ) -> NDArray[np.bool_]: ...
-    def flush(self, but_last: int, timeout: float | None) -> None: ...
-    def drain(self, patience: float) -> bool: ...
-    @property
-    def is_settled(self) -> bool: ...
-    def close(self, patience: float) -> _Discarded | None: ...
     def episode_steps(self) -> NDArray[np.int64]: ...
-    @property
-    def num_pending_items(self) -> int: ...

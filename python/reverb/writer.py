@@ -153,7 +153,7 @@ class Writer:
         seconds = as_seconds(timeout_ms, timeout)
         self._check_open("Flush")
         if not closing.was_closed_at_exit(self._writer):
-            self._writer.flush(closing.limited_at_exit(seconds))
+            self._writer.flush(0, closing.limited_at_exit(seconds))
 
     def close(self, retry_on_unavailable: bool = True) -> None:
         """Flushes and closes the writer.
@@ -175,7 +175,7 @@ class Writer:
             return
         try:
             if retry_on_unavailable or self._writer.has_server:
-                self._writer.flush(closing.limited_at_exit(None))
+                self._writer.flush(0, closing.limited_at_exit(None))
         except UnavailableError:
             if retry_on_unavailable:
                 raise

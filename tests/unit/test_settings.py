@@ -115,9 +115,10 @@ def test_where_http_is_off_its_options_do_not_count(monkeypatch):
 
 def test_the_guide_has_the_table():
     programs = {one: f"`{name}=`{', variable' * one.is_in_library}" for name, one in ARGUMENTS.items()}
+    columns = [(one.flag, one.variable, one.key, programs.get(one, "no"), one.default_text) for one in SETTINGS]
     rows = [
-        f"| `{one.flag}` | `{one.variable}` | `{one.key}` | {programs.get(one, '–')} | {one.default_text} | {one.help} |"
-        for one in SETTINGS
+        "| `{}` | `{}` | `{}` | {} | {} | {} |".format(*values, one.help)
+        for values, one in zip(columns, SETTINGS, strict=True)
     ]
     found = [line for line in OPERATE.read_text().splitlines() if re.match(r"\| `--[a-z-]+` \| `REVERB_", line)]
     assert found == rows

@@ -1,6 +1,6 @@
 //! `reverb._rust.RowWriter`: behind dm-reverb's older writer, whose items are all columns of the last steps.
 
-use super::session::{DiscardedItems, WriterOptions, WriterSession};
+use super::session::{WriterOptions, WriterSession};
 use super::signatures::{FlatSignatures, Signatures, find_signature, to_signatures};
 use crate::array_in::{Leaf, leaf};
 use crate::client::Client;
@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Appends rows, and makes items of the last of them.
-#[pyclass(frozen, module = "reverb._rust")]
+#[pyclass(frozen, extends = WriterSession, module = "reverb._rust")]
 pub struct RowWriter {
     rows: Mutex<Rows>,
     session: WriterSession,
@@ -63,23 +63,31 @@ impl RowWriter {
         max_sequence_length: u32,
         signatures: FlatSignatures,
         options: WriterOptions,
-    ) -> PyReverbResult<Self> {
+    ) -> PyReverbResult<PyClassInitializer<Self>> {
         let (columns, compression) = (options.columns(max_sequence_length), options.compression()?);
         let dropped = DroppedChunks::default();
         // The writer itself waits for items in flight, after it has appended a row.
         let unlimited = WriterOptions { max_in_flight_items: None, ..options };
-        Ok(Self {
+        // Its `close` waits as long as its `flush`.
+        let session = WriterSession::new(
+            client.background().clone(),
+            &unlimited,
+            dropped.clone(),
+            "To give up: Ctrl-C, or `flush(timeout=...)`.",
+        );
+        let writer = Self {
             rows: Mutex::new(Rows {
-                steps: StepBuffer::new(columns, compression, dropped.clone())?,
+                steps: StepBuffer::new(columns, compression, dropped)?,
                 shapes: Vec::new(),
                 structures: VecDeque::new(),
             }),
-            session: WriterSession::new(client.background().clone(), &unlimited, dropped),
+            session: session.clone(),
             signatures: Mutex::new(to_signatures(signatures)?),
             keys: KnownKeys::default(),
             max_in_flight: options.max_in_flight_items.unwrap_or(usize::MAX),
             max_length: u64::from(max_sequence_length),
-        })
+        };
+        Ok(PyClassInitializer::from(session).add_subclass(writer))
     }
 
     fn set_signatures(&self, signatures: FlatSignatures) -> PyReverbResult<()> {
@@ -158,35 +166,6 @@ impl RowWriter {
         };
         self.session.push(py, [item])?;
         self.session.wait_in_flight(py, self.max_in_flight)
-    }
-
-    fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyReverbResult<()> {
-        // `close` waits as long as `flush`.
-        self.session.flush(py, 0, timeout, "To give up: Ctrl-C, or `flush(timeout=...)`.")
-    }
-
-    fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
-        self.session.drain(py, patience)
-    }
-
-    #[getter]
-    fn is_settled(&self) -> bool {
-        self.session.is_settled()
-    }
-
-    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
-        self.session.close(py, patience)
-    }
-
-    #[getter]
-    fn num_pending_items(&self) -> usize {
-        self.session.num_pending()
-    }
-
-    /// Whether the server is reachable, as far as is known.
-    #[getter]
-    fn has_server(&self) -> bool {
-        self.session.has_server()
     }
 
     #[getter]
