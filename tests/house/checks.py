@@ -1,6 +1,7 @@
 """The checks: each takes a source tree and says what is wrong in it, a text for each fault."""
 
 import functools
+import re
 
 import error_texts_python
 import error_texts_rust
@@ -169,6 +170,26 @@ def long_functions(tree):
     ]
 
 
+# What reads or changes the environment, and variables that are named for another library to read.
+USE_OF_ENVIRONMENT = re.compile(
+    r"\b(?:environb?\b|(?:get|put|unset)env\b|envvar=[\"']|env::(?:var|set_var|remove_var)).*"
+)
+
+
+def environment(tree):
+    """Uses of environment variables outside the one module for that."""
+    problems = []
+    for source in tree.sources:
+        file = tree.name_of(source)
+        if file == rules.ENVIRONMENT or not re.match(r"python/|crates/[\w-]+/src/", file):
+            continue
+        for number, line in enumerate(source.untested_code().splitlines(), 1):
+            used, allowed = USE_OF_ENVIRONMENT.search(line), rules.READS_ENVIRONMENT.get(file)
+            if used and not (allowed and f'"{allowed}"' in line):
+                problems.append(f"{file}:{number} uses the environment ({used[0]}); only {rules.ENVIRONMENT} does")
+    return problems
+
+
 def error_texts(tree):
     """Code that decides by the text of an error. Tests may: they say what a text must be."""
     problems = []
@@ -203,5 +224,6 @@ ALL = (
     importers_of_extension,
     long_files,
     long_functions,
+    environment,
     error_texts,
 )

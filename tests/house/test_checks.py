@@ -233,3 +233,25 @@ def test_code_that_decides_by_the_text_of_an_error_is_refused(top):
         "python/reverb/errors.py:2: 'late' in str(error)",
         'crates/reverb-core/src/thing.rs:2: status.message() == "late"',
     ]
+
+
+def test_use_of_the_environment_is_refused(top):
+    package(
+        top,
+        {
+            "errors.py": "# os.environ\nimport os\nos.getenv('A')\ndel os.environ['A']\n",
+            "cli/app.py": "from reverb.client import make\nenvvar='A'\nenvvar=ADDRESS\n",
+            "cli/top.py": "os.environ.get('COLUMNS')\nos.environ.get('LINES')\nos.environ.get(\"COLUMNS\")\n",
+            "_settings.py": "os.environ",
+        },
+    )
+    crate(top, {"thing.rs": 'pub struct Thing;\nfn f() { std::env::var_os("A") }'}, "reverb-core")
+    write(top, {"crates/reverb-core/build.rs": 'std::env::var("OUT_DIR")', "tests/test_a.py": "os.environ"})
+    assert [problem.partition(" uses")[0] for problem in checks.environment(Tree(top))] == [
+        "crates/reverb-core/src/thing.rs:2",
+        "python/reverb/cli/app.py:2",
+        "python/reverb/cli/top.py:1",
+        "python/reverb/cli/top.py:2",
+        "python/reverb/errors.py:3",
+        "python/reverb/errors.py:4",
+    ]
