@@ -15,7 +15,7 @@ fn pack_page(folder: &Path, out: &Path) -> Result<(), Box<dyn std::error::Error>
     std::fs::create_dir_all(out.join("web"))?;
     let mut files = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
     files.sort();
-    let mut code = format!("static ASSETS: [Asset; {}] = [\n", files.len());
+    let mut code = String::from("static ASSETS: &[Asset] = &[\n");
     for file in files {
         println!("cargo:rerun-if-changed={}", file.display());
         let name = file.file_name().and_then(|name| name.to_str()).ok_or("a name of a file is not UTF-8")?;
