@@ -28,6 +28,7 @@ class FakeElement extends FakeNode {
   listeners = {};
   classes = new Set();
   hidden = false;
+  value = "";
 
   constructor(tag) {
     super();

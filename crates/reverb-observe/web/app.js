@@ -170,11 +170,7 @@ function overview() {
     all.node,
     welcome.node,
     tables.node,
-    el(
-      "div",
-      { class: "panels" },
-      panels.map((panel) => panel.node),
-    ),
+    el("div", { class: "panels" }, panels.map((panel) => panel.node)),
   );
   /** @param {Live} state */
   const update = (state) => {
@@ -189,12 +185,8 @@ function welcomeView() {
   const node = el(
     "section",
     { class: "panel welcome", "aria-labelledby": "welcome" },
-    el(
-      "div",
-      {},
-      el("h2", { id: "welcome" }, "Waiting for the first insert"),
-      el("p", { class: "muted" }, "An actor connects and inserts like this:"),
-    ),
+    el("div", {}, el("h2", { id: "welcome" }, "Waiting for the first insert"),
+      el("p", { class: "muted" }, "An actor connects and inserts like this:")),
     el("pre", { tabindex: "0", role: "group", "aria-label": "Example" }, code),
   );
   /** @param {Live} live */
@@ -217,17 +209,8 @@ function tiles() {
   const tile = (label, options) => {
     const value = el("dd", { class: "tile-value" });
     const spark = sparkline({ area: true, seconds: 120, ...options });
-    return {
-      value,
-      spark,
-      node: el(
-        "div",
-        { class: "panel tile" },
-        el("dt", { class: "label" }, label),
-        value,
-        el("dd", { class: "tile-spark" }, spark.node),
-      ),
-    };
+    const shown = el("dd", { class: "tile-spark" }, spark.node);
+    return { value, spark, node: el("div", { class: "panel tile" }, el("dt", { class: "label" }, label), value, shown) };
   };
   const items = tile("Items", { seconds: 300 });
   const inserts = tile("Inserts");

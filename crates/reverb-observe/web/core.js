@@ -73,6 +73,11 @@ export function svg(tag, attrs, ...children) {
   return build(document.createElementNS(SVG, tag), attrs, children);
 }
 
+/** The head of a table. @param {string[]} names @param {(column: number) => string | false} [classOf] */
+export function tableHead(names, classOf = () => false) {
+  return el("thead", null, el("tr", null, names.map((name, i) => el("th", { scope: "col", class: classOf(i) }, name))));
+}
+
 /** @template {Element} Made @param {Made} node @param {Attrs | null | undefined} attrs @param {Child[]} children */
 function build(node, attrs, children) {
   setAttrs(node, attrs);

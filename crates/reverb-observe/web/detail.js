@@ -3,7 +3,7 @@
 /** @import { Live } from "./live.js" */
 
 import { lineChart, stackedBar } from "./charts.js";
-import { bytes, duration, el, number, rate, setQuantity, setText, setUserText, time } from "./core.js";
+import { bytes, duration, el, number, rate, setQuantity, setText, setUserText, tableHead, time } from "./core.js";
 import { mountHistograms } from "./histograms.js";
 import { mountItems } from "./items.js";
 import { flowLines, limiterView, waitsBadge } from "./limiter.js";
@@ -139,7 +139,6 @@ function limiterPanel() {
   const view = limiterView({ height: 220 });
   const values = el("tbody");
   const heads = ["Time", "inserts × spi − samples", "Inserts", "Samples"];
-  const head = heads.map((name, index) => el("th", { scope: "col", class: index ? "number" : "" }, name));
   const details = el(
     "details",
     {},
@@ -147,7 +146,7 @@ function limiterPanel() {
     el(
       "div",
       { class: "scroll", tabindex: "0", role: "group", "aria-label": "Values" },
-      el("table", {}, el("thead", {}, el("tr", {}, head)), values),
+      el("table", {}, tableHead(heads, (column) => column > 0 && "number"), values),
     ),
   );
   body.append(view.node, details);

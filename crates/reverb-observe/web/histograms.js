@@ -1,7 +1,7 @@
 // The histograms of a table: of what is in it, by a bounded look, and of what was drawn or left, by counters.
 
 import { round } from "./charts.js";
-import { api, duration, el, number, percent, plural, setText, svg } from "./core.js";
+import { api, duration, el, number, percent, plural, setText, svg, tableHead } from "./core.js";
 import { panel } from "./panels.js";
 import { explorable } from "./drawings.js";
 
@@ -92,7 +92,7 @@ function draw(figure, answer, table, isOpen) {
     "details", { open: isOpen }, el("summary", { class: "small" }, "Values"),
     el("table", null,
       el("caption", { class: "hidden" }, title),
-      el("thead", null, el("tr", null, el("th", { scope: "col" }, figure.unit), el("th", { scope: "col", class: "number" }, `${of}s`))),
+      tableHead([figure.unit, `${of}s`], (column) => column > 0 && "number"),
       el("tbody", null, bars.map((bar) =>
         el("tr", null, el("th", { scope: "row" }, bar.text), el("td", { class: "number" }, number(bar.count, 0)))))),
   );

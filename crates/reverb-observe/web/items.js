@@ -1,7 +1,7 @@
 // A look at the items of a table: a list of a few, and one of them opened. Nothing is drawn from the table.
 
 import { columnsView } from "./columns.js";
-import { ApiError, bytes, duration, el, fetchApi, number, plural, setAttrs, setText, time } from "./core.js";
+import { ApiError, bytes, duration, el, fetchApi, number, plural, setAttrs, setText, tableHead, time } from "./core.js";
 import { reason } from "./histograms.js";
 import { panel } from "./panels.js";
 
@@ -43,8 +43,7 @@ class Items {
     this.body = el("tbody", { on: { keydown: (event) => this.move(event) } });
     this.list = el("div", { class: "item-list" }, el("table", null,
       el("caption", { class: "hidden" }, "Items; the arrow keys go from one to the next"),
-      el("thead", null, el("tr", null, ["Key", "Priority", "Sampled", "Age", "Size"].map((name, i) =>
-        el("th", { scope: "col", class: i > 0 && "number" }, name)))),
+      tableHead(["Key", "Priority", "Sampled", "Age", "Size"], (column) => column > 0 && "number"),
       this.body));
     this.detail = el("section", { class: "item-detail", "aria-label": "Item" });
     const { node, body } = panel("items", "Items");

@@ -18,6 +18,7 @@ import {
   setQuantity,
   setText,
   setUserText,
+  tableHead,
 } from "./core.js";
 
 /** A panel with a heading. Returns `{node, body, count, header}`. */
@@ -68,12 +69,7 @@ export function waitsPanel(number) {
       seen.set(name, (seen.get(name) ?? 0) + 1);
       return { ...wait, key: `${name} ${seen.get(name)}` };
     });
-    reconcile(
-      rows,
-      keyed,
-      ({ key }) => key,
-      () => waitRow(number === undefined),
-    );
+    reconcile(rows, keyed, ({ key }) => key, () => waitRow(number === undefined));
   };
   return { node, update };
 }
@@ -117,24 +113,11 @@ export function clientsPanel() {
   const { node, body, count } = panel("clients", "Clients");
   const quiet = nothing("No client is connected", "Clients appear as soon as they connect.");
   const rows = el("tbody");
-  const heads = ["Client", "Inserts", "Samples", "Received", "Sent", "Since"];
+  const head = tableHead(["Client", "Inserts", "Samples", "Received", "Sent", "Since"], clientCellClass);
   const table = el(
     "div",
     { class: "scroll bounded", tabindex: "0", role: "group", "aria-label": "Clients, the busiest first" },
-    el(
-      "table",
-      { class: "clients" },
-      el(
-        "thead",
-        {},
-        el(
-          "tr",
-          {},
-          heads.map((name, index) => el("th", { scope: "col", class: clientCellClass(index) }, name)),
-        ),
-      ),
-      rows,
-    ),
+    el("table", { class: "clients" }, head, rows),
   );
   body.append(quiet, table);
   /** @param {Live} live */
@@ -144,12 +127,7 @@ export function clientsPanel() {
     quiet.hidden = groups.length > 0;
     table.hidden = groups.length === 0;
     setText(count, groups.length ? String(groups.length) : "");
-    reconcile(
-      rows,
-      groups,
-      ({ key }) => key,
-      () => clientRow(live),
-    );
+    reconcile(rows, groups, ({ key }) => key, () => clientRow(live));
   };
   return { node, update };
 }
@@ -256,22 +234,10 @@ export function memoryPanel() {
     const entries = shown.map((table) => ({ ...table, most }));
     if (rest > 0 && largest.length > shown.length && shown.length > 0) {
       const name = plural(largest.length - shown.length, "other table");
-      entries.push({
-        number: -1,
-        name,
-        bytes: rest,
-        index_bytes: 0,
-        referenced_bytes: null,
-        most: Math.max(most, rest),
-      });
+      entries.push({ number: -1, name, bytes: rest, index_bytes: 0, referenced_bytes: null, most: Math.max(most, rest) });
     }
     rows.hidden = entries.length === 0;
-    reconcile(
-      rows,
-      entries,
-      ({ number }) => number,
-      () => barRow(writeMemory),
-    );
+    reconcile(rows, entries, ({ number }) => number, () => barRow(writeMemory));
   };
   return { node, update };
 }
@@ -338,12 +304,7 @@ export function removalsPanel() {
     const reasons = /** @type {(keyof RemovalsDocument)[]} */ (Object.keys(names));
     const entries = reasons.map((key) => ({ reason: names[key], value: removals[key], all }));
     const some = entries.filter(({ value }) => value > 0);
-    reconcile(
-      rows,
-      some,
-      ({ reason }) => reason,
-      () => barRow(writeRemovals),
-    );
+    reconcile(rows, some, ({ reason }) => reason, () => barRow(writeRemovals));
   };
   return { node, update };
 }

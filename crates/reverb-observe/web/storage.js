@@ -14,6 +14,7 @@ import {
   setQuantity,
   setText,
   setUserText,
+  tableHead,
   time,
 } from "./core.js";
 import { bar } from "./charts.js";
@@ -54,34 +55,9 @@ export function checkpointsPanel() {
   const failed = el("p", { class: "notice bad" });
   const saving = progressView("Saving");
   const rows = el("tbody");
-  const heads = ["Checkpoint", "Saved", "Size", "Took", "Verified"];
-  const table = el(
-    "div",
-    { class: "scroll" },
-    el(
-      "table",
-      {},
-      el(
-        "thead",
-        {},
-        el(
-          "tr",
-          {},
-          heads.map((name, index) =>
-            el(
-              "th",
-              {
-                scope: "col",
-                class: index === 0 ? "" : index === 2 || index === 3 ? "number narrow-hidden" : "number",
-              },
-              name,
-            ),
-          ),
-        ),
-      ),
-      rows,
-    ),
-  );
+  const classes = ["", "number", "number narrow-hidden", "number narrow-hidden", "number"];
+  const head = tableHead(["Checkpoint", "Saved", "Size", "Took", "Verified"], (column) => classes[column]);
+  const table = el("div", { class: "scroll" }, el("table", {}, head, rows));
   const folder = el("bdi", { class: "user mono small muted folder" });
   body.append(failed, saving.node, quiet, table, folder);
   /** @param {Live} live */

@@ -14,6 +14,7 @@ import {
   setQuantity,
   setText,
   setUserText,
+  tableHead,
   userText,
 } from "./core.js";
 import { limiterView, waiting, waitsBadge } from "./limiter.js";
@@ -107,13 +108,7 @@ function cards(large) {
   const node = el("div", { class: large ? "cards one" : "cards" });
   /** @param {TableDocument[]} tables @param {Live} live */
   const update = (tables, live) => {
-    const views = reconcile(
-      node,
-      tables,
-      ({ number }) => number,
-      () => card(large),
-    );
-    for (const view of views) view.live(live);
+    for (const view of reconcile(node, tables, ({ number }) => number, () => card(large))) view.live(live);
   };
   return { node, update };
 }
@@ -240,15 +235,7 @@ function list() {
       "table",
       { class: "tables" },
       el("caption", { class: "hidden" }, "Tables of the server; the names of the columns sort"),
-      el(
-        "thead",
-        {},
-        el(
-          "tr",
-          {},
-          heads.map(({ head }) => head),
-        ),
-      ),
+      el("thead", {}, el("tr", {}, heads.map(({ head }) => head))),
       rows,
     ),
   );
@@ -321,30 +308,9 @@ function row() {
 /** A list of the columns of a signature. @param {ColumnDocument[]} columns */
 export function signatureTable(columns) {
   const shape = (/** @type {ColumnDocument["shape"]} */ lengths) => (lengths ? `[${lengths.map((length) => length ?? "?").join(", ")}]` : "any");
-  return el(
-    "table",
-    {},
-    el(
-      "thead",
-      {},
-      el(
-        "tr",
-        {},
-        ["Column", "Type", "Shape"].map((name) => el("th", { scope: "col" }, name)),
-      ),
-    ),
-    el(
-      "tbody",
-      {},
-      columns.map((column) =>
-        el(
-          "tr",
-          {},
-          el("th", { scope: "row", class: "mono" }, userText(column.name)),
-          el("td", { class: "mono" }, column.dtype),
-          el("td", { class: "mono" }, shape(column.shape)),
-        ),
-      ),
-    ),
-  );
+  const row = (/** @type {ColumnDocument} */ column) => {
+    const cells = [column.dtype, shape(column.shape)].map((text) => el("td", { class: "mono" }, text));
+    return el("tr", {}, el("th", { scope: "row", class: "mono" }, userText(column.name)), cells);
+  };
+  return el("table", {}, tableHead(["Column", "Type", "Shape"]), el("tbody", {}, columns.map(row)));
 }

@@ -102,7 +102,7 @@ mod tests {
         for name in names.iter().filter(|name| name.contains('.')) {
             assert!(ASSETS.iter().any(|asset| asset.path == *name), "{name} is named by index.html");
         }
-        for asset in &ASSETS {
+        for asset in ASSETS {
             let content = text(asset.path).replace("http://www.w3.org/2000/svg", "");
             for elsewhere in ["http://", "https://", "url(//"] {
                 assert!(!content.contains(elsewhere), "{} names {elsewhere}", asset.path);

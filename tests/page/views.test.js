@@ -1,0 +1,138 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { page, resize } from "./dom.js";
+
+const { detailView } = await page("detail.js");
+const { clientsPanel, memoryPanel, removalsPanel, waitsPanel } = await page("panels.js");
+const { checkpointsPanel, logPanel } = await page("storage.js");
+const { tablesView } = await page("tables.js");
+
+const waits = { count: 0, longest_seconds: 0, blocked_seconds: 0, reason: null };
+const LIMITER = {
+  kind: "ratio", samples_per_insert: 4, min_size: 1, diff: 0, min_diff: -10, max_diff: 10, inserts_allowed: 2,
+  samples_allowed: 10, sentence: "10 more samples may go",
+};
+const table = (number, more = {}) => ({
+  number, name: `table ${number}`, sampler: "uniform", remover: "fifo", items: 5, max_items: 10, bytes: 2048, max_bytes: null,
+  referenced_bytes: 1024, index_bytes: 512, chunks: 2, episodes: 1, max_times_sampled: 0, undelivered_samples: 0,
+  inserts: 5, samples: 20, unique_samples: 4, removals: { max_size: 3, max_bytes: 0, max_times_sampled: 0, delete: 1, reset: 0 },
+  unsampled_removals: 1, priority_updates: 0, insert_bytes: 10, sample_bytes: 20, last_insert_at: null, last_sample_at: 95,
+  limiter: LIMITER, waiting_inserts: waits, waiting_samples: waits,
+  signature: [{ number: 0, name: "obs", dtype: "float32", shape: [null, 4] }], ...more,
+});
+const client = (id, name) => ({
+  id, name, address: `127.0.0.1:${id}`, transport: "tcp", since: 40, rates: { inserts: 1, samples: 2, receive: 3, transmit: 4 },
+});
+const live = (more = {}) => ({
+  server: { now: 100, resident_bytes: 10_000, buffer_pool_bytes: 1000 }, tables: [table(0)], waits: [], clients: [],
+  history: { times: [98, 99, 100], tables: new Map() }, series: () => undefined, rates: () => [[99, 1], [100, 2]],
+  rate: () => 2, log: [], ...more,
+});
+
+/** The rows of a view, each as the texts of its cells. */
+const rowsOf = (node) => node.querySelectorAll("tr").map((row) => row.children.map((cell) => cell.textContent));
+
+function shown(panel, ...documents) {
+  for (const document of documents) panel.update(document);
+  return panel.node;
+}
+
+test("one table, a few and many have their own layouts", () => {
+  const view = tablesView();
+  const many = Array.from({ length: 20 }, (_, number) => table(number, { items: number }));
+  view.update(live());
+  assert.equal(view.node.querySelectorAll("article").length, 1);
+  view.update(live({ tables: many.slice(0, 3) }));
+  assert.equal(view.node.querySelectorAll("article").length, 3);
+  view.update(live({ tables: many }));
+  const heads = rowsOf(view.node)[0];
+  assert.deepEqual(heads, ["Table", "Items", "Data", "Inserts", "Samples", "Per insert", "Limiter", "Waits"]);
+  const first = () => rowsOf(view.node)[1][0];
+  assert.match(first(), /^table 0/);
+  const [, byItems] = view.node.querySelectorAll("button");
+  byItems.click();
+  assert.match(first(), /^table 19/);
+  byItems.click();
+  assert.match(first(), /^table 0/);
+  const [filter] = view.node.querySelectorAll("input");
+  filter.value = " Table 13 ";
+  filter.listeners.input();
+  assert.equal(rowsOf(view.node).length, 2);
+});
+
+test("a table in detail has its figures, its signature and what left it", () => {
+  const view = detailView(0);
+  view.update(live());
+  const text = view.node.textContent;
+  for (const part of ["table 0", "uniform → fifo", "5 of 10", "4.00", "never", "5.0 s ago", "Over max_size", "Deleted by a caller"]) {
+    assert.ok(text.includes(part), part);
+  }
+  assert.deepEqual(rowsOf(view.node).filter(([name]) => name === "obs"), [["obs", "float32", "[?, 4]"]]);
+  const [details] = view.node.querySelectorAll("details");
+  details.open = true;
+  view.update(live());
+  assert.deepEqual(rowsOf(details)[0], ["Time", "inserts × spi − samples", "Inserts", "Samples"]);
+  assert.deepEqual(rowsOf(details)[1].slice(1), ["–", "2 /s", "2 /s"]);
+  for (const drawing of view.node.querySelectorAll("svg")) resize(drawing, 300);
+  view.unmount();
+});
+
+test("a table that is not there is said to be missing", () => {
+  const node = shown(detailView(7), live());
+  assert.deepEqual(node.children.slice(2).map(({ hidden }) => hidden), [false, true]);
+});
+
+test("clients of a name share a row", () => {
+  const node = shown(clientsPanel(), live({ clients: [client(1, "actor"), client(2, "actor"), client(3, "")] }));
+  assert.deepEqual(rowsOf(node), [
+    ["Client", "Inserts", "Samples", "Received", "Sent", "Since"],
+    ["actor127.0.0.1 · 2 connections", "2 /s", "4 /s", "6 B/s", "8 B/s", "1 min 00 s"],
+    ["unnamed client127.0.0.1:3", "1 /s", "2 /s", "3 B/s", "4 B/s", "1 min 00 s"],
+  ]);
+});
+
+test("who waits is listed, also twice", () => {
+  const wait = { table: 0, table_name: "t", operation: "sample", client: 1, client_name: "a", address: "", transport: "unix", seconds: 3, reason: "because" };
+  const node = shown(waitsPanel(), live({ waits: [wait, wait, { ...wait, table: 1 }] }));
+  assert.deepEqual(node.querySelectorAll("li").map((row) => row.textContent), Array(3).fill("sampletaunix socket3.0 sbecause"));
+  assert.equal(shown(waitsPanel(1), live({ waits: [wait, { ...wait, table: 1 }] })).querySelectorAll("li").length, 1);
+});
+
+test("memory is that of the largest tables, and of the rest", () => {
+  const tables = Array.from({ length: 10 }, (_, number) => table(number));
+  const rows = shown(memoryPanel(), live({ tables })).querySelectorAll("li").map((row) => row.textContent);
+  assert.equal(rows.length, 9);
+  assert.equal(rows[0], "table 02.50 KiB1.00 KiB of rows");
+  assert.equal(rows[8], "2 other tables5.00 KiB");
+});
+
+test("removals are listed by reason", () => {
+  const rows = shown(removalsPanel(), table(0)).querySelectorAll("li").map((row) => row.textContent);
+  assert.deepEqual(rows, ["Over max_size375 %", "Deleted by a caller125 %"]);
+});
+
+test("checkpoints are listed with what is known of them", () => {
+  const saved = { path: "/c/1", saved_at: 60, size_bytes: 2048, duration_seconds: null, is_verified: true };
+  const checkpoints = {
+    path: "/c", interval_seconds: 60, next_due_at: 130, saving: { path: "/c/2", since: 90, done_bytes: 50, total_bytes: 100 },
+    saves_ok: 1, saves_failed: 2, last_error: "full", restored_from: "/c/1", checkpoints: [saved],
+  };
+  const node = shown(checkpointsPanel(), live({ checkpoints }));
+  assert.deepEqual(rowsOf(node), [
+    ["Checkpoint", "Saved", "Size", "Took", "Verified"],
+    ["1loaded at start", "40 s ago", "2.00 KiB", "–", "verified"],
+  ]);
+  for (const part of ["next in 30 s, every 1 min 00 s", "The latest save failed: full", "50 B of 100 B, about 10 s left", "/c · 1 save, 2 failed"]) {
+    assert.ok(node.textContent.includes(part), part);
+  }
+});
+
+test("lines of the log are chosen by level, newest first", () => {
+  const log = [["info", "a"], ["error", "b"], ["warning", "c"]].map(([level, message], number) => ({ number, at: 0, level, message }));
+  const panel = logPanel();
+  const texts = () => panel.node.querySelectorAll("li").map((line) => line.textContent.at(-1));
+  panel.update(live({ log }));
+  assert.deepEqual(texts(), ["c", "b", "a"]);
+  panel.node.querySelectorAll("button")[1].click();
+  assert.deepEqual(texts(), ["c", "b"]);
+});
