@@ -1,55 +1,8 @@
-//! Counts of what happened in a table, for those who watch it.
+//! Counts of what happens in a table, and histograms.
+//!
+//! A checkpoint does not contain them, so those of a restored table start at 0. A reset does not clear them.
 
 use crate::slab::Item;
-
-/// Counts of a table since it was created, beside those of its rate limiter and of its removals.
-///
-/// A checkpoint does not contain them, so those of a restored table start at 0. A reset does not clear them.
-#[derive(Debug, Clone)]
-pub struct TableCounters {
-    /// Number of times that the priority of an item was set after its insert, also by an insert under a key that the
-    /// table has.
-    pub priority_updates: u64,
-    /// Size in bytes of the rows of items that were inserted under a new key. Compressed rows count as stored.
-    pub insert_bytes: u64,
-    /// Size in bytes of the rows of drawn items. Draws that were given back do not count, as in the rate limiter.
-    pub sample_bytes: u64,
-    /// Number of items that left the table without a draw.
-    pub unsampled_removals: u64,
-    /// Time stamp of the latest insert in nanoseconds since the Unix epoch; see [`Table::insert`](crate::Table::insert).
-    /// 0 before the first.
-    pub last_insert_nanos: u64,
-    /// Time of the latest draw in nanoseconds since the Unix epoch. 0 before the first. A draw that is given back keeps
-    /// it.
-    pub last_sample_nanos: u64,
-    /// Seconds between the insert of an item and a draw of it. Bucket 0 ends at 2^-10 s.
-    ///
-    /// All of the first 256 draws are in it, and then each 16th with a weight of 16: counts and sum are estimates for
-    /// all draws. A draw that is given back stays in it. The clock of small batches advances in steps of some
-    /// milliseconds.
-    pub sample_age_seconds: Log2Histogram,
-    /// Number of draws that items had when they left the table. Bucket 0 has those without a draw, bucket 1 those with
-    /// one.
-    ///
-    /// A draw that removed its item and is given back takes it out again. Items of a reset are in it as soon as
-    /// [`Table::count_old`](crate::Table::count_old) was called.
-    pub removed_times_sampled: Log2Histogram,
-}
-
-impl Default for TableCounters {
-    fn default() -> Self {
-        Self {
-            priority_updates: 0,
-            insert_bytes: 0,
-            sample_bytes: 0,
-            unsampled_removals: 0,
-            last_insert_nanos: 0,
-            last_sample_nanos: 0,
-            sample_age_seconds: Log2Histogram { first_exponent: AGE_EXPONENT, ..Log2Histogram::default() },
-            removed_times_sampled: Log2Histogram { first_exponent: TIMES_EXPONENT, ..Log2Histogram::default() },
-        }
-    }
-}
 
 /// Number of buckets of a [`Log2Histogram`].
 pub const LOG2_BUCKETS: usize = 40;
@@ -89,6 +42,21 @@ impl Log2Histogram {
     }
 }
 
+/// Upper bounds of all buckets of a [`WaitHistogram`] but the last, in seconds.
+pub const WAIT_BOUNDS: [f64; 19] = [
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0,
+];
+
+/// How long requests have waited, by buckets.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct WaitHistogram {
+    /// Numbers of waits. Bucket `i` counts those longer than the bound before that of `i`, up to [`WAIT_BOUNDS`] of `i`.
+    /// The last bucket counts those longer than all bounds.
+    pub counts: [u64; WAIT_BOUNDS.len() + 1],
+    /// Sum of all waits in seconds.
+    pub sum_seconds: f64,
+}
+
 /// Number of draws whose ages are all counted.
 const ALL_AGED: u64 = 256;
 /// Of later draws, one of so many is counted.
@@ -97,8 +65,12 @@ const AGED_STEP: u64 = 16;
 /// The counts of a table in the form in which they are cheap to add to.
 #[derive(Debug, Default)]
 pub(super) struct Counting {
+    /// Number of times that the priority of an item was set after its insert, also by an insert under a key that the
+    /// table has.
     pub(super) priority_updates: u64,
+    /// Size in bytes of the rows of items that were inserted under a new key. Compressed rows count as stored.
     pub(super) insert_bytes: u64,
+    /// Size in bytes of the rows of drawn items. Draws that were given back do not count, as in the rate limiter.
     pub(super) sample_bytes: u64,
     last_sample_nanos: u64,
     /// Number of draws, including those that were given back.
@@ -245,19 +217,32 @@ impl Counting {
         self.removed.add_all(items);
     }
 
-    /// The counts for those who watch the table.
-    pub(super) fn show(&self, last_insert_nanos: u64) -> TableCounters {
-        let Self { priority_updates, insert_bytes, sample_bytes, last_sample_nanos, .. } = *self;
-        let (counts, sum) = (self.ages.0, self.age_seconds);
-        TableCounters {
-            priority_updates,
-            insert_bytes,
-            sample_bytes,
-            unsampled_removals: self.removed.few[0],
-            last_insert_nanos,
-            last_sample_nanos,
-            sample_age_seconds: Log2Histogram { counts, sum, first_exponent: AGE_EXPONENT },
-            removed_times_sampled: self.removed.show(),
-        }
+    /// Number of items that left the table without a draw.
+    pub(super) fn unsampled_removals(&self) -> u64 {
+        self.removed.few[0]
+    }
+
+    /// Time of the latest draw in nanoseconds since the Unix epoch. 0 before the first. A draw that is given back keeps
+    /// it.
+    pub(super) fn last_sample_nanos(&self) -> u64 {
+        self.last_sample_nanos
+    }
+
+    /// Seconds between the insert of an item and a draw of it. Bucket 0 ends at 2^-10 s.
+    ///
+    /// All of the first 256 draws are in it, and then each 16th with a weight of 16: counts and sum are estimates for
+    /// all draws. A draw that is given back stays in it. The clock of small batches advances in steps of some
+    /// milliseconds.
+    pub(super) fn sample_ages(&self) -> Log2Histogram {
+        Log2Histogram { counts: self.ages.0, sum: self.age_seconds, first_exponent: AGE_EXPONENT }
+    }
+
+    /// Number of draws that items had when they left the table. Bucket 0 has those without a draw, bucket 1 those with
+    /// one.
+    ///
+    /// A draw that removed its item and is given back takes it out again. Items of a reset are in it as soon as
+    /// [`Table::count_old`](crate::Table::count_old) was called.
+    pub(super) fn removed_times_sampled(&self) -> Log2Histogram {
+        self.removed.show()
     }
 }

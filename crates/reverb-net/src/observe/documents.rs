@@ -1,7 +1,10 @@
 //! The documents. Times are seconds since the Unix epoch, sizes are bytes, and `null` means that there is no value. Keys
 //! of items are strings, because JavaScript cannot represent all of them as numbers.
 
-use serde::Serialize;
+use reverb_core::{FIGURES, Figure, FigureValue, TableInfo};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
 
 /// The answer of the call `Observe`: the documents of a server at one time.
 #[derive(Debug, Clone, Serialize)]
@@ -73,46 +76,15 @@ pub struct TableDocument {
     pub sampler: String,
     /// The remover, named like the sampler.
     pub remover: String,
-    /// Number of items.
-    pub items: u64,
     /// Maximum number of items.
     pub max_items: u64,
-    /// Size of the chunks that items refer to. Each chunk counts once.
-    pub bytes: u64,
     /// Limit of `bytes`.
     pub max_bytes: Option<u64>,
-    /// Size of the rows that items refer to. A row counts once for each item.
-    pub referenced_bytes: u64,
-    /// Size of the table's own index and selectors.
-    pub index_bytes: u64,
-    /// Number of distinct chunks that items refer to.
-    pub chunks: u64,
-    /// Number of distinct episodes that items refer to.
-    pub episodes: u64,
     /// Number of draws after which an item leaves; 0 for no limit.
     pub max_times_sampled: i32,
-    /// Samples that were drawn and have not arrived.
-    pub undelivered_samples: u64,
-    /// Number of inserts since the table was created.
-    pub inserts: i64,
-    /// Number of draws since the table was created.
-    pub samples: i64,
-    /// Number of items that were drawn at least once, also of those that have left, since the table was created or reset.
-    pub unique_samples: u64,
-    /// Items that left the table, by reason.
-    pub removals: RemovalsDocument,
-    /// Items that left the table without a draw.
-    pub unsampled_removals: u64,
-    /// Items whose priority was set after their insert.
-    pub priority_updates: u64,
-    /// Size of all inserted rows.
-    pub insert_bytes: u64,
-    /// Size of all drawn rows.
-    pub sample_bytes: u64,
-    /// Time of the latest insert.
-    pub last_insert_at: Option<f64>,
-    /// Time of the latest draw.
-    pub last_sample_at: Option<f64>,
+    /// The figures of [`FIGURES`](reverb_core::FIGURES) by name, except histograms and those of waiting requests.
+    #[serde(flatten)]
+    pub figures: FiguresDocument,
     /// The rate limiter.
     pub limiter: LimiterDocument,
     /// Waiting inserts.
@@ -123,19 +95,27 @@ pub struct TableDocument {
     pub signature: Option<Vec<ColumnDocument>>,
 }
 
-/// Items that left a table, by reason.
-#[derive(Debug, Clone, Serialize)]
-pub struct RemovalsDocument {
-    /// The table was over `max_size`.
-    pub max_size: u64,
-    /// The table was over `max_bytes`.
-    pub max_bytes: u64,
-    /// The item was drawn `max_times_sampled` times.
-    pub max_times_sampled: u64,
-    /// A caller deleted the item.
-    pub delete: u64,
-    /// The table was reset.
-    pub reset: u64,
+/// The figures of a table: those that have one value, and the removals by reason. `null` for an unknown one.
+#[derive(Debug, Clone)]
+pub struct FiguresDocument(pub TableInfo);
+
+impl Serialize for FiguresDocument {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let has_own_document = |figure: &&Figure| figure.is_histogram() || figure.metric.operation.is_some();
+        for figure in FIGURES.iter().filter(|figure| !has_own_document(figure)) {
+            match (figure.value)(&self.0) {
+                Some(FigureValue::Whole(value)) => map.serialize_entry(figure.name, &value)?,
+                Some(FigureValue::Real(value)) => map.serialize_entry(figure.name, &value)?,
+                Some(FigureValue::Removals(removals)) => {
+                    map.serialize_entry(figure.name, &BTreeMap::from(removals.by_reason()))?;
+                }
+                Some(FigureValue::Log2(_) | FigureValue::Waits(_)) => {}
+                None => map.serialize_entry(figure.name, &())?,
+            }
+        }
+        map.end()
+    }
 }
 
 /// A rate limiter. `null` stands for an infinite bound, and for an unlimited number.
@@ -165,9 +145,9 @@ pub struct LimiterDocument {
 #[derive(Debug, Clone, Serialize)]
 pub struct WaitingDocument {
     /// Number of requests that wait now.
-    pub count: u64,
+    pub count: Option<u64>,
     /// Time in seconds that the first of them has waited; 0 if none waits.
-    pub longest_seconds: f64,
+    pub longest_seconds: Option<f64>,
     /// Time in seconds during which a request waited, since the table was created.
     pub blocked_seconds: f64,
     /// What the first of them waits for, as a sentence.

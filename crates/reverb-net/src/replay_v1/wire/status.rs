@@ -1,60 +1,134 @@
 //! Converts the status of tables to messages and back.
 
 use crate::replay_v1::proto as replay;
-use crate::table_info::{read_table_info, table_info};
 use prost::Message;
-use reverb_core::{Error, RemovalCounts, Result};
+use reverb_core::{Error, Log2Histogram, RemovalCounts, Result, TableInfo, WaitHistogram, table_figures};
+use reverb_formats::definitions::{read_table_info, table_info};
 use reverb_service::TableStatus;
+
+/// A value of a figure that has a form on the wire.
+trait OnWire: Sized {
+    type Message;
+
+    fn to_wire(&self) -> Self::Message;
+
+    /// Returns `None` if the value is one of a later version.
+    fn from_wire(message: Self::Message) -> Option<Self>;
+}
+
+macro_rules! same_on_wire {
+    ($($number:ty),+) => {
+        $(impl OnWire for $number {
+            type Message = $number;
+
+            fn to_wire(&self) -> $number {
+                *self
+            }
+
+            fn from_wire(message: $number) -> Option<$number> {
+                Some(message)
+            }
+        })+
+    };
+}
+
+same_on_wire!(u64, f64);
+
+impl OnWire for RemovalCounts {
+    type Message = replay::RemovalCounts;
+
+    fn to_wire(&self) -> replay::RemovalCounts {
+        let RemovalCounts { max_size, max_bytes, max_times_sampled, deleted, reset } = *self;
+        replay::RemovalCounts { max_size, max_bytes, max_times_sampled, deleted, reset }
+    }
+
+    fn from_wire(message: replay::RemovalCounts) -> Option<Self> {
+        let replay::RemovalCounts { max_size, max_bytes, max_times_sampled, deleted, reset } = message;
+        Some(RemovalCounts { max_size, max_bytes, max_times_sampled, deleted, reset })
+    }
+}
+
+impl OnWire for WaitHistogram {
+    type Message = replay::WaitHistogram;
+
+    fn to_wire(&self) -> replay::WaitHistogram {
+        replay::WaitHistogram { counts: self.counts.into(), sum_seconds: self.sum_seconds }
+    }
+
+    fn from_wire(message: replay::WaitHistogram) -> Option<Self> {
+        Some(WaitHistogram { counts: message.counts.try_into().ok()?, sum_seconds: message.sum_seconds })
+    }
+}
+
+impl OnWire for Log2Histogram {
+    type Message = replay::Log2Histogram;
+
+    fn to_wire(&self) -> replay::Log2Histogram {
+        let Log2Histogram { counts, sum, first_exponent } = *self;
+        replay::Log2Histogram { counts: counts.into(), sum, first_exponent }
+    }
+
+    fn from_wire(message: replay::Log2Histogram) -> Option<Self> {
+        let replay::Log2Histogram { counts, sum, first_exponent } = message;
+        Some(Log2Histogram { counts: counts.try_into().ok()?, sum, first_exponent })
+    }
+}
+
+macro_rules! convert {
+    (
+        reference { $($reference:tt)+ }
+        first { $($(#[$first_doc:meta])+ $first:ident $(($first_name:literal))?: $first_type:ty, $first_metric:expr, $first_sum:ident;)+ }
+        later { $($(#[$later_doc:meta])+ $later:ident $(($later_name:literal))?: $later_type:ty, $later_metric:expr, $later_sum:ident;)+ }
+    ) => {
+        /// Sets the figures of a message, except those of the reference.
+        fn set_figures(message: &mut replay::TableStatus, info: &TableInfo) {
+            $(message.$first = info.$first.as_ref().map(OnWire::to_wire);)+
+            $(message.$later = info.$later.as_ref().map(OnWire::to_wire);)+
+        }
+
+        /// Reads the figures of a message of a server, except those of the reference.
+        fn read_figures(message: &replay::TableStatus, info: &mut TableInfo) {
+            // A server that leaves out one of these is of an earlier version, and means 0.
+            $(info.$first = OnWire::from_wire(message.$first.unwrap_or_default());)+
+            $(info.$later = message.$later.clone().and_then(OnWire::from_wire);)+
+        }
+    };
+}
+
+table_figures!(convert);
 
 /// Converts the status of a table to a message.
 pub fn status_to_wire(status: &TableStatus) -> replay::TableStatus {
-    replay::TableStatus {
-        info: Some(table_info(status)),
-        size_bytes: status.info.bytes,
+    let mut message = replay::TableStatus {
+        info: Some(table_info(&status.info)),
         max_bytes: status.info.config.max_bytes.unwrap_or(0),
-        waiting_inserts: status.waiting_inserts as u64,
-        waiting_samples: status.waiting_samples as u64,
         insert_wait: status.insert_wait.clone().unwrap_or_default(),
         sample_wait: status.sample_wait.clone().unwrap_or_default(),
         insert_peer: status.insert_peer.clone().unwrap_or_default(),
         sample_peer: status.sample_peer.clone().unwrap_or_default(),
-        undelivered_samples: status.undelivered,
-        removed: Some(removed_to_wire(status.info.removed)),
-        weight: status.info.weight,
-    }
+        ..replay::TableStatus::default()
+    };
+    set_figures(&mut message, &status.info);
+    message
 }
 
-fn removed_to_wire(removed: RemovalCounts) -> replay::RemovalCounts {
-    let RemovalCounts { max_size, max_bytes, max_times_sampled, deleted, reset } = removed;
-    replay::RemovalCounts { max_size, max_bytes, max_times_sampled, deleted, reset }
-}
-
-fn removed_from_wire(removed: replay::RemovalCounts) -> RemovalCounts {
-    let replay::RemovalCounts { max_size, max_bytes, max_times_sampled, deleted, reset } = removed;
-    RemovalCounts { max_size, max_bytes, max_times_sampled, deleted, reset }
-}
-
-/// Reads the status of a table from a message.
+/// Reads the status of a table from a message of a server.
 ///
 /// # Errors
 /// [`Error::DataLoss`] if the message does not describe a table.
-pub fn status_from_wire(status: replay::TableStatus) -> Result<TableStatus> {
-    let info = status.info.ok_or_else(|| Error::DataLoss("the status of a table has no description".into()))?;
-    let (mut info, waited) = read_table_info(info)?;
-    info.bytes = status.size_bytes;
-    info.removed = removed_from_wire(status.removed.unwrap_or_default());
-    info.weight = status.weight;
+pub fn status_from_wire(mut status: replay::TableStatus) -> Result<TableStatus> {
+    let info = status.info.take();
+    let info = info.ok_or_else(|| Error::DataLoss("the status of a table has no description".into()))?;
+    let mut info = read_table_info(info)?;
     info.config.max_bytes = Some(status.max_bytes).filter(|&limit| limit > 0);
+    read_figures(&status, &mut info);
     let text = |text: String| Some(text).filter(|text| !text.is_empty());
     Ok(TableStatus {
-        waiting_inserts: status.waiting_inserts as usize,
-        waiting_samples: status.waiting_samples as usize,
+        info,
         insert_wait: text(status.insert_wait),
         sample_wait: text(status.sample_wait),
         insert_peer: text(status.insert_peer),
         sample_peer: text(status.sample_peer),
-        undelivered: status.undelivered_samples,
-        ..TableStatus::without_queues(info, waited)
     })
 }
 
