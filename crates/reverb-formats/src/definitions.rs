@@ -47,6 +47,11 @@ pub fn table_info(info: &TableInfo) -> schema::TableInfo {
     }
 }
 
+/// Describes a table in a serialised message of the reference.
+pub fn info_bytes(info: &TableInfo) -> Vec<u8> {
+    table_info(info).encode_to_vec()
+}
+
 /// Reads a table from its description in the format of the reference: its options without the limit in bytes and the
 /// seed, and the figures of the reference.
 ///

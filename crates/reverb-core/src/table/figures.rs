@@ -352,3 +352,51 @@ impl<T: Adds + Clone> Adds for Option<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum<T: Adds + Clone>(one: &T, other: &T, sum: Sum) -> T {
+        let mut all = one.clone();
+        all.add(other, sum);
+        all
+    }
+
+    #[test]
+    fn a_sum_is_unknown_if_a_part_is() {
+        assert_eq!(sum(&Some(1_u64), &Some(2), Sum::Total), Some(3));
+        assert_eq!(sum(&Some(u64::MAX), &Some(2), Sum::Total), Some(u64::MAX));
+        assert_eq!(sum(&Some(1.5), &Some(0.5), Sum::Largest), Some(1.5));
+        for rule in [Sum::Total, Sum::Largest] {
+            assert_eq!([sum(&Some(1.0), &None, rule), sum(&None, &Some(1.0), rule)], [None; 2]);
+        }
+    }
+
+    #[test]
+    fn the_latest_of_several_times_is_that_of_those_that_are_known() {
+        for (one, other) in [(Some(1.0), Some(2.0)), (Some(2.0), None), (None, Some(2.0))] {
+            assert_eq!(sum(&one, &other, Sum::Latest), Some(2.0));
+        }
+        assert_eq!(sum(&None::<f64>, &None, Sum::Latest), None);
+    }
+
+    #[test]
+    fn removals_and_histograms_add_up_by_part() {
+        let removed = RemovalCounts { max_size: 1, deleted: 2, ..RemovalCounts::default() };
+        let both = RemovalCounts { max_size: 2, deleted: 4, ..RemovalCounts::default() };
+        assert_eq!(sum(&removed, &removed, Sum::Total), both);
+        let waits = WaitHistogram { counts: [3; 20], sum_seconds: 0.5 };
+        assert_eq!(sum(&waits, &waits, Sum::Total), WaitHistogram { counts: [6; 20], sum_seconds: 1.0 });
+    }
+
+    #[test]
+    fn figures_of_one_metric_stand_together_and_have_one_kind() {
+        let metrics: Vec<_> = FIGURES
+            .chunk_by(|one, other| one.metric_name() == other.metric_name())
+            .map(|figures| figures[0].metric_name())
+            .collect();
+        let distinct: std::collections::HashSet<_> = metrics.iter().collect();
+        assert_eq!(distinct.len(), metrics.len(), "{metrics:?}");
+    }
+}

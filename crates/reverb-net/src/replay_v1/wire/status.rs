@@ -136,3 +136,55 @@ pub fn status_from_wire(mut status: replay::TableStatus) -> Result<TableStatus> 
 pub fn status_bytes(status: &TableStatus) -> Vec<u8> {
     status_to_wire(status).encode_to_vec()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reverb_core::{FIGURES, Figure};
+
+    fn read(message: &replay::TableStatus) -> TableInfo {
+        let reread = replay::TableStatus::decode(&*message.encode_to_vec()).unwrap();
+        status_from_wire(reread).unwrap().info
+    }
+
+    fn message() -> replay::TableStatus {
+        let fifo = reverb_formats::definitions::selector_options(&reverb_core::SelectorKind::Fifo);
+        let info = reverb_formats::proto::schema::TableInfo {
+            sampler_options: Some(fifo),
+            remover_options: Some(fifo),
+            ..Default::default()
+        };
+        replay::TableStatus { info: Some(info), ..Default::default() }
+    }
+
+    #[test]
+    fn a_server_of_an_earlier_version_means_0_by_what_it_leaves_out_of_the_first_figures() {
+        let info = read(&message());
+        assert_eq!((info.size_bytes, info.waiting_inserts, info.weight), (Some(0), Some(0), Some(0.0)));
+        assert_eq!(info.removed, Some(RemovalCounts::default()));
+        assert!(info.index_bytes.is_none() && info.last_insert_at.is_none() && info.sample_age_seconds.is_none());
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            FIGURES.iter().partition(|Figure { value, .. }| value(&info).is_some());
+        assert_eq!((known.len(), unknown.len()), (15, 15), "{unknown:?}");
+    }
+
+    #[test]
+    fn a_figure_that_is_not_known_is_absent_from_the_message_and_a_zero_is_not() {
+        let nothing = TableInfo::new(read(&message()).config);
+        let message = status_to_wire(&nothing.clone().into());
+        let figures = (message.size_bytes, message.weight, message.removed, message.chunks);
+        assert_eq!(figures, (None, None, None, None));
+        let zero = TableInfo { size_bytes: Some(0), chunks: Some(0), ..nothing };
+        let message = status_to_wire(&zero.into());
+        assert_eq!((message.size_bytes, message.chunks), (Some(0), Some(0)));
+    }
+
+    #[test]
+    fn a_histogram_of_other_buckets_is_not_known() {
+        let waits = Some(replay::WaitHistogram { counts: vec![1; 21], sum_seconds: 1.0 });
+        let ages = Some(replay::Log2Histogram { counts: vec![1; 40], sum: 2.0, first_exponent: -10 });
+        let info = read(&replay::TableStatus { insert_wait_seconds: waits, sample_age_seconds: ages, ..message() });
+        assert_eq!(info.insert_wait_seconds, None);
+        assert_eq!(info.sample_age_seconds.unwrap().count(), 40);
+    }
+}
