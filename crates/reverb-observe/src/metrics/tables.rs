@@ -6,6 +6,7 @@ use reverb_service::TableStatus;
 use std::collections::HashSet;
 use std::fmt::Result;
 
+// limit (HTTP, metrics and logs): tables with metrics of their own | {} | their sum is `table="other"`
 /// Maximum number of tables with metrics of their own.
 const MAX_TABLES: usize = 1000;
 /// The label of the sum over the tables beyond the maximum.
