@@ -9,7 +9,7 @@ DECLARATION = "crates/reverb-core/src/table/figures.rs"
 CLASS = "python/reverb/data/table_figures.py"
 GROUP = re.compile(r"^ {12}(?P<name>\w+) \{\n(?P<rows>.*?)^ {12}\}\n", re.MULTILINE | re.DOTALL)
 ROW = re.compile(
-    r"(?P<help>(?: +///[^\n]*\n)+) +(?P<field>\w+)(?: \(\"(?P<name>\w+)\"\))?: (?P<type>\w+), (?P<metric>[^;]*), (?P<sum>\w+);"
+    r"(?P<help>(?: +///[^\n]*\n)+) +(?P<field>\w+)(?: \(\"(?P<name>\w+)\"\))?: (?:Option<)?(?P<type>\w+)>?, (?P<metric>[^;]*), (?P<sum>\w+);"
 )
 TYPES = {"u64": "int", "i64": "int", "f64": "float", "RemovalCounts": "dict[str, int]"}
 HEAD = '''"""The figures of a table that dm-reverb lacks. Made by `make table-figures`."""

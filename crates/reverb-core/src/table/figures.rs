@@ -12,26 +12,26 @@ use super::removal::RemovalCounts;
 /// that of its field in the message `TableStatus`, and its end is its unit. The first line says what users read of it.
 ///
 /// `reference` are the figures of dm-reverb, which every server tells. `first` are those that each server of our
-/// protocol tells, `later` those that servers of earlier versions lack.
+/// protocol tells, `later` those that servers of earlier versions lack: both are `None` where they are not known.
 #[macro_export]
 macro_rules! table_figures {
     ($make:ident) => {
         $make! {
             reference {
                 /// Items in the table.
-                current_size ("items"): u64, gauge(), Total;
+                current_size ("items"): u64, GAUGE, Total;
                 /// Distinct episodes that items refer to.
-                num_episodes ("episodes"): u64, gauge(), Total;
+                num_episodes ("episodes"): u64, GAUGE, Total;
                 /// Episodes whose last item has left the table.
-                num_deleted_episodes ("deleted_episodes"): u64, counter(), Total;
+                num_deleted_episodes ("deleted_episodes"): u64, COUNTER, Total;
                 /// Items that were sampled at least once, also of those that have left.
-                num_unique_samples ("unique_samples"): u64, counter(), Total;
+                num_unique_samples ("unique_samples"): u64, COUNTER, Total;
                 /// Items inserted.
-                inserts: i64, counter(), Total;
+                inserts: i64, COUNTER, Total;
                 /// Items sampled.
-                samples: i64, counter(), Total;
+                samples: i64, COUNTER, Total;
                 /// Time since the table was created.
-                age_seconds: f64, gauge(), Largest;
+                age_seconds: f64, GAUGE, Largest;
                 /// Time during which at least one insert waited.
                 insert_blocked_seconds: f64, BLOCKED.of("insert"), Total;
                 /// Time during which at least one sample waited.
@@ -39,124 +39,97 @@ macro_rules! table_figures {
             }
             first {
                 /// Size of the chunks that items refer to. Each chunk counts once.
-                size_bytes ("bytes"): u64, gauge(), Total;
+                size_bytes ("bytes"): Option<u64>, GAUGE, Total;
                 /// Samples that were drawn and have not arrived yet.
-                undelivered_samples: u64, gauge(), Total;
+                undelivered_samples: Option<u64>, GAUGE, Total;
                 /// Inserts that wait.
-                waiting_inserts: u64, WAITING.of("insert"), Total;
+                waiting_inserts: Option<u64>, WAITING.of("insert"), Total;
                 /// Samples that wait.
-                waiting_samples: u64, WAITING.of("sample"), Total;
+                waiting_samples: Option<u64>, WAITING.of("sample"), Total;
                 /// Items that left the table, by reason.
-                removed ("removals"): RemovalCounts, counter(), Total;
+                removed ("removals"): Option<RemovalCounts>, COUNTER, Total;
                 /// Sum of the weights of all items in draws: for a prioritized sampler of their priorities to the power
                 /// of its exponent, otherwise their number.
-                weight: f64, gauge(), Total;
+                weight: Option<f64>, GAUGE, Total;
             }
             later {
                 /// Size of the rows that items refer to. A row counts once for each item.
-                referenced_bytes: u64, gauge(), Total;
+                referenced_bytes: Option<u64>, GAUGE, Total;
                 /// Estimated size of the table without its chunks: slots of items, index of keys, and selectors.
-                index_bytes: u64, gauge(), Total;
+                index_bytes: Option<u64>, GAUGE, Total;
                 /// Distinct chunks that items refer to.
-                chunks: u64, gauge(), Total;
+                chunks: Option<u64>, GAUGE, Total;
                 /// Items that left the table without a sample.
-                unsampled_removals: u64, counter(), Total;
+                unsampled_removals: Option<u64>, COUNTER, Total;
                 /// Items whose priority was set after their insert.
-                priority_updates: u64, counter(), Total;
+                priority_updates: Option<u64>, COUNTER, Total;
                 /// Size of the rows of inserted items.
-                insert_bytes: u64, counter(), Total;
+                insert_bytes: Option<u64>, COUNTER, Total;
                 /// Size of the rows of sampled items.
-                sample_bytes: u64, counter(), Total;
+                sample_bytes: Option<u64>, COUNTER, Total;
                 /// Unix time of the latest insert. Absent before the first.
-                last_insert_at: f64, gauge().named("last_insert_timestamp_seconds"), Latest;
+                last_insert_at: Option<f64>, GAUGE.named("last_insert_timestamp_seconds", "Unix time of the latest insert."), Latest;
                 /// Unix time of the latest sample. Absent before the first.
-                last_sample_at: f64, gauge().named("last_sample_timestamp_seconds"), Latest;
+                last_sample_at: Option<f64>, GAUGE.named("last_sample_timestamp_seconds", "Unix time of the latest sample."), Latest;
                 /// Time that the first waiting insert has waited. 0 if none waits.
-                longest_insert_wait_seconds: f64, LONGEST.of("insert"), Largest;
+                longest_insert_wait_seconds: Option<f64>, LONGEST.of("insert"), Largest;
                 /// Time that the first waiting sample has waited. 0 if none waits.
-                longest_sample_wait_seconds: f64, LONGEST.of("sample"), Largest;
+                longest_sample_wait_seconds: Option<f64>, LONGEST.of("sample"), Largest;
                 /// Time that inserts waited that do not wait any more.
-                insert_wait_seconds: WaitHistogram, WAITS.of("insert"), Total;
+                insert_wait_seconds: Option<WaitHistogram>, WAITS.of("insert"), Total;
                 /// Time that samples waited that do not wait any more.
-                sample_wait_seconds: WaitHistogram, WAITS.of("sample"), Total;
+                sample_wait_seconds: Option<WaitHistogram>, WAITS.of("sample"), Total;
                 /// Age of items when they were sampled.
-                sample_age_seconds: Log2Histogram, histogram(-10, 20, 2), Total;
+                sample_age_seconds: Option<Log2Histogram>, histogram(-10, 20, 2), Total;
                 /// Number of times that items had been sampled when they left.
-                removed_times_sampled: Log2Histogram, histogram(-1, 16, 1), Total;
+                removed_times_sampled: Option<Log2Histogram>, histogram(-1, 16, 1), Total;
             }
         }
     };
 }
 
-const WAITING: Metric = gauge().named("waiting_requests").with_help("Requests that wait at the table.");
+const GAUGE: Metric = Metric { kind: MetricKind::Gauge, name: None, help: None, operation: None };
+const COUNTER: Metric = Metric { kind: MetricKind::Counter, ..GAUGE };
+const BLOCKED: Metric = COUNTER.named("blocked_seconds", "Time during which at least one request waited.");
+const WAITING: Metric = GAUGE.named("waiting_requests", "Requests that wait at the table.");
 const LONGEST: Metric =
-    gauge().named("longest_wait_seconds").with_help("Time that the first waiting request has waited. 0 if none waits.");
-const BLOCKED: Metric = counter().named("blocked_seconds").with_help("Time during which at least one request waited.");
-const WAITS: Metric =
-    histogram(0, 0, 1).named("wait_seconds").with_help("Time that requests waited that do not wait any more.");
-
-macro_rules! public_name {
-    ($name:ident) => {
-        stringify!($name)
-    };
-    ($name:ident $public:literal) => {
-        $public
-    };
-}
+    GAUGE.named("longest_wait_seconds", "Time that the first waiting request has waited. 0 if none waits.");
+const WAITS: Metric = histogram(0, 0, 1).named("wait_seconds", "Time that requests waited that do not wait any more.");
 
 macro_rules! declare {
-    (
-        reference { $($(#[doc = $help:literal])+ $name:ident $(($public:literal))?: $type:ty, $metric:expr, $sum:ident;)+ }
-        $($group:ident {
-            $($(#[doc = $own_help:literal])+ $own:ident $(($own_public:literal))?: $own_type:ty, $own_metric:expr,
-              $own_sum:ident;)+
-        })+
-    ) => {
+    ($($group:ident {
+        $($(#[doc = $help:literal])+ $name:ident $(($public:literal))?: $type:ty, $metric:expr, $sum:ident;)+
+    })+) => {
         /// The configuration of a table and its figures at one moment.
         #[derive(Debug, Clone)]
         pub struct TableInfo {
             /// The configuration of the table.
             pub config: TableConfig,
-            $($(#[doc = $help])+ pub $name: $type,)+
-            $($($(#[doc = $own_help])+ pub $own: Option<$own_type>,)+)+
+            $($($(#[doc = $help])+ pub $name: $type,)+)+
         }
 
         impl TableInfo {
             /// Makes an info of a configuration. The figures of the reference are 0, and the others unknown.
             pub fn new(config: TableConfig) -> Self {
-                Self { config, $($name: Default::default(),)+ $($($own: None,)+)+ }
+                Self { config, $($($name: Default::default(),)+)+ }
             }
 
             /// Adds the figures and the limits of a table of the same name and options.
             pub fn add(&mut self, other: &Self) {
-                let limit = |one: u64, more: u64| one.saturating_add(more).min(i64::MAX as u64);
-                self.config.max_size = limit(self.config.max_size, other.config.max_size);
-                self.config.max_bytes =
-                    self.config.max_bytes.zip(other.config.max_bytes).map(|(one, more)| one.saturating_add(more));
-                $(self.$name.add(&other.$name, Sum::$sum);)+
-                $($(self.$own.add(&other.$own, Sum::$own_sum);)+)+
+                let (config, more) = (&mut self.config, &other.config);
+                config.max_size = config.max_size.saturating_add(more.max_size).min(i64::MAX as u64);
+                config.max_bytes.add(&more.max_bytes, Sum::Total);
+                $($(self.$name.add(&other.$name, Sum::$sum);)+)+
             }
         }
 
         /// All figures, in the order of their declaration.
-        pub static FIGURES: &[Figure] = &[
-            $(Figure {
-                name: public_name!($name $($public)?),
-                field: stringify!($name),
-                help: concat!($($help),+).trim_ascii_start(),
-                metric: $metric,
-                is_of_reference: true,
-                value: |info| Some((&info.$name).into()),
-            },)+
-            $($(Figure {
-                name: public_name!($own $($own_public)?),
-                field: stringify!($own),
-                help: concat!($($own_help),+).trim_ascii_start(),
-                metric: $own_metric,
-                is_of_reference: false,
-                value: |info| info.$own.as_ref().map(Into::into),
-            },)+)+
-        ];
+        pub static FIGURES: &[Figure] = &[$($(Figure {
+            name: *[stringify!($name) $(, $public)?].last().unwrap(),
+            help: concat!($($help),+).trim_ascii_start(),
+            metric: $metric,
+            value: |info| info.$name.value(),
+        },)+)+];
     };
 }
 
@@ -167,14 +140,10 @@ table_figures!(declare);
 pub struct Figure {
     /// Its name in documents and in Python.
     pub name: &'static str,
-    /// The name of its field in [`TableInfo`] and in the message of a status.
-    pub field: &'static str,
     /// What it means.
     pub help: &'static str,
     /// How it is shown as a metric.
     pub metric: Metric,
-    /// Whether dm-reverb has it. Then every server tells it.
-    pub is_of_reference: bool,
     /// Returns its value, and `None` if the server does not tell it.
     pub value: fn(&TableInfo) -> Option<FigureValue<'_>>,
 }
@@ -183,11 +152,6 @@ impl Figure {
     /// The name of its metric, without the beginning `reverb_table_` of all of them.
     pub fn metric_name(&self) -> &'static str {
         self.metric.name.unwrap_or(self.name)
-    }
-
-    /// Whether it has many values: by bucket.
-    pub fn is_histogram(&self) -> bool {
-        matches!(self.metric.kind, MetricKind::Histogram { .. })
     }
 }
 
@@ -204,25 +168,6 @@ pub enum FigureValue<'a> {
     Log2(&'a Log2Histogram),
     /// A histogram of waits.
     Waits(&'a WaitHistogram),
-}
-
-macro_rules! value_from {
-    ($($type:ty: $value:ident => $made:expr;)+) => {
-        $(impl<'a> From<&'a $type> for FigureValue<'a> {
-            fn from($value: &'a $type) -> Self {
-                $made
-            }
-        })+
-    };
-}
-
-value_from! {
-    u64: value => Self::Whole(*value);
-    i64: value => Self::Whole((*value).max(0) as u64);
-    f64: value => Self::Real(*value);
-    RemovalCounts: value => Self::Removals(value);
-    Log2Histogram: value => Self::Log2(value);
-    WaitHistogram: value => Self::Waits(value);
 }
 
 /// How a figure is shown as a metric, whose name begins with `reverb_table_`.
@@ -256,25 +201,13 @@ pub enum MetricKind {
     },
 }
 
-const fn gauge() -> Metric {
-    Metric { kind: MetricKind::Gauge, name: None, help: None, operation: None }
-}
-
-const fn counter() -> Metric {
-    Metric { kind: MetricKind::Counter, ..gauge() }
-}
-
 const fn histogram(lowest: i32, highest: i32, step: usize) -> Metric {
-    Metric { kind: MetricKind::Histogram { lowest, highest, step }, ..gauge() }
+    Metric { kind: MetricKind::Histogram { lowest, highest, step }, ..GAUGE }
 }
 
 impl Metric {
-    const fn named(self, name: &'static str) -> Self {
-        Self { name: Some(name), ..self }
-    }
-
-    const fn with_help(self, help: &'static str) -> Self {
-        Self { help: Some(help), ..self }
+    const fn named(self, name: &'static str, help: &'static str) -> Self {
+        Self { name: Some(name), help: Some(help), ..self }
     }
 
     const fn of(self, operation: &'static str) -> Self {
@@ -293,63 +226,83 @@ enum Sum {
     Latest,
 }
 
-trait Adds {
+/// A type that a figure may have.
+trait FigureType {
     fn add(&mut self, other: &Self, sum: Sum);
+
+    fn value(&self) -> Option<FigureValue<'_>>;
 }
 
-macro_rules! numbers_add {
-    ($($type:ty: $total:expr;)+) => {
-        $(impl Adds for $type {
+macro_rules! numbers {
+    ($($type:ty: $total:expr, $value:expr;)+) => {
+        $(impl FigureType for $type {
             fn add(&mut self, other: &Self, sum: Sum) {
-                *self = match sum {
-                    Sum::Total => $total(*self, *other),
-                    Sum::Largest | Sum::Latest => (*self).max(*other),
-                };
+                *self = if let Sum::Total = sum { $total(*self, *other) } else { (*self).max(*other) };
+            }
+
+            fn value(&self) -> Option<FigureValue<'_>> {
+                Some($value(*self))
             }
         })+
     };
 }
 
-numbers_add! {
-    u64: u64::saturating_add;
-    i64: i64::saturating_add;
-    f64: std::ops::Add::add;
+numbers! {
+    u64: u64::saturating_add, FigureValue::Whole;
+    i64: i64::saturating_add, |count: i64| FigureValue::Whole(count.max(0) as u64);
+    f64: std::ops::Add::add, FigureValue::Real;
 }
 
-impl Adds for [u64] {
+fn add_counts(counts: &mut [u64], more: &[u64]) {
+    counts.iter_mut().zip(more).for_each(|(count, more)| *count = count.saturating_add(*more));
+}
+
+impl FigureType for RemovalCounts {
     fn add(&mut self, other: &Self, sum: Sum) {
-        self.iter_mut().zip(other).for_each(|(one, more)| one.add(more, sum));
+        self.by_reason_mut().into_iter().zip(other.by_reason()).for_each(|(count, (_, more))| count.add(&more, sum));
+    }
+
+    fn value(&self) -> Option<FigureValue<'_>> {
+        Some(FigureValue::Removals(self))
     }
 }
 
-impl Adds for RemovalCounts {
-    fn add(&mut self, other: &Self, sum: Sum) {
-        self.by_reason_mut().into_iter().zip(other.by_reason()).for_each(|(one, (_, more))| one.add(&more, sum));
+impl FigureType for Log2Histogram {
+    fn add(&mut self, other: &Self, _: Sum) {
+        add_counts(&mut self.counts, &other.counts);
+        self.sum += other.sum;
+    }
+
+    fn value(&self) -> Option<FigureValue<'_>> {
+        Some(FigureValue::Log2(self))
     }
 }
 
-impl Adds for Log2Histogram {
-    fn add(&mut self, other: &Self, sum: Sum) {
-        self.counts.add(&other.counts, sum);
-        self.sum.add(&other.sum, sum);
+impl FigureType for WaitHistogram {
+    fn add(&mut self, other: &Self, _: Sum) {
+        add_counts(&mut self.counts, &other.counts);
+        self.sum_seconds += other.sum_seconds;
+    }
+
+    fn value(&self) -> Option<FigureValue<'_>> {
+        Some(FigureValue::Waits(self))
     }
 }
 
-impl Adds for WaitHistogram {
+impl<T: FigureType + Clone> FigureType for Option<T> {
     fn add(&mut self, other: &Self, sum: Sum) {
-        self.counts.add(&other.counts, sum);
-        self.sum_seconds.add(&other.sum_seconds, sum);
+        *self = match (self.take(), other.clone(), sum) {
+            (Some(mut one), Some(other), _) => {
+                one.add(&other, sum);
+                Some(one)
+            }
+            (one, other, Sum::Latest) => one.or(other),
+            _ => None,
+        };
     }
-}
 
-impl<T: Adds + Clone> Adds for Option<T> {
-    fn add(&mut self, other: &Self, sum: Sum) {
-        match (&mut *self, other) {
-            (Some(one), Some(other)) => one.add(other, sum),
-            (one @ None, Some(_)) if matches!(sum, Sum::Latest) => one.clone_from(other),
-            (_, None) if matches!(sum, Sum::Latest) => {}
-            (one, _) => *one = None,
-        }
+    fn value(&self) -> Option<FigureValue<'_>> {
+        self.as_ref()?.value()
     }
 }
 
@@ -357,7 +310,7 @@ impl<T: Adds + Clone> Adds for Option<T> {
 mod tests {
     use super::*;
 
-    fn sum<T: Adds + Clone>(one: &T, other: &T, sum: Sum) -> T {
+    fn sum<T: FigureType + Clone>(one: &T, other: &T, sum: Sum) -> T {
         let mut all = one.clone();
         all.add(other, sum);
         all

@@ -1,7 +1,7 @@
 //! The documents. Times are seconds since the Unix epoch, sizes are bytes, and `null` means that there is no value. Keys
 //! of items are strings, because JavaScript cannot represent all of them as numbers.
 
-use reverb_core::{FIGURES, Figure, FigureValue, TableInfo};
+use reverb_core::{FIGURES, FigureValue, MetricKind, TableInfo};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -102,8 +102,10 @@ pub struct FiguresDocument(pub TableInfo);
 impl Serialize for FiguresDocument {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        let has_own_document = |figure: &&Figure| figure.is_histogram() || figure.metric.operation.is_some();
-        for figure in FIGURES.iter().filter(|figure| !has_own_document(figure)) {
+        for figure in FIGURES {
+            if figure.metric.operation.is_some() || matches!(figure.metric.kind, MetricKind::Histogram { .. }) {
+                continue;
+            }
             match (figure.value)(&self.0) {
                 Some(FigureValue::Whole(value)) => map.serialize_entry(figure.name, &value)?,
                 Some(FigureValue::Real(value)) => map.serialize_entry(figure.name, &value)?,

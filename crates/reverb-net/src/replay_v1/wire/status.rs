@@ -2,95 +2,76 @@
 
 use crate::replay_v1::proto as replay;
 use prost::Message;
-use reverb_core::{Error, Log2Histogram, RemovalCounts, Result, TableInfo, WaitHistogram, table_figures};
+use reverb_core::{Error, Log2Histogram, RemovalCounts, TableInfo, WaitHistogram, table_figures};
 use reverb_formats::definitions::{read_table_info, table_info};
 use reverb_service::TableStatus;
 
-/// A value of a figure that has a form on the wire.
-trait OnWire: Sized {
-    type Message;
-
-    fn to_wire(&self) -> Self::Message;
-
-    /// Returns `None` if the value is one of a later version.
-    fn from_wire(message: Self::Message) -> Option<Self>;
-}
-
-macro_rules! same_on_wire {
-    ($($number:ty),+) => {
-        $(impl OnWire for $number {
-            type Message = $number;
-
-            fn to_wire(&self) -> $number {
-                *self
-            }
-
-            fn from_wire(message: $number) -> Option<$number> {
-                Some(message)
-            }
-        })+
-    };
-}
-
-same_on_wire!(u64, f64);
-
-impl OnWire for RemovalCounts {
-    type Message = replay::RemovalCounts;
-
-    fn to_wire(&self) -> replay::RemovalCounts {
-        let RemovalCounts { max_size, max_bytes, max_times_sampled, deleted, reset } = *self;
-        replay::RemovalCounts { max_size, max_bytes, max_times_sampled, deleted, reset }
-    }
-
-    fn from_wire(message: replay::RemovalCounts) -> Option<Self> {
-        let replay::RemovalCounts { max_size, max_bytes, max_times_sampled, deleted, reset } = message;
-        Some(RemovalCounts { max_size, max_bytes, max_times_sampled, deleted, reset })
+impl From<RemovalCounts> for replay::RemovalCounts {
+    fn from(removed: RemovalCounts) -> Self {
+        let RemovalCounts { max_size, max_bytes, max_times_sampled, deleted, reset } = removed;
+        Self { max_size, max_bytes, max_times_sampled, deleted, reset }
     }
 }
 
-impl OnWire for WaitHistogram {
-    type Message = replay::WaitHistogram;
-
-    fn to_wire(&self) -> replay::WaitHistogram {
-        replay::WaitHistogram { counts: self.counts.into(), sum_seconds: self.sum_seconds }
-    }
-
-    fn from_wire(message: replay::WaitHistogram) -> Option<Self> {
-        Some(WaitHistogram { counts: message.counts.try_into().ok()?, sum_seconds: message.sum_seconds })
+impl From<replay::RemovalCounts> for RemovalCounts {
+    fn from(removed: replay::RemovalCounts) -> Self {
+        let replay::RemovalCounts { max_size, max_bytes, max_times_sampled, deleted, reset } = removed;
+        Self { max_size, max_bytes, max_times_sampled, deleted, reset }
     }
 }
 
-impl OnWire for Log2Histogram {
-    type Message = replay::Log2Histogram;
-
-    fn to_wire(&self) -> replay::Log2Histogram {
-        let Log2Histogram { counts, sum, first_exponent } = *self;
-        replay::Log2Histogram { counts: counts.into(), sum, first_exponent }
+impl From<WaitHistogram> for replay::WaitHistogram {
+    fn from(WaitHistogram { counts, sum_seconds }: WaitHistogram) -> Self {
+        Self { counts: counts.into(), sum_seconds }
     }
+}
 
-    fn from_wire(message: replay::Log2Histogram) -> Option<Self> {
+impl TryFrom<replay::WaitHistogram> for WaitHistogram {
+    /// The counts, if a later version has other buckets.
+    type Error = Vec<u64>;
+
+    fn try_from(replay::WaitHistogram { counts, sum_seconds }: replay::WaitHistogram) -> Result<Self, Vec<u64>> {
+        Ok(Self { counts: counts.try_into()?, sum_seconds })
+    }
+}
+
+impl From<Log2Histogram> for replay::Log2Histogram {
+    fn from(Log2Histogram { counts, sum, first_exponent }: Log2Histogram) -> Self {
+        Self { counts: counts.into(), sum, first_exponent }
+    }
+}
+
+impl TryFrom<replay::Log2Histogram> for Log2Histogram {
+    type Error = Vec<u64>;
+
+    fn try_from(message: replay::Log2Histogram) -> Result<Self, Vec<u64>> {
         let replay::Log2Histogram { counts, sum, first_exponent } = message;
-        Some(Log2Histogram { counts: counts.try_into().ok()?, sum, first_exponent })
+        Ok(Self { counts: counts.try_into()?, sum, first_exponent })
     }
 }
 
 macro_rules! convert {
     (
         reference { $($reference:tt)+ }
-        first { $($(#[$first_doc:meta])+ $first:ident $(($first_name:literal))?: $first_type:ty, $first_metric:expr, $first_sum:ident;)+ }
-        later { $($(#[$later_doc:meta])+ $later:ident $(($later_name:literal))?: $later_type:ty, $later_metric:expr, $later_sum:ident;)+ }
+        first {
+            $($(#[$first_doc:meta])+ $first:ident $(($first_public:literal))?: $first_type:ty, $first_metric:expr,
+              $first_sum:ident;)+
+        }
+        later {
+            $($(#[$doc:meta])+ $later:ident $(($public:literal))?: $type:ty, $metric:expr, $sum:ident;)+
+        }
     ) => {
         /// Sets the figures of a message, except those of the reference.
         fn set_figures(message: &mut replay::TableStatus, info: &TableInfo) {
-            $(message.$first = info.$first.as_ref().map(OnWire::to_wire);)+
-            $(message.$later = info.$later.as_ref().map(OnWire::to_wire);)+
+            $(message.$first = info.$first.map(Into::into);)+
+            $(message.$later = info.$later.clone().map(Into::into);)+
         }
 
         /// Reads the figures of a message of a server, except those of the reference.
-        fn read_figures(message: &replay::TableStatus, info: &mut TableInfo) {
+        fn read_figures(message: &mut replay::TableStatus, info: &mut TableInfo) {
             // A server that leaves out one of these is of an earlier version, and means 0.
-            $(info.$first = OnWire::from_wire(message.$first.unwrap_or_default());)+
-            $(info.$later = message.$later.clone().and_then(OnWire::from_wire);)+
+            $(info.$first = Some(message.$first.unwrap_or_default().into());)+
+            $(info.$later = message.$later.take().and_then(|value| value.try_into().ok());)+
         }
     };
 }
@@ -116,12 +97,12 @@ pub fn status_to_wire(status: &TableStatus) -> replay::TableStatus {
 ///
 /// # Errors
 /// [`Error::DataLoss`] if the message does not describe a table.
-pub fn status_from_wire(mut status: replay::TableStatus) -> Result<TableStatus> {
+pub fn status_from_wire(mut status: replay::TableStatus) -> reverb_core::Result<TableStatus> {
     let info = status.info.take();
     let info = info.ok_or_else(|| Error::DataLoss("the status of a table has no description".into()))?;
     let mut info = read_table_info(info)?;
     info.config.max_bytes = Some(status.max_bytes).filter(|&limit| limit > 0);
-    read_figures(&status, &mut info);
+    read_figures(&mut status, &mut info);
     let text = |text: String| Some(text).filter(|text| !text.is_empty());
     Ok(TableStatus {
         info,
