@@ -39,8 +39,9 @@ class _ReferenceInfo:
 class TableInfo(TableFigures, _ReferenceInfo):
     """Options and current state of a table. Its `repr` is short; `str` gives all fields.
 
-    Fields after `table_worker_time` are not in dm-reverb. Comparisons ignore them. Those of `TableFigures` are None where
-    they are not known: if the server is one of dm-reverb or of an earlier version, and for a table of a checkpoint.
+    Fields after `table_worker_time` are not in dm-reverb. Comparisons ignore them. Those of `TableFigures` are None
+    where they are not known: if the server is one of dm-reverb or of an earlier version, and for a table of a
+    checkpoint.
 
     Attributes:
       name: Name of the table.

@@ -9,7 +9,8 @@ DECLARATION = "crates/reverb-core/src/table/figures.rs"
 CLASS = "python/reverb/data/table_figures.py"
 GROUP = re.compile(r"^ {12}(?P<name>\w+) \{\n(?P<rows>.*?)^ {12}\}\n", re.MULTILINE | re.DOTALL)
 ROW = re.compile(
-    r"(?P<help>(?: +///[^\n]*\n)+) +(?P<field>\w+)(?: \(\"(?P<name>\w+)\"\))?: (?:Option<)?(?P<type>\w+)>?, (?P<metric>[^;]*), (?P<sum>\w+);"
+    r"(?P<help>(?: +///[^\n]*\n)+) +(?P<field>\w+)(?: \(\"(?P<name>\w+)\"\))?: (?:Option<)?(?P<type>\w+)>?, "
+    r"[^;]*, \w+;"
 )
 TYPES = {"u64": "int", "i64": "int", "f64": "float", "RemovalCounts": "dict[str, int]"}
 HEAD = '''"""The figures of a table that dm-reverb lacks. Made by `make table-figures`."""
@@ -59,7 +60,9 @@ def python_class(top):
     for figure in figures_of(top):
         if figure.group == "reference" or figure.type is None:
             continue
-        docs.append(textwrap.fill(f"{figure.name}: {figure.help}", 120, initial_indent=" " * 6, subsequent_indent=" " * 8))
+        docs.append(
+            textwrap.fill(f"{figure.name}: {figure.help}", 120, initial_indent=" " * 6, subsequent_indent=" " * 8)
+        )
         options = "default=None, compare=False"
         if figure.field != figure.name:
             options += f', metadata={{"name": "{figure.field}"}}'

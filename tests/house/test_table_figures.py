@@ -44,7 +44,8 @@ def test_figures_are_read():
     """A check that sees no figures would accept every class."""
     figures = list(table_figures.figures_of(TOP))
     assert {figure.group for figure in figures} == {"reference", "first", "later"}
-    assert len(figures) >= 30 and all(figure.help.endswith(".") for figure in figures)
+    assert len(figures) >= 30
+    assert all(figure.help.endswith(".") for figure in figures)
 
 
 def test_class_has_the_declared_figures():

@@ -261,7 +261,9 @@ def _waiting(table: dict[str, Any]) -> str:
 
 def _table_columns(glyphs: parts.Glyphs) -> list[_Column]:
     def filled(part: str, whole: str) -> Callable[[dict[str, Any]], str]:
-        return lambda table: parts.bar(table[part] / table[whole], _BAR, glyphs) if table[part] is not None and table[whole] else ""
+        return lambda table: (
+            parts.bar(table[part] / table[whole], _BAR, glyphs) if table[part] is not None and table[whole] else ""
+        )
 
     def history(name: str) -> Callable[[dict[str, Any]], str]:
         return lambda table: parts.spark(table["history"][name], _EACH, _SPARK, glyphs)

@@ -1,63 +1,15 @@
-//! Counts of what happens in a table, and histograms.
+//! Counts of what happens in a table.
 //!
 //! A checkpoint does not contain them, so those of a restored table start at 0. A reset does not clear them.
 
+use super::figures::TableInfo;
+use super::histograms::{LOG2_BUCKETS, Log2Histogram};
 use crate::slab::Item;
-
-/// Number of buckets of a [`Log2Histogram`].
-pub const LOG2_BUCKETS: usize = 40;
 
 /// Exponent of the first bound of ages: about a millisecond. The last bound is eight years.
 const AGE_EXPONENT: i32 = -10;
 /// Exponent of the first bound of numbers of draws. The bound is below 1, so that 0 has a bucket of its own.
 const TIMES_EXPONENT: i32 = -1;
-
-/// A histogram whose bucket bounds are powers of two.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Log2Histogram {
-    /// Numbers of values by bucket. Bucket 0 counts values up to [`Log2Histogram::bound`] of 0. Bucket `i` counts values
-    /// above the bound of `i - 1`, up to the bound of `i`. The last bucket has no upper bound.
-    pub counts: [u64; LOG2_BUCKETS],
-    /// Sum of the values.
-    pub sum: f64,
-    /// Binary exponent of the bound of bucket 0.
-    pub first_exponent: i32,
-}
-
-impl Default for Log2Histogram {
-    fn default() -> Self {
-        Self { counts: [0; LOG2_BUCKETS], sum: 0.0, first_exponent: 0 }
-    }
-}
-
-impl Log2Histogram {
-    /// Returns the upper bound of a bucket; infinity for the last one.
-    pub fn bound(&self, bucket: usize) -> f64 {
-        if bucket + 1 >= LOG2_BUCKETS { f64::INFINITY } else { 2f64.powi(self.first_exponent + bucket as i32) }
-    }
-
-    /// Returns the number of values.
-    pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-}
-
-// limit (HTTP, metrics and logs): buckets of the histograms of waits | one, two and five of each decade from
-// {WAIT_BOUNDS.0:time} to {WAIT_BOUNDS.-1:time} | longer waits share the last bucket
-/// Upper bounds of all buckets of a [`WaitHistogram`] but the last, in seconds.
-pub const WAIT_BOUNDS: [f64; 19] = [
-    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0,
-];
-
-/// How long requests have waited, by buckets.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct WaitHistogram {
-    /// Numbers of waits. Bucket `i` counts those longer than the bound before that of `i`, up to [`WAIT_BOUNDS`] of `i`.
-    /// The last bucket counts those longer than all bounds.
-    pub counts: [u64; WAIT_BOUNDS.len() + 1],
-    /// Sum of all waits in seconds.
-    pub sum_seconds: f64,
-}
 
 /// Number of draws whose ages are all counted.
 const ALL_AGED: u64 = 256;
@@ -74,11 +26,22 @@ pub(super) struct Counting {
     pub(super) insert_bytes: u64,
     /// Size in bytes of the rows of drawn items. Draws that were given back do not count, as in the rate limiter.
     pub(super) sample_bytes: u64,
+    /// Time stamp of the latest draw. 0 before the first. A draw that is given back keeps it.
     last_sample_nanos: u64,
     /// Number of draws, including those that were given back.
     draws: u64,
     age_seconds: f64,
+    /// Seconds between the insert of an item and a draw of it. Bucket 0 ends at 2^-10 s.
+    ///
+    /// All of the first 256 draws are in it, and then each 16th with a weight of 16: counts and sum are estimates for
+    /// all draws. A draw that is given back stays in it. The clock of small batches advances in steps of some
+    /// milliseconds.
     ages: Buckets,
+    /// Number of draws that items had when they left the table. Bucket 0 has those without a draw, bucket 1 those with
+    /// one.
+    ///
+    /// A draw that removed its item and is given back takes it out again. Items of a reset are in it as soon as
+    /// [`Table::count_old`](crate::Table::count_old) was called.
     removed: TimesSampled,
 }
 
@@ -219,32 +182,20 @@ impl Counting {
         self.removed.add_all(items);
     }
 
-    /// Number of items that left the table without a draw.
-    pub(super) fn unsampled_removals(&self) -> u64 {
-        self.removed.few[0]
+    /// Sets the figures of what was counted.
+    pub(super) fn tell(&self, info: &mut TableInfo) {
+        info.unsampled_removals = Some(self.removed.few[0]);
+        info.priority_updates = Some(self.priority_updates);
+        info.insert_bytes = Some(self.insert_bytes);
+        info.sample_bytes = Some(self.sample_bytes);
+        info.last_sample_at = unix_seconds(self.last_sample_nanos);
+        info.sample_age_seconds =
+            Some(Log2Histogram { counts: self.ages.0, sum: self.age_seconds, first_exponent: AGE_EXPONENT });
+        info.removed_times_sampled = Some(self.removed.show());
     }
+}
 
-    /// Time of the latest draw in nanoseconds since the Unix epoch. 0 before the first. A draw that is given back keeps
-    /// it.
-    pub(super) fn last_sample_nanos(&self) -> u64 {
-        self.last_sample_nanos
-    }
-
-    /// Seconds between the insert of an item and a draw of it. Bucket 0 ends at 2^-10 s.
-    ///
-    /// All of the first 256 draws are in it, and then each 16th with a weight of 16: counts and sum are estimates for
-    /// all draws. A draw that is given back stays in it. The clock of small batches advances in steps of some
-    /// milliseconds.
-    pub(super) fn sample_ages(&self) -> Log2Histogram {
-        Log2Histogram { counts: self.ages.0, sum: self.age_seconds, first_exponent: AGE_EXPONENT }
-    }
-
-    /// Number of draws that items had when they left the table. Bucket 0 has those without a draw, bucket 1 those with
-    /// one.
-    ///
-    /// A draw that removed its item and is given back takes it out again. Items of a reset are in it as soon as
-    /// [`Table::count_old`](crate::Table::count_old) was called.
-    pub(super) fn removed_times_sampled(&self) -> Log2Histogram {
-        self.removed.show()
-    }
+/// Returns a time stamp in seconds. `None` for 0, which stands for none.
+pub(super) fn unix_seconds(nanos: u64) -> Option<f64> {
+    (nanos > 0).then_some(nanos as f64 / 1e9)
 }

@@ -5,7 +5,7 @@
 //! of Python. A figure that a server does not tell is `None`, never 0.
 
 use super::config::TableConfig;
-use super::counters::{Log2Histogram, WaitHistogram};
+use super::histograms::{Log2Histogram, WaitHistogram};
 use super::removal::RemovalCounts;
 
 /// Calls a macro with the declaration of all figures: `name ("public name"): type, metric, rule of its sum`. The name is

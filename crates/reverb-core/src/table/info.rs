@@ -2,6 +2,7 @@
 
 use super::config::TableConfig;
 use super::contents::Table;
+use super::counters::unix_seconds;
 use super::figures::TableInfo;
 use crate::selector::Selector;
 use crate::{ItemKey, ItemView, RateLimiter};
@@ -74,9 +75,7 @@ impl Table {
     pub fn info(&mut self) -> TableInfo {
         // Stamps ascend, so that of an insert is above those of restored items.
         let last_insert = if self.last_inserted_at > self.last_restored_at { self.last_inserted_at } else { 0 };
-        let time = |nanos: u64| (nanos > 0).then_some(nanos as f64 / 1e9);
-        let counting = &self.counting;
-        TableInfo {
+        let mut info = TableInfo {
             current_size: self.len() as u64,
             num_episodes: self.usage.num_episodes(),
             num_deleted_episodes: self.usage.num_deleted_episodes(),
@@ -85,20 +84,15 @@ impl Table {
             samples: self.limiter.samples,
             size_bytes: Some(self.bytes()),
             removed: Some(self.removed),
+            weight: Some(self.weight()),
             referenced_bytes: Some(self.referenced_bytes),
             index_bytes: Some((self.slab.held_bytes() + self.sampler.held_bytes() + self.remover.held_bytes()) as u64),
             chunks: Some(self.usage.num_chunks()),
-            unsampled_removals: Some(counting.unsampled_removals()),
-            priority_updates: Some(counting.priority_updates),
-            insert_bytes: Some(counting.insert_bytes),
-            sample_bytes: Some(counting.sample_bytes),
-            last_insert_at: time(last_insert),
-            last_sample_at: time(counting.last_sample_nanos()),
-            sample_age_seconds: Some(counting.sample_ages()),
-            removed_times_sampled: Some(counting.removed_times_sampled()),
-            weight: Some(self.weight()),
+            last_insert_at: unix_seconds(last_insert),
             ..TableInfo::new(self.config.clone())
-        }
+        };
+        self.counting.tell(&mut info);
+        info
     }
 
     /// The condition that a blocked insert waits for, as the middle of a sentence.

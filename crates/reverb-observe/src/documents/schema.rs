@@ -1,10 +1,8 @@
 //! The documents. Times are seconds since the Unix epoch, sizes are bytes, and `null` means that there is no value. Keys
 //! of items are strings, because JavaScript cannot represent all of them as numbers.
 
-use reverb_core::{FIGURES, FigureValue, MetricKind, TableInfo};
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
-use std::collections::BTreeMap;
+use serde::Serialize;
+use serde_json::Value;
 
 /// The answer of the call `Observe`: the documents of a server at one time.
 #[derive(Debug, Clone, Serialize)]
@@ -82,9 +80,10 @@ pub struct TableDocument {
     pub max_bytes: Option<u64>,
     /// Number of draws after which an item leaves; 0 for no limit.
     pub max_times_sampled: i32,
-    /// The figures of [`FIGURES`](reverb_core::FIGURES) by name, except histograms and those of waiting requests.
+    /// The figures of [`FIGURES`](reverb_core::FIGURES) by name, except histograms and those of waiting requests; removals
+    /// by reason.
     #[serde(flatten)]
-    pub figures: FiguresDocument,
+    pub figures: Value,
     /// The rate limiter.
     pub limiter: LimiterDocument,
     /// Waiting inserts.
@@ -93,31 +92,6 @@ pub struct TableDocument {
     pub waiting_samples: WaitingDocument,
     /// The columns of the signature, flattened; `null` without a signature.
     pub signature: Option<Vec<ColumnDocument>>,
-}
-
-/// The figures of a table: those that have one value, and the removals by reason. `null` for an unknown one.
-#[derive(Debug, Clone)]
-pub struct FiguresDocument(pub TableInfo);
-
-impl Serialize for FiguresDocument {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        for figure in FIGURES {
-            if figure.metric.operation.is_some() || matches!(figure.metric.kind, MetricKind::Histogram { .. }) {
-                continue;
-            }
-            match (figure.value)(&self.0) {
-                Some(FigureValue::Whole(value)) => map.serialize_entry(figure.name, &value)?,
-                Some(FigureValue::Real(value)) => map.serialize_entry(figure.name, &value)?,
-                Some(FigureValue::Removals(removals)) => {
-                    map.serialize_entry(figure.name, &BTreeMap::from(removals.by_reason()))?;
-                }
-                Some(FigureValue::Log2(_) | FigureValue::Waits(_)) => {}
-                None => map.serialize_entry(figure.name, &())?,
-            }
-        }
-        map.end()
-    }
 }
 
 /// A rate limiter. `null` stands for an infinite bound, and for an unlimited number.

@@ -2,9 +2,10 @@
 
 use super::columns;
 use super::limiter::limiter;
-use super::schema::{FiguresDocument, TableDocument, TablesDocument, WaitingDocument};
-use reverb_core::SelectorKind;
+use super::schema::{TableDocument, TablesDocument, WaitingDocument};
+use reverb_core::{FIGURES, FigureValue, SelectorKind, TableInfo};
 use reverb_service::{Replay, TableHandle, TableStatus};
+use serde_json::Value;
 
 /// Describes all tables.
 pub fn tables(replay: &Replay) -> TablesDocument {
@@ -38,8 +39,23 @@ fn describe(number: usize, table: &TableHandle) -> TableDocument {
             reason: sample_wait,
         },
         signature: config.signature.as_deref().map(columns::of_signature),
-        figures: FiguresDocument(info),
+        figures: figures(&info),
     }
+}
+
+fn figures(info: &TableInfo) -> Value {
+    let shown = FIGURES.iter().filter(|figure| figure.metric.operation.is_none());
+    let entries = shown.filter_map(|figure| {
+        let value = match (figure.value)(info) {
+            Some(FigureValue::Whole(value)) => value.into(),
+            Some(FigureValue::Real(value)) => value.into(),
+            Some(FigureValue::Removals(removals)) => removals.by_reason().into_iter().collect(),
+            Some(FigureValue::Log2(_) | FigureValue::Waits(_)) => return None,
+            None => Value::Null,
+        };
+        Some((figure.name, value))
+    });
+    entries.collect()
 }
 
 fn selector(kind: &SelectorKind) -> String {
