@@ -21,7 +21,7 @@ comma := ,
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-rust test-python test-page fuzz asan tsan soak test-all $(addprefix test-,$(ELSEWHERE)) \
 	check check-format check-clippy check-crates check-python check-page check-changelog changelog release-notes figures \
-	document-types limits screenshots bench wheel clean
+	document-types limits table-figures screenshots bench wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -268,6 +268,9 @@ document-types: ## Write the types of the documents for the page's scripts again
 
 limits: ## Write the tables of docs/limits.md again, from the comments beside the limits
 	$(PYTHON) tests/house/limits.py
+
+table-figures: ## Write the class of a table's figures for Python again, from their declaration in Rust
+	$(PYTHON) tests/house/table_figures.py
 
 screenshots: $(VENV)/.live ## Take the pictures of the live page again; on Debian: apt-get install chromium fonts-inter
 	$(BIN)/python -m pip install $(PIP_FLAGS) 'Pillow>=10'

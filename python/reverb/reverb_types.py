@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 from reverb import _binding, _protos
 from reverb.data.spec_text import format_signature
+from reverb.data.table_figures import TableFigures
 from reverb.item_selectors import Fifo, HeapSelector, Lifo, Prioritized, Uniform, selector_from_proto
 from reverb.rate_limiters import RateLimiter
 
@@ -19,10 +20,28 @@ SpecNest: TypeAlias = Any
 
 
 @dataclasses.dataclass(repr=False)
-class TableInfo:
+class _ReferenceInfo:
+    name: str
+    sampler_options: Any
+    remover_options: Any
+    max_size: int
+    max_times_sampled: int
+    rate_limiter_info: Any
+    signature: SpecNest | None
+    current_size: int
+    num_episodes: int
+    num_deleted_episodes: int
+    num_unique_samples: int
+    table_worker_time: Any
+
+
+@dataclasses.dataclass(repr=False, kw_only=True)
+class TableInfo(TableFigures, _ReferenceInfo):
     """Options and current state of a table. Its `repr` is short; `str` gives all fields.
 
-    Fields after `table_worker_time` are not in dm-reverb. Comparisons ignore them.
+    Fields after `table_worker_time` are not in dm-reverb. Comparisons ignore them. Those of `TableFigures` are None
+    where they are not known: if the server is one of dm-reverb or of an earlier version, and for a table of a
+    checkpoint.
 
     Attributes:
       name: Name of the table.
@@ -37,12 +56,7 @@ class TableInfo:
       num_deleted_episodes: Number of episodes to which no item refers any longer.
       num_unique_samples: Number of items that have been sampled at least once since the last reset.
       table_worker_time: Time that the table has spent in each state, in milliseconds, a `TableWorkerTime` message.
-      undelivered_samples: Number of samples that are drawn but not delivered, because they are in transit or prefetched
-        by a loader. They count as sampled, and return to the table if the loader is closed.
-      bytes: Size in bytes of the data that the items refer to, in the server's memory; 0 for a checkpoint's table.
       max_bytes: Maximum of `bytes`, above which items are removed; None if the table has no byte limit.
-      waiting_inserts: Number of inserts that wait now.
-      waiting_samples: Number of calls that wait for samples now.
       waits: Reasons why the longest waiting insert and the longest waiting sample wait; empty if none waits.
       unconfirmed_items: Number of items for this table that writers of this process have made, and that the server has
         not confirmed; set only by `Client.server_info`. Writers whose clients have another address are left out.
@@ -50,23 +64,7 @@ class TableInfo:
         their items for other tables.
     """
 
-    name: str
-    sampler_options: Any
-    remover_options: Any
-    max_size: int
-    max_times_sampled: int
-    rate_limiter_info: Any
-    signature: SpecNest | None
-    current_size: int
-    num_episodes: int
-    num_deleted_episodes: int
-    num_unique_samples: int
-    table_worker_time: Any
-    undelivered_samples: int = dataclasses.field(default=0, compare=False)
-    bytes: int = dataclasses.field(default=0, compare=False)
     max_bytes: int | None = dataclasses.field(default=None, compare=False)
-    waiting_inserts: int = dataclasses.field(default=0, compare=False)
-    waiting_samples: int = dataclasses.field(default=0, compare=False)
     waits: tuple[str, ...] = dataclasses.field(default=(), compare=False)
     unconfirmed_items: int = dataclasses.field(default=0, compare=False)
     unconfirmed_bytes: int = dataclasses.field(default=0, compare=False)
@@ -77,7 +75,8 @@ class TableInfo:
             stats = getattr(self.rate_limiter_info, name, None)
             if stats is not None:
                 parts[name.replace("_stats", "s")] = stats.completed
-        parts["bytes"] = self.bytes
+        if self.bytes is not None:
+            parts["bytes"] = self.bytes
         if self.waiting_inserts or self.waiting_samples:
             parts.update(waiting_inserts=self.waiting_inserts, waiting_samples=self.waiting_samples)
         if self.unconfirmed_items:
@@ -106,15 +105,19 @@ class TableInfo:
         from reverb.cc import schema_pb2  # noqa: F401
 
         status = _protos.message_class("reverb.replay.v1.TableStatus").FromString(serialized_status)
-        info = cls.from_message(status.info, status.undelivered_samples)
-        info.bytes, info.max_bytes = status.size_bytes, status.max_bytes or None
-        info.waiting_inserts, info.waiting_samples = status.waiting_inserts, status.waiting_samples
+        info = cls.from_message(status.info)
+        for figure in dataclasses.fields(TableFigures):
+            name = figure.metadata.get("name", figure.name)
+            if status.HasField(name):
+                value = getattr(status, name)
+                setattr(info, figure.name, value if isinstance(value, int | float) else _by_reason(value))
+        info.max_bytes = status.max_bytes or None
         info.waits = tuple(reason for reason in (status.insert_wait, status.sample_wait) if reason)
         return info
 
     @classmethod
-    def from_serialized_proto(cls, proto_string: builtins.bytes, undelivered_samples: int = 0) -> "TableInfo":
-        """Parses a serialized `deepmind.reverb.TableInfo`, which lacks `undelivered_samples` and all later fields.
+    def from_serialized_proto(cls, proto_string: builtins.bytes, undelivered_samples: int | None = None) -> "TableInfo":
+        """Parses a serialized `deepmind.reverb.TableInfo`, which has no figures of `TableFigures`.
 
         Raises:
           google.protobuf.message.DecodeError: The bytes are not a `TableInfo` message.
@@ -125,7 +128,7 @@ class TableInfo:
         return cls.from_message(schema_pb2.TableInfo.FromString(proto_string), undelivered_samples)
 
     @classmethod
-    def from_message(cls, message: Any, undelivered_samples: int = 0) -> "TableInfo":
+    def from_message(cls, message: Any, undelivered_samples: int | None = None) -> "TableInfo":
         """Makes an info of a `deepmind.reverb.TableInfo` message.
 
         Raises:
@@ -148,6 +151,12 @@ class TableInfo:
             table_worker_time=message.table_worker_time,
             undelivered_samples=undelivered_samples,
         )
+
+
+def _by_reason(removed: Any) -> dict[str, int]:
+    counts = {field.name: getattr(removed, field.name) for field in removed.DESCRIPTOR.fields}
+    # The names are those of the metrics.
+    return {"delete" if reason == "deleted" else reason: count for reason, count in counts.items()}
 
 
 def table_infos(engine: _binding.Client, timeout: float | None) -> dict[str, TableInfo]:

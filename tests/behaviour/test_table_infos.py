@@ -1,13 +1,18 @@
 """What a table's info says beyond that of dm-reverb, and how short infos, tables and servers are shown."""
 
 import dataclasses
+import time
 
 import numpy as np
 import pytest
 from behaviour_support import Background, eventually, info_of, insert_values, make_table, run_program
 
 import reverb
+from reverb import _protos
+from reverb.data.table_figures import TableFigures
 from reverb.reverb_types import TableInfo
+
+REASONS = ("max_size", "max_bytes", "max_times_sampled", "delete", "reset")
 
 # The fields of dm-reverb, in its order.
 FIELDS = (
@@ -107,12 +112,51 @@ def test_table_without_a_server_has_a_whole_info():
     assert (info.bytes, info.max_bytes, info.waiting_inserts, info.waits) == (0, 100, 0, ())
 
 
+def test_info_has_the_same_figures_on_every_road(serve):
+    client = serve(make_table(max_size=4, max_times_sampled=2))
+    insert_values(client, range(6))
+    sampled = client.sample_batch("table", 3).info
+    client.mutate_priorities("table", updates={int(sampled.key[0]): 3.0})
+    eventually(lambda: info_of(client).undelivered_samples == 0)
+    info = info_of(client)
+    assert all(getattr(info, figure.name) is not None for figure in dataclasses.fields(TableFigures))
+    assert info.removals["max_size"] == 2
+    assert set(info.removals) == {*REASONS}
+    assert sum(info.removals.values()) == 6 - info.current_size
+    assert (info.insert_bytes, info.sample_bytes, info.referenced_bytes) == (48, 24, 8 * info.current_size)
+    assert info.weight == info.chunks == info.current_size
+    assert (info.unsampled_removals, info.longest_insert_wait_seconds) == (2, 0.0)
+    assert info.priority_updates in (0, 1)
+    assert info.index_bytes > 0
+    assert abs(info.last_insert_at - time.time()) < 60
+    assert info.last_sample_at >= info.last_insert_at - 1
+
+
+def test_info_of_a_table_of_a_checkpoint_has_no_figures_of_a_server(tmp_path):
+    server = reverb.Server([make_table()], checkpointer=reverb.checkpointers.DefaultCheckpointer(str(tmp_path)))
+    insert_values(server.localhost_client(), range(3))
+    path = server.localhost_client().checkpoint()
+    server.stop()
+    info = reverb.checkpointers.open(path).table("table").info
+    assert (info.current_size, info.rate_limiter_info.insert_stats.completed) == (3, 3)
+    assert {getattr(info, figure.name) for figure in dataclasses.fields(TableFigures)} == {None}
+
+
+def test_info_of_a_message_without_a_figure_does_not_know_it():
+    message = _protos.message_class("reverb.replay.v1.TableStatus")(weight=0.0)
+    message.removed.deleted = 3
+    info = TableInfo.from_serialized_status(message.SerializeToString())
+    assert (info.weight, info.bytes, info.waiting_inserts, info.last_insert_at) == (0.0, None, None, None)
+    assert info.removals == {"max_size": 0, "max_bytes": 0, "max_times_sampled": 0, "delete": 3, "reset": 0}
+
+
 def test_fields_of_dm_reverb_come_first_and_alone_make_an_info():
     assert tuple(field.name for field in dataclasses.fields(TableInfo))[: len(FIELDS)] == FIELDS
     info = make_table().info
     given = TableInfo(*(getattr(info, name) for name in FIELDS))
     assert given == info
-    assert (given.bytes, given.max_bytes, given.waits, given.unconfirmed_items) == (0, None, (), 0)
+    assert (given.bytes, given.max_bytes, given.waits, given.unconfirmed_items) == (None, None, (), 0)
+    assert repr(given) == repr(info).replace("bytes=0, ", "")
 
 
 def test_comparison_of_infos_ignores_what_dm_reverb_lacks():

@@ -4,6 +4,7 @@ import pathlib
 import re
 
 import rust_syntax
+import table_figures
 
 SCHEMA = "crates/reverb-observe/src/documents/schema.rs"
 TYPES = "crates/reverb-observe/web/documents.d.ts"
@@ -22,23 +23,36 @@ def interfaces(top):
             docs.append(node)
         elif node.type == "struct_item":
             name, fields = (node.child_by_field_name(field) for field in ("name", "body"))
-            parts.append(f"{comment(docs)}interface {name.text.decode()} {{\n{''.join(members(fields))}}}\n")
+            parts.append(f"{comment(docs)}interface {name.text.decode()} {{\n{''.join(members(top, fields))}}}\n")
         if node.type not in ("line_comment", "attribute_item"):
             docs = []
     return "\n".join(parts)
 
 
-def members(fields):
+def members(top, fields):
     docs = []
     for node in fields.named_children:
         if node.type == "line_comment":
             docs.append(node)
+        elif node.text == b"#[serde(flatten)]" and node.next_named_sibling.text == b"pub figures: Value":
+            yield from figures(top)
+        elif node.text == b"pub figures: Value":
+            docs = []
         elif node.type == "field_declaration":
             name, type_ = (node.child_by_field_name(field).text.decode() for field in ("name", "type"))
             yield f"{comment(docs, '  ')}  {name}: {typescript(type_)};\n"
             docs = []
         else:
             raise ValueError(f"{SCHEMA}: cannot read {node.text.decode()}")
+
+
+def figures(top):
+    """The figures of a table: those of waiting requests and histograms have documents of their own."""
+    for figure in table_figures.figures_of(top):
+        if figure.type is not None and ".of(" not in figure.metric:
+            type_ = {"dict[str, int]": "Record<string, number>"}.get(figure.type, "number")
+            absent = "" if figure.group == "reference" else " | null"
+            yield f"  /** {figure.help} */\n  {figure.name}: {type_}{absent};\n"
 
 
 def typescript(rust):

@@ -4,6 +4,7 @@ import pathlib
 
 import document_types
 import pytest
+import table_figures
 from house_support import write
 
 TOP = pathlib.Path(__file__).parents[2]
@@ -63,3 +64,30 @@ def test_what_has_no_type_is_refused(tmp_path, field):
     write(tmp_path, {document_types.SCHEMA: STRUCTS.replace("pub is_old: bool,", field)})
     with pytest.raises(ValueError, match="no type of JSON is known|cannot read"):
         document_types.interfaces(tmp_path)
+
+
+def test_figures_of_a_table_have_the_types_of_their_declaration(tmp_path):
+    fields = "pub is_old: bool,\n    #[serde(flatten)]\n    pub figures: Value,"
+    declaration = """
+            reference {
+                /// Items in the table.
+                current_size ("items"): u64, GAUGE, Total;
+            }
+            later {
+                /// Items that left, by reason.
+                removed ("removals"): Option<RemovalCounts>, COUNTER, Total;
+                /// Inserts that wait.
+                waiting_inserts: Option<u64>, WAITING.of("insert"), Total;
+                /// Time that inserts waited.
+                insert_wait: Option<WaitHistogram>, WAITS, Total;
+            }
+"""
+    write(tmp_path, {document_types.SCHEMA: STRUCTS.replace("pub is_old: bool,", fields)})
+    (tmp_path / table_figures.DECLARATION).parent.mkdir(parents=True)
+    (tmp_path / table_figures.DECLARATION).write_text(declaration)
+    assert (
+        "  is_old: boolean;\n"
+        "  /** Items in the table. */\n  items: number;\n"
+        "  /** Items that left, by reason. */\n  removals: Record<string, number> | null;\n"
+        "}\n"
+    ) in document_types.interfaces(tmp_path)

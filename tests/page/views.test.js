@@ -136,3 +136,18 @@ test("lines of the log are chosen by level, newest first", () => {
   panel.node.querySelectorAll("button")[1].click();
   assert.deepEqual(texts(), ["c", "b"]);
 });
+
+test("figures that a server does not tell are left open", () => {
+  const unknown = {
+    bytes: null, index_bytes: null, referenced_bytes: null, removals: null, unsampled_removals: null, chunks: null,
+    priority_updates: null, insert_bytes: null, sample_bytes: null, undelivered_samples: null,
+    waiting_inserts: { ...waits, count: null, longest_seconds: null },
+  };
+  const view = detailView(0);
+  view.update(live({ tables: [table(0, unknown)] }));
+  assert.ok(view.node.textContent.includes("Nothing has left this table"));
+  assert.equal(/NaN|null|undefined/.test(view.node.textContent), false, view.node.textContent);
+  const list = shown(tablesView(), live({ tables: [table(0, unknown)] }));
+  assert.equal(/NaN|null|undefined/.test(list.textContent), false, list.textContent);
+  assert.equal(shown(memoryPanel(), live({ tables: [table(0, unknown)] })).querySelectorAll("li").length, 0);
+});

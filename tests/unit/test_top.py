@@ -269,3 +269,11 @@ def test_counts(number, expected):
 )
 def test_sizes(number, expected):
     assert parts.size(number) == expected
+
+
+def test_a_figure_that_the_server_does_not_tell_is_a_dash():
+    unknown = {**table(0, data=None), "waiting_inserts": waiting(2, None), "waiting_samples": waiting(None, None)}
+    for order in range(len(ORDERS)):
+        [line] = [line for line in rendered(View(seen([unknown, table(1, "other")]), "a", order)) if "replay" in line]
+        assert "2 inserts -" in line
+        assert " -  " in line

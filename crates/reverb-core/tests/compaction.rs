@@ -194,5 +194,5 @@ fn rows_that_are_episodes_of_their_own_are_not_counted_as_deleted() {
     let new = Trajectory::rows(batch(1), 0, 1).unwrap();
     assert!(table.replace_trajectory(1, &old, new, &mut Vec::new()));
     let info = table.info();
-    assert_eq!((info.num_episodes, info.num_deleted_episodes, info.bytes), (1, 0, 1));
+    assert_eq!((info.num_episodes, info.num_deleted_episodes, info.size_bytes), (1, 0, Some(1)));
 }

@@ -161,7 +161,7 @@ impl Model {
     /// then those with enough draws.
     fn note_shrunk(&mut self, before: &TableConfig) {
         let gone: Vec<u64> = self.items.keys().copied().filter(|key| !self.table.contains(*key)).collect();
-        let removed = self.table.info().removed;
+        let removed = self.table.info().removed.unwrap();
         let by_size = removed.max_size - self.removed.max_size;
         let by_bytes = removed.max_bytes - self.removed.max_bytes;
         let drawn = removed.max_times_sampled - self.removed.max_times_sampled;
@@ -391,24 +391,26 @@ impl Model {
 
     fn check(&mut self) {
         let info = self.table.info();
-        let counters = &info.counters;
+        let time = |nanos: u64| (nanos > 0).then_some(nanos as f64 / 1e9);
+        let removed = info.removed.unwrap();
         assert_eq!(info.current_size, self.items.len() as u64);
-        assert_eq!(info.removed, self.removed);
-        assert_eq!(info.removed.total(), self.entered - info.current_size);
-        assert_eq!(counters.priority_updates, self.updates);
-        assert_eq!(counters.insert_bytes, self.insert_bytes);
-        assert_eq!(counters.sample_bytes, self.sample_bytes);
-        assert_eq!(counters.unsampled_removals, self.unsampled);
-        assert_eq!((counters.last_insert_nanos, counters.last_sample_nanos), (self.last_insert, self.last_sample));
-        self.ages.check(&counters.sample_age_seconds);
-        self.times.check(&counters.removed_times_sampled);
-        assert_eq!(counters.removed_times_sampled.count(), info.removed.total());
-        assert_eq!(info.referenced_bytes, self.items.values().map(|entry| entry.bytes).sum::<u64>());
+        assert_eq!(removed, self.removed);
+        assert_eq!(removed.total(), self.entered - info.current_size);
+        assert_eq!(info.priority_updates, Some(self.updates));
+        assert_eq!(info.insert_bytes, Some(self.insert_bytes));
+        assert_eq!(info.sample_bytes, Some(self.sample_bytes));
+        assert_eq!(info.unsampled_removals, Some(self.unsampled));
+        assert_eq!((info.last_insert_at, info.last_sample_at), (time(self.last_insert), time(self.last_sample)));
+        self.ages.check(&info.sample_age_seconds.unwrap());
+        let times_sampled = info.removed_times_sampled.unwrap();
+        self.times.check(&times_sampled);
+        assert_eq!(times_sampled.count(), removed.total());
+        assert_eq!(info.referenced_bytes, Some(self.items.values().map(|entry| entry.bytes).sum::<u64>()));
         let mut chunks = HashSet::new();
         for key in self.items.keys() {
             chunks.extend(self.table.get(*key).unwrap().trajectory.chunks().iter().map(|chunk| chunk.key));
         }
-        assert_eq!(info.num_chunks, chunks.len() as u64);
+        assert_eq!(info.chunks, Some(chunks.len() as u64));
     }
 }
 
@@ -429,7 +431,7 @@ fn run_model(mut model: Model) -> Model {
     }
     let info = model.table.info();
     let draws = model.draws as f64;
-    let estimate = info.counters.sample_age_seconds.count() as f64;
+    let estimate = info.sample_age_seconds.unwrap().count() as f64;
     assert!((estimate - draws).abs() <= 16.0, "{estimate} of {draws}");
     assert!(model.draws > 5 * 1024 && model.entered > 5000 && model.removed.reset > 0, "too little happened");
     model

@@ -5,16 +5,15 @@ use crate::proto::schema::{self, KeyDistributionOptions, TableWorkerTime};
 use crate::proto::tensorflow::StructuredValue;
 use crate::signature::signature_of;
 use prost::Message;
-use reverb_core::{
-    Error, RateLimiterConfig, RemovalCounts, Result, SelectorKind, TableConfig, TableCounters, TableInfo,
-};
+use reverb_core::{Error, RateLimiterConfig, Result, SelectorKind, TableConfig, TableInfo};
 use std::sync::Arc;
 
 /// Describes a table in the message of the reference.
-pub fn table_info(info: &TableInfo, worker_time: TableWorkerTime) -> schema::TableInfo {
+pub fn table_info(info: &TableInfo) -> schema::TableInfo {
     let config = &info.config;
     let RateLimiterConfig { samples_per_insert, min_size_to_sample, min_diff, max_diff } = config.rate_limiter;
     let stats = |completed: i64| Some(schema::RateLimiterCallStats { completed });
+    let milliseconds = |seconds: f64| (seconds * 1e3).round() as i64;
     schema::TableInfo {
         name: config.name.clone(),
         sampler_options: Some(selector_options(&config.sampler)),
@@ -38,12 +37,23 @@ pub fn table_info(info: &TableInfo, worker_time: TableWorkerTime) -> schema::Tab
         num_episodes: info.num_episodes as i64,
         num_deleted_episodes: info.num_deleted_episodes as i64,
         num_unique_samples: info.num_unique_samples as i64,
-        table_worker_time: Some(worker_time),
+        // There is no worker thread, because callers serve the table themselves. Only the wait times remain.
+        table_worker_time: Some(TableWorkerTime {
+            sleeping_ms: milliseconds(info.age_seconds),
+            waiting_for_sampling_ms: milliseconds(info.insert_blocked_seconds),
+            waiting_for_inserts_ms: milliseconds(info.sample_blocked_seconds),
+            ..TableWorkerTime::default()
+        }),
     }
 }
 
-/// Reads a table from its description in the format of the reference, without the size in bytes, its limit and the
-/// seed.
+/// Describes a table in a serialised message of the reference.
+pub fn info_bytes(info: &TableInfo) -> Vec<u8> {
+    table_info(info).encode_to_vec()
+}
+
+/// Reads a table from its description in the format of the reference: its options without the limit in bytes and the
+/// seed, and the figures of the reference.
 ///
 /// # Errors
 /// [`Error::DataLoss`] if a selector or the signature is not valid.
@@ -51,6 +61,8 @@ pub fn read_table_info(info: schema::TableInfo) -> Result<TableInfo> {
     let selector = |role, options: Option<KeyDistributionOptions>| selector_of(role, options.unwrap_or_default());
     let limiter = info.rate_limiter_info.unwrap_or_default();
     let completed = |stats: Option<schema::RateLimiterCallStats>| stats.map_or(0, |stats| stats.completed);
+    let times = info.table_worker_time.unwrap_or_default();
+    let seconds = |milliseconds: i64| milliseconds as f64 / 1e3;
     let config = TableConfig {
         name: info.name,
         sampler: selector("sampler", info.sampler_options)?,
@@ -68,21 +80,16 @@ pub fn read_table_info(info: schema::TableInfo) -> Result<TableInfo> {
         seed: None,
     };
     Ok(TableInfo {
-        config,
         current_size: info.current_size as u64,
         num_episodes: info.num_episodes as u64,
         num_deleted_episodes: info.num_deleted_episodes as u64,
         num_unique_samples: info.num_unique_samples as u64,
         inserts: completed(limiter.insert_stats),
         samples: completed(limiter.sample_stats),
-        deletes: 0,
-        removed: RemovalCounts::default(),
-        counters: TableCounters::default(),
-        bytes: 0,
-        referenced_bytes: 0,
-        num_chunks: 0,
-        index_bytes: 0,
-        weight: 0.0,
+        age_seconds: seconds(times.sleeping_ms),
+        insert_blocked_seconds: seconds(times.waiting_for_sampling_ms),
+        sample_blocked_seconds: seconds(times.waiting_for_inserts_ms),
+        ..TableInfo::new(config)
     })
 }
 

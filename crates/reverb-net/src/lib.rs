@@ -14,6 +14,5 @@ pub mod transport;
 mod writing;
 
 pub use descriptors::DESCRIPTORS;
-pub use grpc::table_info::info_bytes;
 pub use replay_v1::wire::status_bytes;
 pub use server::METHODS;

@@ -45,7 +45,7 @@ fn interleaved(rows: std::ops::Range<u8>, tables: &[&str]) -> RowInsert {
 
 fn held(table: &TableHandle) -> (u64, u64) {
     let info = table.status().info;
-    (info.current_size, info.bytes)
+    (info.current_size, info.size_bytes.unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -59,7 +59,7 @@ async fn a_batch_above_max_bytes_leaves_the_same_items_as_single_inserts() {
             }
             client.insert(batch(0..50, &["batch"]), soon()).await.unwrap();
             for TableStatus { info, .. } in client.info(soon()).await.unwrap() {
-                assert!(info.bytes <= 10_500, "{remover:?}: {}", info.bytes);
+                assert!(info.size_bytes <= Some(10_500), "{remover:?}: {:?}", info.size_bytes);
                 assert_eq!(info.current_size, 10, "{remover:?}");
             }
             if !matches!(remover, SelectorKind::Uniform) {

@@ -45,7 +45,7 @@ async fn the_reference_is_asked_only_after_our_service_was_refused_on_the_same_c
     assert_eq!(client.road_name().unwrap(), "tcp (dm-reverb)");
     let names: Vec<_> = statuses.iter().map(|status| (&*status.info.config.name, status.info.current_size)).collect();
     assert_eq!(names, [("queue", 3), ("table", 3)]);
-    assert!(statuses.iter().all(|status| status.info.bytes == 0 && status.insert_wait.is_none()));
+    assert!(statuses.iter().all(|status| status.info.size_bytes.is_none() && status.insert_wait.is_none()));
     let calls = server.log.lock().calls.clone();
     let (connection, _) = calls.iter().find(|(_, path)| path == "/deepmind.reverb.ReverbService/ServerInfo").unwrap();
     let first = calls.iter().find(|(client, _)| client == connection).unwrap();

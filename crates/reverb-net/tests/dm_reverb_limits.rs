@@ -152,7 +152,7 @@ async fn one_message_does_not_queue_more_items_than_a_stream_may() {
     let items: Vec<_> = (0..ITEMS).map(|key| item("queue", key, 1)).chain([item("table", ITEMS, 1)]).collect();
     let inserts = Inserts::open(&mut service).await;
     inserts.send(request(&[chunk(1, &[1])], &items, &[1]));
-    eventually("no item waits", || tables[0].status().waiting_inserts == 1).await;
+    eventually("no item waits", || tables[0].status().info.waiting_inserts == Some(1)).await;
     // It is behind the items for which there is no room yet.
     assert_eq!(tables[1].with_table(Table::len), 0);
     let learner = tokio::spawn(draw(tables[0].clone(), ITEMS));
@@ -170,7 +170,7 @@ async fn streams_of_a_server_that_stops_end_with_an_error_that_clients_retry() {
     let mut waiting = Inserts::open(&mut service).await;
     waiting.send(request(&[chunk(1, &[1])], &[item("queue", 1, 1), item("queue", 2, 1)], &[]));
     assert_eq!(waiting.keys().await, [1]);
-    eventually("no item waits", || server.replay().tables()[0].status().waiting_inserts == 1).await;
+    eventually("no item waits", || server.replay().tables()[0].status().info.waiting_inserts == Some(1)).await;
     server.replay().close();
     for stream in [idle, waiting] {
         let Inserts { requests: _open, mut responses } = stream;

@@ -64,7 +64,7 @@ async fn each_request_gets_exactly_its_samples_and_the_next_may_ask_for_another_
     assert_eq!(keys(&got), (0..300).collect::<Vec<_>>());
     assert_eq!(keys(&entries(&mut stream, 2).await.unwrap()), [7, 7]);
     assert_eq!(first.with_table(|table| table.len()), 200);
-    assert_eq!(first.status().undelivered, 0);
+    assert_eq!(first.status().info.undelivered_samples, Some(0));
     drop(stream.requests);
     assert!(stream.responses.message().await.unwrap().is_none(), "the stream ends well");
 }
@@ -127,7 +127,7 @@ async fn only_a_positive_timeout_ends_a_wait() {
         let server = server(vec![table.clone()]);
         let mut stream: Stream = samples(&channel(server.port()).await).await;
         stream.send(sample("table", 1, timeout_ms));
-        eventually("the draw waits", || table.status().waiting_samples == 1).await;
+        eventually("the draw waits", || table.status().info.waiting_samples == Some(1)).await;
         insert(&table, items([1]));
         let got = entries(&mut stream, 1).await.unwrap();
         assert!(got[0].info.as_ref().unwrap().rate_limited);
@@ -142,7 +142,7 @@ async fn samples_that_can_be_drawn_do_not_wait_for_the_others_of_their_request()
     let mut stream: Stream = samples(&channel(server.port()).await).await;
     stream.send(sample("table", 4, Some(-1)));
     assert_eq!(keys(&entries(&mut stream, 2).await.unwrap()), [1, 2]);
-    eventually("the draw waits", || table.status().waiting_samples == 1).await;
+    eventually("the draw waits", || table.status().info.waiting_samples == Some(1)).await;
     insert(&table, items([3]));
     assert_eq!(keys(&entries(&mut stream, 1).await.unwrap()), [3]);
     insert(&table, items([4]));
@@ -153,7 +153,7 @@ async fn samples_that_can_be_drawn_do_not_wait_for_the_others_of_their_request()
     stream.send(sample("table", 2, Some(20)));
     assert_eq!(keys(&entries(&mut stream, 1).await.unwrap()), [5]);
     assert_eq!(stream.answer().await.unwrap_err().code(), Code::DeadlineExceeded);
-    assert_eq!(table.status().waiting_samples, 0);
+    assert_eq!(table.status().info.waiting_samples, Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,9 +198,9 @@ async fn a_client_that_disconnects_takes_nothing_with_it() {
     let channel = channel(server.port()).await;
     let stream: Stream = samples(&channel).await;
     stream.send(sample("table", 5, None));
-    eventually("the draw waits", || table.status().waiting_samples == 1).await;
+    eventually("the draw waits", || table.status().info.waiting_samples == Some(1)).await;
     drop(stream);
-    eventually("the draw is withdrawn", || table.status().waiting_samples == 0).await;
+    eventually("the draw is withdrawn", || table.status().info.waiting_samples == Some(0)).await;
     insert(&table, items([1]));
     assert_eq!(table.with_table(|table| table.len()), 1);
 
@@ -208,10 +208,12 @@ async fn a_client_that_disconnects_takes_nothing_with_it() {
     insert(&table, (2..400).map(|key| item_of(key, &[100_000])).collect());
     let stream: Stream = samples(&channel).await;
     stream.send(sample("table", 1000, None));
-    eventually("samples wait for room", || table.status().undelivered > 0 || table.status().info.current_size == 0)
-        .await;
+    eventually("samples wait for room", || {
+        table.status().info.undelivered_samples > Some(0) || table.status().info.current_size == 0
+    })
+    .await;
     drop(stream);
-    eventually("they are back", || table.status().undelivered == 0).await;
+    eventually("they are back", || table.status().info.undelivered_samples == Some(0)).await;
     assert!(table.with_table(|table| table.len()) > 200);
 }
 
@@ -222,7 +224,7 @@ async fn a_stop_ends_streams_so_that_clients_try_again() {
     let channel = channel(server.port()).await;
     let (mut waiting, mut idle): (Stream, Stream) = (samples(&channel).await, samples(&channel).await);
     waiting.send(sample("table", 1, None));
-    eventually("the draw waits", || table.status().waiting_samples == 1).await;
+    eventually("the draw waits", || table.status().info.waiting_samples == Some(1)).await;
     server.stop().unwrap();
     let status = waiting.answer().await.unwrap_err();
     assert_eq!(status.code(), Code::Cancelled);

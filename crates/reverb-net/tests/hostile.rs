@@ -33,7 +33,10 @@ fn start() -> Server {
 
 async fn assert_unharmed(server: &Server) {
     assert_serves(server, "table").await;
-    eventually("all samples are accounted for", || server.replay().status().iter().all(|s| s.undelivered == 0)).await;
+    eventually("all samples are accounted for", || {
+        server.replay().status().iter().all(|s| s.info.undelivered_samples == Some(0))
+    })
+    .await;
     assert_eq!(PANICS.load(Relaxed), 0);
 }
 
@@ -465,7 +468,7 @@ async fn thousands_of_streams_that_are_opened_and_dropped_leave_nothing_behind()
         }
         drop(open);
     }
-    let waiting = || server.replay().tables()[1].status().waiting_samples;
+    let waiting = || server.replay().tables()[1].status().info.waiting_samples.unwrap();
     tokio::time::timeout(SOON, eventually("all draws are withdrawn", || waiting() == 0)).await.unwrap();
     assert_unharmed(&server).await;
 }

@@ -89,7 +89,8 @@ async fn a_server_refuses_calls_and_streams_for_another_one() {
     }
     assert_eq!(len(&table), 1, "a refused call was applied");
     let status = table.status();
-    assert_eq!((status.waiting_inserts, status.waiting_samples, status.undelivered), (0, 0, 0));
+    let info = &status.info;
+    assert_eq!((info.waiting_inserts, info.waiting_samples, info.undelivered_samples), (Some(0), Some(0), Some(0)));
 
     // A call for this server, and one of a client of an earlier edition.
     service.info(meant_for(&own, InfoRequest {})).await.unwrap();

@@ -24,7 +24,8 @@ fn len(table: &TableHandle) -> usize {
 async fn at_rest(table: &TableHandle, expected: usize) {
     eventually("the table comes to rest", || {
         let status = table.status();
-        (status.waiting_inserts, status.waiting_samples, status.undelivered, len(table)) == (0, 0, 0, expected)
+        let busy = [status.info.waiting_inserts, status.info.waiting_samples, status.info.undelivered_samples];
+        (busy, len(table)) == ([Some(0); 3], expected)
     })
     .await;
 }
@@ -64,7 +65,7 @@ async fn a_call_waits_for_the_table_and_a_dropped_one_takes_nothing() {
         let mut sample = client.sample(&request, None).into_future();
         tokio::select! {
             batch = &mut sample => panic!("{batch:?}"),
-            () = eventually("the draw waits", || table.status().waiting_samples == 1) => {}
+            () = eventually("the draw waits", || table.status().info.waiting_samples == Some(1)) => {}
         }
         client.insert(rows("queue", &[1, 2]), soon()).await.unwrap();
         assert_eq!(len(&table), 0);
@@ -92,7 +93,7 @@ async fn a_request_that_waits_shows_who_makes_it() {
         let mut sample = client.sample(&request, None).into_future();
         tokio::select! {
             batch = &mut sample => panic!("{batch:?}"),
-            () = eventually("the draw waits", || table.status().waiting_samples == 1) => {}
+            () = eventually("the draw waits", || table.status().info.waiting_samples == Some(1)) => {}
         }
         let status = &Client::new(&address).info(soon()).await.unwrap()[0];
         let peer = status.sample_peer.as_deref().unwrap();
@@ -136,7 +137,7 @@ async fn samples_of_a_cancelled_draw_serve_the_next_request() {
         let id = 2 * round;
         // The draw waits and holds both items.
         samples.draw(id, wire::draw("queue", 3));
-        eventually("the draw waits", || table.status().waiting_samples == 1).await;
+        eventually("the draw waits", || table.status().info.waiting_samples == Some(1)).await;
         samples.send(id, Some(sample_request::Kind::Cancel(true)));
         let at_once = Draw { at_most: 3, timeout_ms: Some(0), ..wire::draw("queue", 1) };
         samples.draw(id + 1, at_once);
@@ -176,9 +177,9 @@ async fn a_batch_that_the_client_did_not_acknowledge_goes_back_when_the_connecti
     let (id, batch) = samples.answer().await;
     assert_eq!((id, batch.unwrap().0.keys.len() / 8), (1, 2));
     assert!(samples.answer().await.1.is_ok());
-    assert_eq!((len(&table), table.status().undelivered), (1, 3));
+    assert_eq!((len(&table), table.status().info.undelivered_samples), (1, Some(3)));
     samples.send(2, Some(sample_request::Kind::Received(true)));
-    eventually("one is received", || table.status().undelivered == 2).await;
+    eventually("one is received", || table.status().info.undelivered_samples == Some(2)).await;
     drop((samples, service));
     at_rest(&table, 3).await;
     let batch = Client::new(&addresses(&server)[0]).sample(&draw("queue", 3), soon()).await.unwrap();
@@ -193,7 +194,7 @@ async fn requests_of_a_client_that_closed_its_side_and_disconnects_are_withdrawn
     let wire::Inserts { requests, responses } = wire::Inserts::open(&mut service).await;
     requests.send(wire::insert(1, "queue", 2)).unwrap();
     drop(requests);
-    eventually("the insert waits", || table.status().waiting_inserts == 1).await;
+    eventually("the insert waits", || table.status().info.waiting_inserts == Some(1)).await;
     drop((responses, service));
     at_rest(&table, 1).await;
 }
@@ -243,10 +244,10 @@ async fn a_stream_is_not_read_while_its_waiting_inserts_hold_too_much_memory() {
             std::future::pending::<()>().await;
         });
         let bytes = ROWS as usize * 8 + items * size_of::<NewItem>();
-        let most = (64_usize << 20).div_ceil(bytes);
-        eventually("they wait", || table.status().waiting_inserts >= most).await;
+        let most = (64_usize << 20).div_ceil(bytes) as u64;
+        eventually("they wait", || table.status().info.waiting_inserts >= Some(most)).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
-        assert_eq!(table.status().waiting_inserts, most, "items of {rows_per_item} rows");
+        assert_eq!(table.status().info.waiting_inserts, Some(most), "items of {rows_per_item} rows");
         process.shutdown_background();
         at_rest(&table, 1).await;
     }
@@ -263,7 +264,10 @@ async fn stopping_the_server_cancels_waiting_calls_within_a_second() {
     let calls: Vec<_> = calls.collect();
     let stop = async {
         let status = |table: usize| server.replay().tables()[table].status();
-        eventually("all wait", || status(0).waiting_samples == 2 && status(1).waiting_inserts == 2).await;
+        eventually("all wait", || {
+            status(0).info.waiting_samples == Some(2) && status(1).info.waiting_inserts == Some(2)
+        })
+        .await;
         let begun = Instant::now();
         tokio::task::block_in_place(|| server.stop()).unwrap();
         begun
@@ -335,7 +339,7 @@ async fn cancelling_a_request_or_an_unknown_id_is_harmless() {
         samples.send(99, Some(kind));
     }
     samples.draw(1, wire::draw("queue", 1));
-    eventually("the draw waits", || table.status().waiting_samples == 1).await;
+    eventually("the draw waits", || table.status().info.waiting_samples == Some(1)).await;
     samples.requests.send(SampleRequest { request_id: 1, kind: Some(sample_request::Kind::Cancel(true)) }).unwrap();
     at_rest(&table, 0).await;
     samples.draw(2, wire::draw("missing", 1));

@@ -7,7 +7,7 @@ import { bytes, duration, el, number, rate, setQuantity, setText, setUserText, t
 import { mountHistograms } from "./histograms.js";
 import { mountItems } from "./items.js";
 import { flowLines, limiterView, waitsBadge } from "./limiter.js";
-import { legendEntry, panel, removalsPanel, waitsPanel } from "./panels.js";
+import { heldBytes, legendEntry, panel, removalsPanel, waitsPanel } from "./panels.js";
 import { ratio, signatureTable } from "./tables.js";
 
 /** The view of table `number`. `update(live)`, and `unmount()` at the end. @param {number} number */
@@ -220,12 +220,11 @@ function memoryOfTable() {
   body.append(sizes.node, legend);
   /** @param {TableDocument} table */
   const update = (table) => {
-    const known = table.bytes + table.index_bytes;
     const parts = [
-      { value: table.bytes, tone: 1 },
-      { value: table.index_bytes, tone: 2 },
+      { value: table.bytes ?? 0, tone: 1 },
+      { value: table.index_bytes ?? 0, tone: 2 },
     ];
-    const total = Math.max(known, table.max_bytes ?? 0);
+    const total = Math.max(heldBytes(table), table.max_bytes ?? 0);
     setText(count, table.max_bytes === null ? "" : `of at most ${bytes(table.max_bytes)}`);
     sizes.update(parts, total, `Chunks ${bytes(table.bytes)}, index ${bytes(table.index_bytes)}`);
     setQuantity(values.bytes, `${bytes(table.bytes)}`);

@@ -66,45 +66,51 @@ interface TableDocument {
   sampler: string;
   /** The remover, named like the sampler. */
   remover: string;
-  /** Number of items. */
-  items: number;
   /** Maximum number of items. */
   max_items: number;
-  /** Size of the chunks that items refer to. Each chunk counts once. */
-  bytes: number;
   /** Limit of `bytes`. */
   max_bytes: number | null;
-  /** Size of the rows that items refer to. A row counts once for each item. */
-  referenced_bytes: number;
-  /** Size of the table's own index and selectors. */
-  index_bytes: number;
-  /** Number of distinct chunks that items refer to. */
-  chunks: number;
-  /** Number of distinct episodes that items refer to. */
-  episodes: number;
   /** Number of draws after which an item leaves; 0 for no limit. */
   max_times_sampled: number;
-  /** Samples that were drawn and have not arrived. */
-  undelivered_samples: number;
-  /** Number of inserts since the table was created. */
-  inserts: number;
-  /** Number of draws since the table was created. */
-  samples: number;
-  /** Number of items that were drawn at least once, also of those that have left, since the table was created or reset. */
+  /** Items in the table. */
+  items: number;
+  /** Distinct episodes that items refer to. */
+  episodes: number;
+  /** Episodes whose last item has left the table. */
+  deleted_episodes: number;
+  /** Items that were sampled at least once, also of those that have left. */
   unique_samples: number;
+  /** Items inserted. */
+  inserts: number;
+  /** Items sampled. */
+  samples: number;
+  /** Time since the table was created. */
+  age_seconds: number;
+  /** Size of the chunks that items refer to. Each chunk counts once. */
+  bytes: number | null;
+  /** Samples that were drawn and have not arrived yet. */
+  undelivered_samples: number | null;
   /** Items that left the table, by reason. */
-  removals: RemovalsDocument;
-  /** Items that left the table without a draw. */
-  unsampled_removals: number;
+  removals: Record<string, number> | null;
+  /** Sum of the weights of all items in draws: for a prioritized sampler of their priorities to the power of its exponent, otherwise their number. */
+  weight: number | null;
+  /** Size of the rows that items refer to. A row counts once for each item. */
+  referenced_bytes: number | null;
+  /** Estimated size of the table without its chunks: slots of items, index of keys, and selectors. */
+  index_bytes: number | null;
+  /** Distinct chunks that items refer to. */
+  chunks: number | null;
+  /** Items that left the table without a sample. */
+  unsampled_removals: number | null;
   /** Items whose priority was set after their insert. */
-  priority_updates: number;
-  /** Size of all inserted rows. */
-  insert_bytes: number;
-  /** Size of all drawn rows. */
-  sample_bytes: number;
-  /** Time of the latest insert. */
+  priority_updates: number | null;
+  /** Size of the rows of inserted items. */
+  insert_bytes: number | null;
+  /** Size of the rows of sampled items. */
+  sample_bytes: number | null;
+  /** Unix time of the latest insert. Absent before the first. */
   last_insert_at: number | null;
-  /** Time of the latest draw. */
+  /** Unix time of the latest sample. Absent before the first. */
   last_sample_at: number | null;
   /** The rate limiter. */
   limiter: LimiterDocument;
@@ -114,20 +120,6 @@ interface TableDocument {
   waiting_samples: WaitingDocument;
   /** The columns of the signature, flattened; `null` without a signature. */
   signature: ColumnDocument[] | null;
-}
-
-/** Items that left a table, by reason. */
-interface RemovalsDocument {
-  /** The table was over `max_size`. */
-  max_size: number;
-  /** The table was over `max_bytes`. */
-  max_bytes: number;
-  /** The item was drawn `max_times_sampled` times. */
-  max_times_sampled: number;
-  /** A caller deleted the item. */
-  delete: number;
-  /** The table was reset. */
-  reset: number;
 }
 
 /** A rate limiter. `null` stands for an infinite bound, and for an unlimited number. */
@@ -155,9 +147,9 @@ interface LimiterDocument {
 /** Requests of one kind that wait at a table. */
 interface WaitingDocument {
   /** Number of requests that wait now. */
-  count: number;
+  count: number | null;
   /** Time in seconds that the first of them has waited; 0 if none waits. */
-  longest_seconds: number;
+  longest_seconds: number | null;
   /** Time in seconds during which a request waited, since the table was created. */
   blocked_seconds: number;
   /** What the first of them waits for, as a sentence. */

@@ -104,7 +104,7 @@ function note({ field }, answer, table) {
   if (field === "sample_age_seconds") return "all draws since the table was created";
   if (field === "removed_times_sampled") {
     const removed = Object.values(table.removals ?? {}).reduce((sum, count) => sum + count, 0);
-    return removed ? `${percent(table.unsampled_removals / removed)} left unseen` : "of all items that left the table";
+    return removed ? `${percent((table.unsampled_removals ?? Number.NaN) / removed)} left unseen` : "of all items that left the table";
   }
   const { items, looked_at: looked } = answer;
   return looked < items ? `estimate from ${number(looked, 0)} of ${plural(items, "item")}` : `all ${plural(items, "item")}`;

@@ -50,7 +50,12 @@ export function inWords({ sentence }) {
 
 /** The number of requests that wait at a table. @param {TableDocument} table */
 export function waiting(table) {
-  return table.waiting_inserts.count + table.waiting_samples.count;
+  return (table.waiting_inserts.count ?? 0) + (table.waiting_samples.count ?? 0);
+}
+
+/** How long the first of them has waited. @param {TableDocument} table */
+export function longestWait(table) {
+  return Math.max(table.waiting_inserts.longest_seconds ?? 0, table.waiting_samples.longest_seconds ?? 0);
 }
 
 /** A badge that says how many requests wait at a table, and how long the first has, unless `brief`. `update(table)`. */
@@ -59,15 +64,14 @@ export function waitsBadge(brief = false) {
   /** @param {TableDocument} table */
   const update = (table) => {
     node.hidden = waiting(table) === 0;
-    const longest = Math.max(table.waiting_inserts.longest_seconds, table.waiting_samples.longest_seconds);
-    setText(node, brief ? waitingWords(table) : `${waitingWords(table)} · ${duration(longest)}`);
+    setText(node, brief ? waitingWords(table) : `${waitingWords(table)} · ${duration(longestWait(table))}`);
   };
   return { node, update };
 }
 
 /** Says what waits at a table: `2 inserts, 1 sample wait`. @param {TableDocument} table */
-export function waitingWords({ waiting_inserts: inserts, waiting_samples: samples }) {
+export function waitingWords(table) {
+  const { waiting_inserts: inserts, waiting_samples: samples } = table;
   const parts = [inserts.count && plural(inserts.count, "insert"), samples.count && plural(samples.count, "sample")];
-  const one = inserts.count + samples.count === 1;
-  return `${parts.filter(Boolean).join(", ")} ${one ? "waits" : "wait"}`;
+  return `${parts.filter(Boolean).join(", ")} ${waiting(table) === 1 ? "waits" : "wait"}`;
 }

@@ -215,7 +215,7 @@ export function memoryPanel() {
     const { server, tables } = live;
     if (!server || !tables) return;
     setQuantity(total, bytes(server.resident_bytes));
-    const sum = (/** @type {"bytes" | "index_bytes"} */ name) => tables.reduce((all, table) => all + table[name], 0);
+    const sum = (/** @type {"bytes" | "index_bytes"} */ name) => tables.reduce((all, table) => all + (table[name] ?? 0), 0);
     const parts = [
       { name: "Chunks", value: sum("bytes"), tone: 1 },
       { name: "Index", value: sum("index_bytes"), tone: 2 },
@@ -226,10 +226,11 @@ export function memoryPanel() {
     parts.push({ name: "Rest of the process", value: resident - known, tone: 4 });
     kinds.update(parts, resident, parts.map(({ name, value }) => `${name} ${bytes(value)}`).join(", "));
     reconcile(legend, parts, ({ name }) => name, partEntry);
-    const largest = [...tables].sort((one, other) => other.bytes - one.bytes || one.number - other.number);
-    const shown = largest.slice(0, 8).filter(({ bytes: size }) => size > 0);
-    const most = Math.max(1, ...shown.map(({ bytes: size, index_bytes: index }) => size + index));
-    const rest = largest.slice(shown.length).reduce((all, table) => all + table.bytes + table.index_bytes, 0);
+    const chunks = (/** @type {TableDocument} */ table) => table.bytes ?? 0;
+    const largest = [...tables].sort((one, other) => chunks(other) - chunks(one) || one.number - other.number);
+    const shown = largest.slice(0, 8).filter((table) => chunks(table) > 0);
+    const most = Math.max(1, ...shown.map(heldBytes));
+    const rest = largest.slice(shown.length).reduce((all, table) => all + heldBytes(table), 0);
     /** @type {Memory[]} */
     const entries = shown.map((table) => ({ ...table, most }));
     if (rest > 0 && largest.length > shown.length && shown.length > 0) {
@@ -270,15 +271,20 @@ const rowParts = () => ({
 /** @typedef {Pick<TableDocument, "number" | "name" | "bytes" | "index_bytes">} Sizes */
 /** @typedef {Sizes & {referenced_bytes: number | null, most: number}} Memory */
 
+/** What a table holds as far as it is known. @param {Pick<TableDocument, "bytes" | "index_bytes">} table */
+export function heldBytes(table) {
+  return (table.bytes ?? 0) + (table.index_bytes ?? 0);
+}
+
 /** @param {ReturnType<typeof rowParts>} parts @param {Memory} table */
 function writeMemory({ name, sizes, size, rest }, table) {
   setUserText(name, table.name);
   const parts = [
-    { value: table.bytes, tone: 1 },
-    { value: table.index_bytes, tone: 2 },
+    { value: table.bytes ?? 0, tone: 1 },
+    { value: table.index_bytes ?? 0, tone: 2 },
   ];
   sizes.update(parts, table.most, `Chunks ${bytes(table.bytes)}, index ${bytes(table.index_bytes)}`);
-  setQuantity(size, bytes(table.bytes + table.index_bytes));
+  setQuantity(size, bytes(heldBytes(table)));
   setText(rest, table.referenced_bytes === null ? "" : `${bytes(table.referenced_bytes)} of rows`);
 }
 
@@ -288,7 +294,7 @@ export function removalsPanel() {
   const quiet = nothing("Nothing has left this table", "");
   const rows = el("ul", { class: "memory-rows" });
   body.append(quiet, rows);
-  /** @type {Record<keyof RemovalsDocument, string>} */
+  /** @type {Record<string, string>} */
   const names = {
     max_size: "Over max_size",
     max_bytes: "Over max_bytes",
@@ -298,11 +304,11 @@ export function removalsPanel() {
   };
   /** @param {TableDocument} table */
   const update = ({ removals, unsampled_removals: unsampled }) => {
-    const all = Object.values(removals).reduce((sum, value) => sum + value, 0);
+    const counts = removals ?? {};
+    const all = Object.values(counts).reduce((sum, value) => sum + value, 0);
     quiet.hidden = all > 0;
-    setText(count, all > 0 ? `${number(all, 0)}, ${percent(unsampled / all)} never sampled` : "");
-    const reasons = /** @type {(keyof RemovalsDocument)[]} */ (Object.keys(names));
-    const entries = reasons.map((key) => ({ reason: names[key], value: removals[key], all }));
+    setText(count, all > 0 ? `${number(all, 0)}, ${percent((unsampled ?? Number.NaN) / all)} never sampled` : "");
+    const entries = Object.keys(names).map((key) => ({ reason: names[key], value: counts[key] ?? 0, all }));
     const some = entries.filter(({ value }) => value > 0);
     reconcile(rows, some, ({ reason }) => reason, () => barRow(writeRemovals));
   };

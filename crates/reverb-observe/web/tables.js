@@ -17,7 +17,7 @@ import {
   tableHead,
   userText,
 } from "./core.js";
-import { limiterView, waiting, waitsBadge } from "./limiter.js";
+import { limiterView, longestWait, waiting, waitsBadge } from "./limiter.js";
 
 const MAX_CARDS = 6;
 const FILTER_FROM = 12;
@@ -177,7 +177,7 @@ function card(large) {
 const COLUMNS = [
   { id: "name", name: "Table", of: ({ name }) => name.toLowerCase(), start: 1 },
   { id: "items", name: "Items", of: ({ items }) => items },
-  { id: "bytes", name: "Data", of: ({ bytes: size }) => size, class: "number wide" },
+  { id: "bytes", name: "Data", of: ({ bytes: size }) => size ?? 0, class: "number wide" },
   {
     id: "inserts",
     name: "Inserts",
@@ -201,8 +201,7 @@ const COLUMNS = [
     id: "waits",
     name: "Waits",
     class: "narrow-hidden",
-    of: (table) =>
-      waiting(table) && 1 + Math.max(table.waiting_inserts.longest_seconds, table.waiting_samples.longest_seconds),
+    of: (table) => waiting(table) && 1 + longestWait(table),
   },
 ];
 

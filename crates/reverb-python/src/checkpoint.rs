@@ -6,7 +6,7 @@ use crate::sampled_batch::SampledBatch;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use reverb_core::Error;
-use reverb_net::info_bytes;
+use reverb_formats::definitions::info_bytes;
 use reverb_store::checkpoint::{
     self, CheckpointOptions, CheckpointReader as CoreReader, LoadOptions, SizeLimit, Summary,
 };
@@ -95,7 +95,7 @@ fn describe(py: Python<'_>, summary: Summary) -> Described<'_> {
 }
 
 fn info<'py>(py: Python<'py>, status: &reverb_service::TableStatus) -> Bound<'py, PyBytes> {
-    PyBytes::new(py, &info_bytes(status))
+    PyBytes::new(py, &info_bytes(&status.info))
 }
 
 /// The checkpoints in a folder, newest first.

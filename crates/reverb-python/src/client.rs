@@ -12,9 +12,10 @@ use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use reverb_core::{Chunk, Error, Signature, TableChanges};
+use reverb_formats::definitions::info_bytes;
 use reverb_net::client::{Client as CoreClient, DEFAULT_PENDING_BYTES, PendingDraw, Started, WaitsFor};
+use reverb_net::status_bytes;
 use reverb_net::transport::caller_driven::CallerDrivenRuntime;
-use reverb_net::{info_bytes, status_bytes};
 use reverb_service::{Batch, BatchRequest, DrawRequest, RowInsert, TableHandle, Transport};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -273,7 +274,7 @@ impl Client {
     fn server_info<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Vec<Bound<'py, PyBytes>>> {
         let deadline = deadline(timeout)?;
         let tables = self.call(py, || self.client.info(deadline))?;
-        Ok(tables.iter().map(|table| PyBytes::new(py, &info_bytes(table))).collect())
+        Ok(tables.iter().map(|table| PyBytes::new(py, &info_bytes(&table.info))).collect())
     }
 }
 

@@ -5,7 +5,8 @@ use crate::signature::{FlatSpec, to_signature};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use reverb_core::{Error, RateLimiterConfig, SelectorKind, Table as CoreTable, TableConfig};
-use reverb_net::{info_bytes, status_bytes};
+use reverb_formats::definitions::info_bytes;
+use reverb_net::status_bytes;
 use reverb_service::TableHandle;
 use std::sync::Arc;
 
@@ -65,7 +66,7 @@ impl Table {
 
     fn info<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let status = py.detach(|| self.handle.status());
-        PyBytes::new(py, &info_bytes(&status))
+        PyBytes::new(py, &info_bytes(&status.info))
     }
 
     fn status<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {

@@ -56,7 +56,7 @@ async fn a_sample_that_waits_blocks_smaller_ones_behind_it() {
     let large = waits!(table.sample(exactly(3)));
     let small = waits!(table.sample(exactly(1)));
     done!(table.insert(items(0..2)));
-    assert_eq!(table.status().waiting_samples, 2, "the large one has two of three");
+    assert_eq!(table.status().info.waiting_samples, Some(2), "the large one has two of three");
     done!(table.insert(items(2..4)));
     assert_eq!(keys(&large.result(None, silent).await.unwrap()), [0, 1, 2]);
     assert_eq!(keys(&small.result(None, silent).await.unwrap()), [3]);
@@ -67,7 +67,7 @@ async fn an_insert_that_waits_blocks_later_ones_but_no_sample() {
     let table = queue("table", 2);
     let large = waits!(table.insert(items(0..4)));
     let small = waits!(table.insert(items(4..5)));
-    assert_eq!(table.status().waiting_inserts, 2);
+    assert_eq!(table.status().info.waiting_inserts, Some(2));
     assert_eq!(keys(&done!(table.sample(exactly(3)))), [0, 1, 2]);
     large.result(None, silent).await.unwrap();
     small.result(None, silent).await.unwrap();
@@ -90,9 +90,9 @@ fn draws_of_a_dropped_sample_return_to_their_places() {
     let large = waits!(table.sample(exactly(5)));
     let small = waits!(table.sample(exactly(1)));
     done!(table.insert(items(0..3)));
-    assert_eq!((len(&table), table.status().waiting_samples), (0, 2));
+    assert_eq!((len(&table), table.status().info.waiting_samples), (0, Some(2)));
     drop(large);
-    assert_eq!(table.status().waiting_samples, 0, "the one behind it was served");
+    assert_eq!(table.status().info.waiting_samples, Some(0), "the one behind it was served");
     assert_eq!(keys(&done!(table.sample(exactly(2)))), [1, 2]);
     drop(small);
     assert_eq!(keys(&done!(table.sample(exactly(1)))), [0], "served, not taken, and back");
@@ -105,7 +105,7 @@ fn a_dropped_insert_leaves_the_queue_and_the_rest_of_its_items_is_not_inserted()
     let large = waits!(table.insert(items(0..4)));
     let small = waits!(table.insert(items(4..5)));
     drop(large);
-    assert_eq!(table.status().waiting_inserts, 1);
+    assert_eq!(table.status().info.waiting_inserts, Some(1));
     assert_eq!(keys(&done!(table.sample(exactly(3)))), [0, 1, 4]);
     drop(small);
 }
@@ -116,7 +116,7 @@ async fn a_sample_at_its_deadline_returns_the_short_batch() {
     let waiting = waits!(table.sample(exactly(5)));
     done!(table.insert(items(0..3)));
     assert_eq!(keys(&waiting.result(soon(), silent).await.unwrap()), [0, 1, 2]);
-    assert_eq!(table.status().waiting_samples, 0);
+    assert_eq!(table.status().info.waiting_samples, Some(0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,7 +150,7 @@ async fn a_sample_with_enough_is_served_when_the_table_allows_no_more() {
     let table = queue("table", 10);
     let waiting = waits!(table.sample(DrawRequest { at_least: 2, at_most: 8, ahead: 100 }));
     done!(table.insert(items(0..1)));
-    assert_eq!(table.status().waiting_samples, 1);
+    assert_eq!(table.status().info.waiting_samples, Some(1));
     done!(table.insert(items(1..4)));
     assert_eq!(keys(&waiting.result(None, silent).await.unwrap()), [0, 1, 2, 3], "all there were");
 }

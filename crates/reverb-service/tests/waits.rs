@@ -3,7 +3,7 @@
 mod common;
 
 use common::{config, exactly, items, queue, uniform};
-use reverb_core::{RateLimiterConfig, Table, TableConfig};
+use reverb_core::{RateLimiterConfig, Table, TableConfig, WaitHistogram};
 use reverb_service::{Call, Operation, Peer, Replay, TableHandle, Transport, Waiting};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -59,9 +59,9 @@ fn each_waiting_insert_says_who_makes_it_and_what_it_waits_for() {
         ]
     );
     assert!(waits.is_sorted_by_key(|wait| std::cmp::Reverse(wait.waited)));
-    let status = table.status();
-    assert!(status.longest_insert_wait >= waits[0].waited);
-    assert_eq!(status.longest_sample_wait, Duration::ZERO);
+    let info = table.status().info;
+    assert!(info.longest_insert_wait_seconds.unwrap() >= waits[0].waited.as_secs_f64());
+    assert_eq!(info.longest_sample_wait_seconds, Some(0.0));
 }
 
 #[test]
@@ -94,9 +94,9 @@ fn at_most_the_wanted_number_of_each_kind_is_listed() {
 async fn waits_are_counted_when_they_are_answered_withdrawn_or_expired() {
     let table = queue("table", 1);
     let count = |table: &TableHandle| {
-        let status = table.status();
-        let sum = |counts: [u64; 20]| counts.iter().sum::<u64>();
-        (sum(status.insert_waits.counts), sum(status.sample_waits.counts))
+        let info = table.status().info;
+        let sum = |waits: Option<WaitHistogram>| waits.unwrap().counts.iter().sum::<u64>();
+        (sum(info.insert_wait_seconds), sum(info.sample_wait_seconds))
     };
     assert!(matches!(table.insert(items([0])), Call::Done(Ok(()))));
     assert!(matches!(table.sample(exactly(1)), Call::Done(Ok(_))));
@@ -111,7 +111,7 @@ async fn waits_are_counted_when_they_are_answered_withdrawn_or_expired() {
     let expiring = waiting!(table.sample(exactly(1)));
     expiring.result(Some(Instant::now() + Duration::from_millis(10)), |_| ()).await.unwrap_err();
     assert_eq!(count(&table), (0, 3), "expired");
-    assert!(table.status().sample_waits.sum_seconds >= 0.01);
+    assert!(table.status().info.sample_wait_seconds.unwrap().sum_seconds >= 0.01);
     assert!(matches!(table.insert(items([2])), Call::Done(Ok(()))));
     let closed = insert(&table, 3, None);
     table.close();

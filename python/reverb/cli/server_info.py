@@ -11,29 +11,30 @@ from rich.measure import Measurement
 from rich.table import Table as Grid
 from rich.text import Text
 
-from reverb import _binding, _protos
+from reverb import _binding
 from reverb.cli import output
+from reverb.data.table_figures import TableFigures
 from reverb.logging.escaping import escaped
+from reverb.reverb_types import TableInfo, table_infos
 
 
 @dataclasses.dataclass
 class Look:
     """The state of a table at one time."""
 
-    name: str
-    size: int
-    max_size: int
-    inserts: int
-    samples: int
-    bytes: int
-    max_bytes: int | None
-    waiting_inserts: int
-    waiting_samples: int
-    waits: list[str]
-    sampler: str
-    remover: str
+    info: TableInfo
     inserts_per_second: float | None = None
     samples_per_second: float | None = None
+
+    @property
+    def inserts(self) -> int:
+        """Number of inserts so far."""
+        return int(self.info.rate_limiter_info.insert_stats.completed)
+
+    @property
+    def samples(self) -> int:
+        """Number of samples so far."""
+        return int(self.info.rate_limiter_info.sample_stats.completed)
 
     @property
     def ratio(self) -> float | None:
@@ -41,11 +42,35 @@ class Look:
         return self.samples / self.inserts if self.inserts else None
 
     @property
+    def selectors(self) -> dict[str, str]:
+        """The sampler and the remover."""
+        info = self.info
+        return {name: output.selector_text(getattr(info, f"{name}_options")) for name in ("sampler", "remover")}
+
+    @property
     def wait_lines(self) -> list[str]:
         """A line for waiting inserts, and one for waiting samples."""
-        counts = [(self.waiting_inserts, "insert"), (self.waiting_samples, "sample")]
+        counts = [(self.info.waiting_inserts, "insert"), (self.info.waiting_samples, "sample")]
         heads = [f"{count} {what}{'s' if count > 1 else ''}" for count, what in counts if count]
-        return [f"{head}: {reason}" for head, reason in zip(heads, self.waits, strict=False)]
+        return [f"{head}: {reason}" for head, reason in zip(heads, self.info.waits, strict=False)]
+
+    def as_json(self) -> dict[str, Any]:
+        """The options, figures and rates. Figures that the server does not tell are None."""
+        info = self.info
+        return {
+            "name": info.name,
+            "size": info.current_size,
+            "max_size": info.max_size,
+            "max_bytes": info.max_bytes,
+            "waits": info.waits,
+            "inserts": self.inserts,
+            "samples": self.samples,
+            "samples_per_insert": self.ratio,
+            "inserts_per_second": self.inserts_per_second,
+            "samples_per_second": self.samples_per_second,
+            **self.selectors,
+            **{figure.name: getattr(info, figure.name) for figure in dataclasses.fields(TableFigures)},
+        }
 
 
 def show(address: str, watch: bool, interval: float, as_json: bool, timeout: float) -> None:
@@ -78,11 +103,12 @@ def _next(
 ) -> tuple[list[Look], float]:
     time.sleep(max(0.0, then + interval - time.monotonic()))
     looks, now = _look(client, timeout), time.monotonic()
-    known = {look.name: look for look in before}
+    known = {look.info.name: look for look in before}
     for look in looks:
-        if look.name in known:
-            look.inserts_per_second = (look.inserts - known[look.name].inserts) / (now - then)
-            look.samples_per_second = (look.samples - known[look.name].samples) / (now - then)
+        earlier = known.get(look.info.name)
+        if earlier is not None:
+            look.inserts_per_second = (look.inserts - earlier.inserts) / (now - then)
+            look.samples_per_second = (look.samples - earlier.samples) / (now - then)
     return looks, now
 
 
@@ -93,31 +119,12 @@ def looker(address: str) -> Callable[[float], list[Look]]:
 
 
 def _look(client: _binding.Client, timeout: float) -> list[Look]:
-    status_class = _protos.message_class("reverb.replay.v1.TableStatus")
-    return [_from_status(status_class.FromString(status)) for status in client.table_statuses(timeout)]
-
-
-def _from_status(status: Any) -> Look:
-    info = status.info
-    return Look(
-        name=info.name,
-        size=info.current_size,
-        max_size=info.max_size,
-        inserts=info.rate_limiter_info.insert_stats.completed,
-        samples=info.rate_limiter_info.sample_stats.completed,
-        bytes=status.size_bytes,
-        max_bytes=status.max_bytes or None,
-        waiting_inserts=status.waiting_inserts,
-        waiting_samples=status.waiting_samples,
-        waits=[text for text in (status.insert_wait, status.sample_wait) if text],
-        sampler=output.selector_text(info.sampler_options),
-        remover=output.selector_text(info.remover_options),
-    )
+    return [Look(info) for info in table_infos(client, timeout).values()]
 
 
 def _print(looks: list[Look], as_json: bool) -> None:
     if as_json:
-        output.print_json([{**dataclasses.asdict(look), "samples_per_insert": look.ratio} for look in looks])
+        output.print_json([look.as_json() for look in looks])
     else:
         Console().print(View(looks))
 
@@ -134,16 +141,16 @@ def _rate(per_second: float | None) -> str:
 
 
 _COLUMNS = (
-    _Column("table", lambda look: escaped(look.name), "left"),
-    _Column("items", lambda look: f"{look.size:,}"),
-    _Column("of", lambda look: f"{look.max_size:,}"),
-    _Column("data", lambda look: output.human_bytes(look.bytes)),
+    _Column("table", lambda look: escaped(look.info.name), "left"),
+    _Column("items", lambda look: f"{look.info.current_size:,}"),
+    _Column("of", lambda look: f"{look.info.max_size:,}"),
+    _Column("data", lambda look: "-" if look.info.bytes is None else output.human_bytes(look.info.bytes)),
     _Column("inserts", lambda look: f"{look.inserts:,}"),
     _Column("samples", lambda look: f"{look.samples:,}"),
     _Column("ratio", lambda look: "" if look.ratio is None else f"{look.ratio:.2f}"),
     _Column("inserts/s", lambda look: _rate(look.inserts_per_second)),
     _Column("samples/s", lambda look: _rate(look.samples_per_second)),
-    _Column("selectors", lambda look: f"{look.sampler}, {look.remover}", "left"),
+    _Column("selectors", lambda look: ", ".join(look.selectors.values()), "left"),
 )
 # Columns that a narrow terminal does without, in this order. The name of the table and its size always stay.
 _DISPENSABLE = ("selectors", "ratio", "of", "data", "samples", "inserts", "samples/s", "inserts/s")

@@ -1,6 +1,7 @@
 """`reverb info --stat`: a line a second, for a look at the load and for grep."""
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from reverb import errors
@@ -18,6 +19,7 @@ _COLUMNS = (
     ("samples", 22),
     ("connections", 11),
 )
+_WAITING = ("waiting_inserts", "waiting_samples")
 
 
 def run(address: str, table: str | None, interval: float, as_json: bool, timeout: float) -> None:
@@ -64,9 +66,9 @@ class _Observed:
         clients = {client["name"] or client["id"] for client in seen.clients}
         return {
             "items": sum(each["items"] for each in tables),
-            "bytes": sum(each["bytes"] for each in tables),
+            "bytes": _total(each["bytes"] for each in tables),
             "clients": len(clients),
-            "blocked": sum(each["waiting_inserts"]["count"] + each["waiting_samples"]["count"] for each in tables),
+            "blocked": _total(each[waiting]["count"] for each in tables for waiting in _WAITING),
             "inserts": sum(each["inserts"] for each in tables),
             "samples": sum(each["samples"] for each in tables),
             "connections": seen.server["connections"],
@@ -80,16 +82,22 @@ class _Described:
         self._look = server_info.looker(address)
 
     def __call__(self, table: str | None, timeout: float) -> dict[str, Any]:
-        tables = _named([(each.name, each) for each in self._look(timeout)], table)
+        tables = _named([(each.info.name, each) for each in self._look(timeout)], table)
         return {
-            "items": sum(each.size for each in tables),
-            "bytes": sum(each.bytes for each in tables),
+            "items": sum(each.info.current_size for each in tables),
+            "bytes": _total(each.info.bytes for each in tables),
             "clients": None,
-            "blocked": sum(each.waiting_inserts + each.waiting_samples for each in tables),
+            "blocked": _total(getattr(each.info, waiting) for each in tables for waiting in _WAITING),
             "inserts": sum(each.inserts for each in tables),
             "samples": sum(each.samples for each in tables),
             "connections": None,
         }
+
+
+def _total(figures: Iterable[int | None]) -> int | None:
+    """The sum of a figure over tables; None if the server does not tell it."""
+    known = list(figures)
+    return None if None in known else sum(filter(None, known))
 
 
 def _looks(address: str, table: str | None, timeout: float) -> Any:

@@ -7,6 +7,8 @@ from typing import Any
 
 from reverb.cli import output
 
+# What stands for a figure that the server does not tell.
+UNKNOWN = "-"
 # Cells of a limiter's strip before, within and after its band.
 _OUTSIDE, _WITHIN = 3, 7
 
@@ -95,16 +97,20 @@ def rate(per_second: float | None) -> str:
     return f"{per_second:,.0f}" if per_second < 1e5 else count(per_second)
 
 
-def count(number: float) -> str:
-    """A number with a unit of thousands if it is long, such as `1.50M`."""
+def count(number: float | None) -> str:
+    """A number with a unit of thousands if it is long, such as `1.50M`; a dash for one that is unknown."""
+    if number is None:
+        return UNKNOWN
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= 10 * size or (number >= size and size > 1e3):
             return f"{number / size:.3g}{unit}"
     return f"{number:,.0f}"
 
 
-def size(number: float) -> str:
-    """A number of bytes in few characters, such as `1.5G`."""
+def size(number: float | None) -> str:
+    """A number of bytes in few characters, such as `1.5G`; a dash for one that is unknown."""
+    if number is None:
+        return UNKNOWN
     for unit in ("", "K", "M", "G"):
         if number < 1000 or unit == "G":
             return f"{number:.3g}{unit}" if number < 1000 else f"{number:,.0f}{unit}"
@@ -112,8 +118,10 @@ def size(number: float) -> str:
     raise AssertionError
 
 
-def seconds(number: float) -> str:
-    """A duration: `0.4 s`, `12 s`, `3 min 5 s`, `2 h 4 min`, `5 d 3 h`."""
+def seconds(number: float | None) -> str:
+    """A duration: `0.4 s`, `12 s`, `3 min 5 s`, `2 h 4 min`, `5 d 3 h`; a dash for one that is unknown."""
+    if number is None:
+        return UNKNOWN
     if number < 10:
         return f"{number:.1f} s"
     whole = int(number)

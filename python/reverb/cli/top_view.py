@@ -18,10 +18,10 @@ ORDERS: tuple[tuple[str, Callable[[dict[str, Any]], Any]], ...] = (
     ("as on the server", lambda table: table["number"]),
     ("inserts/s", lambda table: -(table["inserts_per_second"] or 0)),
     ("samples/s", lambda table: -(table["samples_per_second"] or 0)),
-    ("bytes", lambda table: -table["bytes"]),
+    ("bytes", lambda table: -(table["bytes"] or 0)),
     (
         "waits",
-        lambda table: -max(table["waiting_inserts"]["longest_seconds"], table["waiting_samples"]["longest_seconds"]),
+        lambda table: -max(table[f"waiting_{what}s"]["longest_seconds"] or 0 for what in ("insert", "sample")),
     ),
     ("name", lambda table: table["name"]),
 )
@@ -261,7 +261,9 @@ def _waiting(table: dict[str, Any]) -> str:
 
 def _table_columns(glyphs: parts.Glyphs) -> list[_Column]:
     def filled(part: str, whole: str) -> Callable[[dict[str, Any]], str]:
-        return lambda table: parts.bar(table[part] / table[whole], _BAR, glyphs) if table[whole] else ""
+        return lambda table: (
+            parts.bar(table[part] / table[whole], _BAR, glyphs) if table[part] is not None and table[whole] else ""
+        )
 
     def history(name: str) -> Callable[[dict[str, Any]], str]:
         return lambda table: parts.spark(table["history"][name], _EACH, _SPARK, glyphs)

@@ -11,7 +11,7 @@ import pickle
 import numpy as np
 
 import reverb
-from reverb import adders, batched_writer, buffers, errors, exchange, loaders, rate_limiters, selectors
+from reverb import adders, batched_writer, buffers, errors, exchange, loaders, rate_limiters, reverb_types, selectors
 from reverb import structured_writer as structured
 from reverb.cc import schema_pb2
 
@@ -57,7 +57,9 @@ def config():
 def table_info():
     signature = {"a": reverb.TensorSpec([2], np.float32, "a"), "b": reverb.BoundedTensorSpec([], np.int32, 0, 9, "b")}
     limiter = rate_limiters.SampleToInsertRatio(2.0, 3, 4.0)
-    return reverb.Table("table", selectors.Prioritized(0.6), selectors.Fifo(), 10, limiter, 5, signature=signature).info
+    table = reverb.Table("table", selectors.Prioritized(0.6), selectors.Fifo(), 10, limiter, 5, signature=signature)
+    # Without the figures that have been added later: an earlier wheel does not tell them.
+    return reverb_types.TableInfo.from_serialized_proto(table.internal_table.info(), undelivered_samples=0)
 
 
 def examples():

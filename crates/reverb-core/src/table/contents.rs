@@ -172,13 +172,11 @@ impl Table {
         }
     }
 
-    /// Removes all items and clears all counts except those of removals and [`TableCounters`]. Draws from before the
-    /// reset can no longer be given back.
+    /// Removes all items and clears all counts except those of removals and those in `counters.rs`.
+    /// Draws from before the reset can no longer be given back.
     ///
     /// This is O(1). The caller counts and drops the returned contents outside the lock that guards the table; see
     /// [`Table::count_old`].
-    ///
-    /// [`TableCounters`]: super::TableCounters
     pub fn reset(&mut self) -> OldContents {
         *self.removed.of(RemovalReason::Reset) += self.slab.len() as u64;
         let old = OldContents {

@@ -62,7 +62,7 @@ impl Table {
     /// takes a tenth of the time. Callers that draw repeatedly can pass the layout of the previous batch as `used`; it
     /// is reused if it still fits.
     ///
-    /// `now_nanos` is the time, for [`TableCounters`](super::TableCounters).
+    /// `now_nanos` is the time, for the figures of the table.
     ///
     /// Returns `None`, and changes nothing, if this is not possible: the rate limiter does not allow all `count` draws
     /// now, draws may remove items, or the items are not rows of chunks of one layout, have strings, or are too many.

@@ -1,93 +1,15 @@
-//! Counts of what happened in a table.
+//! Counts of what happens in a table.
+//!
+//! A checkpoint does not contain them, so those of a restored table start at 0. A reset does not clear them.
 
+use super::figures::TableInfo;
+use super::histograms::{LOG2_BUCKETS, Log2Histogram};
 use crate::slab::Item;
-
-/// Counts of a table since it was created, beside those of its rate limiter and of its removals.
-///
-/// A checkpoint does not contain them, so those of a restored table start at 0. A reset does not clear them.
-#[derive(Debug, Clone)]
-pub struct TableCounters {
-    /// Number of times that the priority of an item was set after its insert, also by an insert under a key that the
-    /// table has.
-    pub priority_updates: u64,
-    /// Size in bytes of the rows of items that were inserted under a new key. Compressed rows count as stored.
-    pub insert_bytes: u64,
-    /// Size in bytes of the rows of drawn items. Draws that were given back do not count, as in the rate limiter.
-    pub sample_bytes: u64,
-    /// Number of items that left the table without a draw.
-    pub unsampled_removals: u64,
-    /// Time stamp of the latest insert in nanoseconds since the Unix epoch; see [`Table::insert`](crate::Table::insert).
-    /// 0 before the first.
-    pub last_insert_nanos: u64,
-    /// Time of the latest draw in nanoseconds since the Unix epoch. 0 before the first. A draw that is given back keeps
-    /// it.
-    pub last_sample_nanos: u64,
-    /// Seconds between the insert of an item and a draw of it. Bucket 0 ends at 2^-10 s.
-    ///
-    /// All of the first 256 draws are in it, and then each 16th with a weight of 16: counts and sum are estimates for
-    /// all draws. A draw that is given back stays in it. The clock of small batches advances in steps of some
-    /// milliseconds.
-    pub sample_age_seconds: Log2Histogram,
-    /// Number of draws that items had when they left the table. Bucket 0 has those without a draw, bucket 1 those with
-    /// one.
-    ///
-    /// A draw that removed its item and is given back takes it out again. Items of a reset are in it as soon as
-    /// [`Table::count_old`](crate::Table::count_old) was called.
-    pub removed_times_sampled: Log2Histogram,
-}
-
-impl Default for TableCounters {
-    fn default() -> Self {
-        Self {
-            priority_updates: 0,
-            insert_bytes: 0,
-            sample_bytes: 0,
-            unsampled_removals: 0,
-            last_insert_nanos: 0,
-            last_sample_nanos: 0,
-            sample_age_seconds: Log2Histogram { first_exponent: AGE_EXPONENT, ..Log2Histogram::default() },
-            removed_times_sampled: Log2Histogram { first_exponent: TIMES_EXPONENT, ..Log2Histogram::default() },
-        }
-    }
-}
-
-/// Number of buckets of a [`Log2Histogram`].
-pub const LOG2_BUCKETS: usize = 40;
 
 /// Exponent of the first bound of ages: about a millisecond. The last bound is eight years.
 const AGE_EXPONENT: i32 = -10;
 /// Exponent of the first bound of numbers of draws. The bound is below 1, so that 0 has a bucket of its own.
 const TIMES_EXPONENT: i32 = -1;
-
-/// A histogram whose bucket bounds are powers of two.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Log2Histogram {
-    /// Numbers of values by bucket. Bucket 0 counts values up to [`Log2Histogram::bound`] of 0. Bucket `i` counts values
-    /// above the bound of `i - 1`, up to the bound of `i`. The last bucket has no upper bound.
-    pub counts: [u64; LOG2_BUCKETS],
-    /// Sum of the values.
-    pub sum: f64,
-    /// Binary exponent of the bound of bucket 0.
-    pub first_exponent: i32,
-}
-
-impl Default for Log2Histogram {
-    fn default() -> Self {
-        Self { counts: [0; LOG2_BUCKETS], sum: 0.0, first_exponent: 0 }
-    }
-}
-
-impl Log2Histogram {
-    /// Returns the upper bound of a bucket; infinity for the last one.
-    pub fn bound(&self, bucket: usize) -> f64 {
-        if bucket + 1 >= LOG2_BUCKETS { f64::INFINITY } else { 2f64.powi(self.first_exponent + bucket as i32) }
-    }
-
-    /// Returns the number of values.
-    pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-}
 
 /// Number of draws whose ages are all counted.
 const ALL_AGED: u64 = 256;
@@ -97,14 +19,29 @@ const AGED_STEP: u64 = 16;
 /// The counts of a table in the form in which they are cheap to add to.
 #[derive(Debug, Default)]
 pub(super) struct Counting {
+    /// Number of times that the priority of an item was set after its insert, also by an insert under a key that the
+    /// table has.
     pub(super) priority_updates: u64,
+    /// Size in bytes of the rows of items that were inserted under a new key. Compressed rows count as stored.
     pub(super) insert_bytes: u64,
+    /// Size in bytes of the rows of drawn items. Draws that were given back do not count, as in the rate limiter.
     pub(super) sample_bytes: u64,
+    /// Time stamp of the latest draw. 0 before the first. A draw that is given back keeps it.
     last_sample_nanos: u64,
     /// Number of draws, including those that were given back.
     draws: u64,
     age_seconds: f64,
+    /// Seconds between the insert of an item and a draw of it. Bucket 0 ends at 2^-10 s.
+    ///
+    /// All of the first 256 draws are in it, and then each 16th with a weight of 16: counts and sum are estimates for
+    /// all draws. A draw that is given back stays in it. The clock of small batches advances in steps of some
+    /// milliseconds.
     ages: Buckets,
+    /// Number of draws that items had when they left the table. Bucket 0 has those without a draw, bucket 1 those with
+    /// one.
+    ///
+    /// A draw that removed its item and is given back takes it out again. Items of a reset are in it as soon as
+    /// [`Table::count_old`](crate::Table::count_old) was called.
     removed: TimesSampled,
 }
 
@@ -245,19 +182,20 @@ impl Counting {
         self.removed.add_all(items);
     }
 
-    /// The counts of what happened.
-    pub(super) fn show(&self, last_insert_nanos: u64) -> TableCounters {
-        let Self { priority_updates, insert_bytes, sample_bytes, last_sample_nanos, .. } = *self;
-        let (counts, sum) = (self.ages.0, self.age_seconds);
-        TableCounters {
-            priority_updates,
-            insert_bytes,
-            sample_bytes,
-            unsampled_removals: self.removed.few[0],
-            last_insert_nanos,
-            last_sample_nanos,
-            sample_age_seconds: Log2Histogram { counts, sum, first_exponent: AGE_EXPONENT },
-            removed_times_sampled: self.removed.show(),
-        }
+    /// Sets the figures of what was counted.
+    pub(super) fn tell(&self, info: &mut TableInfo) {
+        info.unsampled_removals = Some(self.removed.few[0]);
+        info.priority_updates = Some(self.priority_updates);
+        info.insert_bytes = Some(self.insert_bytes);
+        info.sample_bytes = Some(self.sample_bytes);
+        info.last_sample_at = unix_seconds(self.last_sample_nanos);
+        info.sample_age_seconds =
+            Some(Log2Histogram { counts: self.ages.0, sum: self.age_seconds, first_exponent: AGE_EXPONENT });
+        info.removed_times_sampled = Some(self.removed.show());
     }
+}
+
+/// Returns a time stamp in seconds. `None` for 0, which stands for none.
+pub(super) fn unix_seconds(nanos: u64) -> Option<f64> {
+    (nanos > 0).then_some(nanos as f64 / 1e9)
 }

@@ -14,7 +14,7 @@ pub(super) const BLOCK: usize = 32;
 
 impl Table {
     /// Draws an item; the caller has checked [`Table::can_sample`]. `None` if the table is empty. `now_nanos` is the
-    /// time, for [`TableCounters`](super::TableCounters).
+    /// time, for the figures of the table.
     ///
     /// An item that was drawn `max_times_sampled` times is removed. Its data then moves into the result, so unlike
     /// other calls that remove items this one releases no data.

@@ -2,45 +2,10 @@
 
 use super::config::TableConfig;
 use super::contents::Table;
-use super::counters::TableCounters;
-use super::removal::RemovalCounts;
+use super::counters::unix_seconds;
+use super::figures::TableInfo;
 use crate::selector::Selector;
 use crate::{ItemKey, ItemView, RateLimiter};
-
-/// The configuration of a table and its counts at one moment.
-#[derive(Debug, Clone)]
-pub struct TableInfo {
-    /// The configuration of the table.
-    pub config: TableConfig,
-    /// Number of items in the table.
-    pub current_size: u64,
-    /// Number of distinct episodes that items refer to.
-    pub num_episodes: u64,
-    /// Number of episodes whose last item has been removed.
-    pub num_deleted_episodes: u64,
-    /// Number of items that were drawn at least once.
-    pub num_unique_samples: u64,
-    /// Number of new items inserted.
-    pub inserts: i64,
-    /// Number of draws.
-    pub samples: i64,
-    /// Number of items removed for any reason.
-    pub deletes: i64,
-    /// Numbers of items removed, by reason, since the table was created.
-    pub removed: RemovalCounts,
-    /// Further counts since the table was created.
-    pub counters: TableCounters,
-    /// Size in bytes of the chunks that items refer to; each chunk counts once.
-    pub bytes: u64,
-    /// Size in bytes of the rows that items refer to; a row counts once for each item.
-    pub referenced_bytes: u64,
-    /// Number of distinct chunks that items refer to.
-    pub num_chunks: u64,
-    /// Estimated size in bytes of the table without the chunks: slots of items, index of keys, and selectors.
-    pub index_bytes: u64,
-    /// Sampling weight of the table; see [`Table::weight`].
-    pub weight: f64,
-}
 
 impl TableInfo {
     /// Returns the rate limiter of the table at that moment. Deletes that were not reported are inferred from the size.
@@ -106,27 +71,28 @@ impl Table {
         self.sampler.total_weight().unwrap_or(self.slab.len() as f64)
     }
 
-    /// Configuration and counts. Takes `&mut self` because [`Table::weight`] does.
+    /// Configuration and figures, except those of waiting requests. Takes `&mut self` because [`Table::weight`] does.
     pub fn info(&mut self) -> TableInfo {
         // Stamps ascend, so that of an insert is above those of restored items.
         let last_insert = if self.last_inserted_at > self.last_restored_at { self.last_inserted_at } else { 0 };
-        TableInfo {
-            config: self.config.clone(),
+        let mut info = TableInfo {
             current_size: self.len() as u64,
             num_episodes: self.usage.num_episodes(),
             num_deleted_episodes: self.usage.num_deleted_episodes(),
             num_unique_samples: self.num_unique_samples,
             inserts: self.limiter.inserts,
             samples: self.limiter.samples,
-            deletes: self.limiter.deletes,
-            removed: self.removed,
-            counters: self.counting.show(last_insert),
-            bytes: self.bytes(),
-            referenced_bytes: self.referenced_bytes,
-            num_chunks: self.usage.num_chunks(),
-            index_bytes: (self.slab.held_bytes() + self.sampler.held_bytes() + self.remover.held_bytes()) as u64,
-            weight: self.weight(),
-        }
+            size_bytes: Some(self.bytes()),
+            removed: Some(self.removed),
+            weight: Some(self.weight()),
+            referenced_bytes: Some(self.referenced_bytes),
+            index_bytes: Some((self.slab.held_bytes() + self.sampler.held_bytes() + self.remover.held_bytes()) as u64),
+            chunks: Some(self.usage.num_chunks()),
+            last_insert_at: unix_seconds(last_insert),
+            ..TableInfo::new(self.config.clone())
+        };
+        self.counting.tell(&mut info);
+        info
     }
 
     /// The condition that a blocked insert waits for, as the middle of a sentence.

@@ -10,7 +10,7 @@
 //! The files here add to [`Table`]: `contents` defines it and changes its items, `check` decides what it accepts,
 //! `change` updates and deletes, `configure` changes options, `draw` and `copied` sample and take draws back,
 //! `in_flight` tracks draws until they are delivered, `snapshot` saves and restores, `compaction` finds unused memory,
-//! and `counters`, `info`, `pages`, `peek` and `removal` report.
+//! and `counters`, `figures`, `histograms`, `info`, `pages`, `peek` and `removal` report.
 
 mod change;
 mod check;
@@ -21,6 +21,8 @@ mod contents;
 mod copied;
 mod counters;
 mod draw;
+mod figures;
+mod histograms;
 mod in_flight;
 mod info;
 mod pages;
@@ -32,9 +34,9 @@ pub use config::TableConfig;
 pub use configure::{Shrinking, TableChanges};
 pub use contents::{OldContents, OldCounts, Table};
 pub use copied::{CopiedBatch, CopiedDraws};
-pub use counters::{LOG2_BUCKETS, Log2Histogram, TableCounters};
+pub use figures::{FIGURES, Figure, FigureValue, Metric, MetricKind, TableInfo};
+pub use histograms::{LOG2_BUCKETS, Log2Histogram, WAIT_BOUNDS, WaitHistogram};
 pub use in_flight::Delivery;
-pub use info::TableInfo;
 pub use pages::{ItemNumbers, ItemPages};
 pub use peek::PeekSearch;
 pub use removal::RemovalCounts;

@@ -38,8 +38,25 @@ pub struct RemovalCounts {
 impl RemovalCounts {
     /// Number of items that left the table for any reason.
     pub fn total(&self) -> u64 {
+        self.by_reason().iter().map(|(_, count)| count).sum()
+    }
+
+    /// The counts with the names of their reasons, as in documents and metrics.
+    pub fn by_reason(&self) -> [(&'static str, u64); 5] {
         let Self { max_size, max_bytes, max_times_sampled, deleted, reset } = *self;
-        max_size + max_bytes + max_times_sampled + deleted + reset
+        [
+            ("max_size", max_size),
+            ("max_bytes", max_bytes),
+            ("max_times_sampled", max_times_sampled),
+            ("delete", deleted),
+            ("reset", reset),
+        ]
+    }
+
+    /// The counts, in the same order.
+    pub(super) fn by_reason_mut(&mut self) -> [&mut u64; 5] {
+        let Self { max_size, max_bytes, max_times_sampled, deleted, reset } = self;
+        [max_size, max_bytes, max_times_sampled, deleted, reset]
     }
 
     /// The count of a reason, for changes.

@@ -4,4 +4,3 @@ pub mod checked;
 pub mod codec;
 pub mod codes;
 pub mod service;
-pub mod table_info;

@@ -9,7 +9,7 @@ use super::common::{SOON, config};
 use prost::Message;
 use reverb_core::{Table, TableConfig, TableInfo};
 use reverb_formats::definitions::table_info;
-use reverb_formats::proto::schema::{ChunkData, PrioritizedItem, TableWorkerTime};
+use reverb_formats::proto::schema::{ChunkData, PrioritizedItem};
 use reverb_net::dm_reverb::proto::*;
 use reverb_net::dm_reverb::rpc::reverb_service_server::{ReverbService, ReverbServiceServer};
 use socket2::Socket;
@@ -200,7 +200,7 @@ impl ReverbService for Service {
 
     async fn server_info(&self, _: Request<ServerInfoRequest>) -> Result<Response<ServerInfoResponse>, Status> {
         let tables = self.tables.lock().unwrap().clone();
-        let encode = |info: TableInfo| table_info(&info, TableWorkerTime::default()).encode_to_vec().into();
+        let encode = |info: TableInfo| table_info(&info).encode_to_vec().into();
         let table_info = tables.into_iter().map(encode).collect();
         Ok(Response::new(ServerInfoResponse { tables_state_id: Some(Uint128 { high: 1, low: 2 }), table_info }))
     }

@@ -23,7 +23,7 @@ pub fn histograms(table: &TableHandle) -> HistogramsDocument {
     let numbers: Vec<_> = pages.items().collect();
     // No longer than needed, because the table copies a page that it changes meanwhile.
     drop(pages);
-    let counters = table.status().info.counters;
+    let info = table.status().info;
     let now_nanos = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     let age = |item: &ItemNumbers| now_nanos.saturating_sub(item.inserted_at) as f64 / 1e9;
     HistogramsDocument {
@@ -33,8 +33,8 @@ pub fn histograms(table: &TableHandle) -> HistogramsDocument {
         priority: by_size(&numbers.iter().map(|item| item.priority).collect::<Vec<_>>()),
         age_seconds: by_size(&numbers.iter().map(age).collect::<Vec<_>>()),
         times_sampled: by_times(&numbers.iter().map(|item| item.times_sampled).collect::<Vec<_>>()),
-        sample_age_seconds: of_log2(&counters.sample_age_seconds),
-        removed_times_sampled: of_log2(&counters.removed_times_sampled),
+        sample_age_seconds: of_log2(&info.sample_age_seconds.unwrap_or_default()),
+        removed_times_sampled: of_log2(&info.removed_times_sampled.unwrap_or_default()),
     }
 }
 

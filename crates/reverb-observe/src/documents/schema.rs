@@ -2,6 +2,7 @@
 //! of items are strings, because JavaScript cannot represent all of them as numbers.
 
 use serde::Serialize;
+use serde_json::Value;
 
 /// The answer of the call `Observe`: the documents of a server at one time.
 #[derive(Debug, Clone, Serialize)]
@@ -73,46 +74,16 @@ pub struct TableDocument {
     pub sampler: String,
     /// The remover, named like the sampler.
     pub remover: String,
-    /// Number of items.
-    pub items: u64,
     /// Maximum number of items.
     pub max_items: u64,
-    /// Size of the chunks that items refer to. Each chunk counts once.
-    pub bytes: u64,
     /// Limit of `bytes`.
     pub max_bytes: Option<u64>,
-    /// Size of the rows that items refer to. A row counts once for each item.
-    pub referenced_bytes: u64,
-    /// Size of the table's own index and selectors.
-    pub index_bytes: u64,
-    /// Number of distinct chunks that items refer to.
-    pub chunks: u64,
-    /// Number of distinct episodes that items refer to.
-    pub episodes: u64,
     /// Number of draws after which an item leaves; 0 for no limit.
     pub max_times_sampled: i32,
-    /// Samples that were drawn and have not arrived.
-    pub undelivered_samples: u64,
-    /// Number of inserts since the table was created.
-    pub inserts: i64,
-    /// Number of draws since the table was created.
-    pub samples: i64,
-    /// Number of items that were drawn at least once, also of those that have left, since the table was created or reset.
-    pub unique_samples: u64,
-    /// Items that left the table, by reason.
-    pub removals: RemovalsDocument,
-    /// Items that left the table without a draw.
-    pub unsampled_removals: u64,
-    /// Items whose priority was set after their insert.
-    pub priority_updates: u64,
-    /// Size of all inserted rows.
-    pub insert_bytes: u64,
-    /// Size of all drawn rows.
-    pub sample_bytes: u64,
-    /// Time of the latest insert.
-    pub last_insert_at: Option<f64>,
-    /// Time of the latest draw.
-    pub last_sample_at: Option<f64>,
+    /// The figures of [`FIGURES`](reverb_core::FIGURES) by name, except histograms and those of waiting requests; removals
+    /// by reason.
+    #[serde(flatten)]
+    pub figures: Value,
     /// The rate limiter.
     pub limiter: LimiterDocument,
     /// Waiting inserts.
@@ -121,21 +92,6 @@ pub struct TableDocument {
     pub waiting_samples: WaitingDocument,
     /// The columns of the signature, flattened; `null` without a signature.
     pub signature: Option<Vec<ColumnDocument>>,
-}
-
-/// Items that left a table, by reason.
-#[derive(Debug, Clone, Serialize)]
-pub struct RemovalsDocument {
-    /// The table was over `max_size`.
-    pub max_size: u64,
-    /// The table was over `max_bytes`.
-    pub max_bytes: u64,
-    /// The item was drawn `max_times_sampled` times.
-    pub max_times_sampled: u64,
-    /// A caller deleted the item.
-    pub delete: u64,
-    /// The table was reset.
-    pub reset: u64,
 }
 
 /// A rate limiter. `null` stands for an infinite bound, and for an unlimited number.
@@ -165,9 +121,9 @@ pub struct LimiterDocument {
 #[derive(Debug, Clone, Serialize)]
 pub struct WaitingDocument {
     /// Number of requests that wait now.
-    pub count: u64,
+    pub count: Option<u64>,
     /// Time in seconds that the first of them has waited; 0 if none waits.
-    pub longest_seconds: f64,
+    pub longest_seconds: Option<f64>,
     /// Time in seconds during which a request waited, since the table was created.
     pub blocked_seconds: f64,
     /// What the first of them waits for, as a sentence.

@@ -2,10 +2,10 @@
 
 use super::columns;
 use super::limiter::limiter;
-use super::schema::{RemovalsDocument, TableDocument, TablesDocument, WaitingDocument};
-use reverb_core::{SelectorKind, TableInfo};
+use super::schema::{TableDocument, TablesDocument, WaitingDocument};
+use reverb_core::{FIGURES, FigureValue, SelectorKind, TableInfo};
 use reverb_service::{Replay, TableHandle, TableStatus};
-use std::time::Duration;
+use serde_json::Value;
 
 /// Describes all tables.
 pub fn tables(replay: &Replay) -> TablesDocument {
@@ -15,56 +15,47 @@ pub fn tables(replay: &Replay) -> TablesDocument {
 }
 
 fn describe(number: usize, table: &TableHandle) -> TableDocument {
-    let status = table.status();
-    let waiting = |longest: Duration, count: usize, milliseconds: u64, reason: &Option<String>| WaitingDocument {
-        count: count as u64,
-        longest_seconds: longest.as_secs_f64(),
-        blocked_seconds: milliseconds as f64 / 1e3,
-        reason: reason.clone(),
-    };
-    let TableStatus { info, waited, .. } = &status;
-    let waiting_inserts =
-        waiting(status.longest_insert_wait, status.waiting_inserts, waited.inserts_ms, &status.insert_wait);
-    let waiting_samples =
-        waiting(status.longest_sample_wait, status.waiting_samples, waited.samples_ms, &status.sample_wait);
-    let TableInfo { config, removed, counters, .. } = info;
-    let time = |nanos: u64| (nanos > 0).then_some(nanos as f64 / 1e9);
+    let TableStatus { info, insert_wait, sample_wait, .. } = table.status();
+    let config = &info.config;
     TableDocument {
         number,
         name: config.name.clone(),
         sampler: selector(&config.sampler),
         remover: selector(&config.remover),
-        items: info.current_size,
         max_items: config.max_size,
-        bytes: info.bytes,
         max_bytes: config.max_bytes,
-        referenced_bytes: info.referenced_bytes,
-        index_bytes: info.index_bytes,
-        chunks: info.num_chunks,
-        episodes: info.num_episodes,
         max_times_sampled: config.max_times_sampled,
-        undelivered_samples: status.undelivered,
-        inserts: info.inserts,
-        samples: info.samples,
-        unique_samples: info.num_unique_samples,
-        removals: RemovalsDocument {
-            max_size: removed.max_size,
-            max_bytes: removed.max_bytes,
-            max_times_sampled: removed.max_times_sampled,
-            delete: removed.deleted,
-            reset: removed.reset,
+        limiter: limiter(&info),
+        waiting_inserts: WaitingDocument {
+            count: info.waiting_inserts,
+            longest_seconds: info.longest_insert_wait_seconds,
+            blocked_seconds: info.insert_blocked_seconds,
+            reason: insert_wait,
         },
-        unsampled_removals: counters.unsampled_removals,
-        priority_updates: counters.priority_updates,
-        insert_bytes: counters.insert_bytes,
-        sample_bytes: counters.sample_bytes,
-        last_insert_at: time(counters.last_insert_nanos),
-        last_sample_at: time(counters.last_sample_nanos),
-        limiter: limiter(info),
-        waiting_inserts,
-        waiting_samples,
+        waiting_samples: WaitingDocument {
+            count: info.waiting_samples,
+            longest_seconds: info.longest_sample_wait_seconds,
+            blocked_seconds: info.sample_blocked_seconds,
+            reason: sample_wait,
+        },
         signature: config.signature.as_deref().map(columns::of_signature),
+        figures: figures(&info),
     }
+}
+
+fn figures(info: &TableInfo) -> Value {
+    let shown = FIGURES.iter().filter(|figure| figure.metric.operation.is_none());
+    let entries = shown.filter_map(|figure| {
+        let value = match (figure.value)(info) {
+            Some(FigureValue::Whole(value)) => value.into(),
+            Some(FigureValue::Real(value)) => value.into(),
+            Some(FigureValue::Removals(removals)) => removals.by_reason().into_iter().collect(),
+            Some(FigureValue::Log2(_) | FigureValue::Waits(_)) => return None,
+            None => Value::Null,
+        };
+        Some((figure.name, value))
+    });
+    entries.collect()
 }
 
 fn selector(kind: &SelectorKind) -> String {

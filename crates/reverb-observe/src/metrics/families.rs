@@ -6,7 +6,8 @@ use prometheus_client::encoding::{
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
-use reverb_core::Log2Histogram;
+use reverb_core::{Figure, Log2Histogram, WAIT_BOUNDS, WaitHistogram};
+use std::borrow::Cow;
 use std::fmt::Result;
 
 /// The labels of a sample: pairs of a name and a value.
@@ -16,7 +17,7 @@ pub type Labels<'a> = &'a [(&'static str, &'a str)];
 #[derive(Debug, Clone)]
 pub struct Family {
     /// Its name without its unit, and without the suffix of its samples.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Its unit, with which its full name ends.
     pub unit: Option<Unit>,
     /// What it means.
@@ -26,17 +27,27 @@ pub struct Family {
 impl Family {
     /// Makes a family without a unit.
     pub const fn plain(name: &'static str, help: &'static str) -> Self {
-        Self { name, unit: None, help }
+        Self { name: Cow::Borrowed(name), unit: None, help }
     }
 
     /// Makes a family of sizes in bytes.
     pub const fn bytes(name: &'static str, help: &'static str) -> Self {
-        Self { name, unit: Some(Unit::Bytes), help }
+        Self { name: Cow::Borrowed(name), unit: Some(Unit::Bytes), help }
     }
 
     /// Makes a family of times in seconds.
     pub const fn seconds(name: &'static str, help: &'static str) -> Self {
-        Self { name, unit: Some(Unit::Seconds), help }
+        Self { name: Cow::Borrowed(name), unit: Some(Unit::Seconds), help }
+    }
+
+    /// Makes the family of a figure of tables. The end of its name is its unit.
+    pub fn of(figure: &Figure) -> Self {
+        let name = format!("reverb_table_{}", figure.metric_name());
+        let units = [("_bytes", Unit::Bytes), ("_seconds", Unit::Seconds)];
+        let unit = units.into_iter().find(|(end, _)| name.ends_with(end));
+        let stem = unit.as_ref().map_or(name.len(), |(end, _)| name.len() - end.len());
+        let help = figure.metric.help.unwrap_or(figure.help);
+        Self { name: name[..stem].to_owned().into(), unit: unit.map(|(_, unit)| unit), help }
     }
 }
 
@@ -103,13 +114,12 @@ impl Buckets {
         }
         Self { sum: histogram.sum, counts }
     }
+}
 
-    /// Adds the values of another histogram with the same buckets.
-    pub fn add(&mut self, other: &Self) {
-        self.sum += other.sum;
-        for ((_, count), (_, more)) in self.counts.iter_mut().zip(&other.counts) {
-            *count += more;
-        }
+impl From<&WaitHistogram> for Buckets {
+    fn from(waits: &WaitHistogram) -> Self {
+        let bounds = WAIT_BOUNDS.into_iter().chain([f64::INFINITY]);
+        Self { sum: waits.sum_seconds, counts: bounds.zip(waits.counts).collect() }
     }
 }
 
@@ -158,14 +168,14 @@ impl Writer<'_> {
         if samples.peek().is_none() {
             return Ok(());
         }
-        let mut encoder = self.0.encode_descriptor(family.name, family.help, family.unit.as_ref(), kind)?;
+        let mut encoder = self.0.encode_descriptor(&family.name, family.help, family.unit.as_ref(), kind)?;
         samples.try_for_each(|sample| write(&mut encoder, sample))
     }
 
     /// Writes facts as the labels of a sample whose value is 1.
     pub fn info(&mut self, family: &Family, labels: Labels<'_>) -> Result {
         let kind = MetricType::Info;
-        self.0.encode_descriptor(family.name, family.help, family.unit.as_ref(), kind)?.encode_info(&labels)
+        self.0.encode_descriptor(&family.name, family.help, family.unit.as_ref(), kind)?.encode_info(&labels)
     }
 }
 
@@ -179,11 +189,9 @@ mod tests {
         // Up to 1/8, 1/4, 1/2, 1, 2, 4, 8, 16, and the last.
         histogram.counts[..8].copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
         histogram.counts[39] = 9;
-        let mut buckets = Buckets::of(&histogram, -1, 3, 2);
+        let buckets = Buckets::of(&histogram, -1, 3, 2);
         assert_eq!(buckets.counts, [(0.5, 6), (2.0, 9), (8.0, 13), (f64::INFINITY, 17)]);
-        buckets.add(&buckets.clone());
-        assert_eq!(buckets.counts, [(0.5, 12), (2.0, 18), (8.0, 26), (f64::INFINITY, 34)]);
-        assert_eq!(buckets.sum, 140.0);
+        assert_eq!(buckets.sum, 70.0);
     }
 
     #[test]

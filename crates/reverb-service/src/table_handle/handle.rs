@@ -6,13 +6,13 @@ use super::queue::{
     InsertWork, OPERATIONS_PER_LOCK, Reply, Request, Requests, SampleWork, TableState, Turn, WORTH_A_TRIM, Work,
     give_back_last,
 };
-use super::status::{TableStatus, WaitClock, WaitTimes};
+use super::status::{TableStatus, WaitClock};
 use super::ticket_queue::TicketQueue;
 use super::wait_histogram::WaitCounts;
 use crate::peer::Peer;
 use parking_lot::{Mutex, MutexGuard};
 use reverb_core::{
-    CopiedDraws, Delivery, Drawn, Error, NewItem, Result, Table, TableConfig, TableSnapshot, Trajectory,
+    CopiedDraws, Delivery, Drawn, Error, NewItem, Result, Table, TableConfig, TableInfo, TableSnapshot, Trajectory,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -382,26 +382,27 @@ impl TableHandle {
     /// Returns the status of the table and its queues.
     pub fn status(&self) -> TableStatus {
         let mut state = self.0.state.lock();
-        let info = state.table.info();
+        let of_table = state.table.info();
         let (table, name) = (&state.table, &self.0.name);
+        let info = TableInfo {
+            age_seconds: state.made.elapsed().as_secs_f64(),
+            insert_blocked_seconds: state.insert_clock.total_seconds(),
+            sample_blocked_seconds: state.sample_clock.total_seconds(),
+            undelivered_samples: Some(self.0.undelivered.load(Relaxed)),
+            waiting_inserts: Some(state.inserts.len() as u64),
+            waiting_samples: Some(state.samples.len() as u64),
+            longest_insert_wait_seconds: Some(longest_wait(&state.inserts).as_secs_f64()),
+            longest_sample_wait_seconds: Some(longest_wait(&state.samples).as_secs_f64()),
+            insert_wait_seconds: Some(self.0.waits[Operation::Insert as usize].read()),
+            sample_wait_seconds: Some(self.0.waits[Operation::Sample as usize].read()),
+            ..of_table
+        };
         TableStatus {
             info,
-            waiting_inserts: state.inserts.len(),
-            waiting_samples: state.samples.len(),
             insert_wait: (!state.inserts.is_empty()).then(|| InsertWork::explain(table, name)),
             sample_wait: (!state.samples.is_empty()).then(|| SampleWork::explain(table, name)),
             insert_peer: first_peer(&state.inserts),
             sample_peer: first_peer(&state.samples),
-            longest_insert_wait: longest_wait(&state.inserts),
-            longest_sample_wait: longest_wait(&state.samples),
-            insert_waits: self.0.waits[Operation::Insert as usize].read(),
-            sample_waits: self.0.waits[Operation::Sample as usize].read(),
-            undelivered: self.0.undelivered.load(Relaxed),
-            waited: WaitTimes {
-                alive_ms: state.made.elapsed().as_millis() as u64,
-                inserts_ms: state.insert_clock.total_ms(),
-                samples_ms: state.sample_clock.total_ms(),
-            },
         }
     }
 

@@ -30,7 +30,6 @@ pub use handle::{TableHandle, snapshot_all};
 pub use operation::Operation;
 pub use pulse::TablePulse;
 pub use requests::{DrawRequest, MAX_DRAWN};
-pub use status::{TableStatus, WaitTimes};
-pub use wait_histogram::{WAIT_BOUNDS, WaitHistogram};
+pub use status::TableStatus;
 pub use waiting::{Call, Waiting};
 pub use waits::WaitingRequest;

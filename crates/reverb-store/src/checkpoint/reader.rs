@@ -3,10 +3,10 @@
 use super::folder::checkpoints;
 use super::load::{SizeLimit, read_checkpoint, read_tables};
 use crate::disk::{Disk, RealDisk};
-use reverb_core::{Error, ItemView, RemovalCounts, Result, TableCounters, TableInfo};
+use reverb_core::{Error, ItemView, Result, TableInfo};
 use reverb_formats::table::TableRecord;
 use reverb_service::Batch;
-use reverb_service::{TableStatus, WaitTimes};
+use reverb_service::TableStatus;
 use std::path::{Path, PathBuf};
 
 /// A summary of a table in a checkpoint.
@@ -71,23 +71,14 @@ pub fn verify(path: &Path, limit: SizeLimit) -> Result<Summary> {
 fn to_status(record: &TableRecord, items: u64) -> TableStatus {
     let counts = record.counts;
     let info = TableInfo {
-        config: record.config.clone(),
         current_size: items,
-        num_episodes: 0,
         num_deleted_episodes: counts.num_deleted_episodes,
         num_unique_samples: counts.num_unique_samples,
         inserts: counts.inserts,
         samples: counts.samples,
-        deletes: counts.deletes,
-        removed: RemovalCounts::default(),
-        counters: TableCounters::default(),
-        bytes: 0,
-        referenced_bytes: 0,
-        num_chunks: 0,
-        index_bytes: 0,
-        weight: 0.0,
+        ..TableInfo::new(record.config.clone())
     };
-    TableStatus::without_queues(info, WaitTimes::default())
+    info.into()
 }
 
 /// A checkpoint whose items are in memory.
@@ -150,7 +141,7 @@ impl CheckpointReader {
             return Err(Error::TableNotFound { table: missing.clone(), known: known.join(", ") });
         }
         let tables = read.into_iter().filter_map(|table| table.table).map(|mut table| ReaderTable {
-            status: TableStatus::without_queues(table.info(), WaitTimes::default()),
+            status: table.info().into(),
             signature_token: table.config().signature.as_ref().map_or(0, |signature| signature.token()),
             items: table.snapshot().items().collect(),
         });

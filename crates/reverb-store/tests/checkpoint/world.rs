@@ -186,12 +186,12 @@ pub fn contents(table: &TableHandle) -> Contents {
         counts: (
             info.inserts,
             info.samples,
-            info.deletes,
+            table.with_table(|table| table.limiter().deletes),
             info.num_episodes,
             info.num_deleted_episodes,
             info.num_unique_samples,
         ),
-        config: format!("{:?} bytes={}", info.config, info.bytes),
+        config: format!("{:?} bytes={}", info.config, info.size_bytes.unwrap()),
     }
 }
 

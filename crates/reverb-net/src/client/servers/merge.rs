@@ -3,8 +3,8 @@
 //! The sum of tables has the sum of their limits, and the rate limiter of each.
 
 use reverb_core::{Error, Result, TableConfig};
+use reverb_service::TableStatus;
 use reverb_service::peek::Peeked;
-use reverb_service::{TableStatus, WaitTimes};
 use std::sync::Arc;
 
 /// The beginning of errors about tables that differ.
@@ -20,7 +20,7 @@ struct Merged {
     sum: TableStatus,
 }
 
-/// Merges the tables of servers: sizes and counts are summed.
+/// Merges the tables of servers. Each figure adds up as its declaration says.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] if a server does not have a table that another has, or if definitions differ in an option.
@@ -91,40 +91,15 @@ fn check_same(known: &TableConfig, first: &str, config: &TableConfig, peer: &str
     })
 }
 
-/// Adds the counts of a table to those of a table with the same definition.
+/// Adds the figures of a table to those of a table with the same definition.
 fn add(sum: &mut TableStatus, table: TableStatus) {
-    let TableStatus { info, waiting_inserts, waiting_samples, insert_wait, sample_wait, .. } = table;
-    let config = &mut sum.info.config;
-    config.max_size = config.max_size.saturating_add(info.config.max_size).min(i64::MAX as u64);
-    config.max_bytes = config.max_bytes.zip(info.config.max_bytes).map(|(one, other)| one.saturating_add(other));
-    sum.info.current_size += info.current_size;
-    sum.info.num_episodes += info.num_episodes;
-    sum.info.num_deleted_episodes += info.num_deleted_episodes;
-    sum.info.num_unique_samples += info.num_unique_samples;
-    sum.info.inserts += info.inserts;
-    sum.info.samples += info.samples;
-    sum.info.deletes += info.deletes;
-    sum.info.removed.max_size += info.removed.max_size;
-    sum.info.removed.max_bytes += info.removed.max_bytes;
-    sum.info.removed.max_times_sampled += info.removed.max_times_sampled;
-    sum.info.removed.deleted += info.removed.deleted;
-    sum.info.removed.reset += info.removed.reset;
-    sum.info.bytes += info.bytes;
-    sum.info.weight += info.weight;
-    sum.waiting_inserts += waiting_inserts;
-    sum.waiting_samples += waiting_samples;
+    sum.info.add(&table.info);
     if sum.insert_wait.is_none() {
-        (sum.insert_wait, sum.insert_peer) = (insert_wait, table.insert_peer);
+        (sum.insert_wait, sum.insert_peer) = (table.insert_wait, table.insert_peer);
     }
     if sum.sample_wait.is_none() {
-        (sum.sample_wait, sum.sample_peer) = (sample_wait, table.sample_peer);
+        (sum.sample_wait, sum.sample_peer) = (table.sample_wait, table.sample_peer);
     }
-    sum.undelivered += table.undelivered;
-    sum.waited = WaitTimes {
-        alive_ms: sum.waited.alive_ms.max(table.waited.alive_ms),
-        inserts_ms: sum.waited.inserts_ms + table.waited.inserts_ms,
-        samples_ms: sum.waited.samples_ms + table.waited.samples_ms,
-    };
 }
 
 /// Merges items of several servers by the time of their insertion.

@@ -1,9 +1,9 @@
 //! The tables of a server of dm-reverb, which its clients learn once for each connection.
 
 use crate::dm_reverb::proto::ServerInfoResponse;
-use crate::grpc::table_info::read_table_info;
 use prost::Message;
 use reverb_core::{Error, Result, TableInfo};
+use reverb_formats::definitions::read_table_info;
 use reverb_formats::proto::schema;
 use reverb_service::TableStatus;
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ impl Tables {
     }
 }
 
-/// Reads the status of all tables, ordered by name. Numbers that dm-reverb does not report are 0.
+/// Reads the status of all tables, ordered by name. Figures that dm-reverb does not report are unknown.
 ///
 /// # Errors
 /// [`Error::DataLoss`] if a table is not valid.
@@ -70,9 +70,9 @@ fn status(message: &[u8]) -> Result<TableStatus> {
     let info = schema::TableInfo::decode(message)
         .map_err(|error| Error::DataLoss(format!("cannot decode the description of a table: {error}")))?;
     let name = info.name.clone();
-    let (info, waited) = read_table_info(info).map_err(|error| match error {
+    let info = read_table_info(info).map_err(|error| match error {
         Error::DataLoss(reason) => Error::DataLoss(format!("table `{name}`: {reason}")),
         error => error,
     })?;
-    Ok(TableStatus::without_queues(info, waited))
+    Ok(info.into())
 }

@@ -12,8 +12,8 @@ use crate::dm_reverb::proto::{
 use crate::dm_reverb::rpc::reverb_service_server::{ReverbService, ReverbServiceServer};
 use crate::dm_reverb::status::{stopped, to_status};
 use crate::grpc::service::{max_request_bytes, mutate, open, peer_of, reset};
-use crate::grpc::table_info::info_bytes;
 use reverb_core::Error;
+use reverb_formats::definitions::info_bytes;
 use reverb_service::{Peer, Replay, TableHandle, host_name};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -137,7 +137,7 @@ impl ReverbService for Router {
 
     async fn server_info(&self, _: Request<ServerInfoRequest>) -> Result<Response<ServerInfoResponse>, Status> {
         let replay = self.open()?;
-        let table_info = replay.status().iter().map(|status| info_bytes(status).into()).collect();
+        let table_info = replay.status().iter().map(|status| info_bytes(&status.info).into()).collect();
         // Clients compare it to learn that the server was started again.
         let id = u128::from_be_bytes(replay.id());
         let tables_state_id = Some(Uint128 { high: (id >> 64) as u64, low: id as u64 });

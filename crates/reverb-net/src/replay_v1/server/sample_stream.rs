@@ -325,11 +325,11 @@ mod tests {
             let draw = Draw { table: "queue".into(), at_least: 1, at_most: 1, ..Draw::default() };
             send(sample_request::Kind::Draw(draw));
             assert!(matches!(answers.next().await.unwrap().unwrap().kind, Some(Kind::Batch(_))));
-            assert_eq!(table.status().undelivered, 1);
+            assert_eq!(table.status().info.undelivered_samples, Some(1));
 
             send(sample_request::Kind::Received(true));
             drop((answers, requests));
-            while table.status().undelivered > 0 {
+            while table.status().info.undelivered_samples > Some(0) {
                 tokio::task::yield_now().await;
             }
             assert_eq!(table.with_table(|table| table.len()), 1, "the sample went back");
