@@ -38,6 +38,6 @@ pub use process_name::{host_name, process_name};
 pub use replay::Replay;
 pub use store::{SavedState, Store, StoreProgress, StoreStatus};
 pub use table_handle::{
-    Arrival, Call, DrawRequest, Operation, TableHandle, TablePulse, TableStatus, WAIT_BOUNDS, WaitHistogram, WaitTimes,
-    Waiting, WaitingRequest, snapshot_all,
+    Arrival, Call, Change, DrawRequest, Journal, Operation, TableHandle, TablePulse, TableStatus, WAIT_BOUNDS,
+    WaitHistogram, WaitTimes, Waiting, WaitingRequest, snapshot_all,
 };
