@@ -31,7 +31,7 @@ mod wait_histogram;
 mod waits;
 
 pub use call::{Call, Waiting};
-pub use draws::DrawRequest;
+pub use draws::{DrawRequest, MAX_DRAWN};
 pub use handle::{TableHandle, snapshot_all};
 pub use inserts::Arrival;
 pub(crate) use inserts::Writer;
