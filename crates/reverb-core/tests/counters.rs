@@ -335,7 +335,7 @@ impl Model {
         match self.take_held() {
             Some(Held::One { drawn, removed, resets }) => self.give_back_one(drawn, removed, resets),
             Some(Held::Copied { draws, items, resets }) => {
-                self.table.give_back_copied(draws);
+                self.table.give_back_copied(&draws);
                 if resets == self.resets {
                     items.into_iter().for_each(|(key, entry)| self.uncount_draw(key, entry));
                 }

@@ -101,7 +101,9 @@ fn table_over_its_size_returns_to_it_with_the_next_insert() {
     fill(&mut table, [1, 2]);
     let drawn = [table.sample(0).unwrap(), table.sample(0).unwrap()];
     fill(&mut table, [3, 4]);
-    drawn.into_iter().for_each(|drawn| table.give_back(drawn, &mut Vec::new()));
+    for draw in drawn {
+        table.give_back(draw, &mut Vec::new());
+    }
     assert_eq!(keys(&table), [1, 2, 3, 4]);
     fill(&mut table, [5]);
     assert_eq!(keys(&table), [4, 5]);

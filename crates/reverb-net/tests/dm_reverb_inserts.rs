@@ -5,7 +5,7 @@ mod common;
 use common::dm_inserts::{
     Inserts, chunk, chunk_of, connect, from_hex, golden, item, item_of, literal, request, slice, talk, tensor,
 };
-use common::{SOON, assert_serves, config, eventually, exactly, queue, server, uniform};
+use common::{SOON, assert_serves, config, eventually, exactly, here, queue, server, silent, uniform};
 use prost::Message;
 use reverb_core::{SelectorKind, Table, TableConfig};
 use reverb_formats::item::ItemEncoder;
@@ -219,7 +219,7 @@ async fn items_of_a_stream_go_to_several_tables_in_order() {
     assert!(status.is_none(), "{status:?}");
     assert_eq!(keys, (0..8).collect::<Vec<_>>());
     for (table, expected) in server.replay().tables().iter().zip([[0, 2, 4, 6], [1, 3, 5, 7]]) {
-        assert_eq!(common::keys(&done!(table.sample(exactly(4)))), expected);
+        assert_eq!(common::keys(&done!(table.sample(exactly(4), here()))), expected);
     }
 }
 
@@ -240,9 +240,9 @@ async fn a_stream_that_was_half_closed_ends_once_all_items_are_confirmed() {
 }
 
 async fn draw(table: &TableHandle) -> Vec<reverb_core::Drawn> {
-    match table.sample(exactly(1)) {
+    match table.sample(exactly(1), here()) {
         reverb_service::Call::Done(drawn) => drawn.unwrap(),
-        reverb_service::Call::Waiting(waiting) => waiting.result(None, |_: &str| {}).await.unwrap(),
+        reverb_service::Call::Waiting(waiting) => waiting.result(None, silent).await.unwrap(),
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use common::dm_inserts::{
     Inserts, Service, chunk, chunk_of, connect, item, item_of, literal, request, slice, talk, tensor,
 };
-use common::{MAX_MESSAGE_SIZE, SOON, assert_serves, eventually, exactly, queue, server, uniform};
+use common::{MAX_MESSAGE_SIZE, SOON, assert_serves, eventually, exactly, here, queue, server, silent, uniform};
 use reverb_core::Table;
 use reverb_formats::proto::tensorflow::TensorProto;
 use reverb_net::dm_reverb::proto::{InsertStreamRequest, ServerInfoRequest};
@@ -99,9 +99,9 @@ async fn messages_of_entries_without_content_are_refused() {
 /// Draws single items until so many are drawn.
 async fn draw(table: TableHandle, count: u64) {
     for _ in 0..count {
-        match table.sample(exactly(1)) {
+        match table.sample(exactly(1), here()) {
             Call::Done(drawn) => drop(drawn.unwrap()),
-            Call::Waiting(waiting) => drop(waiting.result(None, |_: &str| {}).await.unwrap()),
+            Call::Waiting(waiting) => drop(waiting.result(None, silent).await.unwrap()),
         }
     }
 }

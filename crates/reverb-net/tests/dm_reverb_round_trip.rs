@@ -5,7 +5,7 @@ mod common;
 use bytes::Bytes;
 use common::dm_inserts::{Inserts, connect, from_hex, golden};
 use common::dm_reverb_client::{Samples, channel, sample, samples};
-use common::{exactly, server, uniform};
+use common::{exactly, here, server, uniform};
 use prost::Message;
 use reverb_core::{Chunk, EpisodeIds};
 use reverb_formats::chunk::ChunkDecoder;
@@ -38,7 +38,7 @@ async fn drawn(port: u16, table: &str) -> Bytes {
 
 /// Draws the only item as our own readers do, who unpack it for good.
 fn read(table: &TableHandle) {
-    let drawn = done!(table.sample(exactly(1)));
+    let drawn = done!(table.sample(exactly(1), here()));
     drawn[0].trajectory.for_each_use(|chunk, _| {
         let _read = chunk.data();
     });

@@ -3,7 +3,7 @@
 mod common;
 
 use common::dm_reverb_client::{Samples, channel, sample, samples};
-use common::{eventually, items, queue, server, uniform};
+use common::{eventually, here, items, queue, server, uniform};
 use reverb_core::{DType, EpisodeIds, Layout, NewItem, Trajectory};
 use reverb_formats::proto::schema::sample_stream_response::SampleEntry;
 use reverb_formats::proto::schema::{ChunkData, SampleStreamResponse};
@@ -15,7 +15,7 @@ use tonic::{Code, Status};
 type Stream = Samples<SampleStreamResponse>;
 
 fn insert(table: &TableHandle, items: Vec<NewItem>) {
-    assert!(matches!(table.insert(items), Call::Done(Ok(()))));
+    assert!(matches!(table.insert(items, here()), Call::Done(Ok(()))));
 }
 
 /// Receives entries until `count` samples have ended.

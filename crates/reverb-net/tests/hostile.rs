@@ -3,7 +3,7 @@
 mod common;
 
 use common::wire::{self, Inserts, Samples, chunk, draw, insert};
-use common::{SOON, assert_serves, eventually, queue, server, uniform};
+use common::{SOON, assert_serves, eventually, here, queue, server, uniform};
 use reverb_core::{Codec, DType, Layout};
 use reverb_net::replay_v1::proto::{
     Chunk, Column, ColumnSpec, Draw, HelloRequest, InsertRequest, ItemBatch, MutateRequest, ResetRequest, Slice,
@@ -221,7 +221,7 @@ async fn rows_without_data_are_drawn() {
         inserts.send(InsertRequest { request_id: id, chunks: vec![chunk], batches: vec![all], ..Default::default() });
         assert_eq!(inserts.answer().await.unwrap().failure, None);
         let table = &server.replay().tables()[0];
-        let drawn = match table.sample(DrawRequest::exactly(1)) {
+        let drawn = match table.sample(DrawRequest::exactly(1), here()) {
             Call::Done(drawn) => drawn.unwrap(),
             Call::Waiting(_) => panic!("the table has an item"),
         };

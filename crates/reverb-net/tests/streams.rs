@@ -3,7 +3,7 @@
 mod common;
 
 use common::wire::{self, Samples};
-use common::{SOON, addresses, draw, eventually, exactly, int64s, queue, rows, server, uniform};
+use common::{SOON, addresses, draw, eventually, exactly, here, int64s, queue, rows, server, uniform};
 use reverb_core::{Error, NewItem};
 use reverb_net::client::Client;
 use reverb_net::replay_v1::proto::{Draw, SampleRequest, sample_request};
@@ -130,7 +130,7 @@ async fn draws_dropped_at_any_moment_lose_nothing() {
 async fn samples_of_a_cancelled_draw_serve_the_next_request() {
     let table = queue("queue", 10);
     let server = server(vec![table.clone()]);
-    table.insert(common::items([1, 2]));
+    table.insert(common::items([1, 2]), here());
     let mut service = wire::connect(server.port()).await;
     let mut samples = Samples::open(&mut service).await;
     for round in 0..300 {

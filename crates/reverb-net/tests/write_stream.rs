@@ -3,7 +3,7 @@
 mod common;
 
 use common::wire::{self, chunk};
-use common::{SOON, assert_serves, queue, server, uniform};
+use common::{SOON, assert_serves, here, queue, server, silent, uniform};
 use reverb_net::replay_v1::proto::{WriteItem, WriteRequest, WriteResponse, failure::Kind};
 use reverb_net::replay_v1::rpc::replay_client::ReplayClient;
 use reverb_service::{Call, DrawRequest};
@@ -129,9 +129,9 @@ async fn released_chunks_count_as_long_as_waiting_items_hold_them() {
     let table = server.replay().tables()[0].clone();
     let learner = tokio::spawn(async move {
         for _ in 0..MOST {
-            match table.sample(DrawRequest::exactly(1)) {
+            match table.sample(DrawRequest::exactly(1), here()) {
                 Call::Done(drawn) => drop(drawn.unwrap()),
-                Call::Waiting(waiting) => drop(waiting.result(None, |_: &str| {}).await.unwrap()),
+                Call::Waiting(waiting) => drop(waiting.result(None, silent).await.unwrap()),
             }
         }
     });

@@ -16,7 +16,7 @@ use reverb_formats::definitions::info_bytes;
 use reverb_net::client::{Client as CoreClient, DEFAULT_PENDING_BYTES, PendingDraw, Started, WaitsFor};
 use reverb_net::status_bytes;
 use reverb_net::transport::caller_driven::CallerDrivenRuntime;
-use reverb_service::{Batch, BatchRequest, DrawRequest, RowInsert, TableHandle, Transport};
+use reverb_service::{Batch, BatchRequest, DrawRequest, Replay, RowInsert, Transport};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -289,9 +289,9 @@ impl Client {
         self.client.transport().or_else(|| self.background.transport())
     }
 
-    /// A table of a server of this process; `None` if the server is elsewhere.
-    pub fn local_table(&self, name: &str) -> PyReverbResult<Option<TableHandle>> {
-        Ok(self.client.local_table(name)?)
+    /// The service of a server of this process; `None` if the server is elsewhere.
+    pub fn local_service(&self) -> Option<Arc<Replay>> {
+        self.client.local_service()
     }
 
     /// Begins a draw from a server of this process, whose batch is copied at once if it can be had; `None` if the

@@ -56,12 +56,12 @@ impl Table {
 
     fn can_sample(&self, py: Python<'_>, n: i64) -> PyReverbResult<bool> {
         check_count("num_samples", n)?;
-        Ok(py.detach(|| self.handle.can_sample(n)))
+        Ok(py.detach(|| self.handle.with_table(|table| table.can_sample(n))))
     }
 
     fn can_insert(&self, py: Python<'_>, n: i64) -> PyReverbResult<bool> {
         check_count("num_inserts", n)?;
-        Ok(py.detach(|| self.handle.can_insert(n)))
+        Ok(py.detach(|| self.handle.with_table(|table| table.can_insert(n))))
     }
 
     fn info<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {

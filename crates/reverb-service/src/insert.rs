@@ -39,7 +39,7 @@ pub async fn wait_for_inserts(calls: Vec<Call<()>>, deadline: Option<Instant>, n
     for call in calls {
         match call {
             Call::Done(result) => result?,
-            Call::Waiting(waiting) => waiting.reported_result(deadline, &notice).await?,
+            Call::Waiting(waiting) => waiting.result(deadline, &notice).await?,
         }
     }
     Ok(())

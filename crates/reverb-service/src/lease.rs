@@ -21,8 +21,8 @@ pub struct Lease {
 enum LeasedDraws {
     /// The items of a gatherer.
     Gathered(Arc<Mutex<Gatherer>>),
-    /// The draws of a copied batch. `None` after they were given back.
-    Copied(Option<CopiedDraws>),
+    /// The draws of a copied batch.
+    Copied(CopiedDraws),
     /// Items that are received one after another.
     Drawn(Vec<Drawn>),
 }
@@ -36,7 +36,7 @@ impl Lease {
 
     /// Leases a batch of `samples` samples that was copied while it was drawn.
     pub fn copied(table: TableHandle, draws: CopiedDraws, samples: usize) -> Self {
-        Self::of(table, LeasedDraws::Copied(Some(draws)), samples)
+        Self::of(table, LeasedDraws::Copied(draws), samples)
     }
 
     /// Leases items that the caller receives in parts, each with [`Lease::received_first`].
@@ -91,8 +91,7 @@ impl Lease {
     pub fn received(mut self) -> Result<()> {
         match &self.draws {
             LeasedDraws::Gathered(gatherer) => self.table.delivered(gatherer.lock().items())?,
-            LeasedDraws::Copied(Some(draws)) => self.table.delivered_copied(draws)?,
-            LeasedDraws::Copied(None) => {}
+            LeasedDraws::Copied(draws) => self.table.delivered_copied(draws)?,
             LeasedDraws::Drawn(drawn) => self.table.delivered(drawn)?,
         }
         self.received = true;
@@ -111,11 +110,7 @@ impl Drop for Lease {
                 let items = gatherer.lock().items().to_vec();
                 self.table.give_back(items);
             }
-            LeasedDraws::Copied(draws) => {
-                if let Some(draws) = draws.take() {
-                    self.table.give_back_copied(draws);
-                }
-            }
+            LeasedDraws::Copied(draws) => self.table.give_back_copied(draws),
             LeasedDraws::Drawn(drawn) => self.table.give_back(std::mem::take(drawn)),
         }
     }

@@ -40,6 +40,6 @@ pub use replay::Replay;
 pub use stacking::stack;
 pub use store::{SavedState, Store, StoreProgress, StoreStatus};
 pub use table_handle::{
-    Arrival, Call, DrawRequest, MAX_DRAWN, Operation, TableHandle, TablePulse, TableStatus, Waiting, WaitingRequest,
-    snapshot_all,
+    Arrival, Call, Change, DrawRequest, Journal, MAX_DRAWN, Operation, TableHandle, TablePulse, TableStatus,
+    Waiting, WaitingRequest, snapshot_all,
 };

@@ -71,12 +71,18 @@ pub fn begin_insert(replay: &Replay, insert: &RowInsert) -> Result<Vec<Call<()>>
         let items = item_keys(|key| (0..insert.num_items()).map(|index| item(key(), index)).collect());
         Ok(InsertGroup { table, items })
     };
-    replay.insert(insert.tables.iter().map(to_group).collect::<Result<_>>()?, None)
+    replay.insert(insert.tables.iter().map(to_group).collect::<Result<_>>()?, replay.this_process())
 }
 
-/// Draws a small batch and copies it under one lock, if no wait is needed; see [`TableHandle::sample_copied`].
-pub fn sample_copied(table: &TableHandle, request: &BatchRequest, used: Option<BatchLayout>) -> Option<Batch> {
-    let copied = table.sample_copied(request.draw, request.squeeze_time, used)?;
+/// Draws a small batch from a table of a service of this process and copies it under one lock, if no wait is needed; see
+/// [`TableHandle::sample_copied`].
+pub fn sample_copied(
+    replay: &Replay,
+    table: &TableHandle,
+    request: &BatchRequest,
+    used: Option<BatchLayout>,
+) -> Option<Batch> {
+    let copied = table.sample_copied(request.draw, request.squeeze_time, used, replay.this_process())?;
     Some(Batch::new(copied, table.signature_token()))
 }
 
@@ -131,13 +137,13 @@ impl LocalDraw {
     /// [`Error::TableNotFound`].
     pub fn begin(replay: &Replay, request: &BatchRequest, deadline: Option<Instant>, at_once: bool) -> Result<Self> {
         let table = replay.table(&request.table)?.clone();
-        let begun = Instant::now();
-        if let Some((batch, draws)) = table.sample_copied_leased(request.draw, request.squeeze_time) {
+        let (begun, peer) = (Instant::now(), replay.this_process());
+        if let Some((batch, draws)) = table.sample_copied_leased(request.draw, request.squeeze_time, peer) {
             let samples = batch.info.len();
             let leased = (Batch::new(batch, table.signature_token()), Lease::copied(table, draws, samples));
             return Ok(Self(DrawState::Ready(Some(Ok(leased)))));
         }
-        let state = match table.sample(request.draw) {
+        let state = match table.sample(request.draw, peer) {
             Call::Done(Err(error)) => DrawState::Ready(Some(Err(error))),
             Call::Done(Ok(drawn)) => match table.stack(drawn, request.draw.at_least, request.squeeze_time) {
                 Err(error) => DrawState::Ready(Some(Err(error))),
@@ -149,7 +155,7 @@ impl LocalDraw {
             Call::Waiting(waiting) => {
                 let (at_least, squeeze_time) = (request.draw.at_least, request.squeeze_time);
                 DrawState::Task(tokio::spawn(async move {
-                    let drawn = waiting.reported_result(deadline, Notice::warn).await?;
+                    let drawn = waiting.result(deadline, Notice::warn).await?;
                     Ok(gather_leased(table.clone(), table.stack(drawn, at_least, squeeze_time)?, begun))
                 }))
             }

@@ -38,7 +38,7 @@ pub async fn run_maintenance(handle: TableHandle, replay: Arc<Replay>) {
         if handle.take_shrink_notice() {
             freed = true;
             let others = replay.tables().iter().filter(|table| table.name() != handle.name());
-            others.for_each(TableHandle::expect_sparse_chunks);
+            others.for_each(|table| table.with_table_mut(|table, _| table.expect_sparse_chunks()));
         }
         while handle.with_table(Table::wants_compaction) && !replay.is_closed() {
             let table = handle.clone();

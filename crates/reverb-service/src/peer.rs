@@ -1,8 +1,6 @@
 //! Peers: the programs that make calls, and the transports of the calls.
 
 use crate::process_name::process_name;
-use arc_swap::ArcSwapOption;
-use reverb_core::fork;
 use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -77,21 +75,6 @@ impl Peer {
         peer
     }
 
-    /// Returns the peer for all callers in this process of tables that belong to no server.
-    pub fn this_process() -> Arc<Self> {
-        // Not a lock: a child forked while a thread held it would wait forever.
-        static PEER: ArcSwapOption<(u32, Arc<Peer>)> = ArcSwapOption::const_empty();
-        let generation = fork::generation();
-        if let Some(known) = &*PEER.load()
-            && known.0 == generation
-        {
-            return known.1.clone();
-        }
-        let peer = Self::in_same_process();
-        PEER.store(Some(Arc::new((generation, peer.clone()))));
-        peer
-    }
-
     /// Sets the name that the peer gives itself. Later names are ignored. The name is only displayed, and never
     /// trusted.
     pub fn introduce(&self, name: &str) {
@@ -143,7 +126,7 @@ mod tests {
         peer.introduce("actor\n7");
         peer.introduce("another");
         assert_eq!(peer.to_string(), "actor7 over tcp from 127.0.0.1:4711");
-        let here = Peer::this_process();
+        let here = Peer::in_same_process();
         assert!(here.to_string().ends_with(&format!(":{}) over same_process", std::process::id())), "{here}");
     }
 }

@@ -55,8 +55,6 @@ impl Replay {
                 return Err(Error::invalid(format!("Multiple items in tables have the same name: {}", table.name())));
             }
         }
-        let here = Peer::in_same_process();
-        tables.iter().for_each(|table| table.belong_to(&here));
         let (stop, _) = tokio::sync::watch::channel(false);
         Ok(Arc::new(Self {
             id: rand::random(),
@@ -65,7 +63,7 @@ impl Replay {
             closed: AtomicBool::new(false),
             ledgers: Ledgers::default(),
             connections: Arc::default(),
-            here,
+            here: Peer::in_same_process(),
             bench: Arc::default(),
             facts: Arc::default(),
             store: OnceLock::new(),
@@ -133,17 +131,16 @@ impl Replay {
         check_size(size_bytes, self.max_message_size)
     }
 
-    /// Begins to insert groups of items of a peer; `None` is this process. If a table refuses an item, nothing is
-    /// inserted.
+    /// Begins to insert groups of items of a peer. If a table refuses an item, nothing is inserted.
     ///
     /// # Errors
     /// The error of the refused item; [`Error::InvalidRow`] for an invalid priority in a group of several items.
-    pub fn insert(&self, mut groups: Vec<InsertGroup>, peer: Option<&Arc<Peer>>) -> Result<Vec<Call<()>>> {
+    pub fn insert(&self, mut groups: Vec<InsertGroup>, peer: &Arc<Peer>) -> Result<Vec<Call<()>>> {
         cut_to_fit(&mut groups)?;
         for group in &groups {
             group.table.check_all(&group.items).map_err(|(row, error)| name_row(row, group.items.len(), error))?;
         }
-        Ok(groups.into_iter().map(|group| group.table.insert_from(group.items, peer)).collect())
+        Ok(groups.into_iter().map(|group| group.table.insert(group.items, peer)).collect())
     }
 
     /// Returns the ledgers of the items that each writer has inserted.

@@ -1,7 +1,8 @@
 //! Ledgers of the items that each writer has inserted.
 //!
 //! After a lost connection, a writer sends its unconfirmed items again. The ledger tells which of them are in their
-//! tables already, so that no item is inserted twice.
+//! tables already, so that no item is inserted twice. The turn that inserts an item enters it, under the lock of the
+//! table.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
@@ -33,7 +34,8 @@ struct Writers {
 
 #[derive(Debug)]
 struct WriterRecord {
-    ledger: Arc<tokio::sync::Mutex<Ledger>>,
+    /// Locked by the stream that may use it.
+    ledger: Arc<tokio::sync::Mutex<Arc<Ledger>>>,
     /// The number of the newest stream of the writer. Tells older streams to release the ledger.
     newest: watch::Sender<u64>,
     /// Number of streams that hold the ledger or wait for it.
@@ -44,10 +46,10 @@ struct WriterRecord {
 
 impl Writers {
     /// Counts a new stream of a writer. Returns its ledger, its number, and the numbers of later streams.
-    fn enter(&mut self, writer_id: u64) -> (Arc<tokio::sync::Mutex<Ledger>>, u64, watch::Receiver<u64>) {
+    fn enter(&mut self, writer_id: u64) -> (Arc<tokio::sync::Mutex<Arc<Ledger>>>, u64, watch::Receiver<u64>) {
         self.forget_old(Instant::now());
         let record = self.records.entry(writer_id).or_insert_with(|| WriterRecord {
-            ledger: Arc::default(),
+            ledger: Arc::new(tokio::sync::Mutex::new(Arc::new(Ledger { writer_id, numbers: Mutex::default() }))),
             newest: watch::Sender::new(0),
             streams: 0,
             idle: None,
@@ -91,11 +93,38 @@ impl Writers {
 }
 
 /// The sequence numbers of the items that one writer has inserted.
-///
-/// Numbers are kept as ranges, so the memory grows with the items that are missing in between, whatever the number of
-/// items inserted after them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Ledger {
+    writer_id: u64,
+    numbers: Mutex<Numbers>,
+}
+
+impl Ledger {
+    /// Returns the id that the writer gave itself.
+    pub fn writer_id(&self) -> u64 {
+        self.writer_id
+    }
+
+    /// Records that the item was inserted, or that it was refused and must not be inserted.
+    #[inline]
+    pub fn add(&self, sequence: u64) {
+        self.numbers.lock().add(sequence);
+    }
+
+    /// Records that the writer will not send items up to a sequence number again. Returns which of the next `count`
+    /// items from `first` on were inserted, in their order, and the number of gaps between the items that were inserted.
+    pub fn settle(&self, through: u64, first: u64, count: u64) -> (Vec<u64>, usize) {
+        let mut numbers = self.numbers.lock();
+        numbers.settle(through);
+        let inserted = (first..first.saturating_add(count)).filter(|&sequence| numbers.has(sequence)).collect();
+        (inserted, numbers.beyond.len())
+    }
+}
+
+/// Numbers as ranges, so the memory grows with the numbers that are missing in between, whatever the number of those
+/// after them.
+#[derive(Debug, Default)]
+struct Numbers {
     /// All items up to this sequence number were inserted.
     through: u64,
     /// Further items that were inserted: the last number of each range by its first. Between two ranges, and before the
@@ -103,10 +132,10 @@ pub struct Ledger {
     beyond: BTreeMap<u64, u64>,
 }
 
-impl Ledger {
+impl Numbers {
     /// Whether the item with this sequence number was inserted.
     #[inline]
-    pub fn has(&self, sequence: u64) -> bool {
+    fn has(&self, sequence: u64) -> bool {
         sequence <= self.through
             || self.beyond.range(..=sequence).next_back().is_some_and(|(_, &last)| sequence <= last)
     }
@@ -116,21 +145,15 @@ impl Ledger {
         self.through == 0 && self.beyond.is_empty()
     }
 
-    /// Returns the number of gaps between the items that were inserted.
-    pub fn num_gaps(&self) -> usize {
-        self.beyond.len()
-    }
-
-    /// Records that the writer will not send items up to this sequence number again.
-    pub fn settle(&mut self, through: u64) {
+    /// Adds all numbers up to this one.
+    fn settle(&mut self, through: u64) {
         if through > self.through {
             self.through = through;
             self.advance();
         }
     }
 
-    /// Records that the item was inserted, or that it was refused and must not be inserted.
-    pub fn add(&mut self, sequence: u64) {
+    fn add(&mut self, sequence: u64) {
         if self.through.checked_add(1) == Some(sequence) {
             self.through = sequence;
             self.advance();
@@ -162,8 +185,8 @@ impl Ledger {
 /// Exclusive access of a stream to the ledger of its writer.
 #[derive(Debug)]
 pub struct LedgerGuard {
-    /// The ledger, locked until this guard is dropped.
-    pub ledger: OwnedMutexGuard<Ledger>,
+    /// The ledger, which no other stream uses until this guard is dropped.
+    pub ledger: OwnedMutexGuard<Arc<Ledger>>,
     stream: StreamOfWriter,
 }
 
@@ -203,7 +226,7 @@ impl LedgerGuard {
 impl Drop for LedgerGuard {
     fn drop(&mut self) {
         // A writer that has inserted nothing has nothing to remember.
-        self.stream.is_needed &= !self.ledger.is_empty();
+        self.stream.is_needed &= !self.ledger.numbers.lock().is_empty();
     }
 }
 
@@ -245,14 +268,14 @@ mod tests {
     #[tokio::test]
     async fn a_stream_is_taken_over_by_newer_ones_only() {
         let ledgers = Ledgers::default();
-        let mut first = ledgers.take(7).await;
+        let first = ledgers.take(7).await;
         first.ledger.add(1);
         let mut taking = Box::pin(ledgers.take(7));
         assert!(poll_once(&mut taking).is_none());
         // The first stream ends by itself, before it has heard of the second.
         drop(first);
         let mut second = taking.await;
-        assert!(second.ledger.has(1));
+        assert!(second.ledger.numbers.lock().has(1));
         assert!(poll_once(&mut Box::pin(second.taken_over())).is_none(), "there is no newer stream");
         let mut third = Box::pin(ledgers.take(7));
         assert!(poll_once(&mut third).is_none());
@@ -262,20 +285,20 @@ mod tests {
     #[tokio::test]
     async fn ledgers_of_many_disconnected_writers_are_forgotten_the_oldest_first() {
         let ledgers = Ledgers::default();
-        let mut connected = ledgers.take(1).await;
+        let connected = ledgers.take(1).await;
         connected.ledger.add(1);
         for writer_id in 2..MAX_IDLE as u64 + 102 {
             ledgers.take(writer_id).await.ledger.add(1);
         }
         assert_eq!(ledgers.len(), MAX_IDLE + 1);
-        assert!(!ledgers.take(101).await.ledger.has(1), "the first ones are forgotten");
-        assert!(ledgers.take(102).await.ledger.has(1));
-        assert!(connected.ledger.has(1), "a connected writer keeps its ledger");
+        assert!(!ledgers.take(101).await.ledger.numbers.lock().has(1), "the first ones are forgotten");
+        assert!(ledgers.take(102).await.ledger.numbers.lock().has(1));
+        assert!(connected.ledger.numbers.lock().has(1), "a connected writer keeps its ledger");
         // A writer that was away comes last in the order.
         for writer_id in 1_000_000..1_000_000 + MAX_IDLE as u64 - 1 {
             ledgers.take(writer_id).await.ledger.add(1);
         }
-        assert!(ledgers.take(102).await.ledger.has(1));
+        assert!(ledgers.take(102).await.ledger.numbers.lock().has(1));
         assert_eq!(ledgers.len(), MAX_IDLE + 1);
     }
 
@@ -285,7 +308,7 @@ mod tests {
         drop(ledgers.take(1).await);
         assert!(ledgers.is_empty(), "nothing was inserted");
         ledgers.take(2).await.ledger.add(1);
-        let mut ended = ledgers.take(3).await;
+        let ended = ledgers.take(3).await;
         ended.ledger.add(1);
         ended.forget();
         assert_eq!(ledgers.len(), 1);
@@ -297,13 +320,13 @@ mod tests {
     }
 
     /// The numbers up to 50 that the ledger has.
-    fn known(ledger: &Ledger) -> Vec<u64> {
+    fn known(ledger: &Numbers) -> Vec<u64> {
         (1..=50).filter(|&sequence| ledger.has(sequence)).collect()
     }
 
     #[test]
     fn a_ledger_knows_what_came_out_of_order() {
-        let mut ledger = Ledger::default();
+        let mut ledger = Numbers::default();
         [1, 3, 2, 7, 5].into_iter().for_each(|sequence| ledger.add(sequence));
         assert_eq!(known(&ledger), [1, 2, 3, 5, 7]);
         assert_eq!((ledger.through, ledger.beyond.len()), (3, 2));
@@ -315,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_ledger_grows_with_the_missing_items_only() {
-        let mut ledger = Ledger::default();
+        let mut ledger = Numbers::default();
         (2..100_000).filter(|sequence| sequence % 10_000 != 0).for_each(|sequence| ledger.add(sequence));
         assert_eq!((ledger.through, ledger.beyond.len()), (0, 10));
         (10_000..100_000).step_by(10_000).for_each(|sequence| ledger.add(sequence));
@@ -327,7 +350,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_ledger_is_a_set_of_numbers(steps in prop::collection::vec((1_u64..50, prop::bool::weighted(0.1)), 0..60)) {
-            let mut ledger = Ledger::default();
+            let mut ledger = Numbers::default();
             let mut model = BTreeSet::new();
             for (sequence, settles) in steps {
                 if settles {

@@ -3,8 +3,9 @@
 //! At most one item of a writer waits in a table's own queue, so that many writers take turns.
 
 use crate::peer::Peer;
-use crate::table_handle::{Arrival, Call, TableHandle, Waiting};
-use reverb_core::{NewItem, Result};
+use crate::table_handle::{Arrival, Call, TableHandle, Waiting, Writer};
+use crate::write_ledger::Ledger;
+use reverb_core::Result;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,10 +14,9 @@ use std::task::{Context, Poll};
 pub type Done = Vec<(u64, Result<()>)>;
 
 /// The items of one writer that are not in their tables yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct WriteQueue {
-    /// Who writes; `None` is this process.
-    peer: Option<Arc<Peer>>,
+    writer: Writer,
     queues: Vec<TableQueue>,
     len: usize,
 }
@@ -25,13 +25,13 @@ pub struct WriteQueue {
 struct TableQueue {
     table: TableHandle,
     waiting: Option<(u64, Waiting<()>)>,
-    behind: VecDeque<(u64, NewItem)>,
+    behind: VecDeque<Arrival>,
 }
 
 impl WriteQueue {
-    /// Creates the queue of a writer in another process. The default queue belongs to a writer in this process.
-    pub fn new(peer: Arc<Peer>) -> Self {
-        Self { peer: Some(peer), ..Self::default() }
+    /// Creates the queue of a writer. Its items are entered in its ledger, if it has one, as they are inserted.
+    pub fn new(peer: Arc<Peer>, ledger: Option<Arc<Ledger>>) -> Self {
+        Self { writer: Writer { peer, ledger }, queues: Vec::new(), len: 0 }
     }
 
     /// Returns the number of items that are not done.
@@ -45,8 +45,7 @@ impl WriteQueue {
         let mut items = items.into_iter();
         if self.queue(table).waiting.is_none() {
             // One lock for all items that need not wait.
-            let peer = self.peer.as_ref();
-            table.insert_at_once(&mut items, peer, |sequence| done.push((sequence, Ok(()))));
+            table.insert_at_once(&mut items, &self.writer, |sequence| done.push((sequence, Ok(()))));
         }
         items.for_each(|item| self.push(table, item, done));
     }
@@ -63,25 +62,19 @@ impl WriteQueue {
 
     /// Inserts an item, or queues it. Appends it to `done` if it is inserted or refused.
     pub fn push(&mut self, table: &TableHandle, arrival: Arrival, done: &mut Done) {
-        let checked = table.check_arrival(&arrival);
-        let Arrival { sequence, item, .. } = arrival;
-        if let Err(error) = checked {
-            done.push((sequence, Err(error)));
-            return;
-        }
-        let queue = self.queue(table);
-        if queue.waiting.is_some() {
-            queue.behind.push_back((sequence, item));
-            self.len += 1;
-            return;
-        }
-        match table.insert_from(vec![item], self.peer.as_ref()) {
-            Call::Done(result) => done.push((sequence, result)),
-            Call::Waiting(waiting) => {
-                self.queue(table).waiting = Some((sequence, waiting));
-                self.len += 1;
+        let sequence = arrival.sequence;
+        if self.queue(table).waiting.is_some() {
+            match table.check_arrival(&arrival) {
+                Err(error) => return done.push((sequence, Err(error))),
+                Ok(()) => self.queue(table).behind.push_back(arrival),
+            }
+        } else {
+            match table.insert_arrival(arrival, &self.writer, false) {
+                Call::Done(result) => return done.push((sequence, result)),
+                Call::Waiting(waiting) => self.queue(table).waiting = Some((sequence, waiting)),
             }
         }
+        self.len += 1;
     }
 
     /// Inserts queued items as far as the tables allow. Ready if an item is done. Otherwise the task is woken when a
@@ -94,9 +87,10 @@ impl WriteQueue {
                 done.push((*sequence, result));
                 queue.waiting = None;
                 while queue.waiting.is_none()
-                    && let Some((sequence, item)) = queue.behind.pop_front()
+                    && let Some(arrival) = queue.behind.pop_front()
                 {
-                    match queue.table.insert_from(vec![item], self.peer.as_ref()) {
+                    let sequence = arrival.sequence;
+                    match queue.table.insert_arrival(arrival, &self.writer, true) {
                         Call::Done(result) => done.push((sequence, result)),
                         Call::Waiting(waiting) => queue.waiting = Some((sequence, waiting)),
                     }

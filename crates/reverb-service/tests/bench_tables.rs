@@ -19,7 +19,7 @@ fn table_is_found_and_shown_nowhere_until_it_is_dropped() {
     let held = replay.served(&name).unwrap();
     drop(made);
     assert!(matches!(replay.served(&name), Err(Error::TableNotFound { .. })));
-    assert!(matches!(held.insert(Vec::new()), Call::Done(Err(Error::Cancelled(_)))));
+    assert!(matches!(held.insert(Vec::new(), replay.this_process()), Call::Done(Err(Error::Cancelled(_)))));
 }
 
 #[test]

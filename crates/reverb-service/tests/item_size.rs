@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{strings, uniform};
+use common::{here, strings, uniform};
 use reverb_core::{Chunk, Codec, Error, MAX_ITEM_BYTES, NewItem, Slice, Table, Trajectory, TrajectoryColumn};
 use reverb_service::write_queue::{Done, WriteQueue};
 use reverb_service::{Arrival, InsertGroup, Replay};
@@ -36,8 +36,8 @@ fn strings_count_with_their_own_sizes_on_each_road() {
             let tables = [uniform("insert"), uniform("queue")];
             let replay = Replay::new(tables.to_vec(), 1 << 30).unwrap();
             let group = InsertGroup { table: tables[0].clone(), items: vec![item(&chunk, times)] };
-            let inserted = replay.insert(vec![group], None).map(|_| ());
-            let (mut queue, mut done) = (WriteQueue::default(), Done::new());
+            let inserted = replay.insert(vec![group], here()).map(|_| ());
+            let (mut queue, mut done) = (WriteQueue::new(here().clone(), None), Done::new());
             let arrival = Arrival { sequence: 1, item: item(&chunk, times), is_validated: true };
             queue.push_all(&tables[1], vec![arrival], &mut done);
             let queued = done.pop().unwrap().1;

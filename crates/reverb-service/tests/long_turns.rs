@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{config, exactly, items, keys, on_answer, queue, silent, uniform};
+use common::{config, exactly, here, items, keys, on_answer, queue, silent, uniform};
 use reverb_core::{Error, SelectorKind, Table, TableConfig};
 use reverb_service::{TableHandle, Waiting};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -22,7 +22,7 @@ fn look_at_answer(
     look: impl FnOnce(&TableHandle) -> usize + Send + 'static,
 ) -> (Waiting<Vec<reverb_core::Drawn>>, Arc<AtomicUsize>) {
     let seen = Arc::new(AtomicUsize::new(usize::MAX));
-    let waiting = waits!(table.sample(exactly(1)));
+    let waiting = waits!(table.sample(exactly(1), here()));
     let (table, later) = (table.clone(), seen.clone());
     (on_answer(waiting, move || later.store(look(&table), Relaxed)), seen)
 }
@@ -31,8 +31,8 @@ fn look_at_answer(
 fn a_draw_that_is_served_is_answered_before_a_large_draw_behind_it() {
     let table = uniform("table");
     let (small, waiting) = look_at_answer(&table, |table| table.status().info.waiting_samples.unwrap() as usize);
-    let large = waits!(table.sample(exactly(200_000)));
-    done!(table.insert(items(0..1)));
+    let large = waits!(table.sample(exactly(200_000), here()));
+    done!(table.insert(items(0..1), here()));
     assert_eq!(waiting.load(Relaxed), 1, "the large draw is not done yet");
     assert_eq!(table.status().info.waiting_samples, Some(0));
     drop((small, large));
@@ -41,9 +41,9 @@ fn a_draw_that_is_served_is_answered_before_a_large_draw_behind_it() {
 #[test]
 fn a_small_draw_takes_turns_with_a_large_one_before_it() {
     let table = uniform("table");
-    let large = waits!(table.sample(exactly(200_000)));
+    let large = waits!(table.sample(exactly(200_000), here()));
     let (small, drawn) = look_at_answer(&table, |table| table.status().info.samples as usize);
-    done!(table.insert(items(0..1)));
+    done!(table.insert(items(0..1), here()));
     assert!(drawn.load(Relaxed) <= STEP, "{} draws", drawn.load(Relaxed));
     drop((small, large));
 }
@@ -51,9 +51,9 @@ fn a_small_draw_takes_turns_with_a_large_one_before_it() {
 #[tokio::test]
 async fn draws_that_count_keep_their_order_however_large() {
     let table = queue("table", 2 * MANY);
-    let large = waits!(table.sample(exactly(MANY as usize)));
-    let small = waits!(table.sample(exactly(1)));
-    done!(table.insert(items(0..MANY + 1)));
+    let large = waits!(table.sample(exactly(MANY as usize), here()));
+    let small = waits!(table.sample(exactly(1), here()));
+    done!(table.insert(items(0..MANY + 1), here()));
     assert!(keys(&large.result(None, silent).await.unwrap()).into_iter().eq(0..MANY));
     assert_eq!(keys(&small.result(None, silent).await.unwrap()), [MANY]);
 }
@@ -61,32 +61,32 @@ async fn draws_that_count_keep_their_order_however_large() {
 #[test]
 fn a_large_draw_that_need_not_wait_is_not_rate_limited() {
     let table = uniform("table");
-    done!(table.insert(items(0..1)));
-    assert!(done!(table.sample(exactly(MANY as usize))).iter().all(|drawn| !drawn.rate_limited));
+    done!(table.insert(items(0..1), here()));
+    assert!(done!(table.sample(exactly(MANY as usize), here())).iter().all(|drawn| !drawn.rate_limited));
 }
 
 #[test]
 fn many_samples_return_in_steps() {
     let table = queue("table", MANY);
-    done!(table.insert(items(0..MANY)));
-    let drawn = done!(table.sample(exactly(MANY as usize)));
+    done!(table.insert(items(0..MANY), here()));
+    let drawn = done!(table.sample(exactly(MANY as usize), here()));
     let (small, back) = look_at_answer(&table, len);
     table.give_back(drawn);
     assert_eq!((back.load(Relaxed), len(&table)), (STEP - 1, MANY as usize - 1));
     drop(small);
-    assert_eq!(keys(&done!(table.sample(exactly(MANY as usize)))), Vec::from_iter(0..MANY));
+    assert_eq!(keys(&done!(table.sample(exactly(MANY as usize), here()))), Vec::from_iter(0..MANY));
 }
 
 #[test]
 fn many_samples_of_a_dropped_draw_return_in_steps() {
     let table = queue("table", MANY);
-    let large = waits!(table.sample(exactly(MANY as usize + 1)));
+    let large = waits!(table.sample(exactly(MANY as usize + 1), here()));
     let (small, back) = look_at_answer(&table, len);
-    done!(table.insert(items(0..MANY)));
+    done!(table.insert(items(0..MANY), here()));
     drop(large);
     assert_eq!((back.load(Relaxed), len(&table)), (STEP - 1, MANY as usize - 1));
     drop(small);
-    assert_eq!(keys(&done!(table.sample(exactly(MANY as usize)))), Vec::from_iter(0..MANY));
+    assert_eq!(keys(&done!(table.sample(exactly(MANY as usize), here()))), Vec::from_iter(0..MANY));
 }
 
 /// The numbers of changed items that another thread sees while `change(round)` runs, collected until it sees a part of a
@@ -123,7 +123,7 @@ fn seen_meanwhile(
 #[test]
 fn many_updates_let_others_see_a_part_of_them() {
     let table = uniform("table");
-    done!(table.insert(items(0..MANY)));
+    done!(table.insert(items(0..MANY), here()));
     let update = |round: u64| {
         let updates: Vec<_> = (0..MANY).map(|key| (key, (round % 2) as f64)).collect();
         table.mutate(&updates, &[]).unwrap();
@@ -147,7 +147,7 @@ fn many_updates_let_others_see_a_part_of_them() {
 fn many_deletes_let_others_see_a_part_of_them() {
     let table = uniform("table");
     let replace = |_| {
-        done!(table.insert(items(0..MANY)));
+        done!(table.insert(items(0..MANY), here()));
         table.mutate(&[], &Vec::from_iter(0..MANY)).unwrap();
     };
     let parts = seen_meanwhile(&table, replace, |table| table.status().info.removed.unwrap().deleted as usize);
@@ -158,8 +158,8 @@ fn many_deletes_let_others_see_a_part_of_them() {
 fn others_get_in_while_many_draws_are_noted_as_delivered() {
     let table = queue("table", MANY);
     let deliver = |_| {
-        done!(table.insert(items(0..MANY)));
-        let drawn = done!(table.sample(exactly(MANY as usize)));
+        done!(table.insert(items(0..MANY), here()));
+        let drawn = done!(table.sample(exactly(MANY as usize), here()));
         table.delivered(&drawn).unwrap();
     };
     // While the table is not empty, the batch is still being drawn.
@@ -172,7 +172,7 @@ fn others_get_in_while_many_draws_are_noted_as_delivered() {
 fn all_priorities_are_checked_before_the_first_is_applied() {
     let kind = SelectorKind::Prioritized { priority_exponent: 1.0 };
     let table = TableHandle::new(Table::new(TableConfig { sampler: kind, ..config("table") }).unwrap());
-    done!(table.insert(items(0..MANY)));
+    done!(table.insert(items(0..MANY), here()));
     let mut updates: Vec<_> = (0..MANY).map(|key| (key, 2.0)).collect();
     updates.last_mut().unwrap().1 = -1.0;
     let error = table.mutate(&updates, &Vec::from_iter(0..MANY)).unwrap_err();

@@ -4,7 +4,7 @@ mod common;
 #[path = "../../reverb-store/tests/common/memory.rs"]
 mod memory;
 
-use common::{chunk, config};
+use common::{chunk, config, here};
 use memory::peak_of;
 use reverb_core::{NewItem, SelectorKind, Table, TableConfig, Trajectory};
 use reverb_service::peek::peek;
@@ -22,14 +22,14 @@ fn a_look_needs_no_memory_for_items_that_it_does_not_show() {
         (SelectorKind::Uniform, SelectorKind::MinHeap),
     ] {
         let table = Table::new(TableConfig { sampler, remover, ..config("table") }).unwrap();
-        let table = TableHandle::from(table);
+        let table = TableHandle::new(table);
         let items = (0..ITEMS).map(|row| NewItem {
             key: u64::from(row),
             priority: 1.0,
             times_sampled: 0,
             trajectory: Trajectory::rows(chunk.clone(), row, 1).unwrap(),
         });
-        done!(table.insert(items.collect()));
+        done!(table.insert(items.collect(), here()));
         let replay = Replay::new(vec![table], 1 << 20).unwrap();
         // Buffers and threads that stay.
         runtime.block_on(peek(&replay, "table", 10, false)).unwrap();

@@ -4,7 +4,7 @@ mod common;
 #[path = "../../reverb-store/tests/common/memory.rs"]
 mod memory;
 
-use common::{chunk, config, item};
+use common::{chunk, config, here, item};
 use memory::peak_of;
 use reverb_core::{Error, NewItem, Slice, Table, TableConfig, Trajectory, TrajectoryColumn};
 use reverb_service::peek::peek;
@@ -17,8 +17,8 @@ fn a_look_at_an_item_of_many_slices_takes_no_memory_for_all_its_rows() {
     let slices = (0..300).map(|_| Slice { chunk: repeated.clone(), column: 0, offset: 0, length: ROWS }).collect();
     let trajectory = Trajectory::columns(vec![TrajectoryColumn { slices, squeeze: false }]).unwrap();
     let large = NewItem { key: 7, priority: 1.0, times_sampled: 0, trajectory };
-    let table = TableHandle::from(Table::new(TableConfig { ..config("table") }).unwrap());
-    done!(table.insert(vec![large, item(8), item(9)]));
+    let table = TableHandle::new(Table::new(TableConfig { ..config("table") }).unwrap());
+    done!(table.insert(vec![large, item(8), item(9)], here()));
     let replay = Replay::new(vec![table], 1 << 20).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let newest = runtime.block_on(peek(&replay, "table", 10, true)).unwrap();

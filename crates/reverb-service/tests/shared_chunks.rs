@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{chunk_of, config};
+use common::{chunk_of, config, here};
 use reverb_core::{DType, Layout, NewItem, SelectorKind, Table, TableConfig, Trajectory};
 use reverb_service::maintenance::run_maintenance;
 use reverb_service::{Replay, TableHandle};
@@ -53,8 +53,8 @@ async fn a_limit_of_bytes_holds_after_the_table_that_owns_the_chunks_has_let_go_
     let [owner, best] = replay.tables() else { panic!("two tables") };
     for batch in 0..40 {
         let items = rows(batch * ROWS);
-        done!(owner.insert(items.clone()));
-        done!(best.insert(items));
+        done!(owner.insert(items.clone(), here()));
+        done!(best.insert(items, here()));
     }
     // The chunks that the owner still has are not copied.
     wait_for_bytes(best, 2 * LIMIT + 3 * ROWS * ROW_BYTES as u64).await;
@@ -68,8 +68,8 @@ async fn a_table_that_does_not_change_frees_the_chunks_that_a_reset_of_another_l
     let [owner, other] = &tables;
     for batch in 0..4 {
         let items = rows(batch * ROWS);
-        done!(owner.insert(items.clone()));
-        done!(other.insert(items));
+        done!(owner.insert(items.clone(), here()));
+        done!(other.insert(items, here()));
     }
     other.mutate(&[], &(0..4 * ROWS).filter(|key| !key.is_multiple_of(10)).collect::<Vec<_>>()).unwrap();
     let all = 4 * ROWS * ROW_BYTES as u64;

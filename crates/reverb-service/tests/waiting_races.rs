@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{exactly, item, items, keys, on_answer, queue, silent};
+use common::{exactly, here, item, items, keys, on_answer, queue, silent};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use reverb_core::{Error, RateLimiterConfig, SelectorKind, Table, TableConfig};
 use reverb_service::{Call, DrawRequest, TableHandle};
@@ -27,12 +27,12 @@ fn a_sample_dropped_in_the_moment_it_is_served_is_not_lost() {
         scope.spawn(|| {
             for key in 0..COUNT {
                 barrier.wait();
-                drop(table.insert(vec![item(key)]));
+                drop(table.insert(vec![item(key)], here()));
                 barrier.wait();
             }
         });
         for key in 0..COUNT {
-            let waiting = table.sample(exactly(1));
+            let waiting = table.sample(exactly(1), here());
             barrier.wait();
             for _ in 0..key % 50 {
                 std::hint::spin_loop();
@@ -40,7 +40,7 @@ fn a_sample_dropped_in_the_moment_it_is_served_is_not_lost() {
             drop(waiting);
             barrier.wait();
             // Both the insert and the drop have returned, so the later one has put the item back.
-            match table.sample(exactly(1)) {
+            match table.sample(exactly(1), here()) {
                 Call::Done(Ok(drawn)) if keys(&drawn) == [key] => {}
                 other => lost.push((key, other)),
             }
@@ -55,11 +55,11 @@ fn a_sample_dropped_in_the_moment_it_is_served_is_not_lost() {
 #[test]
 fn a_sample_dropped_before_its_answer_is_sent_is_not_lost() {
     let table = queue("table", 10);
-    let first = waits!(table.sample(exactly(1)));
-    let second = waits!(table.sample(exactly(1)));
+    let first = waits!(table.sample(exactly(1), here()));
+    let second = waits!(table.sample(exactly(1), here()));
     // One turn serves both, and the first answer is sent before the second.
     let first = on_answer(first, move || drop(second));
-    done!(table.insert(items(0..2)));
+    done!(table.insert(items(0..2), here()));
     assert_eq!(len(&table), 1, "the second item is back");
     drop(first);
     assert_eq!(len(&table), 2);
@@ -70,8 +70,8 @@ fn a_sample_dropped_at_its_deadline_while_its_answer_is_on_its_way_is_not_lost()
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let _entered = runtime.enter();
     let table = queue("table", 10);
-    let first = waits!(table.sample(exactly(1)));
-    let second = waits!(table.sample(exactly(1)));
+    let first = waits!(table.sample(exactly(1), here()));
+    let second = waits!(table.sample(exactly(1), here()));
     let expired = Arc::new(Mutex::new(None));
     let first = on_answer(first, {
         let (table, expired) = (table.clone(), expired.clone());
@@ -82,7 +82,7 @@ fn a_sample_dropped_at_its_deadline_while_its_answer_is_on_its_way_is_not_lost()
             *expired.lock().unwrap() = Some(result);
         }
     });
-    done!(table.insert(items(0..2)));
+    done!(table.insert(items(0..2), here()));
     let expired = expired.lock().unwrap().take();
     assert!(expired.is_some());
     // The answer has arrived, but the future is not polled again.
@@ -105,7 +105,7 @@ async fn produce(table: TableHandle, seed: u64, next_key: Arc<AtomicU64>) -> Led
         let count = rng.random_range(1..6);
         let first = next_key.fetch_add(count, Relaxed);
         let keys: Vec<u64> = (first..first + count).collect();
-        let whole = match (table.insert(items(keys.clone())), rng.random_range(0..4)) {
+        let whole = match (table.insert(items(keys.clone()), here()), rng.random_range(0..4)) {
             (Call::Done(result), _) => result.is_ok(),
             (Call::Waiting(waiting), 0) => {
                 tokio::time::sleep(Duration::from_micros(rng.random_range(0..500))).await;
@@ -129,7 +129,7 @@ async fn consume(table: TableHandle, seed: u64, stop: Arc<AtomicBool>) -> Vec<u6
     while !stop.load(Relaxed) {
         let at_most = rng.random_range(1..8);
         let request = DrawRequest { at_least: rng.random_range(1..=at_most), at_most, ahead: 0 };
-        let result = match table.sample(request) {
+        let result = match table.sample(request, here()) {
             Call::Done(result) => result,
             Call::Waiting(waiting) => {
                 let deadline = Instant::now() + Duration::from_micros(rng.random_range(0..3000));
@@ -179,7 +179,7 @@ async fn a_queue_with_many_producers_and_consumers_loses_nothing_and_duplicates_
         }
         let left = len(&table);
         if left > 0 {
-            consumed.extend(keys(&done!(table.sample(exactly(left)))));
+            consumed.extend(keys(&done!(table.sample(exactly(left), here()))));
         }
         check_books(&table, &ledgers, &consumed);
     }
@@ -221,7 +221,7 @@ fn a_long_turn_lets_others_in_and_loses_nothing() {
         for batch in batches {
             scope.spawn(|| {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-                if let Call::Waiting(waiting) = table.insert(batch) {
+                if let Call::Waiting(waiting) = table.insert(batch, here()) {
                     runtime.block_on(waiting.result(None, silent)).unwrap();
                 }
             });
@@ -230,7 +230,7 @@ fn a_long_turn_lets_others_in_and_loses_nothing() {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
             let mut consumed = Vec::new();
             while consumed.len() < 40_000 {
-                let drawn = match table.sample(exactly(100)) {
+                let drawn = match table.sample(exactly(100), here()) {
                     Call::Done(result) => result.unwrap(),
                     Call::Waiting(waiting) => runtime.block_on(waiting.result(None, silent)).unwrap(),
                 };

@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{config, exactly, items, queue, uniform};
+use common::{chunk, config, exactly, here, items, queue, uniform};
 use reverb_core::{RateLimiterConfig, Table, TableConfig, WaitHistogram};
+use reverb_service::local::{BatchRequest, LocalDraw, RowInsert, begin_insert, sample_copied};
 use reverb_service::{Call, Operation, Peer, Replay, TableHandle, Transport, Waiting};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,8 +25,8 @@ macro_rules! waiting {
     };
 }
 
-fn insert(table: &TableHandle, key: u64, peer: Option<&Arc<Peer>>) -> Waiting<()> {
-    waiting!(table.insert_from(items([key]), peer))
+fn insert(table: &TableHandle, key: u64, peer: &Arc<Peer>) -> Waiting<()> {
+    waiting!(table.insert(items([key]), peer))
 }
 
 fn traffic(peer: &Peer) -> (u64, u64) {
@@ -35,10 +36,10 @@ fn traffic(peer: &Peer) -> (u64, u64) {
 #[test]
 fn each_waiting_insert_says_who_makes_it_and_what_it_waits_for() {
     let table = queue("full", 1);
-    assert!(matches!(table.insert(items([0])), Call::Done(Ok(()))));
+    assert!(matches!(table.insert(items([0]), here()), Call::Done(Ok(()))));
     assert!(table.waits(20).is_empty());
     let peers = ["first", "second", "third"].map(peer);
-    let _waiting = peers.each_ref().map(|peer| insert(&table, 1, Some(peer)));
+    let _waiting = peers.each_ref().map(|peer| insert(&table, 1, peer));
     let waits = table.waits(20);
     let seen: Vec<_> = waits.iter().map(|wait| (wait.operation, wait.peer.id(), wait.reason.as_str())).collect();
     let reason = "queue \"full\" is full: 1 of 1 wait to be sampled";
@@ -71,7 +72,7 @@ fn draws_that_do_not_affect_one_another_do_not_wait_behind_others() {
     let free = TableConfig { rate_limiter: limiter, ..config("free") };
     for (config, second) in [(bounded, "waits behind 1 other sample: "), (free, "waits: ")] {
         let table = TableHandle::new(Table::new(config).unwrap());
-        let _waiting = [(); 2].map(|()| waiting!(table.sample(exactly(1))));
+        let _waiting = [(); 2].map(|()| waiting!(table.sample(exactly(1), here())));
         let waits = table.waits(20);
         let reason = table.with_table(Table::explain_sample);
         let expected = ["waits: ", second].map(|what| format!("sample of table `{}` {what}{reason}", table.name()));
@@ -82,9 +83,9 @@ fn draws_that_do_not_affect_one_another_do_not_wait_behind_others() {
 #[test]
 fn at_most_the_wanted_number_of_each_kind_is_listed() {
     let (full, empty) = (queue("full", 1), uniform("empty"));
-    assert!(matches!(full.insert(items([0])), Call::Done(Ok(()))));
-    let _inserts: Vec<_> = (1..6).map(|key| insert(&full, key, None)).collect();
-    let _samples: Vec<_> = (1..6).map(|_| waiting!(empty.sample(exactly(1)))).collect();
+    assert!(matches!(full.insert(items([0]), here()), Call::Done(Ok(()))));
+    let _inserts: Vec<_> = (1..6).map(|key| insert(&full, key, here())).collect();
+    let _samples: Vec<_> = (1..6).map(|_| waiting!(empty.sample(exactly(1), here()))).collect();
     assert_eq!((full.waits(3).len(), full.waits(20).len()), (3, 5));
     assert_eq!((empty.waits(3).len(), empty.waits(20).len()), (3, 5));
     assert!(full.waits(0).is_empty());
@@ -98,22 +99,22 @@ async fn waits_are_counted_when_they_are_answered_withdrawn_or_expired() {
         let sum = |waits: Option<WaitHistogram>| waits.unwrap().counts.iter().sum::<u64>();
         (sum(info.insert_wait_seconds), sum(info.sample_wait_seconds))
     };
-    assert!(matches!(table.insert(items([0])), Call::Done(Ok(()))));
-    assert!(matches!(table.sample(exactly(1)), Call::Done(Ok(_))));
+    assert!(matches!(table.insert(items([0]), here()), Call::Done(Ok(()))));
+    assert!(matches!(table.sample(exactly(1), here()), Call::Done(Ok(_))));
     assert_eq!(count(&table), (0, 0), "nobody has waited");
-    let answered = waiting!(table.sample(exactly(1)));
+    let answered = waiting!(table.sample(exactly(1), here()));
     assert_eq!(count(&table), (0, 0), "the wait has not ended");
-    assert!(matches!(table.insert(items([1])), Call::Done(Ok(()))));
+    assert!(matches!(table.insert(items([1]), here()), Call::Done(Ok(()))));
     answered.result(None, |_| ()).await.unwrap();
     assert_eq!(count(&table), (0, 1));
-    drop(waiting!(table.sample(exactly(1))));
+    drop(waiting!(table.sample(exactly(1), here())));
     assert_eq!(count(&table), (0, 2), "withdrawn");
-    let expiring = waiting!(table.sample(exactly(1)));
+    let expiring = waiting!(table.sample(exactly(1), here()));
     expiring.result(Some(Instant::now() + Duration::from_millis(10)), |_| ()).await.unwrap_err();
     assert_eq!(count(&table), (0, 3), "expired");
     assert!(table.status().info.sample_wait_seconds.unwrap().sum_seconds >= 0.01);
-    assert!(matches!(table.insert(items([2])), Call::Done(Ok(()))));
-    let closed = insert(&table, 3, None);
+    assert!(matches!(table.insert(items([2]), here()), Call::Done(Ok(()))));
+    let closed = insert(&table, 3, here());
     table.close();
     closed.result(None, |_| ()).await.unwrap_err();
     assert_eq!(count(&table), (1, 3), "ended by a stop");
@@ -124,29 +125,35 @@ async fn items_are_counted_for_the_peer_that_inserts_or_draws_them() {
     let (table, copied) = (queue("table", 4), uniform("copied"));
     let replay = Replay::new(vec![table.clone(), copied.clone()], 1 << 20).unwrap();
     let (actor, learner) = (peer("actor"), peer("learner"));
-    assert!(matches!(table.insert_from(items(0..3), Some(&actor)), Call::Done(Ok(()))));
+    assert!(matches!(table.insert(items(0..3), &actor), Call::Done(Ok(()))));
     // One of two items fits.
-    let blocked = waiting!(table.insert_from(items(3..5), Some(&actor)));
+    let blocked = waiting!(table.insert(items(3..5), &actor));
     assert_eq!(traffic(&actor), (3, 0), "the second insert is not done");
     drop(blocked);
     assert_eq!(traffic(&actor), (4, 0), "one item of it stays in the table");
-    assert!(matches!(table.sample_from(exactly(3), Some(&learner)), Call::Done(Ok(_))));
-    let more = waiting!(table.sample_from(exactly(2), Some(&learner)));
-    assert!(matches!(table.insert(items([7])), Call::Done(Ok(()))));
+    assert!(matches!(table.sample(exactly(3), &learner), Call::Done(Ok(_))));
+    let more = waiting!(table.sample(exactly(2), &learner));
+    assert!(matches!(table.insert(items([7]), replay.this_process()), Call::Done(Ok(()))));
     more.result(None, |_| ()).await.unwrap();
     assert_eq!(traffic(&learner), (0, 5));
     assert_eq!(traffic(replay.this_process()), (1, 0));
-    assert!(matches!(copied.insert(items([8])), Call::Done(Ok(()))));
-    copied.sample_copied(exactly(2), true, None).unwrap();
+    assert!(matches!(copied.insert(items([8]), replay.this_process()), Call::Done(Ok(()))));
+    copied.sample_copied(exactly(2), true, None, replay.this_process()).unwrap();
     assert_eq!(traffic(replay.this_process()), (2, 2));
 }
 
-#[test]
-fn each_server_counts_the_callers_in_its_process_by_itself() {
+#[tokio::test]
+async fn each_server_counts_the_callers_in_its_process_by_itself() {
     let (one, other) = (uniform("one"), uniform("other"));
     let servers = [&one, &other].map(|table| Replay::new(vec![table.clone()], 1 << 20).unwrap());
-    assert!(matches!(one.insert(items(0..3)), Call::Done(Ok(()))));
-    assert_eq!(servers.each_ref().map(|server| traffic(server.this_process())), [(3, 0), (0, 0)]);
-    let _draws = waiting!(other.sample(exactly(1)));
+    let traffic = || servers.each_ref().map(|server| traffic(server.this_process()));
+    let rows = RowInsert { chunk: chunk(&[1, 2, 3]), rows_per_item: 1, tables: vec![("one".into(), vec![1.0])] };
+    begin_insert(&servers[0], &rows).unwrap();
+    assert_eq!(traffic(), [(3, 0), (0, 0)]);
+    let request = |table: &str| BatchRequest { table: table.into(), draw: exactly(2), squeeze_time: true };
+    sample_copied(&servers[0], &one, &request("one"), None).unwrap();
+    LocalDraw::begin(&servers[0], &request("one"), None, true).unwrap().result().await.unwrap();
+    assert_eq!(traffic(), [(3, 4), (0, 0)]);
+    let _draw = LocalDraw::begin(&servers[1], &request("other"), None, true).unwrap();
     assert_eq!(other.waits(1)[0].peer.id(), servers[1].this_process().id());
 }

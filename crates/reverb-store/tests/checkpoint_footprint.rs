@@ -11,7 +11,7 @@ mod memory;
 use memory::{allocated_bytes, peak_of};
 use reverb_core::{Chunk, DType, EpisodeIds, Layout as ChunkLayout, NewItem, SelectorKind, StepRange, Trajectory};
 use reverb_formats::chunk::mapped_bytes;
-use reverb_service::{Call, TableHandle};
+use reverb_service::{Call, Peer, TableHandle};
 use reverb_store::checkpoint::{CheckpointOptions, Checkpointer};
 use reverb_store::disk::{Disk, OutFile, RealDisk};
 use std::ffi::OsString;
@@ -52,7 +52,7 @@ impl Traffic {
         let chunk = Chunk::new(key, EpisodeIds::Same(key), steps, self.layout.clone(), data.into()).unwrap();
         let trajectory = Trajectory::rows(Arc::new(chunk), 0, 1).unwrap();
         let item = NewItem { key, priority: 1.0, times_sampled: 0, trajectory };
-        assert!(matches!(self.table.insert(vec![item]), Call::Done(Ok(()))));
+        assert!(matches!(self.table.insert(vec![item], &Peer::in_same_process()), Call::Done(Ok(()))));
     }
 }
 

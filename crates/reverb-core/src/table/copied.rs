@@ -55,6 +55,11 @@ impl CopiedDraws {
     pub fn are_tracked(&self) -> bool {
         self.items.first().is_some_and(|draw| draw.in_flight != FlightNumber::NONE)
     }
+
+    /// Returns the keys of the drawn items, and none if the table was reset since.
+    pub fn current_keys(&self, table: &Table) -> impl Iterator<Item = ItemKey> {
+        self.items.iter().filter(|_| self.epoch == table.epoch).map(|draw| draw.key)
+    }
 }
 
 impl Table {
@@ -106,10 +111,10 @@ impl Table {
     }
 
     /// Takes back the draws of a batch that was not delivered, as if they had not happened.
-    pub fn give_back_copied(&mut self, draws: CopiedDraws) {
+    pub fn give_back_copied(&mut self, draws: &CopiedDraws) {
         // After a reset there is nothing to take back.
         if draws.epoch == self.epoch {
-            for draw in draws.items {
+            for draw in &draws.items {
                 self.in_flight.remove(draw.in_flight);
                 self.uncount_sample(self.slab.find(draw.key), draw.inserted_at, draw.bytes);
             }

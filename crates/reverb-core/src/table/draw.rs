@@ -114,10 +114,18 @@ impl Table {
         }
     }
 
+    /// Whether the draw is of this table and no reset has come after it.
+    #[inline]
+    pub fn is_current(&self, draw: &Drawn) -> bool {
+        draw.epoch == self.epoch
+    }
+
     /// Notes that draws of this table have reached their caller. Draws from before a reset are ignored.
     pub fn delivered(&mut self, drawn: &[Drawn]) {
-        for draw in drawn.iter().filter(|draw| draw.epoch == self.epoch) {
-            self.in_flight.remove(draw.in_flight);
+        for draw in drawn {
+            if self.is_current(draw) {
+                self.in_flight.remove(draw.in_flight);
+            }
         }
     }
 
@@ -182,15 +190,18 @@ impl Table {
     /// If the draw removed its item, the item returns to its old place, even if others have filled the table meanwhile.
     /// The table is then over its size until the next insert or, if the rate limiter counts samples, until as many
     /// items are drawn. If the key is in the table again, the draw stands. After a reset there is nothing to take back.
-    pub fn give_back(&mut self, drawn: Drawn, removed: &mut Vec<Trajectory>) {
+    /// Returns whether the draw was undone.
+    pub fn give_back(&mut self, drawn: Drawn, removed: &mut Vec<Trajectory>) -> bool {
         let found = self.slab.find(drawn.key);
-        if drawn.epoch == self.epoch {
+        let is_current = self.is_current(&drawn);
+        if is_current {
             self.in_flight.remove(drawn.in_flight);
         }
-        let undone = drawn.epoch == self.epoch
+        let undone = is_current
             && match drawn.places {
                 Some(places) if found.is_none() => {
-                    return self.put_back(drawn, places, removed);
+                    self.put_back(drawn, places, removed);
+                    return true;
                 }
                 Some(_) => false,
                 None => true,
@@ -199,6 +210,7 @@ impl Table {
             self.uncount_sample(found, drawn.inserted_at, referenced_bytes(&drawn.trajectory));
         }
         removed.push(drawn.trajectory);
+        undone
     }
 
     /// Undoes [`Table::count_sample`] for an item that was inserted at this time, if a slot still has it. `bytes` is the

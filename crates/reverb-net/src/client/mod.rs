@@ -24,7 +24,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use reverb_core::{Error, Result, TableChanges, fork};
 use reverb_service::local::{BatchRequest, RowInsert};
 use reverb_service::peek::Peeked;
-use reverb_service::{Batch, TableHandle, TableStatus, Transport, registry};
+use reverb_service::{Batch, Replay, TableStatus, Transport, registry};
 use servers::{Servers, at_server};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -173,14 +173,11 @@ impl Client {
         number.or_else(|| self.servers.as_ref()?.connection())
     }
 
-    /// Returns a table of a server of this process. `None` if the server is elsewhere.
-    ///
-    /// # Errors
-    /// [`Error::TableNotFound`] if there is no such table.
-    pub fn local_table(&self, name: &str) -> Result<Option<TableHandle>> {
+    /// Returns the service of a server of this process. `None` if the server is elsewhere.
+    pub fn local_service(&self) -> Option<Arc<Replay>> {
         match self.road_now() {
-            Some(Road::SameProcess(replay)) => replay.table(name).cloned().map(Some),
-            _ => Ok(None),
+            Some(Road::SameProcess(replay)) => Some(replay),
+            _ => None,
         }
     }
 

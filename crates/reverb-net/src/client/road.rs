@@ -113,7 +113,7 @@ impl Road {
             Ok(Sampled::Now(batch)) => Started::Done(Ok(batch)),
             Err(error) => Started::Done(Err(error)),
             Ok(Sampled::Later(waiting)) => Started::here(async move {
-                let drawn = waiting.reported_result(deadline, Notice::warn).await?;
+                let drawn = waiting.result(deadline, Notice::warn).await?;
                 gather(replay.table(&request.table)?, drawn, request)
             }),
         }
@@ -295,10 +295,10 @@ enum Sampled {
 
 fn sample_now(replay: &Replay, request: &BatchRequest) -> Result<Sampled> {
     let table = replay.table(&request.table)?;
-    if let Some(batch) = sample_copied(table, request, None) {
+    if let Some(batch) = sample_copied(replay, table, request, None) {
         return Ok(Sampled::Now(batch));
     }
-    match table.sample(request.draw) {
+    match table.sample(request.draw, replay.this_process()) {
         Call::Done(drawn) => gather(table, drawn?, request).map(Sampled::Now),
         Call::Waiting(waiting) => Ok(Sampled::Later(waiting)),
     }

@@ -20,7 +20,8 @@ pub struct Local {
 
 impl Local {
     pub fn new(replay: Arc<Replay>) -> Self {
-        Self { replay, queue: WriteQueue::default() }
+        let queue = WriteQueue::new(replay.this_process().clone(), None);
+        Self { replay, queue }
     }
 
     /// Whether the server was stopped.

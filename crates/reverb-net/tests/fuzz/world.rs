@@ -1,6 +1,6 @@
 //! A server whose memory is measured while it gets arbitrary messages, and the reads of what it has accepted.
 
-use crate::common::{self, any::count_panics, config, item, items, queue};
+use crate::common::{self, any::count_panics, config, here, item, items, queue};
 use crate::done;
 use crate::memory::peak_of;
 use crate::raw::call;
@@ -108,8 +108,8 @@ impl World {
 
     /// Fills the tables with eight items each.
     pub fn fill(&self) {
-        self.tables()[..2].iter().for_each(|table| done!(table.insert(items(0..8))));
-        done!(self.tables()[2].insert(vec![item(1)]));
+        self.tables()[..2].iter().for_each(|table| done!(table.insert(items(0..8), here())));
+        done!(self.tables()[2].insert(vec![item(1)], here()));
     }
 
     /// Sends messages on a new stream of a method, reads the answers until `is_last` of one, or until so many requests

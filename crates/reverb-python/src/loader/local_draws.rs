@@ -136,7 +136,8 @@ impl Source {
             None => None,
         };
         let client = self.client.get();
-        let Some(table) = client.local_table(&request.table)? else { return Ok(Taken::Nothing) };
+        let Some(replay) = client.local_service() else { return Ok(Taken::Nothing) };
+        let table = replay.table(&request.table)?;
         if table.signature_token() != maker.signature_token {
             return Ok(Taken::Nothing);
         }
@@ -144,7 +145,7 @@ impl Source {
         let copied = match self.takes_all {
             true => {
                 let used = self.layout.lock().take();
-                py.detach(|| sample_copied(&table, request, used))
+                py.detach(|| sample_copied(&replay, table, request, used))
             }
             false => None,
         };

@@ -9,27 +9,33 @@
 //! lock. Between two such turns others may take the lock, and see a part of the call. They leave the rest of the work
 //! to the thread that was interrupted.
 //!
-//! [`OPERATIONS_PER_LOCK`]: queue::OPERATIONS_PER_LOCK
+//! [`OPERATIONS_PER_LOCK`]: requests::OPERATIONS_PER_LOCK
+//!
+//! From the bottom up: `ticket_queue.rs` and `requests.rs` are the queues and what waits in them, `journal.rs` the table
+//! whose changes are noted, `state.rs` what the lock guards, and `handle.rs` the lock and the turns. Above it lie the ways
+//! in (`inserts.rs`), out (`draws.rs`) and within (`edits.rs`), the calls that wait (`call.rs`), and what can be seen of
+//! a table (`status.rs`, `waits.rs`).
 
-mod arrival;
-mod configure;
+mod call;
+mod draws;
+mod edits;
 mod handle;
-mod notices;
-mod operation;
-mod pulse;
-mod queue;
+mod inserts;
+mod journal;
+mod long_waits;
 mod requests;
+mod state;
 mod status;
 mod ticket_queue;
 mod wait_histogram;
-mod waiting;
 mod waits;
 
-pub use arrival::Arrival;
+pub use call::{Call, Waiting};
+pub use draws::{DrawRequest, MAX_DRAWN};
 pub use handle::{TableHandle, snapshot_all};
-pub use operation::Operation;
-pub use pulse::TablePulse;
-pub use requests::{DrawRequest, MAX_DRAWN};
-pub use status::TableStatus;
-pub use waiting::{Call, Waiting};
+pub use inserts::Arrival;
+pub(crate) use inserts::Writer;
+pub use journal::{Change, Journal};
+pub use requests::Operation;
+pub use status::{TablePulse, TableStatus};
 pub use waits::WaitingRequest;

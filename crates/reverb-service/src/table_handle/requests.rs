@@ -1,194 +1,214 @@
-//! Requests to a table: inserts and draws, which are served immediately or wait.
+//! The two kinds of requests to a table, and what each does in its queue: inserts and draws.
 
-use super::handle::{CLOSED, TableHandle, recent_nanos};
-use super::queue::{InsertWork, Request, SampleWork, TableState, Work};
-use super::ticket_queue::Waiter;
-use super::waiting::{Call, Waiting};
-use crate::peer::Peer;
-use crate::stacking::stack;
-use parking_lot::MutexGuard;
-use reverb_core::gather::{BatchLayout, Gatherer};
-use reverb_core::{CopiedBatch, CopiedDraws, Drawn, Error, NewItem, Result};
+use super::journal::JournaledTable;
+use super::ticket_queue::{self, TicketQueue};
+use crate::peer::Traffic;
+use crate::write_ledger::Ledger;
+use reverb_core::{Drawn, Error, NewItem, Result, Table, Trajectory};
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
-use tokio::sync::oneshot;
 
-// limit (Tables): waiting requests of one kind at a table | {} | `ResourceExhaustedError`
-/// Maximum number of waiting inserts, and of waiting draws, at one table. Further requests are refused.
-const MAX_WAITING: usize = 100_000;
-// limit (Draws): items of one batch, and of one draw from a server of dm-reverb | {} | `ResourceExhaustedError`
-/// Maximum number of items of one draw. Without it, a table that does not count samples would draw any number that a
-/// peer asks for.
-pub const MAX_DRAWN: usize = 1 << 20;
+/// Maximum number of draws in one step, and of inserts while no draw waits.
+pub const OPERATIONS_PER_STEP: usize = 512;
+/// Number of steps after which other threads get a chance to take the lock.
+pub const STEPS_PER_TURN: usize = 16;
+// limit (Tables): inserts, draws, updates and deletes under one lock of a table | {} | others get in between, and may
+// see a part of the call
+// limit (Tables): removals of one step of `configure_table`, between which others use the table | {} |
+/// Maximum number of inserts, draws and other changes under one lock.
+pub const OPERATIONS_PER_LOCK: usize = 2 * OPERATIONS_PER_STEP * STEPS_PER_TURN;
 
-/// The number of items that a draw asks for.
+/// The kind of a waiting request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DrawRequest {
+pub enum Operation {
+    /// An insert.
+    Insert,
+    /// A draw.
+    Sample,
+}
+
+impl Operation {
+    /// Returns the name of the kind, for display.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::Sample => "sample",
+        }
+    }
+}
+
+/// A waiting request of one kind.
+pub type Request<W> = ticket_queue::Request<W, <W as Work>::Reply>;
+/// The waiting requests of one kind.
+pub type Requests<W> = TicketQueue<W, <W as Work>::Reply>;
+
+/// A request to insert items one after another.
+#[derive(Debug, Default)]
+pub struct InsertWork {
+    pub items: std::vec::IntoIter<NewItem>,
+    pub total: usize,
+    /// The ledger that the item is entered in, and its number there. `None` for items that are not sent again.
+    pub by: Option<(Arc<Ledger>, u64)>,
+}
+
+/// A request to draw a batch.
+#[derive(Debug, Default)]
+pub struct SampleWork {
     /// Minimum number of items in the answer, unless the deadline passes.
     pub at_least: usize,
-    /// Maximum number of items for which the draw waits.
+    /// Number of items that the caller asked for.
     pub at_most: usize,
-    /// Number of additional items to draw if the draw does not affect later draws (see
-    /// [`TableHandle::counts_samples`]).
+    /// Extra items to draw if the table does not count samples.
     pub ahead: usize,
+    pub drawn: Vec<Drawn>,
 }
 
-impl DrawRequest {
-    /// Asks for exactly `count` items.
-    #[inline]
-    pub fn exactly(count: usize) -> Self {
-        Self { at_least: count, at_most: count, ahead: 0 }
-    }
-
-    /// Checks the numbers.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] if they contradict each other, [`Error::ResourceExhausted`] if `at_least` is too large.
-    #[inline]
-    pub fn check(&self) -> Result<()> {
-        let &Self { at_least, at_most, .. } = self;
-        if at_most == 0 || at_least > at_most {
-            return Err(Error::invalid(format!(
-                "`num_samples` must be > 0 and at least the number that must be drawn (got {at_most} and {at_least})"
-            )));
-        }
-        if at_least > MAX_DRAWN {
-            return Err(Error::ResourceExhausted(format!(
-                "a batch of {at_least} items exceeds the maximum of {MAX_DRAWN} items"
-            )));
-        }
-        Ok(())
+impl SampleWork {
+    /// Number of items for which the request waits. A change of the table's options may change it.
+    pub fn wanted(&self, table: &Table) -> usize {
+        self.at_most + if table.config().counts_samples() { 0 } else { self.ahead }
     }
 }
 
-impl TableHandle {
-    /// Inserts items one after another as the rate limiter allows. The items must have passed
-    /// [`TableHandle::check_all`].
-    #[inline]
-    pub fn insert(&self, items: Vec<NewItem>) -> Call<()> {
-        self.insert_from(items, None)
+/// The result of a call: nothing for an insert, the samples for a draw.
+pub trait Reply: Sized + Send + Debug + 'static {
+    /// The kind of request that this answers.
+    #[doc(hidden)]
+    type Work: Work<Reply = Self>;
+    /// Returns the samples, which return to the table if the answer cannot be delivered.
+    #[doc(hidden)]
+    fn into_drawn(self) -> Vec<Drawn>;
+}
+
+impl Reply for () {
+    type Work = InsertWork;
+
+    fn into_drawn(self) -> Vec<Drawn> {
+        Vec::new()
+    }
+}
+
+impl Reply for Vec<Drawn> {
+    type Work = SampleWork;
+
+    fn into_drawn(self) -> Self {
+        self
+    }
+}
+
+/// A kind of request. Implemented by inserts and draws only.
+pub trait Work: Default + Send {
+    type Reply: Reply<Work = Self>;
+    const OPERATION: Operation;
+    fn queue(queues: &mut Queues) -> &mut Requests<Self>;
+    fn ended(ended: &mut Ended) -> &mut Vec<Request<Self>>;
+    /// Adds the items that the request has inserted or drawn to the counts of its peer.
+    fn count(&self, traffic: &Traffic);
+    /// Returns the result of a request that is complete.
+    fn reply(self) -> Self::Reply;
+    /// Returns the result of a request whose deadline passes before it is complete.
+    fn expire(self, reason: &str) -> Result<Self::Reply>;
+    /// Says what the first request waits for.
+    fn explain(table: &Table, name: &str) -> String;
+    /// Undoes operations whose result was not delivered, [`OPERATIONS_PER_LOCK`] of them at most.
+    fn undo(&mut self, _table: &mut JournaledTable, _removed: &mut Vec<Trajectory>) {}
+}
+
+impl Work for InsertWork {
+    type Reply = ();
+    const OPERATION: Operation = Operation::Insert;
+
+    fn queue(queues: &mut Queues) -> &mut Requests<Self> {
+        &mut queues.inserts
     }
 
-    /// As [`TableHandle::insert`], for a peer; `None` is this process.
-    pub fn insert_from(&self, items: Vec<NewItem>, peer: Option<&Arc<Peer>>) -> Call<()> {
-        let total = items.len();
-        let items = items.into_iter();
-        self.submit(InsertWork { items, total }, peer)
-    }
-
-    /// Draws items as the rate limiter allows.
-    ///
-    /// The call fails with [`Error::InvalidArgument`] if the numbers of items are not valid, and with
-    /// [`Error::ResourceExhausted`] if `at_least` is too large or too many draws wait.
-    #[inline]
-    pub fn sample(&self, request: DrawRequest) -> Call<Vec<Drawn>> {
-        self.sample_from(request, None)
-    }
-
-    /// As [`TableHandle::sample`], for a peer; `None` is this process.
-    pub fn sample_from(&self, request: DrawRequest, peer: Option<&Arc<Peer>>) -> Call<Vec<Drawn>> {
-        if let Err(error) = request.check() {
-            return Call::Done(Err(error));
-        }
-        let DrawRequest { at_least, at_most, ahead } = request;
-        let at_most = at_most.min(MAX_DRAWN);
-        let ahead = ahead.min(MAX_DRAWN - at_most);
-        let wanted = at_most + if self.counts_samples() { 0 } else { ahead };
-        self.submit(SampleWork { at_least, at_most, ahead, drawn: Vec::with_capacity(wanted.min(4096)) }, peer)
-    }
-
-    /// Draws a small batch and copies it under one lock, if no request waits; see
-    /// [`reverb_core::Table::sample_copied`]. `None` if that is not possible. Nothing is drawn then.
-    pub fn sample_copied(
-        &self,
-        request: DrawRequest,
-        squeeze_time: bool,
-        used: Option<BatchLayout>,
-    ) -> Option<CopiedBatch> {
-        let now = recent_nanos();
-        let copied = self.if_nobody_waits(request)?.table.sample_copied(request.at_most, squeeze_time, used, now);
-        self.count_drawn(copied.as_ref().map_or(0, |_| request.at_most));
-        copied
-    }
-
-    /// As [`TableHandle::sample_copied`], but also returns the draws, for [`TableHandle::give_back_copied`].
-    pub fn sample_copied_leased(&self, request: DrawRequest, squeeze_time: bool) -> Option<(CopiedBatch, CopiedDraws)> {
-        let now = recent_nanos();
-        let copied = self.if_nobody_waits(request)?.table.sample_copied_leased(request.at_most, squeeze_time, now);
-        self.count_drawn(copied.as_ref().map_or(0, |_| request.at_most));
-        copied
+    fn ended(ended: &mut Ended) -> &mut Vec<Request<Self>> {
+        &mut ended.inserts
     }
 
     #[inline]
-    fn count_drawn(&self, count: usize) {
-        if let Some(here) = self.here() {
-            here.traffic.samples.fetch_add(count as u64, Relaxed);
-        }
+    fn count(&self, traffic: &Traffic) {
+        traffic.inserts.fetch_add((self.total - self.items.len()) as u64, Relaxed);
     }
 
-    fn if_nobody_waits(&self, request: DrawRequest) -> Option<MutexGuard<'_, TableState>> {
-        if request != DrawRequest::exactly(request.at_most) {
-            return None;
-        }
-        let state = self.0.state.lock();
-        // A draw may not overtake waiting draws, and it may allow waiting inserts, which this path does not serve.
-        (!state.closed && state.samples.is_empty() && state.inserts.is_empty()).then_some(state)
+    fn reply(self) {}
+
+    fn expire(self, reason: &str) -> Result<()> {
+        let done = self.total - self.items.len();
+        Err(Error::DeadlineExceeded(format!(
+            "Timeout exceeded: {done} of {} items were inserted; {reason}",
+            self.total
+        )))
     }
 
-    fn submit<W: Work>(&self, work: W, peer: Option<&Arc<Peer>>) -> Call<W::Reply> {
-        let mut state = self.0.state.lock();
-        if state.closed {
-            return Call::Done(Err(Error::Cancelled(CLOSED.into())));
-        }
-        if W::queue(&mut state).len() >= MAX_WAITING {
-            return Call::Done(Err(Error::ResourceExhausted(format!(
-                "{MAX_WAITING} requests wait at table `{}` already; {}",
-                self.0.name,
-                W::explain(&state.table, &self.0.name)
-            ))));
-        }
-        let ticket = state.next_ticket;
-        state.next_ticket += 1;
-        W::queue(&mut state).push_back(Request { ticket, work, waiter: None, waited: false, is_withdrawn: false });
-        let (mut own, mut receiver) = (None::<W>, None);
-        let turn = self.serve(&mut state, |state, turn| {
-            if own.is_none() {
-                own = turn.take_own::<W>(ticket);
-            }
-            // Most requests are done before the lock is released. The others need a channel.
-            if own.is_none() && receiver.is_none() {
-                let (reply, waiting) = oneshot::channel();
-                let peer = peer.or_else(|| self.here()).cloned().unwrap_or_else(Peer::this_process);
-                let request = W::queue(state).get_mut(ticket).expect("the request is still in its queue");
-                request.waiter = Some(Waiter { reply, peer, since: Instant::now() });
-                receiver = Some(waiting);
-            }
-            own.is_some()
-        });
-        if own.is_none()
-            && let Some(request) = W::queue(&mut state).get_mut(ticket)
-        {
-            request.waited = true;
-        }
-        drop(state);
-        self.finish(turn);
-        match own {
-            Some(work) => {
-                if let Some(peer) = peer.or_else(|| self.here()) {
-                    work.count(&peer.traffic);
-                }
-                Call::Done(Ok(work.reply()))
-            }
-            None => Call::Waiting(Waiting { handle: self.clone(), ticket, receiver, long: None }),
-        }
+    fn explain(table: &Table, name: &str) -> String {
+        format!("insert into table `{name}` waits: {}", table.explain_insert())
+    }
+}
+
+impl Work for SampleWork {
+    type Reply = Vec<Drawn>;
+    const OPERATION: Operation = Operation::Sample;
+
+    fn queue(queues: &mut Queues) -> &mut Requests<Self> {
+        &mut queues.samples
     }
 
-    /// Plans a batch of drawn items, as [`stack`] does. Returns the others to the table.
-    ///
-    /// # Errors
-    /// Those of [`stack`]. All items are back in the table then.
-    pub fn stack(&self, drawn: Vec<Drawn>, at_least: usize, squeeze_time: bool) -> Result<Gatherer> {
-        stack(&self.0.name, drawn, at_least, squeeze_time, |items| self.give_back(items))
+    fn ended(ended: &mut Ended) -> &mut Vec<Request<Self>> {
+        &mut ended.samples
+    }
+
+    #[inline]
+    fn count(&self, traffic: &Traffic) {
+        traffic.samples.fetch_add(self.drawn.len() as u64, Relaxed);
+    }
+
+    fn reply(self) -> Vec<Drawn> {
+        self.drawn
+    }
+
+    fn expire(self, reason: &str) -> Result<Vec<Drawn>> {
+        if !self.drawn.is_empty() {
+            return Ok(self.drawn);
+        }
+        Err(Error::DeadlineExceeded(format!(
+            "Rate Limiter: Timeout exceeded before the right to sample was acquired; {reason}"
+        )))
+    }
+
+    fn explain(table: &Table, name: &str) -> String {
+        format!("sample of table `{name}` waits: {}", table.explain_sample())
+    }
+
+    fn undo(&mut self, table: &mut JournaledTable, removed: &mut Vec<Trajectory>) {
+        table.give_back(&mut self.drawn, OPERATIONS_PER_LOCK, removed);
+    }
+}
+
+/// The waiting requests of a table.
+#[derive(Debug, Default)]
+pub struct Queues {
+    pub inserts: Requests<InsertWork>,
+    pub samples: Requests<SampleWork>,
+}
+
+/// What leaves a table when a turn lets go of the lock: requests that have ended, and data to drop.
+#[derive(Default)]
+pub struct Ended {
+    pub inserts: Vec<Request<InsertWork>>,
+    pub samples: Vec<Request<SampleWork>>,
+    pub removed: Vec<Trajectory>,
+    /// Whether the requests have failed because the table was closed.
+    pub is_closed: bool,
+}
+
+impl Ended {
+    /// Takes the request with this ticket, if it has ended.
+    #[inline]
+    pub fn take_own<W: Work>(&mut self, ticket: u64) -> Option<W> {
+        let ended = W::ended(self);
+        let index = ended.iter().position(|request| request.ticket == ticket)?;
+        Some(ended.swap_remove(index).work)
     }
 }

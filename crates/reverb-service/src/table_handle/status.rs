@@ -1,7 +1,10 @@
 //! The status of a table and of the requests that wait for it.
 
-use reverb_core::TableInfo;
-use std::time::{Duration, Instant};
+use super::handle::TableHandle;
+use super::requests::{InsertWork, Operation, Requests, SampleWork, Work};
+use reverb_core::{RateLimiter, TableInfo};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 /// The status of a table: its figures, and the first of the requests that wait for it.
 #[derive(Debug, Clone)]
@@ -25,26 +28,68 @@ impl From<TableInfo> for TableStatus {
     }
 }
 
-/// Measures the total time during which requests wait.
-#[derive(Debug, Default)]
-pub struct WaitClock {
-    since: Option<Instant>,
-    total: Duration,
+/// The few numbers of a table that are recorded each second. Reading them costs the same for every table.
+#[derive(Debug, Clone)]
+pub struct TablePulse {
+    /// Number of items.
+    pub items: u64,
+    /// Size in bytes of the chunks that items refer to; each chunk counts once.
+    pub bytes: u64,
+    /// The rate limiter and what it has counted.
+    pub limiter: RateLimiter,
+    /// Number of inserts that wait.
+    pub waiting_inserts: usize,
+    /// Number of draws that wait.
+    pub waiting_samples: usize,
 }
 
-impl WaitClock {
-    pub fn set(&mut self, waits: bool) {
-        match (self.since, waits) {
-            (None, true) => self.since = Some(Instant::now()),
-            (Some(since), false) => {
-                self.total += since.elapsed();
-                self.since = None;
+fn longest_wait<W: Work>(requests: &Requests<W>) -> Duration {
+    let mut waiters = requests.iter().filter_map(|request| request.waiter.as_ref());
+    waiters.next().map_or(Duration::ZERO, |waiter| waiter.since.elapsed())
+}
+
+fn first_peer<W: Work>(requests: &Requests<W>) -> Option<String> {
+    Some(requests.front()?.waiter.as_ref()?.peer.to_string())
+}
+
+impl TableHandle {
+    /// Returns the status of the table and its queues.
+    pub fn status(&self) -> TableStatus {
+        self.upkeep(|state| {
+            let of_table = state.table.upkeep().info();
+            let (table, name) = (&state.table, self.name());
+            let (inserts, samples) = (&state.queues.inserts, &state.queues.samples);
+            let info = TableInfo {
+                age_seconds: state.made.elapsed().as_secs_f64(),
+                insert_blocked_seconds: state.insert_clock.total_seconds(),
+                sample_blocked_seconds: state.sample_clock.total_seconds(),
+                undelivered_samples: Some(self.0.undelivered.load(Relaxed)),
+                waiting_inserts: Some(inserts.len() as u64),
+                waiting_samples: Some(samples.len() as u64),
+                longest_insert_wait_seconds: Some(longest_wait(inserts).as_secs_f64()),
+                longest_sample_wait_seconds: Some(longest_wait(samples).as_secs_f64()),
+                insert_wait_seconds: Some(self.0.waits[Operation::Insert as usize].read()),
+                sample_wait_seconds: Some(self.0.waits[Operation::Sample as usize].read()),
+                ..of_table
+            };
+            TableStatus {
+                info,
+                insert_wait: (!inserts.is_empty()).then(|| InsertWork::explain(table, name)),
+                sample_wait: (!samples.is_empty()).then(|| SampleWork::explain(table, name)),
+                insert_peer: first_peer(inserts),
+                sample_peer: first_peer(samples),
             }
-            _ => {}
-        }
+        })
     }
 
-    pub fn total_seconds(&self) -> f64 {
-        (self.total + self.since.map_or(Duration::ZERO, |since| since.elapsed())).as_secs_f64()
+    /// Returns a few numbers of the table.
+    pub fn pulse(&self) -> TablePulse {
+        self.upkeep(|state| TablePulse {
+            items: state.table.len() as u64,
+            bytes: state.table.bytes(),
+            limiter: state.table.limiter().clone(),
+            waiting_inserts: state.queues.inserts.len(),
+            waiting_samples: state.queues.samples.len(),
+        })
     }
 }

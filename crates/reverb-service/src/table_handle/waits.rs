@@ -1,8 +1,7 @@
 //! The requests that wait at a table, as its watchers see them.
 
 use super::handle::TableHandle;
-use super::operation::Operation;
-use super::queue::{InsertWork, Requests, SampleWork, Work};
+use super::requests::{Operation, Requests, Work};
 use crate::peer::Peer;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -69,13 +68,15 @@ impl Seen {
 impl TableHandle {
     /// Returns the requests that have waited longest: at most `limit` inserts, and at most `limit` draws.
     pub fn waits(&self, limit: usize) -> Vec<WaitingRequest> {
-        let state = self.0.state.lock();
-        let table = &state.table;
-        let inserts = Seen::new::<InsertWork>(&state.inserts, limit, true, || table.explain_insert());
-        // Draws that do not affect one another take turns. All of them wait for the same.
-        let in_order = table.config().counts_samples();
-        let samples = Seen::new::<SampleWork>(&state.samples, limit, in_order, || table.explain_sample());
-        drop(state);
+        let [inserts, samples] = self.upkeep(|state| {
+            let (table, queues) = (&state.table, &state.queues);
+            // Draws that do not affect one another take turns. All of them wait for the same.
+            let in_order = table.config().counts_samples();
+            [
+                Seen::new(&queues.inserts, limit, true, || table.explain_insert()),
+                Seen::new(&queues.samples, limit, in_order, || table.explain_sample()),
+            ]
+        });
         let now = Instant::now();
         let inserts = inserts.into_waits(self.name(), now);
         let mut waits: Vec<_> = inserts.chain(samples.into_waits(self.name(), now)).collect();

@@ -6,9 +6,10 @@ use reverb_core::{
     Chunk, DType, Drawn, EpisodeIds, Layout, NewItem, RateLimiterConfig, SelectorKind, StepRange, Table, TableConfig,
     Trajectory, encode_strings, random_key,
 };
-use reverb_service::{DrawRequest, TableHandle, Waiting};
+use reverb_service::{Change, DrawRequest, Journal, Notice, Peer, TableHandle, Waiting};
 use smallvec::smallvec;
-use std::sync::{Arc, Mutex};
+use std::fmt::{self, Debug, Formatter};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::task::{Context, Wake};
 
 pub fn config(name: &str) -> TableConfig {
@@ -98,7 +99,13 @@ macro_rules! waits {
     };
 }
 
-pub fn silent(_: &str) {}
+pub fn silent(_: &Notice) {}
+
+/// The peer of the callers in this process.
+pub fn here() -> &'static Arc<Peer> {
+    static HERE: LazyLock<Arc<Peer>> = LazyLock::new(Peer::in_same_process);
+    &HERE
+}
 
 pub fn exactly(count: usize) -> DrawRequest {
     DrawRequest::exactly(count)
@@ -118,4 +125,62 @@ pub fn on_answer(mut waiting: Waiting<Vec<Drawn>>, look: impl FnOnce() + Send + 
     let waker = Arc::new(OnWake(Mutex::new(Some(look)))).into();
     assert!(waiting.poll_result(&mut Context::from_waker(&waker)).is_pending());
     waiting
+}
+
+type Look = Box<dyn FnMut() + Send>;
+
+/// A journal that can be asked what it has committed, and that calls a function when it does.
+#[derive(Default)]
+pub struct Recorder {
+    /// The changes since the last [`Recorder::take`], and how many of them are committed.
+    changes: Mutex<(Vec<Change>, usize)>,
+    look: Mutex<Option<Look>>,
+}
+
+impl Recorder {
+    pub fn of(table: &TableHandle) -> Arc<Self> {
+        let recorder = Arc::new(Self::default());
+        table.set_journal(recorder.clone());
+        recorder
+    }
+
+    /// Returns the changes since the last call. All of them must be committed.
+    pub fn take(&self) -> Vec<Change> {
+        let (changes, committed) = std::mem::take(&mut *self.changes.lock().unwrap());
+        assert_eq!(committed, changes.len(), "not committed: {:?}", &changes[committed..]);
+        changes
+    }
+
+    pub fn committed(&self) -> usize {
+        self.changes.lock().unwrap().1
+    }
+
+    /// Calls `look` before each commit is done.
+    pub fn at_commit(&self, look: impl FnMut() + Send + 'static) {
+        *self.look.lock().unwrap() = Some(Box::new(look));
+    }
+}
+
+impl Debug for Recorder {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Recorder")
+    }
+}
+
+impl Journal for Recorder {
+    fn note(&self, change: Change) {
+        self.changes.lock().unwrap().0.push(change);
+    }
+
+    fn commit(&self) {
+        let noted = self.changes.lock().unwrap().0.len();
+        if let Some(look) = &mut *self.look.lock().unwrap() {
+            look();
+        }
+        self.changes.lock().unwrap().1 = noted;
+    }
+}
+
+pub fn inserted(key: u64) -> Change {
+    Change::Inserted { key, written: None }
 }

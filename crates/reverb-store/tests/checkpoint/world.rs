@@ -6,7 +6,7 @@ use reverb_core::{
     Chunk, DType, EpisodeIds, Layout, NewItem, RateLimiterConfig, SelectorKind, Slice, StepRange, Table, TableConfig,
     Trajectory, TrajectoryColumn,
 };
-use reverb_service::{Call, DrawRequest, TableHandle};
+use reverb_service::{Call, DrawRequest, Peer, TableHandle};
 use reverb_store::checkpoint::{CheckpointOptions, LoadOptions};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -92,7 +92,7 @@ fn chunk(key: u64, first: i64, rows: usize, episodes: EpisodeIds) -> Arc<Chunk> 
 
 fn insert(table: &TableHandle, key: u64, priority: f64, trajectory: Trajectory) {
     let item = NewItem { key, priority, times_sampled: 0, trajectory };
-    assert!(matches!(table.insert(vec![item]), Call::Done(Ok(()))));
+    assert!(matches!(table.insert(vec![item], &Peer::in_same_process()), Call::Done(Ok(()))));
 }
 
 /// Inserts items of one number each.
@@ -146,7 +146,7 @@ pub fn draw_columns(table: &TableHandle, count: usize) -> Vec<u8> {
 }
 
 pub fn draw(table: &TableHandle, count: usize) -> Vec<reverb_core::Drawn> {
-    match table.sample(DrawRequest::exactly(count)) {
+    match table.sample(DrawRequest::exactly(count), &Peer::in_same_process()) {
         Call::Done(drawn) => drawn.unwrap(),
         Call::Waiting(_) => panic!("the limiter blocks"),
     }

@@ -245,7 +245,7 @@ impl Answer {
             return Ok(false);
         }
         let request = DrawRequest { at_least: 1, at_most: count, ahead: 0 };
-        match self.table.sample_from(request, Some(peer)) {
+        match self.table.sample(request, peer) {
             Call::Done(drawn) => self.add(drawn?),
             Call::Waiting(waiting) => {
                 self.waiting = Some(waiting);
@@ -259,7 +259,7 @@ impl Answer {
     async fn wait(&mut self, peer: &Arc<Peer>) -> Result<()> {
         let Some(waiting) = self.waiting.take() else { return Ok(()) };
         let deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let drawn = waiting.reported_result(deadline, |notice| notice.tell(peer)).await?;
+        let drawn = waiting.result(deadline, |notice| notice.tell(peer)).await?;
         self.add(drawn);
         Ok(())
     }

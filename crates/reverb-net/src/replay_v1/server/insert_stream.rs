@@ -173,7 +173,7 @@ impl InsertStreamTask {
             let table = self.replay.served(&batch.table)?;
             Ok(InsertGroup { table, items: items_from_wire(batch, &chunks)? })
         };
-        self.replay.insert(request.batches.into_iter().map(to_group).collect::<Result<_>>()?, Some(&self.peer))
+        self.replay.insert(request.batches.into_iter().map(to_group).collect::<Result<_>>()?, &self.peer)
     }
 
     async fn answer(&self, request_id: u64, result: Result<()>) -> std::result::Result<(), ()> {

@@ -203,7 +203,7 @@ impl SampleStreamTask {
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let request =
             DrawRequest { at_least: count(draw.at_least), at_most: count(draw.at_most), ahead: count(draw.ahead) };
-        match beside_others(request.at_least, || table.sample_from(request, Some(&self.peer))) {
+        match beside_others(request.at_least, || table.sample(request, &self.peer)) {
             Call::Done(drawn) => Ok(Begun::Drawn(table, draw, drawn?)),
             Call::Waiting(waiting) => {
                 let deadline = draw.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
@@ -217,7 +217,7 @@ impl SampleStreamTask {
                         let _full =
                             answers.try_send(Ok(SampleResponse { request_id, kind, payload: Payload::default() }));
                     };
-                    let result = waiting.reported_result(deadline, notice).await;
+                    let result = waiting.result(deadline, notice).await;
                     Waited { request_id, table, draw, begun, result: Some(result) }
                 });
                 self.handles.insert(request_id, handle);
@@ -305,7 +305,7 @@ mod tables;
 
 #[cfg(test)]
 mod tests {
-    use super::tables::{items, queue};
+    use super::tables::{here, items, queue};
     use super::*;
     use reverb_service::Transport;
     use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -316,7 +316,7 @@ mod tests {
         // The task selects at random among what is ready.
         for _ in 0..64 {
             let table = queue("queue", 10);
-            assert!(matches!(table.insert(items([1, 2])), Call::Done(Ok(()))));
+            assert!(matches!(table.insert(items([1, 2]), here()), Call::Done(Ok(()))));
             let replay = Replay::new(vec![table.clone()], 1 << 20).unwrap();
             let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
             let (requests, stream) = mpsc::unbounded_channel();

@@ -73,30 +73,26 @@ async fn serve(
     let mut task = WriteStreamTask {
         chunks: HeldChunks::default(),
         layouts: LayoutCache::default(),
-        queue: WriteQueue::new(peer),
+        queue: WriteQueue::new(peer, Some(Arc::clone(&guard.ledger))),
         beat_after: heartbeat.unwrap_or(NO_HEARTBEAT),
         replay: replay.clone(),
         guard,
     };
-    let complete = task.run(first, &mut requests, &answers).await;
-    let WriteStreamTask { queue, mut guard, .. } = task;
-    let mut done = Done::new();
-    queue.withdraw(&mut done).await;
-    done.iter().filter(|(_, result)| result.is_ok()).for_each(|(sequence, _)| guard.ledger.add(*sequence));
-    if complete {
+    let ended = task.serve(first, &mut requests, &answers).await;
+    let is_complete = ended.is_ok();
+    if let Err(Some(reason)) = ended {
+        let _gone = answers.send(Err(reason)).await;
+    }
+    let WriteStreamTask { queue, guard, .. } = task;
+    // Before another stream of the writer looks at the ledger, each item is either there or withdrawn.
+    drop(queue);
+    if is_complete {
         guard.forget();
     }
 }
 
 /// The result of serving a stream. The error is the reason for the writer; `None` if the client has disconnected.
 type Ended = std::result::Result<(), Option<Status>>;
-
-/// Tells the client why the first item waits. Does nothing if the channel is full, because the client is then busy with
-/// answers.
-fn tell_why(queue: &WriteQueue, answers: &Answers) {
-    let notice = queue.explain().unwrap_or_default();
-    let _full = answers.try_send(Ok(WriteResponse { notice, ..WriteResponse::default() }));
-}
 
 fn taken_over() -> Error {
     Error::Cancelled("a newer stream of the same writer was opened".into())
@@ -109,28 +105,16 @@ fn stopped() -> Error {
 /// The state of one stream.
 struct WriteStreamTask {
     replay: Arc<Replay>,
-    guard: LedgerGuard,
     chunks: HeldChunks,
     layouts: LayoutCache,
     queue: WriteQueue,
+    guard: LedgerGuard,
     /// Time after which an empty message is sent while items wait.
     beat_after: Duration,
 }
 
 impl WriteStreamTask {
-    /// Serves the stream to its end. Returns true if the writer has ended it and all items have a result.
-    async fn run(&mut self, first: WriteRequest, requests: &mut Streaming<WriteRequest>, answers: &Answers) -> bool {
-        match self.serve(first, requests, answers).await {
-            Ok(()) => true,
-            Err(reason) => {
-                if let Some(reason) = reason {
-                    let _gone = answers.send(Err(reason)).await;
-                }
-                false
-            }
-        }
-    }
-
+    /// Serves the stream until the writer has ended it and all items have a result.
     async fn serve(&mut self, first: WriteRequest, requests: &mut Streaming<WriteRequest>, answers: &Answers) -> Ended {
         let replay = self.replay.clone();
         let mut closed = std::pin::pin!(replay.closed());
@@ -157,11 +141,11 @@ impl WriteStreamTask {
                     () = std::future::poll_fn(|context| queue.poll(context, &mut done)), if queue.num_waiting() > 0 => {}
                     () = sleep_until(notice_at), if queue.num_waiting() > 0 => {
                         notice_at = Instant::now() + self.beat_after;
-                        match std::mem::replace(&mut is_told, true) {
-                            false => tell_why(queue, answers),
-                            // A full channel means that answers are on their way.
-                            true => drop(answers.try_send(Ok(WriteResponse::default()))),
-                        }
+                        // The client is told once why the first item waits. The messages after that are empty.
+                        let is_told = std::mem::replace(&mut is_told, true);
+                        let notice = if is_told { String::new() } else { queue.explain().unwrap_or_default() };
+                        // A full channel means that answers are on their way.
+                        let _full = answers.try_send(Ok(WriteResponse { notice, ..WriteResponse::default() }));
                     }
                     () = self.guard.taken_over() => return Err(Some(to_status(&taken_over()))),
                     () = answers.closed() => return Err(None),
@@ -206,15 +190,16 @@ impl WriteStreamTask {
         if request.first_sequence.checked_add(request.items.len() as u64 + 1).is_none() {
             return Err(Error::invalid(format!("{} is not a valid sequence number", request.first_sequence)));
         }
-        self.guard.ledger.settle(request.settled_through);
-        if self.guard.ledger.num_gaps() > MAX_GAPS {
+        let count = request.items.len() as u64;
+        let (inserted, gaps) = self.guard.ledger.settle(request.settled_through, request.first_sequence, count);
+        if gaps > MAX_GAPS {
             return Err(Error::invalid(format!("more than {MAX_GAPS} sequence numbers of items are missing")));
         }
         for (sequence, item) in (request.first_sequence..).zip(&request.items) {
-            if self.guard.ledger.has(sequence) {
-                done.push((sequence, Ok(())));
-            } else if self.chunks.is_waiting(sequence) {
+            if self.chunks.is_waiting(sequence) {
                 return Err(Error::invalid(format!("item {sequence} was sent again while it waits")));
+            } else if inserted.binary_search(&sequence).is_ok() {
+                done.push((sequence, Ok(())));
             } else if let Err(error) = self.push(sequence, item, done) {
                 done.push((sequence, Err(error)));
             }
@@ -235,13 +220,12 @@ impl WriteStreamTask {
         Ok(())
     }
 
-    /// Records the results of items, and makes the message that reports them.
+    /// Makes the message that reports the results of items.
     fn answer(&mut self, done: Done) -> WriteResponse {
         let mut response = WriteResponse::default();
         for (sequence, result) in done {
             match result {
                 Ok(()) => {
-                    self.guard.ledger.add(sequence);
                     if response.count == 0 {
                         response.first = sequence;
                     }

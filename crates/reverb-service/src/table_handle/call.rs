@@ -1,15 +1,21 @@
-//! A call that waits for a table, until it is served, expires or is dropped.
+//! Calls: requests that enter a queue, and are served at once, or wait until they are served, expire or are dropped.
 
-use super::handle::TableHandle;
-use super::notices::LongWait;
-use super::queue::{Reply, Work};
+use super::handle::{TableHandle, closed};
+use super::long_waits::LongWait;
+use super::requests::{Reply, Request, Work};
+use super::ticket_queue::Waiter;
 use crate::notice::Notice;
-use reverb_core::{Error, Result};
+use crate::peer::Peer;
+use reverb_core::{Error, Result, Table};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
+// limit (Tables): waiting requests of one kind at a table | {} | `ResourceExhaustedError`
+/// Maximum number of waiting inserts, and of waiting draws, at one table. Further requests are refused.
+const MAX_WAITING: usize = 100_000;
 // limit (Connections and calls): timeout of a call | none | | `timeout=` of each method
 // limit (Connections and calls): time after which a wait is logged, once for all calls of a program that wait at the
 // same table | {} |
@@ -28,12 +34,71 @@ pub enum Call<T: Reply> {
 /// A request in the queue of a table. Dropping it withdraws the request and returns its draws to the table.
 #[derive(Debug)]
 pub struct Waiting<T: Reply> {
-    pub(super) handle: TableHandle,
-    pub(super) ticket: u64,
+    handle: TableHandle,
+    ticket: u64,
     /// `None` once the answer was taken.
-    pub(super) receiver: Option<oneshot::Receiver<Result<T>>>,
+    receiver: Option<oneshot::Receiver<Result<T>>>,
     /// Set once the wait is long enough to be reported.
-    pub(super) long: Option<LongWait>,
+    long: Option<LongWait>,
+}
+
+impl TableHandle {
+    /// Queues a request of a peer that passes `check`, and serves the queues.
+    #[inline]
+    pub(super) fn submit<W: Work>(
+        &self,
+        work: W,
+        peer: &Arc<Peer>,
+        check: impl FnOnce(&Table, &W) -> Result<()>,
+    ) -> Call<W::Reply> {
+        let submitted = self.turn(|turn| {
+            let state = &mut *turn.state;
+            check(&state.table, &work)?;
+            if state.closed {
+                return Err(closed());
+            }
+            let queue = W::queue(&mut state.queues);
+            if queue.len() >= MAX_WAITING {
+                let (name, wait) = (self.name(), W::explain(&state.table, self.name()));
+                let reason = format!("{MAX_WAITING} requests wait at table `{name}` already; {wait}");
+                return Err(Error::ResourceExhausted(reason));
+            }
+            let ticket = state.next_ticket;
+            state.next_ticket += 1;
+            queue.push_back(Request { ticket, work, waiter: None, waited: false, is_withdrawn: false });
+            let (mut own, mut receiver) = (None::<W>, None);
+            turn.serve(|state, ended| {
+                if own.is_none() {
+                    own = ended.take_own::<W>(ticket);
+                }
+                // Most requests are done before the lock is released. The others need a channel.
+                if own.is_none() && receiver.is_none() {
+                    let (reply, waiting) = oneshot::channel();
+                    let request =
+                        W::queue(&mut state.queues).get_mut(ticket).expect("the request is still in its queue");
+                    request.waiter = Some(Waiter { reply, peer: peer.clone(), since: Instant::now() });
+                    receiver = Some(waiting);
+                }
+                own.is_some()
+            });
+            if own.is_none()
+                && let Some(request) = W::queue(&mut turn.state.queues).get_mut(ticket)
+            {
+                request.waited = true;
+            }
+            Ok((own, ticket, receiver))
+        });
+        match submitted {
+            Err(error) => Call::Done(Err(error)),
+            Ok((Some(work), ..)) => {
+                work.count(&peer.traffic);
+                Call::Done(Ok(work.reply()))
+            }
+            Ok((None, ticket, receiver)) => {
+                Call::Waiting(Waiting { handle: self.clone(), ticket, receiver, long: None })
+            }
+        }
+    }
 }
 
 impl<T: Reply> Waiting<T> {
@@ -42,15 +107,7 @@ impl<T: Reply> Waiting<T> {
     ///
     /// # Errors
     /// [`Error::DeadlineExceeded`] if nothing could be done in time, [`Error::Cancelled`] if the table was closed.
-    pub async fn result(self, deadline: Option<Instant>, notice: impl Fn(&str)) -> Result<T> {
-        self.reported_result(deadline, |wait| notice(&wait.text)).await
-    }
-
-    /// As [`Waiting::result`], with more than the text of the notice.
-    ///
-    /// # Errors
-    /// Those of [`Waiting::result`].
-    pub async fn reported_result(mut self, deadline: Option<Instant>, notice: impl Fn(&Notice)) -> Result<T> {
+    pub async fn result(mut self, deadline: Option<Instant>, notice: impl Fn(&Notice)) -> Result<T> {
         let begun = Instant::now();
         let mut notice_at = Some(begun + NOTICE_AFTER);
         loop {
@@ -78,10 +135,10 @@ impl<T: Reply> Waiting<T> {
 
     /// Counts the wait as long. `None` if the request was just served, or if its peer has not said its name.
     fn begin_long_wait(&self) -> Option<LongWait> {
-        let peer = {
-            let mut state = self.handle.0.state.lock();
-            T::Work::queue(&mut state).get_mut(self.ticket)?.waiter.as_ref()?.peer.clone()
-        };
+        let peer = self.handle.upkeep(|state| {
+            let request = T::Work::queue(&mut state.queues).get_mut(self.ticket)?;
+            Some(request.waiter.as_ref()?.peer.clone())
+        })?;
         self.handle.0.long_waits.begin::<T>(&peer)
     }
 
@@ -92,9 +149,12 @@ impl<T: Reply> Waiting<T> {
 
     async fn expire(mut self) -> Result<T> {
         let reason = self.explain();
-        if let Some(work) = self.handle.withdraw::<T::Work>(self.ticket) {
+        let handle = &self.handle;
+        let withdrawn = handle.change(|state, _| T::Work::queue(&mut state.queues).remove(self.ticket));
+        if let Some(request) = withdrawn {
+            handle.count_ended(&request);
             self.receiver = None;
-            return work.expire(&reason);
+            return request.work.expire(&reason);
         }
         // The request was just served, and its answer is being sent. The receiver stays in `self`, so that the samples
         // return to the table if this future is dropped.
@@ -103,9 +163,7 @@ impl<T: Reply> Waiting<T> {
         self.receiver = None;
         answer.unwrap_or_else(|_| Err(forgotten()))
     }
-}
 
-impl<T: Reply> Waiting<T> {
     /// Polls for the answer. If it is not there, the task is woken when it is.
     pub fn poll_result(&mut self, context: &mut Context<'_>) -> Poll<Result<T>> {
         let Some(receiver) = self.receiver.as_mut() else { return Poll::Ready(Err(forgotten())) };
@@ -117,17 +175,31 @@ impl<T: Reply> Waiting<T> {
     /// Removes the request from its queue. Returns its result if it was served already.
     pub async fn withdraw(mut self) -> Option<Result<T>> {
         let receiver = self.receiver.take()?;
-        if self.handle.withdraw_and_undo::<T::Work>(self.ticket) {
+        if self.undo() {
             return None;
         }
         Some(receiver.await.unwrap_or_else(|_| Err(forgotten())))
+    }
+
+    /// Removes the request from its queue and undoes its effects before later requests are served. Returns false if the
+    /// request is not in the queue any more.
+    fn undo(&self) -> bool {
+        let withdrawn = self.handle.change(|state, ended| {
+            let mut request = T::Work::queue(&mut state.queues).remove(self.ticket)?;
+            request.work.undo(&mut state.table, &mut ended.removed);
+            Some(request)
+        });
+        let Some(request) = withdrawn else { return false };
+        self.handle.count_ended(&request);
+        self.handle.take_back(request.work.reply());
+        true
     }
 }
 
 impl<T: Reply> Drop for Waiting<T> {
     fn drop(&mut self) {
         let Some(mut receiver) = self.receiver.take() else { return };
-        if self.handle.withdraw_and_undo::<T::Work>(self.ticket) {
+        if self.undo() {
             return;
         }
         // The request was served. Either the answer is here, or the sender finds the receiver closed and takes it back.

@@ -1,0 +1,227 @@
+//! The ways out: draws, their receipts, and draws that are given back.
+
+use super::call::Call;
+use super::handle::{TableHandle, closed, now_nanos};
+use super::journal::Change;
+use super::requests::{OPERATIONS_PER_LOCK, SampleWork};
+use crate::peer::Peer;
+use crate::stacking::stack;
+use reverb_core::gather::{BatchLayout, Gatherer};
+use reverb_core::{CopiedBatch, CopiedDraws, Delivery, Drawn, Error, Result, Table};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+// limit (Draws): items of one batch, and of one draw from a server of dm-reverb | {} | `ResourceExhaustedError`
+/// Maximum number of items of one draw. Without it, a table that does not count samples would draw any number that a
+/// peer asks for.
+pub const MAX_DRAWN: usize = 1 << 20;
+
+/// The number of items that a draw asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DrawRequest {
+    /// Minimum number of items in the answer, unless the deadline passes.
+    pub at_least: usize,
+    /// Maximum number of items for which the draw waits.
+    pub at_most: usize,
+    /// Number of additional items to draw if the draw does not affect later draws (see
+    /// [`TableHandle::counts_samples`]).
+    pub ahead: usize,
+}
+
+impl DrawRequest {
+    /// Asks for exactly `count` items.
+    #[inline]
+    pub fn exactly(count: usize) -> Self {
+        Self { at_least: count, at_most: count, ahead: 0 }
+    }
+
+    /// Checks the numbers.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if they contradict each other, [`Error::ResourceExhausted`] if `at_least` is too large.
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        let &Self { at_least, at_most, .. } = self;
+        if at_most == 0 || at_least > at_most {
+            return Err(Error::invalid(format!(
+                "`num_samples` must be > 0 and at least the number that must be drawn (got {at_most} and {at_least})"
+            )));
+        }
+        if at_least > MAX_DRAWN {
+            return Err(Error::ResourceExhausted(format!(
+                "a batch of {at_least} items exceeds the maximum of {MAX_DRAWN} items"
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl TableHandle {
+    /// Draws items for a peer as the rate limiter allows.
+    ///
+    /// The call fails with [`Error::InvalidArgument`] if the numbers of items are not valid, and with
+    /// [`Error::ResourceExhausted`] if `at_least` is too large or too many draws wait.
+    pub fn sample(&self, request: DrawRequest, peer: &Arc<Peer>) -> Call<Vec<Drawn>> {
+        if let Err(error) = request.check() {
+            return Call::Done(Err(error));
+        }
+        let DrawRequest { at_least, at_most, ahead } = request;
+        let at_most = at_most.min(MAX_DRAWN);
+        let ahead = ahead.min(MAX_DRAWN - at_most);
+        let wanted = at_most + if self.counts_samples() { 0 } else { ahead };
+        let drawn = Vec::with_capacity(wanted.min(4096));
+        self.submit(SampleWork { at_least, at_most, ahead, drawn }, peer, |_, _| Ok(()))
+    }
+
+    /// Draws a small batch and copies it under one lock, if no request waits; see
+    /// [`reverb_core::Table::sample_copied`]. `None` if that is not possible. Nothing is drawn then.
+    pub fn sample_copied(
+        &self,
+        request: DrawRequest,
+        squeeze_time: bool,
+        used: Option<BatchLayout>,
+        peer: &Peer,
+    ) -> Option<CopiedBatch> {
+        let draw = |table: &mut Table, now| table.sample_copied(request.at_most, squeeze_time, used, now);
+        self.if_nobody_waits(request, peer, draw, |batch| batch)
+    }
+
+    /// As [`TableHandle::sample_copied`], but also returns the draws, for [`TableHandle::give_back_copied`].
+    pub fn sample_copied_leased(
+        &self,
+        request: DrawRequest,
+        squeeze_time: bool,
+        peer: &Peer,
+    ) -> Option<(CopiedBatch, CopiedDraws)> {
+        let draw = |table: &mut Table, now| table.sample_copied_leased(request.at_most, squeeze_time, now);
+        self.if_nobody_waits(request, peer, draw, |(batch, _)| batch)
+    }
+
+    #[inline]
+    fn if_nobody_waits<T>(
+        &self,
+        request: DrawRequest,
+        peer: &Peer,
+        draw: impl FnOnce(&mut Table, u64) -> Option<T>,
+        batch_of: impl Fn(&T) -> &CopiedBatch,
+    ) -> Option<T> {
+        if request != DrawRequest::exactly(request.at_most) {
+            return None;
+        }
+        let now = recent_nanos();
+        let drawn = self.turn(|turn| {
+            let state = &mut *turn.state;
+            // A draw may not overtake waiting draws, and it may allow waiting inserts, which this path does not serve.
+            let may_draw = !state.closed && state.queues.samples.is_empty() && state.queues.inserts.is_empty();
+            if !may_draw {
+                return None;
+            }
+            state.table.change(
+                |table| draw(table, now),
+                |_, drawn, note| {
+                    let keys = drawn.iter().flat_map(|drawn| batch_of(drawn).info.keys());
+                    keys.copied().map(Change::Drawn).for_each(note);
+                },
+            )
+        });
+        if drawn.is_some() {
+            peer.traffic.samples.fetch_add(request.at_most as u64, Relaxed);
+        }
+        drawn
+    }
+
+    /// Gives the draws of an undelivered copied batch back.
+    pub fn give_back_copied(&self, draws: &CopiedDraws) {
+        self.change(|state, _| {
+            state.table.change(
+                |table| table.give_back_copied(draws),
+                |table, (), note| draws.current_keys(table).map(Change::GivenBack).for_each(note),
+            );
+        });
+    }
+
+    /// Notes that samples have reached their caller. Until then, checkpoints hold them as not drawn.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`] if the table counts samples and was closed, because the last checkpoint may hold them then.
+    #[inline]
+    pub fn delivered(&self, drawn: &[Drawn]) -> Result<()> {
+        // A table that has been told to count samples meanwhile tracks the last draws, but not the first.
+        if !drawn.last().is_some_and(Drawn::is_tracked) {
+            return Ok(());
+        }
+        if drawn.len() > OPERATIONS_PER_LOCK {
+            return self.deliver_in_steps(drawn);
+        }
+        self.deliver(drawn, |table| table.delivered(drawn))
+    }
+
+    /// The first step decides about all draws, so neither a checkpoint nor a stop can divide them.
+    #[cold]
+    fn deliver_in_steps(&self, drawn: &[Drawn]) -> Result<()> {
+        let delivery = Delivery::of(drawn);
+        self.deliver(drawn, |table| table.begin_delivery(delivery))?;
+        while self.upkeep(|state| state.table.upkeep().continue_deliveries(OPERATIONS_PER_LOCK)) {}
+        Ok(())
+    }
+
+    fn deliver(&self, drawn: &[Drawn], deliver: impl FnOnce(&mut Table)) -> Result<()> {
+        self.if_open(deliver, |table, note| {
+            let tracked = drawn.iter().filter(|draw| draw.is_tracked() && table.is_current(draw));
+            tracked.map(|draw| Change::Delivered(draw.key)).for_each(note);
+        })
+    }
+
+    /// As [`TableHandle::delivered`], for a copied batch.
+    pub(crate) fn delivered_copied(&self, draws: &CopiedDraws) -> Result<()> {
+        if !draws.are_tracked() {
+            return Ok(());
+        }
+        let note =
+            |table: &Table, note: &dyn Fn(Change)| draws.current_keys(table).map(Change::Delivered).for_each(note);
+        self.if_open(|table| table.delivered_copied(draws), note)
+    }
+
+    fn if_open(&self, change: impl FnOnce(&mut Table), note: impl FnOnce(&Table, &dyn Fn(Change))) -> Result<()> {
+        self.turn(|turn| {
+            if turn.state.closed {
+                return Err(closed());
+            }
+            turn.state.table.change(change, |table, (), each| note(table, each));
+            Ok(())
+        })
+    }
+
+    /// Adds to the number of samples on their way to a client.
+    pub(crate) fn count_undelivered(&self, count: usize) {
+        self.0.undelivered.fetch_add(count as u64, Relaxed);
+    }
+
+    /// Subtracts samples that have arrived or were given back from that number.
+    pub(crate) fn count_delivered(&self, count: usize) {
+        self.0.undelivered.fetch_sub(count as u64, Relaxed);
+    }
+
+    /// Plans a batch of drawn items, as [`stack`] does. Returns the others to the table.
+    ///
+    /// # Errors
+    /// Those of [`stack`]. All items are back in the table then.
+    pub fn stack(&self, drawn: Vec<Drawn>, at_least: usize, squeeze_time: bool) -> Result<Gatherer> {
+        stack(self.name(), drawn, at_least, squeeze_time, |items| self.give_back(items))
+    }
+}
+
+/// The time as of the last tick of the system's clock, a few milliseconds ago at most. A quarter of the cost of
+/// [`now_nanos`], which a small batch would feel.
+#[cfg(target_os = "linux")]
+fn recent_nanos() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes to `time` only.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &raw mut time) } != 0;
+    if failed { now_nanos() } else { time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn recent_nanos() -> u64 {
+    now_nanos()
+}

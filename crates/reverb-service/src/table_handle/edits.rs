@@ -1,0 +1,124 @@
+//! Changes of a whole table or of the items in it: updates, deletes, options, resets, restores, its end, and compaction.
+
+use super::handle::{TableHandle, closed};
+use super::journal::Change;
+use super::requests::{Ended, OPERATIONS_PER_LOCK};
+use super::state::WORTH_A_TRIM;
+use reverb_core::{Result, Table, TableChanges, Trajectory};
+
+impl TableHandle {
+    /// Deletes items, then sets priorities. Unknown keys are ignored. All priorities are checked before anything is
+    /// changed. Between steps of 16 384 deletes or updates, others may see a part of the changes.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPriority`](reverb_core::Error::InvalidPriority) if a priority is not valid. Nothing is changed
+    /// then.
+    pub fn mutate(&self, updates: &[(u64, f64)], deletes: &[u64]) -> Result<u64> {
+        let step = |updates: &[(u64, f64)], deletes: &[u64]| {
+            self.change(|state, ended| {
+                let mutate = |table: &mut Table| table.mutate(updates, deletes, &mut ended.removed);
+                state.table.change(mutate, |_, result, note| {
+                    if result.is_ok() {
+                        deletes.iter().map(|&key| Change::Deleted(key)).for_each(note);
+                        updates.iter().map(|&(key, priority)| Change::Updated(key, priority)).for_each(note);
+                    }
+                })
+            })
+        };
+        if updates.len() + deletes.len() <= OPERATIONS_PER_LOCK {
+            return step(updates, deletes);
+        }
+        for updates in updates.chunks(OPERATIONS_PER_LOCK) {
+            self.with_table(|table| table.check_updates(updates))?;
+        }
+        let mut changed = 0;
+        for deletes in deletes.chunks(OPERATIONS_PER_LOCK) {
+            changed += step(&[], deletes)?;
+        }
+        for updates in updates.chunks(OPERATIONS_PER_LOCK) {
+            changed += step(updates, &[])?;
+        }
+        Ok(changed)
+    }
+
+    /// Changes options of the table. Waiting requests are served at once if the new options allow it. The call returns
+    /// when all items have left that no longer fit; others may use the table between steps of 16 384 removals.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](reverb_core::Error::InvalidArgument) if an option is not valid; see
+    /// [`reverb_core::Table::configure`]. Nothing is changed then. [`Error::Cancelled`](reverb_core::Error::Cancelled) if
+    /// the server was stopped.
+    pub fn configure(&self, changes: &TableChanges) -> Result<()> {
+        let mut shrinking = self.change(|state, _| {
+            if state.closed {
+                return Err(closed());
+            }
+            let shrinking = state.table.change(
+                |table| table.configure(changes),
+                |_, done, note| done.iter().for_each(|_| note(Change::Configured)),
+            )?;
+            self.publish(state.table.config());
+            Ok(shrinking)
+        })?;
+        while self.with_table_mut(|table, removed| table.shrink(&mut shrinking, OPERATIONS_PER_LOCK, removed)) {}
+        Ok(())
+    }
+
+    /// Removes all items and sets the counters to zero. Waiting requests continue to wait.
+    pub fn reset(&self) {
+        let old = self.change(|state, _| state.table.change(Table::reset, |_, _, note| note(Change::Reset)));
+        let is_worth_a_notice = old.bytes() > WORTH_A_TRIM;
+        tracing::info!(table = self.name(), "table `{}` was reset; {} items left it", self.name(), old.num_items());
+        let counts = old.counts();
+        drop(old);
+        // Only now other tables can see that this one has let go of the chunks that they share.
+        self.upkeep(|state| {
+            state.table.upkeep().count_old(&counts);
+            state.shrunk |= is_worth_a_notice;
+        });
+        if is_worth_a_notice {
+            self.0.compaction_due.notify_one();
+        }
+    }
+
+    /// Replaces the table and its items by a restored table. Waiting requests continue to wait.
+    pub fn restore(&self, table: Table) {
+        let old = self.change(|state, _| {
+            self.publish(table.config());
+            let replace = |old: &mut Table| std::mem::replace(old, table);
+            state.table.change(replace, |_, _, note| note(Change::Restored))
+        });
+        drop(old);
+    }
+
+    /// Fails all waiting requests and all later ones.
+    pub fn close(&self) {
+        let queues = self.upkeep(|state| {
+            state.closed = true;
+            let queues = std::mem::take(&mut state.queues);
+            state.set_clocks();
+            queues
+        });
+        let inserts = queues.inserts.into_requests().collect();
+        let mut samples: Vec<_> = queues.samples.into_requests().collect();
+        for request in samples.iter_mut().rev() {
+            self.give_back(std::mem::take(&mut request.work.drawn));
+        }
+        self.turn(|turn| turn.ended = Ended { inserts, samples, is_closed: true, ..Ended::default() });
+    }
+
+    /// Changes the table for maintenance, then serves the requests that can proceed.
+    pub(crate) fn with_table_mut<T>(&self, change: impl FnOnce(&mut Table, &mut Vec<Trajectory>) -> T) -> T {
+        self.change(|state, ended| change(state.table.upkeep(), &mut ended.removed))
+    }
+
+    /// Completes when the table holds much more data than its items use, or has shrunk considerably.
+    pub(crate) async fn compaction_due(&self) {
+        self.0.compaction_due.notified().await;
+    }
+
+    /// Whether the table has shrunk considerably since the last call.
+    pub(crate) fn take_shrink_notice(&self) -> bool {
+        self.upkeep(|state| std::mem::take(&mut state.shrunk))
+    }
+}

@@ -1,0 +1,125 @@
+//! The ways in: inserts, and items of writers, which arrive one by one. Those that need not wait are inserted together.
+
+use super::call::Call;
+use super::handle::{TableHandle, now_nanos};
+use super::requests::{InsertWork, OPERATIONS_PER_LOCK, OPERATIONS_PER_STEP};
+use crate::peer::Peer;
+use crate::write_ledger::Ledger;
+use reverb_core::{Error, NewItem, Result, Table};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// An item of a writer.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Sequence number that the writer gave the item.
+    pub sequence: u64,
+    /// The item to insert.
+    pub item: NewItem,
+    /// Whether the item must match the signature of the table.
+    pub is_validated: bool,
+}
+
+/// Who inserts items one by one.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    /// The program that writes.
+    pub peer: Arc<Peer>,
+    /// The ledger of the writer, if it may send an item again.
+    pub ledger: Option<Arc<Ledger>>,
+}
+
+fn check(table: &Table, item: &NewItem, is_validated: bool) -> Result<()> {
+    if is_validated { table.check_item(item) } else { table.check_not_validated(item) }
+}
+
+impl TableHandle {
+    /// Inserts items of a peer one after another as the rate limiter allows. The items must have passed
+    /// [`TableHandle::check_all`].
+    pub fn insert(&self, items: Vec<NewItem>, peer: &Arc<Peer>) -> Call<()> {
+        self.submit(InsertWork { total: items.len(), items: items.into_iter(), by: None }, peer, |_, _| Ok(()))
+    }
+
+    /// Inserts an item of a writer as the rate limiter allows, once it is checked.
+    ///
+    /// The call fails with the errors of [`TableHandle::check_arrival`] unless `is_checked`.
+    pub(crate) fn insert_arrival(&self, arrival: Arrival, writer: &Writer, is_checked: bool) -> Call<()> {
+        let Arrival { sequence, item, is_validated } = arrival;
+        // Before the lock, because this may decode chunks.
+        if !is_checked && let Err(error) = item.trajectory.check_size(self.name()) {
+            return Call::Done(Err(error));
+        }
+        let by = writer.ledger.clone().map(|ledger| (ledger, sequence));
+        let work = InsertWork { items: vec![item].into_iter(), total: 1, by };
+        self.submit(work, &writer.peer, |table, work| match work.items.as_slice() {
+            [item] if !is_checked => check(table, item, is_validated),
+            _ => Ok(()),
+        })
+    }
+
+    /// Inserts items from the front of `items` until the rate limiter blocks or the table refuses an item, but none if
+    /// an insert already waits. Calls `inserted` with the sequence number of each. The others stay in `items`.
+    pub(crate) fn insert_at_once(
+        &self,
+        items: &mut std::vec::IntoIter<Arrival>,
+        writer: &Writer,
+        mut inserted: impl FnMut(u64),
+    ) {
+        let before = items.len();
+        let removed = Vec::with_capacity(before);
+        self.turn(|turn| {
+            let state = &mut *turn.state;
+            turn.ended.removed = removed;
+            if state.closed || !state.queues.inserts.is_empty() {
+                return;
+            }
+            let now = now_nanos();
+            // Inserts take turns with waiting draws; see `serve`.
+            let most = if state.queues.samples.is_empty() { OPERATIONS_PER_STEP } else { 1 };
+            for _ in 0..most {
+                // The exact size of a large item is not computed under the lock.
+                let may_go = |arrival: &Arrival| {
+                    state.table.can_insert(1)
+                        && !arrival.item.trajectory.may_be_too_large()
+                        && check(&state.table, &arrival.item, arrival.is_validated).is_ok()
+                };
+                if !items.as_slice().first().is_some_and(may_go) {
+                    break;
+                }
+                let Some(Arrival { sequence, item, .. }) = items.next() else { break };
+                let by = writer.ledger.as_ref().map(|ledger| (&**ledger, sequence));
+                state.table.insert(item, by, now, &mut turn.ended.removed);
+                inserted(sequence);
+            }
+            turn.serve(|_, _| true);
+        });
+        writer.peer.traffic.inserts.fetch_add((before - items.len()) as u64, Relaxed);
+    }
+
+    /// Checks that the table accepts an item of a writer.
+    ///
+    /// # Errors
+    /// Those of [`reverb_core::Trajectory::check_size`] and [`Table::check_item`].
+    pub(crate) fn check_arrival(&self, arrival: &Arrival) -> Result<()> {
+        arrival.item.trajectory.check_size(self.name())?;
+        self.with_table(|table| check(table, &arrival.item, arrival.is_validated))
+    }
+
+    /// Checks that the table accepts all items.
+    ///
+    /// # Errors
+    /// The index of the first refused item, and the error of [`Trajectory::check_size`] or [`Table::check_item`].
+    ///
+    /// [`Trajectory::check_size`]: reverb_core::Trajectory::check_size
+    pub fn check_all(&self, items: &[NewItem]) -> std::result::Result<(), (usize, Error)> {
+        // Before the lock, because this may decode chunks.
+        for (index, item) in items.iter().enumerate().filter(|(_, item)| item.trajectory.may_be_too_large()) {
+            item.trajectory.check_size(self.name()).map_err(|error| (index, error))?;
+        }
+        for (step, items) in items.chunks(OPERATIONS_PER_LOCK).enumerate() {
+            self.with_table(|table| table.check_items(items))
+                .map_err(|(index, error)| (step * OPERATIONS_PER_LOCK + index, error))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! What the lock of a table guards, and the steps in which the heads of both queues are served in turns.
+
+use super::journal::{Change, JournaledTable};
+use super::requests::{Ended, OPERATIONS_PER_STEP, Queues, STEPS_PER_TURN, SampleWork};
+use reverb_core::Table;
+use std::time::{Duration, Instant};
+
+/// Minimum size in bytes of freed data that is worth returning to the system.
+pub const WORTH_A_TRIM: u64 = 16 << 20;
+
+/// The data that the lock of a table guards.
+#[derive(Debug)]
+pub struct TableState {
+    pub table: JournaledTable,
+    pub queues: Queues,
+    pub next_ticket: u64,
+    /// The ticket of the draw that was interrupted last, so that the next one can continue; 0 to begin with the first.
+    pub interrupted: u64,
+    /// Number of threads that have let go of the lock between two turns and will serve the queues again.
+    pub servers: usize,
+    pub closed: bool,
+    pub made: Instant,
+    pub insert_clock: WaitClock,
+    pub sample_clock: WaitClock,
+    /// Maximum size of the table in bytes since it last shrank considerably.
+    pub peak_bytes: u64,
+    /// Whether the table has shrunk considerably and maintenance was not told yet.
+    pub shrunk: bool,
+}
+
+/// Measures the total time during which requests wait.
+#[derive(Debug, Default)]
+pub struct WaitClock {
+    since: Option<Instant>,
+    total: Duration,
+}
+
+impl WaitClock {
+    fn set(&mut self, waits: bool) {
+        match (self.since, waits) {
+            (None, true) => self.since = Some(Instant::now()),
+            (Some(since), false) => {
+                self.total += since.elapsed();
+                self.since = None;
+            }
+            _ => {}
+        }
+    }
+
+    pub fn total_seconds(&self) -> f64 {
+        (self.total + self.since.map_or(Duration::ZERO, |since| since.elapsed())).as_secs_f64()
+    }
+}
+
+impl TableState {
+    pub fn new(table: Table) -> Self {
+        Self {
+            table: JournaledTable::new(table),
+            queues: Queues::default(),
+            next_ticket: 1,
+            interrupted: 0,
+            servers: 0,
+            closed: false,
+            made: Instant::now(),
+            insert_clock: WaitClock::default(),
+            sample_clock: WaitClock::default(),
+            peak_bytes: 0,
+            shrunk: false,
+        }
+    }
+
+    /// Lets the clocks run while requests wait.
+    #[inline]
+    pub fn set_clocks(&mut self) {
+        self.insert_clock.set(!self.queues.inserts.is_empty());
+        self.sample_clock.set(!self.queues.samples.is_empty());
+    }
+
+    /// Checks whether the table has dropped more than half of its data, and enough to return memory to the system.
+    pub fn has_shrunk(&mut self) -> bool {
+        let bytes = self.table.bytes();
+        self.peak_bytes = self.peak_bytes.max(bytes);
+        let given_up = self.peak_bytes - bytes;
+        if given_up > WORTH_A_TRIM && given_up > self.peak_bytes / 2 {
+            self.peak_bytes = bytes;
+            self.shrunk = true;
+        }
+        self.shrunk
+    }
+
+    /// Makes as many steps as one turn has. Returns false if no further progress is possible.
+    #[inline]
+    pub fn take_turn(&mut self, now: u64, ended: &mut Ended) -> bool {
+        (0..STEPS_PER_TURN).all(|_| self.step(now, ended))
+    }
+
+    /// Makes one step: one or more inserts of the first waiting insert, and draws of a waiting draw. Returns false if no
+    /// progress is possible.
+    fn step(&mut self, now: u64, ended: &mut Ended) -> bool {
+        let inserted = self.step_insert(now, ended);
+        let drawn = self.step_sample(now, ended);
+        inserted || drawn || self.finish_short(ended)
+    }
+
+    fn step_insert(&mut self, now: u64, ended: &mut Ended) -> bool {
+        let Some(head) = self.queues.inserts.front_mut() else { return false };
+        // Without waiting draws, inserts do not have to take turns.
+        let turns = if self.queues.samples.is_empty() { OPERATIONS_PER_STEP } else { 1 };
+        let mut progress = false;
+        let next = head.work.items.as_slice();
+        self.table.read_ahead(&next[..next.len().min(turns)]);
+        let by = head.work.by.as_ref().map(|(ledger, sequence)| (&**ledger, *sequence));
+        for _ in 0..turns {
+            if head.work.items.len() > 0 && !self.table.can_insert(1) {
+                return progress;
+            }
+            let Some(item) = head.work.items.next() else { break };
+            self.table.insert(item, by, now, &mut ended.removed);
+            progress = true;
+        }
+        if head.work.items.len() == 0 {
+            let request = self.queues.inserts.pop_front().expect("the queue has a head");
+            ended.inserts.push(request);
+            return true;
+        }
+        progress
+    }
+
+    fn step_sample(&mut self, now: u64, ended: &mut Ended) -> bool {
+        let Some(request) = self.queues.samples.after_mut(self.interrupted) else { return false };
+        let (ticket, waited, work) = (request.ticket, request.waited, &mut request.work);
+        let all = work.wanted(&self.table);
+        let wanted = all.min(work.drawn.len() + OPERATIONS_PER_STEP);
+        let (before, drawn) = (work.drawn.len(), &mut work.drawn);
+        let (progress, _) = self.table.change(
+            |table| (table.sample_up_to(wanted, waited, now, drawn), &*drawn),
+            |_, (_, drawn), note| drawn[before..].iter().map(|draw| Change::Drawn(draw.key)).for_each(note),
+        );
+        if work.drawn.len() >= all {
+            self.finish_sample(ticket, ended);
+            return true;
+        }
+        // Large draws take turns with the draws behind them where no draw affects another.
+        let is_alone = self.queues.samples.len() == 1;
+        self.interrupted = if is_alone || self.table.config().counts_samples() { 0 } else { ticket };
+        progress
+    }
+
+    /// Answers the first waiting draw with fewer samples than wanted, if it has enough. Called if no other progress is
+    /// possible.
+    fn finish_short(&mut self, ended: &mut Ended) -> bool {
+        let enough = self.queues.samples.front().filter(|head| {
+            let SampleWork { at_least, drawn, .. } = &head.work;
+            !drawn.is_empty() && drawn.len() >= *at_least
+        });
+        let Some(ticket) = enough.map(|head| head.ticket) else { return false };
+        self.finish_sample(ticket, ended);
+        true
+    }
+
+    #[inline]
+    fn finish_sample(&mut self, ticket: u64, ended: &mut Ended) {
+        ended.samples.push(self.queues.samples.remove(ticket).expect("the request is in its queue"));
+    }
+}
