@@ -1,8 +1,8 @@
 //! Asks a server for its health by gRPC's own service, `grpc.health.v1`, which servers of other programs have too.
 
+use super::address::Address;
 use super::connect::dial;
-use crate::address::Address;
-use crate::dial::KeepAlive;
+use crate::transport::dial::KeepAlive;
 use reverb_core::{Error, Result};
 use std::time::Duration;
 use tonic::transport::Channel;
@@ -19,7 +19,7 @@ use tonic_health::pb::health_client::HealthClient;
 /// [`Error::Unimplemented`] if it does not tell its health.
 pub async fn is_serving(address: &str, service: &str, timeout: Duration) -> Result<bool> {
     let parsed = Address::parse(address);
-    if let Some(crate::address::Several::List(entries)) = parsed.several() {
+    if let Some(super::address::Several::List(entries)) = parsed.several() {
         return Err(Error::invalid(format!(
             "expected the address of one server, got the {} of `{address}`",
             entries.len()

@@ -1,5 +1,6 @@
 //! Clients. They offer the same calls over every road to a server.
 
+mod address;
 mod call;
 mod connect;
 pub mod health;
@@ -23,8 +24,8 @@ pub use servers::{ToAll, Turn};
 pub use started::{Rest, Started, WaitsFor};
 pub use unary::{Bench, Checkpoint, Configure, Info, Mutate, Observe, Peek, Reset};
 
-use crate::address::Address;
 use crate::replay_v1::client::Session;
+use address::Address;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use pending_limit::PendingLimit;
 use reverb_core::{Error, Result, fork};

@@ -1,10 +1,10 @@
 //! The road to the server of a client, or those to all its servers. No other module distinguishes the two.
 
+use super::address::Address;
 use super::road::Road;
 use super::servers::{All, Servers, ToAll, Turn};
 use super::started::Started;
 use super::streamed::Sample;
-use crate::address::Address;
 use crate::replay_v1::client::Session;
 use reverb_core::Result;
 use reverb_service::local::BatchRequest;

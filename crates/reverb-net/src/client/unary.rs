@@ -4,13 +4,13 @@ use super::call::Call;
 use super::servers::{All, Route, ToAll, merge_items, merge_tables, of_all, of_reached, part_of, route};
 use super::started::Started;
 use crate::dm_reverb::client as dm_reverb;
-use crate::observe::observed;
 use crate::replay_v1::client::{BenchHold, Connection};
 use crate::replay_v1::proto::{
     CheckpointRequest, InfoRequest, MutateRequest, ObserveRequest, PeekRequest, ResetRequest,
 };
 use crate::replay_v1::wire::{changes_to_wire, peeked_from_wire, status_from_wire};
 use reverb_core::{Error, ItemKey, Result, TableChanges};
+use reverb_observe::documents::observed;
 use reverb_service::peek::{Peeked, peek};
 use reverb_service::{Replay, TableStatus};
 use std::borrow::Cow;
@@ -263,7 +263,7 @@ impl ToAll for Peek<'_> {
     }
 }
 
-/// Asks for a description of the server as JSON, for display: see [`crate::observe::ObservedDocument`].
+/// Asks for a description of the server as JSON, for display: see [`reverb_observe::documents::ObservedDocument`].
 ///
 /// Fails with [`Error::InvalidArgument`] if the client has several servers, and with [`Error::Unimplemented`] if the
 /// server is of an earlier version, or one of dm-reverb.

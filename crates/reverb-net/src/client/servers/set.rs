@@ -2,12 +2,12 @@
 
 use super::at_server::at_server;
 use super::members::{Members, Wanted};
-use crate::address::{Address, Endpoint, Several};
+use crate::client::address::{Address, Endpoint, Several};
 use crate::client::connect::{CONNECT_TIME, FIRST_PAUSE, attempt, unreached_text};
 use crate::client::road::Road;
 use crate::client::streamed::Sample;
-use crate::dial::ATTEMPT_TIME;
 use crate::replay_v1::client::Session;
+use crate::transport::dial::ATTEMPT_TIME;
 use parking_lot::Mutex;
 use reverb_core::{Error, Result};
 use reverb_service::local::BatchRequest;

@@ -4,8 +4,6 @@ use super::insert_link::InsertLink;
 use super::named_channel::NamedChannel;
 use super::sample_link::{DrawCall, SampleLink};
 use super::session::{Link, Session};
-use crate::caller_driven::flush;
-use crate::dial::ATTEMPT_TIME;
 use crate::replay_v1::headers::{hex, shown};
 use crate::replay_v1::proto::{
     BenchRequest, BenchResponse, Draw, HelloRequest, HelloResponse, InsertRequest, ItemBatch, WriteRequest,
@@ -15,6 +13,8 @@ use crate::replay_v1::rpc::replay_client::ReplayClient;
 use crate::replay_v1::status::from_status;
 use crate::replay_v1::version::{CAPABILITIES, VERSION};
 use crate::replay_v1::wire::chunk_to_wire;
+use crate::transport::caller_driven::flush;
+use crate::transport::dial::ATTEMPT_TIME;
 use reverb_core::{Error, Result, item_keys};
 use reverb_service::insert::check_size;
 use reverb_service::local::{BatchRequest, RowInsert};
