@@ -297,7 +297,7 @@ async fn a_draw_finds_the_next_server_at_the_address_whichever_it_is() {
     let ours = loop {
         let replay = Replay::new(vec![uniform("table")], 1 << 20).unwrap();
         let options = ListenOptions { port: Some(port), ..ListenOptions::default() };
-        match Server::start(&Handle::current(), replay, &options) {
+        match Server::start(&Handle::current(), replay, &options, None) {
             Ok(server) => break server,
             Err(_) => tokio::time::sleep(SHORT).await,
         }
@@ -318,7 +318,7 @@ async fn a_draw_finds_the_next_server_at_the_address_whichever_it_is() {
 #[tokio::test]
 async fn a_call_over_a_connection_to_a_server_that_was_replaced_is_unavailable_at_most() {
     let replay = Replay::new(vec![uniform("table")], 1 << 20).unwrap();
-    let ours = Server::start(&Handle::current(), replay, &ListenOptions::default()).unwrap();
+    let ours = Server::start(&Handle::current(), replay, &ListenOptions::default(), None).unwrap();
     let port = ours.port();
     let client = Client::new(&format!("ipv4:127.0.0.1:{port}"));
     client.call(Info, soon()).await.unwrap();

@@ -32,7 +32,7 @@ fn len(table: &TableHandle) -> usize {
 /// Starts a server that sends heartbeats often.
 fn server(tables: Vec<TableHandle>) -> Server {
     let options = ListenOptions { heartbeat: Duration::from_millis(5), ..ListenOptions::default() };
-    Server::start(&Handle::current(), Replay::new(tables, MAX_MESSAGE_SIZE).unwrap(), &options).unwrap()
+    Server::start(&Handle::current(), Replay::new(tables, MAX_MESSAGE_SIZE).unwrap(), &options, None).unwrap()
 }
 
 fn hex(id: &[u8]) -> String {

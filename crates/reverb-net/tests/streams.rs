@@ -302,7 +302,7 @@ async fn a_socket_that_a_killed_server_left_does_not_break_the_next_one() {
     assert!(path.exists());
     let replay = Replay::new(vec![uniform("table")], common::MAX_MESSAGE_SIZE).unwrap();
     let options = ListenOptions { port: Some(port), ..ListenOptions::default() };
-    let second = Server::start(&Handle::current(), replay, &options).unwrap();
+    let second = Server::start(&Handle::current(), replay, &options, None).unwrap();
     assert_eq!(second.unix_path(), Some(&*path));
     let client = Client::new(&format!("unix:{}", path.display()));
     client.insert(rows("table", &[1]), soon()).await.unwrap();
@@ -317,7 +317,7 @@ async fn a_client_continues_with_the_server_that_replaced_the_first() {
     tokio::task::block_in_place(|| first.stop()).unwrap();
     let replay = Replay::new(vec![uniform("table")], common::MAX_MESSAGE_SIZE).unwrap();
     let options = ListenOptions { port: Some(first.port()), ..ListenOptions::default() };
-    let _second = Server::start(&Handle::current(), replay, &options).unwrap();
+    let _second = Server::start(&Handle::current(), replay, &options, None).unwrap();
     let deadline = Instant::now() + SOON;
     while let Err(error) = client.insert(rows("table", &[2]), soon()).await {
         assert!(matches!(error, Error::Unavailable(_) | Error::Unconfirmed(_)), "{error:?}");

@@ -43,7 +43,7 @@ fn watched(tables: Vec<TableHandle>) -> Watched {
     let state = Arc::new(HttpState::new(replay.clone(), &METHODS));
     let calls = state.calls.clone();
     let http = HttpServer::start(&runtime, state, &HttpOptions::default()).unwrap();
-    let server = Server::start_with_http(&runtime, replay, &ListenOptions::default(), Some(http)).unwrap();
+    let server = Server::start(&runtime, replay, &ListenOptions::default(), Some(http)).unwrap();
     Watched { server, calls }
 }
 
