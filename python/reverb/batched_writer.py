@@ -100,7 +100,7 @@ class BatchedWriter(FlushingWriter):
         self._known: set[Any] = set()
         # Replaced by the append of the extension once the patterns are known to fit their tables.
         self._append = self._check_and_append if configs else self._writer.append
-        super().__init__(self._writer)
+        super().__init__(self._writer.session)
 
     @property
     def num_envs(self) -> int:

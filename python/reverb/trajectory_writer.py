@@ -66,7 +66,7 @@ class TrajectoryWriter(FlushingWriter):
         self._views: dict[int, _ColumnHistory] = {}
         self._append = self._writer.append
         self._create_item = self._writer.create_item
-        super().__init__(self._writer)
+        super().__init__(self._writer.session)
 
     def append(self, data: Any, *, partial_step: bool = False) -> None:
         """Appends a step, or a part of one. On an error nothing is appended.

@@ -51,8 +51,9 @@ class Writer:
             ("auto" if delta_encoded else "none", False),
             (max_pending_bytes, None, reconnect_timeout),
         )
+        self._session = self._writer.session
         self._finalizer = closing.close_when_deleted(
-            self, self._writer, warning="Writer-object deleted without calling .close explicitly."
+            self, self._session, warning="Writer-object deleted without calling .close explicitly."
         )
 
     def __enter__(self) -> "Writer":
@@ -164,8 +165,8 @@ class Writer:
         """
         seconds = as_seconds(timeout_ms, timeout)
         self._check_open("Flush")
-        if not closing.was_closed_at_exit(self._writer):
-            self._writer.flush(closing.limited_at_exit(seconds))
+        if not closing.was_closed_at_exit(self._session):
+            self._flush(seconds)
 
     def close(self, retry_on_unavailable: bool = True) -> None:
         """Flushes and closes the writer.
@@ -183,17 +184,21 @@ class Writer:
             raise ValueError("close() has already been called on Writer.")
         self._closed = True
         self._finalizer.detach()
-        if closing.was_closed_at_exit(self._writer):
+        if closing.was_closed_at_exit(self._session):
             return
         try:
-            if retry_on_unavailable or self._writer.has_server:
-                self._writer.flush(closing.limited_at_exit(None))
+            if retry_on_unavailable or self._session.has_server:
+                self._flush(None)
         except UnavailableError:
             if retry_on_unavailable:
                 raise
         finally:
-            closing.mark_closed(self._writer)
-            closing.log_discarded(self._writer.close(0.0))
+            closing.mark_closed(self._session)
+            closing.log_discarded(self._session.close(0.0))
+
+    def _flush(self, seconds: float | None) -> None:
+        # `close` waits as long as `flush`.
+        self._session.flush(0, closing.limited_at_exit(seconds), or_close=False)
 
     def _check_open(self, method: str) -> None:
         if self._closed:

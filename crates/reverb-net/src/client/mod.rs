@@ -140,19 +140,10 @@ impl Client {
         Ok(self.keep(Roads::One(road)))
     }
 
-    /// Returns the road to the server; of several, to the one whose turn it is. Connects if necessary, until `deadline`
-    /// at the latest.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] if the server cannot be reached, or [`Error::DeadlineExceeded`] if the deadline passes
-    /// first.
-    pub async fn road(&self, turn: Turn, deadline: Option<Instant>) -> Result<Road> {
-        self.roads(deadline).await?.one(turn, None, deadline).await
-    }
-
-    /// As [`Client::road`], for a writer. Of several servers, it keeps its `home` if that can be reached.
-    async fn writer_road(&self, home: Option<&str>, deadline: Option<Instant>) -> Result<Road> {
-        self.roads(deadline).await?.one(Turn::Write, home, deadline).await
+    /// Returns the road to the server; of several, to the one whose turn it is, or to the `home` of a writer if that can
+    /// be reached. Connects if necessary, until `deadline` at the latest.
+    async fn road(&self, turn: Turn, home: Option<&str>, deadline: Option<Instant>) -> Result<Road> {
+        self.roads(deadline).await?.one(turn, home, deadline).await
     }
 
     /// Returns the transport in use. `None` before the first call has found the server.
@@ -202,7 +193,9 @@ impl Client {
     ) -> Started<'a, C::Answer> {
         match self.road_now() {
             Some(road) => road.call(call, deadline),
-            None => Started::elsewhere(async move { self.road(turn, connect_by).await?.call(call, deadline).await }),
+            None => {
+                Started::elsewhere(async move { self.road(turn, None, connect_by).await?.call(call, deadline).await })
+            }
         }
     }
 

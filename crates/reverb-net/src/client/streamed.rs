@@ -5,10 +5,10 @@ use super::pending_draw::PendingDraw;
 use super::started::Started;
 use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client::Connection;
-use reverb_core::{Drawn, Error, Result};
+use reverb_core::{Error, Result};
 use reverb_service::insert::wait_for_inserts;
 use reverb_service::local::{BatchRequest, LocalDraw, RowInsert, begin_insert, gather, sample_copied};
-use reverb_service::{Batch, Call as TableCall, Notice, Replay, Waiting};
+use reverb_service::{Batch, Call as TableCall, Notice, Replay};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::runtime::Handle;
@@ -38,16 +38,12 @@ impl Call for Insert {
         }
     }
 
-    fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> impl Future<Output = Result<()>> + Send {
-        connection.insert(self.0, deadline)
+    async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<()> {
+        connection.insert(self.0, deadline).await
     }
 
-    fn dm_reverb(
-        self,
-        connection: &dm_reverb::Connection,
-        deadline: Option<Instant>,
-    ) -> impl Future<Output = Result<()>> + Send {
-        connection.insert(self.0, deadline)
+    async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<()> {
+        connection.insert(self.0, deadline).await
     }
 }
 
@@ -59,30 +55,28 @@ impl Call for Sample<'_> {
         Self: 'a,
     {
         let request = self.0;
-        match sample_now(&replay, request) {
-            Ok(Sampled::Now(batch)) => Started::Done(Ok(batch)),
-            Err(error) => Started::Done(Err(error)),
-            Ok(Sampled::Later(waiting)) => Started::here(async move {
+        let table = match replay.table(&request.table) {
+            Ok(table) => table,
+            Err(error) => return Started::Done(Err(error)),
+        };
+        if let Some(batch) = sample_copied(table, request, None) {
+            return Started::Done(Ok(batch));
+        }
+        match table.sample(request.draw) {
+            TableCall::Done(drawn) => Started::Done(drawn.and_then(|drawn| gather(table, drawn, request))),
+            TableCall::Waiting(waiting) => Started::here(async move {
                 let drawn = waiting.reported_result(deadline, Notice::warn).await?;
                 gather(replay.table(&request.table)?, drawn, request)
             }),
         }
     }
 
-    fn replay_v1(
-        self,
-        connection: &Connection,
-        deadline: Option<Instant>,
-    ) -> impl Future<Output = Result<Batch>> + Send {
-        connection.sample(self.0, deadline)
+    async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<Batch> {
+        connection.sample(self.0, deadline).await
     }
 
-    fn dm_reverb(
-        self,
-        connection: &dm_reverb::Connection,
-        deadline: Option<Instant>,
-    ) -> impl Future<Output = Result<Batch>> + Send {
-        connection.sample(self.0, deadline)
+    async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<Batch> {
+        connection.sample(self.0, deadline).await
     }
 }
 
@@ -111,22 +105,5 @@ impl Call for BeginSample<'_> {
 
     async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<PendingDraw> {
         connection.begin_sample(self.request, deadline).await.map(PendingDraw::dm_reverb)
-    }
-}
-
-/// The result of an attempt to draw without a wait.
-enum Sampled {
-    Now(Batch),
-    Later(Waiting<Vec<Drawn>>),
-}
-
-fn sample_now(replay: &Replay, request: &BatchRequest) -> Result<Sampled> {
-    let table = replay.table(&request.table)?;
-    if let Some(batch) = sample_copied(table, request, None) {
-        return Ok(Sampled::Now(batch));
-    }
-    match table.sample(request.draw) {
-        TableCall::Done(drawn) => gather(table, drawn?, request).map(Sampled::Now),
-        TableCall::Waiting(waiting) => Ok(Sampled::Later(waiting)),
     }
 }

@@ -4,6 +4,8 @@ use super::call::Call;
 use super::servers::{All, Route, ToAll, merge_items, merge_tables, of_all, of_reached, part_of, route};
 use super::started::Started;
 use crate::dm_reverb::client as dm_reverb;
+use crate::dm_reverb::proto::{self as theirs, KeyWithPriority, MutatePrioritiesRequest};
+use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
 use crate::replay_v1::client::{BenchHold, Connection};
 use crate::replay_v1::proto::{
     CheckpointRequest, InfoRequest, MutateRequest, ObserveRequest, PeekRequest, ResetRequest,
@@ -64,7 +66,12 @@ impl Call for Mutate<'_> {
     }
 
     async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<Option<u64>> {
-        connection.mutate(self.table, &self.updates, self.deletes.into_owned(), deadline).await.map(|()| None)
+        let updates = self.updates.iter().map(|&(key, priority)| KeyWithPriority { key, priority }).collect();
+        let delete_keys = self.deletes.into_owned();
+        let request = MutatePrioritiesRequest { table: self.table.into(), updates, delete_keys };
+        let call = async |mut service: ReverbServiceClient<_>| service.mutate_priorities(request).await;
+        // The server does not count the items that it finds.
+        connection.unary(Some(self.table), deadline, call).await.map(|_| None)
     }
 }
 
@@ -99,7 +106,9 @@ impl Call for Reset<'_> {
     }
 
     async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<()> {
-        connection.reset(self.table, deadline).await
+        let request = theirs::ResetRequest { table: self.table.into() };
+        let call = async |mut service: ReverbServiceClient<_>| service.reset(request).await;
+        connection.unary(Some(self.table), deadline, call).await.map(drop)
     }
 }
 
@@ -211,7 +220,9 @@ impl Call for Checkpoint {
     }
 
     async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<String> {
-        connection.checkpoint(deadline).await
+        let request = theirs::CheckpointRequest {};
+        let call = async |mut service: ReverbServiceClient<_>| service.checkpoint(request).await;
+        Ok(connection.unary(None, deadline, call).await?.checkpoint_path)
     }
 }
 

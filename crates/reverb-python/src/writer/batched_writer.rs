@@ -1,7 +1,7 @@
 //! `reverb._rust.BatchedWriter`: appends the steps of many environments at once.
 
 use super::pattern_writer::set_priority;
-use super::session::{CompressionOptions, DiscardedItems, HOW_TO_GIVE_UP, Limits, WriterSession, parse_compression};
+use super::session::{CompressionOptions, Limits, WriterSession, parse_compression};
 use super::steps_in::Structure;
 use crate::array_in::LeafRows;
 use crate::client::Client;
@@ -24,7 +24,9 @@ pub struct BatchedWriter {
     num_envs: usize,
     envs: Mutex<Vec<Env>>,
     shapes: Mutex<StepShapes>,
-    session: WriterSession,
+    /// Python waits for items through it.
+    #[pyo3(get)]
+    session: Py<WriterSession>,
     structure: Structure,
 }
 
@@ -62,6 +64,7 @@ impl StepShapes {
 impl BatchedWriter {
     #[new]
     fn new(
+        py: Python<'_>,
         client: &Client,
         structure: Py<PyAny>,
         num_envs: usize,
@@ -89,7 +92,7 @@ impl BatchedWriter {
             num_envs,
             shapes: Mutex::default(),
             envs: Mutex::new((0..num_envs).map(env).collect::<Result<_, Error>>()?),
-            session: WriterSession::new(client.background().clone(), limits, dropped),
+            session: WriterSession::make(py, client, limits, &dropped)?,
             structure: Structure::new(structure),
         })
     }
@@ -105,7 +108,7 @@ impl BatchedWriter {
         ends: Option<PyReadonlyArray1<'_, bool>>,
         priorities: Option<PyReadonlyArray1<'_, f64>>,
     ) -> PyReverbResult<()> {
-        self.session.check()?;
+        self.session.get().check()?;
         let step = self.structure.step(data)?;
         let rows = step.rows(py, self.num_envs, &self.structure)?;
         let is_in = |mask: &Option<PyReadonlyArray1<'_, bool>>, env: usize, default| {
@@ -126,9 +129,9 @@ impl BatchedWriter {
         appended.map_err(|error| step.describe(py, &self.structure, error))?;
         self.structure.accept(py, &step)?;
         if !items.is_empty() {
-            self.session.push(py, items)?;
+            self.session.get().push(py, items)?;
         } else if ends.contains(&true) {
-            self.session.pump();
+            self.session.get().pump();
         }
         Ok(made?)
     }
@@ -143,7 +146,7 @@ impl BatchedWriter {
         columns: Vec<RowsOf>,
         mask: Option<PyReadonlyArray1<'_, bool>>,
     ) -> PyReverbResult<Bound<'py, PyArray1<bool>>> {
-        let table = self.session.table(table)?;
+        let table = self.session.get().table(table)?;
         let priorities = priorities.as_array();
         let mut made = Vec::new();
         let mut items = Vec::new();
@@ -158,35 +161,13 @@ impl BatchedWriter {
             }
         }
         if !items.is_empty() {
-            self.session.push(py, items)?;
+            self.session.get().push(py, items)?;
         }
         Ok(PyArray1::from_vec(py, made))
     }
 
-    fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>) -> PyReverbResult<()> {
-        self.session.flush(py, but_last, timeout, HOW_TO_GIVE_UP)
-    }
-
-    fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
-        self.session.drain(py, patience)
-    }
-
-    #[getter]
-    fn is_settled(&self) -> bool {
-        self.session.is_settled()
-    }
-
-    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
-        self.session.close(py, patience)
-    }
-
     fn episode_steps<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
         PyArray1::from_iter(py, self.envs.lock().iter().map(|env| i64::from(env.steps.episode_steps())))
-    }
-
-    #[getter]
-    fn num_pending_items(&self) -> usize {
-        self.session.num_pending()
     }
 }
 
@@ -236,10 +217,10 @@ impl BatchedWriter {
         for (index, env) in envs.iter_mut().enumerate() {
             let made = items.len();
             if present[index] {
-                result = result.and(env.make_items(false, &self.session, items));
+                result = result.and(env.make_items(false, self.session.get(), items));
             }
             if ends[index] {
-                result = result.and(env.make_items(true, &self.session, items));
+                result = result.and(env.make_items(true, self.session.get(), items));
                 result = result.and(env.steps.end_episode(true));
             }
             result = result.and(set_priority(items, made, priorities.map(|priorities| priorities[index])));

@@ -1,6 +1,6 @@
 //! `reverb._rust.PatternWriter`: makes items by patterns.
 
-use super::session::{CompressionOptions, DiscardedItems, HOW_TO_GIVE_UP, Limits, WriterSession, parse_compression};
+use super::session::{CompressionOptions, Limits, WriterSession, parse_compression};
 use super::steps_in::Structure;
 use crate::client::Client;
 use crate::errors::PyReverbResult;
@@ -16,7 +16,9 @@ use reverb_formats::patterns::evaluator_from_bytes;
 pub struct PatternWriter {
     steps: Mutex<StepBuffer>,
     evaluator: Mutex<Evaluator>,
-    session: WriterSession,
+    /// Python waits for items through it.
+    #[pyo3(get)]
+    session: Py<WriterSession>,
     structure: Structure,
 }
 
@@ -24,6 +26,7 @@ pub struct PatternWriter {
 impl PatternWriter {
     #[new]
     fn new(
+        py: Python<'_>,
         client: &Client,
         structure: Py<PyAny>,
         configs: Vec<Vec<u8>>,
@@ -39,7 +42,7 @@ impl PatternWriter {
         Ok(Self {
             steps: Mutex::new(StepBuffer::new(options, compression, dropped.clone())?),
             evaluator: Mutex::new(evaluator),
-            session: WriterSession::new(client.background().clone(), limits, dropped),
+            session: WriterSession::make(py, client, limits, &dropped)?,
             structure: Structure::new(structure),
         })
     }
@@ -53,7 +56,7 @@ impl PatternWriter {
         partial_step: bool,
         priority: Option<f64>,
     ) -> PyReverbResult<()> {
-        self.session.check()?;
+        self.session.get().check()?;
         let step = self.structure.step(data)?;
         let mut items = Vec::new();
         let (appended, made) = {
@@ -69,53 +72,31 @@ impl PatternWriter {
         appended.map_err(|error| step.describe(py, &self.structure, error))?;
         self.structure.accept(py, &step)?;
         if !items.is_empty() {
-            self.session.push(py, items)?;
+            self.session.get().push(py, items)?;
         }
         Ok(made?)
     }
 
     #[pyo3(signature = (priority=None))]
     fn make_last_items(&self, py: Python<'_>, priority: Option<f64>) -> PyReverbResult<()> {
-        self.session.check()?;
+        self.session.get().check()?;
         let mut items = Vec::new();
         let made = self.make(&self.steps.lock(), &mut self.evaluator.lock(), true, priority, &mut items);
         if !items.is_empty() {
-            self.session.push(py, items)?;
+            self.session.get().push(py, items)?;
         }
         Ok(made?)
     }
 
     fn end_episode(&self, clear_buffers: bool) -> PyReverbResult<()> {
         self.steps.lock().end_episode(clear_buffers)?;
-        self.session.pump();
+        self.session.get().pump();
         Ok(())
-    }
-
-    fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>) -> PyReverbResult<()> {
-        self.session.flush(py, but_last, timeout, HOW_TO_GIVE_UP)
-    }
-
-    fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
-        self.session.drain(py, patience)
-    }
-
-    #[getter]
-    fn is_settled(&self) -> bool {
-        self.session.is_settled()
-    }
-
-    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
-        self.session.close(py, patience)
     }
 
     #[getter]
     fn step_is_open(&self) -> bool {
         self.steps.lock().step_is_open()
-    }
-
-    #[getter]
-    fn num_pending_items(&self) -> usize {
-        self.session.num_pending()
     }
 }
 
@@ -128,7 +109,7 @@ impl PatternWriter {
         priority: Option<f64>,
         items: &mut Vec<WriterItem>,
     ) -> Result<(), Error> {
-        let made = steps.make_items(evaluator, end_of_episode, |table| self.session.intern(table), items);
+        let made = steps.make_items(evaluator, end_of_episode, |table| self.session.get().intern(table), items);
         made.and(set_priority(items, 0, priority))
     }
 }

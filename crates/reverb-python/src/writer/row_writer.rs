@@ -1,6 +1,6 @@
 //! `reverb._rust.RowWriter`: behind dm-reverb's older writer, whose items are all columns of the last steps.
 
-use super::session::{CompressionOptions, DiscardedItems, Limits, WriterSession, parse_compression};
+use super::session::{CompressionOptions, Limits, WriterSession, parse_compression};
 use super::signatures::{FlatSignatures, Signatures, find_signature, to_signatures};
 use crate::array_in::{Leaf, leaf};
 use crate::client::Client;
@@ -20,7 +20,9 @@ use std::sync::Arc;
 #[pyclass(frozen, module = "reverb._rust")]
 pub struct RowWriter {
     rows: Mutex<Rows>,
-    session: WriterSession,
+    /// Python waits for items through it.
+    #[pyo3(get)]
+    session: Py<WriterSession>,
     signatures: Mutex<Signatures>,
     /// The structures of rows of which items were created.
     keys: KnownKeys,
@@ -59,6 +61,7 @@ struct RowShape {
 impl RowWriter {
     #[new]
     fn new(
+        py: Python<'_>,
         client: &Client,
         lengths: (u32, u32),
         max_in_flight: usize,
@@ -76,7 +79,7 @@ impl RowWriter {
                 shapes: Vec::new(),
                 structures: VecDeque::new(),
             }),
-            session: WriterSession::new(client.background().clone(), limits, dropped),
+            session: WriterSession::make(py, client, limits, &dropped)?,
             signatures: Mutex::new(to_signatures(signatures)?),
             keys: KnownKeys::default(),
             max_in_flight,
@@ -91,7 +94,7 @@ impl RowWriter {
     }
 
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyReverbResult<()> {
-        self.session.check()?;
+        self.session.get().check()?;
         let mut objects = Vec::with_capacity(8);
         let structure = flatten_and_hash(data, &mut objects)?;
         let named = |index: usize, error: PyReverbError| match error {
@@ -116,8 +119,8 @@ impl RowWriter {
             let nest = Arc::new(skeleton(data)?);
             self.rows.lock().begin_structure(structure, nest, self.max_length);
         }
-        self.session.pump();
-        self.session.wait_in_flight(py, self.max_in_flight)
+        self.session.get().pump();
+        self.session.get().wait_in_flight(py, self.max_in_flight)
     }
 
     fn create_item(
@@ -127,7 +130,7 @@ impl RowWriter {
         num_timesteps: u64,
         priority: f64,
     ) -> PyReverbResult<()> {
-        let table = self.session.table(table)?;
+        let table = self.session.get().table(table)?;
         let (writer, columns, structures) = {
             let rows = self.rows.lock();
             (rows.steps.writer(), rows.last(num_timesteps)?, rows.last_structures(num_timesteps))
@@ -158,37 +161,8 @@ impl RowWriter {
             }
             WriterItem::new(table, priority, columns, writer, None)?
         };
-        self.session.push(py, [item])?;
-        self.session.wait_in_flight(py, self.max_in_flight)
-    }
-
-    fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyReverbResult<()> {
-        // `close` waits as long as `flush`.
-        self.session.flush(py, 0, timeout, "To give up: Ctrl-C, or `flush(timeout=...)`.")
-    }
-
-    fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
-        self.session.drain(py, patience)
-    }
-
-    #[getter]
-    fn is_settled(&self) -> bool {
-        self.session.is_settled()
-    }
-
-    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
-        self.session.close(py, patience)
-    }
-
-    #[getter]
-    fn num_pending_items(&self) -> usize {
-        self.session.num_pending()
-    }
-
-    /// Whether the server is reachable, as far as is known.
-    #[getter]
-    fn has_server(&self) -> bool {
-        self.session.has_server()
+        self.session.get().push(py, [item])?;
+        self.session.get().wait_in_flight(py, self.max_in_flight)
     }
 
     #[getter]

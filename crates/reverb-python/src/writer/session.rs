@@ -1,5 +1,6 @@
 //! The session through which a writer sends its items.
 
+use crate::client::Client;
 use crate::errors::PyReverbResult;
 use crate::runtime::{deadline, runtime, wait};
 use parking_lot::Mutex;
@@ -7,7 +8,6 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use reverb_core::writer::{ChunkCompression, DroppedChunks, WriterItem};
-use reverb_net::client::Client as CoreClient;
 use reverb_net::client::writer::{Discarded, Session, SessionOptions};
 use reverb_service::warn;
 use std::collections::BTreeMap;
@@ -36,9 +36,6 @@ fn by_name(items: &BTreeMap<Arc<str>, usize>) -> BTreeMap<String, usize> {
     items.iter().map(|(table, &count)| (table.to_string(), count)).collect()
 }
 
-/// How a program ends a long wait for all items.
-pub const HOW_TO_GIVE_UP: &str = "To give up: Ctrl-C, `flush(timeout=...)`, or `close()`.";
-
 /// A codec by name, and whether integers are stored as differences.
 pub type CompressionOptions = (String, bool);
 
@@ -47,22 +44,67 @@ pub fn parse_compression((codec, delta): CompressionOptions) -> PyReverbResult<C
     Ok(ChunkCompression { codec: codec.parse()?, delta })
 }
 
-/// The session of one writer, and the table names that its items share.
+/// The session of one writer, and the table names that its items share. Python waits for items through it.
+#[pyclass(frozen, module = "reverb._rust")]
 pub struct WriterSession {
     session: Session,
     tables: Mutex<Vec<Arc<str>>>,
 }
 
+#[pymethods]
 impl WriterSession {
-    /// A session over `client`, whose connection must work while no call waits.
-    pub fn new(client: Arc<CoreClient>, limits: Limits, dropped: DroppedChunks) -> Self {
+    /// Waits until at most `but_last` items are unconfirmed. Reports of a long wait say how to end it: by `close`, too, if
+    /// that does not wait as long.
+    #[pyo3(signature = (but_last, timeout, or_close=true))]
+    fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>, or_close: bool) -> PyReverbResult<()> {
+        let ways = if or_close { "`flush(timeout=...)`, or `close()`" } else { "or `flush(timeout=...)`" };
+        let notice = |waits: &str| warn(&format!("{}. To give up: Ctrl-C, {ways}.", waits.trim_end_matches('.')));
+        wait(py, self.session.flush(but_last, deadline(timeout)?, notice))
+    }
+
+    /// Waits at most `patience` seconds until no item is unconfirmed. Returns whether none is.
+    fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
+        let patience = Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX);
+        wait(py, async { Ok(self.session.drain(patience).await) })
+    }
+
+    /// Ends the session. Returns what was discarded, if anything was.
+    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
+        let patience = Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX);
+        let discarded = wait(py, async { Ok(self.session.close(patience).await) })?;
+        Ok(discarded.map(|Discarded { items, reasons }| (by_name(&items), reasons)))
+    }
+
+    /// Whether all items are confirmed and no error is left to be reported.
+    #[getter]
+    fn is_settled(&self) -> bool {
+        self.session.is_settled()
+    }
+
+    /// Whether the server is reachable, as far as is known.
+    #[getter]
+    fn has_server(&self) -> bool {
+        self.session.has_server()
+    }
+
+    /// The number of unconfirmed items.
+    #[getter]
+    fn num_pending_items(&self) -> usize {
+        self.session.num_pending()
+    }
+}
+
+impl WriterSession {
+    /// A session over the connection of `client` that works while no call waits.
+    pub fn make(py: Python<'_>, client: &Client, limits: Limits, dropped: &DroppedChunks) -> PyResult<Py<Self>> {
         let (max_pending_bytes, max_in_flight_items, reconnect_timeout) = limits;
         let options = SessionOptions {
             max_pending_bytes,
             max_in_flight_items: max_in_flight_items.unwrap_or(usize::MAX),
             reconnect_timeout: Duration::try_from_secs_f64(reconnect_timeout).unwrap_or(Duration::MAX),
         };
-        Self { session: Session::new(client, options, dropped), tables: Mutex::default() }
+        let session = Session::new(client.background().clone(), options, dropped.clone());
+        Py::new(py, Self { session, tables: Mutex::default() })
     }
 
     /// The name of a table that is given as str or bytes.
@@ -106,45 +148,11 @@ impl WriterSession {
         self.session.pump();
     }
 
-    /// Waits until at most `but_last` items are unconfirmed. Reports of a long wait say how to end it, with `hint`.
-    pub fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>, hint: &str) -> PyReverbResult<()> {
-        let notice = |waits: &str| warn(&format!("{}. {hint}", waits.trim_end_matches('.')));
-        wait(py, self.session.flush(but_last, deadline(timeout)?, notice))
-    }
-
     /// Waits while more than `max_in_flight` items that could be sent are unconfirmed.
     pub fn wait_in_flight(&self, py: Python<'_>, max_in_flight: usize) -> PyReverbResult<()> {
         if !self.session.has_more_in_flight(max_in_flight) {
             return Ok(());
         }
         wait(py, self.session.wait_in_flight(max_in_flight, warn))
-    }
-
-    /// The number of unconfirmed items.
-    pub fn num_pending(&self) -> usize {
-        self.session.num_pending()
-    }
-
-    /// Whether the server is reachable, as far as is known.
-    pub fn has_server(&self) -> bool {
-        self.session.has_server()
-    }
-
-    /// Waits at most `patience` seconds until no item is unconfirmed. Returns whether none is.
-    pub fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
-        let patience = Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX);
-        wait(py, async { Ok(self.session.drain(patience).await) })
-    }
-
-    /// Whether all items are confirmed and no error is left to be reported.
-    pub fn is_settled(&self) -> bool {
-        self.session.is_settled()
-    }
-
-    /// Ends the session. Returns what was discarded, if anything was.
-    pub fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
-        let patience = Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX);
-        let discarded = wait(py, async { Ok(self.session.close(patience).await) })?;
-        Ok(discarded.map(|Discarded { items, reasons }| (by_name(&items), reasons)))
     }
 }

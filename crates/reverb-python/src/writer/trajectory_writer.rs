@@ -1,6 +1,6 @@
 //! `reverb._rust.TrajectoryWriter`.
 
-use super::session::{CompressionOptions, DiscardedItems, HOW_TO_GIVE_UP, Limits, WriterSession, parse_compression};
+use super::session::{CompressionOptions, Limits, WriterSession, parse_compression};
 use super::signatures::{FlatSignatures, Signatures, find_signature, to_signatures};
 use super::steps_in::Structure;
 use crate::client::Client;
@@ -19,7 +19,9 @@ use reverb_core::writer::{ColumnOptions, DroppedChunks, Selection, StepBuffer, W
 pub struct TrajectoryWriter {
     /// The rows that items can still be made of; [`super::column_history::ColumnHistory`] shows them.
     pub steps: Mutex<StepBuffer>,
-    session: WriterSession,
+    /// Python waits for items through it.
+    #[pyo3(get)]
+    session: Py<WriterSession>,
     structure: Structure,
     /// Signatures by table; `None` if items are not checked.
     signatures: Mutex<Option<Signatures>>,
@@ -31,6 +33,7 @@ pub struct TrajectoryWriter {
 impl TrajectoryWriter {
     #[new]
     fn new(
+        py: Python<'_>,
         client: &Client,
         structure: Py<PyAny>,
         options: (u32, Option<u32>),
@@ -43,7 +46,7 @@ impl TrajectoryWriter {
         let signatures = signatures.map(to_signatures).transpose()?;
         Ok(Self {
             steps: Mutex::new(StepBuffer::new(column_options(options), compression, dropped.clone())?),
-            session: WriterSession::new(client.background().clone(), limits, dropped),
+            session: WriterSession::make(py, client, limits, &dropped)?,
             structure: Structure::new(structure),
             signatures: Mutex::new(signatures),
             keys: KnownKeys::default(),
@@ -51,7 +54,7 @@ impl TrajectoryWriter {
     }
 
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>, partial_step: bool) -> PyReverbResult<()> {
-        self.session.check()?;
+        self.session.get().check()?;
         let step = self.structure.step(data)?;
         for &(column, options) in step.new_columns() {
             self.steps.lock().configure(column, column_options(options))?;
@@ -70,7 +73,7 @@ impl TrajectoryWriter {
         trajectory: &Bound<'_, PyAny>,
     ) -> PyReverbResult<()> {
         let (columns, structure) = columns(trajectory)?;
-        let table = self.session.table(table)?;
+        let table = self.session.get().table(table)?;
         let writer = self.steps.lock().writer();
         // The lock is released before Python compares keys.
         let signature = match &*self.signatures.lock() {
@@ -79,7 +82,7 @@ impl TrajectoryWriter {
         };
         let Some(signature) = signature else {
             let item = WriterItem::new(table, priority, columns, writer, None)?.not_validated();
-            return self.session.push(py, [item]);
+            return self.session.get().push(py, [item]);
         };
         let signature = signature.as_deref();
         let id = structure.map(|structure| KnownKeys::id(structure, &table, 0));
@@ -94,7 +97,7 @@ impl TrajectoryWriter {
         }
         let item = WriterItem::new(table, priority, columns, writer, signature)
             .map_err(|error| explain(error, trajectory, signature, false))?;
-        self.session.push(py, [item])
+        self.session.get().push(py, [item])
     }
 
     fn set_signatures(&self, signatures: FlatSignatures) -> PyReverbResult<()> {
@@ -107,27 +110,10 @@ impl TrajectoryWriter {
         Ok(self.steps.lock().configure(column, column_options(options))?)
     }
 
-    fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>) -> PyReverbResult<()> {
-        self.session.flush(py, but_last, timeout, HOW_TO_GIVE_UP)
-    }
-
     fn end_episode(&self, clear_buffers: bool) -> PyReverbResult<()> {
         self.steps.lock().end_episode(clear_buffers)?;
-        self.session.pump();
+        self.session.get().pump();
         Ok(())
-    }
-
-    fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
-        self.session.drain(py, patience)
-    }
-
-    #[getter]
-    fn is_settled(&self) -> bool {
-        self.session.is_settled()
-    }
-
-    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
-        self.session.close(py, patience)
     }
 
     #[getter]
@@ -138,11 +124,6 @@ impl TrajectoryWriter {
     #[getter]
     fn step_is_open(&self) -> bool {
         self.steps.lock().step_is_open()
-    }
-
-    #[getter]
-    fn num_pending_items(&self) -> usize {
-        self.session.num_pending()
     }
 }
 

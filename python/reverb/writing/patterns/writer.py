@@ -45,7 +45,7 @@ class StructuredWriter(FlushingWriter):
         self._configs = configs
         # Replaced by the append of the extension once the patterns are known to fit their tables.
         self._append = self._check_and_append
-        super().__init__(self._writer)
+        super().__init__(self._writer.session)
 
     def append(self, data: Any, *, partial_step: bool = False, priority: float | None = None) -> None:
         """Appends a step, or a part of one, and creates the items that are due.

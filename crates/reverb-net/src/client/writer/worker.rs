@@ -5,7 +5,7 @@ use super::local::Local;
 use super::remote;
 use super::remote_dm_reverb;
 use super::session_state::SharedSession;
-use crate::client::{Call, Started};
+use crate::client::{Call, Started, Turn};
 use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client::Connection;
 use reverb_core::{Error, Result};
@@ -34,7 +34,8 @@ pub async fn run(shared: Arc<SharedSession>) {
     let mut split_at: Option<Instant> = None;
     while !shared.is_over() {
         let started = Instant::now();
-        let road = shared.client.writer_road(home.as_deref(), Instant::now().checked_add(CONNECT_TIME)).await;
+        let connect_by = started.checked_add(CONNECT_TIME);
+        let road = shared.client.road(Turn::Write, home.as_deref(), connect_by).await;
         if let Ok(road) = &road {
             home = road.peer().map(str::to_owned);
         }

@@ -13,7 +13,6 @@ mod left;
 mod sample_reader;
 mod sample_stream;
 mod tables;
-mod unary;
 
 pub use connection::Connection;
 pub use draw_call::DrawCall;
