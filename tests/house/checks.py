@@ -1,6 +1,7 @@
 """The checks: each takes a source tree and says what is wrong in it, a text for each fault."""
 
 import functools
+import re
 
 import error_texts_python
 import error_texts_rust
@@ -96,6 +97,19 @@ def is_below(file, part):
     return file.startswith((f"{part.rstrip('/')}/", f"{part}.rs", f"{part}.py"))
 
 
+def kinds_told_apart(tree):
+    """Files that name a case of a type which only one file tells apart."""
+    problems = []
+    for kind, home in rules.KINDS.items():
+        case = re.compile(rf"\b{kind}::[A-Z]\w*")
+        for path in sorted(tree.top.glob("crates/*/src/**/*.rs")):
+            file = path.relative_to(tree.top).as_posix()
+            code = re.sub(r"//.*", "", path.read_text())
+            named = sorted(set(case.findall(code))) if file != home else []
+            problems += [f"{file} names {name}; only {home} tells the cases of {kind} apart" for name in named]
+    return problems
+
+
 def module_floors(tree):
     """Python modules that import what lies above them, or have no floor."""
     graph = tree.python
@@ -174,6 +188,7 @@ ALL = (
     crate_floors,
     foreign_names,
     parts_apart,
+    kinds_told_apart,
     module_floors,
     importers_of_extension,
     long_files,

@@ -126,6 +126,15 @@ def test_parts_of_a_crate_stay_apart(top, source, target):
     assert len(checks.parts_apart(Tree(top))) == 1
 
 
+def test_kinds_of_roads_are_told_apart_in_one_file_only(top):
+    road = "pub enum Road { Here, There } fn f(road: Road) -> bool { matches!(road, Road::Here) }"
+    other = "use crate::client::road::Road; fn g(road: &Road) { road.is_open(); Road::open(); } // Road::Here"
+    crate(top, {"client/road.rs": road, "client/other.rs": other}, "reverb-net")
+    assert checks.kinds_told_apart(Tree(top)) == []
+    crate(top, {"client/other.rs": "fn g(road: Road) { if let Road::There = road {} }"}, "reverb-net")
+    assert len(checks.kinds_told_apart(Tree(top))) == 1
+
+
 def test_parts_of_the_package_stay_apart(top):
     package(top, {"tf/b.py": "def f():\n    import reverb.cli.app\n"})
     (problem,) = checks.parts_apart(Tree(top))

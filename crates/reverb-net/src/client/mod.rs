@@ -137,7 +137,7 @@ impl Client {
             true => connect::connect_after_stop(&self.address, &self.session, deadline).await?,
             false => connect::connect(&self.address, &self.session, deadline).await?,
         };
-        Ok(self.keep(Roads::One(road)))
+        Ok(self.keep(road.into()))
     }
 
     /// Returns the road to the server; of several, to the one whose turn it is, or to the `home` of a writer if that can
@@ -233,7 +233,7 @@ impl Client {
                     if C::FINDS_NEXT_SERVER && roads.are_one() && deadline.is_none_or(|end| Instant::now() < end) =>
                 {
                     let road = connect::connect(&self.address, &self.session, deadline).await?;
-                    self.keep(Roads::One(road)).call(call, connect_by, deadline).await
+                    self.keep(road.into()).call(call, connect_by, deadline).await
                 }
                 answer => answer,
             }

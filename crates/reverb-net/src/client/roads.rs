@@ -21,6 +21,12 @@ pub enum Roads {
     Several(Arc<Servers>),
 }
 
+impl From<Road> for Roads {
+    fn from(road: Road) -> Self {
+        Self::One(road)
+    }
+}
+
 impl Roads {
     /// Returns the roads that need no new connection: those to several servers, each of which connects by itself, or
     /// that to a server of this process.
