@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self, disjoint_base
 
+from reverb._settings import ServerOptions
 from reverb.replay_sample import BatchInfo, Ragged, ReplaySample
+from reverb.writing.options import WriterOptions
 
 __all__ = [
     "BatchIterator",
@@ -35,6 +37,7 @@ __all__ = [
     "TensorMaker",
     "TrajectoryColumn",
     "TrajectoryWriter",
+    "WriterSession",
     "_ColumnHistory",
     "checkpoint_list",
     "checkpoint_summary",
@@ -49,10 +52,6 @@ _FlatSpec = tuple[str, int, Sequence[int] | None]
 _Signatures = Mapping[str, tuple[bytes, Sequence[_FlatSpec]] | None]
 # The number of values of a column that are kept, and the rows of a chunk; None: the library chooses.
 _ColumnOptions = tuple[int, int | None]
-# Bytes and number of unconfirmed items above which the caller waits, and seconds for which a writer tries to reconnect.
-_Limits = tuple[int, int | None, float]
-# A codec (`none`, `lz4`, `zstd`, `auto`), and whether integers are stored as differences.
-_Compression = tuple[str, bool]
 # What a closed writer has discarded: the number of unconfirmed items by table, and reasons.
 _Discarded = tuple[dict[str, int], list[str]]
 # Whether this package wrote a checkpoint; for each table a serialized `deepmind.reverb.TableInfo`, and its items.
@@ -176,21 +175,8 @@ def checkpoint_verify(path: str | os.PathLike[str], limit_bytes: int | None) -> 
 class Server:
     """Tables behind a port."""
 
-    def __new__(
-        cls,
-        tables: Sequence[Table],
-        host: str | None,
-        port: int | None,
-        max_message_size: int,
-        heartbeat_interval: float,
-        http: tuple[str | None, int, Sequence[str], bool] | None,
-        checkpointer: Checkpointer | None,
-    ) -> Server:
-        """Loads the checkpoint, binds and starts. `host` None: loopback; `port` None or 0: a free one.
-
-        `http` is host, port and further names of the HTTP port, and whether its metrics are by table; None switches
-        it off.
-        """
+    def __new__(cls, tables: Sequence[Table], options: ServerOptions, checkpointer: Checkpointer | None) -> Server:
+        """Loads the checkpoint, binds and starts."""
 
     @property
     def restored_from(self) -> str | None: ...
@@ -701,42 +687,38 @@ class _ColumnHistory:
     def __iter__(self) -> Iterator[CellRef | None]: ...
     def __getitem__(self, key: SupportsIndex | slice | list[int], /) -> TrajectoryColumn: ...
 
-@final
+@disjoint_base
 class WriterSession:
-    """Through which a writer waits for its items."""
+    """The base class of writers: what has been sent, and what the server has confirmed."""
 
-    def flush(self, but_last: int, timeout: float | None, or_close: bool = True) -> None:
-        """Waits until at most `but_last` items are unconfirmed. `or_close`: whether `close` would end a long wait."""
-
+    def flush(self, but_last: int, timeout: float | None) -> None: ...
     def drain(self, patience: float) -> bool:
-        """Sends all items, and waits `patience` seconds at most. Whether none is unconfirmed."""
-
-    def close(self, patience: float) -> _Discarded | None:
-        """What was discarded after `patience` seconds; None if nothing was."""
+        """Waits at most `patience` seconds until no item is unconfirmed. Returns whether none is."""
 
     @property
     def is_settled(self) -> bool:
         """Whether all items are confirmed and no error is left to be reported."""
 
+    def close(self, patience: float) -> _Discarded | None:
+        """Waits at most `patience` seconds for confirmations. Returns what was discarded, if anything was."""
+
+    @property
+    def num_pending_items(self) -> int: ...
     @property
     def has_server(self) -> bool:
         """Whether the server is reachable, as far as is known."""
 
-    @property
-    def num_pending_items(self) -> int: ...
-
 @final
-class TrajectoryWriter:
+class TrajectoryWriter(WriterSession):
     """Behind `reverb.TrajectoryWriter`."""
 
     def __new__(
         cls,
         client: Client,
         structure: object,
-        options: _ColumnOptions,
+        num_keep_alive_refs: int,
         signatures: _Signatures | None,
-        compression: _Compression,
-        limits: _Limits,
+        options: WriterOptions,
     ) -> TrajectoryWriter:
         """`structure`: a `reverb.writing.structure.Structure`. `signatures` None: items are not checked."""
 
@@ -751,8 +733,6 @@ class TrajectoryWriter:
     def episode_steps(self) -> int: ...
     @property
     def step_is_open(self) -> bool: ...
-    @property
-    def session(self) -> WriterSession: ...
 
 @final
 class PatternReader:
@@ -766,7 +746,7 @@ class PatternReader:
         """The items that are due where an episode ends."""
 
 @final
-class PatternWriter:
+class PatternWriter(WriterSession):
     """Behind `reverb.structured_writer.StructuredWriter`."""
 
     def __new__(
@@ -774,9 +754,7 @@ class PatternWriter:
         client: Client,
         structure: object,
         configs: Sequence[bytes],
-        max_chunk_length: int | None,
-        compression: _Compression,
-        limits: _Limits,
+        options: WriterOptions,
     ) -> PatternWriter:
         """`configs`: serialized `deepmind.reverb.StructuredWriterConfig`s."""
 
@@ -789,24 +767,18 @@ class PatternWriter:
     def end_episode(self, clear_buffers: bool) -> None: ...
     @property
     def step_is_open(self) -> bool: ...
-    @property
-    def session(self) -> WriterSession: ...
 
 @final
-class RowWriter:
+class RowWriter(WriterSession):
     """Behind `reverb.Writer`."""
 
     def __new__(
         cls,
         client: Client,
-        lengths: tuple[int, int],
-        max_in_flight: int,
+        max_sequence_length: int,
         signatures: _Signatures,
-        compression: _Compression,
-        limits: _Limits,
-    ) -> RowWriter:
-        """`lengths`: of the longest item, and of a chunk."""
-
+        options: WriterOptions,
+    ) -> RowWriter: ...
     def append(self, data: object) -> None: ...
     def create_item(self, table: str, num_timesteps: int, priority: float) -> None: ...
     def set_signatures(self, signatures: _Signatures) -> None: ...
@@ -814,11 +786,9 @@ class RowWriter:
     def episode_id(self) -> int: ...
     @property
     def num_steps(self) -> int: ...
-    @property
-    def session(self) -> WriterSession: ...
 
 @final
-class BatchedWriter:
+class BatchedWriter(WriterSession):
     """Behind `reverb.BatchedWriter`."""
 
     def __new__(
@@ -826,10 +796,9 @@ class BatchedWriter:
         client: Client,
         structure: object,
         num_envs: int,
-        options: _ColumnOptions,
+        num_keep_alive_refs: int,
         configs: Sequence[bytes],
-        compression: _Compression,
-        limits: _Limits,
+        options: WriterOptions,
     ) -> BatchedWriter: ...
     def append(
         self,
@@ -846,5 +815,3 @@ class BatchedWriter:
         mask: NDArray[np.bool_] | None,
     ) -> NDArray[np.bool_]: ...
     def episode_steps(self) -> NDArray[np.int64]: ...
-    @property
-    def session(self) -> WriterSession: ...

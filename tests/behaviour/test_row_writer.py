@@ -240,7 +240,7 @@ def test_close_without_retries_drops_items_at_once_and_names_them(serve_far, cap
     writer.create_item("table", 1, 1.0)
     writer.flush()
     serve_far.server.stop()
-    eventually(lambda: not writer._session.has_server)
+    eventually(lambda: not writer._writer.has_server)
     writer.append(2)
     writer.create_item("table", 1, 1.0)
     writer.close(retry_on_unavailable=False)

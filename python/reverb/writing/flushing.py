@@ -4,7 +4,7 @@ import datetime
 from types import TracebackType
 from typing import TypeVar
 
-from reverb._binding import WriterSession
+from reverb import _binding
 from reverb.data import checks
 from reverb.errors import DeadlineExceededError, ReverbError
 from reverb.writing import closing
@@ -18,10 +18,10 @@ class FlushingWriter:
     """A writer whose items are sent by the extension. As a context manager it flushes and leaves the writer open.
 
     Args:
-      sender: The session of the extension's writer.
+      sender: The extension's writer, which must not refer to this object.
     """
 
-    def __init__(self, sender: WriterSession) -> None:
+    def __init__(self, sender: _binding.WriterSession) -> None:
         self._sender = sender
         self._closed = False
         self._finalizer = closing.close_when_deleted(self, sender)

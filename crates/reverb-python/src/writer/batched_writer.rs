@@ -1,7 +1,7 @@
 //! `reverb._rust.BatchedWriter`: appends the steps of many environments at once.
 
 use super::pattern_writer::set_priority;
-use super::session::{CompressionOptions, Limits, WriterSession, parse_compression};
+use super::session::{HOW_TO_GIVE_UP, WriterOptions, WriterSession};
 use super::steps_in::Structure;
 use crate::array_in::LeafRows;
 use crate::client::Client;
@@ -10,7 +10,7 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::pattern::Evaluator;
-use reverb_core::writer::{AppendError, ColumnOptions, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
+use reverb_core::writer::{AppendError, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
 use reverb_core::{DType, Error, Shape};
 use reverb_formats::patterns::evaluator_from_bytes;
 use std::sync::Arc;
@@ -19,14 +19,12 @@ use std::sync::Arc;
 type RowsOf = (u32, Option<i64>, Option<i64>, i64, bool);
 
 /// Appends a step of every environment in one call.
-#[pyclass(frozen, module = "reverb._rust")]
+#[pyclass(frozen, extends = WriterSession, module = "reverb._rust")]
 pub struct BatchedWriter {
     num_envs: usize,
     envs: Mutex<Vec<Env>>,
     shapes: Mutex<StepShapes>,
-    /// Python waits for items through it.
-    #[pyo3(get)]
-    session: Py<WriterSession>,
+    session: WriterSession,
     structure: Structure,
 }
 
@@ -64,37 +62,37 @@ impl StepShapes {
 impl BatchedWriter {
     #[new]
     fn new(
-        py: Python<'_>,
         client: &Client,
         structure: Py<PyAny>,
         num_envs: usize,
-        options: (u32, Option<u32>),
+        num_keep_alive_refs: u32,
         configs: Vec<Vec<u8>>,
-        compression: CompressionOptions,
-        limits: Limits,
-    ) -> PyReverbResult<Self> {
-        let compression = parse_compression(compression)?;
+        options: WriterOptions,
+    ) -> PyReverbResult<PyClassInitializer<Self>> {
+        let compression = options.compression()?;
         let dropped = DroppedChunks::default();
         let evaluator = || match configs.is_empty() {
             true => Ok(None),
             false => evaluator_from_bytes(&configs).map(Some),
         };
-        let keep = options.0.max(evaluator()?.map_or(1, |evaluator| evaluator.max_age()));
-        let options = ColumnOptions { num_keep_alive_refs: keep, max_chunk_length: options.1 };
+        let keep = num_keep_alive_refs.max(evaluator()?.map_or(1, |evaluator| evaluator.max_age()));
+        let columns = options.columns(keep);
         let env = |_| {
             Ok(Env {
-                steps: StepBuffer::new(options, compression, dropped.clone())?,
+                steps: StepBuffer::new(columns, compression, dropped.clone())?,
                 evaluator: evaluator()?,
                 shape: 0,
             })
         };
-        Ok(Self {
+        let session = WriterSession::new(client.background().clone(), &options, dropped.clone(), HOW_TO_GIVE_UP);
+        let writer = Self {
             num_envs,
             shapes: Mutex::default(),
             envs: Mutex::new((0..num_envs).map(env).collect::<Result<_, Error>>()?),
-            session: WriterSession::make(py, client, limits, &dropped)?,
+            session: session.clone(),
             structure: Structure::new(structure),
-        })
+        };
+        Ok(PyClassInitializer::from(session).add_subclass(writer))
     }
 
     /// Appends the rows of the environments in `mask`, then ends the episodes of those in `ends`. The items that patterns
@@ -108,7 +106,7 @@ impl BatchedWriter {
         ends: Option<PyReadonlyArray1<'_, bool>>,
         priorities: Option<PyReadonlyArray1<'_, f64>>,
     ) -> PyReverbResult<()> {
-        self.session.get().check()?;
+        self.session.check()?;
         let step = self.structure.step(data)?;
         let rows = step.rows(py, self.num_envs, &self.structure)?;
         let is_in = |mask: &Option<PyReadonlyArray1<'_, bool>>, env: usize, default| {
@@ -129,9 +127,9 @@ impl BatchedWriter {
         appended.map_err(|error| step.describe(py, &self.structure, error))?;
         self.structure.accept(py, &step)?;
         if !items.is_empty() {
-            self.session.get().push(py, items)?;
+            self.session.push(py, items)?;
         } else if ends.contains(&true) {
-            self.session.get().pump();
+            self.session.pump();
         }
         Ok(made?)
     }
@@ -146,7 +144,7 @@ impl BatchedWriter {
         columns: Vec<RowsOf>,
         mask: Option<PyReadonlyArray1<'_, bool>>,
     ) -> PyReverbResult<Bound<'py, PyArray1<bool>>> {
-        let table = self.session.get().table(table)?;
+        let table = self.session.table(table)?;
         let priorities = priorities.as_array();
         let mut made = Vec::new();
         let mut items = Vec::new();
@@ -161,7 +159,7 @@ impl BatchedWriter {
             }
         }
         if !items.is_empty() {
-            self.session.get().push(py, items)?;
+            self.session.push(py, items)?;
         }
         Ok(PyArray1::from_vec(py, made))
     }
@@ -217,10 +215,10 @@ impl BatchedWriter {
         for (index, env) in envs.iter_mut().enumerate() {
             let made = items.len();
             if present[index] {
-                result = result.and(env.make_items(false, self.session.get(), items));
+                result = result.and(env.make_items(false, &self.session, items));
             }
             if ends[index] {
-                result = result.and(env.make_items(true, self.session.get(), items));
+                result = result.and(env.make_items(true, &self.session, items));
                 result = result.and(env.steps.end_episode(true));
             }
             result = result.and(set_priority(items, made, priorities.map(|priorities| priorities[index])));

@@ -1,6 +1,6 @@
 //! `reverb._rust.PatternWriter`: makes items by patterns.
 
-use super::session::{CompressionOptions, Limits, WriterSession, parse_compression};
+use super::session::{HOW_TO_GIVE_UP, WriterOptions, WriterSession};
 use super::steps_in::Structure;
 use crate::client::Client;
 use crate::errors::PyReverbResult;
@@ -8,17 +8,15 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::Error;
 use reverb_core::pattern::Evaluator;
-use reverb_core::writer::{ColumnOptions, DroppedChunks, StepBuffer, WriterItem};
+use reverb_core::writer::{DroppedChunks, StepBuffer, WriterItem};
 use reverb_formats::patterns::evaluator_from_bytes;
 
 /// Appends steps; patterns say which items to make of them.
-#[pyclass(frozen, module = "reverb._rust")]
+#[pyclass(frozen, extends = WriterSession, module = "reverb._rust")]
 pub struct PatternWriter {
     steps: Mutex<StepBuffer>,
     evaluator: Mutex<Evaluator>,
-    /// Python waits for items through it.
-    #[pyo3(get)]
-    session: Py<WriterSession>,
+    session: WriterSession,
     structure: Structure,
 }
 
@@ -26,25 +24,23 @@ pub struct PatternWriter {
 impl PatternWriter {
     #[new]
     fn new(
-        py: Python<'_>,
         client: &Client,
         structure: Py<PyAny>,
         configs: Vec<Vec<u8>>,
-        max_chunk_length: Option<u32>,
-        compression: CompressionOptions,
-        limits: Limits,
-    ) -> PyReverbResult<Self> {
-        let compression = parse_compression(compression)?;
+        options: WriterOptions,
+    ) -> PyReverbResult<PyClassInitializer<Self>> {
+        let compression = options.compression()?;
         let evaluator = evaluator_from_bytes(&configs)?;
         let dropped = DroppedChunks::default();
-        let keep = evaluator.max_age().max(1);
-        let options = ColumnOptions { num_keep_alive_refs: keep, max_chunk_length };
-        Ok(Self {
-            steps: Mutex::new(StepBuffer::new(options, compression, dropped.clone())?),
+        let columns = options.columns(evaluator.max_age().max(1));
+        let session = WriterSession::new(client.background().clone(), &options, dropped.clone(), HOW_TO_GIVE_UP);
+        let writer = Self {
+            steps: Mutex::new(StepBuffer::new(columns, compression, dropped)?),
             evaluator: Mutex::new(evaluator),
-            session: WriterSession::make(py, client, limits, &dropped)?,
+            session: session.clone(),
             structure: Structure::new(structure),
-        })
+        };
+        Ok(PyClassInitializer::from(session).add_subclass(writer))
     }
 
     /// Appends a step, or a part of one. The items that patterns make have this priority, if there is one.
@@ -56,7 +52,7 @@ impl PatternWriter {
         partial_step: bool,
         priority: Option<f64>,
     ) -> PyReverbResult<()> {
-        self.session.get().check()?;
+        self.session.check()?;
         let step = self.structure.step(data)?;
         let mut items = Vec::new();
         let (appended, made) = {
@@ -72,25 +68,25 @@ impl PatternWriter {
         appended.map_err(|error| step.describe(py, &self.structure, error))?;
         self.structure.accept(py, &step)?;
         if !items.is_empty() {
-            self.session.get().push(py, items)?;
+            self.session.push(py, items)?;
         }
         Ok(made?)
     }
 
     #[pyo3(signature = (priority=None))]
     fn make_last_items(&self, py: Python<'_>, priority: Option<f64>) -> PyReverbResult<()> {
-        self.session.get().check()?;
+        self.session.check()?;
         let mut items = Vec::new();
         let made = self.make(&self.steps.lock(), &mut self.evaluator.lock(), true, priority, &mut items);
         if !items.is_empty() {
-            self.session.get().push(py, items)?;
+            self.session.push(py, items)?;
         }
         Ok(made?)
     }
 
     fn end_episode(&self, clear_buffers: bool) -> PyReverbResult<()> {
         self.steps.lock().end_episode(clear_buffers)?;
-        self.session.get().pump();
+        self.session.pump();
         Ok(())
     }
 
@@ -109,7 +105,7 @@ impl PatternWriter {
         priority: Option<f64>,
         items: &mut Vec<WriterItem>,
     ) -> Result<(), Error> {
-        let made = steps.make_items(evaluator, end_of_episode, |table| self.session.get().intern(table), items);
+        let made = steps.make_items(evaluator, end_of_episode, |table| self.session.intern(table), items);
         made.and(set_priority(items, 0, priority))
     }
 }

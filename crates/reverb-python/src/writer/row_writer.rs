@@ -1,6 +1,6 @@
 //! `reverb._rust.RowWriter`: behind dm-reverb's older writer, whose items are all columns of the last steps.
 
-use super::session::{CompressionOptions, Limits, WriterSession, parse_compression};
+use super::session::{WriterOptions, WriterSession};
 use super::signatures::{FlatSignatures, Signatures, find_signature, to_signatures};
 use crate::array_in::{Leaf, leaf};
 use crate::client::Client;
@@ -11,18 +11,16 @@ use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use reverb_core::Error;
-use reverb_core::writer::{AppendError, ColumnOptions, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
+use reverb_core::writer::{AppendError, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Appends rows, and makes items of the last of them.
-#[pyclass(frozen, module = "reverb._rust")]
+#[pyclass(frozen, extends = WriterSession, module = "reverb._rust")]
 pub struct RowWriter {
     rows: Mutex<Rows>,
-    /// Python waits for items through it.
-    #[pyo3(get)]
-    session: Py<WriterSession>,
+    session: WriterSession,
     signatures: Mutex<Signatures>,
     /// The structures of rows of which items were created.
     keys: KnownKeys,
@@ -61,30 +59,35 @@ struct RowShape {
 impl RowWriter {
     #[new]
     fn new(
-        py: Python<'_>,
         client: &Client,
-        lengths: (u32, u32),
-        max_in_flight: usize,
+        max_sequence_length: u32,
         signatures: FlatSignatures,
-        compression: CompressionOptions,
-        limits: Limits,
-    ) -> PyReverbResult<Self> {
-        let compression = parse_compression(compression)?;
+        options: WriterOptions,
+    ) -> PyReverbResult<PyClassInitializer<Self>> {
+        let (columns, compression) = (options.columns(max_sequence_length), options.compression()?);
         let dropped = DroppedChunks::default();
-        let (max_sequence_length, chunk_length) = lengths;
-        let options = ColumnOptions { num_keep_alive_refs: max_sequence_length, max_chunk_length: Some(chunk_length) };
-        Ok(Self {
+        // The writer itself waits for items in flight, after it has appended a row.
+        let unlimited = WriterOptions { max_in_flight_items: None, ..options };
+        // Its `close` waits as long as its `flush`.
+        let session = WriterSession::new(
+            client.background().clone(),
+            &unlimited,
+            dropped.clone(),
+            "To give up: Ctrl-C, or `flush(timeout=...)`.",
+        );
+        let writer = Self {
             rows: Mutex::new(Rows {
-                steps: StepBuffer::new(options, compression, dropped.clone())?,
+                steps: StepBuffer::new(columns, compression, dropped)?,
                 shapes: Vec::new(),
                 structures: VecDeque::new(),
             }),
-            session: WriterSession::make(py, client, limits, &dropped)?,
+            session: session.clone(),
             signatures: Mutex::new(to_signatures(signatures)?),
             keys: KnownKeys::default(),
-            max_in_flight,
+            max_in_flight: options.max_in_flight_items.unwrap_or(usize::MAX),
             max_length: u64::from(max_sequence_length),
-        })
+        };
+        Ok(PyClassInitializer::from(session).add_subclass(writer))
     }
 
     fn set_signatures(&self, signatures: FlatSignatures) -> PyReverbResult<()> {
@@ -94,7 +97,7 @@ impl RowWriter {
     }
 
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyReverbResult<()> {
-        self.session.get().check()?;
+        self.session.check()?;
         let mut objects = Vec::with_capacity(8);
         let structure = flatten_and_hash(data, &mut objects)?;
         let named = |index: usize, error: PyReverbError| match error {
@@ -119,8 +122,8 @@ impl RowWriter {
             let nest = Arc::new(skeleton(data)?);
             self.rows.lock().begin_structure(structure, nest, self.max_length);
         }
-        self.session.get().pump();
-        self.session.get().wait_in_flight(py, self.max_in_flight)
+        self.session.pump();
+        self.session.wait_in_flight(py, self.max_in_flight)
     }
 
     fn create_item(
@@ -130,7 +133,7 @@ impl RowWriter {
         num_timesteps: u64,
         priority: f64,
     ) -> PyReverbResult<()> {
-        let table = self.session.get().table(table)?;
+        let table = self.session.table(table)?;
         let (writer, columns, structures) = {
             let rows = self.rows.lock();
             (rows.steps.writer(), rows.last(num_timesteps)?, rows.last_structures(num_timesteps))
@@ -161,8 +164,8 @@ impl RowWriter {
             }
             WriterItem::new(table, priority, columns, writer, None)?
         };
-        self.session.get().push(py, [item])?;
-        self.session.get().wait_in_flight(py, self.max_in_flight)
+        self.session.push(py, [item])?;
+        self.session.wait_in_flight(py, self.max_in_flight)
     }
 
     #[getter]

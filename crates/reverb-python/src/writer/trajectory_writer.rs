@@ -1,6 +1,6 @@
 //! `reverb._rust.TrajectoryWriter`.
 
-use super::session::{CompressionOptions, Limits, WriterSession, parse_compression};
+use super::session::{HOW_TO_GIVE_UP, WriterOptions, WriterSession};
 use super::signatures::{FlatSignatures, Signatures, find_signature, to_signatures};
 use super::steps_in::Structure;
 use crate::client::Client;
@@ -15,13 +15,11 @@ use reverb_core::Error;
 use reverb_core::writer::{ColumnOptions, DroppedChunks, Selection, StepBuffer, WriterItem};
 
 /// Appends steps, and makes items of their rows.
-#[pyclass(frozen, module = "reverb._rust")]
+#[pyclass(frozen, extends = WriterSession, module = "reverb._rust")]
 pub struct TrajectoryWriter {
     /// The rows that items can still be made of; [`super::column_history::ColumnHistory`] shows them.
     pub steps: Mutex<StepBuffer>,
-    /// Python waits for items through it.
-    #[pyo3(get)]
-    session: Py<WriterSession>,
+    session: WriterSession,
     structure: Structure,
     /// Signatures by table; `None` if items are not checked.
     signatures: Mutex<Option<Signatures>>,
@@ -33,28 +31,28 @@ pub struct TrajectoryWriter {
 impl TrajectoryWriter {
     #[new]
     fn new(
-        py: Python<'_>,
         client: &Client,
         structure: Py<PyAny>,
-        options: (u32, Option<u32>),
+        num_keep_alive_refs: u32,
         signatures: Option<FlatSignatures>,
-        compression: CompressionOptions,
-        limits: Limits,
-    ) -> PyReverbResult<Self> {
-        let compression = parse_compression(compression)?;
+        options: WriterOptions,
+    ) -> PyReverbResult<PyClassInitializer<Self>> {
+        let (columns, compression) = (options.columns(num_keep_alive_refs), options.compression()?);
         let dropped = DroppedChunks::default();
         let signatures = signatures.map(to_signatures).transpose()?;
-        Ok(Self {
-            steps: Mutex::new(StepBuffer::new(column_options(options), compression, dropped.clone())?),
-            session: WriterSession::make(py, client, limits, &dropped)?,
+        let session = WriterSession::new(client.background().clone(), &options, dropped.clone(), HOW_TO_GIVE_UP);
+        let writer = Self {
+            steps: Mutex::new(StepBuffer::new(columns, compression, dropped)?),
+            session: session.clone(),
             structure: Structure::new(structure),
             signatures: Mutex::new(signatures),
             keys: KnownKeys::default(),
-        })
+        };
+        Ok(PyClassInitializer::from(session).add_subclass(writer))
     }
 
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>, partial_step: bool) -> PyReverbResult<()> {
-        self.session.get().check()?;
+        self.session.check()?;
         let step = self.structure.step(data)?;
         for &(column, options) in step.new_columns() {
             self.steps.lock().configure(column, column_options(options))?;
@@ -73,7 +71,7 @@ impl TrajectoryWriter {
         trajectory: &Bound<'_, PyAny>,
     ) -> PyReverbResult<()> {
         let (columns, structure) = columns(trajectory)?;
-        let table = self.session.get().table(table)?;
+        let table = self.session.table(table)?;
         let writer = self.steps.lock().writer();
         // The lock is released before Python compares keys.
         let signature = match &*self.signatures.lock() {
@@ -82,7 +80,7 @@ impl TrajectoryWriter {
         };
         let Some(signature) = signature else {
             let item = WriterItem::new(table, priority, columns, writer, None)?.not_validated();
-            return self.session.get().push(py, [item]);
+            return self.session.push(py, [item]);
         };
         let signature = signature.as_deref();
         let id = structure.map(|structure| KnownKeys::id(structure, &table, 0));
@@ -97,7 +95,7 @@ impl TrajectoryWriter {
         }
         let item = WriterItem::new(table, priority, columns, writer, signature)
             .map_err(|error| explain(error, trajectory, signature, false))?;
-        self.session.get().push(py, [item])
+        self.session.push(py, [item])
     }
 
     fn set_signatures(&self, signatures: FlatSignatures) -> PyReverbResult<()> {
@@ -112,7 +110,7 @@ impl TrajectoryWriter {
 
     fn end_episode(&self, clear_buffers: bool) -> PyReverbResult<()> {
         self.steps.lock().end_episode(clear_buffers)?;
-        self.session.get().pump();
+        self.session.pump();
         Ok(())
     }
 
