@@ -110,6 +110,30 @@ def kinds_told_apart(tree):
     return problems
 
 
+def forgotten_calls(tree):
+    """Calls of our protocol that the client does not make, or that do not reach Python."""
+
+    def code(pattern):
+        texts = [re.sub(r"(//|#).*", "", path.read_text()) for path in sorted(tree.top.glob(pattern))]
+        return "\n".join(texts)
+
+    rpcs = re.findall(r"\brpc (\w+)\(", code("proto/reverb/replay/v1/*.proto"))
+    client = code("crates/reverb-net/src/client/*.rs") + code("crates/reverb-net/src/replay_v1/client/*.rs")
+    problems = [
+        f"no client makes the call {rpc}"
+        for rpc in rpcs
+        if not re.search(rf"\.{re.sub(r'(?<!^)(?=[A-Z])', '_', rpc).lower()}\(", client)
+    ]
+    binding = code("crates/reverb-python/src/**/*.rs")
+    calls = re.findall(r"\bimpl ToAll for (\w+)", client)
+    problems += [f"the extension makes no call {call}" for call in calls if not re.search(rf"\b{call}\b", binding)]
+    stub = code("python/reverb/_rust.pyi").partition("\nclass Client:")[2].partition("\nclass ")[0]
+    package = code("python/reverb/**/*.py")
+    names = re.findall(r"^    def ([a-z]\w*)\(", stub, re.MULTILINE)
+    problems += [f"nothing uses Client.{name} of the extension" for name in names if f".{name}" not in package]
+    return problems
+
+
 def module_floors(tree):
     """Python modules that import what lies above them, or have no floor."""
     return floor_problems(tree.python, rules.MODULES, PACKAGE_FOLDER, "rules.MODULES")
@@ -232,6 +256,7 @@ ALL = (
     foreign_names,
     parts_apart,
     kinds_told_apart,
+    forgotten_calls,
     module_floors,
     part_floors,
     loose_files,

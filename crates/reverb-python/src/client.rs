@@ -205,10 +205,7 @@ impl Client {
     /// Compares the keys of a nest with those of a table's signature.
     fn check_keys(&self, py: Python<'_>, table: &str, data: &Bound<'_, PyAny>) -> PyReverbResult<()> {
         // Writers use the connection of the background client.
-        let tables = match py.detach(|| self.background.call(Info, None)) {
-            Started::Done(tables) => tables?,
-            Started::Waiting(_, rest) => wait(py, rest)?,
-        };
+        let tables = wait(py, async { self.background.call(Info, None).await })?;
         let Some(status) = tables.iter().find(|status| status.info.config.name == table) else { return Ok(()) };
         match compare_keys(table, data, status.info.config.signature.as_deref())? {
             Some(differences) => Err(Error::SignatureMismatch(differences).into()),

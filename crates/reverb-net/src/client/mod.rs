@@ -21,7 +21,7 @@ pub use pending_draw::PendingDraw;
 pub use road::Road;
 pub use servers::{ToAll, Turn};
 pub use started::{Rest, Started, WaitsFor};
-pub use unary::{Bench, Checkpoint, Configure, Info, Mutate, Observe, Peek, Reset};
+pub use unary::*;
 
 use crate::replay_v1::client::Session;
 use crate::writing::PendingLimit;
@@ -64,12 +64,7 @@ pub struct Client {
 impl Client {
     /// Makes a client of the server at `address`, without contacting the server.
     pub fn new(address: &str) -> Self {
-        Self::with_limit(address, DEFAULT_PENDING_BYTES)
-    }
-
-    /// As [`Client::new`]. All writers of the client together hold about `max_pending_bytes` of unconfirmed items.
-    pub fn with_limit(address: &str, max_pending_bytes: usize) -> Self {
-        Self::of_session(address, Arc::default(), max_pending_bytes)
+        Self::of_session(address, Arc::default(), DEFAULT_PENDING_BYTES)
     }
 
     fn of_session(address: &str, session: Arc<Session>, max_pending_bytes: usize) -> Self {
@@ -88,7 +83,7 @@ impl Client {
     }
 
     /// Makes another client of the same server, with a connection of its own. For a balancer and for the server, both
-    /// are one client. As in [`Client::with_limit`], its writers together hold about `max_pending_bytes`.
+    /// are one client. Its writers together hold about `max_pending_bytes` of unconfirmed items.
     #[must_use]
     pub fn beside(&self, max_pending_bytes: usize) -> Self {
         Self::of_session(self.address(), self.session.clone(), max_pending_bytes)
@@ -122,7 +117,7 @@ impl Client {
 
     /// Returns the road that needs no new connection. `None` if there is none, or if there are several servers.
     pub fn road_now(&self) -> Option<Road> {
-        self.roads_now()?.only()
+        self.roads_now()?.only().cloned()
     }
 
     /// Returns the roads. Connects if necessary, until `deadline` at the latest.
@@ -225,11 +220,13 @@ impl Client {
             match roads.call(call.clone(), connect_by, deadline).await {
                 // A server other than the one meant refuses such calls whole. It may have replaced that one, and a new
                 // connection finds out whether a balancer splits the client.
-                Err(Error::SplitClient { .. }) if roads.are_one() => {
+                Err(Error::SplitClient { .. }) if roads.only().is_some() => {
                     self.roads(connect_by).await?.call(call, connect_by, deadline).await
                 }
                 Err(Error::Cancelled(_) | Error::Unavailable(_))
-                    if C::FINDS_NEXT_SERVER && roads.are_one() && deadline.is_none_or(|end| Instant::now() < end) =>
+                    if C::FINDS_NEXT_SERVER
+                        && roads.only().is_some()
+                        && deadline.is_none_or(|end| Instant::now() < end) =>
                 {
                     let road = connect::connect(&self.address, &self.session, deadline).await?;
                     self.keep(road.into()).call(call, connect_by, deadline).await

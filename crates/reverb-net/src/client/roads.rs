@@ -38,62 +38,46 @@ impl Roads {
         Some(Self::One(registry::find(hosts, port)?.into()))
     }
 
+    fn either<T>(&self, one: impl FnOnce(&Road) -> T, several: impl FnOnce(&Servers) -> T) -> T {
+        match self {
+            Self::One(road) => one(road),
+            Self::Several(servers) => several(servers),
+        }
+    }
+
     /// Whether calls can be made. Several servers find their connections themselves.
     pub fn are_open(&self) -> bool {
-        match self {
-            Self::One(road) => road.is_open(),
-            Self::Several(_) => true,
-        }
+        self.either(Road::is_open, |_| true)
     }
 
     /// Whether there was a connection to a server elsewhere, and all such connections are lost.
     pub fn are_lost(&self) -> bool {
-        match self {
-            Self::One(road) => !road.is_here() && !road.is_open(),
-            Self::Several(servers) => servers.are_lost(),
-        }
+        self.either(|road| !road.is_here() && !road.is_open(), Servers::are_lost)
     }
 
     /// Returns the transport. `None` before a server was reached.
     pub fn transport(&self) -> Option<Transport> {
-        match self {
-            Self::One(road) => Some(road.transport()),
-            Self::Several(servers) => servers.transport(),
-        }
+        self.either(|road| Some(road.transport()), Servers::transport)
     }
 
     /// Returns the name of the roads, for display. `None` before a server was reached.
     pub fn name(&self) -> Option<String> {
-        match self {
-            Self::One(road) => Some(road.name()),
-            Self::Several(servers) => servers.road_name(),
-        }
+        self.either(|road| Some(road.name()), Servers::road_name)
     }
 
     /// Returns a number that changes when a server was reached again. `None` if no server is connected.
     pub fn connection(&self) -> Option<u32> {
-        match self {
-            Self::One(road) => road.is_open().then_some(0),
-            Self::Several(servers) => servers.connection(),
-        }
+        self.either(|road| road.is_open().then_some(0), Servers::connection)
     }
 
     /// Returns the road if there is only one.
-    pub fn only(self) -> Option<Road> {
-        match self {
-            Self::One(road) => Some(road),
-            Self::Several(_) => None,
-        }
-    }
-
-    /// Whether the address names one server.
-    pub fn are_one(&self) -> bool {
-        matches!(self, Self::One(_))
+    pub fn only(&self) -> Option<&Road> {
+        if let Self::One(road) = self { Some(road) } else { None }
     }
 
     /// Whether the only server is in this process.
     pub fn is_here(&self) -> bool {
-        matches!(self, Self::One(road) if road.is_here())
+        self.only().is_some_and(Road::is_here)
     }
 
     /// Returns the road for a call to one server; of several, to the one whose turn it is. A writer keeps its `home` as

@@ -233,14 +233,6 @@ impl Members {
         waiting.map(|member| member.next_attempt).chain(look_up).min()
     }
 
-    /// Returns the roads to all connected servers.
-    pub fn roads(&mut self) -> Vec<(Arc<str>, Road)> {
-        let road = |member: &Member| Some((member.peer.clone(), member.road.clone()?));
-        let roads: Vec<_> = self.list.iter().filter_map(road).collect();
-        self.has_begun |= !roads.is_empty();
-        roads
-    }
-
     /// Returns the roads to all servers; of those that are down, the reasons. `None` if no server is connected.
     pub fn all(&mut self) -> Option<Vec<(Arc<str>, Result<Road>)>> {
         let all = self.list.iter().filter_map(|member| match &member.road {

@@ -69,12 +69,13 @@ impl Servers {
     pub async fn road(self: &Arc<Self>, turn: Turn, home: Option<&str>, deadline: Option<Instant>) -> Result<Road> {
         let wanted = home.map_or(Wanted::Any, Wanted::Home);
         self.reach(wanted, deadline, |members| {
-            let roads = members.roads();
-            if let Some((_, road)) = home.and_then(|home| roads.iter().find(|(peer, _)| &**peer == home)) {
+            let all = members.all()?;
+            if let Some((_, Ok(road))) = home.and_then(|home| all.iter().find(|(peer, _)| &**peer == home)) {
                 return Some(road.clone());
             }
-            let turn = self.turns[turn as usize].fetch_add(1, Relaxed);
-            roads.get(turn.checked_rem(roads.len())?).map(|(_, road)| road.clone())
+            let mut roads: Vec<_> = all.into_iter().filter_map(|(_, road)| road.ok()).collect();
+            let turn = self.turns[turn as usize].fetch_add(1, Relaxed) % roads.len();
+            Some(roads.swap_remove(turn))
         })
         .await
     }
