@@ -122,7 +122,8 @@ impl Road {
         match self {
             Self::SameProcess(replay) => call.here(replay, deadline).await,
             Self::ReplayV1(connection) => call.replay_v1(&connection, deadline).await,
-            Self::DmReverb(connection) => call.dm_reverb(&connection, deadline).await,
+            // Its futures are several times as large, and callers of the others would pay for moving so much memory.
+            Self::DmReverb(connection) => Box::pin(call.dm_reverb(&connection, deadline)).await,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The calls of the data path. Over a network they share the streams of a connection.
 
 use super::call::Call;
-use super::pending_draw::PendingDraw;
+use super::pending_draw::{Draw, PendingDraw};
 use super::started::Started;
 use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client::Connection;
@@ -90,7 +90,7 @@ impl Call for BeginSample<'_> {
         let begin = move || {
             let begun = Instant::now();
             let draw = LocalDraw::begin(&replay, self.request, deadline, self.at_once);
-            draw.map(|draw| PendingDraw::local(draw, begun))
+            draw.map(|draw| PendingDraw::new(Draw::Local(draw), begun))
         };
         // A draw that waits or copies much data runs as a task on the runtime of the process.
         match Handle::try_current() {
@@ -100,10 +100,16 @@ impl Call for BeginSample<'_> {
     }
 
     async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<PendingDraw> {
-        connection.begin_sample(self.request, deadline).await.map(PendingDraw::remote)
+        connection
+            .begin_sample(self.request, deadline)
+            .await
+            .map(|call| PendingDraw::new(Draw::Remote(call), Instant::now()))
     }
 
     async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<PendingDraw> {
-        connection.begin_sample(self.request, deadline).await.map(PendingDraw::dm_reverb)
+        connection
+            .begin_sample(self.request, deadline)
+            .await
+            .map(|call| PendingDraw::new(Draw::DmReverb(call), Instant::now()))
     }
 }

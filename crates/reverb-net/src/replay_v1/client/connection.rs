@@ -226,13 +226,7 @@ impl Connection {
                 Err(status) => Err(self.link.note(from_status(&status, &self.peer))),
             }
         };
-        let answer = match deadline {
-            None => call.await,
-            Some(deadline) => {
-                tokio::time::timeout_at(deadline.into(), call).await.unwrap_or_else(|_| Err(self.no_answer()))
-            }
-        };
-        match answer {
+        match self.until(deadline, call).await {
             Err(Error::Unimplemented(_)) if self.is_broken() => Err(Error::Unavailable(format!(
                 "the connection to the server at {} was lost; another server listens there, which the next call finds",
                 self.peer
@@ -243,19 +237,24 @@ impl Connection {
 
     /// Awaits a call whose deadline the server enforces, because the server knows what the call waited for. Gives up if
     /// the server does not answer [`GRACE`] after the deadline.
-    async fn within<T>(&self, deadline: Option<Instant>, call: impl Future<Output = Result<T>>) -> Result<T> {
-        match deadline.and_then(|deadline| deadline.checked_add(GRACE)) {
-            None => call.await,
-            Some(limit) => tokio::time::timeout_at(limit.into(), call).await.unwrap_or_else(|_| Err(self.no_answer())),
-        }
+    fn within<T>(
+        &self,
+        deadline: Option<Instant>,
+        call: impl Future<Output = Result<T>>,
+    ) -> impl Future<Output = Result<T>> {
+        self.until(deadline.and_then(|deadline| deadline.checked_add(GRACE)), call)
     }
 
-    fn no_answer(&self) -> Error {
-        Error::DeadlineExceeded(format!(
-            "the server at {} did not answer in time; if a proxy is in between, it may have cut the stream (see \
+    async fn until<T>(&self, limit: Option<Instant>, call: impl Future<Output = Result<T>>) -> Result<T> {
+        let Some(limit) = limit else { return call.await };
+        let late = |_| {
+            Error::DeadlineExceeded(format!(
+                "the server at {} did not answer in time; if a proxy is in between, it may have cut the stream (see \
              client_max_body_size of nginx)",
-            self.peer
-        ))
+                self.peer
+            ))
+        };
+        tokio::time::timeout_at(limit.into(), call).await.map_err(late)?
     }
 }
 
