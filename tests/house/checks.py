@@ -97,6 +97,43 @@ def is_below(file, part):
     return file.startswith((f"{part.rstrip('/')}/", f"{part}.rs", f"{part}.py"))
 
 
+def kinds_told_apart(tree):
+    """Files that name a case of a type which only one file tells apart."""
+    problems = []
+    for kind, home in rules.KINDS.items():
+        case = re.compile(rf"\b{kind}::[A-Z]\w*")
+        for path in sorted(tree.top.glob("crates/*/src/**/*.rs")):
+            file = path.relative_to(tree.top).as_posix()
+            code = re.sub(r"//.*", "", path.read_text())
+            named = sorted(set(case.findall(code))) if file != home else []
+            problems += [f"{file} names {name}; only {home} tells the cases of {kind} apart" for name in named]
+    return problems
+
+
+def forgotten_calls(tree):
+    """Calls of our protocol that the client does not make, or that do not reach Python."""
+
+    def code(pattern):
+        texts = [re.sub(r"(//|#).*", "", path.read_text()) for path in sorted(tree.top.glob(pattern))]
+        return "\n".join(texts)
+
+    rpcs = re.findall(r"\brpc (\w+)\(", code("proto/reverb/replay/v1/*.proto"))
+    client = code("crates/reverb-net/src/client/*.rs") + code("crates/reverb-net/src/replay_v1/client/*.rs")
+    problems = [
+        f"no client makes the call {rpc}"
+        for rpc in rpcs
+        if not re.search(rf"\.{re.sub(r'(?<!^)(?=[A-Z])', '_', rpc).lower()}\(", client)
+    ]
+    binding = code("crates/reverb-python/src/**/*.rs")
+    calls = re.findall(r"\bimpl ToAll for (\w+)", client)
+    problems += [f"the extension makes no call {call}" for call in calls if not re.search(rf"\b{call}\b", binding)]
+    stub = code("python/reverb/_rust.pyi").partition("\nclass Client:")[2].partition("\nclass ")[0]
+    package = code("python/reverb/**/*.py")
+    names = re.findall(r"^    def ([a-z]\w*)\(", stub, re.MULTILINE)
+    problems += [f"nothing uses Client.{name} of the extension" for name in names if f".{name}" not in package]
+    return problems
+
+
 def module_floors(tree):
     """Python modules that import what lies above them, or have no floor."""
     return floor_problems(tree.python, rules.MODULES, PACKAGE_FOLDER, "rules.MODULES")
@@ -218,6 +255,8 @@ ALL = (
     crate_floors,
     foreign_names,
     parts_apart,
+    kinds_told_apart,
+    forgotten_calls,
     module_floors,
     part_floors,
     loose_files,

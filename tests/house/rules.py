@@ -52,6 +52,12 @@ APART_IN_CRATES = (
     ("crates/reverb-net/src/replay_v1/server", "crates/reverb-net/src/replay_v1/client"),
 )
 
+# Types whose cases one file alone names, so that a further case concerns no other.
+KINDS = {
+    "Road": "crates/reverb-net/src/client/road.rs",
+    "Roads": "crates/reverb-net/src/client/roads.rs",
+}
+
 # Modules of `python/reverb` from the lowest floor up. The longest entry that fits a file counts.
 MODULES = (
     ("_binding", "_shutdown", "errors", "logging/", "replay_sample"),

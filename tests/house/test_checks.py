@@ -135,6 +135,28 @@ def test_parts_of_a_crate_stay_apart(top, source, target):
     assert len(checks.parts_apart(Tree(top))) == 1
 
 
+def test_kinds_of_roads_are_told_apart_in_one_file_only(top):
+    road = "pub enum Road { Here, There } fn f(road: Road) -> bool { matches!(road, Road::Here) }"
+    other = "use crate::client::road::Road; fn g(road: &Road) { road.is_open(); Road::open(); } // Road::Here"
+    crate(top, {"client/road.rs": road, "client/other.rs": other}, "reverb-net")
+    assert checks.kinds_told_apart(Tree(top)) == []
+    crate(top, {"client/other.rs": "fn g(road: Road) { if let Road::There = road {} }"}, "reverb-net")
+    assert len(checks.kinds_told_apart(Tree(top))) == 1
+
+
+def test_a_call_that_does_not_reach_users_is_refused(top):
+    write(top, {"proto/reverb/replay/v1/replay.proto": "service S { rpc CountItems(A) returns (B); } // rpc Old()"})
+    assert checks.forgotten_calls(Tree(top)) == ["no client makes the call CountItems"]
+    code = "impl ToAll for CountItems {} fn f() { service.count_items(request) }"
+    crate(top, {"client/unary.rs": code}, "reverb-net")
+    assert checks.forgotten_calls(Tree(top)) == ["the extension makes no call CountItems"]
+    crate(top, {"client.rs": "fn count(client: &Client) { client.call(CountItems, None) }"}, "reverb-python")
+    package(top, {"_rust.pyi": "\nclass Client:\n    def count(self) -> int: ...\n"})
+    assert checks.forgotten_calls(Tree(top)) == ["nothing uses Client.count of the extension"]
+    package(top, {"client.py": "def count(client): return client.count()"})
+    assert checks.forgotten_calls(Tree(top)) == []
+
+
 def test_parts_of_the_package_stay_apart(top):
     package(top, {"tf/b.py": "def f():\n    import reverb.cli.app\n"})
     (problem,) = checks.parts_apart(Tree(top))

@@ -4,7 +4,7 @@ mod common;
 
 use common::{SOON, addresses, draw, eventually, rows, server, uniform};
 use reverb_core::{FIGURES, Figure, TableInfo};
-use reverb_net::client::Client;
+use reverb_net::client::{Client, Info};
 use reverb_net::server::Server;
 use std::time::Instant;
 
@@ -24,7 +24,7 @@ async fn a_server_tells_each_figure_and_it_travels() {
     client.sample(&draw("table", 2), soon()).await.unwrap();
     eventually("the samples are received", || info(&server).undelivered_samples == Some(0)).await;
     let told = info(&server);
-    let mut tables = client.info(soon()).await.unwrap();
+    let mut tables = client.call(Info, soon()).await.unwrap();
     let arrived = tables.pop().unwrap().info;
     for Figure { name, value, .. } in FIGURES {
         assert!(value(&told).is_some(), "no code sets `{name}`");

@@ -9,7 +9,6 @@ use crate::transport::dial::{ATTEMPT_TIME, KeepAlive, dial_host, dial_unix};
 use reverb_core::{Error, Result};
 use reverb_service::{Transport, registry};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tonic::transport::Channel;
 
@@ -84,16 +83,12 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_m
 /// reference's, or [`Error::SplitClient`] if a balancer spreads the streams of a connection over servers.
 pub async fn attempt(peer: &str, endpoint: Endpoint<'_>, session: &Session) -> Result<Road> {
     let road = reach(peer, endpoint, session).await?;
-    let Road::ReplayV1(tcp) = &road else { return Ok(road) };
     let Endpoint::Tcp { or_shorter: true, .. } = endpoint else { return Ok(road) };
-    let path = tcp.unix_path();
-    if path.is_empty() || !Path::new(path).exists() {
-        return Ok(road);
-    }
+    let Some(path) = road.unix_path().filter(|path| Path::new(path).exists()) else { return Ok(road) };
     // On another host, the path may lead to a different server. The ids show whether it is the same one.
     let Ok(channel) = dial_unix(path, KeepAlive::Pings).await else { return Ok(road) };
     match Connection::greet((peer, Transport::Unix, &name(endpoint)), channel, session, false).await {
-        Ok(Greeting::Connected(unix)) if unix.server_id() == tcp.server_id() => Ok(Road::ReplayV1(unix)),
+        Ok(Greeting::Connected(unix)) if road.server_id() == Some(unix.server_id()) => Ok(unix.into()),
         _ => Ok(road),
     }
 }
@@ -112,7 +107,7 @@ async fn reach(peer: &str, endpoint: Endpoint<'_>, session: &Session) -> Result<
         let (transport, channel) = dial(endpoint, KeepAlive::Pings).await?;
         let is_last = refused.len() + 1 == MAX_DIALS;
         match Connection::greet((peer, transport, &name), channel.clone(), session, is_last).await? {
-            Greeting::Connected(connection) => return Ok(Road::ReplayV1(connection)),
+            Greeting::Connected(connection) => return Ok(connection.into()),
             Greeting::NoService => return reach_dm_reverb(peer, endpoint, session).await,
             Greeting::OtherServer => refused.push(channel),
         }
@@ -140,9 +135,7 @@ pub async fn dial(endpoint: Endpoint<'_>, keep_alive: KeepAlive) -> Result<(Tran
 async fn reach_dm_reverb(peer: &str, endpoint: Endpoint<'_>, session: &Session) -> Result<Road> {
     let (transport, channel) = dial(endpoint, KeepAlive::System).await?;
     match Connection::greet((peer, transport, &name(endpoint)), channel.clone(), session, false).await? {
-        Greeting::NoService => {
-            Ok(Road::DmReverb(Arc::new(dm_reverb::Connection::greet(peer, transport, channel).await?)))
-        }
+        Greeting::NoService => Ok(dm_reverb::Connection::greet(peer, transport, channel).await?.into()),
         _ => Err(Error::Unavailable(format!("another server has just begun to listen at {peer}"))),
     }
 }

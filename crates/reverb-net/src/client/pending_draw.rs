@@ -21,8 +21,9 @@ pub struct PendingDraw {
     pub begun: Instant,
 }
 
+/// The draw of a [`PendingDraw`].
 #[derive(Debug)]
-enum Draw {
+pub(super) enum Draw {
     /// A draw from a table of this process.
     Local(LocalDraw),
     /// A draw from a server elsewhere.
@@ -34,23 +35,8 @@ enum Draw {
 }
 
 impl PendingDraw {
-    fn new(draw: Draw, begun: Instant) -> Self {
+    pub(super) fn new(draw: Draw, begun: Instant) -> Self {
         Self { generation: fork::generation(), draw: ManuallyDrop::new(draw), begun }
-    }
-
-    /// Wraps a draw from a server elsewhere.
-    pub(super) fn remote(call: DrawCall) -> Self {
-        Self::new(Draw::Remote(call), Instant::now())
-    }
-
-    /// Wraps a draw from a server of dm-reverb.
-    pub(super) fn dm_reverb(call: dm_reverb::DrawCall) -> Self {
-        Self::new(Draw::DmReverb(call), Instant::now())
-    }
-
-    /// Wraps a draw from a table of this process.
-    pub(super) fn local(draw: LocalDraw, begun: Instant) -> Self {
-        Self::new(Draw::Local(draw), begun)
     }
 
     /// Whether [`PendingDraw::result`] returns without a wait.

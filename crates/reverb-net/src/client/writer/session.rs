@@ -61,8 +61,8 @@ impl Session {
             (std::mem::replace(&mut state.has_worker, true), was_idle)
         };
         if !has_worker {
-            if let Some(Road::SameProcess(replay)) = self.client.road_now() {
-                *shared.local.lock() = Some(Local::new(replay));
+            if let Some(replay) = self.client.road_now().as_ref().and_then(Road::here) {
+                *shared.local.lock() = Some(Local::new(replay.clone()));
             }
             runtime.spawn(worker::run(self.client.clone(), shared.clone()));
         }

@@ -1,11 +1,12 @@
 //! The task of a writer: finds the server, and sends items until the writer is closed.
 
-use crate::client::{Client, Road};
+use crate::client::{Call, Client, Started, Turn};
 use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client as replay_v1;
 use crate::transport::back_off::BackOff;
 use crate::writing::{Linger, Local, SharedSession};
-use reverb_core::Error;
+use reverb_core::{Error, Result};
+use reverb_service::Replay;
 use reverb_service::write_queue::Done;
 use std::sync::Arc;
 use std::task::Poll;
@@ -29,23 +30,13 @@ pub async fn run(client: Arc<Client>, shared: Arc<SharedSession>) {
     let mut split_at: Option<Instant> = None;
     while !shared.is_over() {
         let started = Instant::now();
-        let road = client.writer_road(home.as_deref(), Instant::now().checked_add(CONNECT_TIME)).await;
+        let connect_by = started.checked_add(CONNECT_TIME);
+        let road = client.road(Turn::Write, home.as_deref(), connect_by).await;
         if let Ok(road) = &road {
             home = road.peer().map(str::to_owned);
         }
         let lost = match road {
-            Ok(Road::SameProcess(replay)) => {
-                shared.local.lock().get_or_insert_with(|| Local::new(replay));
-                lost_at = None;
-                shared.state.lock().is_lost = false;
-                run_local(&shared).await;
-                Error::Unavailable("the server of this process was stopped".into())
-            }
-            Ok(Road::ReplayV1(connection)) => match replay_v1::write(&shared, &connection, &mut lost_at).await {
-                Ok(()) => return,
-                Err(error) => error,
-            },
-            Ok(Road::DmReverb(connection)) => match dm_reverb::write(&shared, &connection, &mut lost_at).await {
+            Ok(road) => match road.call(Sending { shared: &shared, lost_at: &mut lost_at }, None).await {
                 Ok(()) => return,
                 Err(error) => error,
             },
@@ -68,6 +59,36 @@ pub async fn run(client: Arc<Client>, shared: Arc<SharedSession>) {
             () = tokio::time::sleep(back_off.pause()) => {}
             () = closed(&shared) => return,
         }
+    }
+}
+
+/// Sends items over a road until the writer is closed. Sets `lost_at` to `None` when the server was reached.
+///
+/// Fails with the reason why the road was lost.
+struct Sending<'a> {
+    shared: &'a Arc<SharedSession>,
+    lost_at: &'a mut Option<Instant>,
+}
+
+impl Call for Sending<'_> {
+    type Answer = ();
+
+    fn here<'a>(self, replay: Arc<Replay>, _: Option<Instant>) -> Started<'a, ()>
+    where
+        Self: 'a,
+    {
+        self.shared.local.lock().get_or_insert_with(|| Local::new(replay));
+        *self.lost_at = None;
+        self.shared.state.lock().is_lost = false;
+        Started::here(run_local(self.shared))
+    }
+
+    async fn replay_v1(self, connection: &replay_v1::Connection, _: Option<Instant>) -> Result<()> {
+        replay_v1::write(self.shared, connection, self.lost_at).await
+    }
+
+    async fn dm_reverb(self, connection: &dm_reverb::Connection, _: Option<Instant>) -> Result<()> {
+        dm_reverb::write(self.shared, connection, self.lost_at).await
     }
 }
 
@@ -100,19 +121,22 @@ async fn closed(shared: &SharedSession) {
     }
 }
 
-/// Inserts items into tables of this process until the server is stopped or the writer closed.
-async fn run_local(shared: &SharedSession) {
+/// Inserts items into tables of this process until the writer is closed.
+///
+/// # Errors
+/// [`Error::Unavailable`] if the server was stopped.
+async fn run_local(shared: &SharedSession) -> Result<()> {
     let mut linger = Linger::default();
     loop {
         if shared.is_over() {
             drop(shared.local.lock().take());
-            return;
+            return Ok(());
         }
         if let Some(stopped) = take_stopped(shared) {
             if let Some(local) = stopped {
                 shared.settle(local.withdraw().await);
             }
-            return;
+            return Err(Error::Unavailable("the server of this process was stopped".into()));
         }
         let progress = std::future::poll_fn(|context| {
             if let Some(local) = &mut *shared.local.lock() {

@@ -4,7 +4,7 @@ use super::draw_call::DrawCall;
 use super::draws::Draws;
 use super::idle_inserts::IdleInserts;
 use super::sample_link::SampleLink;
-use super::tables::Tables;
+use super::tables::{Tables, statuses};
 use crate::dm_reverb::proto::ServerInfoRequest;
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
 use crate::dm_reverb::status::from_status;
@@ -12,12 +12,12 @@ use crate::transport::caller_driven::flush;
 use crate::transport::dial::ATTEMPT_TIME;
 use reverb_core::{Error, Result};
 use reverb_service::local::BatchRequest;
-use reverb_service::{Batch, Transport};
+use reverb_service::{Batch, TableStatus, Transport};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::task::JoinHandle;
-use tonic::Code;
 use tonic::transport::Channel;
+use tonic::{Code, Response, Status};
 
 // limit (Beside dm-reverb): one message from or to a server of dm-reverb | {} | the call fails
 /// Maximum size of a message in bytes. Protocol Buffers cannot encode larger ones.
@@ -90,6 +90,40 @@ impl Connection {
     /// Returns the tables of the server.
     pub fn tables(&self) -> &Tables {
         &self.tables
+    }
+
+    /// Returns the error of a call that the protocol lacks.
+    pub fn lacks(&self, what: &str) -> Error {
+        Error::Unimplemented(format!("the server at {} is one of dm-reverb 0.14, {what}", self.peer))
+    }
+
+    /// Asks for the status of all tables.
+    pub async fn info(&self, deadline: Option<Instant>) -> Result<Vec<TableStatus>> {
+        let call = async |mut service: ReverbServiceClient<_>| service.server_info(ServerInfoRequest {}).await;
+        statuses(self.unary(None, deadline, call).await?)
+    }
+
+    /// Makes a call with one request and one answer, which may concern a table.
+    ///
+    /// # Errors
+    /// [`Error::TableNotFound`], the error that the server answers, or [`Error::DeadlineExceeded`].
+    pub async fn unary<T>(
+        &self,
+        table: Option<&str>,
+        deadline: Option<Instant>,
+        call: impl AsyncFnOnce(ReverbServiceClient<Channel>) -> std::result::Result<Response<T>, Status>,
+    ) -> Result<T> {
+        table.map_or(Ok(()), |table| self.tables.get(table).map(drop))?;
+        let call = async {
+            call(self.service()).await.map(Response::into_inner).map_err(|status| match table {
+                Some(table) if status.code() == Code::NotFound => self.tables.not_found(table),
+                _ => from_status(&status, &self.peer),
+            })
+        };
+        let Some(deadline) = deadline else { return call.await };
+        let text = || format!("the server at {} did not answer in time", self.peer);
+        let late = |_| Err(Error::DeadlineExceeded(text()));
+        tokio::time::timeout_at(deadline.into(), call).await.unwrap_or_else(late)
     }
 
     /// Returns the insert streams that no call uses.

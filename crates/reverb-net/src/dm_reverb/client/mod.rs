@@ -13,7 +13,6 @@ mod left;
 mod sample_link;
 mod sample_reader;
 mod tables;
-mod unary;
 mod writer;
 
 pub use connection::Connection;

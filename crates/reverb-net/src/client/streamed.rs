@@ -1,0 +1,115 @@
+//! The calls of the data path. Over a network they share the streams of a connection.
+
+use super::call::Call;
+use super::pending_draw::{Draw, PendingDraw};
+use super::started::Started;
+use crate::dm_reverb::client as dm_reverb;
+use crate::replay_v1::client::Connection;
+use reverb_core::{Error, Result};
+use reverb_service::insert::wait_for_inserts;
+use reverb_service::local::{BatchRequest, LocalDraw, RowInsert, begin_insert, gather, sample_copied};
+use reverb_service::{Batch, Call as TableCall, Notice, Replay};
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::runtime::Handle;
+
+/// See [`super::Client::insert`].
+pub struct Insert(pub RowInsert);
+
+/// See [`super::Client::sample`].
+pub struct Sample<'a>(pub &'a BatchRequest);
+
+/// See [`super::Client::begin_sample`].
+pub struct BeginSample<'a> {
+    pub request: &'a BatchRequest,
+    pub at_once: bool,
+}
+
+impl Call for Insert {
+    type Answer = ();
+
+    fn here<'a>(self, replay: Arc<Replay>, deadline: Option<Instant>) -> Started<'a, ()> {
+        match begin_insert(&replay, &self.0) {
+            Err(error) => Started::Done(Err(error)),
+            Ok(calls) if calls.iter().all(|call| matches!(call, TableCall::Done(Ok(())))) => Started::Done(Ok(())),
+            Ok(calls) => Started::here(async move {
+                wait_for_inserts(calls, deadline, Notice::warn).await.map_err(Error::of_sent_insert)
+            }),
+        }
+    }
+
+    async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<()> {
+        connection.insert(self.0, deadline).await
+    }
+
+    async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<()> {
+        connection.insert(self.0, deadline).await
+    }
+}
+
+impl Call for Sample<'_> {
+    type Answer = Batch;
+
+    fn here<'a>(self, replay: Arc<Replay>, deadline: Option<Instant>) -> Started<'a, Batch>
+    where
+        Self: 'a,
+    {
+        let request = self.0;
+        let table = match replay.table(&request.table) {
+            Ok(table) => table,
+            Err(error) => return Started::Done(Err(error)),
+        };
+        if let Some(batch) = sample_copied(&replay, table, request, None) {
+            return Started::Done(Ok(batch));
+        }
+        match table.sample(request.draw, replay.this_process()) {
+            TableCall::Done(drawn) => Started::Done(drawn.and_then(|drawn| gather(table, drawn, request))),
+            TableCall::Waiting(waiting) => Started::here(async move {
+                let drawn = waiting.result(deadline, Notice::warn).await?;
+                gather(replay.table(&request.table)?, drawn, request)
+            }),
+        }
+    }
+
+    async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<Batch> {
+        connection.sample(self.0, deadline).await
+    }
+
+    async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<Batch> {
+        connection.sample(self.0, deadline).await
+    }
+}
+
+impl Call for BeginSample<'_> {
+    type Answer = PendingDraw;
+
+    fn here<'a>(self, replay: Arc<Replay>, deadline: Option<Instant>) -> Started<'a, PendingDraw>
+    where
+        Self: 'a,
+    {
+        let begin = move || {
+            let begun = Instant::now();
+            let draw = LocalDraw::begin(&replay, self.request, deadline, self.at_once);
+            draw.map(|draw| PendingDraw::new(Draw::Local(draw), begun))
+        };
+        // A draw that waits or copies much data runs as a task on the runtime of the process.
+        match Handle::try_current() {
+            Ok(_) => Started::Done(begin()),
+            Err(_) => Started::here(async move { begin() }),
+        }
+    }
+
+    async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<PendingDraw> {
+        connection
+            .begin_sample(self.request, deadline)
+            .await
+            .map(|call| PendingDraw::new(Draw::Remote(call), Instant::now()))
+    }
+
+    async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<PendingDraw> {
+        connection
+            .begin_sample(self.request, deadline)
+            .await
+            .map(|call| PendingDraw::new(Draw::DmReverb(call), Instant::now()))
+    }
+}
