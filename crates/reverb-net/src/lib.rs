@@ -26,6 +26,7 @@ pub mod server;
 mod socket;
 mod table_info;
 
+pub use address::Endpoint;
 pub use calls::{CallCount, Calls};
 pub use descriptors::DESCRIPTORS;
 pub use replay_v1::wire::status_bytes;

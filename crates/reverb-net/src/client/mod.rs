@@ -17,7 +17,7 @@ pub use road::Road;
 pub use servers::Turn;
 pub use started::{Rest, Started, WaitsFor};
 
-use crate::address::Address;
+use crate::address::Endpoint;
 use crate::replay_v1::client::Session;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use pending_limit::PendingLimit;
@@ -45,7 +45,7 @@ struct Current {
 /// caller awaits the rest, if there is any.
 #[derive(Debug)]
 pub struct Client {
-    address: Address,
+    endpoint: Endpoint,
     /// What its connections have in common with those of the clients beside it.
     session: Arc<Session>,
     current: ArcSwapOption<Current>,
@@ -57,21 +57,20 @@ pub struct Client {
 }
 
 impl Client {
-    /// Makes a client of the server at `address`, without contacting the server.
-    pub fn new(address: &str) -> Self {
-        Self::with_limit(address, DEFAULT_PENDING_BYTES)
+    /// Makes a client of the server at `endpoint`, without contacting the server.
+    pub fn new(endpoint: impl Into<Endpoint>) -> Self {
+        Self::with_limit(endpoint, DEFAULT_PENDING_BYTES)
     }
 
     /// As [`Client::new`]. All writers of the client together hold about `max_pending_bytes` of unconfirmed items.
-    pub fn with_limit(address: &str, max_pending_bytes: usize) -> Self {
-        Self::of_session(address, Arc::default(), max_pending_bytes)
+    pub fn with_limit(endpoint: impl Into<Endpoint>, max_pending_bytes: usize) -> Self {
+        Self::of_session(endpoint.into(), Arc::default(), max_pending_bytes)
     }
 
-    fn of_session(address: &str, session: Arc<Session>, max_pending_bytes: usize) -> Self {
-        let address = Address::parse(address);
+    fn of_session(endpoint: Endpoint, session: Arc<Session>, max_pending_bytes: usize) -> Self {
         Self {
-            servers: Servers::of(&address, &session),
-            address,
+            servers: Servers::of(&endpoint, &session),
+            endpoint,
             session,
             current: ArcSwapOption::empty(),
             roads: AtomicU32::new(0),
@@ -83,12 +82,12 @@ impl Client {
     /// are one client. As in [`Client::with_limit`], its writers together hold about `max_pending_bytes`.
     #[must_use]
     pub fn beside(&self, max_pending_bytes: usize) -> Self {
-        Self::of_session(self.address(), self.session.clone(), max_pending_bytes)
+        Self::of_session(self.endpoint.clone(), self.session.clone(), max_pending_bytes)
     }
 
     /// Returns the address of the server, as it was given.
     pub fn address(&self) -> &str {
-        self.address.text()
+        self.endpoint.address.text()
     }
 
     /// Returns the limit on the unconfirmed items of all writers.
@@ -108,7 +107,7 @@ impl Client {
         {
             return Some(current.road.clone());
         }
-        let (hosts, port) = self.address.loopback()?;
+        let (hosts, port) = self.endpoint.address.loopback()?;
         let road = Road::SameProcess(registry::find(hosts, port)?);
         self.keep(road.clone());
         Some(road)
@@ -137,8 +136,8 @@ impl Client {
             return servers.road(turn, home, deadline).await;
         }
         let road = match self.was_stopped_here() {
-            true => connect::connect_after_stop(&self.address, &self.session, deadline).await?,
-            false => connect::connect(&self.address, &self.session, deadline).await?,
+            true => connect::connect_after_stop(&self.endpoint, &self.session, deadline).await?,
+            false => connect::connect(&self.endpoint, &self.session, deadline).await?,
         };
         self.keep(road.clone());
         Ok(road)
@@ -373,7 +372,7 @@ impl Client {
                     Err(Error::Cancelled(_) | Error::Unavailable(_))
                         if deadline.is_none_or(|end| Instant::now() < end) =>
                     {
-                        let road = connect::connect(&self.address, &self.session, deadline).await?;
+                        let road = connect::connect(&self.endpoint, &self.session, deadline).await?;
                         self.keep(road.clone());
                         road.info(deadline).await
                     }

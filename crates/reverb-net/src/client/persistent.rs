@@ -61,7 +61,7 @@ impl Client {
     }
 
     fn lost(&self) -> Error {
-        Error::Unavailable(format!("the connection to the server at {} was lost", self.address.text()))
+        Error::Unavailable(format!("the connection to the server at {} was lost", self.address()))
     }
 
     /// Draws again after a draw has failed, if it failed because the server was lost.
@@ -88,7 +88,7 @@ impl Client {
                 Err(error @ Error::Unreached(_)) if limit == deadline => return Err(error),
                 Err(Error::Unreached(reason) | Error::Unavailable(reason)) => {
                     if !std::mem::replace(&mut is_told, true) {
-                        let (address, table) = (self.address.text(), &request.table);
+                        let (address, table) = (self.address(), &request.table);
                         warn(&format!("a draw from table `{table}` waits for the lost server at {address}: {reason}"));
                     }
                     lost = Error::Unavailable(reason);

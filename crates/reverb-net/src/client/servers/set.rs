@@ -1,7 +1,7 @@
 //! Chooses among the servers, and reaches them. Attempts run as tasks, so that calls to other servers do not wait for them.
 
 use super::members::{Members, Wanted};
-use crate::address::{Address, Endpoint, Several};
+use crate::address::{Endpoint, Several};
 use crate::client::connect::{CONNECT_TIME, FIRST_PAUSE, attempt, unreached_text};
 use crate::client::road::Road;
 use crate::dial::ATTEMPT_TIME;
@@ -39,7 +39,7 @@ pub struct Servers {
 #[derive(Debug)]
 struct Set {
     generation: u32,
-    address: Address,
+    endpoint: Endpoint,
     session: Arc<Session>,
     members: Mutex<Members>,
     /// The number of roads that were chosen for each kind.
@@ -57,10 +57,10 @@ pub struct Reached {
 }
 
 impl Servers {
-    /// Makes the servers of an address. `None` if the address names one server.
-    pub fn of(address: &Address, session: &Arc<Session>) -> Option<Box<Self>> {
-        address.several()?;
-        Some(Box::new(Self { set: ArcSwap::from_pointee(Set::new(address.clone(), session.clone())) }))
+    /// Makes the servers of an endpoint. `None` if its address names one server.
+    pub fn of(endpoint: &Endpoint, session: &Arc<Session>) -> Option<Box<Self>> {
+        endpoint.address.several()?;
+        Some(Box::new(Self { set: ArcSwap::from_pointee(Set::new(endpoint.clone(), session.clone())) }))
     }
 
     fn set(&self) -> Arc<Set> {
@@ -69,7 +69,7 @@ impl Servers {
             return set;
         }
         // The connections belong to the parent process. Dropping them could wait for threads that exist only there.
-        let own = Arc::new(Set::new(set.address.clone(), set.session.clone()));
+        let own = Arc::new(Set::new(set.endpoint.clone(), set.session.clone()));
         std::mem::forget(self.set.compare_and_swap(&set, own));
         std::mem::forget(set);
         self.set.load_full()
@@ -145,15 +145,17 @@ impl Drop for Servers {
 }
 
 impl Set {
-    fn new(address: Address, session: Arc<Session>) -> Self {
-        let members = match address.several() {
-            Some(Several::List(entries)) => Members::listed(entries),
+    fn new(endpoint: Endpoint, session: Arc<Session>) -> Self {
+        let members = match endpoint.address.several() {
+            Some(Several::List(entries)) => {
+                Members::listed(entries.iter().map(|(host, port)| endpoint.member(host, *port)))
+            }
             _ => Members::of_name(),
         };
         // Clients that begin at the same time begin with different servers.
         let turns = std::array::from_fn(|_| AtomicUsize::new(rand::random_range(0..1 << 16)));
         let changed = watch::Sender::new(());
-        Self { generation: fork::generation(), address, session, members: Mutex::new(members), turns, changed }
+        Self { generation: fork::generation(), endpoint, session, members: Mutex::new(members), turns, changed }
     }
 
     /// Tries to reach servers until `choose` finds what it wants among those that are wanted.
@@ -179,7 +181,7 @@ impl Set {
                 let may_choose = is_known || is_late || now >= answers_by;
                 let found = if may_choose { choose(&mut members) } else { None };
                 let found = match found {
-                    Some(found) => Ok(Some((found, members.take_notices(self.address.text())))),
+                    Some(found) => Ok(Some((found, members.take_notices(self.endpoint.address.text())))),
                     None => match members.refusal() {
                         Some(error) if is_known => Err(error),
                         _ if is_late => Err(self.unreached(&members, deadline.is_some_and(|end| now >= end), begun)),
@@ -204,32 +206,34 @@ impl Set {
     /// Begins the attempts that are due. Must be called in the context of a runtime.
     fn begin_attempts(self: &Arc<Self>, members: &mut Members, now: Instant) {
         members.note_lost(now);
-        if let Some(Several::Name(host, port)) = self.address.several()
+        if let Some(Several::Name(host, port)) = self.endpoint.address.several()
             && members.take_look_up(now)
         {
             let (set, host) = (self.clone(), host.to_owned());
             tokio::spawn(async move {
-                let found = look_up(&host, port).await;
+                let found = look_up(&host, port).await.map(|found| {
+                    let member = |address: SocketAddr| set.endpoint.member(&address.ip().to_string(), address.port());
+                    found.into_iter().map(member).collect()
+                });
                 set.members.lock().settle_look_up(found, Instant::now());
                 set.changed.send_replace(());
             });
         }
-        for (peer, host, port) in members.take_due(now) {
+        for endpoint in members.take_due(now) {
             let set = self.clone();
             tokio::spawn(async move {
-                let endpoint = Endpoint::Tcp { host: &host, port, or_shorter: false };
                 let late = |_| Err(Error::Unavailable("the server does not answer".into()));
-                let result = tokio::time::timeout(CONNECT_TIME, attempt(&peer, endpoint, &set.session))
-                    .await
-                    .unwrap_or_else(late);
-                set.members.lock().settle(set.address.text(), &peer, result, Instant::now());
+                let result =
+                    tokio::time::timeout(CONNECT_TIME, attempt(&endpoint, &set.session)).await.unwrap_or_else(late);
+                let (address, peer) = (set.endpoint.address.text(), endpoint.address.text());
+                set.members.lock().settle(address, peer, result, Instant::now());
                 set.changed.send_replace(());
             });
         }
     }
 
     fn unreached(&self, members: &Members, is_late: bool, begun: Instant) -> Error {
-        let text = unreached_text(&self.address, &Error::Unavailable(members.reasons()), begun.elapsed());
+        let text = unreached_text(&self.endpoint, &Error::Unavailable(members.reasons()), begun.elapsed());
         if is_late { Error::Unreached(text) } else { Error::Unavailable(text) }
     }
 }

@@ -5,6 +5,7 @@ use super::draws::Draws;
 use super::insert_streams::InsertStreams;
 use super::sample_stream::SampleStream;
 use super::tables::Tables;
+use crate::address::Endpoint;
 use crate::caller_driven::flush;
 use crate::dial::ATTEMPT_TIME;
 use crate::dm_reverb::proto::ServerInfoRequest;
@@ -40,7 +41,8 @@ impl Connection {
     ///
     /// # Errors
     /// [`Error::Unavailable`] with the cause, or [`Error::Unimplemented`] if the server does not have the service.
-    pub async fn greet(peer: &str, transport: Transport, channel: Channel) -> Result<Self> {
+    pub async fn greet(endpoint: &Endpoint, transport: Transport, channel: Channel) -> Result<Self> {
+        let peer = endpoint.address.text();
         let mut service = ReverbServiceClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
