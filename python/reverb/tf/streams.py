@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numpy.typing import NDArray
 
 from reverb.client import Client
+from reverb.data.endpoint import Endpoint
 from reverb.errors import CancelledError, DeadlineExceededError, ReverbError, UnavailableError
 from reverb.reverb_types import table_infos
 from reverb.tf.specs import LeafSpec, check_batch, check_request, of_signature
@@ -198,15 +199,18 @@ class Stream:
 
 _streams: dict[int, Stream] = {}
 _numbers = itertools.count(1)
-_clients: "weakref.WeakValueDictionary[tuple[int, str], Client]" = weakref.WeakValueDictionary()
+_clients: "weakref.WeakValueDictionary[tuple[int, Endpoint], Client]" = weakref.WeakValueDictionary()
 
 
-def client_of(address: str) -> Client:
-    """Returns the client that all streams and TFClients with one address share in this process."""
-    key = (os.getpid(), address)
+def client_of(server: str | Endpoint) -> Client:
+    """Returns the client that all streams and TFClients of one server share in this process.
+
+    Graphs contain only the address. The process that runs them adds what it needs to be let in.
+    """
+    key = (os.getpid(), Endpoint.of(server))
     client = _clients.get(key)
     if client is None:
-        client = _clients[key] = Client(address)
+        client = _clients[key] = Client(key[1])
     return client
 
 
