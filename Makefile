@@ -228,7 +228,7 @@ check-python: $(VENV)/.installed
 # From standard input, since node checks no file of a module otherwise.
 check-page:
 	@if ! command -v node >/dev/null; then echo "SKIPPED the syntax of the live page: no node on PATH"; \
-	else for file in crates/reverb-net/web/*.js; do node --input-type=module --check <$$file || exit 1; done; fi
+	else for file in crates/reverb-observe/web/*.js; do node --input-type=module --check <$$file || exit 1; done; fi
 
 # Refuses change notes with names that towncrier does not know.
 check-changelog: $(VENV)/.installed

@@ -105,7 +105,7 @@ def shots(browser: Browser, pages: dict[str, str]) -> Iterator[tuple[str, Page]]
         for name in ("one", "thirty", "blocked", "empty"):
             yield f"{NAMES.get(name, name)}-{scheme}", opened(browser, pages[name], scheme, WIDE)
         page = opened(browser, f"{pages['item']}/#/tables/0", scheme, {"width": 1440, "height": 1150})
-        # Histograms and columns load when they come into sight, which moves what is below them.
+        # Histograms and columns load when they scroll into view, which moves what is below them.
         for _ in range(3):
             page.evaluate("document.querySelector('.mounted + .mounted').scrollIntoView()")
             page.wait_for_timeout(2500)

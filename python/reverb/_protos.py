@@ -1,7 +1,8 @@
 """The project's protobuf messages, in a separate descriptor pool.
 
 TensorFlow and dm-reverb register files with the same names in protobuf's default pool, so our files cannot be in that
-pool. There is no generated code because it would tie the package to one version of protobuf.
+pool. There is no generated code because it would tie the package to one version of protobuf: messages are made at run
+time from descriptors that the build embeds. They are real messages, not plain classes, because programs serialize them.
 
 Pickled messages name this module, so it keeps its path.
 """

@@ -330,7 +330,7 @@ class ItemIterator:
         Args:
           sampled: Batch that was sampled.
           maker: Makes the data of an item or a step from its columns.
-          of_steps: Whether each item comes as a list of samples, one for each step, which share their info.
+          of_steps: Whether each item is a list of samples, one for each step, which share their info.
 
         Raises:
           ValueError: Steps are asked for, but a column has no time axis.
@@ -551,7 +551,7 @@ class Client:
         Args:
           table: The name of the table.
           at_least: The number of items to wait for.
-          at_most: The number of items to take if they come without a wait.
+          at_most: The number of items to take if they are there without a wait.
           ahead: The number of further items to draw if neither limiter nor `max_times_sampled` counts samples.
           timeout: The number of seconds after which the items drawn so far are returned; without any item, a
             DeadlineExceededError is raised.
@@ -579,7 +579,7 @@ class Client:
           squeeze_time: Whether columns of items of one step lose their time axis.
           connect_timeout: The timeout of the connection in seconds; None: that of the draw, or the usual one.
           by_caller: Whether the thread that waits for the draw reads the connection itself, which saves small batches
-            two wake-ups. Data that come meanwhile are read when a thread waits, or after 50 ms.
+            two wake-ups. Data that arrives meanwhile is read when a thread waits, or after 50 ms.
           at_once: Whether a batch of a server of this process is copied before this returns, however large it is, if it
             needs no wait.
 

@@ -44,8 +44,8 @@ class Client(MakesWriters):
       server_address: Address of the server, `host:port`; or of several servers, `ipv4:host:port,host:port` or
         `dns:///name:port`. Inserts, draws and writers take these in turn; all other calls go to all of them.
       max_pending_bytes: Limit in bytes on the unconfirmed items of all writers of this client, with their data; 64 MiB
-        by default. Above half of it, writers wait that have more than their share, which is the other half divided by
-        the number of writers. Each may always have one item, and its share, unconfirmed; one that is alone, all of it.
+        by default. Half is shared on demand, half divided equally. Once the first half is used, a writer above its
+        equal share waits. Each writer may have one unconfirmed item in any case; a lone writer may use all.
 
     Attributes:
       endpoint: What another client of the same server is made of, for other modules of this package.

@@ -59,7 +59,7 @@ _INFO_DTYPES = (np.uint64, np.float64, np.int64, np.float64, np.int32)
 
 
 class _Unconstructible:
-    """A class whose objects come from calls of others."""
+    """A class whose objects are returned by calls of others."""
 
     def __init__(self, *_: object, **__: object) -> None:
         raise TypeError(f"reverb.pybind.{type(self).__name__}: No constructor defined!")

@@ -7,6 +7,7 @@ import error_texts_rust
 import python_imports
 import rules
 import rust_imports
+from lines import Source
 from manifests import crates_of
 
 PACKAGE_FOLDER = "python/reverb/"
@@ -29,6 +30,13 @@ class Tree:
     @functools.cached_property
     def python(self):
         return python_imports.graph_of(self.top)
+
+    @functools.cached_property
+    def sources(self):
+        return [Source(path) for path in code_files(self.top, rules.CODE_FOLDERS, (".js", ".py", ".rs"))]
+
+    def name_of(self, source):
+        return source.path.relative_to(self.top).as_posix()
 
 
 def cycles(tree):
@@ -118,13 +126,24 @@ def importers_of_extension(tree):
 
 
 def long_files(tree):
-    """Files of code that are longer than is allowed."""
-    problems = []
-    for path in code_files(tree.top, rules.CODE_FOLDERS, (".py", ".rs")):
-        lines = len(path.read_text().splitlines())
-        if lines > rules.MAX_LINES:
-            problems.append(f"{path.relative_to(tree.top).as_posix()} has {lines} lines, more than {rules.MAX_LINES}")
-    return problems
+    """Files that have more lines of code than is allowed."""
+    return [
+        f"{tree.name_of(source)} has {length} lines of code, more than {rules.MAX_LINES}"
+        for source in tree.sources
+        if (length := source.count()) > rules.MAX_LINES
+    ]
+
+
+def long_functions(tree):
+    """Functions that have more lines of code than is allowed. A linter counts those of JavaScript."""
+    return [
+        f"{tree.name_of(source)}:{function.line}: {function.name} has {function.length} lines of code, "
+        f"more than {rules.MAX_FUNCTION_LINES}"
+        for source in tree.sources
+        if source.path.suffix != ".js" and not any(is_below(tree.name_of(source), part) for part in rules.KEPT)
+        for function in source.functions()
+        if function.length > rules.MAX_FUNCTION_LINES
+    ]
 
 
 def error_texts(tree):
@@ -144,8 +163,9 @@ def error_texts(tree):
 def code_files(top, folders, endings):
     for folder in folders:
         for path in sorted((top / folder).rglob("*")):
-            hidden = {part for part in path.relative_to(top).parts if part.startswith(".") or part == "__pycache__"}
-            if path.suffix in endings and not hidden and path.relative_to(top).parts[2:3] != ("target",):
+            parts = path.relative_to(top).parts
+            hidden = {part for part in parts if part.startswith(".") or part in ("__pycache__", "node_modules")}
+            if path.suffix in endings and not hidden and parts[2:3] != ("target",):
                 yield path
 
 
@@ -157,5 +177,6 @@ ALL = (
     module_floors,
     importers_of_extension,
     long_files,
+    long_functions,
     error_texts,
 )

@@ -38,7 +38,7 @@ class Module:
     # Each name with the kinds of things that bear it: type, value, macro.
     items: dict = dataclasses.field(default_factory=dict)
     children: dict = dataclasses.field(default_factory=dict)
-    # `mod name;`, with the `#[path]` if it has one: their files are read by whoever knows the folders.
+    # `mod name;`, with the `#[path]` if it has one: callers that know the folders read those files.
     elsewhere: dict = dataclasses.field(default_factory=dict)
     uses: list = dataclasses.field(default_factory=list)
     # Names of more than one segment, written anywhere.

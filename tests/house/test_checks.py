@@ -25,14 +25,15 @@ MODULES = {
     "tf/b.py": "",
     "_rust.pyi": "",
 }
-CRATES = ("reverb-core", "reverb-formats", "reverb-service", "reverb-store", "reverb-net", "reverb-python")
+CRATES = ("reverb-core", "reverb-formats", "reverb-service", "reverb-observe", "reverb-store", "reverb-net", "reverb-python")
 
 
 @pytest.fixture
 def top(tmp_path):
     """A tree that every check accepts."""
     for number, name in enumerate(CRATES):
-        below = [other for other in CRATES[:number] if {name, other} != {"reverb-store", "reverb-net"}]
+        apart = ({"reverb-store", "reverb-net"}, {"reverb-store", "reverb-observe"})
+        below = [other for other in CRATES[:number] if {name, other} not in apart]
         uses = "".join(f"use {other.replace('-', '_')}::Thing;" for other in below)
         crate(
             tmp_path,
@@ -88,6 +89,7 @@ def test_crate_without_a_floor_is_refused(top):
         ("reverb-core", "use pyo3::prelude::*;"),
         ("reverb-core", "use std as s; fn f() { s::net::TcpStream::connect(x) }"),
         ("reverb-net", "use numpy::PyArray1;"),
+        ("reverb-observe", "use tonic::Code;"),
         ("reverb-service", "fn f(status: tonic::Status) {}"),
     ],
 )
@@ -157,11 +159,36 @@ def test_only_the_binding_imports_the_extension(top, code):
     ]
 
 
+FREE = {
+    "py": '"""Says\n\nmuch."""\n# And more.\n',
+    "rs": "//! Says\n\n/* much */\n/// And more.\n",
+    "js": "/* Says */\n\n// much.\n",
+}
+
+
 @pytest.mark.parametrize("folder", ["benchmarks", "crates/reverb-core/tests", "examples", "python", "tests/unit"])
-@pytest.mark.parametrize("ending", ["py", "rs"])
-def test_long_files_are_refused(top, folder, ending):
-    write(top, {f"{folder}/short.{ending}": "\n" * 500, f"{folder}/long.{ending}": "\n" * 501})
-    assert checks.long_files(Tree(top)) == [f"{folder}/long.{ending} has 501 lines, more than 500"]
+@pytest.mark.parametrize(("ending", "line"), [("py", "f()\n"), ("rs", "use a;\n"), ("js", "f();\n")])
+def test_files_with_many_lines_of_code_are_refused(top, folder, ending, line):
+    free = FREE[ending]
+    write(top, {f"{folder}/short.{ending}": free + line * 500 + free, f"{folder}/long.{ending}": free + line * 501})
+    assert checks.long_files(Tree(top)) == [f"{folder}/long.{ending} has 501 lines of code, more than 500"]
+
+
+def test_functions_with_many_lines_of_code_are_refused(top):
+    package(
+        top,
+        {
+            "errors.py": 'def short():\n    """Says\n    much."""\n    # And more.\n\n' + "    f()\n" * 59,
+            "data/a.py": "class A:\n  async def long(self):\n" + "    f()\n" * 60,
+        },
+    )
+    short = "fn short() {\n    // Says much.\n\n" + "    f();\n" * 58 + "}\n"
+    thing = "impl Thing {\nfn long() {\n" + "    f();\n" * 59 + "}\n}\n"
+    crate(top, {"thing.rs": f"pub struct Thing;\n{short}{thing}"}, "reverb-core")
+    assert checks.long_functions(Tree(top)) == [
+        "crates/reverb-core/src/thing.rs:65: long has 61 lines of code, more than 60",
+        "python/reverb/data/a.py:2: long has 61 lines of code, more than 60",
+    ]
 
 
 def test_code_that_decides_by_the_text_of_an_error_is_refused(top):

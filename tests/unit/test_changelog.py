@@ -23,3 +23,9 @@ def test_note_is_full_sentences(path):
     text = path.read_text()
     assert text.endswith(".\n"), "a note ends with a full stop and one line feed"
     assert not text.startswith(("-", "#", " ")), "the list and its titles are made of the notes"
+
+
+def test_a_first_release_has_no_bugs_to_mend():
+    is_released = re.search(r"^## ", (FOLDER.parent / "CHANGELOG.md").read_text(), re.MULTILINE)
+    later = [path.name for path in notes() if not path.name.endswith(".added.md")]
+    assert is_released or later == [], "nobody has met another version: extend the note on the subject"

@@ -46,7 +46,7 @@ def test_spec_of_unknown_rank_has_a_text():
         ("float32[-1]", "'float32[-1]'"),
         ("float32[4,]", "'float32[4,]'"),
         ("float32[a]", "'float32[a]'"),
-        ("float", "there is no dtype 'float'; there are: float32, float64"),
+        ("float", "unknown dtype 'float'; expected one of: float32, float64"),
     ],
 )
 def test_other_texts_are_refused(text, expected):

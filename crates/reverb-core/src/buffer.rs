@@ -1,4 +1,8 @@
 //! Large buffers, pooled: a batch of megabytes does not cause page faults each time.
+//!
+//! All arrays of a batch share one buffer, which returns to the pool when the last of them is dropped. The pool is
+//! small, because a larger one would be resident memory of every learner, and lends a block of at most twice the
+//! requested size. Its lock is only tried, so that a forked child cannot wait for it forever.
 
 use std::mem::MaybeUninit;
 use std::sync::Mutex;

@@ -218,7 +218,7 @@ impl Chunk {
         }
     }
 
-    /// Returns the message in which the chunk came, if it is still packed in one. See [`Unpack::message`].
+    /// Returns the message in which the chunk arrived, if it is still packed in one. See [`Unpack::message`].
     #[inline]
     pub fn message(&self) -> Option<Bytes> {
         match &self.data {

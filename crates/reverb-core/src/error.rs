@@ -3,7 +3,7 @@
 /// The result of a fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error, which says what was expected, what came, and where.
+/// An error, which says what was expected, what was found, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -1,6 +1,8 @@
 //! Detects forks: whether this process is a child of the process that created a value.
 //!
-//! Asking the kernel for the process id costs as much as inserting an item, so a fork handler counts forks instead.
+//! What was made before a fork (runtimes, connections, locks) must not be used in the child, so every insert has to
+//! ask. A fork handler counts generations; asking the kernel for the process id took a third of an insert's time.
+//! `os.register_at_fork` of Python does not see forks in native code.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

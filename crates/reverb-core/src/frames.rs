@@ -3,6 +3,10 @@
 //!
 //! Frames lie in *segments*, one for each environment of a batch. A segment is a ring of `length` rows. The frames of
 //! one `add` have the same *id*, which counts adds. Frame `id` of a segment lies in its row `id % length`.
+//!
+//! A buffer without a server needs no items: each frame is added once and drawn by position. Draws by priority use the
+//! sum tree of tables, with rows as slots. A buffer has one lock, and no call waits. `2026-11-22-readers.json` has the
+//! times beside cpprb, Flashbax and TorchRL.
 
 use crate::copy::{by_size, copy};
 use crate::gather::{BatchColumn, BatchLayout};

@@ -16,7 +16,7 @@ pub trait Unpack: Debug + Send + Sync {
     /// Writes all bytes of the chunk to `target`, which has exactly this size.
     fn unpack_into(&self, target: &mut [u8]);
 
-    /// Returns the message in which the chunk came, if this is one, for readers that take it as it is.
+    /// Returns the message in which the chunk arrived, if this is one, for readers that take it as it is.
     fn message(&self) -> Option<Bytes> {
         None
     }
@@ -48,7 +48,7 @@ impl Packed {
         })
     }
 
-    /// Returns the message in which the bytes came, if they are still packed in one.
+    /// Returns the message in which the bytes arrived, if they are still packed in one.
     pub fn message(&self) -> Option<Bytes> {
         self.source.lock().as_ref()?.message()
     }

@@ -138,8 +138,8 @@ impl TableUsage {
         is_sparse_for_owner(chunk) && used.is_none_or(|&used| is_sparse(chunk, used))
     }
 
-    /// Tells the chunks of an item that this table uses none of them any more, although its items were not removed one
-    /// by one. After the first such call, the counts may only be dropped.
+    /// Clears this table's use counts in an item's chunks at once, for items that are not removed one by one. After the
+    /// first such call, the counts may only be dropped.
     pub(crate) fn let_go(&self, trajectory: &Trajectory) {
         trajectory.for_each_use(|chunk, _| {
             if chunk.owner.load(Relaxed) == self.table {

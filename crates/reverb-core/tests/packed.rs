@@ -30,7 +30,7 @@ impl Unpack for Counting {
     fn unpack(&self, size_bytes: usize) -> Bytes {
         assert_eq!(size_bytes, ROWS * ROW_BYTES);
         self.unpacked.fetch_add(1, SeqCst);
-        // Readers that come meanwhile must wait for it.
+        // Readers that arrive meanwhile must wait for it.
         std::thread::sleep(std::time::Duration::from_millis(20));
         data().into()
     }

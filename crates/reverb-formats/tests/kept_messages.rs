@@ -1,4 +1,4 @@
-//! Chunks that keep the message in which they came, until their bytes are read.
+//! Chunks that keep the message in which they arrived, until their bytes are read.
 
 use prost::Message;
 use reverb_core::{Chunk, DType, EpisodeIds, Layout, Shape, StepRange};

@@ -4,30 +4,16 @@
 //! folder with a server half and a client half that do not depend on each other: [`replay_v1`] is ours,
 //! [`dm_reverb`] is that of dm-reverb 0.14.
 
-mod address;
-mod bind;
-pub mod caller_driven;
-mod calls;
 pub mod client;
 mod descriptors;
-mod dial;
 pub mod dm_reverb;
-mod driven_runtime;
-mod health;
-pub mod http;
-mod http2;
-mod idle_driver;
-mod listen;
-pub mod observe;
-mod reflection;
+mod grpc;
 pub mod replay_v1;
-mod serve;
 pub mod server;
-mod socket;
-mod table_info;
+pub mod transport;
 
-pub use address::Endpoint;
-pub use calls::{CallCount, Calls};
 pub use descriptors::DESCRIPTORS;
+pub use grpc::table_info::info_bytes;
 pub use replay_v1::wire::status_bytes;
-pub use table_info::info_bytes;
+pub use server::METHODS;
+pub use transport::address::Endpoint;

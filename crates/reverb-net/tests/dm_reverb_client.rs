@@ -274,7 +274,7 @@ async fn samples_that_nobody_asked_for_end_their_stream() {
     })
     .await;
     let begun = Instant::now();
-    // They may come only after the stream was checked.
+    // They may arrive only after the stream was checked.
     while server.log.lock().closed == 0 {
         assert!(begun.elapsed() < SOON);
         client.sample(&draw("table", 1), soon()).await.unwrap();

@@ -5,8 +5,9 @@ mod common;
 use common::uniform;
 use parking_lot::{Condvar, Mutex};
 use reverb_core::Result;
-use reverb_net::http::{HttpOptions, HttpServer, HttpState};
+use reverb_net::METHODS;
 use reverb_net::server::{ListenOptions, Server};
+use reverb_observe::http::{HttpOptions, HttpServer, HttpState};
 use reverb_service::{Replay, Store, StoreProgress, StoreStatus, TableHandle};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -61,7 +62,7 @@ struct Setting {
 fn setting() -> Setting {
     let http_runtime = runtime();
     let replay = Replay::new(vec![uniform("table")], 1 << 20).expect("a service");
-    let state = Arc::new(HttpState::new(replay.clone()));
+    let state = Arc::new(HttpState::new(replay.clone(), &METHODS));
     let http = HttpServer::start(http_runtime.handle(), state.clone(), &HttpOptions::default()).expect("a free port");
     Setting { http_runtime, replay, state, http }
 }

@@ -83,7 +83,7 @@ fn any_write_request_is_answered_and_its_items_can_be_sampled() {
         TestRunner::new(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() });
     let result = runner.run(&prop::collection::vec(any_request(), 1..4), |requests| {
         runtime.block_on(async {
-            tokio::time::timeout(SOON, talk(&mut service.clone(), requests)).await.expect("the stream came to an end");
+            tokio::time::timeout(SOON, talk(&mut service.clone(), requests)).await.expect("the stream ended");
             if tables[0].with_table(|table| !table.is_empty()) {
                 taken.set(taken.get() + 1);
                 // Items that cannot be stacked are an error. The draw does not wait for others.

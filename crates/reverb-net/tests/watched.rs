@@ -7,11 +7,12 @@ use common::wire::chunk;
 use common::{SOON, addresses, draw, eventually, queue, rows, uniform};
 use reverb_core::Result;
 use reverb_net::client::Client;
-use reverb_net::http::{HttpOptions, HttpServer, HttpState};
-use reverb_net::observe::{clients, server as describe};
 use reverb_net::replay_v1::proto::{WriteItem, WriteRequest};
 use reverb_net::server::{ListenOptions, Server};
-use reverb_net::{CallCount, Calls, replay_v1};
+use reverb_net::{METHODS, replay_v1};
+use reverb_observe::documents::{clients, server as describe};
+use reverb_observe::http::{HttpOptions, HttpServer, HttpState};
+use reverb_observe::{CallCount, Calls};
 use reverb_service::{Peer, Replay, StreamKind, TableHandle, Transport, process_name};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ struct Watched {
 
 fn watched(tables: Vec<TableHandle>) -> Watched {
     let (runtime, replay) = (Handle::current(), Replay::new(tables, common::MAX_MESSAGE_SIZE).unwrap());
-    let state = Arc::new(HttpState::new(replay.clone()));
+    let state = Arc::new(HttpState::new(replay.clone(), &METHODS));
     let calls = state.calls.clone();
     let http = HttpServer::start(&runtime, state, &HttpOptions::default()).unwrap();
     let server = Server::start_with_http(&runtime, replay, &ListenOptions::default(), Some(http)).unwrap();

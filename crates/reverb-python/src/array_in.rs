@@ -185,7 +185,7 @@ pub fn batch_leaves<'py>(data: &Bound<'py, PyAny>) -> PyReverbResult<(Vec<Leaf<'
 /// Why the leaves are not stacked steps.
 enum NotStacked {
     Empty,
-    /// What stacked steps are, and which shapes came.
+    /// What stacked steps are, and which shapes were given.
     Uneven(String),
 }
 
@@ -317,7 +317,7 @@ fn array_leaf(array: Bound<'_, PyUntypedArray>) -> PyReverbResult<Leaf<'_>> {
 /// A copy of the array in C order.
 fn contiguous<'py>(array: &Bound<'py, PyUntypedArray>) -> PyResult<Bound<'py, PyUntypedArray>> {
     let py = array.py();
-    // SAFETY: the array lives; a new reference or null with an exception comes back.
+    // SAFETY: the array lives; the call returns a new reference, or null with an exception.
     let copy = unsafe {
         let copy = PY_ARRAY_API.PyArray_NewCopy(py, array.as_array_ptr(), NPY_ORDER::NPY_CORDER);
         Bound::from_owned_ptr_or_err(py, copy)?

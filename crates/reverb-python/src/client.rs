@@ -13,8 +13,8 @@ use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use reverb_core::{Chunk, Error, Signature, TableChanges};
-use reverb_net::caller_driven::CallerDrivenRuntime;
 use reverb_net::client::{Client as CoreClient, DEFAULT_PENDING_BYTES, PendingDraw, Started, WaitsFor};
+use reverb_net::transport::caller_driven::CallerDrivenRuntime;
 use reverb_net::{info_bytes, status_bytes};
 use reverb_service::{Batch, BatchRequest, DrawRequest, RowInsert, TableHandle, Transport};
 use std::sync::Arc;
@@ -128,7 +128,7 @@ impl Client {
         let sample = || match reconnect_timeout {
             None => self.client.sample(&request, deadline).then_flush(receipt_is_due),
             Some(seconds) => {
-                // Infinity, or more seconds than a Duration has, is no limit.
+                // Infinity, or more seconds than a Duration can hold, means no limit.
                 let reconnect = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
                 self.client.sample_persistently(&request, deadline, reconnect).then_flush(receipt_is_due)
             }
@@ -153,7 +153,7 @@ impl Client {
         let (at_least, at_most) = counts;
         let request = BatchRequest { table, draw: DrawRequest { at_least, at_most, ahead: 0 }, squeeze_time };
         let (deadline, connect_by) = (deadline(timeout)?, deadline(connect_timeout)?);
-        // What comes between calls waits in the connection, which has not room for much.
+        // What arrives between calls waits in the connection, which has little room.
         let by_caller = by_caller && !self.draws_large.load(Relaxed);
         let client = if by_caller { &self.client } else { &*self.background };
         let pending = match begin(py, client, &request, (deadline, connect_by), at_once)? {

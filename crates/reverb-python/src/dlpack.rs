@@ -1,9 +1,11 @@
 //! Makes tensors of another library from the columns of a batch, with the functions that the library offers to native
 //! code.
 //!
-//! DLPack calls these functions its exchange API. A tensor made by it costs two fifths of a tensor made from a NumPy
-//! array, and each batch has several. Layouts and names are those of `dlpack.h`, version 1.3
-//! (<https://github.com/dmlc/dlpack>).
+//! DLPack calls these functions its exchange API. A tensor made by it costs 0.25 µs, two fifths of a tensor made from
+//! a NumPy array, and each batch has several. The tensors of a batch share one block for their metadata. Releases of
+//! PyTorch without these functions get tensors of NumPy arrays. Passing DLPack capsules to a private function of
+//! PyTorch was slower, and compiling against PyTorch would tie the wheel to one release. Layouts and names are those
+//! of `dlpack.h`, version 1.3 (<https://github.com/dmlc/dlpack>).
 
 use pyo3::ffi;
 use pyo3::prelude::*;

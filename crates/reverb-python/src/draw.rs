@@ -6,8 +6,8 @@ use crate::sampled_batch::SampledBatch;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::{Error, Result};
-use reverb_net::caller_driven::{CallerDrivenRuntime, flush};
 use reverb_net::client::PendingDraw;
+use reverb_net::transport::caller_driven::{CallerDrivenRuntime, flush};
 use reverb_service::Batch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -21,7 +21,7 @@ const LARGE_BATCH: usize = 512 << 10;
 #[pyclass(frozen, module = "reverb._rust")]
 pub struct Draw {
     pending: Mutex<Option<PendingDraw>>,
-    /// Seconds that the draw waited for its table, and seconds that it took in all. Zero before the batch has come.
+    /// Seconds that the draw waited for its table, and seconds that it took in all. Zero before the batch has arrived.
     times: Mutex<(f64, f64)>,
     /// The runtime that moves its data, if the waiting thread drives that.
     driver: Option<Arc<CallerDrivenRuntime>>,
@@ -42,7 +42,7 @@ impl Draw {
         }
     }
 
-    /// The batch, if it has come. It is returned once.
+    /// The batch, if it has arrived. It is returned once.
     pub fn try_result(&self) -> Result<Option<Batch>> {
         let mut pending = self.take()?;
         let result = pending.try_result().transpose();
@@ -53,7 +53,7 @@ impl Draw {
         result
     }
 
-    /// Records the times and the size of a batch that has come, before it is given to Python.
+    /// Records the times and the size of a batch that has arrived, before it is given to Python.
     fn note(&self, batch: &Batch, begun: Instant) {
         let total = batch.arrived.saturating_duration_since(begun);
         self.is_large.store(batch.buffer.len() > LARGE_BATCH, Relaxed);

@@ -48,7 +48,7 @@ impl Subscriber for ToPython {
         if !is_for_python(event.metadata()) {
             return;
         }
-        // Events are rare, and they come from threads that must not wait for the GIL.
+        // Events are rare, and they are logged by threads that must not wait for the GIL.
         let _none_left = std::thread::Builder::new().name("reverb-log".into()).spawn(move || {
             Python::try_attach(|py| {
                 if let Err(error) = logged.send(py, method) {

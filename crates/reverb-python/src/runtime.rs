@@ -4,7 +4,7 @@ use crate::errors::PyReverbResult;
 use arc_swap::ArcSwapOption;
 use pyo3::prelude::*;
 use reverb_core::{Error, Result, fork};
-use reverb_net::caller_driven::CallerDrivenRuntime;
+use reverb_net::transport::caller_driven::CallerDrivenRuntime;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
@@ -15,8 +15,8 @@ const SIGNAL_PERIOD: Duration = Duration::from_millis(100);
 const MAX_THREADS: usize = 8;
 
 static RUNTIME: OfProcess = OfProcess::new(|| {
-    // The runtime only moves data, and leaves the processors to the programs that make and use the data. With one
-    // thread per processor, a thread that takes a request also wakes another one to look for more, and that thread
+    // Half of the processors, because the runtime only moves data and leaves the others to the programs that make and
+    // use it. With one thread for each, a thread that takes a request also wakes another one to look for more, which
     // takes the processor of the client: on two processors a short call took half as long again.
     let threads = (std::thread::available_parallelism().map_or(1, usize::from) / 2).clamp(1, MAX_THREADS);
     Builder::new_multi_thread()
@@ -70,7 +70,7 @@ impl OfProcess {
         let made = (self.make)().map_err(|error| Error::Internal(format!("cannot start a runtime: {error}")))?;
         let made = Arc::new((generation, made));
         let seen = self.current.load();
-        // Several threads may come here at once. One of them wins; the others drop their runtimes and use that one.
+        // Several threads may get here at once. One of them wins; the others drop their runtimes and use that one.
         let before = self.current.compare_and_swap(&seen, Some(made.clone()));
         if before.as_ref().map(Arc::as_ptr) == seen.as_ref().map(Arc::as_ptr) {
             // This is the parent's runtime. Its threads do not exist here, so it must not be shut down.

@@ -71,7 +71,7 @@ fn added_dtype(object: &Bound<'_, PyAny>) -> Option<DType> {
     if let Some((dtype, _)) = added_types(py).find(|(_, descriptor)| is_type_of(descriptor)) {
         return Some(dtype);
     }
-    // SAFETY: the object is a scalar of NumPy or of a subclass; a new reference or null with an exception comes back.
+    // SAFETY: the object is a scalar of NumPy or of a subclass; the call returns a new reference, or null with an exception.
     let descriptor = unsafe {
         let descriptor = PY_ARRAY_API.PyArray_DescrFromScalar(py, object.as_ptr());
         Bound::from_owned_ptr_or_opt(py, descriptor.cast())

@@ -7,8 +7,9 @@ use crate::table::Table;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::Error;
-use reverb_net::http::{HttpOptions, HttpServer, HttpState};
+use reverb_net::METHODS;
 use reverb_net::server::{ListenOptions, Server as CoreServer};
+use reverb_observe::http::{HttpOptions, HttpServer, HttpState};
 use reverb_service::Replay;
 use reverb_store::checkpoint::Checkpointer as CoreCheckpointer;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -34,7 +35,7 @@ type HttpPort = (Option<String>, u16, Vec<String>, bool);
 /// Starts the HTTP port. A server whose user has not chosen the port does without it where none can be opened.
 fn start_http(wanted: HttpPort, replay: &Arc<Replay>) -> Result<Option<HttpServer>, Error> {
     let (host, port, allowed_hosts, metrics_per_table) = wanted;
-    let state = Arc::new(HttpState::new(replay.clone()));
+    let state = Arc::new(HttpState::new(replay.clone(), &METHODS));
     let host = host.as_deref().map(resolve).transpose()?.flatten();
     let options = HttpOptions { host, port, allowed_hosts, sums_tables: !metrics_per_table };
     match HttpServer::start(http_runtime()?.1.handle(), state, &options) {

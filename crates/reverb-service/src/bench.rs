@@ -1,5 +1,5 @@
-//! Tables for measurements of what a server carries. They are no tables of the service: it does not list, show or save
-//! them, and each goes with what holds it.
+//! Tables for measurements of what a server carries. The service does not list, show or save them, and each goes with
+//! its holder.
 
 use crate::freed_memory::trim;
 use crate::table_handle::TableHandle;

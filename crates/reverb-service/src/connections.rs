@@ -1,4 +1,4 @@
-//! The connections of a server, for those who watch it.
+//! The connections of a server, as its watchers see them.
 
 use crate::peer::{Peer, Transport};
 use parking_lot::Mutex;

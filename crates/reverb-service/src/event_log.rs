@@ -1,4 +1,4 @@
-//! The latest log lines of this process, for those who watch it.
+//! The latest log lines of this process, for the live page and its documents.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;

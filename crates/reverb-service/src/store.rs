@@ -20,7 +20,7 @@ pub trait Store: Debug + Send + Sync {
     /// Whether a server saves once more when it stops.
     fn saves_on_stop(&self) -> bool;
 
-    /// Returns what the store has done so far, for those who watch the server. Does not wait for a save.
+    /// Returns what the store has done so far, without waiting for a save. The server's documents and metrics show it.
     fn status(&self) -> StoreStatus {
         StoreStatus::default()
     }

@@ -66,7 +66,7 @@ class Priorities:
         """The priority of the items that a step creates, a number or an array `[num_envs]`; None if it is `config`.
 
         Args:
-          given: Priority that came with the step, a number or an array `[num_envs]`; None if none came.
+          given: Priority given with the step, a number or an array `[num_envs]`; None if none was given.
         """
         if given is None:
             return None if self._largest is None else self._largest.value

@@ -28,7 +28,7 @@ _PIPE_WIDTH = 240
 
 
 def show(endpoint: Endpoint, timeout: float) -> None:
-    """Shows a server until `q` or Ctrl-C, or prints one screen if the output is no terminal."""
+    """Shows a server until `q` or Ctrl-C, or prints one screen if the output is not a terminal."""
     console = Console()
     observer = Observer(endpoint)
     first = observer.look(timeout)
@@ -170,7 +170,7 @@ class _Looks:
 
 @contextlib.contextmanager
 def _keys() -> Iterator[int | None]:
-    """Makes the terminal pass on single keys without showing them. Its file, or None if the input is no terminal."""
+    """Makes the terminal pass on single keys without showing them. Its file, or None if the input is not a terminal."""
     if not sys.stdin.isatty():
         yield None
         return

@@ -84,7 +84,7 @@ def encode_nest(node: Any, message: Any, encode_leaf: Callable[[Any, Any], None]
 
 
 def _check_specs(node: Any, path: tuple[str, ...]) -> None:
-    """Refuses leaves that are no specs. A tuple without any spec, such as `(3,)`, is refused as a whole."""
+    """Refuses leaves that are not specs. A tuple without any spec, such as `(3,)`, is refused as a whole."""
     if isinstance(node, Mapping):
         for key in _sorted_keys(node):
             _check_specs(node[key], (*path, key))

@@ -21,7 +21,7 @@ def parse_spec(text: str) -> TensorSpec:
       text: Name of the dtype, and for all but scalars the sizes in brackets, `?` for an unknown one.
 
     Raises:
-      ValueError: The text has another form, or there is no dtype of the name.
+      ValueError: The text has another form, or the dtype is unknown.
     """
     found = _FORM.fullmatch(text)
     if found is None:
@@ -46,7 +46,7 @@ def _size(size: str, text: str) -> int | None:
 def _dtype_named(name: str) -> np.dtype[Any]:
     numbers = dtypes.numbers()
     if name not in numbers:
-        raise ValueError(f"there is no dtype {name!r}; there are: {', '.join(numbers)}")
+        raise ValueError(f"unknown dtype {name!r}; expected one of: {', '.join(numbers)}")
     return dtypes.dtype_from_number(numbers[name])
 
 

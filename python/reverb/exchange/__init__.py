@@ -4,7 +4,12 @@
     reverb.exchange.to_parquet(client, "replay.parquet", table="replay")
     reverb.exchange.from_parquet(client, "replay.parquet", table="replay")
 
-Arrow and Parquet need the extra `arrow`, and Minari the extra `minari`. RLDS episodes may come from any source.
+Arrow and Parquet need the extra `arrow`, and Minari the extra `minari`. RLDS episodes may be of any source.
+
+An export reads a checkpoint that the server saves for it, since a live table has no single moment, and holds some 16
+MiB or one item of it in memory. Conversion from and to Arrow moves bytes and interprets no value, so that NaNs and
+equal strings keep their bits. Episodes are written through the patterns and adders of an actor. A file gets its name
+when it is on the disk, and its pages have checksums.
 """
 
 import importlib

@@ -70,7 +70,7 @@ class Assembly:
         self._conversion = conversion
         self._lengths = options.lengths()
         self._is_single = len(tables) == 1
-        # If `squeeze_time` is set, draws from a single table come without the time axis.
+        # If `squeeze_time` is set, draws from a single table have no time axis.
         self._is_plain = options.pad_to is None and (self._is_single or not options.squeeze_time)
         # By the number of the table.
         self._kept: dict[int, _Kept] = {}
@@ -87,7 +87,7 @@ class Assembly:
         """
         beta = self._options.beta_of(number)
         if self._is_plain and len(parts) == 1:
-            # Nearly every batch takes this way: its columns stay as they came.
+            # Nearly every batch takes this way: its columns stay as they are.
             maker = self._keep(parts[0]).maker
             return maker.batch(parts[0].sampled, beta=beta, table=self._table_numbers(parts))
         batch = self._joined(parts, beta)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     class Batch(NamedTuple, Generic[DataT, WeightsT, MaskT]):
         """A batch of items. The loader determines the type of its arrays."""
 
-        # Whoever uses a field that may be None has asked for it: with `Any` that needs no check.
+        # A user of a field that may be None has asked for it: with `Any` that needs no check.
         info: BatchInfo
         data: DataT
         weights: WeightsT | Any = None

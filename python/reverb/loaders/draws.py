@@ -79,7 +79,7 @@ class Draws:
 
     @property
     def samples(self) -> int:
-        """The number of items that were requested and have not come. Any thread may read it."""
+        """The number of items that were requested and have not arrived. Any thread may read it."""
         return sum(request.samples for request in tuple(self._requests))
 
     def are_ahead(self) -> bool:

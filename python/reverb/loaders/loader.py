@@ -54,7 +54,7 @@ class Loader(BatchIterator, Iterator[BatchT], Generic[BatchT]):
         return self._source.stats()
 
     def update_priorities(self, batch: Batch, priorities: ArrayLike, *, timeout: float | None = None) -> int | None:
-        """Sets new priorities for a batch's items, in the tables from which they came.
+        """Sets new priorities for a batch's items, in the tables from which they were drawn.
 
         Args:
           batch: A batch that this loader yielded.

@@ -52,11 +52,11 @@ class Options:
       beta: The exponent of the importance weights, a number or a function of the number of the batch such as
         LinearBeta; None: batches have no weights.
       fields: The parts of the data to keep, each a key (an index if the table has no signature) or a path of keys;
-        None: all parts. Parts of mappings and named tuples come in dicts.
+        None: all parts. Parts of mappings and named tuples are in dicts.
       pad_to: The number of rows to which all columns with a time axis are padded with zeros, with a mask. It may be a
         number; several numbers, of which the smallest that is sufficient for the batch is used, so that few shapes
         occur; or `longest`, the rows of the longest item of the batch. None: columns whose signature leaves the number
-        of rows open come as `reverb.Ragged`, and without a signature those whose items differ in length.
+        of rows open are `reverb.Ragged`, and without a signature those whose items differ in length.
       squeeze_time: Whether columns of items of one step lose their time axis.
       shares: Whether each table of a mixture has exactly its share of every batch, or only on average. `exact`: where
         the weights do not divide the batch, shares are rounded, and later batches make up for it. `random`: the table

@@ -24,7 +24,7 @@ __all__ = ["BatchSource", "Fetched"]
 
 
 class Fetched:
-    """A batch that has come, but whose samples are still undelivered.
+    """A batch that has arrived, but whose samples are still undelivered.
 
     Attributes:
       batch: The batch that the source's conversion made.
@@ -162,7 +162,7 @@ class BatchSource:
             self._forget(fetched)
 
     def update_priorities(self, batch: Batch, priorities: ArrayLike, *, timeout: float | None = None) -> int | None:
-        """Sets new priorities of a batch's items, in the tables from which they came.
+        """Sets new priorities of a batch's items, in the tables from which they were drawn.
 
         Args:
           batch: A batch of this source.

@@ -108,7 +108,7 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
         return LoaderStats() if self._last is None else self._last.stats()
 
     def update_priorities(self, batch: Batch, priorities: ArrayLike, *, timeout: float | None = None) -> int | None:
-        """Sets new priorities for a batch's items, in the tables from which they came.
+        """Sets new priorities for a batch's items, in the tables from which they were drawn.
 
         Args:
           batch: A batch that this loader yielded.

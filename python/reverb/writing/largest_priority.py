@@ -47,7 +47,7 @@ class LargestPriority:
 
 
 def note_update(address: str, table: str, priorities: Iterable[object]) -> None:
-    """Tells those who listen that a client has set priorities of items of a table."""
+    """Tells the listeners that a client has set priorities of items of a table."""
     if not _listeners:
         return
     for listener in _listeners.get((address, table), ()):

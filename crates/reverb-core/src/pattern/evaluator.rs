@@ -40,7 +40,7 @@ struct PatternState {
 pub struct Pass {
     end_of_episode: bool,
     next: usize,
-    /// The step of the item that was returned last. The item counts as created if the caller comes back.
+    /// The step of the item that was returned last. The item counts as created if the caller calls again.
     named: Option<StepId>,
 }
 

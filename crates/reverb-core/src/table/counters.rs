@@ -1,4 +1,4 @@
-//! Counts of what happened in a table, for those who watch it.
+//! Counts of what happened in a table.
 
 use crate::slab::Item;
 
@@ -245,7 +245,7 @@ impl Counting {
         self.removed.add_all(items);
     }
 
-    /// The counts for those who watch the table.
+    /// The counts of what happened.
     pub(super) fn show(&self, last_insert_nanos: u64) -> TableCounters {
         let Self { priority_updates, insert_bytes, sample_bytes, last_sample_nanos, .. } = *self;
         let (counts, sum) = (self.ages.0, self.age_seconds);

@@ -67,7 +67,7 @@ impl WriterItem {
         Ok(Self { table, key: item_key(), priority, columns, is_validated: true })
     }
 
-    /// The chunks of the item. A chunk that several columns use may come several times, but not twice in a row.
+    /// The chunks of the item. A chunk that several columns use may occur several times, but not twice in a row.
     pub fn chunks(&self) -> impl Iterator<Item = &Arc<WriterChunk>> {
         let mut last = std::ptr::null();
         let runs = self.columns.iter().flat_map(|column| column.runs.iter());

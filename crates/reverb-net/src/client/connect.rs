@@ -1,10 +1,10 @@
 //! Reaches a server: dials it, repeatedly if necessary, and finds the protocol that it speaks.
 
 use super::road::Road;
-use crate::address::{Endpoint, Place};
-use crate::dial::{ATTEMPT_TIME, KeepAlive, dial, dial_unix};
 use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client::{Connection, Greeting, Session};
+use crate::transport::address::{Endpoint, Place};
+use crate::transport::dial::{ATTEMPT_TIME, KeepAlive, dial, dial_unix};
 use reverb_core::{Error, Result};
 use reverb_service::{Transport, registry};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Asks a server for its health by gRPC's own service, `grpc.health.v1`, which servers of other programs have too.
 
-use crate::address::{Endpoint, Several};
-use crate::dial::{KeepAlive, dial};
+use crate::transport::address::{Endpoint, Several};
+use crate::transport::dial::{KeepAlive, dial};
 use reverb_core::{Error, Result};
 use std::time::Duration;
 use tonic::transport::Channel;

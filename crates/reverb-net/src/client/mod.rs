@@ -17,8 +17,8 @@ pub use road::Road;
 pub use servers::Turn;
 pub use started::{Rest, Started, WaitsFor};
 
-use crate::address::Endpoint;
 use crate::replay_v1::client::Session;
+use crate::transport::address::Endpoint;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use pending_limit::PendingLimit;
 use reverb_core::{Error, Result, TableChanges, fork};
@@ -429,7 +429,7 @@ impl Client {
         self.road(Turn::Other, deadline).await?.bench_table(deadline).await
     }
 
-    /// Describes the server as JSON, for display: see [`crate::observe::ObservedDocument`].
+    /// Describes the server as JSON, for display: see [`reverb_observe::documents::ObservedDocument`].
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the client has several servers. [`Error::Unimplemented`] if the server is of an

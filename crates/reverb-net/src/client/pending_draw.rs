@@ -89,7 +89,7 @@ impl PendingDraw {
     ///
     /// # Errors
     /// [`Error::Unavailable`] or [`Error::Cancelled`] if the samples went back, because the connection was lost or the
-    /// server was stopped. Whoever draws from the table may get them again.
+    /// server was stopped. Later draws from the table may get them again.
     pub fn received(&mut self) -> Result<()> {
         if self.generation != fork::generation() {
             return Ok(());

@@ -9,7 +9,7 @@ pub const DEFAULT_PENDING_BYTES: usize = 64 << 20;
 
 /// The bytes of unconfirmed items of all writers of one client, and their limit.
 ///
-/// Half of the limit is for whoever comes first. The other half is divided among the writers: a writer with less than
+/// Half of the limit is shared on demand. The other half is divided equally among the writers: a writer with less than
 /// its share never waits for the others, so one whose table is blocked does not stop them. A writer that is alone has
 /// all of the limit.
 #[derive(Debug)]

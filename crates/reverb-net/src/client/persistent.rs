@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// The first and the longest pause between attempts. The pause doubles each time.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
-/// A draw that waited longer than this had found a server, so that the time to find the next one begins again.
+/// A draw that ran this long had reached a server; the reconnect timer restarts.
 const FOUND: Duration = Duration::from_secs(2);
 
 impl Client {

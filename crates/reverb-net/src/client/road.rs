@@ -6,9 +6,9 @@
 use super::pending_draw::PendingDraw;
 use super::started::Started;
 use crate::dm_reverb::client as dm_reverb;
-use crate::observe::observed;
 use crate::replay_v1::client::{BenchHold, Connection};
 use reverb_core::{Drawn, Error, Result, TableChanges};
+use reverb_observe::documents::observed;
 use reverb_service::insert::wait_for_inserts;
 use reverb_service::local::{BatchRequest, LocalDraw, RowInsert, begin_insert, gather, sample_copied};
 use reverb_service::peek::{Peeked, peek};

@@ -1,6 +1,6 @@
 //! The result of making a call: it is complete, or in progress.
 
-use crate::caller_driven::flush;
+use crate::transport::caller_driven::flush;
 use reverb_core::Result;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;

@@ -109,7 +109,7 @@ impl Drop for Reference {
 impl InsertStream {
     /// Waits for the next message. `None` if the client has ended the stream.
     pub async fn receive(&mut self) -> Option<Received> {
-        let message = timeout(SOON, self.requests.message()).await.expect("a message comes");
+        let message = timeout(SOON, self.requests.message()).await.expect("a message arrives");
         let request = message.ok().flatten()?;
         let size_bytes = request.encoded_len();
         assert!(!request.chunks.is_empty() || !request.items.is_empty(), "a message has chunks or items");
@@ -131,7 +131,7 @@ impl InsertStream {
         Some(Received { size_bytes, chunks, items, keep })
     }
 
-    /// Waits until this number of items has come. Returns them.
+    /// Waits until this number of items has arrived. Returns them.
     pub async fn items(&mut self, count: usize) -> Vec<PrioritizedItem> {
         let mut items = Vec::new();
         while items.len() < count {

@@ -247,7 +247,7 @@ impl TableHandle {
         }
     }
 
-    /// Returns the draws of a copied batch to the table that was not delivered.
+    /// Gives the draws of an undelivered copied batch back.
     pub fn give_back_copied(&self, draws: CopiedDraws) {
         self.change(|state, _| state.table.give_back_copied(draws));
     }

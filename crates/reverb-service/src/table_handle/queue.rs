@@ -57,9 +57,9 @@ pub struct InsertWork {
 pub struct SampleWork {
     /// Minimum number of items in the answer, unless the deadline passes.
     pub at_least: usize,
-    /// Number of items for which the request waits, in a table that counts samples.
+    /// Number of items that the caller asked for.
     pub at_most: usize,
-    /// Number of further items for which it waits in another table.
+    /// Extra items to draw if the table does not count samples.
     pub ahead: usize,
     pub drawn: Vec<Drawn>,
 }

@@ -1,4 +1,4 @@
-//! The requests that wait at a table, for those who watch it.
+//! The requests that wait at a table, as its watchers see them.
 
 use super::handle::TableHandle;
 use super::operation::Operation;

@@ -8,7 +8,7 @@
 //! - `load.rs`: reads a checkpoint into new tables; `record_stream.rs`: reads one file of it on several threads.
 //! - `restore.rs`: chooses the checkpoint to load and replaces the tables of a server.
 //! - `reader.rs`: lists, verifies and reads checkpoints without a server.
-//! - `status.rs`: what is saved and loaded, for those who watch it.
+//! - `status.rs`: the progress and results of saves and loads.
 //! - `folder.rs`: names, order and removal of checkpoints; `sidecar.rs`: the additional file.
 //!
 //! A save takes a snapshot of all tables under all their locks, which copies pointers, and writes it without a lock. It

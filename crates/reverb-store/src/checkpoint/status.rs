@@ -1,4 +1,4 @@
-//! What a checkpointer has done and does now, for those who watch it. Nothing here waits for a save.
+//! The progress and results of a checkpointer's saves and loads. Nothing here waits for a save.
 
 use super::folder::{self, CHUNKS, ITEMS, TABLES};
 use super::sidecar::SIDECAR;

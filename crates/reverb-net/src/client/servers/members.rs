@@ -1,9 +1,9 @@
 //! The state of each server: connected, down, or the same as another.
 
 use super::told;
-use crate::address::Endpoint;
 use crate::client::connect::{FIRST_PAUSE, LONGEST_PAUSE};
 use crate::client::road::Road;
+use crate::transport::address::Endpoint;
 use reverb_core::{Error, Result};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,11 +1,11 @@
 //! Chooses among the servers, and reaches them. Attempts run as tasks, so that calls to other servers do not wait for them.
 
 use super::members::{Members, Wanted};
-use crate::address::{Endpoint, Several};
 use crate::client::connect::{CONNECT_TIME, FIRST_PAUSE, attempt, unreached_text};
 use crate::client::road::Road;
-use crate::dial::ATTEMPT_TIME;
 use crate::replay_v1::client::Session;
+use crate::transport::address::{Endpoint, Several};
+use crate::transport::dial::ATTEMPT_TIME;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use reverb_core::{Error, Result, fork};

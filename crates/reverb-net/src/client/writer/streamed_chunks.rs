@@ -76,7 +76,7 @@ impl Used {
     }
 }
 
-/// Returns the chunks of an item, each with a number of references. A chunk that several columns use may come several
+/// Returns the chunks of an item, each with a number of references. A chunk that several columns use may occur several
 /// times.
 pub fn uses(item: &WriterItem) -> impl Iterator<Item = (&Arc<WriterChunk>, usize)> {
     let mut runs = item.columns.iter().flat_map(|column| &column.runs).peekable();

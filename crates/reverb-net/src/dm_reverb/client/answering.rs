@@ -1,4 +1,4 @@
-//! A request for samples, and what has come of its answer.
+//! A request for samples, and the part of its answer received so far.
 
 use super::chunk_cache::ChunkCache;
 use super::sample_reader::SampleReader;
@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Number of bytes from which the chunks of a response are decoded by another thread.
 const LARGE_RESPONSE: usize = 1 << 20;
 
-/// A request for samples on a stream of its own, and the samples that have come and nobody has taken.
+/// A request for samples on a stream of its own, and the samples received but not yet taken.
 #[derive(Debug)]
 pub struct Answering {
     stream: SampleStream,
@@ -26,11 +26,11 @@ pub struct Answering {
     reader: Option<SampleReader>,
     decoding: Option<Decoding>,
     samples: VecDeque<Drawn>,
-    /// Number of samples that have not come.
+    /// Number of samples that have not arrived.
     missing: usize,
     /// Whether the draw that sent the request was given up. The server may know another deadline than the present one.
     is_resumed: bool,
-    /// Whether nothing more will come.
+    /// Whether nothing more will arrive.
     is_over: bool,
 }
 
@@ -47,12 +47,12 @@ struct Decoded {
     result: Result<()>,
 }
 
-/// What has come.
+/// What has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// A part of the answer.
     Part,
-    /// The end of the stream, before all samples had come.
+    /// The end of the stream, before all samples had arrived.
     End,
     /// Nothing until the deadline.
     Late,
@@ -79,7 +79,7 @@ impl Answering {
         self.is_resumed
     }
 
-    /// Whether all samples have come and were taken.
+    /// Whether all samples have arrived and were taken.
     pub fn is_complete(&self) -> bool {
         self.missing == 0 && self.samples.is_empty()
     }
@@ -89,12 +89,12 @@ impl Answering {
         self.stream
     }
 
-    /// Takes up to `wanted` samples that have come.
+    /// Takes up to `wanted` samples that have arrived.
     pub fn take(&mut self, wanted: usize) -> impl Iterator<Item = Drawn> {
         self.samples.drain(..wanted.min(self.samples.len()))
     }
 
-    /// Returns the samples that have come, and the rest of the answer if more may come.
+    /// Returns the samples that have arrived, and the rest of the answer if more may arrive.
     pub fn give_up(mut self) -> (VecDeque<Drawn>, Option<Self>) {
         self.is_resumed = true;
         let samples = std::mem::take(&mut self.samples);

@@ -36,7 +36,7 @@ impl DrawCall {
         self.task.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Confirms that the batch has come to its receiver, so that no other draw gets its samples.
+    /// Confirms that the batch has reached its receiver, so that no other draw gets its samples.
     pub fn received(mut self) {
         if let Some(unconfirmed) = self.unconfirmed.take() {
             unconfirmed.confirm();

@@ -40,7 +40,7 @@ pub struct Draws {
     last: Mutex<HashMap<String, Turn>>,
 }
 
-/// The turn of a draw: the draw before has ended, or hands on the turn for which it has waited itself.
+/// The turn of a draw. Resolves when the previous draw has ended; a dropped draw passes on its own wait.
 #[derive(Debug)]
 struct Turn(oneshot::Receiver<Turn>);
 
@@ -143,7 +143,7 @@ impl Draw {
         }
     }
 
-    /// Receives samples until there are `wanted`, or those that came by the deadline. Returns when the first one came
+    /// Receives samples until there are `wanted`, or until the deadline. Returns when the first one arrived
     /// from the server, too.
     async fn receive(&self, wanted: usize, table: &TableInfo) -> Result<(Vec<Drawn>, Option<Instant>)> {
         let (draws, name, is_scarce) = (&self.draws, &self.request.table, table.config.counts_samples());
@@ -178,7 +178,7 @@ impl Draw {
                     }
                     pause = if is_fruitless { (pause * 2).min(PAUSES.1) } else { PAUSES.0 };
                 }
-                // The server does not take the samples back, so the caller gets those that have come.
+                // The server does not take the samples back, so the caller gets those that have arrived.
                 Err(Error::DeadlineExceeded(_)) if !collecting.drawn.is_empty() => {
                     collecting.leave_request();
                     break;
@@ -226,7 +226,7 @@ impl Drop for Draw {
 }
 
 impl Collecting<'_> {
-    /// Keeps the stream for later requests once all samples have come.
+    /// Keeps the stream for later requests once all samples have arrived.
     fn keep_stream(&mut self, draws: &Draws) {
         if let Some(request) = self.request.take_if(|request| request.is_complete()) {
             draws.keep(request.into_stream());

@@ -83,7 +83,7 @@ impl InsertCall {
         }
     }
 
-    /// Makes the next message. Each chunk comes with all its items, so the server keeps none for later.
+    /// Makes the next message. Each chunk is sent with all its items, so the server keeps none for later.
     fn message(&mut self) -> Result<InsertStreamRequest> {
         let Self { insert, chunks, items, unconfirmed, next, .. } = self;
         let RowInsert { chunk, rows_per_item, tables } = insert;

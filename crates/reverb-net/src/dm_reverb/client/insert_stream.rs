@@ -83,7 +83,7 @@ impl InsertStream {
         Ok(responses.message().await?.map(|response| response.keys))
     }
 
-    /// Whether an idle stream can be used for another call: it has not ended, and nothing has come.
+    /// Whether an idle stream can be used for another call: it has not ended, and nothing has arrived.
     pub fn is_idle(&mut self) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         let confirmed = std::pin::pin!(self.confirmed());

@@ -1,7 +1,7 @@
 //! The tables of a server of dm-reverb, which its clients learn once for each connection.
 
 use crate::dm_reverb::proto::ServerInfoResponse;
-use crate::table_info::read_table_info;
+use crate::grpc::table_info::read_table_info;
 use prost::Message;
 use reverb_core::{Error, Result, TableInfo};
 use reverb_formats::proto::schema;

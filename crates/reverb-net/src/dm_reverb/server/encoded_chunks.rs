@@ -1,6 +1,6 @@
 //! Chunks as `ChunkData` messages, for clients of dm-reverb.
 //!
-//! Chunks that came as messages go out unchanged. All others are encoded, and the streams of a server share a cache of
+//! Chunks that arrived as messages leave unchanged. All others are encoded, and the streams of a server share a cache of
 //! the encoded ones, so that a chunk that is drawn again is not encoded again. Small chunks are encoded anew instead:
 //! that takes no longer than a look-up among millions of them, and they would fill the cache with its own entries.
 

@@ -28,7 +28,7 @@ struct Part {
     chunk: Arc<Chunk>,
     key: u64,
     rows: Range<u32>,
-    /// The message in which the chunk came.
+    /// The message in which the chunk arrived.
     message: Option<Bytes>,
 }
 
@@ -123,7 +123,7 @@ impl SampleParts {
 }
 
 impl Part {
-    /// Decides which rows are sent, given those that the item uses. A chunk that came as a message goes out whole and
+    /// Decides which rows are sent, given those that the item uses. A chunk that arrived as a message goes out whole and
     /// unchanged, and so does a chunk of which the item uses half: it is encoded once for all items that use it.
     fn choose_rows(&mut self) {
         self.message = self.chunk.message();

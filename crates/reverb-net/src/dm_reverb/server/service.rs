@@ -11,7 +11,7 @@ use crate::dm_reverb::proto::{
 };
 use crate::dm_reverb::rpc::reverb_service_server::{ReverbService, ReverbServiceServer};
 use crate::dm_reverb::status::{stopped, to_status};
-use crate::table_info::info_bytes;
+use crate::grpc::table_info::info_bytes;
 use reverb_core::Error;
 use reverb_service::{Peer, Replay, TableHandle, Transport, host_name};
 use std::sync::Arc;

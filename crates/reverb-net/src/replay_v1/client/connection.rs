@@ -4,9 +4,6 @@ use super::insert_link::InsertLink;
 use super::named_channel::NamedChannel;
 use super::sample_link::{DrawCall, SampleLink};
 use super::session::{Link, Session};
-use crate::address::Endpoint;
-use crate::caller_driven::flush;
-use crate::dial::ATTEMPT_TIME;
 use crate::replay_v1::headers::{hex, shown};
 use crate::replay_v1::proto::{
     BenchRequest, BenchResponse, CheckpointRequest, Draw, HelloRequest, HelloResponse, InfoRequest, InsertRequest,
@@ -16,6 +13,9 @@ use crate::replay_v1::rpc::replay_client::ReplayClient;
 use crate::replay_v1::status::from_status;
 use crate::replay_v1::version::{CAPABILITIES, VERSION};
 use crate::replay_v1::wire::{changes_to_wire, chunk_to_wire, peeked_from_wire, status_from_wire};
+use crate::transport::address::Endpoint;
+use crate::transport::caller_driven::flush;
+use crate::transport::dial::ATTEMPT_TIME;
 use reverb_core::{Error, Result, TableChanges, item_keys};
 use reverb_service::insert::check_size;
 use reverb_service::local::{BatchRequest, RowInsert};

@@ -308,7 +308,7 @@ mod tests {
     use reverb_service::Transport;
     use tokio_stream::wrappers::UnboundedReceiverStream;
 
-    /// The connection may end before the task has seen the receipt that came just before.
+    /// The connection may end before the task has seen the receipt that arrived just before.
     #[tokio::test]
     async fn receipts_sent_just_before_the_connection_ends_count() {
         // The task selects at random among what is ready.

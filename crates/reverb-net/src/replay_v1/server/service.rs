@@ -5,7 +5,6 @@ use super::insert_stream::insert_stream;
 use super::same_server::SameServer;
 use super::sample_stream::sample_stream;
 use super::write_stream::write_stream;
-use crate::observe::observed;
 use crate::replay_v1::headers::SESSION;
 use crate::replay_v1::proto::{
     BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, ConfigureRequest, ConfigureResponse,
@@ -19,6 +18,7 @@ use crate::replay_v1::status::to_status;
 use crate::replay_v1::version::{CAPABILITIES, VERSION};
 use crate::replay_v1::wire::{changes_from_wire, peeked_to_wire, status_to_wire};
 use reverb_core::Error;
+use reverb_observe::documents::observed;
 use reverb_service::peek::peek;
 use reverb_service::{Peer, Replay, Transport};
 use std::path::PathBuf;

@@ -87,7 +87,7 @@ pub fn chunk_to_wire(chunk: &Chunk) -> replay::Chunk {
     }
 }
 
-/// Checks and converts a chunk of a request. Calls `check_size` first with the sizes of its data in bytes: as it came,
+/// Checks and converts a chunk of a request. Calls `check_size` first with the sizes of its data in bytes: as received,
 /// and decoded.
 fn chunk_from_wire(
     chunk: replay::Chunk,
@@ -111,7 +111,7 @@ fn chunk_from_wire(
 }
 
 /// Adds the chunks of a message to the known chunks. Returns the size of the new ones in bytes. Calls
-/// `check_size` for each chunk with the sizes of its data in bytes: as it came, and decoded.
+/// `check_size` for each chunk with the sizes of its data in bytes: as received, and decoded.
 pub fn chunks_from_wire(
     chunks: Vec<replay::Chunk>,
     layouts: &mut LayoutCache,

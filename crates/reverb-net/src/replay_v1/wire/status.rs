@@ -1,7 +1,7 @@
 //! Converts the status of tables to messages and back.
 
+use crate::grpc::table_info::{read_table_info, table_info};
 use crate::replay_v1::proto as replay;
-use crate::table_info::{read_table_info, table_info};
 use prost::Message;
 use reverb_core::{Error, RemovalCounts, Result};
 use reverb_service::TableStatus;

@@ -1,0 +1,3 @@
+//! What both protocols have in common.
+
+pub mod table_info;

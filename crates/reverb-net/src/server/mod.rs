@@ -1,0 +1,197 @@
+//! A server of the replay service: it listens on TCP and on a Unix socket, and owns all background tasks.
+
+mod count_calls;
+mod health;
+mod listen;
+mod reflection;
+mod serve;
+
+pub use count_calls::METHODS;
+pub use listen::ListenOptions;
+
+use crate::dm_reverb;
+use crate::replay_v1;
+use health::Health;
+use listen::Listeners;
+use parking_lot::Mutex;
+use reverb_core::{Result, fork};
+use reverb_observe::Calls;
+use reverb_observe::http::HttpServer;
+use reverb_service::Replay;
+use reverb_service::maintenance::run_maintenance;
+use reverb_service::registry;
+use serve::serve;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, SystemTime};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tonic::service::Routes;
+
+/// Maximum time to wait for the release of the addresses, which usually takes microseconds.
+const STOP_TIME: Duration = Duration::from_secs(1);
+
+/// A running server. Dropping it stops it.
+#[derive(Debug)]
+pub struct Server {
+    replay: Arc<Replay>,
+    host: IpAddr,
+    port: u16,
+    unix_path: Option<PathBuf>,
+    generation: u32,
+    runtime: Handle,
+    http: Option<HttpServer>,
+    serving: Option<Serving>,
+}
+
+#[derive(Debug)]
+struct Serving {
+    task: JoinHandle<()>,
+    health: Health,
+    /// Disconnected when the addresses are free again.
+    freed: Mutex<Receiver<()>>,
+}
+
+impl Server {
+    /// Binds the sockets and starts to serve on `runtime`, without HTTP.
+    ///
+    /// # Errors
+    /// Those of [`Server::start_with_http`].
+    pub fn start(runtime: &Handle, replay: Arc<Replay>, options: &ListenOptions) -> Result<Self> {
+        Self::start_with_http(runtime, replay, options, None)
+    }
+
+    /// Binds the sockets and starts to serve on `runtime`. `http` is the HTTP port of the server, which stops with it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the host is not an address of this machine. [`Error::Unavailable`] if the port is
+    /// in use.
+    pub fn start_with_http(
+        runtime: &Handle,
+        replay: Arc<Replay>,
+        options: &ListenOptions,
+        http: Option<HttpServer>,
+    ) -> Result<Self> {
+        let _entered = runtime.enter();
+        let listeners = Listeners::bind(options)?;
+        let (host, port, unix_path) = (listeners.host, listeners.port, listeners.unix_path.clone());
+        let _set_once = replay.facts().hosts.set(listeners.hosts.clone());
+        let _set_once = replay.facts().grpc.set((host, port, unix_path.clone()));
+        registry::register(&listeners.hosts, port, &replay);
+        for table in replay.tables() {
+            runtime.spawn(run_maintenance(table.clone(), replay.clone()));
+        }
+        if let Some(interval) = replay.store().and_then(|store| store.interval()) {
+            runtime.spawn(save_periodically(replay.clone(), interval));
+        }
+        let health = Health::default();
+        let (reflection, old_reflection) = reflection::services();
+        let routes = Routes::new(replay_v1::server::service(replay.clone(), unix_path.clone(), options.heartbeat))
+            .add_service(dm_reverb::server::service(replay.clone()))
+            .add_service(health.service())
+            .add_service(reflection)
+            .add_service(old_reflection);
+        let (connections, freed) = listeners.accept(&replay);
+        let until = replay.clone();
+        let calls = http.as_ref().map_or_else(|| Arc::new(Calls::new(&METHODS)), |http| http.calls().clone());
+        let task = runtime.spawn(serve(routes, calls, connections, async move { until.closed().await }));
+        tracing::info!("serves at {host}, port {port}; number of tables: {}", replay.tables().len());
+        let serving = Some(Serving { task, health, freed: Mutex::new(freed) });
+        Ok(Self {
+            replay,
+            host,
+            port,
+            unix_path,
+            generation: fork::generation(),
+            runtime: runtime.clone(),
+            http,
+            serving,
+        })
+    }
+
+    /// Returns the service.
+    pub fn replay(&self) -> &Arc<Replay> {
+        &self.replay
+    }
+
+    /// Returns the TCP address that the server listens on.
+    pub fn host(&self) -> IpAddr {
+        self.host
+    }
+
+    /// Returns the TCP port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns the path of the Unix socket, if there is one.
+    pub fn unix_path(&self) -> Option<&Path> {
+        self.unix_path.as_deref()
+    }
+
+    /// Ends all waiting calls, closes all connections and frees the ports. Saves the tables if the store is configured
+    /// to do so. Does nothing in a forked child process.
+    ///
+    /// # Errors
+    /// The error of the save. The server has stopped in any case.
+    pub fn stop(&mut self) -> Result<()> {
+        let (serving, http) = (self.serving.take(), self.http.take());
+        if self.generation != fork::generation() {
+            std::mem::forget((serving, http));
+            return Ok(());
+        }
+        let Some(serving) = serving else { return Ok(()) };
+        serving.health.stop();
+        registry::unregister(&self.replay);
+        self.replay.close();
+        tracing::info!("the server at {}, port {} stops", self.host, self.port);
+        if let Some(path) = &self.unix_path {
+            let _gone = std::fs::remove_file(path);
+        }
+        let _freed = serving.freed.lock().recv_timeout(STOP_TIME);
+        // A stream ends by itself after all its waiting calls are answered, but not if the client does not read.
+        self.runtime.spawn(async move {
+            tokio::time::sleep(STOP_TIME).await;
+            serving.task.abort();
+        });
+        let saved = self.save_and_close();
+        // After the save, which may take minutes: probes see that the server is stopping, and not that it is dead.
+        drop(http);
+        saved
+    }
+
+    fn save_and_close(&self) -> Result<()> {
+        let Some(store) = self.replay.store() else { return Ok(()) };
+        let saved = if store.saves_on_stop() { store.save(self.replay.tables()).map(drop) } else { Ok(()) };
+        store.close();
+        saved
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Err(error) = self.stop() {
+            tracing::error!("the tables were not saved when the server stopped: {error}");
+        }
+    }
+}
+
+/// Saves the tables periodically until the service is closed. A failed save is logged, and does not change the time of
+/// the next one.
+async fn save_periodically(replay: Arc<Replay>, interval: Duration) {
+    let mut closed = std::pin::pin!(replay.closed());
+    loop {
+        *replay.facts().next_save.lock() = SystemTime::now().checked_add(interval);
+        tokio::select! {
+            () = tokio::time::sleep(interval) => {}
+            () = &mut closed => return,
+        }
+        if let Err(error) = replay.checkpoint().await
+            && !replay.is_closed()
+        {
+            tracing::error!("a checkpoint could not be saved: {error}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Opens connections to servers. Independent of the protocol over them.
+
+use super::address::{Endpoint, Place};
+use super::http2::{CONNECTION_WINDOW, FRAME_BYTES, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STREAM_WINDOW};
+use super::socket::Socket;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioIo;
+use reverb_core::{Error, Result};
+use reverb_service::Transport;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::time::Duration;
+use tokio::net::UnixStream;
+use tonic::codegen::http::Uri;
+use tonic::transport::{Channel, Endpoint as HttpEndpoint};
+use tower::ServiceExt;
+
+/// Maximum time of one attempt to connect, so that a host that drops packets does not use up the time for all attempts.
+pub const ATTEMPT_TIME: Duration = Duration::from_secs(3);
+/// Number of probes of the operating system without an answer after which a connection is lost.
+const KEEP_ALIVE_PROBES: u32 = 2;
+
+/// How a lost peer is noticed while nothing is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeepAlive {
+    /// By pings of HTTP/2, which also notice a peer that hangs.
+    Pings,
+    /// By the operating system. Servers of gRPC's own library close connections with more pings than one in 5 minutes.
+    System,
+}
+
+/// Opens one connection to a server.
+///
+/// # Errors
+/// [`Error::Unavailable`] with the cause, or [`Error::InvalidArgument`] if the address is not valid.
+pub async fn dial(endpoint: &Endpoint, keep_alive: KeepAlive) -> Result<(Transport, Channel)> {
+    Ok(match endpoint.address.place()? {
+        Place::Unix(path) => (Transport::Unix, dial_unix(path, keep_alive).await?),
+        Place::Tcp { host, port, or_shorter } => (Transport::Tcp, dial_host(host, port, or_shorter, keep_alive).await?),
+    })
+}
+
+/// Connects to a TCP port.
+///
+/// # Errors
+/// [`Error::Unavailable`] with the cause, or [`Error::InvalidArgument`] if the host is not a valid name.
+async fn dial_tcp(host: &str, port: u16, keep_alive: KeepAlive) -> Result<Channel> {
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(ATTEMPT_TIME));
+    if keep_alive == KeepAlive::System {
+        connector.set_keepalive(Some(KEEP_ALIVE_INTERVAL));
+        connector.set_keepalive_interval(Some(KEEP_ALIVE_INTERVAL));
+        connector.set_keepalive_retries(Some(KEEP_ALIVE_PROBES));
+        #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+        connector.set_tcp_user_timeout(Some(KEEP_ALIVE_INTERVAL + KEEP_ALIVE_TIMEOUT));
+    }
+    let connector = connector.map_response(|stream| TokioIo::new(Socket::from(stream.into_inner())));
+    let endpoint = endpoint(&format!("http://{host}:{port}"), keep_alive)?;
+    endpoint.connect_with_connector(connector).await.map_err(|error| unavailable(&error))
+}
+
+/// As [`dial_tcp`]. If nothing answers at an address of this machine other than loopback, and `or_loopback` is set,
+/// connects to the loopback address: that is where a server listens if it was not given a host.
+///
+/// # Errors
+/// The errors of [`dial_tcp`]. The text says where servers listen, if the host is not a loopback address.
+async fn dial_host(host: &str, port: u16, or_loopback: bool, keep_alive: KeepAlive) -> Result<Channel> {
+    let refused = match dial_tcp(host, port, keep_alive).await {
+        Err(Error::Unavailable(reason)) => reason,
+        done => return done,
+    };
+    let resolved = tokio::time::timeout(ATTEMPT_TIME, tokio::net::lookup_host((host, port))).await;
+    let addresses: Vec<IpAddr> = match resolved {
+        Ok(Ok(found)) => found.map(|address| address.ip()).collect(),
+        Ok(Err(_)) => return Err(Error::Unavailable(format!("{host}: unknown host"))),
+        Err(_) => return Err(Error::Unavailable(refused)),
+    };
+    // A server at one of these is reached, if there is one.
+    let is_served = |ip: &IpAddr| ip.is_unspecified() || *ip == Ipv4Addr::LOCALHOST || *ip == Ipv6Addr::LOCALHOST;
+    if addresses.iter().all(is_served) {
+        return Err(Error::Unavailable(refused));
+    }
+    if or_loopback
+        && addresses.iter().any(is_of_this_machine)
+        && let Ok(channel) = dial_tcp("127.0.0.1", port, keep_alive).await
+    {
+        return Ok(channel);
+    }
+    Err(Error::Unavailable(format!(
+        "{refused}; servers listen on this machine only unless host= or REVERB_HOST is given"
+    )))
+}
+
+fn is_of_this_machine(address: &IpAddr) -> bool {
+    // A socket can be bound to the addresses of this machine only. Nothing is sent.
+    address.is_loopback() || UdpSocket::bind((*address, 0)).is_ok()
+}
+
+/// Connects to a Unix socket.
+///
+/// # Errors
+/// [`Error::Unavailable`] with the cause.
+pub async fn dial_unix(path: &str, keep_alive: KeepAlive) -> Result<Channel> {
+    let path = path.to_owned();
+    let connector = tower::service_fn(move |_: Uri| {
+        let path = path.clone();
+        async move { UnixStream::connect(path).await.map(|stream| TokioIo::new(Socket::from(stream))) }
+    });
+    // The URI only names the server in the headers of requests.
+    let endpoint = endpoint("http://localhost", keep_alive)?;
+    endpoint.connect_with_connector(connector).await.map_err(|error| unavailable(&error))
+}
+
+fn endpoint(uri: &str, keep_alive: KeepAlive) -> Result<HttpEndpoint> {
+    let endpoint = HttpEndpoint::from_shared(uri.to_owned())
+        .map_err(|error| Error::invalid(format!("{uri} is not a valid server address: {error}")))?;
+    let endpoint = endpoint
+        .connect_timeout(ATTEMPT_TIME)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME_BYTES);
+    Ok(match keep_alive {
+        KeepAlive::System => endpoint,
+        KeepAlive::Pings => endpoint
+            .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .keep_alive_while_idle(true),
+    })
+}
+
+/// Returns an error with its root cause, which is the most useful part for users; only the cause if that says all.
+fn unavailable(error: &dyn std::error::Error) -> Error {
+    let mut root = None;
+    let mut next = error.source();
+    while let Some(cause) = next {
+        root = Some(cause);
+        if cause.downcast_ref::<io::Error>().is_some_and(|cause| cause.kind() == io::ErrorKind::ConnectionRefused) {
+            return Error::Unavailable("connection refused".into());
+        }
+        next = cause.source();
+    }
+    Error::Unavailable(match root {
+        Some(root) => format!("{error}: {root}"),
+        None => error.to_string(),
+    })
+}

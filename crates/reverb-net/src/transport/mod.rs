@@ -1,0 +1,9 @@
+//! Connections: where they lead, how they are dialled, and which thread drives those of a client.
+
+pub(crate) mod address;
+pub mod caller_driven;
+pub(crate) mod dial;
+mod driven_runtime;
+pub(crate) mod http2;
+mod idle_driver;
+pub(crate) mod socket;

@@ -1,0 +1,420 @@
+//! The documents. Times are seconds since the Unix epoch, sizes are bytes, and `null` means that there is no value. Keys
+//! of items are strings, because JavaScript cannot represent all of them as numbers.
+
+use serde::Serialize;
+
+/// The answer of the call `Observe`: the documents of a server at one time.
+#[derive(Debug, Clone, Serialize)]
+pub struct ObservedDocument {
+    /// The process and its service.
+    pub server: ServerDocument,
+    /// See [`TablesDocument::tables`].
+    pub tables: Vec<TableDocument>,
+    /// See [`WaitsDocument::waits`].
+    pub waits: Vec<WaitDocument>,
+    /// See [`ClientsDocument::clients`].
+    pub clients: Vec<ClientDocument>,
+    /// The checkpoints.
+    pub checkpoints: CheckpointsDocument,
+}
+
+/// `/api/v1/server`: the process and its service.
+#[derive(Debug, Clone, Serialize)]
+pub struct ServerDocument {
+    /// Version of the package.
+    pub version: String,
+    /// The id of the server in hexadecimal digits.
+    pub server_id: String,
+    /// `loading` while a checkpoint is loaded, `serving`, or `stopping`.
+    pub state: &'static str,
+    /// Progress of the load, while a checkpoint is loaded.
+    pub loading: Option<ProgressDocument>,
+    /// Name of the machine.
+    pub hostname: String,
+    /// Process id.
+    pub pid: u32,
+    /// The addresses of the gRPC service, such as `127.0.0.1:8000` and `unix:/run/user/0/reverb/8000.sock`.
+    pub addresses: Vec<String>,
+    /// The address of the page; `null` if HTTP is off.
+    pub dashboard_url: Option<String>,
+    /// Time at which the server was started.
+    pub started_at: f64,
+    /// Time at which this document was made.
+    pub now: f64,
+    /// Resident memory of the process; `null` where the system does not tell.
+    pub resident_bytes: Option<u64>,
+    /// Processor time of the process in seconds; `null` where the system does not tell.
+    pub cpu_seconds: Option<f64>,
+    /// Buffers that are kept for further batches.
+    pub buffer_pool_bytes: u64,
+    /// Number of open connections.
+    pub connections: u64,
+    /// Bytes received over all connections since the start.
+    pub receive_bytes: u64,
+    /// Bytes sent over all connections since the start.
+    pub transmit_bytes: u64,
+}
+
+/// `/api/v1/tables`.
+#[derive(Debug, Clone, Serialize)]
+pub struct TablesDocument {
+    /// All tables, in the order of the server.
+    pub tables: Vec<TableDocument>,
+}
+
+/// A table.
+#[derive(Debug, Clone, Serialize)]
+pub struct TableDocument {
+    /// Number of the table, by which addresses name it.
+    pub number: usize,
+    /// Name of the table. Text of users: it may contain anything.
+    pub name: String,
+    /// The sampler: `fifo`, `lifo`, `uniform`, `min_heap`, `max_heap` or `prioritized(0.6)`.
+    pub sampler: String,
+    /// The remover, named like the sampler.
+    pub remover: String,
+    /// Number of items.
+    pub items: u64,
+    /// Maximum number of items.
+    pub max_items: u64,
+    /// Size of the chunks that items refer to. Each chunk counts once.
+    pub bytes: u64,
+    /// Limit of `bytes`.
+    pub max_bytes: Option<u64>,
+    /// Size of the rows that items refer to. A row counts once for each item.
+    pub referenced_bytes: u64,
+    /// Size of the table's own index and selectors.
+    pub index_bytes: u64,
+    /// Number of distinct chunks that items refer to.
+    pub chunks: u64,
+    /// Number of distinct episodes that items refer to.
+    pub episodes: u64,
+    /// Number of draws after which an item leaves; 0 for no limit.
+    pub max_times_sampled: i32,
+    /// Samples that were drawn and have not arrived.
+    pub undelivered_samples: u64,
+    /// Number of inserts since the table was created.
+    pub inserts: i64,
+    /// Number of draws since the table was created.
+    pub samples: i64,
+    /// Number of items that were drawn at least once, also of those that have left, since the table was created or reset.
+    pub unique_samples: u64,
+    /// Items that left the table, by reason.
+    pub removals: RemovalsDocument,
+    /// Items that left the table without a draw.
+    pub unsampled_removals: u64,
+    /// Items whose priority was set after their insert.
+    pub priority_updates: u64,
+    /// Size of all inserted rows.
+    pub insert_bytes: u64,
+    /// Size of all drawn rows.
+    pub sample_bytes: u64,
+    /// Time of the latest insert.
+    pub last_insert_at: Option<f64>,
+    /// Time of the latest draw.
+    pub last_sample_at: Option<f64>,
+    /// The rate limiter.
+    pub limiter: LimiterDocument,
+    /// Waiting inserts.
+    pub waiting_inserts: WaitingDocument,
+    /// Waiting draws.
+    pub waiting_samples: WaitingDocument,
+    /// The columns of the signature, flattened; `null` without a signature.
+    pub signature: Option<Vec<ColumnDocument>>,
+}
+
+/// Items that left a table, by reason.
+#[derive(Debug, Clone, Serialize)]
+pub struct RemovalsDocument {
+    /// The table was over `max_size`.
+    pub max_size: u64,
+    /// The table was over `max_bytes`.
+    pub max_bytes: u64,
+    /// The item was drawn `max_times_sampled` times.
+    pub max_times_sampled: u64,
+    /// A caller deleted the item.
+    pub delete: u64,
+    /// The table was reset.
+    pub reset: u64,
+}
+
+/// A rate limiter. `null` stands for an infinite bound, and for an unlimited number.
+#[derive(Debug, Clone, Serialize)]
+pub struct LimiterDocument {
+    /// `min_size` if only the number of items matters; `queue` and `stack`, which deliver each item once; or `ratio`.
+    pub kind: &'static str,
+    /// Samples per insert.
+    pub samples_per_insert: f64,
+    /// Number of items below which no draw may go.
+    pub min_size: i64,
+    /// Inserts times `samples_per_insert`, less samples.
+    pub diff: f64,
+    /// Lower bound of `diff`: no draw may take it below.
+    pub min_diff: Option<f64>,
+    /// Upper bound of `diff`: no insert may take it above.
+    pub max_diff: Option<f64>,
+    /// Number of inserts that may go now, if nothing else happens.
+    pub inserts_allowed: Option<u64>,
+    /// Number of draws that may go now, if nothing else happens.
+    pub samples_allowed: Option<u64>,
+    /// What may go now in words, such as `40 more samples or 12 more inserts may go`.
+    pub sentence: String,
+}
+
+/// Requests of one kind that wait at a table.
+#[derive(Debug, Clone, Serialize)]
+pub struct WaitingDocument {
+    /// Number of requests that wait now.
+    pub count: u64,
+    /// Time in seconds that the first of them has waited; 0 if none waits.
+    pub longest_seconds: f64,
+    /// Time in seconds during which a request waited, since the table was created.
+    pub blocked_seconds: f64,
+    /// What the first of them waits for, as a sentence.
+    pub reason: Option<String>,
+}
+
+/// A column of a signature, or of an item.
+#[derive(Debug, Clone, Serialize)]
+pub struct ColumnDocument {
+    /// Number of the column, by which addresses name it.
+    pub number: usize,
+    /// Path of the column, such as `data/observation/image`. Text of users.
+    pub name: String,
+    /// Element type as NumPy names it: `float32`, `uint8`, `string`.
+    pub dtype: String,
+    /// Shape: `null` in it for a length that is not fixed, and `null` in its place if not even their number is.
+    pub shape: Option<Vec<Option<u64>>>,
+}
+
+/// `/api/v1/waits`: the requests that wait, longest first. At most 20 inserts and 20 draws of each table.
+#[derive(Debug, Clone, Serialize)]
+pub struct WaitsDocument {
+    /// The requests.
+    pub waits: Vec<WaitDocument>,
+}
+
+/// A request that waits.
+#[derive(Debug, Clone, Serialize)]
+pub struct WaitDocument {
+    /// Number of the table.
+    pub table: usize,
+    /// Name of the table.
+    pub table_name: String,
+    /// `insert` or `sample`.
+    pub operation: &'static str,
+    /// Number of the connection; see [`ClientDocument::id`].
+    pub client: u64,
+    /// Name that the client gave itself, by default its program, host and process id. Text of users.
+    pub client_name: String,
+    /// Remote address; empty in the same process.
+    pub address: String,
+    /// `tcp`, `unix` or `same_process`.
+    pub transport: &'static str,
+    /// Time in seconds that it has waited.
+    pub seconds: f64,
+    /// What it waits for, as a sentence.
+    pub reason: String,
+}
+
+/// `/api/v1/clients`.
+#[derive(Debug, Clone, Serialize)]
+pub struct ClientsDocument {
+    /// Open connections. A client has one for calls, and one for writers. The process of the server itself counts as
+    /// one.
+    pub clients: Vec<ClientDocument>,
+}
+
+/// A connection.
+#[derive(Debug, Clone, Serialize)]
+pub struct ClientDocument {
+    /// Number of the connection.
+    pub id: u64,
+    /// Name that the client gave itself. Text of users; empty if it gave none.
+    pub name: String,
+    /// Remote address; empty in the same process.
+    pub address: String,
+    /// `tcp`, `unix` or `same_process`.
+    pub transport: &'static str,
+    /// Time at which it connected.
+    pub since: f64,
+    /// Number of open streams.
+    pub streams: u64,
+    /// Items that it inserted.
+    pub inserts: u64,
+    /// Items that it drew.
+    pub samples: u64,
+    /// Bytes received from it.
+    pub receive_bytes: u64,
+    /// Bytes sent to it.
+    pub transmit_bytes: u64,
+}
+
+/// `/api/v1/checkpoints`.
+#[derive(Debug, Clone, Serialize)]
+pub struct CheckpointsDocument {
+    /// The folder.
+    pub path: String,
+    /// Seconds between saves in the background.
+    pub interval_seconds: Option<f64>,
+    /// Time at which the next one is due.
+    pub next_due_at: Option<f64>,
+    /// The running save.
+    pub saving: Option<ProgressDocument>,
+    /// Number of saves that succeeded.
+    pub saves_ok: u64,
+    /// Number of saves that failed.
+    pub saves_failed: u64,
+    /// The error of the latest save, if it failed.
+    pub last_error: Option<String>,
+    /// The checkpoint that was loaded at the start.
+    pub restored_from: Option<String>,
+    /// Checkpoints in the folder, newest first.
+    pub checkpoints: Vec<CheckpointDocument>,
+}
+
+/// Progress of a save or of a load.
+#[derive(Debug, Clone, Serialize)]
+pub struct ProgressDocument {
+    /// The checkpoint.
+    pub path: String,
+    /// Time at which it began.
+    pub since: f64,
+    /// Bytes written or read.
+    pub done_bytes: u64,
+    /// Bytes in all; `null` if that is not known.
+    pub total_bytes: Option<u64>,
+}
+
+/// A checkpoint.
+#[derive(Debug, Clone, Serialize)]
+pub struct CheckpointDocument {
+    /// Its path.
+    pub path: String,
+    /// Time at which it was saved.
+    pub saved_at: f64,
+    /// Size of its files.
+    pub size_bytes: u64,
+    /// Time in seconds that the save took; `null` if another process saved it.
+    pub duration_seconds: Option<f64>,
+    /// Whether its files were read and compared with their hashes.
+    pub is_verified: bool,
+}
+
+/// `/api/v1/log?since=N`: log lines with numbers above N, oldest first.
+#[derive(Debug, Clone, Serialize)]
+pub struct LogDocument {
+    /// Number of the last line, for the next request.
+    pub next: u64,
+    /// The lines.
+    pub lines: Vec<LogLineDocument>,
+}
+
+/// A log line.
+#[derive(Debug, Clone, Serialize)]
+pub struct LogLineDocument {
+    /// Number of the line.
+    pub number: u64,
+    /// Time.
+    pub at: f64,
+    /// `info`, `warning` or `error`.
+    pub level: &'static str,
+    /// Text.
+    pub message: String,
+}
+
+/// `/api/v1/history?since=N`: one point a second, of the last 300 s. Counts are totals; readers compute rates.
+#[derive(Debug, Clone, Serialize)]
+pub struct HistoryDocument {
+    /// Number of the last point, for the next request. Points are numbered from 1.
+    pub next: u64,
+    /// Times of the points with numbers above N, oldest first.
+    pub times: Vec<f64>,
+    /// Resident memory at each point.
+    pub resident_bytes: Vec<Option<u64>>,
+    /// Bytes received so far at each point.
+    pub receive_bytes: Vec<u64>,
+    /// Bytes sent so far at each point.
+    pub transmit_bytes: Vec<u64>,
+    /// The first 64 tables.
+    pub tables: Vec<TableHistoryDocument>,
+}
+
+/// The history of a table: a value for each point.
+#[derive(Debug, Clone, Serialize)]
+pub struct TableHistoryDocument {
+    /// Number of the table.
+    pub number: usize,
+    /// Number of items.
+    pub items: Vec<u64>,
+    /// Size of the chunks.
+    pub bytes: Vec<u64>,
+    /// Inserts so far.
+    pub inserts: Vec<i64>,
+    /// Samples so far.
+    pub samples: Vec<i64>,
+    /// See [`LimiterDocument::diff`].
+    pub diff: Vec<f64>,
+    /// Waiting inserts.
+    pub waiting_inserts: Vec<u64>,
+    /// Waiting draws.
+    pub waiting_samples: Vec<u64>,
+}
+
+/// `/api/v1/tables/{table}/histograms`.
+#[derive(Debug, Clone, Serialize)]
+pub struct HistogramsDocument {
+    /// Time at which the pages were read. Answers are kept for 5 s.
+    pub at: f64,
+    /// Number of items in the table.
+    pub items: u64,
+    /// Number of items that were looked at. If it is less than `items`, the first three histograms are estimates.
+    pub looked_at: u64,
+    /// Priorities of items.
+    pub priority: HistogramDocument,
+    /// Ages of items in seconds.
+    pub age_seconds: HistogramDocument,
+    /// Numbers of draws of items.
+    pub times_sampled: HistogramDocument,
+    /// Ages of items in seconds when they were drawn, of all draws since the table was created.
+    pub sample_age_seconds: HistogramDocument,
+    /// Numbers of draws of items that have left the table, since it was created.
+    pub removed_times_sampled: HistogramDocument,
+}
+
+/// A histogram.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HistogramDocument {
+    /// Bounds of the buckets, ascending: bucket `i` holds values above `edges[i]`, up to `edges[i + 1]`. The first bucket
+    /// also holds values equal to its lower bound.
+    pub edges: Vec<f64>,
+    /// Number of values in each bucket: one less than there are edges.
+    pub counts: Vec<u64>,
+}
+
+/// `/api/v1/tables/{table}/items?order=newest&count=20`; `order` is `newest`, `oldest` or `highest` (priority), and
+/// `key=K` asks for one item instead.
+#[derive(Debug, Clone, Serialize)]
+pub struct ItemsDocument {
+    /// The items.
+    pub items: Vec<ItemDocument>,
+}
+
+/// An item.
+#[derive(Debug, Clone, Serialize)]
+pub struct ItemDocument {
+    /// Its key in decimal digits.
+    pub key: String,
+    /// Its priority; `null` if JSON has no number for it.
+    pub priority: Option<f64>,
+    /// Number of its draws.
+    pub times_sampled: i32,
+    /// Time of its insert.
+    pub inserted_at: f64,
+    /// Size of its data.
+    pub bytes: u64,
+    /// Its columns, with the shape that a sample of it has. The bytes of one are read from
+    /// `/api/v1/tables/{table}/items/{key}/columns/{number}?raw`: the elements in C order, little-endian; for
+    /// `string` columns, a JSON list of texts.
+    pub columns: Vec<ColumnDocument>,
+}

@@ -1,0 +1,66 @@
+//! The metrics of a server as a whole: its connections, its checkpoints and its version.
+
+use super::families::{Family, Number, Writer};
+use crate::calls::{CallCount, Calls};
+use crate::documents::seconds;
+use reverb_service::{Connections, Replay, StoreStatus, StreamKind};
+use std::fmt::Result;
+
+const BUILD: Family = Family::plain("reverb_build", "Version of the server.");
+const CONNECTIONS: Family = Family::plain("reverb_connections", "Open connections of the gRPC port.");
+const ACCEPTED: Family = Family::plain("reverb_connections_accepted", "Connections of the gRPC port since the start.");
+const STREAMS: Family = Family::plain("reverb_streams", "Open streams.");
+const RECEIVED: Family = Family::bytes("reverb_network_receive", "Bytes received over all connections.");
+const TRANSMITTED: Family = Family::bytes("reverb_network_transmit", "Bytes sent over all connections.");
+const CALLS: Family = Family::plain("grpc_server_handled", "Calls and streams that have ended, by method and result.");
+const CHECKPOINTS: Family = Family::plain("reverb_checkpoints", "Checkpoints that were saved, or failed.");
+const CHECKPOINT_IN_PROGRESS: Family =
+    Family::plain("reverb_checkpoint_in_progress", "1 while a checkpoint is saved, otherwise 0.");
+const CHECKPOINT_TIME: Family =
+    Family::seconds("reverb_checkpoint_last_success_timestamp", "Unix time of the latest checkpoint.");
+const CHECKPOINT_DURATION: Family =
+    Family::seconds("reverb_checkpoint_last_duration", "Time that the latest checkpoint took.");
+const CHECKPOINT_SIZE: Family = Family::bytes("reverb_checkpoint_last_size", "Size of the latest checkpoint's files.");
+
+/// Writes the metrics of a server.
+pub fn write(writer: &mut Writer<'_>, replay: &Replay, calls: &Calls) -> Result {
+    let revision = option_env!("REVERB_REVISION").unwrap_or("unknown");
+    writer.info(&BUILD, &[("version", env!("CARGO_PKG_VERSION")), ("revision", revision)])?;
+    write_connections(writer, replay.connections())?;
+    write_calls(writer, calls)?;
+    replay.store().map_or(Ok(()), |store| write_checkpoints(writer, &store.status()))
+}
+
+fn write_connections(writer: &mut Writer<'_>, connections: &Connections) -> Result {
+    let totals = connections.totals();
+    let labels = totals.map(|total| [("transport", total.transport.name())]);
+    let by_transport = || labels.iter().map(|labels| &labels[..]).zip(totals);
+    writer.gauges(&CONNECTIONS, by_transport().map(|(labels, total)| (labels, total.open.into())))?;
+    writer.counters(&ACCEPTED, by_transport().map(|(labels, total)| (labels, total.opened.into())))?;
+    writer.counters(&RECEIVED, by_transport().map(|(labels, total)| (labels, total.receive_bytes.into())))?;
+    writer.counters(&TRANSMITTED, by_transport().map(|(labels, total)| (labels, total.transmit_bytes.into())))?;
+    let streams = StreamKind::ALL.map(|kind| ([("kind", kind.name())], connections.num_streams(kind)));
+    writer.gauges(&STREAMS, streams.iter().map(|(labels, count)| (&labels[..], (*count).into())))
+}
+
+fn write_calls(writer: &mut Writer<'_>, calls: &Calls) -> Result {
+    let counts = calls.counts();
+    let labels =
+        |call: &CallCount| [("grpc_service", call.service), ("grpc_method", call.method), ("grpc_code", call.code)];
+    let by_code: Vec<_> = counts.iter().map(|call| (labels(call), call.count)).collect();
+    writer.counters(&CALLS, by_code.iter().map(|(labels, count)| (&labels[..], (*count).into())))
+}
+
+fn write_checkpoints(writer: &mut Writer<'_>, status: &StoreStatus) -> Result {
+    let results = [([("result", "ok")], status.saves_ok), ([("result", "failed")], status.saves_failed)];
+    writer.counters(&CHECKPOINTS, results.iter().map(|(labels, count)| (&labels[..], (*count).into())))?;
+    let gauge = |writer: &mut Writer<'_>, family: &Family, value: Option<Number>| {
+        writer.gauges(family, value.map(|value| (&[][..], value)).into_iter())
+    };
+    gauge(writer, &CHECKPOINT_IN_PROGRESS, Some(u64::from(status.saving.is_some()).into()))?;
+    let latest = status.saved.first();
+    gauge(writer, &CHECKPOINT_TIME, latest.map(|saved| seconds(saved.saved_at).into()))?;
+    let duration = latest.and_then(|saved| saved.duration);
+    gauge(writer, &CHECKPOINT_DURATION, duration.map(|duration| duration.as_secs_f64().into()))?;
+    gauge(writer, &CHECKPOINT_SIZE, latest.map(|saved| saved.size_bytes.into()))
+}

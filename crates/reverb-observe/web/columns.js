@@ -1,0 +1,129 @@
+// The columns of one item, each in the view that fits it. The bytes of a column are requested when it scrolls into view.
+
+import { ApiError, bytes, el, fetchApi, number, setText, userText } from "./core.js";
+import { reason } from "./histograms.js";
+import { heatView, lineView, makeFollow, pictureView } from "./drawings.js";
+import { numbersView, scalarView, textView, tokensView } from "./texts.js";
+import { decode, sizeOf, viewsOf } from "./values.js";
+
+// The server sends no more of a column.
+const MOST_BYTES = 16 * 2 ** 20;
+const COLUMNS_A_STEP = 60;
+// Of the largest column through a slow tunnel.
+const READ_MILLISECONDS = 120_000;
+
+const DRAW = {
+  picture: (view, data, column) => pictureView(data, view, column.name),
+  line: (view, data, column, follow) => lineView(data, view.series, column.name, follow),
+  heat: (view, data, column) => heatView(data, view.rows, view.columns, column.name),
+  text: (_, data, column) => textView(data, column.shape),
+  tokens: (_, data) => tokensView(data),
+  scalar: (_, data) => scalarView(data),
+  numbers: (_, data, column) => numbersView(data, column.shape),
+};
+
+/** Shows the columns of an item of `/items`. Returns `{node, unmount}`. */
+export function columnsView(table, item) {
+  const turns = makeTurns();
+  const follow = makeFollow();
+  const panels = new Map();
+  const watch = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      watch.unobserve(target);
+      panels.get(target).load();
+    }
+  }, { rootMargin: "300px" });
+  const list = el("div", { class: "columns" });
+  const more = el("button", { on: { click: () => add() } });
+  const node = el("div", null, list, more);
+  const add = () => {
+    const from = panels.size;
+    for (const column of item.columns.slice(from, from + COLUMNS_A_STEP)) {
+      const panel = columnPanel(table, item, column, turns, follow);
+      panels.set(panel.node, panel);
+      list.append(panel.node);
+      watch.observe(panel.node);
+    }
+    const rest = item.columns.length - panels.size;
+    setText(more, `Show more of ${number(item.columns.length, 0)} columns`);
+    more.hidden = rest === 0;
+  };
+  add();
+  const unmount = () => {
+    watch.disconnect();
+    turns.end();
+    for (const panel of panels.values()) panel.unmount();
+  };
+  return { node, unmount };
+}
+
+function columnPanel(table, item, column, turns, follow) {
+  let shown = null;
+  const count = column.shape.reduce((product, length) => product * length, 1);
+  const size = sizeOf(column.dtype) === undefined ? null : count * sizeOf(column.dtype);
+  const title = userText(column.name || "value", "h4");
+  const choice = el("div", { class: "choice", role: "group", "aria-label": "View of the column" });
+  const body = el("div", { class: "column-body" }, el("p", { class: "small muted" }, "Loading…"));
+  const kind = [column.dtype, column.shape.join(" × "), size === null ? "" : bytes(size)].filter(Boolean).join(", ");
+  const node = el("section", { class: "column", "data-column": column.number },
+    el("header", null, title, el("span", { class: "small muted" }, kind), choice), body);
+
+  const state = (strong, text, again) =>
+    body.replaceChildren(el("div", { class: "state" }, el("strong", null, strong), el("p", null, text),
+      again && el("button", { on: { click: load } }, "Try again")));
+
+  const open = (views, at, data) => {
+    shown?.unmount?.();
+    for (const [i, button] of [...choice.children].entries()) button.setAttribute("aria-pressed", String(i === at));
+    shown = DRAW[views[at].kind](views[at], data, { ...column, name: title.textContent }, follow);
+    node.dataset.view = views[at].kind;
+    body.replaceChildren(shown.node);
+  };
+
+  async function load() {
+    if (count === 0) return state("No values", `The column has the shape ${column.shape.join(" × ")}.`);
+    if (size > MOST_BYTES) return state("Too large to show", `The column has ${bytes(size)}; at most ${bytes(MOST_BYTES)} of one are shown.`);
+    try {
+      const data = decode(column.dtype, await turns.take(() => read(table, item, column)));
+      if (column.dtype !== "string" && data.length !== count) throw new Error(`expected ${count} values, got ${data.length}`);
+      const signature = table.signature?.find((one) => one.number === column.number);
+      const views = viewsOf(column, hasTimeAxis(signature, column), data);
+      choice.replaceChildren(...(views.length < 2 ? [] : views.map((view, i) => el("button", { on: { click: () => open(views, i, data) } }, view.label))));
+      open(views, 0, data);
+    } catch (error) {
+      if (error instanceof Ended) return;
+      if (error instanceof ApiError && error.status === 404) state("The item is gone", "It left the table after the list was read.");
+      else if (error instanceof ApiError && error.status === 413) state("Too large to show", reason(error));
+      else state("The column cannot be read", reason(error), true);
+    }
+  }
+  return { node, load, unmount: () => shown?.unmount?.() };
+}
+
+async function read(table, item, column) {
+  const answer = await fetchApi(`tables/${table.number}/items/${item.key}/columns/${column.number}?raw`, READ_MILLISECONDS);
+  return column.dtype === "string" ? answer.json() : answer.arrayBuffer();
+}
+
+/** Whether an item of several steps has them on the first axis, which only a signature tells. */
+function hasTimeAxis(signature, { shape }) {
+  if (!signature?.shape) return false;
+  return signature.shape.length === shape.length ? signature.shape[0] === null : signature.shape.length + 1 === shape.length;
+}
+
+class Ended extends Error {}
+
+/** Runs one request after the other, so that the page's own are not held up, and none after `end`. */
+function makeTurns() {
+  let last = Promise.resolve();
+  let isOver = false;
+  const next = async (work) => {
+    if (isOver) throw new Ended();
+    return work();
+  };
+  return {
+    take: (work) => (last = last.catch(() => {}).then(() => next(work))),
+    end: () => (isOver = true),
+  };
+}

@@ -1,0 +1,226 @@
+// What every module of the page uses: requests, elements, and numbers for people.
+//
+// Text of users (names, messages) reaches the page as text nodes and attributes only, never as markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+const REQUEST_MILLISECONDS = 8000;
+
+/** A refused or failed request. `status` is 0 if no answer arrived. */
+export class ApiError extends Error {
+  constructor(status, message) {
+    super(message);
+    this.name = "ApiError";
+    this.status = status;
+  }
+}
+
+/** Requests a path such as `tables` below `api/v1/`, and returns the response. Throws ApiError, also if it takes longer. */
+export async function fetchApi(path, milliseconds = REQUEST_MILLISECONDS) {
+  const url = new URL(`api/v1/${path.replace(/^\/?(api\/v1\/)?/, "")}`, document.baseURI);
+  let response;
+  try {
+    response = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(milliseconds) });
+  } catch (error) {
+    throw new ApiError(0, `the server does not answer: ${error.message}`);
+  }
+  if (!response.ok) {
+    const text = (await response.text().catch(() => "")).trim().slice(0, 400);
+    throw new ApiError(response.status, text || response.statusText || `HTTP status ${response.status}`);
+  }
+  return response;
+}
+
+/** Requests a document below `api/v1/`. Throws ApiError. */
+export async function api(path) {
+  const response = await fetchApi(path);
+  try {
+    return await response.json();
+  } catch (error) {
+    throw new ApiError(0, `the answer to ${path} is not JSON: ${error.message}`);
+  }
+}
+
+/**
+ * Makes an HTML element. `attrs`: `class`, `title`, `aria-label`…; `on: {click: f}` adds listeners, `style: {…}` sets
+ * properties, `true` sets an empty attribute, and `false`, `null` and `undefined` none. Children are nodes or text.
+ */
+export function el(tag, attrs, ...children) {
+  return build(document.createElement(tag), attrs, children);
+}
+
+/** Makes an SVG element, like `el`. */
+export function svg(tag, attrs, ...children) {
+  return build(document.createElementNS(SVG, tag), attrs, children);
+}
+
+function build(node, attrs, children) {
+  setAttrs(node, attrs);
+  append(node, children);
+  return node;
+}
+
+function append(node, children) {
+  for (const child of children) {
+    if (Array.isArray(child)) append(node, child);
+    else if (child !== null && child !== undefined && child !== false) node.append(child);
+  }
+}
+
+/** Sets attributes as `el` does. Writes only what differs, so that the page's observers rest. */
+export function setAttrs(node, attrs) {
+  for (const [name, value] of Object.entries(attrs ?? {})) {
+    if (name === "on") {
+      for (const [event, listener] of Object.entries(value)) node.addEventListener(event, listener);
+    } else if (name === "style") {
+      for (const [property, text] of Object.entries(value)) node.style.setProperty(property, text);
+    } else if (value === false || value === null || value === undefined) {
+      node.removeAttribute(name);
+    } else {
+      const text = value === true ? "" : String(value);
+      if (node.getAttribute(name) !== text) node.setAttribute(name, text);
+    }
+  }
+}
+
+/** Sets the text of an element, if it differs. */
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** Sets a number and its unit, such as `3.1 GiB`, in two spans: the unit is quieter. */
+export function setQuantity(node, text) {
+  if (node.dataset.quantity === text) return;
+  node.dataset.quantity = text;
+  const cut = text.lastIndexOf(" ");
+  if (cut < 0) node.replaceChildren(text);
+  else node.replaceChildren(text.slice(0, cut), el("span", { class: "unit" }, ` ${text.slice(cut + 1)}`));
+}
+
+/**
+ * Makes the children of `parent` follow `values`: keeps the nodes of keys that stay, so that focus and selection stay.
+ * `create(value)` returns `{node, update(value)}`.
+ */
+export function reconcile(parent, values, keyOf, create) {
+  const old = (parent.reconciled ??= new Map());
+  const kept = new Map();
+  let place = parent.firstChild;
+  for (const value of values) {
+    const key = keyOf(value);
+    const view = old.get(key) ?? create(value);
+    kept.set(key, view);
+    view.update(value);
+    if (view.node === place) place = place.nextSibling;
+    else parent.insertBefore(view.node, place);
+  }
+  for (const [key, view] of old) if (!kept.has(key)) view.node.remove();
+  parent.reconciled = kept;
+}
+
+/** Text of users in one line: isolated, so that marks of direction stay inside, cut by the layout, whole in `title`. */
+export function userText(text, tag = "bdi") {
+  const node = el(tag, { class: "user" });
+  setUserText(node, text);
+  return node;
+}
+
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+
+/** Sets text of users; what cannot be seen is shown as a code point. At most 300 characters are laid out. */
+export function setUserText(node, text) {
+  const seen = visible(text);
+  const short = seen.length > 300 ? `${seen.slice(0, 300)}…` : seen;
+  setText(node, short);
+  setAttrs(node, { title: seen.slice(0, 2000) });
+}
+
+/** Replaces control characters, marks of direction and characters without width by `\u{202e}` and the like. */
+export function visible(text) {
+  return String(text).replace(UNSEEN, (character) => `\\u{${character.codePointAt(0).toString(16)}}`);
+}
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const formats = [0, 1, 2, 3].map((digits) => new Intl.NumberFormat("en", { maximumFractionDigits: digits }));
+const none = "–";
+
+/** A number: `1,234,567`, `0.25`. With `digits`, at most that many after the point. */
+export function number(value, digits = 2) {
+  if (value === null || value === undefined || Number.isNaN(value)) return none;
+  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+  const size = Math.abs(value);
+  if (size > 0 && (size < 10 ** -digits || size >= 1e15)) return value.toExponential(1).replace("-", "−");
+  return (size >= 1000 ? whole : formats[Math.min(digits, 3)]).format(value).replace("-", "−");
+}
+
+/** A number in at most five characters: `1.23M`, `45.6k`, `987`. */
+export function compact(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return number(value);
+  const sign = value < 0 ? "−" : "";
+  let size = Math.abs(value);
+  for (const unit of ["", "k", "M", "G", "T", "P"]) {
+    const digits = size >= 99.95 || (unit === "" && Number.isInteger(size)) ? 0 : size >= 9.995 || unit === "" ? 1 : 2;
+    if (Number(size.toFixed(digits)) < 1000 || unit === "P") return `${sign}${size.toFixed(digits)}${unit}`;
+    size /= 1000;
+  }
+  return number(value);
+}
+
+/** A size: `3.10 GiB`, `512 B`. */
+export function bytes(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return none;
+  let size = value;
+  for (const unit of ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]) {
+    const digits = unit === "B" || size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
+    if (Number(size.toFixed(digits)) < 1000 || unit === "PiB") return `${size.toFixed(digits)} ${unit}`;
+    size /= 1024;
+  }
+  return none;
+}
+
+/** A rate: `1,234 /s`, `0.25 /s`, `12.3k /s`. */
+export function rate(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return none;
+  return `${value > 0 && value < 10 ? number(value, value < 1 ? 2 : 1) : compact(Math.round(value))} /s`;
+}
+
+/** A rate of bytes: `1.20 MiB/s`. */
+export function byteRate(value) {
+  const text = bytes(value);
+  return text === none ? none : `${text}/s`;
+}
+
+/** A time span: `12 ms`, `3.4 s`, `2 min 05 s`, `3 h 20 min`, `5 d 3 h`. */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return none;
+  const span = Math.max(0, seconds);
+  if (span === 0) return "0 s";
+  if (span < 0.001) return `${Math.ceil(span * 1e6)} µs`;
+  if (span < 0.9995) return `${Math.round(span * 1000)} ms`;
+  if (span < 9.95) return `${span.toFixed(1)} s`;
+  const whole = Math.round(span);
+  if (whole < 60) return `${whole} s`;
+  const two = (count) => String(count).padStart(2, "0");
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${two(whole % 60)} s`;
+  if (whole < 86400) return `${Math.floor(whole / 3600)} h ${two(Math.floor((whole % 3600) / 60))} min`;
+  return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
+}
+
+/** A time in the viewer's zone, `14:03:12`; with the date if it is not today. `seconds` are since the Unix epoch. */
+export function time(seconds) {
+  if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return none;
+  const date = new Date(seconds * 1000);
+  // Swedish is written as ISO 8601.
+  if (date.toDateString() === new Date().toDateString()) return date.toLocaleTimeString("sv");
+  return date.toLocaleString("sv");
+}
+
+/** A share: `12 %`, `0.4 %`. */
+export function percent(share) {
+  if (share === null || share === undefined || !Number.isFinite(share)) return none;
+  const value = share * 100;
+  return `${value > 0 && value < 1 ? value.toFixed(1) : Math.floor(value)} %`;
+}
+
+/** Writes `1 item`, `2 items`. */
+export function plural(count, one, many = `${one}s`) {
+  return `${number(count, 0)} ${count === 1 ? one : many}`;
+}

@@ -1,0 +1,263 @@
+// Pictures, lines and heat maps of a column, and plots whose values are read with the pointer or the arrow keys.
+
+import { path } from "./charts.js";
+import { el, number, plural, setAttrs, setText, svg } from "./core.js";
+import { pager } from "./texts.js";
+import { frameOffset } from "./values.js";
+
+const MOST_POINTS = 1500;
+const [WIDTH, HEIGHT] = [600, 72];
+const MOST_CELLS = 512;
+// Dark blue to yellow by way of green: even steps of lightness, also for people who see few colours.
+const SCALE = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
+const NOT_A_NUMBER = 128;
+const FRAMES_A_PAGE = 64;
+const ONE_PIXELS = 256;
+const STRIP_PIXELS = 128;
+// Pictures of small whole numbers, such as kinds of cells, would be black.
+const DARK = 32;
+
+/**
+ * Makes a plot readable: `node` becomes a slider over `count` places. `text(i)` says what is there, and `show(i)` marks it;
+ * -1 marks nothing. Returns the element in which the text appears.
+ */
+export function explorable(node, { count, label, text, show }) {
+  const readout = el("p", { class: "readout", "aria-hidden": "true" }, "\u00a0");
+  let at = 0;
+  const mark = (i) => {
+    if (i >= 0) at = i;
+    setText(readout, i < 0 ? "\u00a0" : text(i));
+    setAttrs(node, { "aria-valuenow": at, "aria-valuetext": text(at) });
+    show(i);
+  };
+  setAttrs(node, {
+    role: "slider",
+    tabindex: 0,
+    "aria-label": label,
+    "aria-valuemin": 0,
+    "aria-valuemax": count - 1,
+    "aria-valuenow": 0,
+    "aria-valuetext": text(0),
+    on: {
+      pointermove: (event) => {
+        const box = node.getBoundingClientRect();
+        mark(clamp(Math.floor(((event.clientX - box.left) / box.width) * count), count));
+      },
+      pointerleave: () => mark(-1),
+      focus: () => node.matches(":focus-visible") && mark(at),
+      blur: () => mark(-1),
+      keydown: (event) => {
+        const step = Math.max(1, Math.round(count / 20));
+        const places = {
+          ArrowLeft: at - 1, ArrowDown: at - 1, ArrowRight: at + 1, ArrowUp: at + 1,
+          PageDown: at - step, PageUp: at + step, Home: 0, End: count - 1,
+        };
+        if (!(event.key in places)) return;
+        event.preventDefault();
+        mark(clamp(places[event.key], count));
+      },
+    },
+  });
+  return readout;
+}
+
+const clamp = (i, count) => Math.min(count - 1, Math.max(0, i));
+
+/**
+ * Draws a column as `series` lines over its steps. `follow` tells other lines of the item, of the same length, which step is
+ * looked at.
+ */
+export function lineView(data, series, name, follow) {
+  const steps = data.length / series;
+  const range = data.range();
+  if (!range) return { node: el("p", { class: "state" }, "No finite numbers.") };
+  const span = range.high - range.low || 1;
+  const x = (i) => (steps > 1 ? (i / (steps - 1)) * WIDTH : WIDTH / 2);
+  const y = (value) => (range.high === range.low ? HEIGHT / 2 : HEIGHT - ((value - range.low) / span) * HEIGHT);
+  const lines = Array.from({ length: series }, (_, line) =>
+    svg("path", { class: "line", d: linePath(steps, (i) => data.number(i * series + line), x, y), "vector-effect": "non-scaling-stroke" }));
+  const cursor = svg("line", { class: "cursor", y1: 0, y2: HEIGHT, "vector-effect": "non-scaling-stroke", visibility: "hidden" });
+  const zero = range.low < 0 && range.high > 0 && svg("line", { class: "rule", x1: 0, x2: WIDTH, y1: y(0), y2: y(0) });
+  const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" }, zero, lines, cursor);
+  const value = (i) => Array.from({ length: series }, (_, line) => data.text(i * series + line)).join(", ");
+  const show = (i) => {
+    if (i >= 0) for (const end of ["x1", "x2"]) cursor.setAttribute(end, x(i));
+    cursor.setAttribute("visibility", i < 0 ? "hidden" : "visible");
+  };
+  const plot = el("div", { class: "plot" });
+  const readout = explorable(plot, {
+    count: steps,
+    label: `${name}, ${plural(series, "line")} of ${plural(steps, "step")} from ${number(range.low, 3)} to ${number(range.high, 3)}`,
+    text: (i) => `${i}: ${value(i)}`,
+    show: (i) => follow.show(i, steps),
+  });
+  const unfollow = follow.add(steps, (i) => {
+    show(i);
+    setText(readout, i < 0 ? "\u00a0" : `${i}: ${value(i)}`);
+  });
+  const node = el("div", { class: "line-plot" },
+    el("div", { class: "scale small" }, el("span", { title: "greatest" }, number(range.high, 3)), range.low < range.high && el("span", { title: "least" }, number(range.low, 3))),
+    el("div", { class: "axes" }, drawing, plot),
+    el("div", { class: "plot-legend small" }, el("span", { class: "muted" }, `steps 0 to ${number(steps - 1, 0)}${lost(range)}`), readout));
+  return { node, unmount: unfollow };
+}
+
+const lost = (range) => (range.lost ? `, ${number(range.lost, 0)} not finite` : "");
+
+/** A path with gaps where numbers are not finite. Of long series, least and greatest of each stretch. */
+function linePath(steps, number, x, y) {
+  const stretch = Math.max(1, Math.ceil(steps / MOST_POINTS));
+  const runs = [[]];
+  for (let from = 0; from < steps; from += stretch) {
+    let [least, most] = [-1, -1];
+    for (let i = from; i < Math.min(steps, from + stretch); i++) {
+      if (!Number.isFinite(number(i))) continue;
+      if (least < 0 || number(i) < number(least)) least = i;
+      if (most < 0 || number(i) > number(most)) most = i;
+    }
+    if (least < 0) runs.push([]);
+    else for (const i of new Set([Math.min(least, most), Math.max(least, most)])) runs.at(-1).push([x(i), y(number(i))]);
+  }
+  return runs.map((run) => (run.length === 1 ? path([run[0], [run[0][0] + 1, run[0][1]]]) : path(run))).join("");
+}
+
+/** Passes the step that is looked at to all lines of an item. */
+export function makeFollow() {
+  const all = new Set();
+  return {
+    add(steps, show) {
+      const one = { steps, show };
+      all.add(one);
+      return () => all.delete(one);
+    },
+    show(i, steps) {
+      for (const one of all) if (one.steps === steps) one.show(i);
+    },
+  };
+}
+
+/** Draws the last two axes of a column by colour; a slider goes through the axes before. */
+export function heatView(data, rows, columns, name) {
+  const range = data.range();
+  if (!range) return { node: el("p", { class: "state" }, "No finite numbers.") };
+  const every = [Math.ceil(rows / MOST_CELLS), Math.ceil(columns / MOST_CELLS)];
+  const size = [Math.ceil(rows / every[0]), Math.ceil(columns / every[1])];
+  const slices = data.length / (rows * columns);
+  const [high, wide] = size.map((cells, axis) => cells * Math.max(1, Math.min(20, Math.floor([240, 640][axis] / cells))));
+  const canvas = el("canvas", {
+    class: "heat", role: "img", width: size[1], height: size[0],
+    style: { width: `${wide}px`, "aspect-ratio": `${wide} / ${high}` },
+    "aria-label": `${name}, heat map of ${rows} × ${columns} numbers from ${number(range.low, 3)} to ${number(range.high, 3)}`,
+  });
+  const readout = el("p", { class: "readout", "aria-hidden": "true" }, "\u00a0");
+  let slice = 0;
+  const place = (row, column) => (slice * rows + row) * columns + column;
+  const draw = () => fill(canvas, size, (row, column, channel) => color(data.number(place(row * every[0], column * every[1])), range, channel));
+  canvas.addEventListener("pointermove", (event) => {
+    const box = canvas.getBoundingClientRect();
+    const row = Math.floor(((event.clientY - box.top) / box.height) * rows);
+    const column = Math.floor(((event.clientX - box.left) / box.width) * columns);
+    if (row >= 0 && row < rows && column >= 0 && column < columns) setText(readout, `${row}, ${column}: ${data.text(place(row, column))}`);
+  });
+  canvas.addEventListener("pointerleave", () => setText(readout, "\u00a0"));
+  const ramp = el("span", { class: "ramp", style: { background: `linear-gradient(90deg, ${SCALE.map((one) => `rgb(${one})`)})` } });
+  const output = el("output", { class: "small muted" }, `0 of ${slices}`);
+  const choose = slices > 1 && el("label", { class: "slice small" }, "Slice", el("input", {
+    type: "range", min: 0, max: slices - 1, value: 0,
+    on: {
+      input: (event) => {
+        slice = Number(event.target.value);
+        setText(output, `${slice} of ${slices}`);
+        draw();
+      },
+    },
+  }), output);
+  draw();
+  const part = every.some((step) => step > 1) ? `, each ${every[0]} × ${every[1]}` : "";
+  return {
+    node: el("div", null, choose, canvas,
+      el("div", { class: "plot-legend small" },
+        el("span", { class: "ramp-scale" }, number(range.low, 3), ramp, number(range.high, 3), el("span", { class: "muted" }, lost(range) + part)), readout)),
+  };
+}
+
+/** Paints each pixel: `valueOf(row, column, channel)` is red, green, blue or alpha, of 255. */
+function fill(canvas, [rows, columns], valueOf) {
+  const context = canvas.getContext("2d");
+  const pixels = context.createImageData(columns, rows);
+  for (let row = 0, to = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) {
+      for (let channel = 0; channel < 4; channel++) pixels.data[to++] = valueOf(row, column, channel);
+    }
+  }
+  context.putImageData(pixels, 0, 0);
+}
+
+function color(value, { low, high }, channel) {
+  if (channel === 3) return 255;
+  if (!Number.isFinite(value)) return NOT_A_NUMBER;
+  const place = (high > low ? (value - low) / (high - low) : 0.5) * (SCALE.length - 1);
+  const from = Math.min(SCALE.length - 2, Math.floor(place));
+  return SCALE[from][channel] + (SCALE[from + 1][channel] - SCALE[from][channel]) * (place - from);
+}
+
+/** Draws a column by a layout of `viewsOf`. Frames are drawn when they scroll into view. */
+export function pictureView(data, layout, name) {
+  const count = layout.frames.reduce((product, [length]) => product * length, 1);
+  const scale = data.dtype === "uint8" ? 1 : 255;
+  const range = data.range();
+  let stretch = range && range.high > 0 && range.high * scale < DARK ? 255 / range.high : scale;
+  const isDark = stretch !== scale;
+  const watch = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      watch.unobserve(target);
+      paint(target, data, layout, stretch);
+    }
+  }, { rootMargin: "200px" });
+  const list = el("ol", { class: "frames" });
+  const draw = (from) => {
+    watch.disconnect();
+    const shown = Math.min(FRAMES_A_PAGE, count - from);
+    list.replaceChildren(...Array.from({ length: shown }, (_, i) => frame(from + i)));
+    for (const canvas of list.querySelectorAll("canvas")) watch.observe(canvas);
+  };
+  const frame = (i) => {
+    const [height, width] = [layout.y[0], layout.x[0]];
+    const zoom = Math.max(1, Math.floor((count > 1 ? STRIP_PIXELS : ONE_PIXELS) / Math.max(height, width)));
+    const title = `${name}, ${count > 1 ? `frame ${i + 1} of ${count}, ` : ""}${width} × ${height} pixels`;
+    const canvas = el("canvas", { width, height, role: "img", "aria-label": title, "data-frame": i, style: { width: `${width * zoom}px` } });
+    return el("li", null, canvas, count > 1 && el("span", { class: "small muted", "aria-hidden": "true" }, placeOf(layout.frames, i)));
+  };
+  const again = isDark && el("button", {
+    class: "small", "aria-pressed": "true",
+    on: {
+      click: () => {
+        stretch = stretch === scale ? 255 / range.high : scale;
+        again.setAttribute("aria-pressed", String(stretch !== scale));
+        setText(again, stretch === scale ? "Stretch contrast" : "Contrast stretched");
+        for (const canvas of list.querySelectorAll("canvas")) paint(canvas, data, layout, stretch);
+      },
+    },
+  }, "Contrast stretched");
+  const node = el("div", null, again, pager(count, FRAMES_A_PAGE, "frames", draw),
+    el("div", count > 1 ? { class: "film", tabindex: 0, role: "group", "aria-label": "Frames" } : null, list));
+  draw(0);
+  return { node, unmount: () => watch.disconnect() };
+}
+
+/** The place of a frame on the axes that count frames: `5`, or `2 · 5`. */
+function placeOf(frames, i) {
+  const places = [];
+  for (const [length] of [...frames].reverse()) {
+    if (length > 1) places.unshift(i % length);
+    i = Math.floor(i / length);
+  }
+  return places.join(" · ");
+}
+
+function paint(canvas, data, { frames, y, x, c }, stretch) {
+  const from = frameOffset(frames, Number(canvas.dataset.frame));
+  fill(canvas, [y[0], x[0]], (row, column, channel) =>
+    channel === 3 && c[0] < 4 ? 255 : data.number(from + row * y[1] + column * x[1] + channel * c[1]) * stretch);
+}
