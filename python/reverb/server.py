@@ -304,6 +304,10 @@ class Server:
         *,
         host: str | None = None,
         allow_insecure: bool | None = None,
+        # limit (Chunks and messages): decoded data of one insert, and of one chunk of a writer | {:bytes} |
+        # `MessageTooLargeError` | `Server(max_message_size=)`
+        # limit (Beside dm-reverb): memory of the chunks of one message of dm-reverb's clients, and decoded data of each
+        # | {:bytes} | `INVALID_ARGUMENT`; the stream ends | `Server(max_message_size=)`
         max_message_size: int = 256 * 1024 * 1024,
         heartbeat_interval: float | None = None,
         http_port: int | None = 0,

@@ -128,9 +128,9 @@ def importers_of_extension(tree):
 def long_files(tree):
     """Files that have more lines of code than is allowed."""
     return [
-        f"{tree.name_of(source)} has {length} lines of code, more than {rules.MAX_LINES}"
+        f"{tree.name_of(source)} has {source.count()} lines of code, more than {rules.MAX_LINES}"
         for source in tree.sources
-        if (length := source.count()) > rules.MAX_LINES
+        if source.has_more_than(rules.MAX_LINES)
     ]
 
 
@@ -141,8 +141,7 @@ def long_functions(tree):
         f"more than {rules.MAX_FUNCTION_LINES}"
         for source in tree.sources
         if source.path.suffix != ".js" and not any(is_below(tree.name_of(source), part) for part in rules.KEPT)
-        for function in source.functions()
-        if function.length > rules.MAX_FUNCTION_LINES
+        for function in source.functions_of_more_than(rules.MAX_FUNCTION_LINES)
     ]
 
 

@@ -25,7 +25,15 @@ MODULES = {
     "tf/b.py": "",
     "_rust.pyi": "",
 }
-CRATES = ("reverb-core", "reverb-formats", "reverb-service", "reverb-observe", "reverb-store", "reverb-net", "reverb-python")
+CRATES = (
+    "reverb-core",
+    "reverb-formats",
+    "reverb-service",
+    "reverb-observe",
+    "reverb-store",
+    "reverb-net",
+    "reverb-python",
+)
 
 
 @pytest.fixture

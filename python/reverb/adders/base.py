@@ -20,6 +20,8 @@ from reverb.writing.make import MAX_PENDING_BYTES
 __all__ = ["AdderBase", "WriterOptions"]
 
 # Unconfirmed items of an adder of few environments.
+# limit (Writers): number of an adder's unconfirmed items; other writers have no limit | {}, or two for each environment
+# | the call that makes items waits | `max_in_flight_items=` of each adder
 _IN_FLIGHT_ITEMS = 64
 
 _Adder = TypeVar("_Adder", bound="AdderBase")

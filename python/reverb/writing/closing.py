@@ -26,6 +26,8 @@ __all__ = [
 _logger = logging.getLogger("reverb")
 
 # How long a closed writer waits for its unconfirmed items. Writers that end together all wait at the same time.
+# limit (Writers): time that a closed or deleted writer, and a `flush` after the interpreter has begun to end, has for
+# unconfirmed items | {:time} | the items given up are named in the log, in one line for writers that end together
 CLOSE_TIMEOUT_SECONDS = 5.0
 # How long the deletion of one of several writers waits before a thread takes over.
 _DELETE_SECONDS = 0.1

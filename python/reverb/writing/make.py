@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["MAX_PENDING_BYTES", "MakesWriters"]
 
 # Default of `max_pending_bytes`, of a client and of each of its writers.
+# limit (Writers): bytes of a writer's unconfirmed items | {} | `create_item` waits | `max_pending_bytes=` of each
+# writer
 MAX_PENDING_BYTES = 64 << 20
 
 
@@ -35,6 +37,8 @@ class MakesWriters:
         max_sequence_length: int,
         delta_encoded: bool = False,
         chunk_length: int | None = None,
+        # limit (Writers): number of a writer's unconfirmed items, of `Client.writer` | {} | the call that makes items
+        # waits | `max_in_flight_items=` of each writer
         max_in_flight_items: int | None = 25,
         *,
         max_pending_bytes: int = MAX_PENDING_BYTES,

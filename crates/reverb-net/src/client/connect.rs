@@ -11,6 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+// limit (Connections and calls): time for which a client tries to connect | {}, {dial.rs:ATTEMPT_TIME} an attempt |
+// `UnavailableError`
 /// Time for which a client tries to reach a server.
 pub const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// The first and the longest pause between attempts. The pause doubles each time.
@@ -72,6 +74,8 @@ pub async fn connect_after_stop(endpoint: &Endpoint, session: &Session, deadline
     }
 }
 
+// limit (Connections and calls): connections that a client opens until a balancer gives it the server of its other
+// connection | {} | the other connection is given up
 /// Maximum number of connections that a client opens until a balancer gives it the server that its others have.
 const MAX_DIALS: usize = 32;
 /// The first and the longest pause between these. The pause doubles each time.

@@ -17,6 +17,9 @@ use std::mem::size_of;
 
 /// Size in bytes up to which messages are decoded without a check.
 pub const UNCHECKED_BYTES: usize = 1 << 20;
+// limit (Beside dm-reverb): memory of the list entries of one message of dm-reverb's protocol: chunks, items, keys,
+// updates | {BYTES_PER_BYTE:count} times the message and {}; above that as much as the message | `RESOURCE_EXHAUSTED`;
+// the stream ends
 /// Memory in bytes that the entries of a message may take. Those of a larger message may take as much as the message.
 const ENTRIES_BYTES: usize = 64 << 20;
 /// Memory that the entries of a message may take for each byte of it. Entries of real clients take less than 3 bytes.

@@ -3,6 +3,7 @@
 use reverb_core::Error;
 use tonic::{Code, Status};
 
+// limit (Beside dm-reverb): text of an error for a client of dm-reverb | {:bytes} as it is sent | cut off
 /// Maximum size of a text in the trailers, in bytes. Clients of dm-reverb refuse trailers of more than 8 kB.
 const MAX_TEXT: usize = 4096;
 

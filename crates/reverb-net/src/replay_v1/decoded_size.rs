@@ -15,6 +15,7 @@ use std::mem::size_of;
 
 /// Size in bytes up to which messages are decoded without a check.
 pub const UNCHECKED_BYTES: usize = 1 << 20;
+// limit (Chunks and messages): memory of an insert's decoded messages, without the data | {} | the stream ends
 /// Maximum decoded size in bytes of the messages inside an insert, without their data.
 const MAX_DECODED_BYTES: usize = 256 << 20;
 

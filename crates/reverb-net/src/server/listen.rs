@@ -17,6 +17,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
+// limit (Connections and calls): empty message on a stream whose requests wait, from both sides | every {} | |
+// `Server(heartbeat_interval=)`
 /// Default of [`ListenOptions::heartbeat`]. Balancers close streams on which nothing is sent, often after 50 or 60 s.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 

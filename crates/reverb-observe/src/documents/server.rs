@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+// limit (HTTP, metrics and logs): requests and draws that `/api/v1/waits` shows of a table | {} each | the first are
+// shown
 /// Maximum number of waiting inserts, and of waiting draws, that are shown of each table.
 const MAX_WAITS: usize = 20;
 

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::fmt::Result;
 use std::time::Duration;
 
+// limit (HTTP, metrics and logs): tables with metrics of their own | {} | their sum is `table="other"`
 /// Maximum number of tables with metrics of their own.
 const MAX_TABLES: usize = 1000;
 /// The label of the sum over the tables beyond the maximum.

@@ -13,8 +13,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 use tokio::sync::oneshot;
 
+// limit (Tables): waiting requests of one kind at a table | {} | `ResourceExhaustedError`
 /// Maximum number of waiting inserts, and of waiting draws, at one table. Further requests are refused.
 const MAX_WAITING: usize = 100_000;
+// limit (Draws): items of one batch | {} | `ResourceExhaustedError`
 /// Maximum number of items of one draw. Without it, a table that does not count samples would draw any number that a
 /// peer asks for.
 const MAX_DRAWN: usize = 1 << 20;

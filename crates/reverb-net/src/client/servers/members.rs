@@ -8,9 +8,14 @@ use reverb_core::{Error, Result};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+// limit (Connections and calls): pause between attempts to reach a server of several that is down, and between look-ups
+// of a name | {connect.rs:FIRST_PAUSE} to {connect.rs:LONGEST_PAUSE}; {} |
 /// Time between two look-ups of a name while some of its servers are down.
 const LOOK_UP_PAUSE: Duration = Duration::from_secs(2);
 
+// limit (Connections and calls): time for which a call waits for a server of several that is down while others serve |
+// {} for the first attempt to reach it, then {REPEATED_TIME} | it is skipped; calls to all servers name it in an
+// `UnavailableError`
 /// Maximum time for which a call waits for the first attempt to reach a server, and for further ones.
 const FIRST_TIME: Duration = Duration::from_secs(5);
 const REPEATED_TIME: Duration = Duration::from_millis(500);

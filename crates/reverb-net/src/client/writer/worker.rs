@@ -19,7 +19,9 @@ const CONNECT_TIME: Duration = Duration::from_secs(5);
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 /// If a road lasted longer than this, the next search for the server begins with short pauses again.
 const GOOD_ROAD: Duration = Duration::from_secs(2);
-/// Time after which a writer gives up whose connections a balancer spreads over servers. While servers come and go, a
+// limit (Writers): time for which a writer whose streams a balancer splits tries again | {}, or `reconnect_timeout` if
+// that is less | `UnavailableError`
+/// Time after which a writer gives up if a balancer spreads its connections over servers. While servers come and go, a
 /// balancer may do so for a moment.
 const SPLIT_TIME: Duration = Duration::from_secs(3);
 

@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 use tonic::Code;
 use tonic::transport::Channel;
 
+// limit (Beside dm-reverb): one message from or to a server of dm-reverb | {} | the call fails
 /// Maximum size of a message in bytes. Protocol Buffers cannot encode larger ones.
 const MAX_MESSAGE_BYTES: usize = i32::MAX as usize;
 

@@ -18,8 +18,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tonic::transport::Channel;
 
+// limit (Beside dm-reverb): items of one draw from a server of dm-reverb | {} | `ResourceExhaustedError`
 /// Maximum number of samples of one draw.
 const MAX_DRAWN: usize = 1 << 20;
+// limit (Beside dm-reverb): sample streams that a connection to a server of dm-reverb keeps for later draws | {} |
+// closed
 /// Maximum number of streams that are kept for later draws.
 const MAX_IDLE_STREAMS: usize = 16;
 /// The first and the longest pause before a stream is opened again that ended without a sample. The pause doubles.

@@ -11,11 +11,14 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Response, Status, Streaming};
 
+// limit (Beside dm-reverb): chunks and items of a message to a server of dm-reverb | {} and one chunk, {MESSAGE_ITEMS}
+// | the next message
 /// Size of the chunks in bytes at which a message is sent. A message may exceed it by one chunk.
 pub const MESSAGE_BYTES: usize = 512 << 10;
 /// Maximum number of items of a message.
 pub const MESSAGE_ITEMS: usize = 1024;
 
+// limit (Beside dm-reverb): one chunk to a server of dm-reverb, decoded | {} | `MessageTooLargeError`
 /// Maximum size of the data of a chunk in bytes. A message of Protocol Buffers has less than 2 GiB.
 const MAX_CHUNK_BYTES: usize = i32::MAX as usize - (64 << 20);
 

@@ -4,6 +4,7 @@ use super::insert_stream::InsertStream;
 use parking_lot::Mutex;
 use reverb_core::fork;
 
+// limit (Beside dm-reverb): open insert streams without a call, to a server of dm-reverb | {} | closed
 /// Maximum number of streams that stay open for later calls.
 const MAX_IDLE: usize = 16;
 

@@ -23,8 +23,11 @@ use tonic::Status;
 const PIECE_BYTES: usize = 512 << 10;
 /// Number of samples above which work on all of them at once takes milliseconds.
 const LARGE_BATCH: usize = 16 << 10;
+// limit (Draws): draws of a stream that wait or are not yet received | {} | `ResourceExhaustedError`
 /// Maximum number of draws of one stream that wait or are undelivered.
 const MAX_DRAWS: usize = 4096;
+// limit (Draws): samples of a stream that are not yet received | {}; new draws fail beyond it |
+// `ResourceExhaustedError`
 /// Number of undelivered samples of one stream at which further draws are refused.
 const MAX_UNDELIVERED: usize = 4 << 20;
 

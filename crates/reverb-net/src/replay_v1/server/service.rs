@@ -27,6 +27,8 @@ use std::time::Duration;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
+// limit (Chunks and messages): the other parts of an insert message: keys, priorities, names | {:bytes} | the stream
+// ends
 /// Maximum size in bytes of everything in a message except the data of an insert: keys, priorities, names.
 const MESSAGE_SLACK: usize = 16 << 20;
 /// Maximum number of updates and deletes that are made on a thread that serves connections.
