@@ -4,7 +4,7 @@ mod common;
 
 use common::{SOON, addresses, bytes, config, draw, int64s, server, strings};
 use reverb_core::{DType, EpisodeIds, Error, Layout, SelectorKind, StepRange, Table, TableConfig, random_key};
-use reverb_net::client::Client;
+use reverb_net::client::{Client, Info, Reset};
 use reverb_service::{Replay, RowInsert, TableHandle, TableStatus};
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ async fn a_batch_above_max_bytes_leaves_the_same_items_as_single_inserts() {
                 client.insert(batch(row..row + 1, &["single"]), soon()).await.unwrap();
             }
             client.insert(batch(0..50, &["batch"]), soon()).await.unwrap();
-            for TableStatus { info, .. } in client.info(soon()).await.unwrap() {
+            for TableStatus { info, .. } in client.call(Info, soon()).await.unwrap() {
                 assert!(info.bytes <= 10_500, "{remover:?}: {}", info.bytes);
                 assert_eq!(info.current_size, 10, "{remover:?}");
             }
@@ -67,8 +67,8 @@ async fn a_batch_above_max_bytes_leaves_the_same_items_as_single_inserts() {
                 let batch = client.sample(&draw("batch", 10), soon()).await.unwrap();
                 assert_eq!(bytes(&single, 0), bytes(&batch, 0), "{remover:?}");
             }
-            client.reset("single", soon()).await.unwrap();
-            client.reset("batch", soon()).await.unwrap();
+            client.call(Reset { table: "single" }, soon()).await.unwrap();
+            client.call(Reset { table: "batch" }, soon()).await.unwrap();
         }
     }
 }

@@ -7,7 +7,7 @@ use common::dm_reverb::{
 };
 use common::{SOON, draw, eventually, int64s, uniform};
 use reverb_core::Error;
-use reverb_net::client::Client;
+use reverb_net::client::{Checkpoint, Client, Info, Mutate, Observe, Peek, Reset};
 use reverb_net::dm_reverb::proto::sample_stream_response::SampleEntry;
 use reverb_net::dm_reverb::proto::{SampleStreamRequest, SampleStreamResponse};
 use reverb_net::server::{ListenOptions, Server};
@@ -41,7 +41,7 @@ fn values(values: impl IntoIterator<Item = i64>) -> SampleStreamResponse {
 #[tokio::test]
 async fn the_reference_is_asked_only_after_our_service_was_refused_on_the_same_connection() {
     let (server, client) = start(numbers).await;
-    let statuses = client.info(soon()).await.unwrap();
+    let statuses = client.call(Info, soon()).await.unwrap();
     assert_eq!(client.road_name().unwrap(), "tcp (dm-reverb)");
     let names: Vec<_> = statuses.iter().map(|status| (&*status.info.config.name, status.info.current_size)).collect();
     assert_eq!(names, [("queue", 3), ("table", 3)]);
@@ -114,7 +114,7 @@ async fn a_deadline_that_has_passed_is_not_a_wait_without_end() {
         _ => Answer { responses: vec![], then: Then::Hang },
     })
     .await;
-    client.info(soon()).await.unwrap();
+    client.call(Info, soon()).await.unwrap();
     for table in ["queue", "table"] {
         let error = client.sample(&draw(table, 1), Some(Instant::now())).await.unwrap_err();
         assert!(
@@ -135,7 +135,7 @@ async fn samples_that_come_after_the_deadline_are_given_to_the_next_draw() {
         _ => Answer { responses: vec![], then: Then::Fail(Status::deadline_exceeded("not now")) },
     })
     .await;
-    client.info(soon()).await.unwrap();
+    client.call(Info, soon()).await.unwrap();
     let late = client.sample(&draw("queue", 3), Some(Instant::now() + SHORT)).await.unwrap();
     assert_eq!(int64s(&late, 0), [1]);
     // A draw that waits meanwhile gets them, although it has no request of its own at the server.
@@ -297,15 +297,15 @@ async fn a_draw_finds_the_next_server_at_the_address_whichever_it_is() {
     let ours = loop {
         let replay = Replay::new(vec![uniform("table")], 1 << 20).unwrap();
         let options = ListenOptions { port: Some(port), ..ListenOptions::default() };
-        match Server::start(&Handle::current(), replay, &options) {
+        match Server::start(&Handle::current(), replay, &options, None) {
             Ok(server) => break server,
             Err(_) => tokio::time::sleep(SHORT).await,
         }
     };
     let remote = Client::new(&format!("ipv4:127.0.0.1:{port}"));
-    assert_eq!(client.info(soon()).await.unwrap().len(), 1);
+    assert_eq!(client.call(Info, soon()).await.unwrap().len(), 1);
     assert_eq!(client.road_name(), {
-        remote.info(soon()).await.unwrap();
+        remote.call(Info, soon()).await.unwrap();
         remote.road_name()
     });
     drop(ours);
@@ -318,23 +318,23 @@ async fn a_draw_finds_the_next_server_at_the_address_whichever_it_is() {
 #[tokio::test]
 async fn a_call_over_a_connection_to_a_server_that_was_replaced_is_unavailable_at_most() {
     let replay = Replay::new(vec![uniform("table")], 1 << 20).unwrap();
-    let ours = Server::start(&Handle::current(), replay, &ListenOptions::default()).unwrap();
+    let ours = Server::start(&Handle::current(), replay, &ListenOptions::default(), None).unwrap();
     let port = ours.port();
     let client = Client::new(&format!("ipv4:127.0.0.1:{port}"));
-    client.info(soon()).await.unwrap();
+    client.call(Info, soon()).await.unwrap();
     let stale = client.road_now().unwrap();
     drop(ours);
     let _server = serve(port, vec![table("table", false)], numbers).await;
     let begun = Instant::now();
     loop {
         assert!(begun.elapsed() < SOON);
-        match stale.clone().mutate("table", &[], &[1], soon()).await {
+        match stale.clone().call(Mutate::new("table", &[], &[1]), soon()).await {
             Err(Error::Unavailable(text)) if text.contains("another server listens there") => break,
             Err(Error::Unavailable(_)) => tokio::time::sleep(SHORT).await,
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(client.mutate("table", &[], &[1], soon()).await.unwrap(), None);
+    assert_eq!(client.call(Mutate::new("table", &[], &[1]), soon()).await.unwrap(), None);
     assert_eq!(client.road_name().unwrap(), "tcp (dm-reverb)");
 }
 
@@ -362,20 +362,20 @@ async fn a_draw_that_the_server_cancels_goes_on() {
 #[tokio::test]
 async fn calls_say_what_the_server_refuses_or_lacks() {
     let (_server, client) = start(numbers).await;
-    assert_eq!(client.mutate("table", &[(1, 2.0)], &[3], soon()).await.unwrap(), None);
-    let refused = client.mutate("table", &[(1, -2.0)], &[], soon()).await.unwrap_err();
+    assert_eq!(client.call(Mutate::new("table", &[(1, 2.0)], &[3]), soon()).await.unwrap(), None);
+    let refused = client.call(Mutate::new("table", &[(1, -2.0)], &[]), soon()).await.unwrap_err();
     assert!(refused.to_string().contains("Priority must not be negative."), "{refused:?}");
-    let late = client.reset("table", Some(Instant::now() + SHORT)).await.unwrap_err();
+    let late = client.call(Reset { table: "table" }, Some(Instant::now() + SHORT)).await.unwrap_err();
     assert!(matches!(late, Error::DeadlineExceeded(_)), "{late:?}");
-    let unsaved = client.checkpoint(soon()).await.unwrap_err();
+    let unsaved = client.call(Checkpoint, soon()).await.unwrap_err();
     assert!(matches!(&unsaved, Error::InvalidArgument(text) if text.contains("no Checkpointer")), "{unsaved:?}");
-    let peeked = client.peek("table", 1, true, soon()).await.unwrap_err();
+    let peeked = client.call(Peek { table: "table", count: 1, newest: true }, soon()).await.unwrap_err();
     assert!(matches!(&peeked, Error::Unimplemented(text) if text.contains("dm-reverb 0.14")), "{peeked:?}");
-    let observed = client.observe(soon()).await.unwrap_err();
+    let observed = client.call(Observe, soon()).await.unwrap_err();
     assert!(matches!(&observed, Error::Unimplemented(text) if text.contains("dm-reverb 0.14")), "{observed:?}");
     let unknown = client.sample(&draw("other", 1), soon()).await.unwrap_err();
     let expected = "Priority table other was not found; this server has: queue, table";
     assert_eq!(unknown.to_string(), expected);
-    assert_eq!(client.reset("other", soon()).await.unwrap_err().to_string(), expected);
-    assert_eq!(client.mutate("other", &[], &[1], soon()).await.unwrap_err().to_string(), expected);
+    assert_eq!(client.call(Reset { table: "other" }, soon()).await.unwrap_err().to_string(), expected);
+    assert_eq!(client.call(Mutate::new("other", &[], &[1]), soon()).await.unwrap_err().to_string(), expected);
 }

@@ -265,7 +265,12 @@ async fn a_writer_goes_on_when_a_server_of_the_other_kind_takes_the_address() {
     let start = || {
         let replay = Replay::new(vec![uniform("table")], 4 << 20).unwrap();
         let host = Some("127.0.0.1".parse().unwrap());
-        Server::start(&Handle::current(), replay, &ListenOptions { host, port: Some(port), ..ListenOptions::default() })
+        Server::start(
+            &Handle::current(),
+            replay,
+            &ListenOptions { host, port: Some(port), ..ListenOptions::default() },
+            None,
+        )
     };
     let mut ours = None;
     eventually("the port is free", || {

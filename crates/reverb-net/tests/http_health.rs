@@ -100,8 +100,7 @@ fn probes_hear_what_a_server_does_from_its_start_to_its_end() {
 
     let runtime = runtime();
     let options = ListenOptions::default();
-    let mut server =
-        Server::start_with_http(runtime.handle(), replay.clone(), &options, Some(http)).expect("the server starts");
+    let mut server = Server::start(runtime.handle(), replay.clone(), &options, Some(http)).expect("the server starts");
     all(answer("200", "ready"));
 
     let stopping = std::thread::spawn(move || server.stop());

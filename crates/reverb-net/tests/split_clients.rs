@@ -6,7 +6,7 @@ use common::splitter::split_streams;
 use common::wire::{chunk, connect, draw as wire_draw, insert};
 use common::{MAX_MESSAGE_SIZE, SOON, addresses, draw, queue, rows, uniform};
 use reverb_core::Error;
-use reverb_net::client::Client;
+use reverb_net::client::{Checkpoint, Client, Info, Mutate, Peek, Reset};
 use reverb_net::replay_v1::proto::{
     CheckpointRequest, InfoRequest, InsertRequest, MutateRequest, PeekRequest, ResetRequest, SampleRequest, WriteItem,
     WriteRequest, WriteResponse, sample_request,
@@ -32,7 +32,7 @@ fn len(table: &TableHandle) -> usize {
 /// Starts a server that sends heartbeats often.
 fn server(tables: Vec<TableHandle>) -> Server {
     let options = ListenOptions { heartbeat: Duration::from_millis(5), ..ListenOptions::default() };
-    Server::start(&Handle::current(), Replay::new(tables, MAX_MESSAGE_SIZE).unwrap(), &options).unwrap()
+    Server::start(&Handle::current(), Replay::new(tables, MAX_MESSAGE_SIZE).unwrap(), &options, None).unwrap()
 }
 
 fn hex(id: &[u8]) -> String {
@@ -110,16 +110,16 @@ async fn a_client_that_a_balancer_splits_says_so_in_every_call() {
     let mut errors = Vec::new();
     for client in [&first, &client()] {
         // The first calls may be over before the connection knows that one of its streams is refused.
-        while client.info(soon()).await.is_ok() {}
+        while client.call(Info, soon()).await.is_ok() {}
         errors.push(client.insert(rows("table", &[2]), soon()).await.unwrap_err());
         errors.push(client.sample(&request, soon()).await.map(drop).unwrap_err());
         errors.push(client.sample_persistently(&request, soon(), SOON).await.map(drop).unwrap_err());
         errors.push(client.begin_sample(&request, soon(), None, false).await.map(drop).unwrap_err());
-        errors.push(client.mutate("table", &updates, &[], soon()).await.map(drop).unwrap_err());
-        errors.push(client.reset("table", soon()).await.unwrap_err());
-        errors.push(client.info(soon()).await.map(drop).unwrap_err());
-        errors.push(client.checkpoint(soon()).await.map(drop).unwrap_err());
-        errors.push(client.peek("table", 1, true, soon()).await.map(drop).unwrap_err());
+        errors.push(client.call(Mutate::new("table", &updates, &[]), soon()).await.map(drop).unwrap_err());
+        errors.push(client.call(Reset { table: "table" }, soon()).await.unwrap_err());
+        errors.push(client.call(Info, soon()).await.map(drop).unwrap_err());
+        errors.push(client.call(Checkpoint, soon()).await.map(drop).unwrap_err());
+        errors.push(client.call(Peek { table: "table", count: 1, newest: true }, soon()).await.map(drop).unwrap_err());
     }
     for error in errors {
         assert!(matches!(error, Error::SplitClient { .. }), "{error:?}");
@@ -188,7 +188,7 @@ async fn streams_that_wait_send_empty_messages_to_clients_that_know_them() {
     client.insert(rows("empty", &[1]), soon()).await.unwrap();
     client.insert(rows("empty", &[1]), soon()).await.unwrap();
     assert_eq!(old_samples.message().await.unwrap().unwrap().request_id, 1, "a heartbeat for an older client");
-    client.reset("table", soon()).await.unwrap();
+    client.call(Reset { table: "table" }, soon()).await.unwrap();
     assert_eq!(old_inserts.message().await.unwrap().unwrap().request_id, 1, "a heartbeat for an older client");
 }
 

@@ -5,7 +5,7 @@ mod common;
 use common::wire::{self, Samples};
 use common::{SOON, addresses, draw, eventually, exactly, int64s, queue, rows, server, uniform};
 use reverb_core::{Error, NewItem};
-use reverb_net::client::Client;
+use reverb_net::client::{Client, Info};
 use reverb_net::replay_v1::proto::{Draw, SampleRequest, sample_request};
 use reverb_net::server::{ListenOptions, Server};
 use reverb_service::{BatchRequest, Replay, TableHandle, Transport};
@@ -94,7 +94,7 @@ async fn a_request_that_waits_shows_who_makes_it() {
             batch = &mut sample => panic!("{batch:?}"),
             () = eventually("the draw waits", || table.status().waiting_samples == 1) => {}
         }
-        let status = &Client::new(&address).info(soon()).await.unwrap()[0];
+        let status = &Client::new(&address).call(Info, soon()).await.unwrap()[0];
         let peer = status.sample_peer.as_deref().unwrap();
         assert!(peer.starts_with(&me) && peer.contains(road), "{peer}");
         assert_eq!(status.insert_peer, None);
@@ -288,7 +288,7 @@ async fn a_server_that_is_gone_is_unavailable() {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let port = socket.local_addr().unwrap().port();
-    let error = Client::new(&format!("ipv4:127.0.0.1:{port}")).info(None).await.unwrap_err();
+    let error = Client::new(&format!("ipv4:127.0.0.1:{port}")).call(Info, None).await.unwrap_err();
     assert!(matches!(&error, Error::Unavailable(text) if text.contains("no server at")), "{error:?}");
 }
 
@@ -302,7 +302,7 @@ async fn a_socket_that_a_killed_server_left_does_not_break_the_next_one() {
     assert!(path.exists());
     let replay = Replay::new(vec![uniform("table")], common::MAX_MESSAGE_SIZE).unwrap();
     let options = ListenOptions { port: Some(port), ..ListenOptions::default() };
-    let second = Server::start(&Handle::current(), replay, &options).unwrap();
+    let second = Server::start(&Handle::current(), replay, &options, None).unwrap();
     assert_eq!(second.unix_path(), Some(&*path));
     let client = Client::new(&format!("unix:{}", path.display()));
     client.insert(rows("table", &[1]), soon()).await.unwrap();
@@ -317,7 +317,7 @@ async fn a_client_continues_with_the_server_that_replaced_the_first() {
     tokio::task::block_in_place(|| first.stop()).unwrap();
     let replay = Replay::new(vec![uniform("table")], common::MAX_MESSAGE_SIZE).unwrap();
     let options = ListenOptions { port: Some(first.port()), ..ListenOptions::default() };
-    let _second = Server::start(&Handle::current(), replay, &options).unwrap();
+    let _second = Server::start(&Handle::current(), replay, &options, None).unwrap();
     let deadline = Instant::now() + SOON;
     while let Err(error) = client.insert(rows("table", &[2]), soon()).await {
         assert!(matches!(error, Error::Unavailable(_) | Error::Unconfirmed(_)), "{error:?}");

@@ -6,7 +6,7 @@ use common::dm_reverb_client::{channel, sample, samples};
 use common::wire::chunk;
 use common::{SOON, addresses, draw, eventually, queue, rows, uniform};
 use reverb_core::Result;
-use reverb_net::client::Client;
+use reverb_net::client::{Client, Info, Reset};
 use reverb_net::replay_v1::proto::{WriteItem, WriteRequest};
 use reverb_net::server::{ListenOptions, Server};
 use reverb_net::{METHODS, replay_v1};
@@ -43,7 +43,7 @@ fn watched(tables: Vec<TableHandle>) -> Watched {
     let state = Arc::new(HttpState::new(replay.clone(), &METHODS));
     let calls = state.calls.clone();
     let http = HttpServer::start(&runtime, state, &HttpOptions::default()).unwrap();
-    let server = Server::start_with_http(&runtime, replay, &ListenOptions::default(), Some(http)).unwrap();
+    let server = Server::start(&runtime, replay, &ListenOptions::default(), Some(http)).unwrap();
     Watched { server, calls }
 }
 
@@ -157,8 +157,8 @@ async fn calls_are_counted_by_method_and_result() -> Result<()> {
     let watched = watched(vec![uniform("table")]);
     let client = Client::new(&addresses(&watched.server)[0]);
     client.insert(rows("table", &[1]), soon()).await?;
-    client.info(soon()).await?;
-    client.reset("unknown", soon()).await.unwrap_err();
+    client.call(Info, soon()).await?;
+    client.call(Reset { table: "unknown" }, soon()).await.unwrap_err();
     assert_eq!(watched.count(REPLAY, "Hello", "OK"), 1);
     assert_eq!(watched.count(REPLAY, "Info", "OK"), 1);
     assert_eq!(watched.count(REPLAY, "Reset", "NotFound"), 1);

@@ -5,7 +5,7 @@ use crate::errors::PyReverbResult;
 use crate::runtime::{deadline, wait};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use reverb_net::client::{BenchHold, Client};
+use reverb_net::client::{Bench, BenchHold, Client};
 
 /// A table of a server for measurements, which exists until this is closed or the process ends.
 #[pyclass(frozen, module = "reverb._rust")]
@@ -23,7 +23,7 @@ impl BenchTable {
         let client = Client::new(endpoint);
         let deadline = deadline(timeout)?;
         // On the runtime of the process, whose threads keep the connection alive.
-        let hold = wait(py, client.bench_table(deadline))?;
+        let hold = wait(py, client.call(Bench, deadline).into_future())?;
         let road = client.road_name().unwrap_or_default();
         Ok(Self { name: hold.table.clone(), road, held: Mutex::new(Some((hold, client))) })
     }

@@ -13,7 +13,10 @@ use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use reverb_core::{Chunk, Error, Signature, TableChanges};
-use reverb_net::client::{Client as CoreClient, DEFAULT_PENDING_BYTES, PendingDraw, Started, WaitsFor};
+use reverb_net::client::{
+    Checkpoint, Client as CoreClient, Configure, DEFAULT_PENDING_BYTES, Info, Mutate, Observe, Peek, PendingDraw,
+    Reset, Started, ToAll, WaitsFor,
+};
 use reverb_net::transport::caller_driven::CallerDrivenRuntime;
 use reverb_net::{info_bytes, status_bytes};
 use reverb_service::{Batch, BatchRequest, DrawRequest, RowInsert, TableHandle, Transport};
@@ -174,7 +177,7 @@ impl Client {
         deletes: Vec<u64>,
         timeout: Option<f64>,
     ) -> PyReverbResult<Option<u64>> {
-        self.mutate(py, table, &updates, &deletes, timeout)
+        self.ask(py, Mutate::new(table, &updates, &deletes), timeout)
     }
 
     fn update_priorities(
@@ -195,13 +198,13 @@ impl Client {
             .into());
         }
         let updates: Vec<_> = keys.iter().copied().zip(priorities.iter().copied()).collect();
-        self.mutate(py, table, &updates, &[], timeout)
+        self.ask(py, Mutate::new(table, &updates, &[]), timeout)
     }
 
     /// Compares the keys of a nest with those of a table's signature.
     fn check_keys(&self, py: Python<'_>, table: &str, data: &Bound<'_, PyAny>) -> PyReverbResult<()> {
         // Writers use the connection of the background client.
-        let tables = match py.detach(|| self.background.info(None)) {
+        let tables = match py.detach(|| self.background.call(Info, None)) {
             Started::Done(tables) => tables?,
             Started::Waiting(_, rest) => wait(py, rest)?,
         };
@@ -230,18 +233,15 @@ impl Client {
             max_times_sampled,
             rate_limiter: rate_limiter.map(limiter_config),
         };
-        let deadline = deadline(timeout)?;
-        self.call(py, || self.client.configure(table, &changes, deadline))
+        self.ask(py, Configure { table, changes: &changes }, timeout)
     }
 
     fn reset(&self, py: Python<'_>, table: &str, timeout: Option<f64>) -> PyReverbResult<()> {
-        let deadline = deadline(timeout)?;
-        self.call(py, || self.client.reset(table, deadline))
+        self.ask(py, Reset { table }, timeout)
     }
 
     fn checkpoint(&self, py: Python<'_>, timeout: Option<f64>) -> PyReverbResult<String> {
-        let deadline = deadline(timeout)?;
-        self.call(py, || self.client.checkpoint(deadline))
+        self.ask(py, Checkpoint, timeout)
     }
 
     fn peek(
@@ -252,26 +252,21 @@ impl Client {
         newest: bool,
         timeout: Option<f64>,
     ) -> PyReverbResult<Vec<SampledBatch>> {
-        let deadline = deadline(timeout)?;
-        let items = self.call(py, || self.client.peek(table, count, newest, deadline))?;
+        let items = self.ask(py, Peek { table, count, newest }, timeout)?;
         items.into_iter().map(|item| Ok(SampledBatch::stored(py, item.batch, vec![item.inserted_at])?)).collect()
     }
 
     fn observe<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Bound<'py, PyBytes>> {
-        let deadline = deadline(timeout)?;
-        let json = self.call(py, || self.client.observe(deadline))?;
-        Ok(PyBytes::new(py, &json))
+        Ok(PyBytes::new(py, &self.ask(py, Observe, timeout)?))
     }
 
     fn table_statuses<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Vec<Bound<'py, PyBytes>>> {
-        let deadline = deadline(timeout)?;
-        let tables = self.call(py, || self.client.info(deadline))?;
+        let tables = self.ask(py, Info, timeout)?;
         Ok(tables.iter().map(|table| PyBytes::new(py, &status_bytes(table))).collect())
     }
 
     fn server_info<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Vec<Bound<'py, PyBytes>>> {
-        let deadline = deadline(timeout)?;
-        let tables = self.call(py, || self.client.info(deadline))?;
+        let tables = self.ask(py, Info, timeout)?;
         Ok(tables.iter().map(|table| PyBytes::new(py, &info_bytes(table))).collect())
     }
 }
@@ -318,6 +313,12 @@ impl Client {
             Started::Waiting(WaitsFor::ThisProcess, rest) => wait(py, rest),
             Started::Waiting(WaitsFor::Connection, rest) => wait_driving(py, &self.driver, rest),
         }
+    }
+
+    /// Makes a call with one request and one answer.
+    fn ask<C: ToAll>(&self, py: Python<'_>, call: C, timeout: Option<f64>) -> PyReverbResult<C::Answer> {
+        let deadline = deadline(timeout)?;
+        self.call(py, || self.client.call(call, deadline))
     }
 
     fn insert_rows(
@@ -379,7 +380,7 @@ impl Client {
             return Ok(Some(known));
         }
         let answer_by = deadline.and_then(|deadline| deadline.checked_add(INFO_TIME));
-        let tables = self.call(py, || self.client.info_later(deadline, answer_by))?;
+        let tables = self.call(py, || self.client.call_later(Info, deadline, answer_by))?;
         let server = self.client.connection().unwrap_or_default();
         self.signatures.set(tables, server);
         Ok(self.signatures.find(table, server))
@@ -404,18 +405,6 @@ impl Client {
                 _ => error,
             })
             .into()
-    }
-
-    fn mutate(
-        &self,
-        py: Python<'_>,
-        table: &str,
-        updates: &[(u64, f64)],
-        deletes: &[u64],
-        timeout: Option<f64>,
-    ) -> PyReverbResult<Option<u64>> {
-        let deadline = deadline(timeout)?;
-        self.call(py, || self.client.mutate(table, updates, deletes, deadline))
     }
 }
 

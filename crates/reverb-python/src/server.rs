@@ -107,7 +107,7 @@ impl Server {
         }
         let server = py.detach(|| {
             let http = http.0.take();
-            CoreServer::start_with_http(runtime.1.handle(), replay.clone(), &options, http)
+            CoreServer::start(runtime.1.handle(), replay.clone(), &options, http)
         });
         let server = server.inspect_err(|_| release_folder(&replay))?;
         Ok(Self {

@@ -8,7 +8,6 @@ use crate::transport::dial::{ATTEMPT_TIME, KeepAlive, dial, dial_unix};
 use reverb_core::{Error, Result};
 use reverb_service::{Transport, registry};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 // limit (Connections and calls): time for which a client tries to connect | {}, {dial.rs:ATTEMPT_TIME} an attempt |
@@ -88,16 +87,12 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_m
 /// reference's, or [`Error::SplitClient`] if a balancer spreads the streams of a connection over servers.
 pub async fn attempt(endpoint: &Endpoint, session: &Session) -> Result<Road> {
     let road = reach(endpoint, session).await?;
-    let Road::ReplayV1(tcp) = &road else { return Ok(road) };
     let Place::Tcp { or_shorter: true, .. } = endpoint.address.place()? else { return Ok(road) };
-    let path = tcp.unix_path();
-    if path.is_empty() || !Path::new(path).exists() {
-        return Ok(road);
-    }
+    let Some(path) = road.unix_path().filter(|path| Path::new(path).exists()) else { return Ok(road) };
     // On another host, the path may lead to a different server. The ids show whether it is the same one.
     let Ok(channel) = dial_unix(path, KeepAlive::Pings).await else { return Ok(road) };
     match Connection::greet(endpoint, Transport::Unix, channel, session, false).await {
-        Ok(Greeting::Connected(unix)) if unix.server_id() == tcp.server_id() => Ok(Road::ReplayV1(unix)),
+        Ok(Greeting::Connected(unix)) if road.server_id() == Some(unix.server_id()) => Ok(unix.into()),
         _ => Ok(road),
     }
 }
@@ -115,7 +110,7 @@ async fn reach(endpoint: &Endpoint, session: &Session) -> Result<Road> {
         let (transport, channel) = dial(endpoint, KeepAlive::Pings).await?;
         let is_last = refused.len() + 1 == MAX_DIALS;
         match Connection::greet(endpoint, transport, channel.clone(), session, is_last).await? {
-            Greeting::Connected(connection) => return Ok(Road::ReplayV1(connection)),
+            Greeting::Connected(connection) => return Ok(connection.into()),
             Greeting::NoService => return reach_dm_reverb(endpoint, session).await,
             Greeting::OtherServer => refused.push(channel),
         }
@@ -130,9 +125,7 @@ async fn reach(endpoint: &Endpoint, session: &Session) -> Result<Road> {
 async fn reach_dm_reverb(endpoint: &Endpoint, session: &Session) -> Result<Road> {
     let (transport, channel) = dial(endpoint, KeepAlive::System).await?;
     match Connection::greet(endpoint, transport, channel.clone(), session, false).await? {
-        Greeting::NoService => {
-            Ok(Road::DmReverb(Arc::new(dm_reverb::Connection::greet(endpoint, transport, channel).await?)))
-        }
+        Greeting::NoService => Ok(dm_reverb::Connection::greet(endpoint, transport, channel).await?.into()),
         _ => Err(Error::Unavailable(format!("another server has just begun to listen at {endpoint}"))),
     }
 }

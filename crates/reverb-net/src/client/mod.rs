@@ -1,41 +1,47 @@
 //! Clients. They offer the same calls over every road to a server.
 
+mod call;
 mod connect;
 pub mod health;
 mod pending_draw;
 mod pending_limit;
 mod persistent;
 mod road;
+mod roads;
 mod servers;
 mod started;
+mod streamed;
+mod unary;
 pub mod writer;
 
 pub use crate::replay_v1::client::BenchHold;
+pub use call::Call;
 pub use pending_draw::PendingDraw;
 pub use pending_limit::DEFAULT_PENDING_BYTES;
 pub use road::Road;
-pub use servers::Turn;
+pub use servers::{ToAll, Turn};
 pub use started::{Rest, Started, WaitsFor};
+pub use unary::{Bench, Checkpoint, Configure, Info, Mutate, Observe, Peek, Reset};
 
 use crate::replay_v1::client::Session;
 use crate::transport::address::Endpoint;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use pending_limit::PendingLimit;
-use reverb_core::{Error, Result, TableChanges, fork};
+use reverb_core::{Error, Result, fork};
 use reverb_service::local::{BatchRequest, RowInsert};
-use reverb_service::peek::Peeked;
-use reverb_service::{Batch, TableHandle, TableStatus, Transport, registry};
-use servers::{Servers, at_server};
+use reverb_service::{Batch, TableHandle, Transport};
+use roads::Roads;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
+use streamed::{BeginSample, Insert};
 
 #[derive(Debug)]
 struct Current {
     generation: u32,
     /// Counts the roads that the client has had.
     number: u32,
-    road: Road,
+    roads: Roads,
 }
 
 /// A client of one server, or of several. It connects when it is first used. It connects again after the server was
@@ -49,9 +55,8 @@ pub struct Client {
     /// What its connections have in common with those of the clients beside it.
     session: Arc<Session>,
     current: ArcSwapOption<Current>,
-    roads: AtomicU32,
-    /// The servers of an address that names several. `current` is then never set.
-    servers: Option<Box<Servers>>,
+    /// The number of roads so far.
+    num_roads: AtomicU32,
     /// The limit on the unconfirmed items of all writers.
     pending: ArcSwap<PendingLimit>,
 }
@@ -68,14 +73,18 @@ impl Client {
     }
 
     fn of_session(endpoint: Endpoint, session: Arc<Session>, max_pending_bytes: usize) -> Self {
-        Self {
-            servers: Servers::of(&endpoint, &session),
+        let client = Self {
             endpoint,
             session,
             current: ArcSwapOption::empty(),
-            roads: AtomicU32::new(0),
+            num_roads: AtomicU32::new(0),
             pending: ArcSwap::from_pointee(PendingLimit::new(max_pending_bytes)),
+        };
+        if client.endpoint.address.several().is_some() {
+            // All threads of the client then use the same connections.
+            client.roads_now();
         }
+        client
     }
 
     /// Makes another client of the same server, with a connection of its own. For a balancer and for the server, both
@@ -99,18 +108,35 @@ impl Client {
         self.pending.load_full()
     }
 
-    /// Returns a road that needs no new connection: the one in use, or the road to a server of this process.
+    /// Returns what `of` finds in the roads that this process has used last.
+    fn with_current<T>(&self, of: impl FnOnce(&Current) -> Option<T>) -> Option<T> {
+        let current = self.current.load();
+        of(current.as_deref().filter(|current| current.generation == fork::generation())?)
+    }
+
+    /// Returns the roads that need no new connection: those in use, or the road to a server of this process.
+    fn roads_now(&self) -> Option<Roads> {
+        let open = |current: &Current| current.roads.are_open().then(|| current.roads.clone());
+        self.with_current(open).or_else(|| Roads::at_once(&self.endpoint, &self.session).map(|roads| self.keep(roads)))
+    }
+
+    /// Returns the road that needs no new connection. `None` if there is none, or if there are several servers.
     pub fn road_now(&self) -> Option<Road> {
-        if let Some(current) = &*self.current.load()
-            && current.generation == fork::generation()
-            && current.road.is_open()
-        {
-            return Some(current.road.clone());
+        self.roads_now()?.only()
+    }
+
+    /// Returns the roads. Connects if necessary, until `deadline` at the latest.
+    async fn roads(&self, deadline: Option<Instant>) -> Result<Roads> {
+        if let Some(roads) = self.roads_now() {
+            return Ok(roads);
         }
-        let (hosts, port) = self.endpoint.address.loopback()?;
-        let road = Road::SameProcess(registry::find(hosts, port)?);
-        self.keep(road.clone());
-        Some(road)
+        // The last server was in this process, and was stopped.
+        let was_stopped = self.with_current(|current| current.roads.is_here().then_some(())).is_some();
+        let road = match was_stopped {
+            true => connect::connect_after_stop(&self.endpoint, &self.session, deadline).await?,
+            false => connect::connect(&self.endpoint, &self.session, deadline).await?,
+        };
+        Ok(self.keep(Roads::One(road)))
     }
 
     /// Returns the road to the server; of several, to the one whose turn it is. Connects if necessary, until `deadline`
@@ -120,56 +146,28 @@ impl Client {
     /// [`Error::Unavailable`] if the server cannot be reached, or [`Error::DeadlineExceeded`] if the deadline passes
     /// first.
     pub async fn road(&self, turn: Turn, deadline: Option<Instant>) -> Result<Road> {
-        self.road_from(turn, None, deadline).await
+        self.roads(deadline).await?.one(turn, None, deadline).await
     }
 
     /// As [`Client::road`], for a writer. Of several servers, it keeps its `home` if that can be reached.
     async fn writer_road(&self, home: Option<&str>, deadline: Option<Instant>) -> Result<Road> {
-        self.road_from(Turn::Write, home, deadline).await
-    }
-
-    async fn road_from(&self, turn: Turn, home: Option<&str>, deadline: Option<Instant>) -> Result<Road> {
-        if let Some(road) = self.road_now() {
-            return Ok(road);
-        }
-        if let Some(servers) = &self.servers {
-            return servers.road(turn, home, deadline).await;
-        }
-        let road = match self.was_stopped_here() {
-            true => connect::connect_after_stop(&self.endpoint, &self.session, deadline).await?,
-            false => connect::connect(&self.endpoint, &self.session, deadline).await?,
-        };
-        self.keep(road.clone());
-        Ok(road)
+        self.roads(deadline).await?.one(Turn::Write, home, deadline).await
     }
 
     /// Returns the transport in use. `None` before the first call has found the server.
     pub fn transport(&self) -> Option<Transport> {
-        if let Some(servers) = &self.servers {
-            return servers.transport();
-        }
-        let current = self.current.load();
-        let current = current.as_deref().filter(|current| current.generation == fork::generation())?;
-        Some(current.road.transport())
+        self.with_current(|current| current.roads.transport())
     }
 
     /// Returns the name of the road in use, for display. `None` before the first call has found the server.
     pub fn road_name(&self) -> Option<String> {
-        if let Some(servers) = &self.servers {
-            return servers.road_name();
-        }
-        let current = self.current.load();
-        let current = current.as_deref().filter(|current| current.generation == fork::generation())?;
-        Some(current.road.name())
+        self.with_current(|current| current.roads.name())
     }
 
     /// Returns a number that changes when the client begins to use another connection or server. `None` if the next
     /// call must look for the server.
     pub fn connection(&self) -> Option<u32> {
-        let current = self.current.load();
-        let is_open = |current: &&Current| current.generation == fork::generation() && current.road.is_open();
-        let number = current.as_deref().filter(is_open).map(|current| current.number);
-        number.or_else(|| self.servers.as_ref()?.connection())
+        self.with_current(|current| Some(current.number.wrapping_add(current.roads.connection()?)))
     }
 
     /// Returns a table of a server of this process. `None` if the server is elsewhere.
@@ -177,90 +175,75 @@ impl Client {
     /// # Errors
     /// [`Error::TableNotFound`] if there is no such table.
     pub fn local_table(&self, name: &str) -> Result<Option<TableHandle>> {
-        match self.road_now() {
-            Some(Road::SameProcess(replay)) => replay.table(name).cloned().map(Some),
-            _ => Ok(None),
-        }
+        let road = self.road_now();
+        road.as_ref().and_then(Road::here).map(|replay| replay.table(name).cloned()).transpose()
     }
 
     /// Whether the last call used a server of this process, so that the next one can probably be completed at once.
     #[inline]
     pub fn is_near(&self) -> bool {
-        self.current.load().as_deref().is_some_and(|current| matches!(current.road, Road::SameProcess(_)))
+        self.with_current(|current| Some(current.roads.is_here())).unwrap_or(false)
     }
 
-    fn keep(&self, road: Road) {
-        let number = self.roads.fetch_add(1, Relaxed);
-        let old = self.current.swap(Some(Arc::new(Current { generation: fork::generation(), number, road })));
-        // A connection that was made before a fork belongs to the parent process. Dropping it could wait for threads
-        // that exist only there.
-        if let Some(old) = old
-            && old.generation != fork::generation()
-        {
-            std::mem::forget(old);
-        }
+    fn keep(&self, roads: Roads) -> Roads {
+        let number = self.num_roads.fetch_add(1, Relaxed);
+        let current = Current { generation: fork::generation(), number, roads: roads.clone() };
+        forget_parents(self.current.swap(Some(Arc::new(current))));
+        roads
     }
 
-    /// Whether the last server of the client was in this process, and was stopped.
-    fn was_stopped_here(&self) -> bool {
-        self.current.load().as_ref().is_some_and(|current| {
-            current.generation == fork::generation()
-                && matches!(&current.road, Road::SameProcess(replay) if replay.is_closed())
-        })
-    }
-
-    /// Makes a call over the current road. Connects first if there is none.
-    fn on_road<'a, T: Send + 'a>(
+    /// Makes a call at one server. Connects first if there is no road.
+    fn call_one<'a, C: Call + 'a>(
         &'a self,
+        call: C,
         turn: Turn,
-        connect_by: Option<Instant>,
-        call: impl FnOnce(Road) -> Started<'a, T> + Send + 'a,
-    ) -> Started<'a, T> {
+        (connect_by, deadline): (Option<Instant>, Option<Instant>),
+    ) -> Started<'a, C::Answer> {
         match self.road_now() {
-            Some(road) => call(road),
-            None => Started::elsewhere(async move { call(self.road(turn, connect_by).await?).await }),
+            Some(road) => road.call(call, deadline),
+            None => Started::elsewhere(async move { self.road(turn, connect_by).await?.call(call, deadline).await }),
         }
     }
 
-    /// Draws a batch after a server was found. Of several servers, another one is asked if the first is lost.
-    async fn sample_elsewhere(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
-        let mut servers_left = self.servers.as_ref().map_or(1, |servers| servers.len());
-        loop {
-            let road = self.road(Turn::Draw, deadline).await?;
-            match self.sample_on(road, request, deadline).await {
-                Err(Error::Unavailable(_) | Error::Cancelled(_) | Error::SplitClient { .. }) if servers_left > 1 => {
-                    servers_left -= 1
-                }
-                sampled => return sampled,
-            }
-        }
+    /// Makes a call with one request and one answer, such as [`Info`]. With several servers, it goes to all of them, and
+    /// their answers are merged.
+    ///
+    /// # Errors
+    /// Those that the call names, or [`Error::Unavailable`] if the server cannot be reached.
+    pub fn call<'a, C: ToAll + 'a>(&'a self, call: C, deadline: Option<Instant>) -> Started<'a, C::Answer> {
+        self.call_later(call, deadline, deadline)
     }
 
-    /// Draws a batch over a road. Of several servers, an error names the one that was asked.
-    async fn sample_on(&self, road: Road, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
-        if self.servers.is_none() {
-            return road.sample(request, deadline).await;
-        }
-        let peer = road.peer().map(str::to_owned).unwrap_or_default();
-        road.sample(request, deadline).await.map_err(|error| at_server(error, &peer))
-    }
-
-    /// As [`Client::on_road`], for calls that a server other than the one meant refuses whole. The call is made again,
-    /// once: the server may have been replaced, and a new connection finds out whether a balancer splits the client.
-    fn on_road_again<'a, T: Send + 'a>(
+    /// As [`Client::call`], with a separate deadline for the connection.
+    ///
+    /// # Errors
+    /// Those of [`Client::call`].
+    pub fn call_later<'a, C: ToAll + 'a>(
         &'a self,
+        call: C,
         connect_by: Option<Instant>,
-        call: impl FnOnce(Road) -> Started<'a, T> + Clone + Send + 'a,
-    ) -> Started<'a, T> {
-        match self.on_road(Turn::Other, connect_by, call.clone()) {
-            Started::Waiting(WaitsFor::Connection, answer) => Started::elsewhere(async move {
-                match answer.await {
-                    Err(Error::SplitClient { .. }) => call(self.road(Turn::Other, connect_by).await?).await,
-                    answer => answer,
-                }
-            }),
-            done => done,
+        deadline: Option<Instant>,
+    ) -> Started<'a, C::Answer> {
+        if let Some(road) = self.road_now().filter(Road::is_here) {
+            return road.call(call, deadline);
         }
+        Started::elsewhere(async move {
+            let roads = self.roads(connect_by).await?;
+            match roads.call(call.clone(), connect_by, deadline).await {
+                // A server other than the one meant refuses such calls whole. It may have replaced that one, and a new
+                // connection finds out whether a balancer splits the client.
+                Err(Error::SplitClient { .. }) if roads.are_one() => {
+                    self.roads(connect_by).await?.call(call, connect_by, deadline).await
+                }
+                Err(Error::Cancelled(_) | Error::Unavailable(_))
+                    if C::FINDS_NEXT_SERVER && roads.are_one() && deadline.is_none_or(|end| Instant::now() < end) =>
+                {
+                    let road = connect::connect(&self.endpoint, &self.session, deadline).await?;
+                    self.keep(Roads::One(road)).call(call, connect_by, deadline).await
+                }
+                answer => answer,
+            }
+        })
     }
 
     /// Inserts items, and waits until they are in their tables.
@@ -269,7 +252,7 @@ impl Client {
     /// Errors of the tables, [`Error::Unavailable`] if the server cannot be reached, or [`Error::Unconfirmed`] if it is
     /// lost or stopped while the call waits.
     pub fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Started<'_, ()> {
-        self.on_road(Turn::Insert, deadline, move |road| road.insert(insert, deadline))
+        self.call_one(Insert(insert), Turn::Insert, (deadline, deadline))
     }
 
     /// Draws a batch.
@@ -277,9 +260,9 @@ impl Client {
     /// # Errors
     /// Errors of the table, or [`Error::Unavailable`] if the server cannot be reached or is lost.
     pub fn sample<'a>(&'a self, request: &'a BatchRequest, deadline: Option<Instant>) -> Started<'a, Batch> {
-        match self.road_now() {
-            Some(road) => road.sample(request, deadline),
-            None => Started::elsewhere(self.sample_elsewhere(request, deadline)),
+        match self.roads_now() {
+            Some(roads) => roads.sample(request, deadline),
+            None => Started::elsewhere(async move { self.roads(deadline).await?.sample(request, deadline).await }),
         }
     }
 
@@ -298,149 +281,22 @@ impl Client {
         connect_by: Option<Instant>,
         at_once: bool,
     ) -> Started<'a, PendingDraw> {
-        self.on_road(Turn::Draw, connect_by.or(deadline), move |road| road.begin_sample(request, deadline, at_once))
+        self.call_one(BeginSample { request, at_once }, Turn::Draw, (connect_by.or(deadline), deadline))
     }
+}
 
-    /// Deletes items, then sets priorities, at all servers. Unknown keys are ignored. Returns how many deletes and
-    /// updates found their item; `None` if the server is older and does not count them.
-    ///
-    /// # Errors
-    /// [`Error::TableNotFound`] if there is no such table, or [`Error::InvalidPriority`] if a priority is not valid.
-    /// Nothing is changed then.
-    pub fn mutate<'a>(
-        &'a self,
-        table: &'a str,
-        updates: &'a [(u64, f64)],
-        deletes: &'a [u64],
-        deadline: Option<Instant>,
-    ) -> Started<'a, Option<u64>> {
-        if let Some(servers) = &self.servers {
-            return Started::elsewhere(servers.mutate(table, updates, deletes, deadline));
-        }
-        self.on_road_again(deadline, move |road| road.mutate(table, updates, deletes, deadline))
+impl Drop for Client {
+    fn drop(&mut self) {
+        forget_parents(self.current.swap(None));
     }
+}
 
-    /// Removes all items of a table and sets its counters to zero, at all servers.
-    ///
-    /// # Errors
-    /// [`Error::TableNotFound`] if there is no such table.
-    pub fn reset<'a>(&'a self, table: &'a str, deadline: Option<Instant>) -> Started<'a, ()> {
-        if let Some(servers) = &self.servers {
-            return Started::elsewhere(servers.reset(table, deadline));
-        }
-        self.on_road_again(deadline, move |road| road.reset(table, deadline))
-    }
-
-    /// Changes options of a table, at all servers. Waiting requests are looked at again at once, and items that no longer
-    /// fit leave before the call returns.
-    ///
-    /// # Errors
-    /// [`Error::TableNotFound`] if there is no such table, or [`Error::InvalidArgument`] if an option is not valid.
-    /// Nothing is changed then. [`Error::Unimplemented`] if the server is one of dm-reverb, or older than this call.
-    pub fn configure<'a>(
-        &'a self,
-        table: &'a str,
-        changes: &'a TableChanges,
-        deadline: Option<Instant>,
-    ) -> Started<'a, ()> {
-        if let Some(servers) = &self.servers {
-            return Started::elsewhere(servers.configure(table, changes, deadline));
-        }
-        self.on_road_again(deadline, move |road| road.configure(table, changes, deadline))
-    }
-
-    /// Returns the status of all tables of the server. Those of several servers are merged.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] if the server cannot be reached.
-    pub fn info(&self, deadline: Option<Instant>) -> Started<'_, Vec<TableStatus>> {
-        self.info_later(deadline, deadline)
-    }
-
-    /// As [`Client::info`], with a separate deadline for the connection.
-    ///
-    /// # Errors
-    /// Those of [`Client::info`].
-    pub fn info_later(&self, connect_by: Option<Instant>, deadline: Option<Instant>) -> Started<'_, Vec<TableStatus>> {
-        if let Some(servers) = &self.servers {
-            return Started::elsewhere(servers.info(connect_by, deadline));
-        }
-        self.on_road_again(connect_by, move |road| match road.info(deadline) {
-            Started::Waiting(_, answer) => Started::elsewhere(async move {
-                match answer.await {
-                    // The server of an older connection may have been stopped and replaced by another.
-                    Err(Error::Cancelled(_) | Error::Unavailable(_))
-                        if deadline.is_none_or(|end| Instant::now() < end) =>
-                    {
-                        let road = connect::connect(&self.endpoint, &self.session, deadline).await?;
-                        self.keep(road.clone());
-                        road.info(deadline).await
-                    }
-                    answer => answer,
-                }
-            }),
-            done => done,
-        })
-    }
-
-    /// Saves all tables of the server. Returns the path of the checkpoint on the machine of the server; of several
-    /// servers, one path a line.
-    ///
-    /// # Errors
-    /// The error of the save, or [`Error::Unavailable`] if the server cannot be reached.
-    pub fn checkpoint(&self, deadline: Option<Instant>) -> Started<'_, String> {
-        if let Some(servers) = &self.servers {
-            return Started::elsewhere(servers.checkpoint(deadline));
-        }
-        self.on_road_again(deadline, move |road| road.checkpoint(deadline))
-    }
-
-    /// Returns up to `count` items of a table without drawing or counting them: the newest ones, or the oldest ones.
-    ///
-    /// # Errors
-    /// [`Error::TableNotFound`] if there is no such table.
-    pub fn peek<'a>(
-        &'a self,
-        table: &'a str,
-        count: u32,
-        newest: bool,
-        deadline: Option<Instant>,
-    ) -> Started<'a, Vec<Peeked>> {
-        if let Some(servers) = &self.servers {
-            return Started::elsewhere(servers.peek(table, count, newest, deadline));
-        }
-        self.on_road_again(deadline, move |road| road.peek(table, count, newest, deadline))
-    }
-
-    /// Makes an empty table of the server to measure with, which exists until the result is dropped. Draws and inserts
-    /// over connections find it by its name.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] if the client has several servers, or one of this process.
-    /// [`Error::Unimplemented`] if the server is of an earlier version, or one of dm-reverb.
-    /// [`Error::ResourceExhausted`] if others measure too.
-    pub async fn bench_table(&self, deadline: Option<Instant>) -> Result<BenchHold> {
-        if self.servers.is_some() {
-            return Err(Error::invalid(format!(
-                "only one server can be measured at a time, and `{}` names several; use one of their addresses",
-                self.address()
-            )));
-        }
-        self.road(Turn::Other, deadline).await?.bench_table(deadline).await
-    }
-
-    /// Describes the server as JSON, for display: see [`reverb_observe::documents::ObservedDocument`].
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] if the client has several servers. [`Error::Unimplemented`] if the server is of an
-    /// earlier version, or one of dm-reverb.
-    pub fn observe(&self, deadline: Option<Instant>) -> Started<'_, Vec<u8>> {
-        if self.servers.is_some() {
-            return Started::Done(Err(Error::invalid(format!(
-                "only one server can be observed at a time, and `{}` names several; use one of their addresses",
-                self.address()
-            ))));
-        }
-        self.on_road_again(deadline, move |road| road.observe(deadline))
+/// Drops roads that are no longer used, but not connections that were made before a fork: they belong to the parent
+/// process, and dropping them could wait for threads that exist only there.
+fn forget_parents(old: Option<Arc<Current>>) {
+    if let Some(old) = old
+        && old.generation != fork::generation()
+    {
+        std::mem::forget(old);
     }
 }

@@ -1,9 +1,9 @@
 //! Draws that outlive their server: they go on with the next server at its address.
 
-use super::{Client, Road, Started, Turn};
-use reverb_core::{Error, Result, fork};
+use super::{Client, Started, Turn};
+use reverb_core::{Error, Result};
 use reverb_service::local::BatchRequest;
-use reverb_service::{Batch, Transport, warn};
+use reverb_service::{Batch, warn};
 use std::time::{Duration, Instant};
 
 /// The first and the longest pause between attempts. The pause doubles each time.
@@ -23,45 +23,28 @@ impl Client {
         deadline: Option<Instant>,
         reconnect_timeout: Duration,
     ) -> Started<'a, Batch> {
-        let resume = move |lost| Box::pin(self.resume(lost, request, deadline, reconnect_timeout));
-        match self.road_now() {
-            Some(Road::ReplayV1(connection)) => Started::elsewhere(async move {
-                match connection.sample(request, deadline).await {
-                    Err(error) => resume(error).await,
-                    sampled => sampled,
+        let roads = match self.roads_now() {
+            Some(roads) if roads.is_here() => return roads.sample(request, deadline),
+            roads => roads,
+        };
+        let is_lost = self.with_current(|current| Some(current.roads.are_lost())).unwrap_or(false);
+        Started::elsewhere(async move {
+            let lost = if is_lost {
+                Error::Unavailable(format!("the connection to the server at {} was lost", self.address()))
+            } else {
+                let roads = match roads {
+                    Some(roads) => roads,
+                    None => self.roads(deadline).await?,
+                };
+                let road = roads.one(Turn::Draw, None, deadline).await?;
+                let is_here = road.is_here();
+                match roads.sample_on(road, request, deadline).await {
+                    Err(error) if !is_here => error,
+                    sampled => return sampled,
                 }
-            }),
-            Some(Road::DmReverb(connection)) => Started::elsewhere(async move {
-                match connection.sample(request, deadline).await {
-                    Err(error) => resume(error).await,
-                    sampled => sampled,
-                }
-            }),
-            Some(here) => here.sample(request, deadline),
-            None if self.was_connected() => Started::elsewhere(async move { resume(self.lost()).await }),
-            None => Started::elsewhere(async move {
-                let road = self.road(Turn::Draw, deadline).await?;
-                let is_here = road.transport() == Transport::SameProcess;
-                match self.sample_on(road, request, deadline).await {
-                    Err(error) if !is_here => resume(error).await,
-                    sampled => sampled,
-                }
-            }),
-        }
-    }
-
-    /// Whether the client has had a connection to a server elsewhere, and has none now.
-    fn was_connected(&self) -> bool {
-        if let Some(servers) = &self.servers {
-            return servers.are_lost();
-        }
-        self.current.load().as_ref().is_some_and(|current| {
-            current.generation == fork::generation() && !matches!(current.road, Road::SameProcess(_))
+            };
+            Box::pin(self.resume(lost, request, deadline, reconnect_timeout)).await
         })
-    }
-
-    fn lost(&self) -> Error {
-        Error::Unavailable(format!("the connection to the server at {} was lost", self.address()))
     }
 
     /// Draws again after a draw has failed, if it failed because the server was lost.
@@ -83,8 +66,12 @@ impl Client {
             let next = now + pause.mul_f64(rand::random_range(0.5..1.0));
             tokio::time::sleep_until(limit.map_or(next, |limit| next.min(limit)).into()).await;
             pause = (pause * 2).min(PAUSES.1);
-            let road = match self.road(Turn::Draw, limit).await {
-                Ok(road) => road,
+            let found = async {
+                let roads = self.roads(limit).await?;
+                roads.one(Turn::Draw, None, limit).await.map(|road| (roads, road))
+            };
+            let (roads, road) = match found.await {
+                Ok(found) => found,
                 Err(error @ Error::Unreached(_)) if limit == deadline => return Err(error),
                 Err(Error::Unreached(reason) | Error::Unavailable(reason)) => {
                     if !std::mem::replace(&mut is_told, true) {
@@ -96,9 +83,8 @@ impl Client {
                 }
                 Err(error) => return Err(error),
             };
-            let is_here = road.transport() == Transport::SameProcess;
-            let begun = Instant::now();
-            match self.sample_on(road, request, deadline).await {
+            let (is_here, begun) = (road.is_here(), Instant::now());
+            match roads.sample_on(road, request, deadline).await {
                 Err(error) if !is_here => lost = error,
                 sampled => return sampled,
             }

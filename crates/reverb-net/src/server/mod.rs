@@ -55,20 +55,13 @@ struct Serving {
 }
 
 impl Server {
-    /// Binds the sockets and starts to serve on `runtime`, without HTTP.
-    ///
-    /// # Errors
-    /// Those of [`Server::start_with_http`].
-    pub fn start(runtime: &Handle, replay: Arc<Replay>, options: &ListenOptions) -> Result<Self> {
-        Self::start_with_http(runtime, replay, options, None)
-    }
-
-    /// Binds the sockets and starts to serve on `runtime`. `http` is the HTTP port of the server, which stops with it.
+    /// Binds the sockets and starts to serve on `runtime`. `http` is the HTTP port of the server, if it has
+    /// one, which stops with it.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the host is not an address of this machine. [`Error::Unavailable`] if the port is
     /// in use.
-    pub fn start_with_http(
+    pub fn start(
         runtime: &Handle,
         replay: Arc<Replay>,
         options: &ListenOptions,

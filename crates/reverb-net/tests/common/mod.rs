@@ -22,7 +22,7 @@ pub const SOON: Duration = Duration::from_secs(60);
 
 pub fn server(tables: Vec<TableHandle>) -> Server {
     let replay = Replay::new(tables, MAX_MESSAGE_SIZE).unwrap();
-    Server::start(&Handle::current(), replay, &ListenOptions::default()).unwrap()
+    Server::start(&Handle::current(), replay, &ListenOptions::default(), None).unwrap()
 }
 
 /// Returns the addresses of both roads over the network.

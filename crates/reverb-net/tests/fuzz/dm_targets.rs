@@ -9,7 +9,7 @@ use prost::Message;
 use reverb_core::{Error, SelectorKind, Table};
 use reverb_formats::definitions::selector_options;
 use reverb_formats::proto::schema::{PrioritizedItem, TableInfo};
-use reverb_net::client::Client;
+use reverb_net::client::{Client, Info};
 use reverb_net::dm_reverb::proto::{
     InsertStreamResponse, SampleStreamRequest, SampleStreamResponse, ServerInfoResponse, Timeout, Uint128,
 };
@@ -138,7 +138,7 @@ async fn ask(address: &str, method: &str) -> Result<(), Error> {
     match method {
         "SampleStream" => client.sample(&crate::common::draw("table", 2), deadline).await.map(drop),
         "InsertStream" => client.insert(crate::common::rows("table", &[1, 2]), deadline).await,
-        _ => client.info(deadline).await.map(drop),
+        _ => client.call(Info, deadline).await.map(drop),
     }
 }
 

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use prost::Message;
 use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, DroppedChunks, StepBuffer, Value, WriterItem};
 use reverb_core::{DType, Error, Table};
-use reverb_net::client::Client;
 use reverb_net::client::writer::{Session, SessionOptions};
+use reverb_net::client::{Checkpoint, Client, Info, Mutate, Peek};
 use reverb_net::replay_v1::proto::{
     HelloResponse, InsertResponse, SampleRequest, WriteItem, WriteRequest, WriteResponse, sample_request,
 };
@@ -167,13 +167,13 @@ async fn ask(address: &str, method: &str) -> Result<(), Error> {
     let patience = if method == "Hello" { Duration::from_millis(20) } else { crate::common::SOON };
     let deadline = Some(Instant::now() + patience);
     match method {
-        "Peek" => client.peek("table", 10, true, deadline).await.map(drop),
-        "Checkpoint" => client.checkpoint(deadline).await.map(drop),
-        "Mutate" => client.mutate("table", &[], &[1], deadline).await.map(drop),
+        "Peek" => client.call(Peek { table: "table", count: 10, newest: true }, deadline).await.map(drop),
+        "Checkpoint" => client.call(Checkpoint, deadline).await.map(drop),
+        "Mutate" => client.call(Mutate::new("table", &[], &[1]), deadline).await.map(drop),
         "Insert" => client.insert(crate::common::rows("table", &[1, 2]), deadline).await,
         "Write" => write(client).await,
         "Sample" => client.sample(&crate::common::draw("table", 2), deadline).await.map(drop),
-        _ => client.info(deadline).await.map(drop),
+        _ => client.call(Info, deadline).await.map(drop),
     }
 }
 

@@ -230,11 +230,22 @@ impl Members {
         roads
     }
 
-    /// Returns the servers that are down, with the reasons.
-    pub fn down(&self) -> Vec<(Arc<str>, Error)> {
+    /// Returns the roads to all servers; of those that are down, the reasons. `None` if no server is connected.
+    pub fn all(&mut self) -> Option<Vec<(Arc<str>, Result<Road>)>> {
+        let all = self.list.iter().filter_map(|member| match &member.road {
+            Some(road) => Some((member.peer.clone(), Ok(road.clone()))),
+            None => Some((member.peer.clone(), Err(self.down(member)?))),
+        });
+        let all: Vec<_> = all.collect();
+        let is_reached = all.iter().any(|(_, road)| road.is_ok());
+        self.has_begun |= is_reached;
+        is_reached.then_some(all)
+    }
+
+    /// Returns the reason why a server is down. `None` if it is not, or does not count.
+    fn down(&self, member: &Member) -> Option<Error> {
         let unknown = || Error::Unavailable("the server does not answer".into());
-        let down = self.list.iter().filter(|member| member.is_down() && self.counts(member));
-        down.map(|member| (member.peer.clone(), member.error.clone().unwrap_or_else(unknown))).collect()
+        (member.is_down() && self.counts(member)).then(|| member.error.clone().unwrap_or_else(unknown))
     }
 
     /// Whether a member is a server. Of a name, the addresses of a family that never answered do not count if those of
@@ -263,7 +274,7 @@ impl Members {
     /// Says why no server can be reached.
     pub fn reasons(&self) -> String {
         let looked_up = self.look_up.as_ref().and_then(|look_up| look_up.error.as_ref()).map(Error::to_string);
-        let down = self.down();
+        let down: Vec<_> = self.list.iter().filter_map(|member| Some((&member.peer, self.down(member)?))).collect();
         let texts = match &*down {
             [(_, error)] => vec![error.to_string()],
             _ => down.iter().map(|(peer, error)| format!("{peer}: {error}")).collect(),

@@ -1,15 +1,17 @@
 //! Chooses among the servers, and reaches them. Attempts run as tasks, so that calls to other servers do not wait for them.
 
+use super::at_server::at_server;
 use super::members::{Members, Wanted};
 use crate::client::connect::{CONNECT_TIME, FIRST_PAUSE, attempt, unreached_text};
 use crate::client::road::Road;
+use crate::client::streamed::Sample;
 use crate::replay_v1::client::Session;
 use crate::transport::address::{Endpoint, Several};
 use crate::transport::dial::ATTEMPT_TIME;
-use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use reverb_core::{Error, Result, fork};
-use reverb_service::{Transport, warn};
+use reverb_core::{Error, Result};
+use reverb_service::local::BatchRequest;
+use reverb_service::{Batch, Transport, warn};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -32,13 +34,6 @@ pub enum Turn {
 /// The servers of a list, or of a name with several addresses.
 #[derive(Debug)]
 pub struct Servers {
-    set: ArcSwap<Set>,
-}
-
-/// The servers as one process sees them. A forked child makes its own.
-#[derive(Debug)]
-struct Set {
-    generation: u32,
     endpoint: Endpoint,
     session: Arc<Session>,
     members: Mutex<Members>,
@@ -48,104 +43,9 @@ struct Set {
     changed: watch::Sender<()>,
 }
 
-/// The servers that a call to all of them finds.
-pub struct Reached {
-    /// The roads to the servers, with their addresses.
-    pub roads: Vec<(Arc<str>, Road)>,
-    /// The servers that cannot be reached, with the reasons.
-    pub down: Vec<(Arc<str>, Error)>,
-}
-
 impl Servers {
-    /// Makes the servers of an endpoint. `None` if its address names one server.
-    pub fn of(endpoint: &Endpoint, session: &Arc<Session>) -> Option<Box<Self>> {
-        endpoint.address.several()?;
-        Some(Box::new(Self { set: ArcSwap::from_pointee(Set::new(endpoint.clone(), session.clone())) }))
-    }
-
-    fn set(&self) -> Arc<Set> {
-        let set = self.set.load_full();
-        if set.generation == fork::generation() {
-            return set;
-        }
-        // The connections belong to the parent process. Dropping them could wait for threads that exist only there.
-        let own = Arc::new(Set::new(set.endpoint.clone(), set.session.clone()));
-        std::mem::forget(self.set.compare_and_swap(&set, own));
-        std::mem::forget(set);
-        self.set.load_full()
-    }
-
-    /// Returns the road to the server whose turn it is. Servers that are down are skipped. A writer that has a `home`
-    /// keeps that server as long as it can be reached.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] if no server can be reached, or [`Error::Unreached`] if the deadline passes first.
-    pub async fn road(&self, turn: Turn, home: Option<&str>, deadline: Option<Instant>) -> Result<Road> {
-        let set = self.set();
-        let wanted = home.map_or(Wanted::Any, Wanted::Home);
-        set.reach(wanted, deadline, |members| {
-            let roads = members.roads();
-            if let Some((_, road)) = home.and_then(|home| roads.iter().find(|(peer, _)| &**peer == home)) {
-                return Some(road.clone());
-            }
-            let turn = set.turns[turn as usize].fetch_add(1, Relaxed);
-            roads.get(turn.checked_rem(roads.len())?).map(|(_, road)| road.clone())
-        })
-        .await
-    }
-
-    /// Returns the roads to all servers, and the servers that are down.
-    ///
-    /// # Errors
-    /// Those of [`Servers::road`].
-    pub async fn all(&self, deadline: Option<Instant>) -> Result<Reached> {
-        let reached = |members: &mut Members| {
-            let roads = members.roads();
-            (!roads.is_empty()).then(|| Reached { roads, down: members.down() })
-        };
-        self.set().reach(Wanted::All, deadline, reached).await
-    }
-
-    /// Returns the number of servers, those that are down included.
-    pub fn len(&self) -> usize {
-        self.set().members.lock().len()
-    }
-
-    /// Returns a number that changes when one of the servers was reached again. `None` if no server is connected.
-    pub fn connection(&self) -> Option<u32> {
-        self.set().members.lock().connection()
-    }
-
-    /// Whether there were connections, and all are lost.
-    pub fn are_lost(&self) -> bool {
-        let set = self.set();
-        let members = set.members.lock();
-        members.have_answered() && members.connection().is_none()
-    }
-
-    /// Returns the transport. `None` before a server was reached.
-    pub fn transport(&self) -> Option<Transport> {
-        self.set().members.lock().have_answered().then_some(Transport::Tcp)
-    }
-
-    /// Returns the name of the roads, for display. `None` before a server was reached.
-    pub fn road_name(&self) -> Option<String> {
-        self.set().members.lock().road_name()
-    }
-}
-
-impl Drop for Servers {
-    fn drop(&mut self) {
-        let set = self.set.load_full();
-        if set.generation != fork::generation() {
-            // See `Servers::set`.
-            std::mem::forget(set);
-        }
-    }
-}
-
-impl Set {
-    fn new(endpoint: Endpoint, session: Arc<Session>) -> Self {
+    /// Makes the servers of an endpoint. Nothing is contacted yet.
+    pub fn new(endpoint: Endpoint, session: Arc<Session>) -> Self {
         let members = match endpoint.address.several() {
             Some(Several::List(entries)) => {
                 Members::listed(entries.iter().map(|(host, port)| endpoint.member(host, *port)))
@@ -154,8 +54,85 @@ impl Set {
         };
         // Clients that begin at the same time begin with different servers.
         let turns = std::array::from_fn(|_| AtomicUsize::new(rand::random_range(0..1 << 16)));
-        let changed = watch::Sender::new(());
-        Self { generation: fork::generation(), endpoint, session, members: Mutex::new(members), turns, changed }
+        Self { endpoint, session, members: Mutex::new(members), turns, changed: watch::Sender::new(()) }
+    }
+
+    /// Returns the address of all servers, as it was given.
+    pub fn address(&self) -> &str {
+        self.endpoint.address.text()
+    }
+
+    /// Returns the road to the server whose turn it is. Servers that are down are skipped. A writer that has a `home`
+    /// keeps that server as long as it can be reached.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if no server can be reached, or [`Error::Unreached`] if the deadline passes first.
+    pub async fn road(self: &Arc<Self>, turn: Turn, home: Option<&str>, deadline: Option<Instant>) -> Result<Road> {
+        let wanted = home.map_or(Wanted::Any, Wanted::Home);
+        self.reach(wanted, deadline, |members| {
+            let roads = members.roads();
+            if let Some((_, road)) = home.and_then(|home| roads.iter().find(|(peer, _)| &**peer == home)) {
+                return Some(road.clone());
+            }
+            let turn = self.turns[turn as usize].fetch_add(1, Relaxed);
+            roads.get(turn.checked_rem(roads.len())?).map(|(_, road)| road.clone())
+        })
+        .await
+    }
+
+    /// Returns the roads to all servers, in the order of the list. Instead of a road, a server that is down has the reason.
+    ///
+    /// # Errors
+    /// Those of [`Servers::road`].
+    pub async fn all(self: &Arc<Self>, deadline: Option<Instant>) -> Result<Vec<(Arc<str>, Result<Road>)>> {
+        self.reach(Wanted::All, deadline, Members::all).await
+    }
+
+    /// Draws a batch from the server whose turn it is, or from another one if that is lost.
+    ///
+    /// # Errors
+    /// Those of [`Servers::road`] and of the draw, which name the server that was asked.
+    pub async fn sample(self: &Arc<Self>, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
+        let mut servers_left = self.members.lock().len();
+        loop {
+            let road = self.road(Turn::Draw, None, deadline).await?;
+            match Self::sample_on(road, request, deadline).await {
+                Err(Error::Unavailable(_) | Error::Cancelled(_) | Error::SplitClient { .. }) if servers_left > 1 => {
+                    servers_left -= 1;
+                }
+                sampled => return sampled,
+            }
+        }
+    }
+
+    /// Draws a batch from one of the servers, which errors name.
+    ///
+    /// # Errors
+    /// Those of the draw.
+    pub async fn sample_on(road: Road, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
+        let peer = road.peer().map(str::to_owned).unwrap_or_default();
+        road.call(Sample(request), deadline).await.map_err(|error| at_server(error, &peer))
+    }
+
+    /// Returns a number that changes when one of the servers was reached again. `None` if no server is connected.
+    pub fn connection(&self) -> Option<u32> {
+        self.members.lock().connection()
+    }
+
+    /// Whether there were connections, and all are lost.
+    pub fn are_lost(&self) -> bool {
+        let members = self.members.lock();
+        members.have_answered() && members.connection().is_none()
+    }
+
+    /// Returns the transport. `None` before a server was reached.
+    pub fn transport(&self) -> Option<Transport> {
+        self.members.lock().have_answered().then_some(Transport::Tcp)
+    }
+
+    /// Returns the name of the roads, for display. `None` before a server was reached.
+    pub fn road_name(&self) -> Option<String> {
+        self.members.lock().road_name()
     }
 
     /// Tries to reach servers until `choose` finds what it wants among those that are wanted.

@@ -1,82 +1,73 @@
 //! Calls that go to all servers at the same time.
 
-use super::merge::{merge_items, merge_tables};
-use super::set::{Reached, Servers};
-use crate::client::road::Road;
+use super::at_server::at_server;
+use super::set::Servers;
+use crate::client::call::Call;
 use crate::client::started::{Rest, Started};
-use reverb_core::{Error, Result, TableChanges};
-use reverb_service::TableStatus;
-use reverb_service::peek::Peeked;
+use reverb_core::{Error, Result};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
 /// The answer of each server.
-type Answers<T> = Vec<(Arc<str>, Result<T>)>;
+pub type Answers<T> = Vec<(Arc<str>, Result<T>)>;
 
-impl Servers {
-    /// See [`crate::client::Client::mutate`]. Keys exist on one server each, so the counts are summed.
-    pub async fn mutate(
-        &self,
-        table: &str,
-        updates: &[(u64, f64)],
-        deletes: &[u64],
-        deadline: Option<Instant>,
-    ) -> Result<Option<u64>> {
-        let answers = self.ask(deadline, |road| road.mutate(table, updates, deletes, deadline)).await?;
-        let changed = of_all(answers, &format!("the update of table `{table}`"))?;
-        Ok(changed.into_iter().map(|(_, changed)| changed).sum())
-    }
+/// A call that clients of several servers make at all of them.
+pub trait ToAll: Call + Clone + Sync {
+    /// Whether the call is made again, at the next server, if it finds that its server is lost. The server of an older
+    /// connection may have been stopped and replaced by another.
+    const FINDS_NEXT_SERVER: bool = false;
 
-    /// See [`crate::client::Client::reset`].
-    pub async fn reset(&self, table: &str, deadline: Option<Instant>) -> Result<()> {
-        let answers = self.ask(deadline, |road| road.reset(table, deadline)).await?;
-        of_all(answers, &format!("the reset of table `{table}`")).map(drop)
-    }
+    /// Makes the call at all servers, and merges their answers.
+    fn to_all(self, all: All<'_>) -> impl Future<Output = Result<Self::Answer>> + Send;
+}
 
-    /// See [`crate::client::Client::configure`].
-    pub async fn configure(&self, table: &str, changes: &TableChanges, deadline: Option<Instant>) -> Result<()> {
-        let answers = self.ask(deadline, |road| road.configure(table, changes, deadline)).await?;
-        of_all(answers, &format!("the change of table `{table}`")).map(drop)
-    }
+/// All servers of a client, for one call.
+#[derive(Debug, Clone, Copy)]
+pub struct All<'s> {
+    /// The servers.
+    pub servers: &'s Arc<Servers>,
+    /// Until when the call waits for connections.
+    pub connect_by: Option<Instant>,
+    /// Until when it waits for answers.
+    pub deadline: Option<Instant>,
+}
 
-    /// See [`crate::client::Client::checkpoint`]. Returns the paths, one a line, in the order of the servers.
-    pub async fn checkpoint(&self, deadline: Option<Instant>) -> Result<String> {
-        let answers = self.ask(deadline, |road| road.checkpoint(deadline)).await?;
-        let paths: Vec<_> = of_all(answers, "the checkpoint")?.into_iter().map(|(_, path)| path).collect();
-        Ok(paths.join("\n"))
-    }
-
-    /// See [`crate::client::Client::info`]. Merges the tables of the servers that answer.
-    pub async fn info(&self, connect_by: Option<Instant>, deadline: Option<Instant>) -> Result<Vec<TableStatus>> {
-        let answers = self.ask(connect_by, |road| road.info(deadline)).await?;
-        let is_lost = |(_, answer): &(_, Result<_>)| answer.as_ref().is_err_and(is_lost);
-        // The server of an older connection may have been stopped and replaced by another.
-        let answers = match answers.iter().any(is_lost) && deadline.is_none_or(|end| Instant::now() < end) {
-            true => self.ask(connect_by, |road| road.info(deadline)).await?,
-            false => answers,
-        };
-        merge_tables(of_reached(answers)?)
-    }
-
-    /// See [`crate::client::Client::peek`]. Merges the items of the servers that answer.
-    pub async fn peek(&self, table: &str, count: u32, newest: bool, deadline: Option<Instant>) -> Result<Vec<Peeked>> {
-        let answers = self.ask(deadline, |road| road.peek(table, count, newest, deadline)).await?;
-        let items = of_reached(answers)?.into_iter().map(|(_, items)| items).collect();
-        Ok(merge_items(items, count, newest))
-    }
-
+impl All<'_> {
     /// Makes a call at all servers, and waits for all answers. A server that is down answers with the reason.
-    async fn ask<'a, T: Send + 'a>(
-        &self,
-        connect_by: Option<Instant>,
-        call: impl Fn(Road) -> Started<'a, T>,
-    ) -> Result<Answers<T>> {
-        let Reached { roads, down } = self.all(connect_by).await?;
-        let (peers, calls): (Vec<_>, Vec<_>) =
-            roads.into_iter().map(|(peer, road)| (peer, call(road).into_future())).unzip();
-        let answers = peers.into_iter().zip(join(calls).await);
-        Ok(answers.chain(down.into_iter().map(|(peer, error)| (peer, Err(error)))).collect())
+    pub async fn ask<C: Call + Clone>(&self, call: C) -> Result<Answers<C::Answer>> {
+        self.ask_some(|_, _| Some(call.clone())).await
+    }
+
+    /// As [`All::ask`], with a call of its own for each server, made of its place among all and of their number. Servers
+    /// without a call are not asked.
+    pub async fn ask_some<C: Call>(&self, call: impl Fn(usize, usize) -> Option<C>) -> Result<Answers<C::Answer>> {
+        let all = self.servers.all(self.connect_by).await?;
+        let (mut peers, mut calls) = (Vec::new(), Vec::new());
+        let number = all.len();
+        for (place, (peer, road)) in all.into_iter().enumerate() {
+            let Some(call) = call(place, number) else { continue };
+            peers.push(peer);
+            calls.push(match road {
+                Ok(road) => road.call(call, self.deadline).into_future(),
+                Err(error) => Started::Done(Err(error)).into_future(),
+            });
+        }
+        Ok(peers.into_iter().zip(join(calls).await).collect())
+    }
+
+    /// Whether a server is lost that another may have replaced, and there is time left to ask that one.
+    pub fn is_next_due<T>(&self, answers: &Answers<T>) -> bool {
+        answers.iter().any(|(_, answer)| answer.as_ref().is_err_and(is_lost))
+            && self.deadline.is_none_or(|end| Instant::now() < end)
+    }
+
+    /// Returns the error of a call that is made at one server only.
+    pub fn one_at_a_time(&self, what: &str) -> Error {
+        Error::invalid(format!(
+            "only one server can be {what} at a time, and `{}` names several; use one of their addresses",
+            self.servers.address()
+        ))
     }
 }
 
@@ -106,7 +97,7 @@ fn is_lost(error: &Error) -> bool {
 ///
 /// # Errors
 /// [`Error::Unavailable`] with the servers that the call did not reach, or the error that a server answered.
-fn of_all<T>(answers: Answers<T>, what: &str) -> Result<Vec<(Arc<str>, T)>> {
+pub fn of_all<T>(answers: Answers<T>, what: &str) -> Result<Vec<(Arc<str>, T)>> {
     let is_of_lost = |answer: &Result<T>| answer.as_ref().is_err_and(is_lost);
     let lost: Vec<_> = answers.iter().filter(|(_, answer)| is_of_lost(answer)).collect();
     if lost.is_empty() || answers.iter().any(|(_, answer)| answer.is_err() && !is_of_lost(answer)) {
@@ -125,7 +116,7 @@ fn of_all<T>(answers: Answers<T>, what: &str) -> Result<Vec<(Arc<str>, T)>> {
 ///
 /// # Errors
 /// The error that a server answered, or the reason why none did.
-fn of_reached<T>(answers: Answers<T>) -> Result<Vec<(Arc<str>, T)>> {
+pub fn of_reached<T>(answers: Answers<T>) -> Result<Vec<(Arc<str>, T)>> {
     let errors = answers.iter().filter_map(|(peer, answer)| Some((peer, answer.as_ref().err()?)));
     let answered: Vec<_> = errors.filter(|(_, error)| !is_lost(error)).collect();
     if let Some(&(peer, error)) = answered.first() {
@@ -143,26 +134,5 @@ fn of_reached<T>(answers: Answers<T>) -> Result<Vec<(Arc<str>, T)>> {
     match lost {
         Some(error) if reached.is_empty() => Err(error),
         _ => Ok(reached),
-    }
-}
-
-/// Adds the server to the text of an error.
-pub fn at_server(error: Error, peer: &str) -> Error {
-    let at = |text: String| format!("{text} (server {peer})");
-    match error {
-        Error::InvalidArgument(text) => Error::InvalidArgument(at(text)),
-        Error::TableNotFound { table, known } => Error::TableNotFound { table, known: at(known) },
-        Error::SignatureMismatch(text) => Error::SignatureMismatch(at(text)),
-        Error::InvalidPriority(text) => Error::InvalidPriority(at(text)),
-        Error::ResourceExhausted(text) => Error::ResourceExhausted(at(text)),
-        Error::DeadlineExceeded(text) => Error::DeadlineExceeded(at(text)),
-        Error::Unreached(text) => Error::Unreached(at(text)),
-        Error::Cancelled(text) => Error::Cancelled(at(text)),
-        Error::Unavailable(text) => Error::Unavailable(at(text)),
-        Error::DataLoss(text) => Error::DataLoss(at(text)),
-        Error::Storage(text) => Error::Storage(at(text)),
-        Error::Unimplemented(text) => Error::Unimplemented(at(text)),
-        Error::Internal(text) => Error::Internal(at(text)),
-        known => known,
     }
 }

@@ -190,8 +190,8 @@ impl SharedSession {
 
     /// Uses tables of this process if the server is here.
     pub fn open_local(&self) {
-        if let Some(Road::SameProcess(replay)) = self.client.road_now() {
-            *self.local.lock() = Some(Local::new(replay));
+        if let Some(replay) = self.client.road_now().as_ref().and_then(Road::here) {
+            *self.local.lock() = Some(Local::new(replay.clone()));
         }
     }
 

@@ -5,8 +5,11 @@ use super::local::Local;
 use super::remote;
 use super::remote_dm_reverb;
 use super::session_state::SharedSession;
-use crate::client::Road;
-use reverb_core::Error;
+use crate::client::{Call, Started};
+use crate::dm_reverb::client as dm_reverb;
+use crate::replay_v1::client::Connection;
+use reverb_core::{Error, Result};
+use reverb_service::Replay;
 use reverb_service::write_queue::Done;
 use std::sync::Arc;
 use std::task::Poll;
@@ -38,18 +41,7 @@ pub async fn run(shared: Arc<SharedSession>) {
             home = road.peer().map(str::to_owned);
         }
         let lost = match road {
-            Ok(Road::SameProcess(replay)) => {
-                shared.local.lock().get_or_insert_with(|| Local::new(replay));
-                lost_at = None;
-                shared.state.lock().is_lost = false;
-                run_local(&shared).await;
-                Error::Unavailable("the server of this process was stopped".into())
-            }
-            Ok(Road::ReplayV1(connection)) => match remote::run(&shared, &connection, &mut lost_at).await {
-                Ok(()) => return,
-                Err(error) => error,
-            },
-            Ok(Road::DmReverb(connection)) => match remote_dm_reverb::run(&shared, &connection, &mut lost_at).await {
+            Ok(road) => match road.call(Sending { shared: &shared, lost_at: &mut lost_at }, None).await {
                 Ok(()) => return,
                 Err(error) => error,
             },
@@ -64,7 +56,13 @@ pub async fn run(shared: Arc<SharedSession>) {
         let is_split = matches!(lost, Error::SplitClient { .. });
         let is_hopeless = is_split && now - *split_at.get_or_insert(now) >= SPLIT_TIME;
         if now - since >= shared.options.reconnect_timeout || is_hopeless || !is_passing(&lost) {
-            fail(&shared, &lost, now - split_at.filter(|_| is_hopeless).unwrap_or(since));
+            let lost_for = (now - split_at.filter(|_| is_hopeless).unwrap_or(since)).as_secs_f64();
+            shared.fail(|items| {
+                Error::Unavailable(match is_split {
+                    true => format!("{lost}; the writer gave up after {lost_for:.0} s; {items}"),
+                    false => format!("the writer gave up after {lost_for:.0} s without its server; {items}; {lost}"),
+                })
+            });
             return;
         }
         shared.note_lost(&lost);
@@ -73,6 +71,36 @@ pub async fn run(shared: Arc<SharedSession>) {
             () = closed(&shared) => return,
         }
         pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+/// Sends items over a road until the writer is closed. Sets `lost_at` to `None` when the server was reached.
+///
+/// Fails with the reason why the road was lost.
+struct Sending<'a> {
+    shared: &'a Arc<SharedSession>,
+    lost_at: &'a mut Option<Instant>,
+}
+
+impl Call for Sending<'_> {
+    type Answer = ();
+
+    fn here<'a>(self, replay: Arc<Replay>, _: Option<Instant>) -> Started<'a, ()>
+    where
+        Self: 'a,
+    {
+        self.shared.local.lock().get_or_insert_with(|| Local::new(replay));
+        *self.lost_at = None;
+        self.shared.state.lock().is_lost = false;
+        Started::here(run_local(self.shared))
+    }
+
+    async fn replay_v1(self, connection: &Connection, _: Option<Instant>) -> Result<()> {
+        remote::run(self.shared, connection, self.lost_at).await
+    }
+
+    async fn dm_reverb(self, connection: &dm_reverb::Connection, _: Option<Instant>) -> Result<()> {
+        remote_dm_reverb::run(self.shared, connection, self.lost_at).await
     }
 }
 
@@ -89,43 +117,28 @@ fn is_passing(error: &Error) -> bool {
     )
 }
 
-fn fail(shared: &SharedSession, error: &Error, lost_for: Duration) {
-    let lost = {
-        let mut state = shared.state.lock();
-        let names = state.outbox.describe();
-        let count = state.outbox.len();
-        let (lost_for, items) = (lost_for.as_secs_f64(), format!("{count} items were not confirmed ({names})"));
-        state.failed = Some(Error::Unavailable(match error {
-            Error::SplitClient { .. } => format!("{error}; the writer gave up after {lost_for:.0} s; {items}"),
-            _ => format!("the writer gave up after {lost_for:.0} s without its server; {items}; {error}"),
-        }));
-        let lost = state.outbox.take_all();
-        state.count(&shared.all);
-        lost
-    };
-    shared.tell();
-    drop(lost);
-}
-
 async fn closed(shared: &SharedSession) {
     while !shared.is_over() {
         shared.wake.notified().await;
     }
 }
 
-/// Inserts items into tables of this process until the server is stopped or the writer closed.
-async fn run_local(shared: &SharedSession) {
+/// Inserts items into tables of this process until the writer is closed.
+///
+/// # Errors
+/// [`Error::Unavailable`] if the server was stopped.
+async fn run_local(shared: &SharedSession) -> Result<()> {
     let mut linger = Linger::default();
     loop {
         if shared.is_over() {
             drop(shared.local.lock().take());
-            return;
+            return Ok(());
         }
         if let Some(stopped) = take_stopped(shared) {
             if let Some(local) = stopped {
                 shared.settle(local.withdraw().await);
             }
-            return;
+            return Err(Error::Unavailable("the server of this process was stopped".into()));
         }
         let progress = std::future::poll_fn(|context| {
             if let Some(local) = &mut *shared.local.lock() {

@@ -6,30 +6,29 @@ use crate::dm_reverb::proto::{
     CheckpointRequest, KeyWithPriority, MutatePrioritiesRequest, ResetRequest, ServerInfoRequest,
 };
 use crate::dm_reverb::status::from_status;
-use reverb_core::{Error, Result};
+use reverb_core::{Error, ItemKey, Result};
 use reverb_service::TableStatus;
-use reverb_service::peek::Peeked;
 use std::time::Instant;
 use tonic::{Code, Status};
 
 impl Connection {
-    /// See [`crate::client::Client::mutate`]. The server does not count the items that it finds.
+    /// See [`crate::client::Mutate`]. The server does not count the items that it finds.
     pub async fn mutate(
         &self,
         table: &str,
-        updates: &[(u64, f64)],
-        deletes: &[u64],
+        updates: &[(ItemKey, f64)],
+        delete_keys: Vec<ItemKey>,
         deadline: Option<Instant>,
-    ) -> Result<Option<u64>> {
+    ) -> Result<()> {
         self.tables().get(table)?;
         let updates = updates.iter().map(|&(key, priority)| KeyWithPriority { key, priority }).collect();
-        let request = MutatePrioritiesRequest { table: table.into(), updates, delete_keys: deletes.to_vec() };
+        let request = MutatePrioritiesRequest { table: table.into(), updates, delete_keys };
         let mut service = self.service();
-        self.unary(deadline, service.mutate_priorities(request)).await.map_err(|error| self.of_table(error, table))?;
-        Ok(None)
+        let answer = self.unary(deadline, service.mutate_priorities(request)).await;
+        answer.map(drop).map_err(|error| self.of_table(error, table))
     }
 
-    /// See [`crate::client::Client::reset`].
+    /// See [`crate::client::Reset`].
     pub async fn reset(&self, table: &str, deadline: Option<Instant>) -> Result<()> {
         self.tables().get(table)?;
         let mut service = self.service();
@@ -37,61 +36,23 @@ impl Connection {
         self.unary(deadline, service.reset(request)).await.map(drop).map_err(|error| self.of_table(error, table))
     }
 
-    /// See [`crate::client::Client::info`].
+    /// See [`crate::client::Info`].
     pub async fn info(&self, deadline: Option<Instant>) -> Result<Vec<TableStatus>> {
         let mut service = self.service();
         let response = self.unary(deadline, service.server_info(ServerInfoRequest {})).await;
         statuses(response.map_err(Failed::into_error)?.into_inner())
     }
 
-    /// See [`crate::client::Client::checkpoint`].
+    /// See [`crate::client::Checkpoint`].
     pub async fn checkpoint(&self, deadline: Option<Instant>) -> Result<String> {
         let mut service = self.service();
         let response = self.unary(deadline, service.checkpoint(CheckpointRequest {})).await;
         Ok(response.map_err(Failed::into_error)?.into_inner().checkpoint_path)
     }
 
-    /// See [`crate::client::Client::configure`]. The protocol has no such call.
-    ///
-    /// # Errors
-    /// [`Error::TableNotFound`], or [`Error::Unimplemented`].
-    pub async fn configure(&self, table: &str) -> Result<()> {
-        self.tables().get(table)?;
-        Err(Error::Unimplemented(format!(
-            "the server at {} is one of dm-reverb 0.14, which cannot change the options of a table; restart it with \
-             other options, or start the server with this package",
-            self.peer()
-        )))
-    }
-
-    /// See [`crate::client::Client::peek`]. The protocol has no such call.
-    ///
-    /// # Errors
-    /// [`Error::Unimplemented`].
-    pub async fn peek(
-        &self,
-        _table: &str,
-        _count: u32,
-        _newest: bool,
-        _deadline: Option<Instant>,
-    ) -> Result<Vec<Peeked>> {
-        Err(Error::Unimplemented(format!(
-            "the server at {} is one of dm-reverb 0.14, which cannot show items without sampling them; sample them, or \
-             start the server with this package",
-            self.peer()
-        )))
-    }
-
-    /// See [`crate::client::Client::observe`]. The protocol has no such call.
-    ///
-    /// # Errors
-    /// [`Error::Unimplemented`].
-    pub async fn observe(&self) -> Result<Vec<u8>> {
-        Err(Error::Unimplemented(format!(
-            "the server at {} is one of dm-reverb 0.14, which cannot be observed; ask for its tables with \
-             `server_info`, or start the server with this package",
-            self.peer()
-        )))
+    /// Returns the error of a call that the protocol lacks.
+    pub fn lacks(&self, what: &str) -> Error {
+        Error::Unimplemented(format!("the server at {} is one of dm-reverb 0.14, {what}", self.peer()))
     }
 
     async fn unary<T>(

@@ -6,26 +6,25 @@ use super::sample_link::{DrawCall, SampleLink};
 use super::session::{Link, Session};
 use crate::replay_v1::headers::{hex, shown};
 use crate::replay_v1::proto::{
-    BenchRequest, BenchResponse, CheckpointRequest, Draw, HelloRequest, HelloResponse, InfoRequest, InsertRequest,
-    ItemBatch, MutateRequest, ObserveRequest, PeekRequest, ResetRequest, WriteRequest, WriteResponse,
+    BenchRequest, BenchResponse, Draw, HelloRequest, HelloResponse, InsertRequest, ItemBatch, WriteRequest,
+    WriteResponse,
 };
 use crate::replay_v1::rpc::replay_client::ReplayClient;
 use crate::replay_v1::status::from_status;
 use crate::replay_v1::version::{CAPABILITIES, VERSION};
-use crate::replay_v1::wire::{changes_to_wire, chunk_to_wire, peeked_from_wire, status_from_wire};
+use crate::replay_v1::wire::chunk_to_wire;
 use crate::transport::address::Endpoint;
 use crate::transport::caller_driven::flush;
 use crate::transport::dial::ATTEMPT_TIME;
-use reverb_core::{Error, Result, TableChanges, item_keys};
+use reverb_core::{Error, Result, item_keys};
 use reverb_service::insert::check_size;
 use reverb_service::local::{BatchRequest, RowInsert};
-use reverb_service::peek::Peeked;
-use reverb_service::{Batch, TableStatus, Transport, process_name};
+use reverb_service::{Batch, Transport, process_name};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tonic::transport::Channel;
-use tonic::{Code, Request, Status, Streaming};
+use tonic::{Code, Response, Status, Streaming};
 
 // limit (Connections and calls): time for the answer after a deadline has passed | {} | `DeadlineExceededError`
 /// Time to wait, after the deadline of a call, for the answer of the server that the deadline has passed.
@@ -205,97 +204,44 @@ impl Connection {
         Ok(call)
     }
 
-    pub async fn mutate(
-        &self,
-        table: &str,
-        updates: &[(u64, f64)],
-        deletes: &[u64],
-        deadline: Option<Instant>,
-    ) -> Result<Option<u64>> {
-        let (update_keys, priorities) = updates.iter().copied().unzip();
-        let request = MutateRequest { table: table.into(), update_keys, priorities, delete_keys: deletes.to_vec() };
-        let mut service = self.service.clone();
-        Ok(self.unary(deadline, service.mutate(request)).await?.into_inner().num_changed)
-    }
-
-    pub async fn reset(&self, table: &str, deadline: Option<Instant>) -> Result<()> {
-        let mut service = self.service.clone();
-        self.unary(deadline, service.reset(ResetRequest { table: table.into() })).await.map(drop)
-    }
-
-    /// See [`crate::client::Client::configure`].
-    pub async fn configure(&self, table: &str, changes: &TableChanges, deadline: Option<Instant>) -> Result<()> {
-        let mut service = self.service.clone();
-        let answer = self.unary(deadline, service.configure(changes_to_wire(table, changes))).await;
-        answer.map(drop).map_err(|error| match error {
-            Error::Unimplemented(_) => Error::Unimplemented(format!(
-                "the server at {} has an earlier version of this package, which cannot change the options of a table; \
-                 restart it with this version",
-                self.peer
-            )),
-            error => error,
-        })
-    }
-
-    pub async fn info(&self, deadline: Option<Instant>) -> Result<Vec<TableStatus>> {
-        let mut service = self.service.clone();
-        let response = self.unary(deadline, service.info(Request::new(InfoRequest {}))).await?;
-        response.into_inner().tables.into_iter().map(status_from_wire).collect()
-    }
-
-    /// Saves all tables of the server, and waits until the save is complete. Returns the path of the checkpoint.
-    pub async fn checkpoint(&self, deadline: Option<Instant>) -> Result<String> {
-        let mut service = self.service.clone();
-        let response = self.unary(deadline, service.checkpoint(Request::new(CheckpointRequest {}))).await?;
-        Ok(response.into_inner().path)
-    }
-
-    /// See [`crate::client::Client::peek`].
-    pub async fn peek(&self, table: &str, count: u32, newest: bool, deadline: Option<Instant>) -> Result<Vec<Peeked>> {
-        let request = PeekRequest { table: table.into(), count, newest };
-        let mut service = self.service.clone();
-        peeked_from_wire(self.unary(deadline, service.peek(request)).await?.into_inner())
-    }
-
-    /// See [`crate::client::Client::observe`].
-    pub async fn observe(&self, deadline: Option<Instant>) -> Result<Vec<u8>> {
-        let mut service = self.service.clone();
-        match self.unary(deadline, service.observe(ObserveRequest {})).await {
-            Ok(response) => Ok(response.into_inner().json.into()),
-            Err(Error::Unimplemented(_)) if !self.is_broken() => Err(Error::Unimplemented(format!(
-                "the server at {} is of an earlier version, which cannot be observed; ask for its tables with \
-                 `server_info`, or start it with this version",
-                self.peer
-            ))),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// See [`crate::client::Client::bench_table`].
-    pub async fn bench_table(&self, deadline: Option<Instant>) -> Result<BenchHold> {
-        let mut service = self.service.clone();
-        let hold = async {
+    /// Makes a table for measurements.
+    pub async fn hold_bench(&self, deadline: Option<Instant>) -> Result<BenchHold> {
+        let hold = async |mut service: ReplayClient<_>| {
             let mut stream = service.bench(BenchRequest {}).await?.into_inner();
             let first = stream.message().await?.ok_or_else(|| Status::unavailable("the stream has ended"))?;
-            Ok(BenchHold { table: first.table, _stream: stream })
+            Ok(Response::new(BenchHold { table: first.table, _stream: stream }))
         };
-        match self.unary(deadline, hold).await {
-            Err(Error::Unimplemented(_)) if !self.is_broken() => Err(Error::Unimplemented(format!(
-                "the server at {} is of an earlier version, which has no tables for measurements",
-                self.peer
-            ))),
-            held => held,
-        }
+        self.unary(deadline, hold).await
     }
 
-    async fn unary<T>(
+    /// Makes a call with one request and one answer.
+    ///
+    /// The connection has found our service before. If the server is lost, the channel may have opened another
+    /// connection, to a server of dm-reverb that has taken its place.
+    pub async fn unary<T>(
         &self,
         deadline: Option<Instant>,
-        call: impl Future<Output = std::result::Result<T, Status>>,
+        call: impl AsyncFnOnce(ReplayClient<NamedChannel>) -> std::result::Result<Response<T>, Status>,
     ) -> Result<T> {
-        let call = async { call.await.map_err(|status| self.link.note(from_status(&status, &self.peer))) };
-        let Some(deadline) = deadline else { return call.await };
-        tokio::time::timeout_at(deadline.into(), call).await.unwrap_or_else(|_| Err(self.no_answer()))
+        let call = async {
+            match call(self.service.clone()).await {
+                Ok(answer) => Ok(answer.into_inner()),
+                Err(status) => Err(self.link.note(from_status(&status, &self.peer))),
+            }
+        };
+        let answer = match deadline {
+            None => call.await,
+            Some(deadline) => {
+                tokio::time::timeout_at(deadline.into(), call).await.unwrap_or_else(|_| Err(self.no_answer()))
+            }
+        };
+        match answer {
+            Err(Error::Unimplemented(_)) if self.is_broken() => Err(Error::Unavailable(format!(
+                "the connection to the server at {} was lost; another server listens there, which the next call finds",
+                self.peer
+            ))),
+            answer => answer,
+        }
     }
 
     /// Awaits a call whose deadline the server enforces, because the server knows what the call waited for. Gives up if

@@ -1,0 +1,130 @@
+//! The road to the server of a client, or those to all its servers. No other module distinguishes the two.
+
+use super::road::Road;
+use super::servers::{All, Servers, ToAll, Turn};
+use super::started::Started;
+use super::streamed::Sample;
+use crate::replay_v1::client::Session;
+use crate::transport::address::Endpoint;
+use reverb_core::Result;
+use reverb_service::local::BatchRequest;
+use reverb_service::{Batch, Transport, registry};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// How a client reaches its server, or its servers.
+#[derive(Debug, Clone)]
+pub enum Roads {
+    /// The address names one server.
+    One(Road),
+    /// The address names several.
+    Several(Arc<Servers>),
+}
+
+impl Roads {
+    /// Returns the roads that need no new connection: those to several servers, each of which connects by itself, or
+    /// that to a server of this process.
+    pub fn at_once(endpoint: &Endpoint, session: &Arc<Session>) -> Option<Self> {
+        if endpoint.address.several().is_some() {
+            return Some(Self::Several(Arc::new(Servers::new(endpoint.clone(), session.clone()))));
+        }
+        let (hosts, port) = endpoint.address.loopback()?;
+        Some(Self::One(registry::find(hosts, port)?.into()))
+    }
+
+    /// Whether calls can be made. Several servers find their connections themselves.
+    pub fn are_open(&self) -> bool {
+        match self {
+            Self::One(road) => road.is_open(),
+            Self::Several(_) => true,
+        }
+    }
+
+    /// Whether there was a connection to a server elsewhere, and all such connections are lost.
+    pub fn are_lost(&self) -> bool {
+        match self {
+            Self::One(road) => !road.is_here() && !road.is_open(),
+            Self::Several(servers) => servers.are_lost(),
+        }
+    }
+
+    /// Returns the transport. `None` before a server was reached.
+    pub fn transport(&self) -> Option<Transport> {
+        match self {
+            Self::One(road) => Some(road.transport()),
+            Self::Several(servers) => servers.transport(),
+        }
+    }
+
+    /// Returns the name of the roads, for display. `None` before a server was reached.
+    pub fn name(&self) -> Option<String> {
+        match self {
+            Self::One(road) => Some(road.name()),
+            Self::Several(servers) => servers.road_name(),
+        }
+    }
+
+    /// Returns a number that changes when a server was reached again. `None` if no server is connected.
+    pub fn connection(&self) -> Option<u32> {
+        match self {
+            Self::One(road) => road.is_open().then_some(0),
+            Self::Several(servers) => servers.connection(),
+        }
+    }
+
+    /// Returns the road if there is only one.
+    pub fn only(self) -> Option<Road> {
+        match self {
+            Self::One(road) => Some(road),
+            Self::Several(_) => None,
+        }
+    }
+
+    /// Whether the address names one server.
+    pub fn are_one(&self) -> bool {
+        matches!(self, Self::One(_))
+    }
+
+    /// Whether the only server is in this process.
+    pub fn is_here(&self) -> bool {
+        matches!(self, Self::One(road) if road.is_here())
+    }
+
+    /// Returns the road for a call to one server; of several, to the one whose turn it is. A writer keeps its `home` as
+    /// long as that can be reached.
+    pub async fn one(&self, turn: Turn, home: Option<&str>, deadline: Option<Instant>) -> Result<Road> {
+        match self {
+            Self::One(road) => Ok(road.clone()),
+            Self::Several(servers) => servers.road(turn, home, deadline).await,
+        }
+    }
+
+    /// Draws a batch. Of several servers, another one is asked if the first is lost.
+    pub fn sample(self, request: &BatchRequest, deadline: Option<Instant>) -> Started<'_, Batch> {
+        match self {
+            Self::One(road) => road.call(Sample(request), deadline),
+            Self::Several(servers) => Started::elsewhere(async move { servers.sample(request, deadline).await }),
+        }
+    }
+
+    /// Draws a batch over one of these roads.
+    pub async fn sample_on(&self, road: Road, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
+        match self {
+            Self::One(_) => road.complete(Sample(request), deadline).await,
+            Self::Several(_) => Servers::sample_on(road, request, deadline).await,
+        }
+    }
+
+    /// Makes a call that goes to all servers.
+    pub async fn call<C: ToAll>(
+        &self,
+        call: C,
+        connect_by: Option<Instant>,
+        deadline: Option<Instant>,
+    ) -> Result<C::Answer> {
+        match self {
+            Self::One(road) => road.clone().complete(call, deadline).await,
+            Self::Several(servers) => call.to_all(All { servers, connect_by, deadline }).await,
+        }
+    }
+}

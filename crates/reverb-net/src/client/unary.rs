@@ -1,0 +1,342 @@
+//! The calls with one request and one answer, and what each does on each road.
+
+use super::call::Call;
+use super::servers::{All, Route, ToAll, merge_items, merge_tables, of_all, of_reached, part_of, route};
+use super::started::Started;
+use crate::dm_reverb::client as dm_reverb;
+use crate::replay_v1::client::{BenchHold, Connection};
+use crate::replay_v1::proto::{
+    CheckpointRequest, InfoRequest, MutateRequest, ObserveRequest, PeekRequest, ResetRequest,
+};
+use crate::replay_v1::wire::{changes_to_wire, peeked_from_wire, status_from_wire};
+use reverb_core::{Error, ItemKey, Result, TableChanges};
+use reverb_observe::documents::observed;
+use reverb_service::peek::{Peeked, peek};
+use reverb_service::{Replay, TableStatus};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Deletes items, then sets priorities. Unknown keys are ignored. Of several servers, those are asked that may have an
+/// item. Answers how many deletes and updates found their item; `None` if a server does not count them, because it is
+/// older or one of dm-reverb.
+///
+/// Fails with [`Error::TableNotFound`] if there is no such table, and with [`Error::InvalidPriority`] if a priority is
+/// not valid. Nothing is changed then.
+#[derive(Debug, Clone)]
+pub struct Mutate<'a> {
+    /// Name of the table.
+    pub table: &'a str,
+    /// Keys and their new priorities.
+    pub updates: Cow<'a, [(ItemKey, f64)]>,
+    /// Keys of the items to delete.
+    pub deletes: Cow<'a, [ItemKey]>,
+}
+
+impl<'a> Mutate<'a> {
+    /// Makes the call.
+    pub fn new(table: &'a str, updates: &'a [(ItemKey, f64)], deletes: &'a [ItemKey]) -> Self {
+        Self { table, updates: updates.into(), deletes: deletes.into() }
+    }
+
+    /// Returns the part of the call that concerns one of several servers. `None` if it has none of the items.
+    fn part(&self, member: usize, route: impl Fn(ItemKey) -> Route) -> Option<Mutate<'_>> {
+        let updates = part_of(&self.updates, member, |update| route(update.0));
+        let deletes = part_of(&self.deletes, member, |key| route(*key));
+        // A call without items says whether there is such a table.
+        let is_part = !(updates.is_empty() && deletes.is_empty()) || self.updates.is_empty() && self.deletes.is_empty();
+        is_part.then_some(Mutate { table: self.table, updates, deletes })
+    }
+}
+
+impl Call for Mutate<'_> {
+    type Answer = Option<u64>;
+
+    fn here<'a>(self, replay: Arc<Replay>, _: Option<Instant>) -> Started<'a, Option<u64>> {
+        Started::Done(replay.table(self.table).and_then(|table| table.mutate(&self.updates, &self.deletes).map(Some)))
+    }
+
+    async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<Option<u64>> {
+        let (update_keys, priorities) = self.updates.iter().copied().unzip();
+        let delete_keys = self.deletes.into_owned();
+        let request = MutateRequest { table: self.table.into(), update_keys, priorities, delete_keys };
+        Ok(connection.unary(deadline, async |mut service| service.mutate(request).await).await?.num_changed)
+    }
+
+    async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<Option<u64>> {
+        connection.mutate(self.table, &self.updates, self.deletes.into_owned(), deadline).await.map(|()| None)
+    }
+}
+
+impl ToAll for Mutate<'_> {
+    async fn to_all(self, all: All<'_>) -> Result<Option<u64>> {
+        let answers = all.ask_some(|member, of| self.part(member, |key| route(key, of))).await?;
+        let changed = of_all(answers, &format!("the update of table `{}`", self.table))?;
+        // An item is at one server, so the counts are summed.
+        Ok(changed.into_iter().map(|(_, changed)| changed).sum())
+    }
+}
+
+/// Removes all items of a table and sets its counters to zero.
+///
+/// Fails with [`Error::TableNotFound`] if there is no such table.
+#[derive(Debug, Clone)]
+pub struct Reset<'a> {
+    /// Name of the table.
+    pub table: &'a str,
+}
+
+impl Call for Reset<'_> {
+    type Answer = ();
+
+    fn here<'a>(self, replay: Arc<Replay>, _: Option<Instant>) -> Started<'a, ()> {
+        Started::Done(replay.table(self.table).map(|table| table.reset()))
+    }
+
+    async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<()> {
+        let request = ResetRequest { table: self.table.into() };
+        connection.unary(deadline, async |mut service| service.reset(request).await).await.map(drop)
+    }
+
+    async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<()> {
+        connection.reset(self.table, deadline).await
+    }
+}
+
+impl ToAll for Reset<'_> {
+    async fn to_all(self, all: All<'_>) -> Result<()> {
+        let what = format!("the reset of table `{}`", self.table);
+        of_all(all.ask(self).await?, &what).map(drop)
+    }
+}
+
+/// Changes options of a table. Waiting requests are looked at again at once, and items that no longer fit leave before
+/// the answer.
+///
+/// Fails with [`Error::TableNotFound`] if there is no such table, and with [`Error::InvalidArgument`] if an option is not
+/// valid. Nothing is changed then. Fails with [`Error::Unimplemented`] if the server is one of dm-reverb, or older than
+/// this call.
+#[derive(Debug, Clone)]
+pub struct Configure<'a> {
+    /// Name of the table.
+    pub table: &'a str,
+    /// The new options.
+    pub changes: &'a TableChanges,
+}
+
+impl Call for Configure<'_> {
+    type Answer = ();
+
+    const NOT_IN_DM_REVERB: &'static str = "which cannot change the options of a table; restart it with other options, \
+                                            or start the server with this package";
+
+    fn here<'a>(self, replay: Arc<Replay>, _: Option<Instant>) -> Started<'a, ()> {
+        Started::Done(replay.table(self.table).and_then(|table| table.configure(self.changes)))
+    }
+
+    async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<()> {
+        let request = changes_to_wire(self.table, self.changes);
+        let answer = connection.unary(deadline, async |mut service| service.configure(request).await).await;
+        answer.map(drop).map_err(|error| {
+            let lacks = "has an earlier version of this package, which cannot change the options of a table; restart it \
+                         with this version";
+            of_earlier(connection, error, lacks)
+        })
+    }
+
+    async fn dm_reverb(self, connection: &dm_reverb::Connection, _: Option<Instant>) -> Result<()> {
+        connection.tables().get(self.table)?;
+        Err(connection.lacks(Self::NOT_IN_DM_REVERB))
+    }
+}
+
+impl ToAll for Configure<'_> {
+    async fn to_all(self, all: All<'_>) -> Result<()> {
+        let what = format!("the change of table `{}`", self.table);
+        of_all(all.ask(self).await?, &what).map(drop)
+    }
+}
+
+/// Asks for the status of all tables. Those of several servers are merged.
+#[derive(Debug, Clone)]
+pub struct Info;
+
+impl Call for Info {
+    type Answer = Vec<TableStatus>;
+
+    fn here<'a>(self, replay: Arc<Replay>, _: Option<Instant>) -> Started<'a, Vec<TableStatus>> {
+        Started::Done(Ok(replay.status()))
+    }
+
+    async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<Vec<TableStatus>> {
+        let answer = connection.unary(deadline, async |mut service| service.info(InfoRequest {}).await).await?;
+        answer.tables.into_iter().map(status_from_wire).collect()
+    }
+
+    async fn dm_reverb(
+        self,
+        connection: &dm_reverb::Connection,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<TableStatus>> {
+        connection.info(deadline).await
+    }
+}
+
+impl ToAll for Info {
+    const FINDS_NEXT_SERVER: bool = true;
+
+    async fn to_all(self, all: All<'_>) -> Result<Vec<TableStatus>> {
+        let answers = all.ask(self.clone()).await?;
+        let answers = if all.is_next_due(&answers) { all.ask(self).await? } else { answers };
+        merge_tables(of_reached(answers)?)
+    }
+}
+
+/// Saves all tables. Answers the path of the checkpoint on the machine of the server; of several servers, one path a
+/// line, in the order of the servers.
+#[derive(Debug, Clone)]
+pub struct Checkpoint;
+
+impl Call for Checkpoint {
+    type Answer = String;
+
+    fn here<'a>(self, replay: Arc<Replay>, deadline: Option<Instant>) -> Started<'a, String> {
+        let late = "the checkpoint was not saved in time; the save continues";
+        let saved = async move { replay.checkpoint().await.map(|path| path.to_string_lossy().into_owned()) };
+        Started::here(by(deadline, saved, late))
+    }
+
+    async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<String> {
+        Ok(connection.unary(deadline, async |mut service| service.checkpoint(CheckpointRequest {}).await).await?.path)
+    }
+
+    async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<String> {
+        connection.checkpoint(deadline).await
+    }
+}
+
+impl ToAll for Checkpoint {
+    async fn to_all(self, all: All<'_>) -> Result<String> {
+        let paths = of_all(all.ask(self).await?, "the checkpoint")?.into_iter().map(|(_, path)| path);
+        Ok(paths.collect::<Vec<_>>().join("\n"))
+    }
+}
+
+/// Asks for up to `count` items of a table without drawing or counting them: the newest ones, or the oldest ones.
+///
+/// Fails with [`Error::TableNotFound`] if there is no such table.
+#[derive(Debug, Clone)]
+pub struct Peek<'a> {
+    /// Name of the table.
+    pub table: &'a str,
+    /// Maximum number of items.
+    pub count: u32,
+    /// Whether the newest items are wanted.
+    pub newest: bool,
+}
+
+impl Call for Peek<'_> {
+    type Answer = Vec<Peeked>;
+
+    const NOT_IN_DM_REVERB: &'static str = "which cannot show items without sampling them; sample them, or start the \
+                                            server with this package";
+
+    fn here<'a>(self, replay: Arc<Replay>, deadline: Option<Instant>) -> Started<'a, Vec<Peeked>>
+    where
+        Self: 'a,
+    {
+        let peeked = async move { peek(&replay, self.table, self.count as usize, self.newest).await };
+        Started::here(by(deadline, peeked, "the items were not read in time"))
+    }
+
+    async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<Vec<Peeked>> {
+        let request = PeekRequest { table: self.table.into(), count: self.count, newest: self.newest };
+        peeked_from_wire(connection.unary(deadline, async |mut service| service.peek(request).await).await?)
+    }
+}
+
+impl ToAll for Peek<'_> {
+    async fn to_all(self, all: All<'_>) -> Result<Vec<Peeked>> {
+        let (count, newest) = (self.count, self.newest);
+        let items = of_reached(all.ask(self).await?)?.into_iter().map(|(_, items)| items);
+        Ok(merge_items(items.collect(), count, newest))
+    }
+}
+
+/// Asks for a description of the server as JSON, for display: see [`reverb_observe::documents::ObservedDocument`].
+///
+/// Fails with [`Error::InvalidArgument`] if the client has several servers, and with [`Error::Unimplemented`] if the
+/// server is of an earlier version, or one of dm-reverb.
+#[derive(Debug, Clone)]
+pub struct Observe;
+
+impl Call for Observe {
+    type Answer = Vec<u8>;
+
+    const NOT_IN_DM_REVERB: &'static str = "which cannot be observed; ask for its tables with `server_info`, or start \
+                                            the server with this package";
+
+    fn here<'a>(self, replay: Arc<Replay>, _: Option<Instant>) -> Started<'a, Vec<u8>> {
+        Started::Done(Ok(observed(&replay)))
+    }
+
+    async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<Vec<u8>> {
+        let answer = connection.unary(deadline, async |mut service| service.observe(ObserveRequest {}).await).await;
+        answer.map(|answer| answer.json.into()).map_err(|error| {
+            let lacks = "is of an earlier version, which cannot be observed; ask for its tables with `server_info`, or \
+                         start it with this version";
+            of_earlier(connection, error, lacks)
+        })
+    }
+}
+
+impl ToAll for Observe {
+    async fn to_all(self, all: All<'_>) -> Result<Vec<u8>> {
+        Err(all.one_at_a_time("observed"))
+    }
+}
+
+/// Makes an empty table to measure with, which exists until the answer is dropped. Draws and inserts over connections
+/// find it by its name.
+///
+/// Fails with [`Error::InvalidArgument`] if the client has several servers, or one of this process, with
+/// [`Error::Unimplemented`] if the server is of an earlier version, or one of dm-reverb, and with
+/// [`Error::ResourceExhausted`] if others measure too.
+#[derive(Debug, Clone)]
+pub struct Bench;
+
+impl Call for Bench {
+    type Answer = BenchHold;
+
+    const NOT_IN_DM_REVERB: &'static str = "which has no tables for measurements";
+
+    fn here<'a>(self, _: Arc<Replay>, _: Option<Instant>) -> Started<'a, BenchHold> {
+        let text = "a server of this process cannot be measured; measure it from another process";
+        Started::Done(Err(Error::invalid(text)))
+    }
+
+    async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<BenchHold> {
+        let lacks = "is of an earlier version, which has no tables for measurements";
+        connection.hold_bench(deadline).await.map_err(|error| of_earlier(connection, error, lacks))
+    }
+}
+
+impl ToAll for Bench {
+    async fn to_all(self, all: All<'_>) -> Result<BenchHold> {
+        Err(all.one_at_a_time("measured"))
+    }
+}
+
+/// Says what a server of an earlier version lacks, if it does not know a call.
+fn of_earlier(connection: &Connection, error: Error, lacks: &str) -> Error {
+    match error {
+        Error::Unimplemented(_) => Error::Unimplemented(format!("the server at {} {lacks}", connection.peer())),
+        error => error,
+    }
+}
+
+/// Awaits work of this process until the deadline.
+async fn by<T>(deadline: Option<Instant>, work: impl Future<Output = Result<T>>, late: &str) -> Result<T> {
+    let Some(deadline) = deadline else { return work.await };
+    tokio::time::timeout_at(deadline.into(), work).await.unwrap_or_else(|_| Err(Error::DeadlineExceeded(late.into())))
+}
