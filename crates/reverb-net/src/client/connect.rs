@@ -4,6 +4,7 @@ use super::road::Road;
 use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client::{Connection, Greeting, Session};
 use crate::transport::address::{Endpoint, Place};
+use crate::transport::back_off::BackOff;
 use crate::transport::dial::{ATTEMPT_TIME, KeepAlive, dial, dial_unix};
 use reverb_core::{Error, Result};
 use reverb_service::{Transport, registry};
@@ -14,10 +15,6 @@ use std::time::{Duration, Instant};
 // `UnavailableError`
 /// Time for which a client tries to reach a server.
 pub const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// The first and the longest pause between attempts. The pause doubles each time.
-pub const FIRST_PAUSE: Duration = Duration::from_millis(5);
-/// See [`FIRST_PAUSE`].
-pub const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Connects to a server. Tries repeatedly for a while if the server is not there yet.
 ///
@@ -28,11 +25,11 @@ pub async fn connect(endpoint: &Endpoint, session: &Session, deadline: Option<In
     endpoint.address.place()?;
     let begun = Instant::now();
     let give_up = begun + CONNECT_TIME;
-    let mut pause = FIRST_PAUSE;
+    let mut back_off = BackOff::default();
     let mut reason = None;
     loop {
         let trying = attempt(endpoint, session);
-        let limit = deadline.unwrap_or(give_up).max(begun + FIRST_PAUSE);
+        let limit = deadline.unwrap_or(give_up).max(begun + BackOff::SHORTEST);
         let error = match tokio::time::timeout_at(limit.into(), trying).await {
             Ok(Ok(road)) => return Ok(road),
             Ok(Err(error @ (Error::Unimplemented(_) | Error::SplitClient { .. }))) => return Err(error),
@@ -49,9 +46,8 @@ pub async fn connect(endpoint: &Endpoint, session: &Session, deadline: Option<In
                 false => Error::Unavailable(text),
             });
         }
-        let next = now + pause.mul_f64(rand::random_range(0.5..1.0));
+        let next = now + back_off.pause();
         tokio::time::sleep_until(deadline.map_or(next, |deadline| next.min(deadline)).into()).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
         reason = Some(error);
     }
 }
@@ -62,7 +58,7 @@ pub async fn connect_after_stop(endpoint: &Endpoint, session: &Session, deadline
     endpoint.address.place()?;
     let trying = attempt(endpoint, session);
     let now = Instant::now();
-    let limit = deadline.unwrap_or(now + ATTEMPT_TIME).clamp(now + FIRST_PAUSE, now + ATTEMPT_TIME);
+    let limit = deadline.unwrap_or(now + ATTEMPT_TIME).clamp(now + BackOff::SHORTEST, now + ATTEMPT_TIME);
     match tokio::time::timeout_at(limit.into(), trying).await {
         Ok(Ok(road)) => Ok(road),
         Ok(Err(error @ (Error::Unimplemented(_) | Error::SplitClient { .. }))) => Err(error),

@@ -4,7 +4,6 @@ mod call;
 mod connect;
 pub mod health;
 mod pending_draw;
-mod pending_limit;
 mod persistent;
 mod road;
 mod roads;
@@ -15,9 +14,9 @@ mod unary;
 pub mod writer;
 
 pub use crate::replay_v1::client::BenchHold;
+pub use crate::writing::DEFAULT_PENDING_BYTES;
 pub use call::Call;
 pub use pending_draw::PendingDraw;
-pub use pending_limit::DEFAULT_PENDING_BYTES;
 pub use road::Road;
 pub use servers::{ToAll, Turn};
 pub use started::{Rest, Started, WaitsFor};
@@ -25,8 +24,8 @@ pub use unary::{Bench, Checkpoint, Configure, Info, Mutate, Observe, Peek, Reset
 
 use crate::replay_v1::client::Session;
 use crate::transport::address::Endpoint;
+use crate::writing::PendingLimit;
 use arc_swap::{ArcSwap, ArcSwapOption};
-use pending_limit::PendingLimit;
 use reverb_core::{Error, Result, fork};
 use reverb_service::local::{BatchRequest, RowInsert};
 use reverb_service::{Batch, TableHandle, Transport};

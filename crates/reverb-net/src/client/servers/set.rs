@@ -2,11 +2,12 @@
 
 use super::at_server::at_server;
 use super::members::{Members, Wanted};
-use crate::client::connect::{CONNECT_TIME, FIRST_PAUSE, attempt, unreached_text};
+use crate::client::connect::{CONNECT_TIME, attempt, unreached_text};
 use crate::client::road::Road;
 use crate::client::streamed::Sample;
 use crate::replay_v1::client::Session;
 use crate::transport::address::{Endpoint, Several};
+use crate::transport::back_off::BackOff;
 use crate::transport::dial::ATTEMPT_TIME;
 use parking_lot::Mutex;
 use reverb_core::{Error, Result};
@@ -144,7 +145,7 @@ impl Servers {
     ) -> Result<T> {
         let begun = Instant::now();
         let give_up = begun + CONNECT_TIME;
-        let limit = deadline.unwrap_or(give_up).clamp(begun + FIRST_PAUSE, give_up);
+        let limit = deadline.unwrap_or(give_up).clamp(begun + BackOff::SHORTEST, give_up);
         let mut changed = self.changed.subscribe();
         loop {
             changed.mark_unchanged();

@@ -1,13 +1,10 @@
 //! The task of a writer: finds the server, and sends items until the writer is closed.
 
-use super::linger::Linger;
-use super::local::Local;
-use super::remote;
-use super::remote_dm_reverb;
-use super::session_state::SharedSession;
-use crate::client::{Call, Started};
+use crate::client::{Call, Client, Started};
 use crate::dm_reverb::client as dm_reverb;
-use crate::replay_v1::client::Connection;
+use crate::replay_v1::client as replay_v1;
+use crate::transport::back_off::BackOff;
+use crate::writing::{Linger, Local, SharedSession};
 use reverb_core::{Error, Result};
 use reverb_service::Replay;
 use reverb_service::write_queue::Done;
@@ -17,9 +14,6 @@ use std::time::{Duration, Instant};
 
 /// Maximum time of one attempt to reach the server. The writer tries again after that.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
-/// The first and the longest pause between attempts to reach the server. The pause doubles each time, and is then
-/// shortened by a random part, up to half.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 /// If a road lasted longer than this, the next search for the server begins with short pauses again.
 const GOOD_ROAD: Duration = Duration::from_secs(2);
 // limit (Writers): time for which a writer whose streams a balancer splits tries again | {}, or `reconnect_timeout` if
@@ -29,14 +23,14 @@ const GOOD_ROAD: Duration = Duration::from_secs(2);
 const SPLIT_TIME: Duration = Duration::from_secs(3);
 
 /// Runs until the writer is closed.
-pub async fn run(shared: Arc<SharedSession>) {
-    let mut pause = PAUSES.0;
+pub async fn run(client: Arc<Client>, shared: Arc<SharedSession>) {
+    let mut back_off = BackOff::default();
     let mut lost_at: Option<Instant> = None;
     let mut home: Option<String> = None;
     let mut split_at: Option<Instant> = None;
     while !shared.is_over() {
         let started = Instant::now();
-        let road = shared.client.writer_road(home.as_deref(), Instant::now().checked_add(CONNECT_TIME)).await;
+        let road = client.writer_road(home.as_deref(), Instant::now().checked_add(CONNECT_TIME)).await;
         if let Ok(road) = &road {
             home = road.peer().map(str::to_owned);
         }
@@ -51,7 +45,7 @@ pub async fn run(shared: Arc<SharedSession>) {
         let since = *lost_at.get_or_insert(now);
         shared.state.lock().outbox.return_all();
         if now - started > GOOD_ROAD {
-            (pause, split_at) = (PAUSES.0, None);
+            (back_off, split_at) = (BackOff::default(), None);
         }
         let is_split = matches!(lost, Error::SplitClient { .. });
         let is_hopeless = is_split && now - *split_at.get_or_insert(now) >= SPLIT_TIME;
@@ -67,10 +61,9 @@ pub async fn run(shared: Arc<SharedSession>) {
         }
         shared.note_lost(&lost);
         tokio::select! {
-            () = tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))) => {}
+            () = tokio::time::sleep(back_off.pause()) => {}
             () = closed(&shared) => return,
         }
-        pause = (pause * 2).min(PAUSES.1);
     }
 }
 
@@ -95,12 +88,12 @@ impl Call for Sending<'_> {
         Started::here(run_local(self.shared))
     }
 
-    async fn replay_v1(self, connection: &Connection, _: Option<Instant>) -> Result<()> {
-        remote::run(self.shared, connection, self.lost_at).await
+    async fn replay_v1(self, connection: &replay_v1::Connection, _: Option<Instant>) -> Result<()> {
+        replay_v1::write(self.shared, connection, self.lost_at).await
     }
 
     async fn dm_reverb(self, connection: &dm_reverb::Connection, _: Option<Instant>) -> Result<()> {
-        remote_dm_reverb::run(self.shared, connection, self.lost_at).await
+        dm_reverb::write(self.shared, connection, self.lost_at).await
     }
 }
 

@@ -14,7 +14,8 @@ mod sample_reader;
 mod sample_stream;
 mod tables;
 mod unary;
+mod writer;
 
 pub use connection::Connection;
 pub use draw_call::DrawCall;
-pub use insert_stream::{InsertStream, MESSAGE_BYTES, MESSAGE_ITEMS, check_message_size};
+pub use writer::write;
