@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from reverb.client import Client
 from reverb.data.endpoint import Endpoint
-from reverb.errors import CancelledError, DeadlineExceededError, ReverbError, UnavailableError
+from reverb.errors import DeadlineExceededError, ReverbError, UnavailableError
 from reverb.reverb_types import table_infos
 from reverb.tf.specs import LeafSpec, check_batch, check_request, of_signature
 
@@ -104,12 +104,12 @@ class Stream:
                 return []
             try:
                 return self._next()
-            except (CancelledError, UnavailableError) as error:
+            except ReverbError as error:
+                if not error.is_transient:
+                    raise
                 # The server went away, but may come back: the next fetch tries to reach it again.
                 self._draw = None
                 self._specs = None
-                if isinstance(error, UnavailableError) and not error.may_pass:
-                    raise
                 return None if self._closed else []
 
     def close(self) -> None:
@@ -174,7 +174,7 @@ class Stream:
         # From here on TensorFlow owns the samples. It splits batches, and cannot tell which samples were used.
         try:
             draw.received()
-        except (CancelledError, UnavailableError):
+        except ReverbError:
             # The samples went back to their table.
             self._left = left
             raise

@@ -22,7 +22,6 @@ pub const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// [`Error::Unavailable`] with the last cause, [`Error::DeadlineExceeded`] if the deadline passes first, or
 /// [`Error::SplitClient`] at once.
 pub async fn connect(endpoint: &Endpoint, session: &Session, deadline: Option<Instant>) -> Result<Road> {
-    endpoint.address.place()?;
     let begun = Instant::now();
     let give_up = begun + CONNECT_TIME;
     let mut back_off = BackOff::default();
@@ -32,7 +31,7 @@ pub async fn connect(endpoint: &Endpoint, session: &Session, deadline: Option<In
         let limit = deadline.unwrap_or(give_up).max(begun + BackOff::SHORTEST);
         let error = match tokio::time::timeout_at(limit.into(), trying).await {
             Ok(Ok(road)) => return Ok(road),
-            Ok(Err(error @ (Error::Unimplemented(_) | Error::SplitClient { .. }))) => return Err(error),
+            Ok(Err(error)) if !error.is_transient() => return Err(error),
             Ok(Err(error)) => error,
             // The last attempt has little time. The reason of the one before says more.
             Err(_) => reason.take().unwrap_or_else(|| Error::Unavailable("the server does not answer".into())),
@@ -55,13 +54,12 @@ pub async fn connect(endpoint: &Endpoint, session: &Session, deadline: Option<In
 /// Connects after the server was in this process and was stopped. Another process may listen at the address by now,
 /// so there is one attempt. It is short, because there is no reason to expect a new server.
 pub async fn connect_after_stop(endpoint: &Endpoint, session: &Session, deadline: Option<Instant>) -> Result<Road> {
-    endpoint.address.place()?;
     let trying = attempt(endpoint, session);
     let now = Instant::now();
     let limit = deadline.unwrap_or(now + ATTEMPT_TIME).clamp(now + BackOff::SHORTEST, now + ATTEMPT_TIME);
     match tokio::time::timeout_at(limit.into(), trying).await {
         Ok(Ok(road)) => Ok(road),
-        Ok(Err(error @ (Error::Unimplemented(_) | Error::SplitClient { .. }))) => Err(error),
+        Ok(Err(error)) if !error.is_transient() => Err(error),
         _ => Err(Error::Unavailable(format!(
             "{}, if you did not stop it; no other server listens there",
             ended_text(endpoint)

@@ -234,8 +234,11 @@ impl Client {
                 Err(Error::SplitClient { .. }) if roads.are_one() => {
                     self.roads(connect_by).await?.call(call, connect_by, deadline).await
                 }
-                Err(Error::Cancelled(_) | Error::Unavailable(_))
-                    if C::FINDS_NEXT_SERVER && roads.are_one() && deadline.is_none_or(|end| Instant::now() < end) =>
+                Err(error)
+                    if C::FINDS_NEXT_SERVER
+                        && error.is_transient()
+                        && roads.are_one()
+                        && deadline.is_none_or(|end| Instant::now() < end) =>
                 {
                     let road = connect::connect(&self.endpoint, &self.session, deadline).await?;
                     self.keep(Roads::One(road)).call(call, connect_by, deadline).await

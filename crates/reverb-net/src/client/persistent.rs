@@ -55,7 +55,7 @@ impl Client {
         reconnect_timeout: Duration,
     ) -> Result<Batch> {
         let (mut lost_at, mut back_off, mut is_told) = (Instant::now(), BackOff::default(), false);
-        while matches!(lost, Error::Unavailable(_) | Error::Cancelled(_)) {
+        while lost.is_transient() {
             let give_up = lost_at.checked_add(reconnect_timeout);
             let limit = [deadline, give_up].into_iter().flatten().min();
             let now = Instant::now();

@@ -263,9 +263,8 @@ impl Members {
     /// Returns the error of servers that do not speak a protocol of ours, or whose names are not valid. `None` if a
     /// further attempt might succeed.
     pub fn refusal(&self) -> Option<Error> {
-        let is_final = |member: &Member| {
-            matches!(member.error, Some(Error::Unimplemented(_) | Error::InvalidArgument(_))) && member.is_down()
-        };
+        let is_final =
+            |member: &Member| member.is_down() && member.error.as_ref().is_some_and(|error| !error.is_transient());
         let all = !self.list.is_empty() && self.list.iter().all(is_final);
         self.list.first().filter(|_| all)?.error.clone()
     }

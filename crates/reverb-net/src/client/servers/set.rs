@@ -1,6 +1,6 @@
 //! Chooses among the servers, and reaches them. Attempts run as tasks, so that calls to other servers do not wait for them.
 
-use super::at_server::at_server;
+use super::at_server::{at_server, is_lost};
 use super::members::{Members, Wanted};
 use crate::client::connect::{CONNECT_TIME, attempt, unreached_text};
 use crate::client::road::Road;
@@ -98,9 +98,7 @@ impl Servers {
         loop {
             let road = self.road(Turn::Draw, None, deadline).await?;
             match Self::sample_on(road, request, deadline).await {
-                Err(Error::Unavailable(_) | Error::Cancelled(_) | Error::SplitClient { .. }) if servers_left > 1 => {
-                    servers_left -= 1;
-                }
+                Err(error) if servers_left > 1 && is_lost(&error) => servers_left -= 1,
                 sampled => return sampled,
             }
         }

@@ -48,9 +48,13 @@ pub async fn run(client: Arc<Client>, shared: Arc<SharedSession>) {
             (back_off, split_at) = (BackOff::default(), None);
         }
         let is_split = matches!(lost, Error::SplitClient { .. });
-        let is_hopeless = is_split && now - *split_at.get_or_insert(now) >= SPLIT_TIME;
-        if now - since >= shared.options.reconnect_timeout || is_hopeless || !is_passing(&lost) {
-            let lost_for = (now - split_at.filter(|_| is_hopeless).unwrap_or(since)).as_secs_f64();
+        // A balancer may lead the next connection to one server.
+        let is_hopeless = match is_split {
+            true => now - *split_at.get_or_insert(now) >= SPLIT_TIME,
+            false => !lost.is_transient(),
+        };
+        if now - since >= shared.options.reconnect_timeout || is_hopeless {
+            let lost_for = (now - split_at.filter(|_| is_split && is_hopeless).unwrap_or(since)).as_secs_f64();
             shared.fail(|items| {
                 Error::Unavailable(match is_split {
                     true => format!("{lost}; the writer gave up after {lost_for:.0} s; {items}"),
@@ -95,19 +99,6 @@ impl Call for Sending<'_> {
     async fn dm_reverb(self, connection: &dm_reverb::Connection, _: Option<Instant>) -> Result<()> {
         dm_reverb::write(self.shared, connection, self.lost_at).await
     }
-}
-
-/// Whether an error may be temporary.
-fn is_passing(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Unavailable(_)
-            | Error::SplitClient { .. }
-            | Error::Unreached(_)
-            | Error::Cancelled(_)
-            | Error::DeadlineExceeded(_)
-            | Error::Internal(_)
-    )
 }
 
 async fn closed(shared: &SharedSession) {
