@@ -44,8 +44,8 @@ class ReverbError(Exception):
     """The base class of all errors that Reverb defines.
 
     Attributes:
-      is_transient: Whether the same call may succeed later, because the server was lost, stopped or not reached, and may
-        come back.
+      is_transient: Whether the same call may succeed later, because the server was lost, stopped or not reached, and
+        may come back.
     """
 
     is_transient = False
@@ -94,8 +94,8 @@ class CancelledError(ReverbError, RuntimeError):
 class UnavailableError(ReverbError, RuntimeError):
     """The server cannot be reached, or the connection to it was lost.
 
-    It is not transient if a balancer spreads the streams of the client over several servers, or if nobody knows what became
-    of an insert.
+    It is not transient if a balancer spreads the streams of the client over several servers, or if nobody knows what
+    became of an insert.
     """
 
     is_transient = True

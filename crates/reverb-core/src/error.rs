@@ -103,6 +103,27 @@ impl Error {
         Self::InvalidArgument(message.into())
     }
 
+    /// Returns the name of what users tell apart, for the classes of a binding. Several cases may be one to them.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Unconfirmed(cause) => cause.kind(),
+            Self::InvalidArgument(_) => "InvalidArgument",
+            Self::InvalidRow { .. } | Self::InvalidPriority(_) => "InvalidPriority",
+            Self::TableNotFound { .. } => "TableNotFound",
+            Self::SignatureMismatch(_) => "SignatureMismatch",
+            Self::ItemTooLarge { .. } => "ItemTooLarge",
+            Self::MessageTooLarge { .. } => "MessageTooLarge",
+            Self::ResourceExhausted(_) => "ResourceExhausted",
+            Self::DeadlineExceeded(_) | Self::Unreached(_) => "DeadlineExceeded",
+            Self::Cancelled(_) => "Cancelled",
+            Self::Unavailable(_) | Self::SplitClient { .. } => "Unavailable",
+            Self::DataLoss(_) => "DataLoss",
+            Self::Unimplemented(_) => "Unimplemented",
+            Self::Storage(_) => "Storage",
+            Self::Internal(_) => "Internal",
+        }
+    }
+
     /// Whether the same call may succeed later, because the server was lost, stopped or not reached, and may come back.
     /// Whatever waits for a server decides by this whether to go on.
     pub fn is_transient(&self) -> bool {

@@ -78,22 +78,6 @@ pub fn prepare(py: Python<'_>) -> PyResult<()> {
 }
 
 fn class_of<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyType>> {
-    let name = match error {
-        Error::Unconfirmed(cause) => return class_of(py, cause),
-        Error::InvalidArgument(_) => "InvalidArgumentError",
-        Error::InvalidRow { .. } | Error::InvalidPriority(_) => "InvalidPriorityError",
-        Error::TableNotFound { .. } => "TableNotFoundError",
-        Error::SignatureMismatch(_) => "SignatureMismatchError",
-        Error::ItemTooLarge { .. } => "ItemTooLargeError",
-        Error::MessageTooLarge { .. } => "MessageTooLargeError",
-        Error::ResourceExhausted(_) => "ResourceExhaustedError",
-        Error::DeadlineExceeded(_) | Error::Unreached(_) => "DeadlineExceededError",
-        Error::Cancelled(_) => "CancelledError",
-        Error::Unavailable(_) | Error::SplitClient { .. } => "UnavailableError",
-        Error::DataLoss(_) => "DataLossError",
-        Error::Unimplemented(_) => "UnimplementedError",
-        Error::Storage(_) => "StorageError",
-        Error::Internal(_) => "InternalError",
-    };
-    Ok(classes(py)?.as_any().get_item(name)?.cast_into::<PyType>()?)
+    let class = classes(py)?.as_any().get_item(format!("{}Error", error.kind()))?;
+    Ok(class.cast_into::<PyType>()?)
 }
