@@ -1,6 +1,6 @@
 //! Converts errors to the statuses that clients of dm-reverb read, and statuses of its servers to errors.
 
-use crate::grpc::status::{code_of, error_of};
+use crate::grpc::codes::{code_of, error_of};
 use reverb_core::Error;
 use tonic::{Code, Status};
 

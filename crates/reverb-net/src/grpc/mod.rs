@@ -2,6 +2,6 @@
 
 pub mod checked;
 pub mod codec;
+pub mod codes;
 pub mod service;
-pub mod status;
 pub mod table_info;

@@ -1,6 +1,6 @@
 //! Converts errors to gRPC statuses and failure messages, and back. No other module knows both.
 
-use crate::grpc::status::{code_of, error_of};
+use crate::grpc::codes::{code_of, error_of};
 use crate::replay_v1::proto::{Failure, failure::Kind};
 use bytes::Bytes;
 use prost::Message;

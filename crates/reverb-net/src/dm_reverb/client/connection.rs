@@ -2,8 +2,8 @@
 
 use super::draw_call::DrawCall;
 use super::draws::Draws;
-use super::insert_streams::InsertStreams;
-use super::sample_stream::SampleStream;
+use super::idle_inserts::IdleInserts;
+use super::sample_link::SampleLink;
 use super::tables::Tables;
 use crate::dm_reverb::proto::ServerInfoRequest;
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
@@ -32,7 +32,7 @@ pub struct Connection {
     service: ReverbServiceClient<Channel>,
     tables: Arc<Tables>,
     draws: Arc<Draws>,
-    inserts: InsertStreams,
+    inserts: IdleInserts,
     /// Ends when the connection does.
     watch: JoinHandle<()>,
 }
@@ -65,7 +65,7 @@ impl Connection {
         let tables = Arc::new(tables);
         let draws = Arc::new(Draws::new(peer, service.clone(), tables.clone()));
         let watch = tokio::spawn(watch(service.clone()));
-        let inserts = InsertStreams::default();
+        let inserts = IdleInserts::default();
         Ok(Self { peer: peer.to_owned(), transport, service, tables, draws, inserts, watch })
     }
 
@@ -95,7 +95,7 @@ impl Connection {
     }
 
     /// Returns the insert streams that no call uses.
-    pub(super) fn insert_streams(&self) -> &InsertStreams {
+    pub(super) fn idle_inserts(&self) -> &IdleInserts {
         &self.inserts
     }
 
@@ -123,6 +123,6 @@ impl Drop for Connection {
 /// Waits for the end of the connection. An open stream tells it; without one, the next call would open another
 /// connection unnoticed, perhaps to another server.
 async fn watch(service: ReverbServiceClient<Channel>) {
-    let mut stream = SampleStream::open(service);
+    let mut stream = SampleLink::open(service);
     while let Ok(Some(_)) = stream.next().await {}
 }

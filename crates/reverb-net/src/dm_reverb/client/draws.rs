@@ -3,7 +3,7 @@
 use super::answering::{Answer, Answering, late, within};
 use super::chunk_cache::ChunkCache;
 use super::left::{Left, Unconfirmed};
-use super::sample_stream::SampleStream;
+use super::sample_link::SampleLink;
 use super::tables::Tables;
 use crate::dm_reverb::proto::{SampleStreamRequest, Timeout};
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
@@ -33,7 +33,7 @@ pub struct Draws {
     service: ReverbServiceClient<Channel>,
     tables: Arc<Tables>,
     cache: Arc<ChunkCache>,
-    idle: Mutex<Vec<SampleStream>>,
+    idle: Mutex<Vec<SampleLink>>,
     left: Arc<Left>,
     /// By table, the turn after the last draw that has begun.
     last: Mutex<HashMap<String, Turn>>,
@@ -90,16 +90,16 @@ impl Draws {
         Draw { draws: self.clone(), request: request.clone(), deadline, turn, end: Some(end) }
     }
 
-    fn idle_stream(&self) -> SampleStream {
+    fn idle_stream(&self) -> SampleLink {
         loop {
-            let Some(mut stream) = self.idle.lock().pop() else { return SampleStream::open(self.service.clone()) };
+            let Some(mut stream) = self.idle.lock().pop() else { return SampleLink::open(self.service.clone()) };
             if stream.is_quiet() {
                 return stream;
             }
         }
     }
 
-    fn keep(&self, mut stream: SampleStream) {
+    fn keep(&self, mut stream: SampleLink) {
         let mut idle = self.idle.lock();
         if idle.len() < MAX_IDLE_STREAMS && stream.is_quiet() {
             idle.push(stream);

@@ -2,7 +2,7 @@
 
 use super::streamed_chunks::{StreamedChunks, Used, uses};
 use crate::dm_reverb::client::connection::Connection;
-use crate::dm_reverb::client::insert_stream::{MESSAGE_BYTES, MESSAGE_ITEMS, check_message_size};
+use crate::dm_reverb::client::insert_link::{MESSAGE_BYTES, MESSAGE_ITEMS, check_message_size};
 use crate::dm_reverb::proto::InsertStreamRequest;
 use crate::writing::{SharedSession, is_ready};
 use reverb_core::writer::WriterItem;

@@ -10,7 +10,7 @@ mod item_sender;
 mod streamed_chunks;
 
 use super::connection::Connection;
-use super::insert_stream::InsertStream;
+use super::insert_link::InsertLink;
 use crate::dm_reverb::status::from_status;
 use crate::writing::{Linger, SharedSession, is_ready};
 use item_sender::ItemSender;
@@ -89,7 +89,7 @@ pub async fn write(shared: &SharedSession, connection: &Connection, lost_at: &mu
 
 /// Returns the reason why the stream takes no more messages. Items that are confirmed before it ends count as such.
 async fn last_word(
-    mut stream: InsertStream,
+    mut stream: InsertLink,
     sender: &mut ItemSender<'_>,
     shared: &SharedSession,
     connection: &Connection,
