@@ -11,6 +11,6 @@ pub struct PyEndpoint {
 
 impl From<PyEndpoint> for Endpoint {
     fn from(endpoint: PyEndpoint) -> Self {
-        Self::from(endpoint.address)
+        Self::from(&endpoint.address)
     }
 }

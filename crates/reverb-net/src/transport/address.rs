@@ -24,8 +24,8 @@ impl Endpoint {
     }
 }
 
-impl<T: AsRef<str>> From<T> for Endpoint {
-    fn from(address: T) -> Self {
+impl<T: AsRef<str> + ?Sized> From<&T> for Endpoint {
+    fn from(address: &T) -> Self {
         Self { address: Address::parse(address.as_ref()) }
     }
 }
