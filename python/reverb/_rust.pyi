@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from typing_extensions import Self, disjoint_base
 
 from reverb._settings import ServerOptions
+from reverb.data.endpoint import Endpoint
 from reverb.replay_sample import BatchInfo, Ragged, ReplaySample
 from reverb.writing.options import WriterOptions
 
@@ -66,8 +67,8 @@ def unconfirmed() -> list[tuple[str, dict[str, int], int]]:
 def descriptor_set() -> bytes:
     """A serialized `google.protobuf.FileDescriptorSet` of all messages, each file after those that it imports."""
 
-def health(address: str, service: str, timeout: float) -> bool:
-    """Whether the server at `address` serves `service`, by `grpc.health.v1`; an empty name means the server as a whole.
+def health(endpoint: Endpoint, service: str, timeout: float) -> bool:
+    """Whether a server serves `service`, by `grpc.health.v1`; an empty name means the server as a whole.
 
     Asks once. Raises UnavailableError if no server answers, DeadlineExceededError if it does not answer in time,
     ValueError if it has no such service, and UnimplementedError if it does not tell its health.
@@ -492,7 +493,7 @@ class BenchTable:
     measure too.
     """
 
-    def __new__(cls, address: str, timeout: float | None) -> BenchTable: ...
+    def __new__(cls, endpoint: Endpoint, timeout: float | None) -> BenchTable: ...
     @property
     def name(self) -> str: ...
     @property
@@ -506,7 +507,7 @@ class BenchTable:
 class Client:
     """A client of a server, over the shortest road. Timeouts are seconds of the whole call; None: no limit."""
 
-    def __new__(cls, address: str, max_pending_bytes: int = ...) -> Client:
+    def __new__(cls, endpoint: Endpoint, max_pending_bytes: int = ...) -> Client:
         """Does not contact the server. `max_pending_bytes` limits the unconfirmed items of all writers together."""
 
     @property

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from reverb import _binding
 from reverb.data import checks, signatures, table_arguments
+from reverb.data.endpoint import Endpoint
 from reverb.data.items import sample_maker
 from reverb.data.keys import as_keys, as_updates, broadcast
 from reverb.data.timeouts import as_reconnect_timeout, countdown
@@ -54,29 +55,30 @@ class Client:
         equal share waits. Each writer may have one unconfirmed item in any case; a lone writer may use all.
 
     Attributes:
-      engine: The native client, for other modules of this package. It is not part of the public interface.
+      endpoint: What another client of the same server is made of, for other modules of this package.
+      engine: The native client, for other modules of this package. Neither is part of the public interface.
 
     Raises:
       TypeError: The address is not a str, or the limit is not an integer.
       ValueError: The limit is below 1.
     """
 
-    def __init__(self, server_address: str, *, max_pending_bytes: int = MAX_PENDING_BYTES) -> None:
-        if not isinstance(server_address, str):
+    def __init__(self, server_address: str | Endpoint, *, max_pending_bytes: int = MAX_PENDING_BYTES) -> None:
+        if not isinstance(server_address, (str, Endpoint)):
             # A server's own text has many lines.
             if hasattr(server_address, "localhost_client"):
                 raise TypeError("server_address: a str; server.localhost_client() makes the client of a Server.")
             checks.refuse("server_address", "a str", server_address)
-        self._server_address = server_address
+        self.endpoint = Endpoint.of(server_address)
         self._max_pending_bytes = checks.as_count("max_pending_bytes", max_pending_bytes)
-        self.engine = _binding.Client(server_address, self._max_pending_bytes)
+        self.engine = _binding.Client(self.endpoint, self._max_pending_bytes)
         # Maps each table to the maker of samples that fits the signature which the table had last.
         self._makers: dict[str, _binding.BatchMaker] = {}
 
     @property
     def server_address(self) -> str:
         """The address of the server, as passed to the constructor."""
-        return self._server_address
+        return self.endpoint.address
 
     @property
     def road(self) -> str:
@@ -87,13 +89,13 @@ class Client:
         """
         return self.engine.road
 
-    def __reduce__(self) -> tuple[Callable[[str], Client], tuple[str]]:
+    def __reduce__(self) -> tuple[Callable[[str | Endpoint], Client], tuple[str | Endpoint]]:
         limit, make = self._max_pending_bytes, self.__class__
         limited = make if limit == MAX_PENDING_BYTES else functools.partial(make, max_pending_bytes=limit)
-        return limited, (self._server_address,)
+        return limited, (self.endpoint.in_pickles(),)
 
     def __repr__(self) -> str:
-        return f"Client, server_address={self._server_address}"
+        return f"Client, server_address={self.server_address}"
 
     def insert(self, data: Any, priorities: dict[str, float], *, timeout: float | None = None) -> None:
         """Inserts one item of one step into one or more tables.
@@ -427,7 +429,7 @@ class Client:
         pairs = as_updates(updates)
         keys = [checks.as_key(key) for key in (() if deletes is None else deletes)]
         changed = self.engine.mutate_priorities(table, pairs, keys, checks.as_timeout(timeout))
-        note_update(self._server_address, table, [priority for _, priority in pairs])
+        note_update(self.endpoint.address, table, [priority for _, priority in pairs])
         return changed
 
     def update_priorities(
@@ -460,7 +462,7 @@ class Client:
         if values.shape != keys.shape:
             values = np.ascontiguousarray(broadcast(values, keys.shape))
         changed = self.engine.update_priorities(table, keys, values, checks.as_timeout(timeout))
-        note_update(self._server_address, table, values)
+        note_update(self.endpoint.address, table, values)
         return changed
 
     def configure_table(
@@ -563,7 +565,7 @@ class Client:
         except DeadlineExceededError as error:
             text = f"ServerInfo call did not complete within provided timeout of {timeout}s"
             raise DeadlineExceededError(text if error.was_reached else f"{error}\n{text}") from None
-        add_unconfirmed(infos.values(), self._server_address)
+        add_unconfirmed(infos.values(), self.endpoint.address)
         return infos
 
     def _signatures(self, timeout_s: float = -1.0) -> dict[str, signatures.FlatSignature | None]:

@@ -41,7 +41,14 @@ __all__ = [
 
 
 class ReverbError(Exception):
-    """The base class of all errors that Reverb defines."""
+    """The base class of all errors that Reverb defines.
+
+    Attributes:
+      is_transient: Whether the same call may succeed later, because the server was lost, stopped or not reached, and
+        may come back.
+    """
+
+    is_transient = False
 
 
 class DeadlineExceededError(ReverbError):
@@ -81,15 +88,27 @@ class TableNotFoundError(ReverbError, RuntimeError, ValueError):
 class CancelledError(ReverbError, RuntimeError):
     """The call was cancelled, for instance because the server stopped while the call waited."""
 
+    is_transient = True
+
 
 class UnavailableError(ReverbError, RuntimeError):
     """The server cannot be reached, or the connection to it was lost.
 
-    Attributes:
-      may_pass: Whether waiting may help. False if a balancer spreads the streams of the client over several servers.
+    It is not transient if a balancer spreads the streams of the client over several servers, or if nobody knows what
+    became of an insert.
     """
 
-    may_pass = True
+    is_transient = True
+
+    @property
+    def may_pass(self) -> bool:
+        """The same as `is_transient`, for programs of earlier versions."""
+        return self.is_transient
+
+    @may_pass.setter
+    def may_pass(self, may_pass: bool) -> None:
+        # Errors that earlier versions pickled have it.
+        self.is_transient = may_pass
 
 
 class ResourceExhaustedError(ReverbError, IndexError):

@@ -94,7 +94,7 @@ def pattern_dataset_with_info(
       is_end_of_episode: Function from a step to a scalar bool that says whether the step ends its episode.
     """
     dataset = PatternDataset(input_dataset, configs, respect_episode_boundaries, is_end_of_episode)
-    info = SampleInfo(key=0, probability=0.0, table_size=0, priority=0.0, times_sampled=0)
+    info = SampleInfo.zeros()
     return dataset.map(lambda *item: ReplaySample(info=info, data=_one(item, dataset.element_spec)))
 
 

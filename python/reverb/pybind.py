@@ -22,7 +22,7 @@ from reverb.item_selectors import Selector as ItemSelector
 from reverb.item_selectors import Uniform as UniformSelector
 from reverb.platform.default.checkpointers import CheckpointerBase, DefaultCheckpointer
 from reverb.rate_limiters import RateLimiter
-from reverb.replay_sample import SampleInfo
+from reverb.replay_sample import INFO_DTYPES, SampleInfo
 from reverb.trajectory_writer import TrajectoryColumn
 
 if TYPE_CHECKING:
@@ -54,8 +54,6 @@ __all__ = [
     "create_default_checkpointer",
     "selector_from_proto",
 ]
-
-_INFO_DTYPES = (np.uint64, np.float64, np.int64, np.float64, np.int32)
 
 
 class _Unconstructible:
@@ -354,7 +352,7 @@ class Sampler(_Unconstructible):
 
 
 def _flat(sample: Any) -> list[NDArray[Any]]:
-    info = [np.array(field, dtype) for field, dtype in zip(sample.info, _INFO_DTYPES, strict=True)]
+    info = [np.array(field, dtype) for field, dtype in zip(sample.info, INFO_DTYPES, strict=True)]
     return [*info, *sample.data]
 
 

@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-__all__ = ["BatchInfo", "ItemInfo", "Ragged", "ReplaySample", "SampleInfo"]
+__all__ = ["INFO_DTYPES", "BatchInfo", "ItemInfo", "Ragged", "ReplaySample", "SampleInfo"]
+
+# Dtypes of the fields of SampleInfo, in the order of the list in `crates/reverb-core/src/batch_info.rs`.
+INFO_DTYPES = ("uint64", "float64", "int64", "float64", "int32")
 
 
 class SampleInfo(NamedTuple):
@@ -36,7 +39,7 @@ class SampleInfo(NamedTuple):
         """The TensorFlow dtypes of the fields. Imports TensorFlow."""
         import tensorflow as tf
 
-        return cls(tf.uint64, tf.float64, tf.int64, tf.float64, tf.int32)
+        return cls(*(tf.as_dtype(dtype) for dtype in INFO_DTYPES))
 
     @classmethod
     def tf_shapes(cls) -> "SampleInfo":
@@ -48,7 +51,7 @@ class SampleInfo(NamedTuple):
     @classmethod
     def zeros(cls) -> "SampleInfo":
         """An info whose fields are all zero, with the Python types of the fields."""
-        return cls(0, 0.0, 0, 0.0, 0)
+        return cls(*(np.dtype(dtype).type(0).item() for dtype in INFO_DTYPES))
 
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from reverb.tf.specs import check_batch, dtype_text, of_signature
 __all__ = ["TFClient"]
 
 _INFO_DTYPES = list(SampleInfo.tf_dtypes())
+_NUM_INFOS = len(_INFO_DTYPES)
 # Time limit, in seconds, for fetching the signature of a table.
 _SIGNATURE_S = 30.0
 # Time, in seconds, for which `sample` waits for a lost server, as `Client.sample` does.
@@ -77,9 +78,9 @@ class TFClient:
             # TensorFlow itself checks the dtypes of dm-reverb's operation, with another error in graphs.
             sample = _sample_eagerly if tf.executing_eagerly() else _sample_in_graph
             results = tensorflow_calls.call(sample, [address, table, numbers], [*_INFO_DTYPES, *flat])
-        for field in results[:5]:
+        for field in results[:_NUM_INFOS]:
             field.set_shape([])
-        return ReplaySample(SampleInfo(*results[:5]), tree.unflatten_as(data_dtypes, results[5:]))
+        return ReplaySample(SampleInfo(*results[:_NUM_INFOS]), tree.unflatten_as(data_dtypes, results[_NUM_INFOS:]))
 
     def insert(self, data: Sequence[Any], tables: Any, priorities: Any, name: str | None = None) -> Any:
         """Inserts one step as an item into one or more tables, and waits until the items are in their tables.
@@ -190,17 +191,17 @@ def _first_step(address: bytes, table: bytes, num_leaves: int) -> list[Any]:
     if info is not None and info.signature is not None:
         check_batch(name, of_signature(info.signature), sampled.columns, sampled.squeezed, of_steps=True)
     (arrays,) = tf_shapes.steps(sampled)
-    if len(arrays) != 5 + num_leaves:
+    if len(arrays) != _NUM_INFOS + num_leaves:
         raise InvalidArgumentError(
             "Number of tensors in the replay sample did not match the expected count. "
-            f"Got {len(arrays)} but wanted {5 + num_leaves}"
+            f"Got {len(arrays)} but wanted {_NUM_INFOS + num_leaves}"
         )
     return [array[0] for array in arrays]
 
 
 def _type_mismatches(arrays: list[Any], dtypes: NDArray[np.int64]) -> Iterator[tuple[int, str, str]]:
     """Yields the index, the actual and the expected dtype of each leaf that does not have the dtype in `dtypes`."""
-    for index, expected in enumerate(dtypes.tolist(), start=5):
+    for index, expected in enumerate(dtypes.tolist(), start=_NUM_INFOS):
         actual = dtype_numbers.number_of(np.asarray(arrays[index]).dtype)
         if actual != expected:
             yield index, dtype_text(actual), dtype_text(expected)

@@ -13,6 +13,7 @@ from behaviour_support import PATIENCE_S, Background, eventually, insert_values,
 
 import reverb
 from reverb import _binding
+from reverb.data.endpoint import Endpoint
 
 pytest.importorskip("typer", reason="the extra `cli` is not installed")
 pytest.importorskip("rich", reason="the extra `cli` is not installed")
@@ -52,7 +53,7 @@ def num_held(address):
     made = []
     try:
         for _ in range(MOST):
-            made.append(_binding.BenchTable(address, PATIENCE_S))
+            made.append(_binding.BenchTable(Endpoint(address), PATIENCE_S))
     except reverb.errors.ResourceExhaustedError:
         pass
     for table in made:
@@ -133,7 +134,8 @@ def test_ctrl_c_removes_the_table(server, address):
 HOLDER = """
 import sys
 from reverb import _binding
-table = _binding.BenchTable(sys.argv[1], 20.0)
+from reverb.data.endpoint import Endpoint
+table = _binding.BenchTable(Endpoint(sys.argv[1]), 20.0)
 print(table.name, flush=True)
 sys.stdin.read()
 """
@@ -159,7 +161,7 @@ def test_table_goes_with_its_client(address):
 
 def test_table_is_in_no_list_and_no_checkpoint(server, address, tmp_path):
     client = far_client(address)
-    held = _binding.BenchTable(address, PATIENCE_S)
+    held = _binding.BenchTable(Endpoint(address), PATIENCE_S)
     client.insert(np.float32(1), {held.name: 1.0})
     assert list(client.server_info()) == ["table"]
     observed = json.loads(client.engine.observe(PATIENCE_S))
@@ -175,7 +177,7 @@ def test_table_is_in_no_list_and_no_checkpoint(server, address, tmp_path):
 
 def test_waiting_draw_ends_with_the_table(address):
     client = far_client(address)
-    held = _binding.BenchTable(address, PATIENCE_S)
+    held = _binding.BenchTable(Endpoint(address), PATIENCE_S)
     draw = Background(client.sample_batch, held.name, 1)
     eventually(lambda: json.loads(client.engine.observe(PATIENCE_S))["clients"])
     held.close()
@@ -184,19 +186,19 @@ def test_waiting_draw_ends_with_the_table(address):
 
 
 def test_number_of_tables_is_limited(address):
-    held = [_binding.BenchTable(address, PATIENCE_S) for _ in range(MOST)]
+    held = [_binding.BenchTable(Endpoint(address), PATIENCE_S) for _ in range(MOST)]
     with pytest.raises(reverb.errors.ResourceExhaustedError, match="4 measurements of this server are running"):
-        _binding.BenchTable(address, PATIENCE_S)
+        _binding.BenchTable(Endpoint(address), PATIENCE_S)
     held.pop().close()
     eventually(lambda: num_held(address) == MOST - 1)
 
 
 def test_table_is_refused_in_the_same_process(server):
     with pytest.raises(ValueError, match="a server of this process cannot be measured"):
-        _binding.BenchTable(f"localhost:{server.port}", PATIENCE_S)
+        _binding.BenchTable(Endpoint(f"localhost:{server.port}"), PATIENCE_S)
 
 
 def test_server_stops_while_it_is_measured(server):
-    held = _binding.BenchTable(f"ipv4:127.0.0.1:{server.port}", PATIENCE_S)
+    held = _binding.BenchTable(Endpoint(f"ipv4:127.0.0.1:{server.port}"), PATIENCE_S)
     server.stop()
     held.close()

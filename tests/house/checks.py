@@ -81,8 +81,8 @@ def foreign_names(tree):
 def parts_apart(tree):
     """Arrows between parts of a crate, or of the package, that know nothing of each other."""
     pairs = [pair for one, other in rules.APART_IN_CRATES for pair in ((one, other), (other, one))]
-    parts = [PACKAGE_FOLDER + part for part in rules.APART_IN_PACKAGE]
-    pairs += [(one, other) for one in parts for other in parts if one != other]
+    groups = [[PACKAGE_FOLDER + part for part in group] for group in rules.APART_IN_PACKAGE]
+    pairs += [(one, other) for group in groups for one in group for other in group if one != other]
     problems = []
     for graph in (tree.rust, tree.python):
         for source, target, names in graph.arrows():

@@ -58,6 +58,9 @@ KINDS = {
     "Roads": "crates/reverb-net/src/client/roads.rs",
 }
 
+# Faces of other libraries: what their programs name, made of all that lies below. Only commands may use one.
+FACES = ("pattern_dataset", "pybind", "server_executable/", "tf_client", "timestep_dataset", "trajectory_dataset")
+
 # Modules of `python/reverb` from the lowest floor up. The longest entry that fits a file counts.
 MODULES = (
     ("_binding", "_shutdown", "errors", "logging/", "replay_sample"),
@@ -68,16 +71,15 @@ MODULES = (
     ("checkpoint_reader", "client"),
     ("adders/", "platform/"),
     ("checkpointers", "server", "structured"),
-    ("pybind", "server_executable/"),
-    ("buffers/", "exchange/", "loaders/", "pattern_dataset", "tf/"),
-    ("tf_client", "timestep_dataset", "trajectory_dataset"),
+    ("buffers/", "exchange/", "loaders/", "tf/"),
+    FACES,
     ("cli/",),
     # Hands on names of all.
     ("__init__",),
 )
 
-# Parts of the package that know nothing of each other.
-APART_IN_PACKAGE = ("buffers/", "exchange/", "loaders/", "tf/")
+# Parts of the package that know nothing of the others of their group.
+APART_IN_PACKAGE = (("buffers/", "exchange/", "loaders/", "tf/"), FACES)
 
 # The only module that reads the environment, and the few places beside it that must, by what they read.
 ENVIRONMENT = "python/reverb/_settings.py"

@@ -12,7 +12,7 @@ FLOORS = (("errors", "_binding"), ("data/",), ("data/make", "client"), ("cli/", 
 @pytest.fixture(autouse=True)
 def _floors(monkeypatch):
     monkeypatch.setattr(rules, "MODULES", FLOORS)
-    monkeypatch.setattr(rules, "APART_IN_PACKAGE", ("cli/", "tf/"))
+    monkeypatch.setattr(rules, "APART_IN_PACKAGE", (("cli/", "tf/"),))
     monkeypatch.setattr(rules, "PARTS", {"reverb-net": (("thing",), ("lib",))})
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import reverb
 from reverb import _binding, errors
+from reverb.data.endpoint import Endpoint
 from reverb.replay_sample import Ragged
 
 DICT = {"b": reverb.TensorSpec([], np.float64), "a": reverb.TensorSpec([2], np.float64)}
@@ -28,7 +29,7 @@ class Native:
             self.server.stop()
         anyhow = (reverb.selectors.Uniform(), reverb.selectors.Fifo(), 10, reverb.rate_limiters.MinSize(1))
         self.server = reverb.Server([reverb.Table("table", *anyhow, signature=signature)])
-        self.client = _binding.Client(f"localhost:{self.server.port}")
+        self.client = _binding.Client(Endpoint(f"localhost:{self.server.port}"))
         for step in steps:
             self.client.insert(step, {"table": 1.0}, None)
 

@@ -1,4 +1,7 @@
 import inspect
+import pathlib
+import pickle
+import re
 
 import pytest
 
@@ -38,6 +41,59 @@ def test_every_error_is_listed_documented_and_in_the_tree():
     for name in found:
         assert inspect.getdoc(getattr(errors, name))
         assert name in errors.__doc__
+
+
+def test_every_kind_of_error_has_a_class():
+    source = pathlib.Path(__file__).parents[2] / "crates" / "reverb-core" / "src" / "error.rs"
+    kinds = re.findall(r'=> "(\w+)",', source.read_text())
+    assert {f"{kind}Error" for kind in kinds} == set(BUILT_INS)
+
+
+TRANSIENT = {"CancelledError", "UnavailableError"}
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_only_errors_of_lost_servers_are_transient(name):
+    error = getattr(errors, name)("what went wrong")
+    assert error.is_transient == (name in TRANSIENT)
+    assert pickle.loads(pickle.dumps(error)).is_transient == error.is_transient
+
+
+def test_an_error_that_differs_from_its_class_is_pickled_as_it_is():
+    error = reverb.errors.UnavailableError("split")
+    # As the extension sets it, and as earlier versions did.
+    error.is_transient = False
+    again = pickle.loads(pickle.dumps(error))
+    assert not again.is_transient
+    assert not again.may_pass
+    earlier = reverb.errors.UnavailableError("split")
+    earlier.__setstate__({"may_pass": False})
+    assert not earlier.is_transient
+
+
+class TestRaised:
+    """The extension says of each error what the core says, whatever its class."""
+
+    def test_of_a_server_that_is_not_there(self):
+        client = reverb.Client("ipv4:127.0.0.1:1")
+        with pytest.raises(reverb.DeadlineExceededError) as unreached:
+            client.insert(1.0, {"table": 1.0}, timeout=0.1)
+        assert unreached.value.is_transient
+        assert not unreached.value.was_reached
+
+    def test_of_tables(self):
+        queue = reverb.Table.queue("queue", 1)
+        server = reverb.Server([queue])
+        client = server.localhost_client()
+        with pytest.raises(reverb.errors.TableNotFoundError) as unknown:
+            client.insert(1.0, {"other": 1.0})
+        with pytest.raises(reverb.DeadlineExceededError) as late:
+            client.sample_batch("queue", 1, 0.01)
+        server.stop()
+        with pytest.raises(reverb.errors.UnavailableError) as stopped:
+            client.sample_batch("queue", 1)
+        assert [error.value.is_transient for error in (unknown, late, stopped)] == [False, False, True]
+        assert late.value.was_reached
 
 
 def test_a_deadline_is_not_a_runtime_error():

@@ -5,6 +5,7 @@ import pytest
 
 import reverb
 from reverb import _binding
+from reverb.data.endpoint import Endpoint
 from reverb.replay_sample import ReplaySample, SampleInfo
 
 NOT_STEPS = r"^Can't split non timestep trajectory into timesteps\.$"
@@ -19,7 +20,7 @@ def draw():
     def draw(*items):
         for columns in items:
             insert(reverb.Client(address), columns)
-        return _binding.Client(address).sample("queue", len(items), len(items), 0, 10.0, False)
+        return _binding.Client(Endpoint(address)).sample("queue", len(items), len(items), 0, 10.0, False)
 
     yield draw
     server.stop()

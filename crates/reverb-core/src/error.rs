@@ -5,7 +5,6 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// An error, which says what was expected, what was found, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// An argument or a message from a peer is not valid.
     #[error("{0}")]
@@ -104,13 +103,63 @@ impl Error {
         Self::InvalidArgument(message.into())
     }
 
+    /// Returns the name of what users tell apart, for the classes of a binding. Several cases may be one to them.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Unconfirmed(cause) => cause.kind(),
+            Self::InvalidArgument(_) => "InvalidArgument",
+            Self::InvalidRow { .. } | Self::InvalidPriority(_) => "InvalidPriority",
+            Self::TableNotFound { .. } => "TableNotFound",
+            Self::SignatureMismatch(_) => "SignatureMismatch",
+            Self::ItemTooLarge { .. } => "ItemTooLarge",
+            Self::MessageTooLarge { .. } => "MessageTooLarge",
+            Self::ResourceExhausted(_) => "ResourceExhausted",
+            Self::DeadlineExceeded(_) | Self::Unreached(_) => "DeadlineExceeded",
+            Self::Cancelled(_) => "Cancelled",
+            Self::Unavailable(_) | Self::SplitClient { .. } => "Unavailable",
+            Self::DataLoss(_) => "DataLoss",
+            Self::Unimplemented(_) => "Unimplemented",
+            Self::Storage(_) => "Storage",
+            Self::Internal(_) => "Internal",
+        }
+    }
+
+    /// Whether the same call may succeed later, because the server was lost, stopped or not reached, and may come back.
+    /// Whatever waits for a server decides by this whether to go on.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Unreached(_) | Self::Cancelled(_))
+    }
+
     /// The error of an insert that a server has got: an [`Error::Unconfirmed`] if the server was lost or stopped.
     #[must_use]
     pub fn of_sent_insert(self) -> Self {
-        match self {
-            Self::Unavailable(_) | Self::Cancelled(_) => Self::Unconfirmed(Box::new(self)),
-            known => known,
+        if self.is_transient() { Self::Unconfirmed(Box::new(self)) } else { self }
+    }
+
+    /// Adds a remark to the text, unless the text consists of facts only.
+    #[must_use]
+    pub fn with_remark(mut self, remark: &str) -> Self {
+        match &mut self {
+            Self::InvalidArgument(text)
+            | Self::TableNotFound { known: text, .. }
+            | Self::SignatureMismatch(text)
+            | Self::InvalidPriority(text)
+            | Self::ResourceExhausted(text)
+            | Self::DeadlineExceeded(text)
+            | Self::Unreached(text)
+            | Self::Cancelled(text)
+            | Self::Unavailable(text)
+            | Self::DataLoss(text)
+            | Self::Storage(text)
+            | Self::Unimplemented(text)
+            | Self::Internal(text) => text.push_str(remark),
+            Self::InvalidRow { .. }
+            | Self::ItemTooLarge { .. }
+            | Self::MessageTooLarge { .. }
+            | Self::SplitClient { .. }
+            | Self::Unconfirmed(_) => {}
         }
+        self
     }
 }
 

@@ -72,7 +72,7 @@ pub struct Drawn {
     /// Probability of the draw.
     pub probability: f64,
     /// Number of items in the table, including this one.
-    pub table_size: u64,
+    pub table_size: i64,
     /// Priority of the item.
     pub priority: f64,
     /// Number of draws of the item, including this one.
@@ -107,7 +107,7 @@ impl Drawn {
         Self {
             key,
             probability,
-            table_size,
+            table_size: table_size as i64,
             priority,
             times_sampled,
             rate_limited,

@@ -205,7 +205,7 @@ impl Model {
         assert!((drawn.probability / want - 1.0).abs() < 1e-12);
         let plain = self.items[&key];
         assert_eq!(drawn.priority, plain.priority);
-        assert_eq!(drawn.table_size, self.items.len() as u64);
+        assert_eq!(drawn.table_size, self.items.len() as i64);
         self.limiter.samples += 1;
         let times = self.times_sampled.get_mut(&key).unwrap();
         self.num_unique_samples += u64::from(*times == 0);

@@ -6,7 +6,7 @@ use common::wire::{self, Inserts, Samples};
 use common::{Recorder, SOON, addresses, dm_inserts, dm_reverb_client, eventually, inserted, queue, server, uniform};
 use reverb_core::TableChanges;
 use reverb_formats::proto::schema::SampleStreamResponse;
-use reverb_net::client::Client;
+use reverb_net::client::{Client, Configure, Mutate, Reset};
 use reverb_net::replay_v1::proto::{WriteItem, WriteRequest, sample_request};
 use reverb_service::{Change, DrawRequest};
 use std::time::Instant;
@@ -79,11 +79,12 @@ async fn inserts_draws_receipts_and_edits_are_committed_when_they_are_answered()
 
     let client = Client::new(&addresses(&server)[0]);
     let deadline = Some(Instant::now() + SOON);
-    client.mutate("table", &[(1_000_001, 3.0)], &[1_000_002], deadline).await.unwrap();
+    client.call(Mutate::new("table", &[(1_000_001, 3.0)], &[1_000_002]), deadline).await.unwrap();
     assert_eq!(journal.take(), [Change::Deleted(1_000_002), Change::Updated(1_000_001, 3.0)]);
-    client.configure("table", &TableChanges { max_size: Some(20), ..TableChanges::default() }, deadline).await.unwrap();
+    let changes = TableChanges { max_size: Some(20), ..TableChanges::default() };
+    client.call(Configure { table: "table", changes: &changes }, deadline).await.unwrap();
     assert_eq!(journal.take(), [Change::Configured]);
-    client.reset("table", deadline).await.unwrap();
+    client.call(Reset { table: "table" }, deadline).await.unwrap();
     assert_eq!(journal.take(), [Change::Reset]);
 }
 

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use reverb_core::gather::BatchColumn;
-use reverb_core::{BatchInfo, Buffer, DType};
+use reverb_core::{BatchInfo, Buffer, DType, for_each_fact};
 use std::sync::Arc;
 
 /// Owns the columns of a batch; the base object of their arrays. The buffer returns to its pool with the last of them.
@@ -47,14 +47,12 @@ pub fn sample_info<'py>(memory: &Bound<'py, InfoMemory>) -> PyResult<Bound<'py, 
     let info = &memory.get().0;
     // SAFETY: the memory owns the infos, `info.len()` of each, and nobody else writes to them.
     let view = |dtype, data| unsafe { view(memory.as_any(), data, dtype, &[info.len()]) };
-    let fields = [
-        view(DType::UInt64, info.keys().as_ptr().cast())?,
-        view(DType::Float64, info.probabilities().as_ptr().cast())?,
-        view(DType::Int64, info.table_sizes().as_ptr().cast())?,
-        view(DType::Float64, info.priorities().as_ptr().cast())?,
-        view(DType::Int32, info.times_sampled().as_ptr().cast())?,
-    ];
-    SAMPLE_INFO.make(memory.py(), fields)
+    macro_rules! arrays {
+        ($($(#[$doc:meta])* $fact:ident, $column:ident: $type:ty = $dtype:ident;)*) => {
+            [$(view(DType::$dtype, info.$column().as_ptr().cast())?),*]
+        };
+    }
+    SAMPLE_INFO.make(memory.py(), for_each_fact!(arrays))
 }
 
 /// Importance weights of a batch's draws, float32 `[n]`.

@@ -1,5 +1,6 @@
 //! `reverb._rust.BenchTable`.
 
+use crate::endpoint::PyEndpoint;
 use crate::errors::PyReverbResult;
 use crate::runtime::{deadline, wait};
 use parking_lot::Mutex;
@@ -18,8 +19,8 @@ pub struct BenchTable {
 #[pymethods]
 impl BenchTable {
     #[new]
-    fn new(py: Python<'_>, address: &str, timeout: Option<f64>) -> PyReverbResult<Self> {
-        let client = Client::new(address);
+    fn new(py: Python<'_>, endpoint: PyEndpoint, timeout: Option<f64>) -> PyReverbResult<Self> {
+        let client = Client::new(endpoint);
         let deadline = deadline(timeout)?;
         // On the runtime of the process, whose threads keep the connection alive.
         let hold = wait(py, client.call(Bench, deadline).into_future())?;

@@ -2,6 +2,7 @@
 
 use crate::array_in::{self, Layouts, NestChunk, batch_chunk, step_chunk};
 use crate::draw::Draw;
+use crate::endpoint::PyEndpoint;
 use crate::errors::{self, PyReverbError, PyReverbResult};
 use crate::key_check::{self, KnownKeys, KnownSignatures, compare_keys, explain};
 use crate::priorities::{table_name, table_priorities};
@@ -30,7 +31,6 @@ const INFO_TIME: Duration = Duration::from_secs(2);
 /// A client of one server.
 #[pyclass(frozen, module = "reverb._rust")]
 pub struct Client {
-    address: String,
     client: CoreClient,
     /// Dropped after the client, whose connection it closes.
     driver: Arc<CallerDrivenRuntime>,
@@ -47,19 +47,18 @@ pub struct Client {
 #[pymethods]
 impl Client {
     #[new]
-    #[pyo3(signature = (address, max_pending_bytes = DEFAULT_PENDING_BYTES))]
-    fn new(py: Python<'_>, address: String, max_pending_bytes: usize) -> PyResult<Self> {
+    #[pyo3(signature = (endpoint, max_pending_bytes = DEFAULT_PENDING_BYTES))]
+    fn new(py: Python<'_>, endpoint: PyEndpoint, max_pending_bytes: usize) -> PyResult<Self> {
         // Writers may be used in a `__del__` after the interpreter has begun to end.
         errors::prepare(py)?;
         array_in::prepare(py)?;
         key_check::prepare(py)?;
-        let client = CoreClient::new(&address);
+        let client = CoreClient::new(endpoint);
         Ok(Self {
             background: Arc::new(client.beside(max_pending_bytes)),
             client,
             driver: Arc::default(),
             draws_large: Arc::default(),
-            address,
             layouts: Layouts::default(),
             keys: KnownKeys::default(),
             signatures: KnownSignatures::default(),
@@ -68,7 +67,7 @@ impl Client {
 
     #[getter]
     fn address(&self) -> &str {
-        &self.address
+        self.client.address()
     }
 
     #[getter]

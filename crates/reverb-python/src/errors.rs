@@ -43,24 +43,25 @@ impl From<PyReverbError> for PyErr {
 }
 
 fn raise(py: Python<'_>, error: &Error) -> PyErr {
-    let raised = match class_of(py, error) {
-        Ok(class) => PyErr::from_type(class, error.to_string()),
-        Err(broken) => return broken,
+    let raised = match class_of(py, error).and_then(|class| instance_of(&class, error)) {
+        Ok(raised) | Err(raised) => raised,
     };
-    if matches!(error, Error::Unreached(_))
-        && let Err(broken) = raised.value(py).setattr("was_reached", false)
-    {
-        return broken;
-    }
-    if matches!(error, Error::SplitClient { .. })
-        && let Err(broken) = raised.value(py).setattr("may_pass", false)
-    {
-        return broken;
-    }
     if let Error::Unconfirmed(cause) = error {
         raised.set_cause(py, Some(raise(py, cause)));
     }
     raised
+}
+
+/// An error of a class. It differs from the other errors of its class if it is transient and they are not.
+fn instance_of(class: &Bound<'_, PyType>, error: &Error) -> PyResult<PyErr> {
+    let raised = PyErr::from_type(class.clone(), error.to_string());
+    if class.getattr("is_transient")?.is_truthy()? != error.is_transient() {
+        raised.value(class.py()).setattr("is_transient", error.is_transient())?;
+    }
+    if matches!(error, Error::Unreached(_)) {
+        raised.value(class.py()).setattr("was_reached", false)?;
+    }
+    Ok(raised)
 }
 
 /// The names in `reverb.errors` with their classes. A copy, since nothing can be imported once the interpreter has begun to
@@ -77,22 +78,6 @@ pub fn prepare(py: Python<'_>) -> PyResult<()> {
 }
 
 fn class_of<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyType>> {
-    let name = match error {
-        Error::Unconfirmed(cause) => return class_of(py, cause),
-        Error::InvalidArgument(_) => "InvalidArgumentError",
-        Error::InvalidRow { .. } | Error::InvalidPriority(_) => "InvalidPriorityError",
-        Error::TableNotFound { .. } => "TableNotFoundError",
-        Error::SignatureMismatch(_) => "SignatureMismatchError",
-        Error::ItemTooLarge { .. } => "ItemTooLargeError",
-        Error::MessageTooLarge { .. } => "MessageTooLargeError",
-        Error::ResourceExhausted(_) => "ResourceExhaustedError",
-        Error::DeadlineExceeded(_) | Error::Unreached(_) => "DeadlineExceededError",
-        Error::Cancelled(_) => "CancelledError",
-        Error::Unavailable(_) | Error::SplitClient { .. } => "UnavailableError",
-        Error::DataLoss(_) => "DataLossError",
-        Error::Unimplemented(_) => "UnimplementedError",
-        Error::Storage(_) => "StorageError",
-        _ => "InternalError",
-    };
-    Ok(classes(py)?.as_any().get_item(name)?.cast_into::<PyType>()?)
+    let class = classes(py)?.as_any().get_item(format!("{}Error", error.kind()))?;
+    Ok(class.cast_into::<PyType>()?)
 }

@@ -9,8 +9,8 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use reverb_core::BatchInfo;
 use reverb_core::gather::BatchColumn;
+use reverb_core::{BatchInfo, for_each_fact};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Iterates over the items of a batch.
@@ -141,14 +141,12 @@ impl Extents {
 
 /// A `SampleInfo` of Python's numbers.
 fn info<'py>(py: Python<'py>, infos: &BatchInfo, item: usize) -> PyResult<Bound<'py, PyAny>> {
-    let fields = [
-        infos.keys()[item].into_bound_py_any(py)?,
-        infos.probabilities()[item].into_bound_py_any(py)?,
-        infos.table_sizes()[item].into_bound_py_any(py)?,
-        infos.priorities()[item].into_bound_py_any(py)?,
-        infos.times_sampled()[item].into_bound_py_any(py)?,
-    ];
-    SAMPLE_INFO.make(py, fields)
+    macro_rules! numbers {
+        ($($(#[$doc:meta])* $fact:ident, $column:ident: $type:ty = $dtype:ident;)*) => {
+            [$(infos.$column()[item].into_bound_py_any(py)?),*]
+        };
+    }
+    SAMPLE_INFO.make(py, for_each_fact!(numbers))
 }
 
 fn not_steps() -> PyErr {

@@ -14,6 +14,7 @@ mod column_rows;
 mod dlpack;
 mod draw;
 mod dtype;
+mod endpoint;
 mod errors;
 mod frames;
 mod health;

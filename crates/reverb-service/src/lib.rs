@@ -34,12 +34,12 @@ pub use facts::ServerFacts;
 pub use insert::{InsertGroup, wait_for_inserts};
 pub use local::{BatchRequest, RowInsert};
 pub use notice::{Notice, warn};
-pub use peer::{Peer, Traffic, Transport};
+pub use peer::{Identity, Peer, Traffic, Transport};
 pub use process_name::{host_name, process_name};
 pub use replay::Replay;
 pub use stacking::stack;
 pub use store::{SavedState, Store, StoreProgress, StoreStatus};
 pub use table_handle::{
-    Arrival, Call, Change, DrawRequest, Journal, MAX_DRAWN, Operation, TableHandle, TablePulse, TableStatus,
-    Waiting, WaitingRequest, snapshot_all,
+    Arrival, Call, Change, DrawRequest, Journal, MAX_DRAWN, Operation, TableHandle, TablePulse, TableStatus, Waiting,
+    WaitingRequest, snapshot_all,
 };

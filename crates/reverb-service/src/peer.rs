@@ -36,6 +36,8 @@ const MAX_NAME: usize = 100;
 #[derive(Debug)]
 pub struct Peer {
     name: OnceLock<String>,
+    /// Who the peer has proven to be.
+    identity: Option<Identity>,
     road: Transport,
     address: String,
     /// Number of the peer in this process.
@@ -44,6 +46,10 @@ pub struct Peer {
     /// What the peer has sent, received and made so far.
     pub traffic: Traffic,
 }
+
+/// Who a peer has proven to be, whatever name it gives itself. No transport asks for a proof yet, so there is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Identity {}
 
 /// Counts of what a peer has done. Each is only added to or, for streams, also subtracted from.
 #[derive(Debug, Default)]
@@ -65,7 +71,7 @@ impl Peer {
     pub fn new(road: Transport, address: String) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let (id, since) = (NEXT.fetch_add(1, Relaxed), SystemTime::now());
-        Self { name: OnceLock::new(), road, address, id, since, traffic: Traffic::default() }
+        Self { name: OnceLock::new(), identity: None, road, address, id, since, traffic: Traffic::default() }
     }
 
     /// Makes a peer for the callers in the same process as a server.
@@ -84,6 +90,11 @@ impl Peer {
     /// Returns the name that the peer gives itself. Empty before it is set.
     pub fn name(&self) -> &str {
         self.name.get().map_or("", String::as_str)
+    }
+
+    /// Returns who the peer has proven to be. `None` if nobody has asked for a proof.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.identity.as_ref()
     }
 
     /// Returns the number of the peer, which no other peer of this process has.

@@ -11,6 +11,7 @@ import typer
 from reverb import errors
 from reverb._settings import ADDRESS, CONFIG, SETTINGS, Setting
 from reverb.cli import checkpoint_commands, output
+from reverb.data.endpoint import Endpoint
 from reverb.platform.version import version
 
 app = typer.Typer(
@@ -23,7 +24,10 @@ app = typer.Typer(
 )
 app.add_typer(checkpoint_commands.app, name="checkpoint")
 
-Address = Annotated[str, typer.Argument(envvar=ADDRESS, help="Address of the server, `host:port`.")]
+Address = Annotated[
+    Endpoint,
+    typer.Argument(parser=Endpoint, metavar="ADDRESS", envvar=ADDRESS, help="Address of the server, `host:port`."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait for the server.")]
 

@@ -12,6 +12,7 @@ import numpy as np
 from reverb import _binding, errors
 from reverb.cli import output
 from reverb.cli.bench_worker import rows_of
+from reverb.data.endpoint import Endpoint
 
 _DEFAULT_SIZES = ("400", "4k", "64k", "1m")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20}
@@ -47,7 +48,7 @@ class Result:
     road: str
 
 
-def run(address: str, sizes: list[str], clients: int, seconds: float, as_json: bool, timeout: float) -> None:
+def run(endpoint: Endpoint, sizes: list[str], clients: int, seconds: float, as_json: bool, timeout: float) -> None:
     """Measures inserts and then samples of each size, and prints a line for each."""
     parsed = [parse_size(size) for size in sizes or _DEFAULT_SIZES]
     if not seconds > 0:
@@ -55,11 +56,11 @@ def run(address: str, sizes: list[str], clients: int, seconds: float, as_json: b
     if not as_json:
         print(f"{'':7} {'size':>9} {'items/s':>10} {'MB/s':>8} {'p50 ms':>9} {'p99 ms':>9}  items a call, road")
     for size in parsed:
-        table = _binding.BenchTable(address, timeout)
+        table = _binding.BenchTable(endpoint, timeout)
         try:
             for operation in ("insert", "sample"):
                 task = {
-                    "address": address,
+                    "endpoint": endpoint.shown(),
                     "table": table.name,
                     "operation": operation,
                     "size": size,

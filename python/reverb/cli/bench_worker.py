@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from reverb import _binding
+from reverb.data.endpoint import Endpoint
 
 # Rows of one insert, and of one batch: few enough that a call is not one of many megabytes.
 _CALL_BYTES = 1 << 20
@@ -30,7 +31,7 @@ def rows_of(size: int) -> int:
 def main() -> None:
     """Runs until the time that the first line gives is over."""
     task = json.loads(sys.stdin.readline())
-    client = _binding.Client(task["address"])
+    client = _binding.Client(Endpoint(**task["endpoint"]))
     call = _inserts(client, task) if task["operation"] == "insert" else _samples(client, task)
     call()
     print("ready", flush=True)

@@ -5,6 +5,7 @@ import os
 from reverb import exchange
 from reverb.cli import output
 from reverb.client import Client
+from reverb.data.endpoint import Endpoint
 from reverb.platform.default import checkpointers
 
 
@@ -21,11 +22,11 @@ def export(source: str, table: str, path: str, as_json: bool) -> None:
     _done("exported", items, path, as_json)
 
 
-def load(path: str, address: str, table: str, priority: float | None, as_json: bool) -> None:
+def load(path: str, endpoint: Endpoint, table: str, priority: float | None, as_json: bool) -> None:
     """Inserts the items of a file into a server's table."""
     if not os.path.isfile(path):
         raise ValueError(f"{path} is not a file")
-    items = exchange.from_parquet(Client(address), path, table, priority=priority)
+    items = exchange.from_parquet(Client(endpoint), path, table, priority=priority)
     _done("imported", items, path, as_json)
 
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from reverb import _binding
+from reverb.data.endpoint import Endpoint
 
 # Number of rates that are kept: those of a minute, at a look a second.
 KEPT = 60
@@ -38,11 +39,11 @@ class Observer:
     """Looks at one server repeatedly.
 
     Args:
-      address: Address of the server.
+      endpoint: Endpoint of the server.
     """
 
-    def __init__(self, address: str) -> None:
-        self._client = _binding.Client(address)
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._client = _binding.Client(endpoint)
         self._before: Observation | None = None
         self._histories: dict[str, dict[str, collections.deque[float]]] = {}
 

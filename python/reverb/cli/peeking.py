@@ -9,6 +9,7 @@ import numpy as np
 from reverb import _binding
 from reverb.cli import output
 from reverb.data.column_names import column_names
+from reverb.data.endpoint import Endpoint
 from reverb.reverb_types import SpecNest, TableInfo, table_infos
 
 # Maximum number of elements of an array that are printed.
@@ -17,10 +18,10 @@ _SHOWN = 8
 
 def show(source: str, table: str, count: int, newest: bool, as_json: bool, timeout: float) -> None:
     """Prints items of a table of a server or of a checkpoint."""
-    is_folder = output.is_folder(source)
-    items = (
-        _of_checkpoint(source, table, count, newest) if is_folder else _of_server(source, table, count, newest, timeout)
-    )
+    if output.is_folder(source):
+        items = _of_checkpoint(source, table, count, newest)
+    else:
+        items = _of_server(Endpoint(source), table, count, newest, timeout)
     for item in items:
         if as_json:
             output.print_json(item)
@@ -28,8 +29,8 @@ def show(source: str, table: str, count: int, newest: bool, as_json: bool, timeo
             _print(item)
 
 
-def _of_server(address: str, table: str, count: int, newest: bool, timeout: float) -> Iterator[dict[str, Any]]:
-    client = _binding.Client(address)
+def _of_server(endpoint: Endpoint, table: str, count: int, newest: bool, timeout: float) -> Iterator[dict[str, Any]]:
+    client = _binding.Client(endpoint)
     items = client.peek(table, count, newest, timeout)
     signature = table_infos(client, timeout)[table].signature
     for item in items:

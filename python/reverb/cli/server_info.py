@@ -13,6 +13,7 @@ from rich.text import Text
 
 from reverb import _binding
 from reverb.cli import output
+from reverb.data.endpoint import Endpoint
 from reverb.data.table_figures import TableFigures
 from reverb.logging.escaping import escaped
 from reverb.reverb_types import TableInfo, table_infos
@@ -73,11 +74,11 @@ class Look:
         }
 
 
-def show(address: str, watch: bool, interval: float, as_json: bool, timeout: float) -> None:
+def show(endpoint: Endpoint, watch: bool, interval: float, as_json: bool, timeout: float) -> None:
     """Prints a server's tables, once or repeatedly."""
     if not interval > 0:
         output.fail(f"--interval must be greater than 0, got {interval}", output.WRONG_USAGE)
-    client = _binding.Client(address)
+    client = _binding.Client(endpoint)
     looks = _look(client, timeout)
     if not watch:
         _print(looks, as_json)
@@ -90,12 +91,12 @@ def show(address: str, watch: bool, interval: float, as_json: bool, timeout: flo
     console = Console()
     if not console.is_terminal:
         while True:
-            console.print(View(looks, address))
+            console.print(View(looks, endpoint.address))
             looks, then = _next(client, looks, then, interval, timeout)
-    with Live(View(looks, address), console=console, auto_refresh=False) as live:
+    with Live(View(looks, endpoint.address), console=console, auto_refresh=False) as live:
         while True:
             looks, then = _next(client, looks, then, interval, timeout)
-            live.update(View(looks, address), refresh=True)
+            live.update(View(looks, endpoint.address), refresh=True)
 
 
 def _next(
@@ -112,9 +113,9 @@ def _next(
     return looks, now
 
 
-def looker(address: str) -> Callable[[float], list[Look]]:
+def looker(endpoint: Endpoint) -> Callable[[float], list[Look]]:
     """A function that looks at the tables of a server, within a timeout."""
-    client = _binding.Client(address)
+    client = _binding.Client(endpoint)
     return lambda timeout: _look(client, timeout)
 
 

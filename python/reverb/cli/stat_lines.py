@@ -7,6 +7,7 @@ from typing import Any
 from reverb import errors
 from reverb.cli import output, server_info
 from reverb.cli.observing import Observer
+from reverb.data.endpoint import Endpoint
 
 # Lines between two headers.
 _LINES = 20
@@ -22,11 +23,11 @@ _COLUMNS = (
 _WAITING = ("waiting_inserts", "waiting_samples")
 
 
-def run(address: str, table: str | None, interval: float, as_json: bool, timeout: float) -> None:
+def run(endpoint: Endpoint, table: str | None, interval: float, as_json: bool, timeout: float) -> None:
     """Prints a line each `interval` seconds until Ctrl-C."""
     if not interval > 0:
         output.fail(f"--interval must be greater than 0, got {interval}", output.WRONG_USAGE)
-    look = _looks(address, table, timeout)
+    look = _looks(endpoint, table, timeout)
     before = None
     number = 0
     while True:
@@ -56,8 +57,8 @@ def _cell(name: str, now: dict[str, Any], before: dict[str, Any] | None) -> str:
 class _Observed:
     """Asks a server that can be observed."""
 
-    def __init__(self, address: str) -> None:
-        self._observer = Observer(address)
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._observer = Observer(endpoint)
 
     def __call__(self, table: str | None, timeout: float) -> dict[str, Any]:
         seen = self._observer.look(timeout)
@@ -78,8 +79,8 @@ class _Observed:
 class _Described:
     """Asks a server of dm-reverb, of an earlier version, or several, which tell nothing of their clients."""
 
-    def __init__(self, address: str) -> None:
-        self._look = server_info.looker(address)
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._look = server_info.looker(endpoint)
 
     def __call__(self, table: str | None, timeout: float) -> dict[str, Any]:
         tables = _named([(each.info.name, each) for each in self._look(timeout)], table)
@@ -100,13 +101,13 @@ def _total(figures: Iterable[int | None]) -> int | None:
     return None if None in known else sum(filter(None, known))
 
 
-def _looks(address: str, table: str | None, timeout: float) -> Any:
+def _looks(endpoint: Endpoint, table: str | None, timeout: float) -> Any:
     """A function that returns the values of a line."""
-    ask: _Observed | _Described = _Observed(address)
+    ask: _Observed | _Described = _Observed(endpoint)
     try:
         ask(table, timeout)
     except (errors.UnimplementedError, errors.InvalidArgumentError):
-        ask = _Described(address)
+        ask = _Described(endpoint)
     return lambda: ask(table, timeout)
 
 

@@ -17,6 +17,7 @@ from rich.live import Live
 from reverb._shutdown import ExitOnSigterm
 from reverb.cli.observing import Observation, Observer
 from reverb.cli.top_view import ORDERS, View
+from reverb.data.endpoint import Endpoint
 
 # Time between two looks.
 _PERIOD_S = 1.0
@@ -26,19 +27,19 @@ _TURN_S = 0.1
 _PIPE_WIDTH = 240
 
 
-def show(address: str, timeout: float) -> None:
+def show(endpoint: Endpoint, timeout: float) -> None:
     """Shows a server until `q` or Ctrl-C, or prints one screen if the output is not a terminal."""
     console = Console()
-    observer = Observer(address)
+    observer = Observer(endpoint)
     first = observer.look(timeout)
     if not console.is_terminal or console.is_dumb_terminal:
-        _print(observer, first, address, timeout)
+        _print(observer, first, endpoint.address, timeout)
         return
     # A terminal must be restored, whatever ends the program.
     ExitOnSigterm().begin()
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGHUP, lambda number, frame: sys.exit(128 + number))
-    _Screen(console, observer, first, address, timeout).run()
+    _Screen(console, observer, first, endpoint.address, timeout).run()
 
 
 def _print(observer: Observer, first: Observation, address: str, timeout: float) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from reverb._binding import Draw, StatsClock
 from reverb.client import Client
-from reverb.errors import CancelledError, DeadlineExceededError, UnavailableError
+from reverb.errors import DeadlineExceededError, ReverbError, UnavailableError
 from reverb.loaders.assembly import Part
 from reverb.loaders.mixture import Shares
 from reverb.loaders.options import Options
@@ -106,11 +106,11 @@ class Draws:
         while True:
             try:
                 return self._wait_for_parts(limit)
-            except (CancelledError, UnavailableError) as error:
+            except ReverbError as error:
+                if not error.is_transient:
+                    raise
                 # The server has gone, and with it all requests. It may come back.
                 self.give_up()
-                if isinstance(error, UnavailableError) and not error.may_pass:
-                    raise
                 now = time.monotonic()
                 give_up = now + self._patience() if give_up is None else give_up
                 if now > min(give_up, give_up if limit is None else limit):
@@ -125,7 +125,7 @@ class Draws:
         """Begins to draw ahead. An error concerns the next batch, and is raised when that is requested."""
         try:
             self._begin_ahead(self._depth(), _CONNECT_AHEAD_S)
-        except (CancelledError, DeadlineExceededError, UnavailableError):
+        except ReverbError:
             pass
 
     def receive(self, draws: list[Draw]) -> bool:
@@ -139,7 +139,7 @@ class Draws:
         for number, draw in enumerate(draws):
             try:
                 draw.received()
-            except (CancelledError, UnavailableError):
+            except ReverbError:
                 if number == 0:
                     for other in reversed(draws[1:]):
                         other.give_back()

@@ -70,8 +70,7 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         super().__init__()
-        self._client: Client | None = Client(client) if isinstance(client, str) else client
-        self._address = self._client.server_address
+        self._client = Client(client) if isinstance(client, str) else client
         self._table = table
         self._device = as_device(device)
         self._pin_memory = pin_memory
@@ -85,15 +84,14 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
     def __iter__(self) -> TorchBatches[DataT]:
         worker = get_worker_info()
         if worker is None:
-            client = self._client or Client(self._address)
-            batches = self._batches(client, self.options, self._device, None)
+            batches = self._batches(self._client, self.options, self._device, None)
             self._open.add(batches)
             self._last = batches.source
             return batches
         if self._device is not None:
             raise ValueError("`device` must be None in workers of a DataLoader: copy the batches it yields instead.")
         options = _share(self.options, worker.id, worker.num_workers)
-        return self._batches(Client(self._address), options, None, self._worker_prefetch - 1)
+        return self._batches(Client(self._client.endpoint), options, None, self._worker_prefetch - 1)
 
     def __next__(self) -> Batch[DataT, torch.Tensor, torch.Tensor]:
         if self._own is None:
@@ -122,7 +120,7 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
         """
         source = self._last
         if source is None:
-            source = BatchSource(self._client or Client(self._address), self._table, self.options)
+            source = BatchSource(self._client, self._table, self.options)
         if isinstance(priorities, torch.Tensor):
             priorities = priorities.detach().cpu().double().numpy()
         return source.update_priorities(batch, priorities, timeout=timeout)
@@ -142,9 +140,13 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers cannot use this process's client and iterations.
-        return {**self.__dict__, "_client": None, "_open": None, "_last": None, "_own": None}
+        client = Client(self._client.endpoint)
+        return {**self.__dict__, "_client": client, "_open": None, "_last": None, "_own": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        if "_address" in state:
+            # An earlier version has pickled it.
+            state["_client"] = Client(state.pop("_address"))
         self.__dict__.update(state, _open=weakref.WeakSet())
 
 

@@ -24,6 +24,7 @@ from reverb.tf.specs import LeafSpec
 __all__ = ["ReverbDataset"]
 
 _INFO_DTYPES = tuple(SampleInfo.tf_dtypes())
+_NUM_INFOS = len(_INFO_DTYPES)
 
 
 class ReverbDataset(tf.compat.v1.data.Dataset):  # type: ignore[misc]
@@ -250,7 +251,7 @@ class _Functions:
             specs.append(tf.TensorSpec(None if shape is None else [None, *shape], dtype))
         if not any(self._sliced):
             return specs
-        specs += specs[:5]
+        specs += specs[:_NUM_INFOS]
         for dtype, shape, sliced in zip(self._dtypes, self._shapes, self._sliced, strict=True):
             if sliced:
                 specs += [tf.TensorSpec(shape, dtype), tf.TensorSpec([None], tf.int64)]
@@ -267,11 +268,12 @@ class _Functions:
 
     def _cut(self, *arrays: Any) -> Any:
         """Splits a batch that `reverb.tf.shapes.slices` made into its items."""
-        even, uneven = arrays[: 5 + len(self._dtypes)], arrays[5 + len(self._dtypes) :]
+        num_even = _NUM_INFOS + len(self._dtypes)
+        even, uneven = arrays[:num_even], arrays[num_even:]
 
         @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
         def item(index: Any) -> tuple[Any, ...]:
-            parts, rest = [field[index] for field in uneven[:5]], iter(uneven[5:])
+            parts, rest = [field[index] for field in uneven[:_NUM_INFOS]], iter(uneven[_NUM_INFOS:])
             for shape, sliced in zip(self._shapes, self._sliced, strict=True):
                 values = next(rest)
                 if sliced:

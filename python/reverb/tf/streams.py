@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numpy.typing import NDArray
 
 from reverb.client import Client
-from reverb.errors import CancelledError, DeadlineExceededError, ReverbError, UnavailableError
+from reverb.data.endpoint import Endpoint
+from reverb.errors import DeadlineExceededError, ReverbError, UnavailableError
 from reverb.reverb_types import table_infos
 from reverb.tf.specs import LeafSpec, check_batch, check_request, of_signature
 
@@ -103,12 +104,12 @@ class Stream:
                 return []
             try:
                 return self._next()
-            except (CancelledError, UnavailableError) as error:
+            except ReverbError as error:
+                if not error.is_transient:
+                    raise
                 # The server went away, but may come back: the next fetch tries to reach it again.
                 self._draw = None
                 self._specs = None
-                if isinstance(error, UnavailableError) and not error.may_pass:
-                    raise
                 return None if self._closed else []
 
     def close(self) -> None:
@@ -173,7 +174,7 @@ class Stream:
         # From here on TensorFlow owns the samples. It splits batches, and cannot tell which samples were used.
         try:
             draw.received()
-        except (CancelledError, UnavailableError):
+        except ReverbError:
             # The samples went back to their table.
             self._left = left
             raise
@@ -201,15 +202,18 @@ class Stream:
 
 _streams: dict[int, Stream] = {}
 _numbers = itertools.count(1)
-_clients: "weakref.WeakValueDictionary[tuple[int, str], Client]" = weakref.WeakValueDictionary()
+_clients: "weakref.WeakValueDictionary[tuple[int, Endpoint], Client]" = weakref.WeakValueDictionary()
 
 
-def client_of(address: str) -> Client:
-    """Returns the client that all streams and TFClients with one address share in this process."""
-    key = (os.getpid(), address)
+def client_of(server: str | Endpoint) -> Client:
+    """Returns the client that all streams and TFClients of one server share in this process.
+
+    Graphs contain only the address. The process that runs them adds what it needs to be let in.
+    """
+    key = (os.getpid(), Endpoint.of(server))
     client = _clients.get(key)
     if client is None:
-        client = _clients[key] = Client(address)
+        client = _clients[key] = Client(key[1])
     return client
 
 

@@ -185,15 +185,15 @@ impl Table {
     }
 
     fn count_samples(&mut self, draws: &[(u32, f64)]) -> BatchInfo {
-        let table_size = self.slab.len() as u64;
+        let table_size = self.slab.len() as i64;
         let mut info = BatchInfo::zeros(draws.len());
         let InfoColumns { keys, probabilities, table_sizes, priorities, times_sampled } = info.columns_mut();
         table_sizes.fill(table_size);
         for (index, &(slot, probability)) in draws.iter().enumerate() {
             let item = self.count_sample(slot);
             keys[index] = item.key;
-            probabilities[index] = probability.to_bits();
-            priorities[index] = item.priority.to_bits();
+            probabilities[index] = probability;
+            priorities[index] = item.priority;
             times_sampled[index] = item.times_sampled;
         }
         info

@@ -159,7 +159,7 @@ impl Table {
     /// Counts a draw, and writes the drawn item to `target`.
     #[inline(always)]
     fn count_draw(&mut self, slot: u32, probability: f64, rate_limited: bool, target: &mut MaybeUninit<Drawn>) {
-        let (table_size, epoch) = (self.slab.len() as u64, self.epoch);
+        let (table_size, epoch) = (self.slab.len() as i64, self.epoch);
         let item = self.count_sample(slot);
         let Item { key, priority, inserted_at, times_sampled, .. } = *item;
         let mut write = |trajectory| {

@@ -1,8 +1,7 @@
 //! Asks a server for its health by gRPC's own service, `grpc.health.v1`, which servers of other programs have too.
 
-use super::address::Address;
-use super::connect::dial;
-use crate::transport::dial::KeepAlive;
+use crate::transport::address::{Endpoint, Several};
+use crate::transport::dial::{KeepAlive, dial};
 use reverb_core::{Error, Result};
 use std::time::Duration;
 use tonic::transport::Channel;
@@ -17,25 +16,23 @@ use tonic_health::pb::health_client::HealthClient;
 /// [`Error::Unavailable`] if no server answers, [`Error::DeadlineExceeded`] if it does not answer in time,
 /// [`Error::InvalidArgument`] if it has no such service or if the address names several servers, and
 /// [`Error::Unimplemented`] if it does not tell its health.
-pub async fn is_serving(address: &str, service: &str, timeout: Duration) -> Result<bool> {
-    let parsed = Address::parse(address);
-    if let Some(super::address::Several::List(entries)) = parsed.several() {
+pub async fn is_serving(endpoint: &Endpoint, service: &str, timeout: Duration) -> Result<bool> {
+    if let Some(Several::List(entries)) = endpoint.address.several() {
         return Err(Error::invalid(format!(
-            "expected the address of one server, got the {} of `{address}`",
+            "expected the address of one server, got the {} of `{endpoint}`",
             entries.len()
         )));
     }
-    let endpoint = parsed.endpoint()?;
     let asking = async {
         // A probe lasts for one answer: it needs no pings.
-        let (_, channel) = dial(endpoint, KeepAlive::System).await.map_err(|error| unreached(address, error))?;
-        ask(channel, service).await.map_err(|status| to_error(&status, address, service))
+        let (_, channel) = dial(endpoint, KeepAlive::System).await.map_err(|error| unreached(endpoint, error))?;
+        ask(channel, service).await.map_err(|status| to_error(&status, endpoint, service))
     };
     match tokio::time::timeout(timeout, asking).await {
         Ok(Ok(status)) => Ok(status == ServingStatus::Serving),
         Ok(Err(error)) => Err(error),
         Err(_) => Err(Error::DeadlineExceeded(format!(
-            "the server at {address} did not tell its health within {:.1} s",
+            "the server at {endpoint} did not tell its health within {:.1} s",
             timeout.as_secs_f64()
         ))),
     }
@@ -46,21 +43,21 @@ async fn ask(channel: Channel, service: &str) -> std::result::Result<ServingStat
     Ok(HealthClient::new(channel).check(request).await?.into_inner().status())
 }
 
-fn unreached(address: &str, error: Error) -> Error {
+fn unreached(endpoint: &Endpoint, error: Error) -> Error {
     match error {
-        Error::Unavailable(reason) => Error::Unavailable(format!("no server at {address}: {reason}")),
+        Error::Unavailable(reason) => Error::Unavailable(format!("no server at {endpoint}: {reason}")),
         other => other,
     }
 }
 
-fn to_error(status: &Status, address: &str, service: &str) -> Error {
+fn to_error(status: &Status, endpoint: &Endpoint, service: &str) -> Error {
     match status.code() {
-        Code::NotFound => Error::invalid(format!("the server at {address} has no service `{service}`")),
+        Code::NotFound => Error::invalid(format!("the server at {endpoint} has no service `{service}`")),
         Code::Unimplemented => Error::Unimplemented(format!(
-            "the server at {address} does not tell its health (grpc.health.v1): it is of dm-reverb, or older than this \
+            "the server at {endpoint} does not tell its health (grpc.health.v1): it is of dm-reverb, or older than this \
              program"
         )),
         Code::DeadlineExceeded => Error::DeadlineExceeded(status.message().into()),
-        _ => Error::Unavailable(format!("no server at {address}: {}", status.message())),
+        _ => Error::Unavailable(format!("no server at {endpoint}: {}", status.message())),
     }
 }

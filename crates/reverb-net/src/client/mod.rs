@@ -1,6 +1,5 @@
 //! Clients. They offer the same calls over every road to a server.
 
-mod address;
 mod call;
 mod connect;
 pub mod health;
@@ -24,8 +23,8 @@ pub use started::{Rest, Started, WaitsFor};
 pub use unary::*;
 
 use crate::replay_v1::client::Session;
+use crate::transport::address::Endpoint;
 use crate::writing::PendingLimit;
-use address::Address;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use reverb_core::{Error, Result, fork};
 use reverb_service::local::{BatchRequest, RowInsert};
@@ -51,7 +50,7 @@ struct Current {
 /// caller awaits the rest, if there is any.
 #[derive(Debug)]
 pub struct Client {
-    address: Address,
+    endpoint: Endpoint,
     /// What its connections have in common with those of the clients beside it.
     session: Arc<Session>,
     current: ArcSwapOption<Current>,
@@ -62,20 +61,20 @@ pub struct Client {
 }
 
 impl Client {
-    /// Makes a client of the server at `address`, without contacting the server.
-    pub fn new(address: &str) -> Self {
-        Self::of_session(address, Arc::default(), DEFAULT_PENDING_BYTES)
+    /// Makes a client of the server at `endpoint`, without contacting the server.
+    pub fn new(endpoint: impl Into<Endpoint>) -> Self {
+        Self::of_session(endpoint.into(), Arc::default(), DEFAULT_PENDING_BYTES)
     }
 
-    fn of_session(address: &str, session: Arc<Session>, max_pending_bytes: usize) -> Self {
+    fn of_session(endpoint: Endpoint, session: Arc<Session>, max_pending_bytes: usize) -> Self {
         let client = Self {
-            address: Address::parse(address),
+            endpoint,
             session,
             current: ArcSwapOption::empty(),
             num_roads: AtomicU32::new(0),
             pending: ArcSwap::from_pointee(PendingLimit::new(max_pending_bytes)),
         };
-        if client.address.several().is_some() {
+        if client.endpoint.address.several().is_some() {
             // All threads of the client then use the same connections.
             client.roads_now();
         }
@@ -86,12 +85,12 @@ impl Client {
     /// are one client. Its writers together hold about `max_pending_bytes` of unconfirmed items.
     #[must_use]
     pub fn beside(&self, max_pending_bytes: usize) -> Self {
-        Self::of_session(self.address(), self.session.clone(), max_pending_bytes)
+        Self::of_session(self.endpoint.clone(), self.session.clone(), max_pending_bytes)
     }
 
     /// Returns the address of the server, as it was given.
     pub fn address(&self) -> &str {
-        self.address.text()
+        self.endpoint.address.text()
     }
 
     /// Returns the limit on the unconfirmed items of all writers.
@@ -112,7 +111,7 @@ impl Client {
     /// Returns the roads that need no new connection: those in use, or the road to a server of this process.
     fn roads_now(&self) -> Option<Roads> {
         let open = |current: &Current| current.roads.are_open().then(|| current.roads.clone());
-        self.with_current(open).or_else(|| Roads::at_once(&self.address, &self.session).map(|roads| self.keep(roads)))
+        self.with_current(open).or_else(|| Roads::at_once(&self.endpoint, &self.session).map(|roads| self.keep(roads)))
     }
 
     /// Returns the road that needs no new connection. `None` if there is none, or if there are several servers.
@@ -128,8 +127,8 @@ impl Client {
         // The last server was in this process, and was stopped.
         let was_stopped = self.with_current(|current| current.roads.is_here().then_some(())).is_some();
         let road = match was_stopped {
-            true => connect::connect_after_stop(&self.address, &self.session, deadline).await?,
-            false => connect::connect(&self.address, &self.session, deadline).await?,
+            true => connect::connect_after_stop(&self.endpoint, &self.session, deadline).await?,
+            false => connect::connect(&self.endpoint, &self.session, deadline).await?,
         };
         Ok(self.keep(road.into()))
     }
@@ -219,12 +218,13 @@ impl Client {
                 Err(Error::SplitClient { .. }) if roads.only().is_some() => {
                     self.roads(connect_by).await?.call(call, connect_by, deadline).await
                 }
-                Err(Error::Cancelled(_) | Error::Unavailable(_))
+                Err(error)
                     if C::FINDS_NEXT_SERVER
+                        && error.is_transient()
                         && roads.only().is_some()
                         && deadline.is_none_or(|end| Instant::now() < end) =>
                 {
-                    let road = connect::connect(&self.address, &self.session, deadline).await?;
+                    let road = connect::connect(&self.endpoint, &self.session, deadline).await?;
                     self.keep(road.into()).call(call, connect_by, deadline).await
                 }
                 answer => answer,

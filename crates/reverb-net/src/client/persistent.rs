@@ -29,7 +29,7 @@ impl Client {
         let is_lost = self.with_current(|current| Some(current.roads.are_lost())).unwrap_or(false);
         Started::elsewhere(async move {
             let lost = if is_lost {
-                Error::Unavailable(format!("the connection to the server at {} was lost", self.address.text()))
+                Error::Unavailable(format!("the connection to the server at {} was lost", self.address()))
             } else {
                 let roads = match roads {
                     Some(roads) => roads,
@@ -55,7 +55,7 @@ impl Client {
         reconnect_timeout: Duration,
     ) -> Result<Batch> {
         let (mut lost_at, mut back_off, mut is_told) = (Instant::now(), BackOff::default(), false);
-        while matches!(lost, Error::Unavailable(_) | Error::Cancelled(_)) {
+        while lost.is_transient() {
             let give_up = lost_at.checked_add(reconnect_timeout);
             let limit = [deadline, give_up].into_iter().flatten().min();
             let now = Instant::now();
@@ -73,7 +73,7 @@ impl Client {
                 Err(error @ Error::Unreached(_)) if limit == deadline => return Err(error),
                 Err(Error::Unreached(reason) | Error::Unavailable(reason)) => {
                     if !std::mem::replace(&mut is_told, true) {
-                        let (address, table) = (self.address.text(), &request.table);
+                        let (address, table) = (self.address(), &request.table);
                         warn(&format!("a draw from table `{table}` waits for the lost server at {address}: {reason}"));
                     }
                     lost = Error::Unavailable(reason);

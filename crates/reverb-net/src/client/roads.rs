@@ -1,11 +1,11 @@
 //! The road to the server of a client, or those to all its servers. No other module distinguishes the two.
 
-use super::address::Address;
 use super::road::Road;
 use super::servers::{All, Servers, ToAll, Turn};
 use super::started::Started;
 use super::streamed::Sample;
 use crate::replay_v1::client::Session;
+use crate::transport::address::Endpoint;
 use reverb_core::Result;
 use reverb_service::local::BatchRequest;
 use reverb_service::{Batch, Transport, registry};
@@ -30,11 +30,11 @@ impl From<Road> for Roads {
 impl Roads {
     /// Returns the roads that need no new connection: those to several servers, each of which connects by itself, or
     /// that to a server of this process.
-    pub fn at_once(address: &Address, session: &Arc<Session>) -> Option<Self> {
-        if address.several().is_some() {
-            return Some(Self::Several(Arc::new(Servers::new(address.clone(), session.clone()))));
+    pub fn at_once(endpoint: &Endpoint, session: &Arc<Session>) -> Option<Self> {
+        if endpoint.address.several().is_some() {
+            return Some(Self::Several(Arc::new(Servers::new(endpoint.clone(), session.clone()))));
         }
-        let (hosts, port) = address.loopback()?;
+        let (hosts, port) = endpoint.address.loopback()?;
         Some(Self::One(registry::find(hosts, port)?.into()))
     }
 

@@ -19,7 +19,7 @@ pub fn code_of(error: &Error) -> Code {
         Error::Unavailable(_) | Error::SplitClient { .. } => Code::Unavailable,
         Error::DataLoss(_) => Code::DataLoss,
         Error::Unimplemented(_) => Code::Unimplemented,
-        _ => Code::Internal,
+        Error::Storage(_) | Error::Unconfirmed(_) | Error::Internal(_) => Code::Internal,
     }
 }
 

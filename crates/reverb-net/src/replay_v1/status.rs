@@ -46,7 +46,8 @@ pub fn to_failure(error: &Error) -> Failure {
         Error::Storage(message) => text(Kind::Storage, message),
         // It is an error of clients, and a server has no insert that it does not know.
         Error::Unconfirmed(cause) => to_failure(cause),
-        other => text(Kind::Internal, &other.to_string()),
+        // A server calls no other.
+        Error::Unreached(message) | Error::Internal(message) => text(Kind::Internal, message),
     }
 }
 

@@ -1,16 +1,18 @@
 //! Opens connections to servers. Independent of the protocol over them.
 
+use super::address::{Endpoint, Place};
 use super::http2::{CONNECTION_WINDOW, FRAME_BYTES, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STREAM_WINDOW};
 use super::socket::Socket;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use reverb_core::{Error, Result};
+use reverb_service::Transport;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 use tokio::net::UnixStream;
 use tonic::codegen::http::Uri;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Channel, Endpoint as HttpEndpoint};
 use tower::ServiceExt;
 
 /// Maximum time of one attempt to connect, so that a host that drops packets does not use up the time for all attempts.
@@ -27,11 +29,22 @@ pub enum KeepAlive {
     System,
 }
 
+/// Opens one connection to a server.
+///
+/// # Errors
+/// [`Error::Unavailable`] with the cause, or [`Error::InvalidArgument`] if the address is not valid.
+pub async fn dial(endpoint: &Endpoint, keep_alive: KeepAlive) -> Result<(Transport, Channel)> {
+    Ok(match endpoint.address.place()? {
+        Place::Unix(path) => (Transport::Unix, dial_unix(path, keep_alive).await?),
+        Place::Tcp { host, port, or_shorter } => (Transport::Tcp, dial_host(host, port, or_shorter, keep_alive).await?),
+    })
+}
+
 /// Connects to a TCP port.
 ///
 /// # Errors
 /// [`Error::Unavailable`] with the cause, or [`Error::InvalidArgument`] if the host is not a valid name.
-pub async fn dial_tcp(host: &str, port: u16, keep_alive: KeepAlive) -> Result<Channel> {
+async fn dial_tcp(host: &str, port: u16, keep_alive: KeepAlive) -> Result<Channel> {
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
@@ -53,7 +66,7 @@ pub async fn dial_tcp(host: &str, port: u16, keep_alive: KeepAlive) -> Result<Ch
 ///
 /// # Errors
 /// The errors of [`dial_tcp`]. The text says where servers listen, if the host is not a loopback address.
-pub async fn dial_host(host: &str, port: u16, or_loopback: bool, keep_alive: KeepAlive) -> Result<Channel> {
+async fn dial_host(host: &str, port: u16, or_loopback: bool, keep_alive: KeepAlive) -> Result<Channel> {
     let refused = match dial_tcp(host, port, keep_alive).await {
         Err(Error::Unavailable(reason)) => reason,
         done => return done,
@@ -100,8 +113,8 @@ pub async fn dial_unix(path: &str, keep_alive: KeepAlive) -> Result<Channel> {
     endpoint.connect_with_connector(connector).await.map_err(|error| unavailable(&error))
 }
 
-fn endpoint(uri: &str, keep_alive: KeepAlive) -> Result<Endpoint> {
-    let endpoint = Endpoint::from_shared(uri.to_owned())
+fn endpoint(uri: &str, keep_alive: KeepAlive) -> Result<HttpEndpoint> {
+    let endpoint = HttpEndpoint::from_shared(uri.to_owned())
         .map_err(|error| Error::invalid(format!("{uri} is not a valid server address: {error}")))?;
     let endpoint = endpoint
         .connect_timeout(ATTEMPT_TIME)

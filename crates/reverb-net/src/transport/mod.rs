@@ -1,5 +1,6 @@
-//! Connections: how they are dialled, and which thread drives those of a client.
+//! Connections: where they lead, how they are dialled, and which thread drives those of a client.
 
+pub(crate) mod address;
 pub(crate) mod back_off;
 pub mod caller_driven;
 pub(crate) mod dial;

@@ -2,9 +2,9 @@
 
 use super::told;
 use crate::client::road::Road;
+use crate::transport::address::Endpoint;
 use crate::transport::back_off::BackOff;
 use reverb_core::{Error, Result};
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,8 +36,7 @@ pub enum Wanted<'a> {
 pub struct Member {
     /// The address, for display and as the identity of the server in the list.
     peer: Arc<str>,
-    host: String,
-    port: u16,
+    endpoint: Endpoint,
     road: Option<Road>,
     /// Whether another member is a road to the same server, so that this one is not used.
     is_same: bool,
@@ -73,15 +72,10 @@ pub struct Members {
 }
 
 impl Member {
-    fn new(host: &str, port: u16) -> Self {
-        let peer = match host.contains(':') {
-            true => format!("ipv6:[{host}]:{port}"),
-            false => format!("ipv4:{host}:{port}"),
-        };
+    fn new(endpoint: Endpoint) -> Self {
         Self {
-            peer: peer.into(),
-            host: host.to_owned(),
-            port,
+            peer: endpoint.address.text().into(),
+            endpoint,
             road: None,
             is_same: false,
             has_answered: false,
@@ -99,15 +93,14 @@ impl Member {
     }
 
     fn is_ipv6(&self) -> bool {
-        self.host.contains(':')
+        self.peer.starts_with("ipv6:")
     }
 }
 
 impl Members {
     /// Makes the servers of a list.
-    pub fn listed(entries: &[(String, u16)]) -> Self {
-        let list = entries.iter().map(|(host, port)| Member::new(host, *port)).collect();
-        Self { list, look_up: None, connections: 0, has_begun: false }
+    pub fn listed(endpoints: impl Iterator<Item = Endpoint>) -> Self {
+        Self { list: endpoints.map(Member::new).collect(), look_up: None, connections: 0, has_begun: false }
     }
 
     /// Makes the servers of a name that was not looked up yet.
@@ -133,11 +126,11 @@ impl Members {
     }
 
     /// Returns the servers to be tried now. Marks them as being tried.
-    pub fn take_due(&mut self, now: Instant) -> Vec<(Arc<str>, String, u16)> {
+    pub fn take_due(&mut self, now: Instant) -> Vec<Endpoint> {
         let is_due = |member: &&mut Member| member.is_down() && !member.is_trying && member.next_attempt <= now;
         let due = self.list.iter_mut().filter(is_due).map(|member| {
             member.is_trying = true;
-            (member.peer.clone(), member.host.clone(), member.port)
+            member.endpoint.clone()
         });
         due.collect()
     }
@@ -182,18 +175,13 @@ impl Members {
     }
 
     /// Notes the addresses of the name. Connected servers stay.
-    pub fn settle_look_up(&mut self, found: Result<Vec<SocketAddr>>, now: Instant) {
+    pub fn settle_look_up(&mut self, found: Result<Vec<Endpoint>>, now: Instant) {
         let error = match found {
             Ok(found) => {
-                let is_found = |member: &Member| {
-                    let ip = member.host.parse::<IpAddr>().ok();
-                    found.iter().any(|address| ip == Some(address.ip()))
-                };
-                self.list.retain(|member| member.road.is_some() || is_found(member));
-                for address in found {
-                    let member = Member::new(&address.ip().to_string(), address.port());
-                    if !self.list.iter().any(|known| known.peer == member.peer) {
-                        self.list.push(member);
+                self.list.retain(|member| member.road.is_some() || found.contains(&member.endpoint));
+                for endpoint in found {
+                    if !self.list.iter().any(|known| known.endpoint == endpoint) {
+                        self.list.push(Member::new(endpoint));
                     }
                 }
                 None
@@ -267,9 +255,8 @@ impl Members {
     /// Returns the error of servers that do not speak a protocol of ours, or whose names are not valid. `None` if a
     /// further attempt might succeed.
     pub fn refusal(&self) -> Option<Error> {
-        let is_final = |member: &Member| {
-            matches!(member.error, Some(Error::Unimplemented(_) | Error::InvalidArgument(_))) && member.is_down()
-        };
+        let is_final =
+            |member: &Member| member.is_down() && member.error.as_ref().is_some_and(|error| !error.is_transient());
         let all = !self.list.is_empty() && self.list.iter().all(is_final);
         self.list.first().filter(|_| all)?.error.clone()
     }

@@ -1,12 +1,12 @@
 //! Chooses among the servers, and reaches them. Attempts run as tasks, so that calls to other servers do not wait for them.
 
-use super::at_server::at_server;
+use super::at_server::{at_server, is_lost};
 use super::members::{Members, Wanted};
-use crate::client::address::{Address, Endpoint, Several};
 use crate::client::connect::{CONNECT_TIME, attempt, unreached_text};
 use crate::client::road::Road;
 use crate::client::streamed::Sample;
 use crate::replay_v1::client::Session;
+use crate::transport::address::{Endpoint, Several};
 use crate::transport::back_off::BackOff;
 use crate::transport::dial::ATTEMPT_TIME;
 use parking_lot::Mutex;
@@ -35,7 +35,7 @@ pub enum Turn {
 /// The servers of a list, or of a name with several addresses.
 #[derive(Debug)]
 pub struct Servers {
-    address: Address,
+    endpoint: Endpoint,
     session: Arc<Session>,
     members: Mutex<Members>,
     /// The number of roads that were chosen for each kind.
@@ -45,20 +45,22 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Makes the servers of an address. Nothing is contacted yet.
-    pub fn new(address: Address, session: Arc<Session>) -> Self {
-        let members = match address.several() {
-            Some(Several::List(entries)) => Members::listed(entries),
+    /// Makes the servers of an endpoint. Nothing is contacted yet.
+    pub fn new(endpoint: Endpoint, session: Arc<Session>) -> Self {
+        let members = match endpoint.address.several() {
+            Some(Several::List(entries)) => {
+                Members::listed(entries.iter().map(|(host, port)| endpoint.member(host, *port)))
+            }
             _ => Members::of_name(),
         };
         // Clients that begin at the same time begin with different servers.
         let turns = std::array::from_fn(|_| AtomicUsize::new(rand::random_range(0..1 << 16)));
-        Self { address, session, members: Mutex::new(members), turns, changed: watch::Sender::new(()) }
+        Self { endpoint, session, members: Mutex::new(members), turns, changed: watch::Sender::new(()) }
     }
 
     /// Returns the address of all servers, as it was given.
     pub fn address(&self) -> &str {
-        self.address.text()
+        self.endpoint.address.text()
     }
 
     /// Returns the road to the server whose turn it is. Servers that are down are skipped. A writer that has a `home`
@@ -97,9 +99,7 @@ impl Servers {
         loop {
             let road = self.road(Turn::Draw, None, deadline).await?;
             match Self::sample_on(road, request, deadline).await {
-                Err(Error::Unavailable(_) | Error::Cancelled(_) | Error::SplitClient { .. }) if servers_left > 1 => {
-                    servers_left -= 1;
-                }
+                Err(error) if servers_left > 1 && is_lost(&error) => servers_left -= 1,
                 sampled => return sampled,
             }
         }
@@ -158,7 +158,7 @@ impl Servers {
                 let may_choose = is_known || is_late || now >= answers_by;
                 let found = if may_choose { choose(&mut members) } else { None };
                 let found = match found {
-                    Some(found) => Ok(Some((found, members.take_notices(self.address.text())))),
+                    Some(found) => Ok(Some((found, members.take_notices(self.endpoint.address.text())))),
                     None => match members.refusal() {
                         Some(error) if is_known => Err(error),
                         _ if is_late => Err(self.unreached(&members, deadline.is_some_and(|end| now >= end), begun)),
@@ -183,32 +183,34 @@ impl Servers {
     /// Begins the attempts that are due. Must be called in the context of a runtime.
     fn begin_attempts(self: &Arc<Self>, members: &mut Members, now: Instant) {
         members.note_lost(now);
-        if let Some(Several::Name(host, port)) = self.address.several()
+        if let Some(Several::Name(host, port)) = self.endpoint.address.several()
             && members.take_look_up(now)
         {
             let (set, host) = (self.clone(), host.to_owned());
             tokio::spawn(async move {
-                let found = look_up(&host, port).await;
+                let found = look_up(&host, port).await.map(|found| {
+                    let member = |address: SocketAddr| set.endpoint.member(&address.ip().to_string(), address.port());
+                    found.into_iter().map(member).collect()
+                });
                 set.members.lock().settle_look_up(found, Instant::now());
                 set.changed.send_replace(());
             });
         }
-        for (peer, host, port) in members.take_due(now) {
+        for endpoint in members.take_due(now) {
             let set = self.clone();
             tokio::spawn(async move {
-                let endpoint = Endpoint::Tcp { host: &host, port, or_shorter: false };
                 let late = |_| Err(Error::Unavailable("the server does not answer".into()));
-                let result = tokio::time::timeout(CONNECT_TIME, attempt(&peer, endpoint, &set.session))
-                    .await
-                    .unwrap_or_else(late);
-                set.members.lock().settle(set.address.text(), &peer, result, Instant::now());
+                let result =
+                    tokio::time::timeout(CONNECT_TIME, attempt(&endpoint, &set.session)).await.unwrap_or_else(late);
+                let (address, peer) = (set.endpoint.address.text(), endpoint.address.text());
+                set.members.lock().settle(address, peer, result, Instant::now());
                 set.changed.send_replace(());
             });
         }
     }
 
     fn unreached(&self, members: &Members, is_late: bool, begun: Instant) -> Error {
-        let text = unreached_text(&self.address, &Error::Unavailable(members.reasons()), begun.elapsed());
+        let text = unreached_text(&self.endpoint, &Error::Unavailable(members.reasons()), begun.elapsed());
         if is_late { Error::Unreached(text) } else { Error::Unavailable(text) }
     }
 }

@@ -1,6 +1,6 @@
 //! Calls that go to all servers at the same time.
 
-use super::at_server::at_server;
+use super::at_server::{at_server, is_lost};
 use super::set::Servers;
 use crate::client::call::Call;
 use crate::client::started::{Rest, Started};
@@ -86,11 +86,6 @@ async fn join<T>(mut calls: Vec<Rest<'_, T>>) -> Vec<Result<T>> {
     })
     .await;
     answers.into_iter().flatten().collect()
-}
-
-/// Whether an error says that the server is lost.
-fn is_lost(error: &Error) -> bool {
-    matches!(error, Error::Unavailable(_) | Error::Unreached(_) | Error::Cancelled(_) | Error::SplitClient { .. })
 }
 
 /// Returns the answers if all servers have answered.

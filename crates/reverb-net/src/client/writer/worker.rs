@@ -49,9 +49,13 @@ pub async fn run(client: Arc<Client>, shared: Arc<SharedSession>) {
             (back_off, split_at) = (BackOff::default(), None);
         }
         let is_split = matches!(lost, Error::SplitClient { .. });
-        let is_hopeless = is_split && now - *split_at.get_or_insert(now) >= SPLIT_TIME;
-        if now - since >= shared.options.reconnect_timeout || is_hopeless || !is_passing(&lost) {
-            give_up(&shared, &lost, now - split_at.filter(|_| is_hopeless).unwrap_or(since));
+        // A balancer may lead the next connection to one server. The deadline is that of one search.
+        let is_hopeless = match is_split {
+            true => now - *split_at.get_or_insert(now) >= SPLIT_TIME,
+            false => !lost.is_transient() && !matches!(lost, Error::DeadlineExceeded(_)),
+        };
+        if now - since >= shared.options.reconnect_timeout || is_hopeless {
+            give_up(&shared, &lost, now - split_at.filter(|_| is_split && is_hopeless).unwrap_or(since));
             return;
         }
         shared.note_lost(&lost);
@@ -90,19 +94,6 @@ impl Call for Sending<'_> {
     async fn dm_reverb(self, connection: &dm_reverb::Connection, _: Option<Instant>) -> Result<()> {
         dm_reverb::write(self.shared, connection, self.lost_at).await
     }
-}
-
-/// Whether an error may be temporary.
-fn is_passing(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Unavailable(_)
-            | Error::SplitClient { .. }
-            | Error::Unreached(_)
-            | Error::Cancelled(_)
-            | Error::DeadlineExceeded(_)
-            | Error::Internal(_)
-    )
 }
 
 fn give_up(shared: &SharedSession, error: &Error, lost_for: Duration) {

@@ -8,6 +8,7 @@ use super::tables::{Tables, statuses};
 use crate::dm_reverb::proto::ServerInfoRequest;
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
 use crate::dm_reverb::status::from_status;
+use crate::transport::address::Endpoint;
 use crate::transport::caller_driven::flush;
 use crate::transport::dial::ATTEMPT_TIME;
 use reverb_core::{Error, Result};
@@ -41,7 +42,8 @@ impl Connection {
     ///
     /// # Errors
     /// [`Error::Unavailable`] with the cause, or [`Error::Unimplemented`] if the server does not have the service.
-    pub async fn greet(peer: &str, transport: Transport, channel: Channel) -> Result<Self> {
+    pub async fn greet(endpoint: &Endpoint, transport: Transport, channel: Channel) -> Result<Self> {
+        let peer = endpoint.address.text();
         let mut service = ReverbServiceClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);

@@ -309,7 +309,7 @@ impl EntryWriter {
         Ok(SampleInfo {
             item: Bytes::copy_from_slice(&self.item),
             probability: drawn.probability,
-            table_size: drawn.table_size as i64,
+            table_size: drawn.table_size,
             rate_limited: drawn.rate_limited,
         })
     }

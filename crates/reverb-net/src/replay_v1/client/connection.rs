@@ -13,6 +13,7 @@ use crate::replay_v1::rpc::replay_client::ReplayClient;
 use crate::replay_v1::status::from_status;
 use crate::replay_v1::version::{CAPABILITIES, VERSION};
 use crate::replay_v1::wire::chunk_to_wire;
+use crate::transport::address::Endpoint;
 use crate::transport::caller_driven::flush;
 use crate::transport::dial::ATTEMPT_TIME;
 use reverb_core::{Error, Result, item_keys};
@@ -73,11 +74,13 @@ impl Connection {
     /// [`Error::Unavailable`] with the cause, [`Error::Unimplemented`] if the server uses a different version, or
     /// [`Error::SplitClient`] if a balancer spreads the streams of a connection over servers.
     pub async fn greet(
-        (peer, transport, endpoint): (&str, Transport, &str),
+        endpoint: &Endpoint,
+        transport: Transport,
         channel: Channel,
         session: &Session,
         or_other: bool,
     ) -> Result<Greeting> {
+        let (peer, place) = (endpoint.address.text(), endpoint.address.place()?.name());
         let connections = session.connections();
         let channel = NamedChannel::new(channel, connections.number().clone());
         let service = |channel| {
@@ -100,14 +103,14 @@ impl Connection {
                 hello.version
             )));
         }
-        if !or_other && connections.has_other(endpoint, &hello.server_id) {
+        if !or_other && connections.has_other(&place, &hello.server_id) {
             return Ok(Greeting::OtherServer);
         }
-        if connections.is_suspect(endpoint, &hello.server_id) {
+        if connections.is_suspect(&place, &hello.server_id) {
             let probed = probe(&greeter, peer, &hello.server_id).await;
-            probed.inspect_err(|_| connections.set_split(endpoint))?;
+            probed.inspect_err(|_| connections.set_split(&place))?;
         }
-        let link = connections.add(endpoint, &hello.server_id);
+        let link = connections.add(&place, &hello.server_id);
         let channel = channel.to_server(hex(&hello.server_id));
         let heartbeat = heartbeat(&hello);
         let inserts = InsertLink::open(service(channel.clone()), peer, link.clone(), heartbeat);

@@ -19,12 +19,12 @@ pub struct Session(ArcSwap<Connections>);
 pub struct Connections {
     generation: u32,
     number: HeaderValue,
-    endpoints: Mutex<HashMap<String, Endpoint>>,
+    places: Mutex<HashMap<String, Known>>,
 }
 
-/// What is known of one endpoint.
+/// What is known of one place.
 #[derive(Debug, Default)]
-struct Endpoint {
+struct Known {
     /// The id of the server that the last connection reached.
     server: Bytes,
     /// Whether another server refused a call or stream of that connection.
@@ -36,7 +36,7 @@ struct Endpoint {
 #[derive(Debug)]
 pub struct Link {
     connections: Arc<Connections>,
-    endpoint: String,
+    place: String,
     server: Bytes,
     is_broken: AtomicBool,
     /// The refusal of another server, if there was one.
@@ -65,7 +65,7 @@ impl Session {
 impl Connections {
     fn new() -> Self {
         let number = hex(&random_key().to_be_bytes());
-        Self { generation: fork::generation(), number, endpoints: Mutex::default() }
+        Self { generation: fork::generation(), number, places: Mutex::default() }
     }
 
     /// Returns the value of the header that balancers stick to.
@@ -75,30 +75,30 @@ impl Connections {
 
     /// Whether a balancer may spread the streams of a connection to this server over several: a stream was refused, or
     /// the last connection reached another server.
-    pub fn is_suspect(&self, endpoint: &str, server: &[u8]) -> bool {
-        let endpoints = self.endpoints.lock();
-        endpoints.get(endpoint).is_some_and(|known| known.is_split || known.server != server)
+    pub fn is_suspect(&self, place: &str, server: &[u8]) -> bool {
+        let places = self.places.lock();
+        places.get(place).is_some_and(|known| known.is_split || known.server != server)
     }
 
     /// Whether another connection of the client is open that leads to another server.
-    pub fn has_other(&self, endpoint: &str, server: &[u8]) -> bool {
-        let endpoints = self.endpoints.lock();
-        let links = endpoints.get(endpoint).into_iter().flat_map(|known| &known.open);
+    pub fn has_other(&self, place: &str, server: &[u8]) -> bool {
+        let places = self.places.lock();
+        let links = places.get(place).into_iter().flat_map(|known| &known.open);
         links.filter_map(Weak::upgrade).any(|link| !link.is_broken() && link.server != server)
     }
 
-    /// Notes that a balancer spreads the streams of connections to this endpoint.
-    pub fn set_split(&self, endpoint: &str) {
-        self.endpoints.lock().entry(endpoint.to_owned()).or_default().is_split = true;
+    /// Notes that a balancer spreads the streams of connections to this place.
+    pub fn set_split(&self, place: &str) {
+        self.places.lock().entry(place.to_owned()).or_default().is_split = true;
     }
 
     /// Adds a new connection. Those that lead to another server are given up.
-    pub fn add(self: Arc<Self>, endpoint: &str, server: &Bytes) -> Arc<Link> {
-        let (endpoint, server) = (endpoint.to_owned(), server.clone());
+    pub fn add(self: Arc<Self>, place: &str, server: &Bytes) -> Arc<Link> {
+        let (place, server) = (place.to_owned(), server.clone());
         let (is_broken, split) = (AtomicBool::new(false), OnceLock::new());
-        let link = Arc::new(Link { connections: self, endpoint, server, is_broken, split });
-        let mut endpoints = link.connections.endpoints.lock();
-        let known = endpoints.entry(link.endpoint.clone()).or_default();
+        let link = Arc::new(Link { connections: self, place, server, is_broken, split });
+        let mut places = link.connections.places.lock();
+        let known = places.entry(link.place.clone()).or_default();
         known.open.retain(|open| {
             let open = open.upgrade().filter(|open| !open.is_broken());
             let is_same = open.as_ref().is_some_and(|open| open.server == link.server);
@@ -107,7 +107,7 @@ impl Connections {
         });
         known.open.push(Arc::downgrade(&link));
         (known.server, known.is_split) = (link.server.clone(), false);
-        drop(endpoints);
+        drop(places);
         link
     }
 }
@@ -127,7 +127,7 @@ impl Link {
     pub fn note(&self, error: Error) -> Error {
         if matches!(error, Error::SplitClient { .. }) {
             self.set_broken();
-            self.connections.set_split(&self.endpoint);
+            self.connections.set_split(&self.place);
             self.split.get_or_init(|| error.clone());
         }
         error

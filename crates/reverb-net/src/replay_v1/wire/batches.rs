@@ -4,42 +4,53 @@ use super::shapes::{shape_from_wire, to_usize};
 use crate::replay_v1::proto::{self as replay, PeekResponse, peek_response};
 use bytes::Bytes;
 use reverb_core::gather::{BatchColumn, BatchLayout, Gatherer};
-use reverb_core::{BatchInfo, Buffer, CopiedBatch, DType, Error, Result};
+use reverb_core::{BatchInfo, Buffer, CopiedBatch, DType, Drawn, Error, Result, for_each_fact};
 use reverb_service::peek::Peeked;
 use reverb_service::{Batch, TableHandle};
 use std::time::Duration;
 
 /// Makes the header of a drawn batch.
 pub fn batch_to_wire(gatherer: &Gatherer, table: &TableHandle, waited: Duration) -> replay::Batch {
-    let items = gatherer.items();
     replay::Batch {
-        keys: to_bytes(items, |item| item.key.to_le_bytes()),
-        probabilities: to_bytes(items, |item| item.probability.to_le_bytes()),
-        table_sizes: to_bytes(items, |item| item.table_size.to_le_bytes()),
-        priorities: to_bytes(items, |item| item.priority.to_le_bytes()),
-        times_sampled: to_bytes(items, |item| item.times_sampled.to_le_bytes()),
         columns: columns_to_wire(gatherer.layout()),
         signature_token: table.signature_token(),
         receipt_may_wait: !table.counts_samples(),
         waited_us: u64::try_from(waited.as_micros()).unwrap_or(u64::MAX),
+        ..drawn_to_wire(gatherer.items())
     }
 }
 
 /// Makes the header of a batch that was gathered already.
 pub fn gathered_to_wire(batch: &Batch) -> replay::Batch {
-    let info = &batch.info;
     replay::Batch {
-        keys: to_bytes(info.keys(), |key| key.to_le_bytes()),
-        probabilities: to_bytes(info.probabilities(), |probability| probability.to_le_bytes()),
-        table_sizes: to_bytes(info.table_sizes(), |size| size.to_le_bytes()),
-        priorities: to_bytes(info.priorities(), |priority| priority.to_le_bytes()),
-        times_sampled: to_bytes(info.times_sampled(), |times| times.to_le_bytes()),
         columns: columns_to_wire(&batch.layout),
         signature_token: batch.signature_token,
         receipt_may_wait: true,
-        waited_us: 0,
+        ..info_to_wire(&batch.info)
     }
 }
+
+macro_rules! facts {
+    ($($(#[$doc:meta])* $fact:ident, $column:ident: $type:ty = $dtype:ident;)*) => {
+        /// Makes the columns of drawn items; the rest of the header is left out.
+        fn drawn_to_wire(items: &[Drawn]) -> replay::Batch {
+            let absent = replay::Batch::default();
+            replay::Batch { $($column: to_bytes(items, |item| item.$fact.to_le_bytes()),)* ..absent }
+        }
+
+        /// As [`drawn_to_wire`], of information that was collected already.
+        fn info_to_wire(info: &BatchInfo) -> replay::Batch {
+            let absent = replay::Batch::default();
+            replay::Batch { $($column: to_bytes(info.$column(), |number| number.to_le_bytes()),)* ..absent }
+        }
+
+        fn info_from_wire(batch: &replay::Batch) -> Result<BatchInfo> {
+            BatchInfo::from_le_bytes([$(&batch.$column),*])
+        }
+    };
+}
+
+for_each_fact!(facts);
 
 fn columns_to_wire(layout: &BatchLayout) -> Vec<replay::BatchColumn> {
     let to_column = |column: &BatchColumn| replay::BatchColumn {
@@ -62,8 +73,7 @@ fn to_bytes<T, const N: usize>(numbers: &[T], to_le_bytes: impl Fn(&T) -> [u8; N
 /// # Errors
 /// [`Error::DataLoss`] if the parts are not consistent.
 pub fn batch_from_wire(batch: replay::Batch) -> Result<(BatchInfo, BatchLayout, u64)> {
-    let infos: [&[u8]; 4] = [&batch.keys, &batch.probabilities, &batch.table_sizes, &batch.priorities];
-    let info = BatchInfo::from_le_bytes(infos, &batch.times_sampled)?;
+    let info = info_from_wire(&batch)?;
     let count = info.len();
     let to_column = |column: replay::BatchColumn| {
         let shape = shape_from_wire(&column.shape)?;

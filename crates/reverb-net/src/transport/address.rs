@@ -1,7 +1,40 @@
-//! Addresses of servers: `host:port`, or a gRPC target with a scheme.
+//! Where servers are: endpoints, and their addresses, which are `host:port` or a gRPC target with a scheme.
 
 use reverb_core::{Error, Result};
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Where a server is, and what a client needs to be let in there: nothing so far. Whatever connects to a server takes one,
+/// so that all its connections are made in the same way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The address of the server, or of several.
+    pub address: Address,
+}
+
+impl Endpoint {
+    /// Returns the endpoint of one of several servers, which lets a client in as the others do.
+    #[must_use]
+    pub fn member(&self, host: &str, port: u16) -> Self {
+        let text = match host.contains(':') {
+            true => format!("ipv6:[{host}]:{port}"),
+            false => format!("ipv4:{host}:{port}"),
+        };
+        Self { address: Address { text, target: Target::Tcp { host: host.to_owned(), port } } }
+    }
+}
+
+impl<T: AsRef<str> + ?Sized> From<&T> for Endpoint {
+    fn from(address: &T) -> Self {
+        Self { address: Address::parse(address.as_ref()) }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.address.text)
+    }
+}
 
 /// A parsed address. An invalid address is kept, because a client reports it on its first call and not when it is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,17 +68,27 @@ pub enum Several<'a> {
     Name(&'a str, u16),
 }
 
-/// The endpoint that an address names.
+/// The place to which a client connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Endpoint<'a> {
+pub enum Place<'a> {
     /// A TCP port. With `or_shorter`, a Unix socket of the same server may be used instead.
     Tcp { host: &'a str, port: u16, or_shorter: bool },
     /// The path of a Unix socket.
     Unix(&'a str),
 }
 
+impl Place<'_> {
+    /// Returns the name of the place, under which a session keeps its connections.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Unix(path) => (*path).to_owned(),
+            Self::Tcp { host, port, .. } => format!("{host}:{port}"),
+        }
+    }
+}
+
 impl Address {
-    /// Parses an address. [`Address::endpoint`] reports an invalid one.
+    /// Parses an address. [`Address::place`] reports an invalid one.
     pub fn parse(text: &str) -> Self {
         let target = match text.split_once(':') {
             Some(("unix", path)) => Target::Unix(path.strip_prefix("//").unwrap_or(path).to_owned()),
@@ -95,21 +138,21 @@ impl Address {
         }
     }
 
-    /// Returns the endpoint to connect to. Of a list, that is the first.
+    /// Returns the place to connect to. Of a list, that is the first.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the address is not valid.
-    pub fn endpoint(&self) -> Result<Endpoint<'_>> {
+    pub fn place(&self) -> Result<Place<'_>> {
         match &self.target {
-            Target::Any { host, port } => Ok(Endpoint::Tcp { host, port: *port, or_shorter: true }),
+            Target::Any { host, port } => Ok(Place::Tcp { host, port: *port, or_shorter: true }),
             Target::Tcp { host, port } | Target::Name { host, port } => {
-                Ok(Endpoint::Tcp { host, port: *port, or_shorter: false })
+                Ok(Place::Tcp { host, port: *port, or_shorter: false })
             }
             Target::List(entries) => match entries.first() {
-                Some((host, port)) => Ok(Endpoint::Tcp { host, port: *port, or_shorter: false }),
+                Some((host, port)) => Ok(Place::Tcp { host, port: *port, or_shorter: false }),
                 None => Err(self.invalid("a list needs an entry")),
             },
-            Target::Unix(path) => Ok(Endpoint::Unix(path)),
+            Target::Unix(path) => Ok(Place::Unix(path)),
             Target::Bad(Some(entry)) => {
                 Err(self.invalid(&format!("expected host:port, such as 10.0.0.1:8000, got the entry `{entry}`")))
             }
@@ -156,21 +199,21 @@ mod tests {
 
     #[test]
     fn addresses_are_parsed_like_those_of_grpc() {
-        let tcp = |host, or_shorter| Endpoint::Tcp { host, port: 80, or_shorter };
-        for (text, endpoint) in [
+        let tcp = |host, or_shorter| Place::Tcp { host, port: 80, or_shorter };
+        for (text, place) in [
             ("localhost:80", tcp("localhost", true)),
             ("[::1]:80", tcp("::1", true)),
             ("::1:80", tcp("::1", true)),
             ("ipv4:127.0.0.1:80", tcp("127.0.0.1", false)),
             ("ipv6:[::1]:80", tcp("::1", false)),
             ("dns:///name:80", tcp("name", false)),
-            ("unix:/a/b", Endpoint::Unix("/a/b")),
-            ("unix:///a/b", Endpoint::Unix("/a/b")),
+            ("unix:/a/b", Place::Unix("/a/b")),
+            ("unix:///a/b", Place::Unix("/a/b")),
         ] {
-            assert_eq!(Address::parse(text).endpoint(), Ok(endpoint), "{text}");
+            assert_eq!(Address::parse(text).place(), Ok(place), "{text}");
         }
         for text in ["", "not a address", "host:", "host:99999", "http://host:80", "grpc://host:80", "tcp:host:80"] {
-            assert!(Address::parse(text).endpoint().is_err(), "{text}");
+            assert!(Address::parse(text).place().is_err(), "{text}");
         }
     }
 
@@ -192,7 +235,7 @@ mod tests {
         let one = ["localhost:80", "ipv4:a:80", "ipv4:a:80,a:80", "ipv6:[::1]:80", "dns:///127.0.0.1:80", "unix:/a,b"];
         for text in one {
             assert_eq!(Address::parse(text).several(), None, "{text}");
-            assert!(Address::parse(text).endpoint().is_ok(), "{text}");
+            assert!(Address::parse(text).place().is_ok(), "{text}");
         }
     }
 
@@ -206,12 +249,12 @@ mod tests {
             ("ipv6:[::1]:1,[::2]", "[::2]"),
             ("ipv4:a:1,ipv4:b:2", "ipv4:b:2"),
         ] {
-            let error = Address::parse(text).endpoint().unwrap_err().to_string();
+            let error = Address::parse(text).place().unwrap_err().to_string();
             assert!(error.contains(&format!("`{text}`")) && error.ends_with(&format!("`{entry}`")), "{error}");
             assert_eq!(Address::parse(text).several(), None, "{text}");
         }
         for text in ["a:1,b:2", "a,b:2", "dns:///a:1,b:2", "dns://10.0.0.1/a:2"] {
-            assert!(Address::parse(text).endpoint().is_err(), "{text}");
+            assert!(Address::parse(text).place().is_err(), "{text}");
         }
     }
 

@@ -1,0 +1,16 @@
+//! Conversion of `reverb.data.endpoint.Endpoint`.
+
+use pyo3::prelude::*;
+use reverb_net::Endpoint;
+
+/// An endpoint as Python has it: any object with its fields.
+#[derive(FromPyObject)]
+pub struct PyEndpoint {
+    address: String,
+}
+
+impl From<PyEndpoint> for Endpoint {
+    fn from(endpoint: PyEndpoint) -> Self {
+        Self::from(&endpoint.address)
+    }
+}
