@@ -21,7 +21,7 @@ comma := ,
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-rust test-python fuzz asan tsan soak test-all $(addprefix test-,$(ELSEWHERE)) \
 	check check-format check-clippy check-crates check-python check-page check-changelog changelog release-notes figures \
-	screenshots bench wheel clean
+	limits screenshots bench wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -257,6 +257,9 @@ release-notes: $(VENV)/.installed ## VERSION=0.2.0 make release-notes: move thos
 
 figures: ## Draw the pictures of the documentation again, from the text beside them
 	$(PYTHON) docs/figures/draw.py
+
+limits: ## Write the tables of docs/limits.md again, from the comments beside the limits
+	$(PYTHON) tests/house/limits.py
 
 screenshots: $(VENV)/.live ## Take the pictures of the live page again; on Debian: apt-get install chromium fonts-inter
 	$(BIN)/python -m pip install $(PIP_FLAGS) 'Pillow>=10'

@@ -76,7 +76,7 @@ fn generate_dm_reverb(files: FileDescriptorSet, folder: &Path) -> std::io::Resul
     config.extern_path(".tensorflow", "::reverb_formats::proto::tensorflow");
     config.compile_fds(messages)?;
     tonic_prost_build::configure()
-        .codec_path("crate::dm_reverb::codec::DmReverbCodec")
+        .codec_path("crate::grpc::codec::CheckedCodec")
         .out_dir(folder.join("rpc"))
         .extern_path(".tensorflow", "::reverb_formats::proto::tensorflow")
         .extern_path(".deepmind.reverb", "crate::dm_reverb::proto")
@@ -123,7 +123,7 @@ fn generate_messages(mut files: FileDescriptorSet, folder: &Path) -> std::io::Re
 /// Generates the service and its client, which use the generated messages.
 fn generate_services(files: FileDescriptorSet, folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    let builder = tonic_prost_build::configure().codec_path("crate::replay_v1::codec::ReplayCodec").out_dir(folder);
+    let builder = tonic_prost_build::configure().codec_path("crate::grpc::codec::CheckedCodec").out_dir(folder);
     let builder = extern_paths().into_iter().fold(builder, |builder, (proto, rust)| builder.extern_path(proto, rust));
     builder.extern_path(".reverb.replay.v1", "crate::replay_v1::proto").compile_fds(files)
 }

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from reverb.trajectory_writer import TrajectoryColumn as TrajectoryColumn
     from reverb.trajectory_writer import TrajectoryWriter as TrajectoryWriter
     from reverb.writer import Writer as Writer
+    from reverb.writing.options import WriterOptions as WriterOptions
 
 # Maps each public name to its location: `module` for a module, `module:name` for an object in a module. A test compares
 # this table with the imports above, which type checkers read.
@@ -90,6 +91,7 @@ _NAMES = {
     "TrajectoryDataset": "trajectory_dataset:TrajectoryDataset",
     "TrajectoryWriter": "trajectory_writer:TrajectoryWriter",
     "Writer": "writer:Writer",
+    "WriterOptions": "writing.options:WriterOptions",
     "adders": "adders",
     "batched_writer": "batched_writer",
     "buffers": "buffers",

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self, disjoint_base
 
+from reverb._settings import ServerOptions
 from reverb.replay_sample import BatchInfo, Ragged, ReplaySample
+from reverb.writing.options import WriterOptions
 
 __all__ = [
     "BatchIterator",
@@ -35,6 +37,7 @@ __all__ = [
     "TensorMaker",
     "TrajectoryColumn",
     "TrajectoryWriter",
+    "WriterSession",
     "_ColumnHistory",
     "checkpoint_list",
     "checkpoint_summary",
@@ -49,10 +52,6 @@ _FlatSpec = tuple[str, int, Sequence[int] | None]
 _Signatures = Mapping[str, tuple[bytes, Sequence[_FlatSpec]] | None]
 # The number of values of a column that are kept, and the rows of a chunk; None: the library chooses.
 _ColumnOptions = tuple[int, int | None]
-# Bytes and number of unconfirmed items above which the caller waits, and seconds for which a writer tries to reconnect.
-_Limits = tuple[int, int | None, float]
-# A codec (`none`, `lz4`, `zstd`, `auto`), and whether integers are stored as differences.
-_Compression = tuple[str, bool]
 # What a closed writer has discarded: the number of unconfirmed items by table, and reasons.
 _Discarded = tuple[dict[str, int], list[str]]
 # Whether this package wrote a checkpoint; for each table a serialized `deepmind.reverb.TableInfo`, and its items.
@@ -176,21 +175,8 @@ def checkpoint_verify(path: str | os.PathLike[str], limit_bytes: int | None) -> 
 class Server:
     """Tables behind a port."""
 
-    def __new__(
-        cls,
-        tables: Sequence[Table],
-        host: str | None,
-        port: int | None,
-        max_message_size: int,
-        heartbeat_interval: float,
-        http: tuple[str | None, int, Sequence[str], bool] | None,
-        checkpointer: Checkpointer | None,
-    ) -> Server:
-        """Loads the checkpoint, binds and starts. `host` None: loopback; `port` None or 0: a free one.
-
-        `http` is host, port and further names of the HTTP port, and whether its metrics are by table; None switches
-        it off.
-        """
+    def __new__(cls, tables: Sequence[Table], options: ServerOptions, checkpointer: Checkpointer | None) -> Server:
+        """Loads the checkpoint, binds and starts."""
 
     @property
     def restored_from(self) -> str | None: ...
@@ -701,18 +687,38 @@ class _ColumnHistory:
     def __iter__(self) -> Iterator[CellRef | None]: ...
     def __getitem__(self, key: SupportsIndex | slice | list[int], /) -> TrajectoryColumn: ...
 
+@disjoint_base
+class WriterSession:
+    """The base class of writers: what has been sent, and what the server has confirmed."""
+
+    def flush(self, but_last: int, timeout: float | None) -> None: ...
+    def drain(self, patience: float) -> bool:
+        """Waits at most `patience` seconds until no item is unconfirmed. Returns whether none is."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all items are confirmed and no error is left to be reported."""
+
+    def close(self, patience: float) -> _Discarded | None:
+        """Waits at most `patience` seconds for confirmations. Returns what was discarded, if anything was."""
+
+    @property
+    def num_pending_items(self) -> int: ...
+    @property
+    def has_server(self) -> bool:
+        """Whether the server is reachable, as far as is known."""
+
 @final
-class TrajectoryWriter:
+class TrajectoryWriter(WriterSession):
     """Behind `reverb.TrajectoryWriter`."""
 
     def __new__(
         cls,
         client: Client,
         structure: object,
-        options: _ColumnOptions,
+        num_keep_alive_refs: int,
         signatures: _Signatures | None,
-        compression: _Compression,
-        limits: _Limits,
+        options: WriterOptions,
     ) -> TrajectoryWriter:
         """`structure`: a `reverb.writing.structure.Structure`. `signatures` None: items are not checked."""
 
@@ -720,26 +726,13 @@ class TrajectoryWriter:
     def create_item(self, table: str, priority: float, trajectory: object) -> None: ...
     def set_signatures(self, signatures: _Signatures) -> None: ...
     def configure(self, column: int, options: _ColumnOptions) -> None: ...
-    def flush(self, but_last: int, timeout: float | None) -> None: ...
     def end_episode(self, clear_buffers: bool) -> None:
         """Without a flush."""
-
-    def drain(self, patience: float) -> bool:
-        """Sends all items, and waits `patience` seconds at most. Whether none is unconfirmed."""
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether all items are confirmed and no error is left to be reported."""
-
-    def close(self, patience: float) -> _Discarded | None:
-        """What was discarded after `patience` seconds; None if nothing was."""
 
     @property
     def episode_steps(self) -> int: ...
     @property
     def step_is_open(self) -> bool: ...
-    @property
-    def num_pending_items(self) -> int: ...
 
 @final
 class PatternReader:
@@ -753,7 +746,7 @@ class PatternReader:
         """The items that are due where an episode ends."""
 
 @final
-class PatternWriter:
+class PatternWriter(WriterSession):
     """Behind `reverb.structured_writer.StructuredWriter`."""
 
     def __new__(
@@ -761,9 +754,7 @@ class PatternWriter:
         client: Client,
         structure: object,
         configs: Sequence[bytes],
-        max_chunk_length: int | None,
-        compression: _Compression,
-        limits: _Limits,
+        options: WriterOptions,
     ) -> PatternWriter:
         """`configs`: serialized `deepmind.reverb.StructuredWriterConfig`s."""
 
@@ -773,51 +764,31 @@ class PatternWriter:
     def make_last_items(self, priority: float | None = None) -> None:
         """Makes the items that are due where an episode ends."""
 
-    def flush(self, but_last: int, timeout: float | None) -> None: ...
     def end_episode(self, clear_buffers: bool) -> None: ...
-    def drain(self, patience: float) -> bool: ...
-    @property
-    def is_settled(self) -> bool: ...
-    def close(self, patience: float) -> _Discarded | None: ...
     @property
     def step_is_open(self) -> bool: ...
-    @property
-    def num_pending_items(self) -> int: ...
 
 @final
-class RowWriter:
+class RowWriter(WriterSession):
     """Behind `reverb.Writer`."""
 
     def __new__(
         cls,
         client: Client,
-        lengths: tuple[int, int],
-        max_in_flight: int,
+        max_sequence_length: int,
         signatures: _Signatures,
-        compression: _Compression,
-        limits: _Limits,
-    ) -> RowWriter:
-        """`lengths`: of the longest item, and of a chunk."""
-
+        options: WriterOptions,
+    ) -> RowWriter: ...
     def append(self, data: object) -> None: ...
     def create_item(self, table: str, num_timesteps: int, priority: float) -> None: ...
     def set_signatures(self, signatures: _Signatures) -> None: ...
-    def flush(self, timeout: float | None) -> None: ...
-    def drain(self, patience: float) -> bool: ...
-    @property
-    def is_settled(self) -> bool: ...
-    def close(self, patience: float) -> _Discarded | None: ...
-    @property
-    def has_server(self) -> bool: ...
     @property
     def episode_id(self) -> int: ...
     @property
     def num_steps(self) -> int: ...
-    @property
-    def num_pending_items(self) -> int: ...
 
 @final
-class BatchedWriter:
+class BatchedWriter(WriterSession):
     """Behind `reverb.BatchedWriter`."""
 
     def __new__(
@@ -825,10 +796,9 @@ class BatchedWriter:
         client: Client,
         structure: object,
         num_envs: int,
-        options: _ColumnOptions,
+        num_keep_alive_refs: int,
         configs: Sequence[bytes],
-        compression: _Compression,
-        limits: _Limits,
+        options: WriterOptions,
     ) -> BatchedWriter: ...
     def append(
         self,
@@ -844,11 +814,4 @@ class BatchedWriter:
         columns: Sequence[tuple[int, int | None, int | None, int, bool]],
         mask: NDArray[np.bool_] | None,
     ) -> NDArray[np.bool_]: ...
-    def flush(self, but_last: int, timeout: float | None) -> None: ...
-    def drain(self, patience: float) -> bool: ...
-    @property
-    def is_settled(self) -> bool: ...
-    def close(self, patience: float) -> _Discarded | None: ...
     def episode_steps(self) -> NDArray[np.int64]: ...
-    @property
-    def num_pending_items(self) -> int: ...

@@ -22,6 +22,7 @@ from reverb import _binding
 from reverb.writing.flushing import FlushingWriter
 from reverb.writing.history import History
 from reverb.writing.key_check import fits_table, patterns_fit_tables
+from reverb.writing.options import WriterOptions
 from reverb.writing.structure import FixedStructure, Structure
 
 __all__ = ["BatchedColumn", "BatchedHistory", "BatchedWriter"]
@@ -75,11 +76,9 @@ class BatchedWriter(FlushingWriter):
         client: _binding.Client,
         num_envs: int,
         num_keep_alive_refs: int,
+        options: WriterOptions,
         *,
         configs: Sequence[Any],
-        max_chunk_length: int | None,
-        compression: tuple[str, bool],
-        limits: tuple[int, int | None, float],
     ) -> None:
         self._num_envs = num_envs
         # Patterns refer to columns by their position in the step, so with patterns the structure must not grow.
@@ -88,10 +87,9 @@ class BatchedWriter(FlushingWriter):
             client,
             FixedStructure() if configs else self._structure,
             num_envs,
-            (num_keep_alive_refs, max_chunk_length),
+            num_keep_alive_refs,
             [config.SerializeToString() for config in configs],
-            compression,
-            limits,
+            options,
         )
         self._client = client
         self._configs = configs

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from reverb import _binding
-from reverb.data import checks, table_arguments
+from reverb.data import checks, signatures, table_arguments
 from reverb.data.items import sample_maker
 from reverb.data.keys import as_keys, as_updates, broadcast
 from reverb.data.timeouts import as_reconnect_timeout, countdown
@@ -20,8 +20,15 @@ from reverb.replay_sample import BatchInfo, ItemInfo, ReplaySample
 from reverb.reverb_types import TableInfo, table_infos
 from reverb.writer import Writer
 from reverb.writing.largest_priority import note_update
-from reverb.writing.make import MAX_PENDING_BYTES, MakesWriters
+from reverb.writing.options import MAX_PENDING_BYTES, WriterArguments, WriterOptions, shows_writer_options
 from reverb.writing.unconfirmed import add_unconfirmed
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from reverb.batched_writer import BatchedWriter
+    from reverb.structured_writer import StructuredWriter
+    from reverb.trajectory_writer import TrajectoryWriter
 
 __all__ = ["Client", "Writer"]
 
@@ -34,7 +41,7 @@ _LOOK_UP_SECONDS = 10.0
 _flat_maker = sample_maker(None)
 
 
-class Client(MakesWriters):
+class Client:
     """A client of one server, or of several. The constructor contacts none. Pickling keeps only the arguments.
 
     A timeout is in seconds and covers the whole call. With None a call waits without a limit.
@@ -122,6 +129,154 @@ class Client(MakesWriters):
         """
         checks.check_priorities(priorities)
         self.engine.insert_batch(data, priorities, checks.as_timeout(timeout))
+
+    def writer(
+        self,
+        max_sequence_length: int,
+        delta_encoded: bool = False,
+        chunk_length: int | None = None,
+        # limit (Writers): number of a writer's unconfirmed items, of `Client.writer` | {} | the call that makes items
+        # waits | `max_in_flight_items=` of each writer
+        max_in_flight_items: int | None = 25,
+        *,
+        max_pending_bytes: int = MAX_PENDING_BYTES,
+        reconnect_timeout: float = 300.0,
+    ) -> Writer:
+        """Creates a writer whose items consist of the last steps, with all their columns.
+
+        Args:
+          max_sequence_length: Maximum number of steps in an item, at least 1.
+          delta_encoded: Whether to compress chunks, with integers as differences between steps, if that saves space.
+          chunk_length: Number of steps in a chunk, at most `max_sequence_length`; None means the smaller of
+            `max_sequence_length` and 10.
+          max_in_flight_items: Maximum number of unconfirmed items, beyond which the writer waits; 25 by default, and
+            None means 1,000,000.
+          max_pending_bytes: Limit in bytes on unconfirmed items of this writer and their data, above which the writer
+            also waits; 64 MiB by default. The limit of the client applies as well.
+          reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300
+            by default.
+
+        Raises:
+          ValueError: A number is out of range.
+          TypeError: A number is not an integer.
+          UnavailableError: The server cannot be reached.
+        """
+        max_length = checks.as_int("max_sequence_length", max_sequence_length)
+        if max_length < 1:
+            raise ValueError(f"max_sequence_length ({max_sequence_length}) must be a positive integer")
+        length = min(10, max_length) if chunk_length is None else checks.as_int("chunk_length", chunk_length)
+        if not 1 <= length <= max_length:
+            raise ValueError(
+                f"chunk_length ({chunk_length}) must be a positive integer le to max_sequence_length ({max_length})"
+            )
+        in_flight = 1_000_000 if max_in_flight_items is None else max_in_flight_items
+        if checks.as_int("max_in_flight_items", in_flight) < 1:
+            raise ValueError(f"max_in_flight_items ({max_in_flight_items}) must be a positive integer")
+        options = WriterOptions(
+            max_chunk_length=length,
+            # The codec finds out by trial whether differences save space.
+            compression="auto" if delta_encoded else "none",
+            max_pending_bytes=max_pending_bytes,
+            max_in_flight_items=in_flight,
+            reconnect_timeout=reconnect_timeout,
+        )
+        return Writer(self.engine, max_length, options, signatures=self._signatures)
+
+    @shows_writer_options
+    def trajectory_writer(
+        self,
+        num_keep_alive_refs: int,
+        *,
+        validate_items: bool = True,
+        get_signature_timeout_ms: int | None = -1,
+        options: WriterOptions | None = None,
+        **writer_options: Unpack[WriterArguments],
+    ) -> TrajectoryWriter:
+        """Creates a writer whose items may refer to any of the last values of each column.
+
+        Args:
+          num_keep_alive_refs: Number of values of each column that items may refer to, at least 1.
+          validate_items: Whether to check, when an item is created, that it fits the signature of its table. The
+            writer then asks the server for the signatures and waits for them. Tables accept unchecked items, but
+            reading a misfit by the table's signature raises an error.
+          get_signature_timeout_ms: Time limit in milliseconds for fetching the signatures. A negative number, the
+            default, means no limit. None means `validate_items=False`. (Programs written for dm-reverb before 0.8 pass
+            this argument.)
+          options: Options of the writer, for all that is not given by name; None means their defaults.
+          **writer_options: Options of the writer by name, which are the fields of `reverb.WriterOptions`.
+
+        Raises:
+          ValueError: A number is out of range.
+          TypeError: A number is not an integer.
+          UnavailableError: The server cannot be reached, and `validate_items` is set.
+          DeadlineExceededError: The server did not send the signatures within the timeout.
+        """
+        from reverb.trajectory_writer import TrajectoryWriter, check_chunk_length
+
+        if checks.as_int("num_keep_alive_refs", num_keep_alive_refs) < 1:
+            raise ValueError(f"num_keep_alive_refs ({num_keep_alive_refs}) must be a positive integer")
+        options = WriterOptions.of("Client.trajectory_writer", options, writer_options)
+        check_chunk_length(options.max_chunk_length, num_keep_alive_refs)
+        is_validated = validate_items and get_signature_timeout_ms is not None
+        timeout_s = checks.as_int("get_signature_timeout_ms", get_signature_timeout_ms) / 1000 if is_validated else -1.0
+        look_up = functools.partial(self._signatures, timeout_s) if is_validated else None
+        return TrajectoryWriter(self.engine, num_keep_alive_refs, options, signatures=look_up)
+
+    @shows_writer_options
+    def structured_writer(
+        self,
+        configs: Sequence[Any],
+        *,
+        options: WriterOptions | None = None,
+        **writer_options: Unpack[WriterArguments],
+    ) -> StructuredWriter:
+        """Creates a writer that makes items from patterns; see `reverb.structured_writer`. Does not contact the server.
+
+        Args:
+          configs: Configs (`reverb.structured.Config`) of the items to create, at least one.
+          options: Options of the writer, for all that is not given by name; None means their defaults.
+          **writer_options: Options of the writer by name, which are the fields of `reverb.WriterOptions`.
+
+        Raises:
+          ValueError: There is no config, or a config is invalid. The message says which one, and why.
+        """
+        from reverb.structured_writer import StructuredWriter
+
+        options = WriterOptions.of("Client.structured_writer", options, writer_options)
+        return StructuredWriter(self.engine, configs, options)
+
+    @shows_writer_options
+    def batched_writer(
+        self,
+        num_envs: int,
+        num_keep_alive_refs: int = 1,
+        *,
+        configs: Sequence[Any] = (),
+        options: WriterOptions | None = None,
+        **writer_options: Unpack[WriterArguments],
+    ) -> BatchedWriter:
+        """Creates a writer for a vector of environments; see `reverb.batched_writer`. Does not contact the server.
+
+        Args:
+          num_envs: Number of environments in the vector, at least 1.
+          num_keep_alive_refs: Number of steps of each environment that items may refer to, at least 1.
+          configs: Configs of the items to create, evaluated separately for each environment. Without configs, the
+            default, items are created with `create_items`.
+          options: Options of the writer, for all that is not given by name; None means their defaults.
+          **writer_options: Options of the writer by name, which are the fields of `reverb.WriterOptions`.
+
+        Raises:
+          ValueError: A number is out of range, or a config is invalid.
+          TypeError: A number is not an integer.
+        """
+        from reverb.batched_writer import BatchedWriter
+        from reverb.trajectory_writer import check_chunk_length
+
+        keep = checks.as_count("num_keep_alive_refs", num_keep_alive_refs)
+        options = WriterOptions.of("Client.batched_writer", options, writer_options)
+        if not configs:
+            check_chunk_length(options.max_chunk_length, keep)
+        return BatchedWriter(self.engine, checks.as_count("num_envs", num_envs), keep, options, configs=configs)
 
     @overload
     def sample(
@@ -410,6 +565,11 @@ class Client(MakesWriters):
             raise DeadlineExceededError(text if error.was_reached else f"{error}\n{text}") from None
         add_unconfirmed(infos.values(), self._server_address)
         return infos
+
+    def _signatures(self, timeout_s: float = -1.0) -> dict[str, signatures.FlatSignature | None]:
+        """The signatures of all tables. Waits at most `timeout_s` seconds; without a limit if negative."""
+        infos = table_infos(self.engine, None if timeout_s < 0 else timeout_s)
+        return {name: signatures.flatten(info.signature) for name, info in infos.items()}
 
     def _check_table_exists(self, table: str, timeout: float | None) -> None:
         tables = table_infos(self.engine, timeout)

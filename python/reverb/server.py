@@ -6,9 +6,11 @@ import os
 import weakref
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from reverb import _binding, _listening, rate_limiters
+from reverb import _binding, rate_limiters
+from reverb._announcement import announce
+from reverb._settings import ARGUMENTS, ServerOptions
 from reverb._shutdown import ExitOnSigterm, Stage, at_exit
 from reverb.client import Client
 from reverb.data import checks, signatures, table_arguments
@@ -265,26 +267,29 @@ def _check_free(name: str, sampler: object, remover: object, rate_limiter: RateL
 class Server:
     """Gives clients access to tables, until it is stopped or garbage-collected.
 
+    An argument that is None is not given: then its environment variable counts, if it has one, else the default. (Only
+    `http_port=None` means something else, as it always has.)
+
     Args:
       tables: Tables to serve, at least one, with distinct names. A table can belong to only one server, ever.
-      port: Port to listen on; None or 0 chooses a free port.
+      port: Port to listen on; 0, the default, chooses a free one.
       checkpointer: Checkpointer that saves the tables, and from which the newest undamaged checkpoint is loaded first.
         None saves into a new temporary folder.
-      host: Address to listen on. None means the environment variable `REVERB_HOST`, or, if that is not set, loopback,
-        which only programs on this machine can reach.
-      allow_insecure: Whether to accept a `host` other than loopback, where anyone who can reach it can read and write
-        the tables. None means True only if the environment has `REVERB_ALLOW_INSECURE=1`.
+      host: Address to listen on; loopback by default, which only programs on this machine can reach. The variable is
+        `REVERB_HOST`.
+      allow_insecure: Whether to accept a `host` or `http_host` other than loopback, where anyone who can reach it can
+        read and write the tables; False by default. The variable `REVERB_ALLOW_INSECURE=1` accepts them.
       max_message_size: Maximum size in bytes of the data of one insert, 256 MiB by default. Batches are not limited.
       heartbeat_interval: Seconds after which the server, and its clients, send an empty message on a stream whose
-        requests wait, so that balancers do not close it. None means the environment variable `REVERB_HEARTBEAT`, or,
-        if that is not set, 15.
-      http_port: Port of the live page, metrics and health. None switches HTTP off. 0 means the environment variable
-        `REVERB_HTTP_PORT`, a number or `off`, or, if that is not set, a free port.
-      http_host: Address of that port, which needs `allow_insecure` as `host` does. None means the environment variable
-        `REVERB_HTTP_HOST`, or, if that is not set, loopback.
+        requests wait, so that balancers do not close it; 15 by default. The variable is `REVERB_HEARTBEAT`.
+      http_port: Port of the live page, metrics and health; `"off"`, or None, switches HTTP off. 0, the default, means
+        the variable `REVERB_HTTP_PORT`, a number or `off`, and without it a free port.
+      http_host: Address of that port, which needs `allow_insecure` as `host` does; loopback by default. The variable is
+        `REVERB_HTTP_HOST`.
       http_allowed_hosts: Further host names of that port in the addresses that browsers open, without ports, such as
-        the name of a proxy. None means the environment variable `REVERB_HTTP_ALLOWED_HOSTS`, a list with commas.
-      metrics_per_table: Whether `/metrics` has each table. None: unless `REVERB_METRICS_PER_TABLE` is `off`.
+        the name of a proxy; none by default. The variable is `REVERB_HTTP_ALLOWED_HOSTS`, a list with commas.
+      metrics_per_table: Whether `/metrics` has the metrics of each table, which many tables make long, or those of all
+        tables together; True by default. The variable is `REVERB_METRICS_PER_TABLE`, `on` or `off`.
 
     Raises:
       ValueError: There are no tables, names occur more than once, a table already belongs to a server, the port or the
@@ -296,6 +301,9 @@ class Server:
       UnavailableError: A port is in use, or an address cannot be bound.
     """
 
+    # Already there while the constructor runs, because `__del__` also runs if that raises.
+    _server: _binding.Server | None = None
+
     def __init__(
         self,
         tables: Iterable[Table] | None = None,
@@ -304,32 +312,51 @@ class Server:
         *,
         host: str | None = None,
         allow_insecure: bool | None = None,
-        max_message_size: int = 256 * 1024 * 1024,
+        max_message_size: int | None = None,
         heartbeat_interval: float | None = None,
-        http_port: int | None = 0,
+        http_port: int | Literal["off"] | None = 0,
         http_host: str | None = None,
         http_allowed_hosts: Sequence[str] | None = None,
         metrics_per_table: bool | None = None,
     ) -> None:
-        # Set before anything can fail, because `__del__` also runs if the constructor raises.
-        self._server: _binding.Server | None = None
+        arguments = locals()
+        # What stands for a value that is not given differs in this one.
+        arguments["http_port"] = "off" if http_port is None else http_port or None
+        checked = _checked_tables(tables)
+        self._start(checked, ServerOptions.of({name: arguments[name] for name in ARGUMENTS}), checkpointer)
+
+    @classmethod
+    def of(
+        cls, tables: Iterable[Table], options: ServerOptions, checkpointer: "CheckpointerBase | None" = None
+    ) -> "Server":
+        """Creates a server with options that are complete, so that the environment does not count.
+
+        For other modules of this package. It is not part of the public interface.
+
+        Args:
+          tables: Tables to serve, at least one, with distinct names.
+          options: All other arguments of the constructor, resolved and checked.
+          checkpointer: Checkpointer that saves the tables; None saves into a new temporary folder.
+
+        Raises:
+          ValueError, TypeError, SignatureMismatchError, DataLossError, UnavailableError: See the constructor.
+        """
+        server = cls.__new__(cls)
+        server._start(_checked_tables(tables), options, checkpointer)
+        return server
+
+    def _start(self, tables: list[Table], options: ServerOptions, checkpointer: "CheckpointerBase | None") -> None:
         self._pid = os.getpid()
-        self._tables = _checked_tables(tables)
-        port = _listening.as_port(port)
-        host = _listening.checked_host(host, allow_insecure)
-        size = checks.as_count("max_message_size", max_message_size)
-        heartbeat = _listening.checked_heartbeat(heartbeat_interval)
-        http = _listening.checked_http(http_port, http_host, http_allowed_hosts, metrics_per_table, allow_insecure)
+        self._tables = tables
         self._checkpointer = _default_checkpointer() if checkpointer is None else checkpointer
         internal = _internal_checkpointer(self._checkpointer)
-        internal_tables = [table.internal_table for table in self._tables]
-        self._server = _binding.Server(internal_tables, host, port, size, heartbeat, http, internal)
+        self._server = _binding.Server([table.internal_table for table in tables], options, internal)
         self._port = self._server.port
         for table in self._tables:
             table._server = weakref.ref(self)
         if getattr(self._checkpointer, "save_on_stop", False):
             _saving_at_exit.add(self)
-        _listening.announce(self.dashboard_url)
+        announce(self.dashboard_url)
 
     @property
     def port(self) -> int:

@@ -18,6 +18,7 @@ from reverb.data import checks
 from reverb.errors import DeadlineExceededError, TableNotFoundError
 from reverb.writing.flushing import FlushingWriter, as_seconds
 from reverb.writing.history import History
+from reverb.writing.options import WriterOptions
 from reverb.writing.structure import Structure
 
 if TYPE_CHECKING:
@@ -44,22 +45,13 @@ class TrajectoryWriter(FlushingWriter):
         self,
         client: _binding.Client,
         num_keep_alive_refs: int,
+        options: WriterOptions,
         *,
         signatures: "Callable[[], dict[str, FlatSignature | None]] | None",
-        max_chunk_length: int | None,
-        compression: tuple[str, bool],
-        limits: tuple[int, int | None, float],
     ) -> None:
         self._structure = Structure()
-        self._options = (num_keep_alive_refs, max_chunk_length)
-        self._writer = _binding.TrajectoryWriter(
-            client,
-            self._structure,
-            self._options,
-            None if signatures is None else signatures(),
-            compression,
-            limits,
-        )
+        known = None if signatures is None else signatures()
+        self._writer = _binding.TrajectoryWriter(client, self._structure, num_keep_alive_refs, known, options)
         self._signatures = signatures
         self._history: Any = None
         self._history_version = -1

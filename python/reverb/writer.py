@@ -11,6 +11,7 @@ from reverb.data import checks, nests
 from reverb.errors import CancelledError, TableNotFoundError, UnavailableError
 from reverb.writing import closing
 from reverb.writing.flushing import as_seconds
+from reverb.writing.options import WriterOptions
 
 if TYPE_CHECKING:
     from reverb.data.signatures import FlatSignature
@@ -29,28 +30,15 @@ class Writer:
         self,
         client: _binding.Client,
         max_sequence_length: int,
-        chunk_length: int,
-        max_in_flight_items: int,
+        options: WriterOptions,
         *,
-        delta_encoded: bool,
         signatures: "Callable[[], dict[str, FlatSignature | None]]",
-        max_pending_bytes: int,
-        reconnect_timeout: float,
     ) -> None:
-        self._lengths = (max_sequence_length, chunk_length)
-        self._max_in_flight_items = max_in_flight_items
-        self._delta_encoded = delta_encoded
+        self._max_sequence_length = max_sequence_length
+        self._options = options
         self._signatures = signatures
         self._closed = False
-        self._writer = _binding.RowWriter(
-            client,
-            self._lengths,
-            max_in_flight_items,
-            signatures(),
-            # The codec finds out by trial whether differences save space.
-            ("auto" if delta_encoded else "none", False),
-            (max_pending_bytes, None, reconnect_timeout),
-        )
+        self._writer = _binding.RowWriter(client, max_sequence_length, signatures(), options)
         self._finalizer = closing.close_when_deleted(
             self, self._writer, warning="Writer-object deleted without calling .close explicitly."
         )
@@ -77,10 +65,10 @@ class Writer:
 
     def describe(self) -> str:
         """The settings and the state of the writer, as dm-reverb's extension prints them."""
-        max_sequence_length, chunk_length = self._lengths
+        options = self._options
         return (
-            f"Writer(chunk_length={chunk_length}, max_timesteps={max_sequence_length}, "
-            f"delta_encoded={int(self._delta_encoded)}, max_in_flight_items={self._max_in_flight_items}, "
+            f"Writer(chunk_length={options.max_chunk_length}, max_timesteps={self._max_sequence_length}, "
+            f"delta_encoded={int(options.compression == 'auto')}, max_in_flight_items={options.max_in_flight_items}, "
             f"episode_id={self._writer.episode_id}, index_within_episode={self._writer.num_steps}, "
             f"closed={int(self._closed)})"
         )
@@ -165,7 +153,7 @@ class Writer:
         seconds = as_seconds(timeout_ms, timeout)
         self._check_open("Flush")
         if not closing.was_closed_at_exit(self._writer):
-            self._writer.flush(closing.limited_at_exit(seconds))
+            self._writer.flush(0, closing.limited_at_exit(seconds))
 
     def close(self, retry_on_unavailable: bool = True) -> None:
         """Flushes and closes the writer.
@@ -187,7 +175,7 @@ class Writer:
             return
         try:
             if retry_on_unavailable or self._writer.has_server:
-                self._writer.flush(closing.limited_at_exit(None))
+                self._writer.flush(0, closing.limited_at_exit(None))
         except UnavailableError:
             if retry_on_unavailable:
                 raise

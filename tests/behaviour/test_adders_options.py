@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from behaviour_support import Background, eventually, info_of, make_table
 
+import reverb
 from reverb import _protos, adders, rate_limiters
 from reverb.writing import closing
 
@@ -99,7 +100,7 @@ def test_options_reach_the_writer(serve, monkeypatch):
     make_batched = type(client).batched_writer
     monkeypatch.setattr(type(client), "batched_writer", lambda *a, **o: seen.append(o) or make_batched(*a, **o))
     add(MAKERS["episodes"](client, **given), np.float32(0))
-    assert [{name: options[name] for name in given} for options in seen] == [given] * 3
+    assert [options["options"] for options in seen] == [reverb.WriterOptions(**given)] * 3
 
 
 @pytest.mark.parametrize("kind", sorted(MAKERS))

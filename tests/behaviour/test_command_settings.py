@@ -1,5 +1,6 @@
 """The settings of `reverb serve`: flags, environment variables, the file, and what `--check` says about them."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -17,17 +18,20 @@ pytest.importorskip("rich", reason="the extra `cli` is not installed")
 
 from typer.testing import CliRunner  # noqa: E402
 
-from reverb.cli import app, config, serving, settings  # noqa: E402
+from reverb._settings import SETTINGS, ServerOptions  # noqa: E402
+from reverb.cli import app, serving  # noqa: E402
 
 COMMAND = [sys.executable, "-c", "from reverb.cli import main; main()"]
 TABLES = "[tables.queue]\nqueue = 3\n"
 SERVE = typer.main.get_command(app.app).commands["serve"]
 # Not settings: the file itself, and what to do with it.
 ACTIONS = {"config", "check"}
+KEYS = {setting.name: setting.key for setting in SETTINGS}
 FLAGS = sorted(parameter.name for parameter in SERVE.params if parameter.name not in ACTIONS | {"help"})
 # Three values of each kind: of a flag, of a variable, of the file.
 VALUES = {
     "port": (8001, 8002, 8003),
+    "max_message_size": (1_000_001, 1_000_002, 1_000_003),
     "host": ("127.0.0.1", "127.0.0.2", "127.0.0.3"),
     "heartbeat": (1.5, 2.5, 3.5),
     "checkpoint_path": ("/nowhere/a", "/nowhere/b", "/nowhere/c"),
@@ -47,7 +51,7 @@ VALUES = {
 
 def toml_of(name, value):
     """A file with one setting besides a table."""
-    section, _, key = settings.KEYS[name].rpartition(".")
+    section, _, key = KEYS[name].rpartition(".")
     line = f"{key} = {json.dumps(value)}\n"
     if section == "checkpoint" and key != "path":
         line += 'path = "/nowhere/c"\n'
@@ -78,7 +82,7 @@ def shown(value):
 
 
 def test_each_flag_has_a_variable_and_a_key():
-    assert sorted(settings.KEYS) == FLAGS == sorted(VALUES)
+    assert sorted(KEYS) == FLAGS == sorted(VALUES)
     for parameter in SERVE.params:
         if parameter.name in FLAGS:
             assert parameter.envvar == f"REVERB_{parameter.name.upper()}"
@@ -106,11 +110,14 @@ def arguments_of_server(monkeypatch, path, *arguments, **environment):
     """The arguments with which `reverb serve` makes its server."""
     made = {}
 
-    def make(tables, port, checkpointer, **options):
-        made.update(options, tables=[table.name for table in tables], port=port, checkpointer=checkpointer)
+    def make(tables, options, checkpointer):
+        assert isinstance(options, ServerOptions)
+        for part in dataclasses.asdict(options).values():
+            made.update(part)
+        made.update(tables=[table.name for table in tables], checkpointer=checkpointer)
         raise reverb.errors.UnavailableError("not in this test")
 
-    monkeypatch.setattr(serving, "Server", make)
+    monkeypatch.setattr(serving.Server, "of", make)
     monkeypatch.setattr(serving, "_log_to_stderr", lambda *_: None)
     monkeypatch.setattr(serving.ExitOnSigterm, "begin", lambda _: None)
     done = CliRunner().invoke(app.app, ["serve", str(path), *arguments], env=environment)
@@ -131,13 +138,15 @@ def test_settings_reach_the_server(tmp_path, monkeypatch):
     assert made == {
         "tables": ["queue"],
         "port": 8003,
-        "host": None,
+        "host": "localhost",
         "allow_insecure": True,
+        "max_message_size": 256 << 20,
         "heartbeat_interval": 3.5,
-        "http_port": None,
-        "http_host": "127.0.0.6",
-        "http_allowed_hosts": None,
-        "metrics_per_table": False,
+        "http_port": "off",
+        # All that HTTP would need is not even looked at.
+        "http_host": "localhost",
+        "http_allowed_hosts": (),
+        "metrics_per_table": True,
     }
     assert (checkpointer.path, checkpointer.keep, checkpointer.save_on_stop) == ("/nowhere/c", 4, True)
     made = arguments_of_server(
@@ -153,30 +162,31 @@ def test_settings_reach_the_server(tmp_path, monkeypatch):
     assert (made["checkpointer"].keep, made["checkpointer"].save_on_stop) == (7, False)
     file.write_text(TABLES)
     made = arguments_of_server(monkeypatch, file)
-    assert (made["http_port"], made["http_host"], made["checkpointer"]) == (0, None, None)
-    file.write_text(TABLES + '[http]\nallowed_hosts = ["a.test", "b.test"]\n')
-    assert arguments_of_server(monkeypatch, file)["http_allowed_hosts"] == ["a.test", "b.test"]
-    made = arguments_of_server(monkeypatch, file, REVERB_HTTP_ALLOWED_HOSTS="c.test, d.test")
-    assert made["http_allowed_hosts"] == ["c.test", "d.test"]
+    assert (made["http_port"], made["http_host"], made["checkpointer"]) == (0, "localhost", None)
+    file.write_text(
+        TABLES + '[http]\nhost = "127.0.0.6"\nallowed_hosts = ["a.test", "b.test"]\n[metrics]\nper_table = "off"\n'
+    )
+    made = arguments_of_server(monkeypatch, file)
+    assert (made["http_host"], made["metrics_per_table"]) == ("127.0.0.6", False)
+    assert made["http_allowed_hosts"] == ("a.test", "b.test", "127.0.0.6")
+    made = arguments_of_server(
+        monkeypatch, file, "--http-host", "localhost", REVERB_HTTP_ALLOWED_HOSTS="c.test, d.test,"
+    )
+    assert made["http_allowed_hosts"] == ("c.test", "d.test")
 
 
 def test_the_library_does_not_find_the_variable_that_a_flag_overrides(tmp_path, monkeypatch):
     file = tmp_path / "tables.toml"
     file.write_text(TABLES)
-    seen = {}
-    merge = settings.Settings.merge
-
-    def look(*arguments):
-        merged = merge(*arguments)
-        seen.update({name: os.environ.get(name) for name in ("REVERB_HTTP_PORT", "REVERB_ALLOW_INSECURE")})
-        return merged
-
-    monkeypatch.setattr(settings.Settings, "merge", look)
-    made = arguments_of_server(
-        monkeypatch, file, "--http-port", "0", REVERB_HTTP_PORT="8081", REVERB_ALLOW_INSECURE="1"
-    )
+    monkeypatch.setenv("REVERB_HTTP_PORT", "8081")
+    monkeypatch.setenv("REVERB_ALLOW_INSECURE", "1")
+    before = dict(os.environ)
+    made = arguments_of_server(monkeypatch, file, "--http-port", "0")
     assert (made["http_port"], made["allow_insecure"]) == (0, True)
-    assert set(seen.values()) == {None}
+    made = arguments_of_server(monkeypatch, file, "--no-allow-insecure")
+    assert (made["http_port"], made["allow_insecure"]) == (8081, False)
+    # Programs that the command starts find the environment as it was.
+    assert dict(os.environ) == before
 
 
 def test_check_touches_nothing(tmp_path):
@@ -323,8 +333,3 @@ def test_errors_are_lines_of_a_json_log_too(tmp_path):
     assert done.returncode == 1
     last = json.loads(done.stderr.splitlines()[-1])
     assert (last["level"], f"port {server.port}: Address already in use" in last["msg"]) == ("error", True)
-
-
-def test_file_has_the_values_that_flags_have():
-    assert tuple(value.value for value in app.LogFormat) == config.LOG_FORMATS
-    assert tuple(value.value for value in app.LogLevel) == config.LOG_LEVELS

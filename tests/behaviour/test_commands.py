@@ -276,7 +276,7 @@ def test_serve_reads_the_textproto_of_reverb_server(tmp_path):
 def test_serve_reads_the_heartbeat_of_a_file(tmp_path):
     file = tmp_path / "tables.toml"
     file.write_text("heartbeat = 2.5\n[tables.queue]\nqueue = 3\n")
-    assert config.read(str(file)).heartbeat == 2.5
+    assert config.read(str(file)).settings == {"heartbeat": 2.5}
     file.write_text('heartbeat = "often"\n[tables.queue]\nqueue = 3\n')
     with pytest.raises(ValueError, match="heartbeat must be a number of seconds, got 'often'"):
         config.read(str(file))

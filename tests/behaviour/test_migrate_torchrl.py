@@ -63,7 +63,7 @@ def test_every_buffer_storage_sampler_and_writer_of_torchrl_is_in_the_table():
     buffers = [getattr(data, name) for name in sorted(classes) if name.endswith(("Buffer", "BufferEnsemble"))]
     methods = {name for buffer in buffers for name in dir(buffer) if not name.startswith("_")}
     listed = {name for names, _ in guide.names_of_torchrl() for name in names}
-    # The bases of storages and writers are no storages.
+    # The bases of storages and writers are not storages.
     assert wanted - listed == {"Storage", "Writer"}
     assert methods - listed == set()
     known = classes | methods | {"prefetch="}

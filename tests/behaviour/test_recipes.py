@@ -1,4 +1,4 @@
-"""The programs of docs/recipes.md, and the snippets of the README, run as they are printed."""
+"""The programs of docs/recipes.md, and the snippets of the README and the guide, run as they are printed."""
 
 import pathlib
 import re
@@ -52,7 +52,12 @@ def test_the_recipe_runs(program, tmp_path):
     assert "learned" in run(program, tmp_path)
 
 
-def test_the_snippets_of_the_readme_run_in_order_in_one_file(tmp_path):
-    snippets = FENCE.findall((ROOT / "README.md").read_text())
+def test_the_first_program_of_the_readme_runs(tmp_path):
+    (program,) = FENCE.findall((ROOT / "README.md").read_text())
+    assert "(256, 4) 1.0\n1000 items; see them at http://localhost:" in run(program, tmp_path)
+
+
+def test_the_snippets_of_the_guide_run_in_order_in_one_file(tmp_path):
+    snippets = FENCE.findall((ROOT / "docs/guide.md").read_text())
     assert len(snippets) >= 5
-    assert "(256, 4) 1.0\n1000\n" in run("\n".join(snippets), tmp_path)
+    assert "1.5" in run("\n".join(snippets), tmp_path)

@@ -1,6 +1,7 @@
 """The checks: each takes a source tree and says what is wrong in it, a text for each fault."""
 
 import functools
+import re
 
 import error_texts_python
 import error_texts_rust
@@ -98,22 +99,46 @@ def is_below(file, part):
 
 def module_floors(tree):
     """Python modules that import what lies above them, or have no floor."""
-    graph = tree.python
-    problems, floors, fitting = [], {}, set()
-    for file in graph.names:
-        entries = [entry for entries in rules.MODULES for entry in entries if is_below(file, PACKAGE_FOLDER + entry)]
+    return floor_problems(tree.python, rules.MODULES, PACKAGE_FOLDER, "rules.MODULES")
+
+
+def part_floors(tree):
+    """Parts of a crate that use what lies above them, or have no floor."""
+    return [
+        problem
+        for crate, floors in rules.PARTS.items()
+        for problem in floor_problems(tree.rust, floors, f"crates/{crate}/src/", f"rules.PARTS[{crate!r}]")
+    ]
+
+
+def floor_problems(graph, floors, folder, where):
+    """Files of a folder that use what lies above them, or have no floor, and floors without a file."""
+    problems, floor_of, fitting = [], {}, set()
+    files = [file for file in graph.names if file.startswith(folder)]
+    for file in files:
+        entries = [entry for entries in floors for entry in entries if is_below(file, folder + entry)]
         if not entries:
-            problems.append(f"{file} has no floor in rules.MODULES")
+            problems.append(f"{file} has no floor in {where}")
             continue
         best = max(entries, key=len)
         fitting.add(best)
-        floors[file] = next(number for number, entries in enumerate(rules.MODULES) if best in entries)
-    if graph.names:
-        entries = [entry for entries in rules.MODULES for entry in entries]
-        problems += [f"rules.MODULES has {entry}, which no file fits" for entry in entries if entry not in fitting]
+        floor_of[file] = next(number for number, entries in enumerate(floors) if best in entries)
+    if files:
+        entries = [entry for entries in floors for entry in entries]
+        problems += [f"{where} has {entry}, which no file fits" for entry in entries if entry not in fitting]
     for source, target, names in graph.arrows():
-        if source in floors and target in floors and floors[target] > floors[source]:
+        if source in floor_of and target in floor_of and floor_of[target] > floor_of[source]:
             problems.append(f"{source} imports {target} from a floor above: {', '.join(names)}")
+    return problems
+
+
+def loose_files(tree):
+    """Crates with more files outside of folders than is allowed."""
+    problems = []
+    for crate, most in rules.MAX_LOOSE_FILES.items():
+        count = sum(1 for _ in (tree.top / "crates" / crate / "src").glob("*.rs"))
+        if count > most:
+            problems.append(f"crates/{crate}/src has {count} files outside of folders, more than {most}")
     return problems
 
 
@@ -128,9 +153,9 @@ def importers_of_extension(tree):
 def long_files(tree):
     """Files that have more lines of code than is allowed."""
     return [
-        f"{tree.name_of(source)} has {length} lines of code, more than {rules.MAX_LINES}"
+        f"{tree.name_of(source)} has {source.count()} lines of code, more than {rules.MAX_LINES}"
         for source in tree.sources
-        if (length := source.count()) > rules.MAX_LINES
+        if source.has_more_than(rules.MAX_LINES)
     ]
 
 
@@ -141,9 +166,28 @@ def long_functions(tree):
         f"more than {rules.MAX_FUNCTION_LINES}"
         for source in tree.sources
         if source.path.suffix != ".js" and not any(is_below(tree.name_of(source), part) for part in rules.KEPT)
-        for function in source.functions()
-        if function.length > rules.MAX_FUNCTION_LINES
+        for function in source.functions_of_more_than(rules.MAX_FUNCTION_LINES)
     ]
+
+
+# What reads or changes the environment, and variables that are named for another library to read.
+USE_OF_ENVIRONMENT = re.compile(
+    r"\b(?:environb?\b|(?:get|put|unset)env\b|envvar=[\"']|env::(?:var|set_var|remove_var)).*"
+)
+
+
+def environment(tree):
+    """Uses of environment variables outside the one module for that."""
+    problems = []
+    for source in tree.sources:
+        file = tree.name_of(source)
+        if file == rules.ENVIRONMENT or not re.match(r"python/|crates/[\w-]+/src/", file):
+            continue
+        for number, line in enumerate(source.untested_code().splitlines(), 1):
+            used, allowed = USE_OF_ENVIRONMENT.search(line), rules.READS_ENVIRONMENT.get(file)
+            if used and not (allowed and f'"{allowed}"' in line):
+                problems.append(f"{file}:{number} uses the environment ({used[0]}); only {rules.ENVIRONMENT} does")
+    return problems
 
 
 def error_texts(tree):
@@ -175,8 +219,11 @@ ALL = (
     foreign_names,
     parts_apart,
     module_floors,
+    part_floors,
+    loose_files,
     importers_of_extension,
     long_files,
     long_functions,
+    environment,
     error_texts,
 )

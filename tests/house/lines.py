@@ -15,6 +15,7 @@ COMMENTS = {
     ".css": re.compile(r"^\s*/\*.*?\*/", re.MULTILINE | re.DOTALL),
     ".html": re.compile(r"^\s*<!--.*?-->", re.MULTILINE | re.DOTALL),
     ".js": re.compile(r"^\s*(//.*$|/\*(.|\n)*?\*/)", re.MULTILINE),
+    ".proto": re.compile(r"^\s*//.*$", re.MULTILINE),
 }
 ENDINGS = (".py", ".pyi", ".rs", *COMMENTS)
 # In the first line of a file that a program has written.
@@ -43,13 +44,15 @@ class Source:
 
     def count(self):
         """The number of lines of code."""
-        return sum(_is_code(self._code))
+        return sum(_is_code(self.code))
 
     def count_untested(self):
         """The same without what only tests compile, and 0 for a generated file."""
-        if GENERATED in self.text.partition("\n")[0]:
-            return 0
-        return sum(_is_code(_blanked(self._code, self._ranges_for_tests) if self._is_rust else self._code))
+        return 0 if GENERATED in self.text.partition("\n")[0] else sum(_is_code(self.untested_code()))
+
+    def untested_code(self):
+        """The code with blanks for what only tests compile."""
+        return _blanked(self.code, self._ranges_for_tests) if self._is_rust else self.code
 
     def modules_for_tests(self):
         """The names of modules in other files that are declared for tests only."""
@@ -57,11 +60,17 @@ class Source:
         found = [re.search(rb"\bmod\s+(\w+)\s*;\Z", code[start:end]) for start, end in self._ranges_for_tests]
         return {name[1].decode() for name in found if name}
 
-    def functions(self):
-        """All functions of a file of Python or Rust, inner ones too."""
-        lines = _is_code(self._code)
+    def has_more_than(self, limit):
+        """Whether there are more lines of code than `limit`; quicker than a count."""
+        return self.text.count("\n") >= limit and self.count() > limit
+
+    def functions_of_more_than(self, limit):
+        """The functions of a file of Python or Rust that have more lines of code than `limit`, inner ones too."""
         found = self._rust_functions() if self._is_rust else self._python_functions()
-        return [Function(name, first, sum(lines[first - 1 : last])) for name, first, last in found]
+        found = [(name, first, last) for name, first, last in found if last - first >= limit]
+        lines = _is_code(self.code) if found else []
+        functions = [Function(name, first, sum(lines[first - 1 : last])) for name, first, last in found]
+        return [function for function in functions if function.length > limit]
 
     @property
     def _is_rust(self):
@@ -76,7 +85,7 @@ class Source:
         return ast.parse(self.text)
 
     @functools.cached_property
-    def _code(self):
+    def code(self):
         """The text with blanks for each comment and docstring."""
         if self._is_rust:
             comments = _nodes(self._rust, "[(line_comment) (block_comment)] @found")

@@ -13,6 +13,7 @@ FLOORS = (("errors", "_binding"), ("data/",), ("data/make", "client"), ("cli/", 
 def _floors(monkeypatch):
     monkeypatch.setattr(rules, "MODULES", FLOORS)
     monkeypatch.setattr(rules, "APART_IN_PACKAGE", ("cli/", "tf/"))
+    monkeypatch.setattr(rules, "PARTS", {"reverb-net": (("thing",), ("lib",))})
 
 
 MODULES = {
@@ -25,7 +26,15 @@ MODULES = {
     "tf/b.py": "",
     "_rust.pyi": "",
 }
-CRATES = ("reverb-core", "reverb-formats", "reverb-service", "reverb-observe", "reverb-store", "reverb-net", "reverb-python")
+CRATES = (
+    "reverb-core",
+    "reverb-formats",
+    "reverb-service",
+    "reverb-observe",
+    "reverb-store",
+    "reverb-net",
+    "reverb-python",
+)
 
 
 @pytest.fixture
@@ -151,6 +160,31 @@ def test_module_without_a_floor_and_floor_without_a_module_are_refused(top):
     ]
 
 
+def test_part_of_a_crate_that_uses_a_floor_above_is_refused(top, monkeypatch):
+    monkeypatch.setitem(rules.PARTS, "reverb-net", (("low/", "thing"), ("high/",), ("gone/",), ("lib",)))
+    files = {
+        "lib.rs": "mod high; mod low; mod new; mod thing; pub use high::part::P; pub use thing::Thing;",
+        "high/mod.rs": "pub mod part;",
+        "high/part.rs": "use crate::thing::Thing; pub struct P;",
+        "low/mod.rs": "use crate::high::part::P;",
+        "new.rs": "",
+    }
+    crate(top, files, "reverb-net")
+    assert checks.part_floors(Tree(top)) == [
+        "crates/reverb-net/src/new.rs has no floor in rules.PARTS['reverb-net']",
+        "rules.PARTS['reverb-net'] has gone/, which no file fits",
+        "crates/reverb-net/src/low/mod.rs imports crates/reverb-net/src/high/part.rs from a floor above: "
+        "reverb_net::high::part::P",
+    ]
+
+
+def test_crate_with_many_files_outside_of_folders_is_refused(top):
+    crate(top, {f"loose_{number}.rs": "" for number in range(6)} | {"folder/mod.rs": ""}, "reverb-net")
+    assert checks.loose_files(Tree(top)) == []
+    crate(top, {"loose_6.rs": ""}, "reverb-net")
+    assert checks.loose_files(Tree(top)) == ["crates/reverb-net/src has 9 files outside of folders, more than 8"]
+
+
 @pytest.mark.parametrize("code", ["from reverb import _rust", "import reverb._rust", "from reverb._rust import Client"])
 def test_only_the_binding_imports_the_extension(top, code):
     package(top, {"data/a.py": code})
@@ -198,4 +232,26 @@ def test_code_that_decides_by_the_text_of_an_error_is_refused(top):
     assert checks.error_texts(Tree(top)) == [
         "python/reverb/errors.py:2: 'late' in str(error)",
         'crates/reverb-core/src/thing.rs:2: status.message() == "late"',
+    ]
+
+
+def test_use_of_the_environment_is_refused(top):
+    package(
+        top,
+        {
+            "errors.py": "# os.environ\nimport os\nos.getenv('A')\ndel os.environ['A']\n",
+            "cli/app.py": "from reverb.client import make\nenvvar='A'\nenvvar=ADDRESS\n",
+            "cli/top.py": "os.environ.get('COLUMNS')\nos.environ.get('LINES')\nos.environ.get(\"COLUMNS\")\n",
+            "_settings.py": "os.environ",
+        },
+    )
+    crate(top, {"thing.rs": 'pub struct Thing;\nfn f() { std::env::var_os("A") }'}, "reverb-core")
+    write(top, {"crates/reverb-core/build.rs": 'std::env::var("OUT_DIR")', "tests/test_a.py": "os.environ"})
+    assert [problem.partition(" uses")[0] for problem in checks.environment(Tree(top))] == [
+        "crates/reverb-core/src/thing.rs:2",
+        "python/reverb/cli/app.py:2",
+        "python/reverb/cli/top.py:1",
+        "python/reverb/cli/top.py:2",
+        "python/reverb/errors.py:3",
+        "python/reverb/errors.py:4",
     ]

@@ -72,11 +72,19 @@ def test_comments_docstrings_and_blanks_are_no_code(tmp_path):
     assert [source(tmp_path, name, text).count() for name, text in PAGE.items()] == [2, 3, 2]
 
 
+def test_only_lines_of_code_make_a_file_or_a_function_long(tmp_path):
+    python, rust = source(tmp_path, "a.py", PYTHON), source(tmp_path, "a.rs", RUST)
+    assert [(function.name, function.length) for function in python.functions_of_more_than(2)] == [("f", 3)]
+    assert python.functions_of_more_than(3) == []
+    assert python.has_more_than(7)
+    assert not python.has_more_than(8)
+    assert [(function.name, function.length) for function in rust.functions_of_more_than(0)] == [("f", 4), ("g", 1)]
+
+
 def test_what_only_tests_compile_is_left_out(tmp_path):
     rust = source(tmp_path, "a.rs", RUST)
     assert rust.count_untested() == 1 + 5 + 1
     assert rust.modules_for_tests() == {"more"}
-    assert [function.name for function in rust.functions()] == ["f", "g"]
 
 
 def test_parts_of_a_tree_are_counted(tmp_path):

@@ -72,6 +72,13 @@ def write(client: reverb.Client) -> None:
         assert_type(writer.history["observation"]["image"][-3:], reverb.TrajectoryColumn)
         assert_type(writer.history["action"][-1], reverb.TrajectoryColumn | Any)
         assert_type(len(writer.history["action"]), int)
+    shared = reverb.WriterOptions(compression="zstd", max_in_flight_items=100)
+    assert_type(shared.max_in_flight_items, int | None)
+    client.structured_writer([], options=shared, reconnect_timeout=60.0)
+    client.batched_writer(4, max_chunk_length=None, compression="lz4", delta_encoded=True, max_pending_bytes=1 << 20)
+    reverb.adders.EpisodeAdder(client, "table", max_length=9, options=shared, max_in_flight_items=10)
+    client.trajectory_writer(3, compression=4)  # type: ignore[arg-type]
+    client.trajectory_writer(3, max_in_flight=4)  # type: ignore[call-arg]
 
 
 def ragged(column: reverb.Ragged) -> None:

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 import reverb
-from reverb import _listening, rate_limiters, selectors, server
+from reverb import rate_limiters, selectors, server
+from reverb._settings import ServerOptions
 
 INCOMPATIBLE = r"^__init__\(\): incompatible constructor arguments\."
 
@@ -209,7 +210,7 @@ def test_environment_variable_opens_the_server_to_other_hosts(monkeypatch):
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1.2.3", "::1", "[::1]"])
 def test_loopback_is_always_allowed(host):
-    assert _listening.checked_host(host, None) == host
+    assert ServerOptions.of({"host": host}).listen.host == host
 
 
 def test_one_table_serves_one_server():

@@ -9,6 +9,7 @@ use std::sync::Mutex;
 
 /// Buffers below this size in bytes are not pooled, because the allocator is as fast.
 const POOLED_BYTES: usize = 64 * 1024;
+// limit (Processes): memory of the buffer pool | {:bytes} | freed
 /// Maximum size of the pool in bytes.
 const POOL_LIMIT: usize = 64 * 1024 * 1024;
 

@@ -9,11 +9,15 @@ use std::mem::MaybeUninit;
 
 /// Alignment of a column's region in a chunk, in bytes.
 const REGION_ALIGN: usize = 8;
+// limit (Chunks and messages): dimensions of a row | {}, since a batch has two more and arrays of old NumPy have no more
+// than these | `InvalidArgumentError`
 /// Maximum number of dimensions of a row: a batch has two more, and NumPy 1 arrays have at most 32.
 const MAX_RANK: usize = 30;
+// limit (Chunks and messages): one chunk | {} | `InvalidArgumentError`
 /// Rows and bytes of a chunk are counted in 32 bits.
 pub(crate) const MAX_CHUNK_BYTES: usize = u32::MAX as usize;
 
+// limit (Chunks and messages): rows of a chunk | one for each byte, or {} | `InvalidArgumentError`
 /// Maximum number of rows of a chunk without data. Without it, a chunk of a few bytes could have rows for which its
 /// readers need gigabytes.
 const MAX_EMPTY_ROWS: usize = 1 << 16;

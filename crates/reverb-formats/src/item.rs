@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+// limit (Checkpoints): slices of an item in a checkpoint | {} | `DataLossError`
 /// Maximum number of slices of an item. A slice may take two bytes in a message and takes about thirty in memory.
 const MAX_SLICES: usize = 1 << 22;
 const NANOS: u64 = 1_000_000_000;

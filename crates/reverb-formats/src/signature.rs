@@ -5,6 +5,7 @@ use prost::Message;
 use reverb_core::{DType, Error, Result, Signature, TensorSpec};
 use std::collections::HashSet;
 
+// limit (Checkpoints): a table's signature in a checkpoint | {} | `DataLossError`
 /// Maximum size of a serialised signature in bytes. It takes many times as much memory when decoded.
 const MAX_BYTES: usize = 1 << 20;
 

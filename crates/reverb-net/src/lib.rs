@@ -11,6 +11,7 @@ mod grpc;
 pub mod replay_v1;
 pub mod server;
 pub mod transport;
+mod writing;
 
 pub use descriptors::DESCRIPTORS;
 pub use grpc::table_info::info_bytes;

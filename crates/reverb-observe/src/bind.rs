@@ -3,6 +3,7 @@
 use std::io::{Error, ErrorKind, Result};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
+// limit (Connections and calls): connections that wait to be accepted | {} | the system
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 4096;
 /// Maximum number of ports to try until one is free in both address families.

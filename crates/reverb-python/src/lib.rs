@@ -83,6 +83,7 @@ fn _rust(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<frames::SampledFrames>()?;
     module.add_class::<bench::BenchTable>()?;
     module.add_class::<client::Client>()?;
+    module.add_class::<writer::session::WriterSession>()?;
     module.add_class::<writer::TrajectoryWriter>()?;
     module.add_class::<writer::BatchedWriter>()?;
     module.add_class::<writer::PatternReader>()?;

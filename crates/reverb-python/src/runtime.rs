@@ -11,6 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 
 /// How often a waiting call checks for Ctrl-C.
 const SIGNAL_PERIOD: Duration = Duration::from_millis(100);
+// limit (Processes): threads that serve | half the processors, from one to {}; one more for HTTP |
 /// The maximum number of threads of the runtime.
 const MAX_THREADS: usize = 8;
 

@@ -29,15 +29,48 @@ pub struct Server {
     dashboard_url: Option<String>,
 }
 
-/// Where HTTP listens, as Python names it: host, port, and further host names; and whether metrics are by table.
-type HttpPort = (Option<String>, u16, Vec<String>, bool);
+/// `ServerOptions` of `reverb._settings`, and its parts, read by the names of their fields.
+#[derive(FromPyObject)]
+struct ServerOptions {
+    listen: Listen,
+    observe: Observe,
+}
 
-/// Starts the HTTP port. A server whose user has not chosen the port does without it where none can be opened.
-fn start_http(wanted: HttpPort, replay: &Arc<Replay>) -> Result<Option<HttpServer>, Error> {
-    let (host, port, allowed_hosts, metrics_per_table) = wanted;
+#[derive(FromPyObject)]
+struct Listen {
+    port: u16,
+    host: String,
+    max_message_size: u64,
+    heartbeat_interval: f64,
+}
+
+#[derive(FromPyObject)]
+struct Observe {
+    http_port: HttpPort,
+    http_host: String,
+    http_allowed_hosts: Vec<String>,
+    metrics_per_table: bool,
+}
+
+/// A port, or a word that switches HTTP off.
+#[derive(FromPyObject)]
+enum HttpPort {
+    On(u16),
+    #[expect(dead_code, reason = "Python has checked that it is `off`")]
+    Off(String),
+}
+
+/// Starts the HTTP port, unless it is off. A server whose user has not chosen the port does without it where none can be
+/// opened.
+fn start_http(wanted: Observe, replay: &Arc<Replay>) -> Result<Option<HttpServer>, Error> {
+    let HttpPort::On(port) = wanted.http_port else { return Ok(None) };
     let state = Arc::new(HttpState::new(replay.clone(), &METHODS));
-    let host = host.as_deref().map(resolve).transpose()?.flatten();
-    let options = HttpOptions { host, port, allowed_hosts, sums_tables: !metrics_per_table };
+    let options = HttpOptions {
+        host: resolve(&wanted.http_host)?,
+        port,
+        allowed_hosts: wanted.http_allowed_hosts,
+        sums_tables: !wanted.metrics_per_table,
+    };
     match HttpServer::start(http_runtime()?.1.handle(), state, &options) {
         Err(Error::Unavailable(why)) if port == 0 => {
             tracing::warn!("the server has no live page, metrics and health: {why}");
@@ -75,27 +108,20 @@ async fn restore(checkpointer: Arc<CoreCheckpointer>, replay: Arc<Replay>) -> Re
 #[pymethods]
 impl Server {
     #[new]
-    #[expect(clippy::too_many_arguments, reason = "Python names them")]
     fn new(
         py: Python<'_>,
         tables: Vec<PyRef<'_, Table>>,
-        host: Option<&str>,
-        port: Option<i64>,
-        max_message_size: u64,
-        heartbeat_interval: f64,
-        http: Option<HttpPort>,
+        options: ServerOptions,
         checkpointer: Option<PyRef<'_, Checkpointer>>,
     ) -> PyReverbResult<Self> {
-        let port = port.map(u16::try_from).transpose().map_err(|_| {
-            Error::invalid(format!("port must be between 0 and 65535, got {}", port.unwrap_or_default()))
-        })?;
-        let heartbeat = Duration::try_from_secs_f64(heartbeat_interval)
-            .map_err(|error| Error::invalid(format!("heartbeat_interval {heartbeat_interval}: {error}")))?;
-        let options = ListenOptions { host: host.map(resolve).transpose()?.flatten(), port, heartbeat };
-        let replay = Replay::new(tables.iter().map(|table| table.handle.clone()).collect(), max_message_size)?;
+        let ServerOptions { listen, observe } = options;
+        let heartbeat = Duration::try_from_secs_f64(listen.heartbeat_interval)
+            .map_err(|error| Error::invalid(format!("heartbeat_interval {}: {error}", listen.heartbeat_interval)))?;
+        let options = ListenOptions { host: resolve(&listen.host)?, port: Some(listen.port), heartbeat };
+        let replay = Replay::new(tables.iter().map(|table| table.handle.clone()).collect(), listen.max_message_size)?;
         let runtime = runtime()?;
         // Before a checkpoint is loaded, so that probes can ask how far that is.
-        let http = http.map(|wanted| start_http(wanted, &replay)).transpose()?.flatten();
+        let http = start_http(observe, &replay)?;
         let (http_port, dashboard_url) =
             (http.as_ref().map(HttpServer::port), http.as_ref().map(|http| http.url().to_owned()));
         let mut http = StoppedWithoutGil(http);

@@ -10,6 +10,8 @@ use tokio::runtime::Handle;
 
 /// What names of these tables begin with. A table of the service may have such a name too, and is then found first.
 const PREFIX: &str = "reverb/bench/";
+// limit (Tables): tables for measurements (`reverb bench`) of a server, and the size of each | {}; {MAX_BYTES},
+// {MAX_ITEMS} items | `ResourceExhaustedError`; the oldest items leave
 /// Maximum number of these tables at the same time.
 const MAX_TABLES: usize = 4;
 /// Maximum size of each. Its oldest items leave first.

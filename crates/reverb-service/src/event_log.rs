@@ -4,6 +4,8 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
+// limit (HTTP, metrics and logs): log lines that a process keeps | {} of at most {MAX_CHARACTERS} characters | the
+// oldest are dropped; the rest of a line is cut off
 /// Maximum number of lines that are kept.
 const MAX_LINES: usize = 500;
 /// Maximum time to wait for the lock, which is held for microseconds.

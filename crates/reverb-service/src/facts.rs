@@ -1,8 +1,6 @@
 //! Facts about a running server that its tables do not know.
 
 use parking_lot::Mutex;
-use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
@@ -11,10 +9,8 @@ use std::time::SystemTime;
 pub struct ServerFacts {
     /// Time at which the server was started.
     pub started_at: SystemTime,
-    /// All addresses that the gRPC service listens on, before the next field is set.
-    pub hosts: OnceLock<Vec<IpAddr>>,
-    /// The TCP address, the port and the Unix socket of the gRPC service, once it listens.
-    pub grpc: OnceLock<(IpAddr, u16, Option<PathBuf>)>,
+    /// Names under which clients elsewhere reach the service, as people see them. Set once it serves.
+    pub addresses: OnceLock<Vec<String>>,
     /// The address of the page. Empty if HTTP is off.
     pub dashboard_url: OnceLock<String>,
     /// Time at which the next save in the background is due. `None` if saves are not periodic.
@@ -25,8 +21,7 @@ impl Default for ServerFacts {
     fn default() -> Self {
         Self {
             started_at: SystemTime::now(),
-            hosts: OnceLock::new(),
-            grpc: OnceLock::new(),
+            addresses: OnceLock::new(),
             dashboard_url: OnceLock::new(),
             next_save: Mutex::new(None),
         }

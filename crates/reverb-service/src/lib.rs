@@ -21,6 +21,7 @@ mod peer;
 mod process_name;
 pub mod registry;
 mod replay;
+mod stacking;
 mod store;
 mod table_handle;
 pub mod write_ledger;
@@ -36,8 +37,9 @@ pub use notice::{Notice, warn};
 pub use peer::{Peer, Traffic, Transport};
 pub use process_name::{host_name, process_name};
 pub use replay::Replay;
+pub use stacking::stack;
 pub use store::{SavedState, Store, StoreProgress, StoreStatus};
 pub use table_handle::{
-    Arrival, Call, DrawRequest, Operation, TableHandle, TablePulse, TableStatus, WAIT_BOUNDS, WaitHistogram, WaitTimes,
-    Waiting, WaitingRequest, snapshot_all,
+    Arrival, Call, DrawRequest, MAX_DRAWN, Operation, TableHandle, TablePulse, TableStatus, WAIT_BOUNDS, WaitHistogram,
+    WaitTimes, Waiting, WaitingRequest, snapshot_all,
 };

@@ -10,9 +10,12 @@ use crate::table_handle::TableHandle;
 use reverb_core::gather::Gatherer;
 use reverb_core::{Drawn, Error, ItemPages, ItemView, PeekSearch, Result};
 
+// limit (Draws): items of one `peek` | {}, or {MAX_BYTES} | fewer are shown
 /// Maximum number of items returned, and number of data bytes after which no more items are added.
 const MAX_ITEMS: usize = 1000;
 const MAX_BYTES: usize = 64 << 20;
+// limit (Draws): data of an item that `peek` shows | {} | `ResourceExhaustedError` if it is the first, else fewer are
+// shown
 /// Largest item that is shown. A few bytes of compressed data, named many times, can make an item of gigabytes.
 const LARGEST_ITEM_BYTES: usize = 256 << 20;
 /// Number of pages of 256 slots that are searched under one lock.

@@ -30,6 +30,7 @@ impl Transport {
     }
 }
 
+// limit (Connections and calls): characters of the name that a client gives itself | {} | cut off
 /// Maximum number of characters in the name of a peer. The rest is cut off.
 const MAX_NAME: usize = 100;
 

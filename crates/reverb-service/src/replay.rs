@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Semaphore;
 
+// limit (Draws): passes of `peek` over tables without a Fifo or Lifo selector, for each server | {} | the next one
+// waits
 /// Maximum number of passes over tables of one server at the same time.
 const MAX_PASSES: usize = 2;
 

@@ -9,6 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedMutexGuard, watch};
 
+// limit (Writers): time for which a server remembers a disconnected writer, and number of those writers | {},
+// {MAX_IDLE}; beyond it those that disconnected first are forgotten | items that a writer sends again are inserted
+// again
 /// Time that the ledger of a disconnected writer is kept. A writer gives up reconnecting earlier.
 const KEEP_TIME: Duration = Duration::from_secs(3600);
 /// Maximum number of ledgers of disconnected writers. Beyond it, the server forgets those that disconnected first.

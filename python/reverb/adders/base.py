@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,25 +16,16 @@ from reverb.adders.priorities import Priorities
 from reverb.adders.recording import Recorder, Transition
 from reverb.client import Client
 from reverb.data import checks
-from reverb.writing.make import MAX_PENDING_BYTES
+from reverb.writing.options import WriterOptions
 
-__all__ = ["AdderBase", "WriterOptions"]
+__all__ = ["AdderBase"]
 
 # Unconfirmed items of an adder of few environments.
+# limit (Writers): number of an adder's unconfirmed items; other writers have no limit | {}, or two for each environment
+# | the call that makes items waits | `max_in_flight_items=` of each adder
 _IN_FLIGHT_ITEMS = 64
 
 _Adder = TypeVar("_Adder", bound="AdderBase")
-
-
-class WriterOptions(NamedTuple):
-    """Options of an adder that go to its writer; see `Client.batched_writer`."""
-
-    max_in_flight_items: int | None = None
-    compression: str = "none"
-    delta_encoded: bool = False
-    max_chunk_length: int | None = None
-    max_pending_bytes: int = MAX_PENDING_BYTES
-    reconnect_timeout: float = 300.0
 
 
 class AdderBase:
@@ -41,20 +33,30 @@ class AdderBase:
 
     Args:
       client: Client for the server that holds the table.
+      table: Name of the table for the items.
       priorities: Priorities of the items.
       num_envs: Number of environments in the vector; None for a single environment.
-      options: Options for the writer, which is created with the first step, when the structure is known.
+      options: Options of the writer, which is created with the first step, when the structure is known.
+      given: Options of the writer by name, which override those in `options`.
     """
 
-    def __init__(self, client: Client, priorities: Priorities, num_envs: int | None, options: WriterOptions) -> None:
-        self._client = client
+    def __init__(
+        self,
+        client: Client,
+        table: str,
+        priorities: Priorities,
+        num_envs: int | None,
+        options: WriterOptions | None,
+        given: Mapping[str, Any],
+    ) -> None:
+        options = WriterOptions.of(f"{type(self).__name__}.__init__", options, given)
+        self._client, self._table = client, table
         self._priorities = priorities
         self._num_envs = None if num_envs is None else checks.as_count("num_envs", num_envs)
-        self._options = options._asdict()
         if options.max_in_flight_items is None:
-            self._options["max_in_flight_items"] = max(_IN_FLIGHT_ITEMS, 2 * (self._num_envs or 1))
-        else:
-            self._options["max_in_flight_items"] = checks.as_count("max_in_flight_items", options.max_in_flight_items)
+            in_flight = max(_IN_FLIGHT_ITEMS, 2 * (self._num_envs or 1))
+            options = dataclasses.replace(options, max_in_flight_items=in_flight)
+        self._options = options
         self._writer: Any = None
         # The structure of what the writer takes, and the number of steps in the episode of each environment.
         self._blank: Any = None
@@ -160,9 +162,9 @@ class AdderBase:
         """Creates the writer for steps of this structure."""
         self._blank = columns.blank(step)
         if self._num_envs is None:
-            self._writer = self._client.structured_writer(configs, **self._options)
+            self._writer = self._client.structured_writer(configs, options=self._options)
         else:
-            self._writer = self._client.batched_writer(self._num_envs, configs=configs, **self._options)
+            self._writer = self._client.batched_writer(self._num_envs, configs=configs, options=self._options)
 
     def _append(self, step: Any, present: NDArray[np.bool_], ends: NDArray[np.bool_], priority: Any) -> None:
         """Appends a step of the environments that are present, then ends the episodes of those in `ends`."""

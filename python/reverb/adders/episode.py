@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tree
 from numpy.typing import ArrayLike, NDArray
 
 from reverb.adders import columns
-from reverb.adders.base import AdderBase, WriterOptions
+from reverb.adders.base import AdderBase
 from reverb.adders.priorities import Priorities, Priority, TdErrors
 from reverb.adders.recording import Transition
 from reverb.client import Client
 from reverb.data import checks
-from reverb.writing.make import MAX_PENDING_BYTES
+from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_options
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["EpisodeAdder", "as_vector"]
 
 
+@shows_writer_options
 class EpisodeAdder(AdderBase):
     """Creates one item, with a time axis, from each whole episode, for offline and Monte Carlo methods.
 
@@ -35,14 +39,8 @@ class EpisodeAdder(AdderBase):
       num_envs: Number of environments in the vector; None for a single environment.
       final: Names of columns that have one row more than the others: the value after the last step. With
         `final=("observation",)` an agent can bootstrap from the last observation of an episode that was truncated.
-      max_in_flight_items: Limit on the number of unconfirmed items, above which `add` waits, so that the table's rate
-        limiter holds back the actor; None, the default, means 64 or twice `num_envs`, whichever is more.
-      compression: Codec for chunks: `none` (the default), `lz4`, `zstd` or `auto`; see `Client.trajectory_writer`.
-      delta_encoded: Whether to store integers as differences between steps before compression.
-      max_chunk_length: Maximum number of steps in a chunk; None, the default, lets the writer choose.
-      max_pending_bytes: Limit in bytes on unconfirmed items and their data, above which `add` waits; 64 MiB by default.
-      reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300 by
-        default.
+      options: Options of the adder's writer, for all that is not given by name; None means their defaults.
+      **writer_options: Options of the writer by name, which are the fields of `reverb.WriterOptions`.
 
     Raises:
       ValueError: A number is below 1, or `priority` is another text than `max`.
@@ -60,18 +58,11 @@ class EpisodeAdder(AdderBase):
         priority: Priority = 1.0,
         num_envs: int | None = None,
         final: Sequence[str] = (),
-        max_in_flight_items: int | None = None,
-        compression: str = "none",
-        delta_encoded: bool = False,
-        max_chunk_length: int | None = None,
-        max_pending_bytes: int = MAX_PENDING_BYTES,
-        reconnect_timeout: float = 300.0,
+        options: WriterOptions | None = None,
+        **writer_options: Unpack[WriterArguments],
     ) -> None:
-        options = WriterOptions(
-            max_in_flight_items, compression, delta_encoded, max_chunk_length, max_pending_bytes, reconnect_timeout
-        )
-        super().__init__(client, Priorities(client, table, priority, num_envs), num_envs, options)
-        self._table = table
+        priorities = Priorities(client, table, priority, num_envs)
+        super().__init__(client, table, priorities, num_envs, options, writer_options)
         self._max_length = checks.as_count("max_length", max_length)
         self._final = columns.as_names("final", final)
         formula = self._priorities.config
@@ -82,7 +73,7 @@ class EpisodeAdder(AdderBase):
         self._is_led = np.zeros(self._num_envs or 1, np.bool_)
         # A single environment is handled as a vector of one.
         keep = self._max_length + bool(self._final)
-        self._writer = client.batched_writer(self._num_envs or 1, keep, **self._options)
+        self._writer = client.batched_writer(self._num_envs or 1, keep, options=self._options)
 
     def add(
         self,

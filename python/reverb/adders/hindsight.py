@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import tree
 from numpy.typing import ArrayLike, NDArray
 
 from reverb.adders import columns
-from reverb.adders.base import AdderBase, WriterOptions
+from reverb.adders.base import AdderBase
 from reverb.adders.episode import as_vector
 from reverb.adders.flags import per_env
 from reverb.adders.priorities import Priorities
 from reverb.adders.recording import Transition
 from reverb.client import Client
 from reverb.data import checks
-from reverb.writing.make import MAX_PENDING_BYTES
+from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_options
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["HindsightAdder"]
 
@@ -38,6 +41,7 @@ class _Step(NamedTuple):
     priority: float
 
 
+@shows_writer_options
 class HindsightAdder(AdderBase):
     """Creates transitions with the goal of the episode, and with goals that the episode reached instead.
 
@@ -70,14 +74,8 @@ class HindsightAdder(AdderBase):
         priorities given in `add` and those set since then by clients of this process or `note_priorities`.
       num_envs: Number of environments in the vector; None for a single environment.
       dtype: Floating-point dtype of `reward` and `discount` in the items, float32 by default.
-      max_in_flight_items: Limit on the number of unconfirmed items, above which `add` waits, so that the table's rate
-        limiter holds back the actor; None, the default, means 64 or twice `num_envs`, whichever is more.
-      compression: Codec for chunks: `none` (the default), `lz4`, `zstd` or `auto`; see `Client.trajectory_writer`.
-      delta_encoded: Whether to store integers as differences between steps before compression.
-      max_chunk_length: Maximum number of steps in a chunk; None, the default, lets the writer choose.
-      max_pending_bytes: Limit in bytes on unconfirmed items and their data, above which `add` waits; 64 MiB by default.
-      reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300 by
-        default.
+      options: Options of the adder's writer, for all that is not given by name; None means their defaults.
+      **writer_options: Options of the writer by name, which are the fields of `reverb.WriterOptions`.
 
     Raises:
       ValueError: A number is out of range, `strategy` is none of the three words, or `priority` is another text than
@@ -102,19 +100,11 @@ class HindsightAdder(AdderBase):
         priority: float | Literal["max"] = 1.0,
         num_envs: int | None = None,
         dtype: Any = np.float32,
-        max_in_flight_items: int | None = None,
-        compression: str = "none",
-        delta_encoded: bool = False,
-        max_chunk_length: int | None = None,
-        max_pending_bytes: int = MAX_PENDING_BYTES,
-        reconnect_timeout: float = 300.0,
+        options: WriterOptions | None = None,
+        **writer_options: Unpack[WriterArguments],
     ) -> None:
-        options = WriterOptions(
-            max_in_flight_items, compression, delta_encoded, max_chunk_length, max_pending_bytes, reconnect_timeout
-        )
         priorities = Priorities(client, table, priority, num_envs, takes_formula=False)
-        super().__init__(client, priorities, num_envs, options)
-        self._table = table
+        super().__init__(client, table, priorities, num_envs, options, writer_options)
         self._discount = float(discount)
         if not 0.0 <= self._discount <= 1.0:
             raise ValueError(f"`discount` must be in [0, 1], got {discount}.")
@@ -132,7 +122,7 @@ class HindsightAdder(AdderBase):
         self._default_priority = self._priorities.config.constant_fn.value
         # The goals of a step are known at the end of its episode, so episodes are kept until then.
         self._episodes: list[list[_Step]] = [[] for _ in range(self._num_envs or 1)]
-        self._writer = client.batched_writer(1, _KEPT_ROWS, **self._options)
+        self._writer = client.batched_writer(1, _KEPT_ROWS, options=self._options)
 
     def add(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import tree
@@ -11,13 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from reverb import structured_writer as structured
 from reverb.adders import columns
-from reverb.adders.base import AdderBase, WriterOptions
+from reverb.adders.base import AdderBase
 from reverb.adders.flags import per_env
 from reverb.adders.priorities import Priorities
 from reverb.adders.recording import Transition
 from reverb.client import Client
 from reverb.data import checks
-from reverb.writing.make import MAX_PENDING_BYTES
+from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_options
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["NStepReturns", "NStepTransitionAdder"]
 
@@ -83,6 +86,7 @@ class NStepReturns:
         return self._returns, self._discounts
 
 
+@shows_writer_options
 class NStepTransitionAdder(AdderBase):
     """Creates one transition over n steps for each step, for n-step Q-learning, Rainbow and Ape-X.
 
@@ -106,14 +110,8 @@ class NStepTransitionAdder(AdderBase):
         an episode the first frame is repeated. Each frame is sent and stored once, for all items and for both
         observations. Within an episode, `observation` must be the `next_observation` of the step before: only that of
         the first step is read.
-      max_in_flight_items: Limit on the number of unconfirmed items, above which `add` waits, so that the table's rate
-        limiter holds back the actor; None, the default, means 64 or twice `num_envs`, whichever is more.
-      compression: Codec for chunks: `none` (the default), `lz4`, `zstd` or `auto`; see `Client.trajectory_writer`.
-      delta_encoded: Whether to store integers as differences between steps before compression.
-      max_chunk_length: Maximum number of steps in a chunk; None, the default, lets the writer choose.
-      max_pending_bytes: Limit in bytes on unconfirmed items and their data, above which `add` waits; 64 MiB by default.
-      reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300 by
-        default.
+      options: Options of the adder's writer, for all that is not given by name; None means their defaults.
+      **writer_options: Options of the writer by name, which are the fields of `reverb.WriterOptions`.
 
     Raises:
       ValueError: A number is out of range, or `priority` is another text than `max`.
@@ -133,19 +131,11 @@ class NStepTransitionAdder(AdderBase):
         num_envs: int | None = None,
         dtype: Any = np.float32,
         stack: Mapping[str, int] | None = None,
-        max_in_flight_items: int | None = None,
-        compression: str = "none",
-        delta_encoded: bool = False,
-        max_chunk_length: int | None = None,
-        max_pending_bytes: int = MAX_PENDING_BYTES,
-        reconnect_timeout: float = 300.0,
+        options: WriterOptions | None = None,
+        **writer_options: Unpack[WriterArguments],
     ) -> None:
-        options = WriterOptions(
-            max_in_flight_items, compression, delta_encoded, max_chunk_length, max_pending_bytes, reconnect_timeout
-        )
         priorities = Priorities(client, table, priority, num_envs, takes_formula=False)
-        super().__init__(client, priorities, num_envs, options)
-        self._table = table
+        super().__init__(client, table, priorities, num_envs, options, writer_options)
         self._n = n
         self._dtype = np.dtype(dtype)
         self._returns = NStepReturns(n, discount)

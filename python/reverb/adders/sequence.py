@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import tree
@@ -11,12 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from reverb import structured_writer as structured
 from reverb.adders import columns
-from reverb.adders.base import AdderBase, WriterOptions
+from reverb.adders.base import AdderBase
 from reverb.adders.priorities import Priorities, Priority, priority_fn
 from reverb.adders.recording import Transition
 from reverb.client import Client
 from reverb.data import checks
-from reverb.writing.make import MAX_PENDING_BYTES
+from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_options
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["SequenceAdder", "sequence_configs"]
 
@@ -131,6 +134,7 @@ def _configs(window: _Window, table: str, *, length: int, period: int, end: str,
     return configs
 
 
+@shows_writer_options
 class SequenceAdder(AdderBase):
     """Creates windows of steps, with a time axis, for recurrent agents. See `sequence_configs`.
 
@@ -164,14 +168,8 @@ class SequenceAdder(AdderBase):
       stack: Mapping from names of columns with single frames to the number of frames that a step sees. The column has
         this number less 1 more rows at its beginning: the frames before the first step of the window. At the start of
         an episode the first frame is repeated.
-      max_in_flight_items: Limit on the number of unconfirmed items, above which `add` waits, so that the table's rate
-        limiter holds back the actor; None, the default, means 64 or twice `num_envs`, whichever is more.
-      compression: Codec for chunks: `none` (the default), `lz4`, `zstd` or `auto`; see `Client.trajectory_writer`.
-      delta_encoded: Whether to store integers as differences between steps before compression.
-      max_chunk_length: Maximum number of steps in a chunk; None, the default, lets the writer choose.
-      max_pending_bytes: Limit in bytes on unconfirmed items and their data, above which `add` waits; 64 MiB by default.
-      reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300 by
-        default.
+      options: Options of the adder's writer, for all that is not given by name; None means their defaults.
+      **writer_options: Options of the writer by name, which are the fields of `reverb.WriterOptions`.
 
     Raises:
       ValueError: A number is below 1, `end` is none of the three words, or `priority` is another text than `max`.
@@ -193,20 +191,13 @@ class SequenceAdder(AdderBase):
         first: Sequence[str] = (),
         final: Sequence[str] = (),
         stack: Mapping[str, int] | None = None,
-        max_in_flight_items: int | None = None,
-        compression: str = "none",
-        delta_encoded: bool = False,
-        max_chunk_length: int | None = None,
-        max_pending_bytes: int = MAX_PENDING_BYTES,
-        reconnect_timeout: float = 300.0,
+        options: WriterOptions | None = None,
+        **writer_options: Unpack[WriterArguments],
     ) -> None:
-        options = WriterOptions(
-            max_in_flight_items, compression, delta_encoded, max_chunk_length, max_pending_bytes, reconnect_timeout
-        )
-        super().__init__(client, Priorities(client, table, priority, num_envs), num_envs, options)
+        priorities = Priorities(client, table, priority, num_envs)
+        super().__init__(client, table, priorities, num_envs, options, writer_options)
         if end not in ("truncate", "pad", "drop"):
             raise ValueError(f"`end` must be 'truncate', 'pad' or 'drop', got {end!r}.")
-        self._table = table
         self._length, self._period = checks.as_count("length", length), checks.as_count("period", period)
         self._pad = end == "pad"
         self._end = "drop" if end == "pad" else end

@@ -1,13 +1,16 @@
 """The commands and their options."""
 
 import enum
+import inspect
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from reverb import errors
-from reverb.cli import checkpoint_commands, output, settings
+from reverb._settings import ADDRESS, CONFIG, SETTINGS, Setting
+from reverb.cli import checkpoint_commands, output
 from reverb.platform.version import version
 
 app = typer.Typer(
@@ -20,33 +23,9 @@ app = typer.Typer(
 )
 app.add_typer(checkpoint_commands.app, name="checkpoint")
 
-Address = Annotated[str, typer.Argument(envvar="REVERB_ADDRESS", help="Address of the server, `host:port`.")]
+Address = Annotated[str, typer.Argument(envvar=ADDRESS, help="Address of the server, `host:port`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait for the server.")]
-
-
-class LogFormat(enum.Enum):
-    """Formats of log lines."""
-
-    text = "text"
-    json = "json"
-
-
-class Switch(enum.Enum):
-    """Whether something is done."""
-
-    on = "on"
-    off = "off"
-
-
-class LogLevel(enum.Enum):
-    """Levels of log lines, from the least."""
-
-    debug = "debug"
-    info = "info"
-    warning = "warning"
-    error = "error"
-    critical = "critical"
 
 
 def _print_version(is_asked: bool) -> None:
@@ -64,70 +43,48 @@ def main(
     """Experience replay as a service."""
 
 
+def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command a flag for each setting, in place of its `**settings`."""
+    flags = [
+        inspect.Parameter(
+            setting.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[
+                setting.kind.flag | None,
+                typer.Option(envvar=setting.variable, help=_help_of(setting), metavar=setting.kind.metavar),
+            ],
+        )
+        for setting in SETTINGS
+    ]
+    signature = inspect.signature(command)
+    *own, check, _settings = signature.parameters.values()
+    parameters = [*own, *flags, check]
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    return command
+
+
+def _help_of(setting: Setting) -> str:
+    # Of the others, the description says what holds by default.
+    return (
+        f"{setting.help} [default: {setting.default}]" if isinstance(setting.kind.flag, enum.EnumMeta) else setting.help
+    )
+
+
 @app.command()
+@_with_flags
 def serve(
     context: typer.Context,
     config: Annotated[
         str | None,
-        typer.Argument(
-            envvar="REVERB_CONFIG", help="TOML file (name ends in `.toml`), or a textproto file.", metavar="FILE"
-        ),
+        typer.Argument(envvar=CONFIG, help="TOML file (name ends in `.toml`), or a textproto file.", metavar="FILE"),
     ] = None,
-    port: Annotated[int | None, typer.Option(envvar="REVERB_PORT", help="Port; by default, a free one.")] = None,
-    host: Annotated[str | None, typer.Option(envvar="REVERB_HOST", help="Host; by default, this machine only.")] = None,
-    allow_insecure: Annotated[
-        bool | None,
-        typer.Option(envvar="REVERB_ALLOW_INSECURE", help="Allow access from other machines, unauthenticated."),
-    ] = None,
-    http_port: Annotated[
-        str | None,
-        typer.Option(
-            envvar="REVERB_HTTP_PORT",
-            metavar="N|off",
-            help="Port of the page, metrics and health; by default, a free one.",
-        ),
-    ] = None,
-    http_host: Annotated[
-        str | None, typer.Option(envvar="REVERB_HTTP_HOST", help="Host of that port; by default, this machine only.")
-    ] = None,
-    http_allowed_hosts: Annotated[
-        str | None,
-        typer.Option(
-            envvar="REVERB_HTTP_ALLOWED_HOSTS",
-            metavar="NAME,...",
-            help="Further host names in the addresses that browsers open, such as that of a proxy.",
-        ),
-    ] = None,
-    metrics_per_table: Annotated[
-        Switch | None,
-        typer.Option(envvar="REVERB_METRICS_PER_TABLE", help="Metrics of each table, or of their sum. [default: on]"),
-    ] = None,
-    checkpoint_path: Annotated[
-        str | None, typer.Option(envvar="REVERB_CHECKPOINT_PATH", help="Folder to save to and load from.")
-    ] = None,
-    interval: Annotated[
-        float | None, typer.Option(envvar="REVERB_INTERVAL", help="Seconds between checkpoints.")
-    ] = None,
-    save_on_stop: Annotated[
-        bool | None,
-        typer.Option(envvar="REVERB_SAVE_ON_STOP", help="Save a last checkpoint on Ctrl-C or SIGTERM."),
-    ] = None,
-    keep: Annotated[
-        int | None, typer.Option(envvar="REVERB_KEEP", help="Number of undamaged checkpoints to keep.")
-    ] = None,
-    heartbeat: Annotated[
-        float | None, typer.Option(envvar="REVERB_HEARTBEAT", help="Seconds between empty messages on waiting streams.")
-    ] = None,
-    log_format: Annotated[
-        LogFormat | None,
-        typer.Option(envvar="REVERB_LOG_FORMAT", help="Log lines as text, or as JSON objects. [default: text]"),
-    ] = None,
-    log_level: Annotated[
-        LogLevel | None, typer.Option(envvar="REVERB_LOG_LEVEL", help="Least level of log lines. [default: info]")
-    ] = None,
+    *,
     check: Annotated[
         bool, typer.Option("--check", help="Check the file, print what would be served, and exit.")
     ] = False,
+    **settings: Any,
 ) -> None:
     """Serve tables until Ctrl-C.
 
@@ -176,22 +133,15 @@ def serve(
     from reverb.cli import checking, serving
 
     run_it = checking.check if check else serving.serve
-    run_it(config, _given(context))
-
-
-def _given(context: typer.Context) -> dict[str, tuple[Any, str]]:
-    """The settings that flags or variables give, each with its source."""
     given = {}
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        value = context.params.get(name)
-        if name not in settings.KEYS or value is None:
-            continue
-        source = context.get_parameter_source(name)
-        flag = source is not None and source.name == "COMMANDLINE"
-        value = value.value if isinstance(value, enum.Enum) else value
-        given[name] = value, f"--{name.replace('_', '-')}" if flag else f"REVERB_{name.upper()}"
-    return given
+    for setting in SETTINGS:
+        value = settings[setting.name]
+        if value is not None:
+            source = context.get_parameter_source(setting.name)
+            is_flag = source is not None and source.name == "COMMANDLINE"
+            value = value.value if isinstance(value, enum.Enum) else value
+            given[setting.name] = value, setting.flag if is_flag else setting.variable
+    run_it(config, given)
 
 
 @app.command()
@@ -276,7 +226,7 @@ def bench(
 @app.command()
 def peek(
     source: Annotated[
-        str, typer.Argument(envvar="REVERB_ADDRESS", help="Address of a server, `host:port`, or a checkpoint's folder.")
+        str, typer.Argument(envvar=ADDRESS, help="Address of a server, `host:port`, or a checkpoint's folder.")
     ],
     table: Annotated[str, typer.Argument(help="Name of the table.")],
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="Number of items to show.")] = 3,
@@ -293,7 +243,7 @@ def peek(
 @app.command("export")
 def export_command(
     source: Annotated[
-        str, typer.Argument(envvar="REVERB_ADDRESS", help="A server on this machine, `host:port`, or a checkpoint.")
+        str, typer.Argument(envvar=ADDRESS, help="A server on this machine, `host:port`, or a checkpoint.")
     ],
     table: Annotated[str, typer.Argument(help="Name of the table.")],
     file: Annotated[str, typer.Argument(help="Parquet file to write; an existing file is replaced.")],

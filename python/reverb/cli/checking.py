@@ -4,62 +4,38 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reverb import _binding, _listening, errors
+from reverb import _binding, errors
+from reverb._settings import SETTINGS, ServerOptions, Setting, is_loopback
 from reverb.cli import output, serving
 from reverb.cli.settings import Settings
 from reverb.logging.escaping import escaped
 from reverb.server import Table
 
-# What the server does where nothing is set.
-_DEFAULTS = {
-    "port": "a free port",
-    "host": "127.0.0.1",
-    "allow_insecure": "no",
-    "heartbeat": "15.0",
-    "checkpoint_path": "a temporary folder, removed at the end",
-    "interval": "saves only when a client asks",
-    "save_on_stop": "no",
-    "keep": "1",
-    "http_port": "a free port",
-    "http_host": "127.0.0.1",
-    "http_allowed_hosts": "none beside the names of this machine",
-}
-
 
 def check(path: str | None, given: Mapping[str, tuple[Any, str]]) -> None:
     """Checks what `reverb serve` checks before it listens, and prints the settings and the tables."""
     described, settings = serving.read(path, given)
-    values = settings.values
-    _listening.as_port(values["port"])
-    http = _listening.checked_http(
-        serving.http_port(values["http_port"]),
-        values["http_host"],
-        serving.http_allowed_hosts(values["http_allowed_hosts"]),
-        values["metrics_per_table"] == "on",
-        values["allow_insecure"],
-    )
-    _listening.checked_heartbeat(values["heartbeat"])
-    hosts = [_listening.checked_host(values["host"], values["allow_insecure"]), None if http is None else http[0]]
+    options = settings.of_server()
     checkpointer = serving.checkpointer_of(settings)
     if checkpointer is not None:
         # Made and dropped: only a server opens it.
         checkpointer.internal_checkpointer()
     print(escaped(f"{path} is valid. It would be served like this:"))
-    for name in values:
-        print(escaped(f"  {name:<16} {_shown(settings, name)}  ({settings.sources[name]})"))
-    for line in [*_notes(hosts, settings), *map(_of_table, described.tables)]:
+    for setting in SETTINGS:
+        print(escaped(f"  {setting.name:<16} {_shown(settings, setting)}  ({settings.sources[setting.name]})"))
+    for line in [*_notes(options, settings), *map(_of_table, described.tables)]:
         print(escaped(f"  {line}"))
 
 
-def _shown(settings: Settings, name: str) -> str:
-    value = settings.values[name]
-    if value is None:
-        return _DEFAULTS[name]
+def _shown(settings: Settings, setting: Setting) -> str:
+    if settings.sources[setting.name] == "default":
+        return setting.default_text
+    value = settings.values[setting.name]
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def _notes(hosts: list[str | None], settings: Settings) -> Iterator[str]:
-    if any(host is not None and not _listening.is_loopback(host) for host in hosts):
+def _notes(options: ServerOptions, settings: Settings) -> Iterator[str]:
+    if not (is_loopback(options.listen.host) and is_loopback(options.observe.http_host)):
         yield "Whoever can reach the host can read and write the tables: there is no password and no encryption."
     else:
         yield "Every user of this machine can connect, and nobody from elsewhere."

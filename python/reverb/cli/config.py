@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from reverb import item_selectors, rate_limiters
+from reverb._settings import SETTINGS
 from reverb.data.spec_text import parse_spec
 from reverb.reverb_types import SpecNest
 from reverb.server import Table
@@ -32,27 +33,6 @@ _CHECKPOINT_KEYS = (
     "override_definitions",
     "compression",
 )
-_SECTION_KEYS = {
-    "checkpoint": _CHECKPOINT_KEYS,
-    "http": ("port", "host", "allowed_hosts"),
-    "metrics": ("per_table",),
-    "log": ("format", "level"),
-}
-SWITCH = ("on", "off")
-LOG_FORMATS = ("text", "json")
-LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
-_KINDS: dict[str, tuple[Any, str]] = {
-    "port": (int, "a number"),
-    "host": (str, "a text"),
-    "heartbeat": ((int, float), "a number of seconds"),
-    "allow_insecure": (bool, "true or false"),
-    "http.port": ((int, str), 'a number or "off"'),
-    "http.host": (str, "a text"),
-    "http.allowed_hosts": ((list, str), "a list of texts"),
-    "metrics.per_table": (str, '"on" or "off"'),
-    "log.format": (str, "a text"),
-    "log.level": (str, "a text"),
-}
 
 
 @dataclasses.dataclass
@@ -61,24 +41,12 @@ class ServerConfig:
 
     Attributes:
       tables: New tables, as described by the file.
-      port: Port to listen on; None chooses a free port.
-      host: Host to listen on; None means this machine only.
-      heartbeat: Seconds between empty messages on streams that wait; None means the default of Server.
-      allow_insecure: Whether to accept hosts other than loopback; None means that the file does not say it.
-      http: The section [http]: `port`, which is a number or "off", `host` and `allowed_hosts`.
-      metrics: The section [metrics]: `per_table`, which is "on" or "off".
-      log: The section [log]: `format` and `level`.
+      settings: Values of the settings that the file has, by their names.
       checkpoint: Arguments for DefaultCheckpointer; if empty, checkpoints are saved in a temporary folder.
     """
 
     tables: list[Table]
-    port: int | None = None
-    host: str | None = None
-    heartbeat: float | None = None
-    allow_insecure: bool | None = None
-    http: dict[str, Any] = dataclasses.field(default_factory=dict)
-    metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
-    log: dict[str, Any] = dataclasses.field(default_factory=dict)
+    settings: dict[str, Any]
     checkpoint: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -100,49 +68,35 @@ def _from_textproto(text: str) -> ServerConfig:
     from reverb.server_executable import server_from_proto, server_main
 
     message = server_main.parse_config(text)
-    return ServerConfig(server_from_proto.tables_from_proto(message.tables), message.port or None)
+    return ServerConfig(
+        server_from_proto.tables_from_proto(message.tables), {"port": message.port} if message.port else {}
+    )
 
 
 def _from_toml(text: str) -> ServerConfig:
     parsed = _toml_module().loads(text)
-    _check_keys(
-        "the file",
-        parsed,
-        ("port", "host", "heartbeat", "allow_insecure", "tables", *_SECTION_KEYS),
-    )
-    for section, keys in _SECTION_KEYS.items():
-        _check_keys(f"[{section}]", parsed.get(section, {}), keys)
+    sections: dict[str, list[str]] = {"": [], "checkpoint": list(_CHECKPOINT_KEYS)}
+    for setting in SETTINGS:
+        section, _, name = setting.key.rpartition(".")
+        if section != "checkpoint":
+            sections.setdefault(section, []).append(name)
+    _check_keys("the file", parsed, (*sections.pop(""), "tables", *sections))
+    for section, keys in sections.items():
+        _check_keys(f"[{section}]", parsed.get(section, {}), tuple(keys))
     tables = parsed.get("tables", {})
     if not isinstance(tables, Mapping) or not tables:
         raise ValueError("there is no section [tables.NAME]")
-    for key, (kind, kinds) in _KINDS.items():
-        section, _, name = key.rpartition(".")
+    settings = {}
+    for setting in SETTINGS:
+        section, _, name = setting.key.rpartition(".")
         values = parsed.get(section, {}) if section else parsed
-        # To Python, true and false are numbers.
-        if name in values and (
-            not isinstance(values[name], kind) or (isinstance(values[name], bool) and kind is not bool)
-        ):
-            raise ValueError(f"{key} must be {kinds}, got {values[name]!r}")
-    http, metrics, log = (dict(parsed.get(section, {})) for section in ("http", "metrics", "log"))
-    for key, value, known in (
-        ("metrics.per_table", metrics.get("per_table"), SWITCH),
-        ("log.format", log.get("format"), LOG_FORMATS),
-        ("log.level", log.get("level"), LOG_LEVELS),
-    ):
-        if value is not None and value not in known:
-            raise ValueError(f"{key} must be one of {', '.join(known)}, got {value!r}")
-    if isinstance(http.get("port"), str) and http["port"] != "off":
-        raise ValueError(f'http.port must be a number or "off", got {http["port"]!r}')
+        if name in values:
+            # The checkpointer checks its arguments itself.
+            if section != "checkpoint":
+                setting.kind.check_in_file(setting.key, values[name])
+            settings[setting.name] = values[name]
     return ServerConfig(
-        [_table(name, section) for name, section in tables.items()],
-        parsed.get("port"),
-        parsed.get("host"),
-        parsed.get("heartbeat"),
-        parsed.get("allow_insecure"),
-        http,
-        metrics,
-        log,
-        dict(parsed.get("checkpoint", {})),
+        [_table(name, section) for name, section in tables.items()], settings, dict(parsed.get("checkpoint", {}))
     )
 
 

@@ -15,7 +15,6 @@ from reverb.platform.default.checkpointers import CheckpointerBase, DefaultCheck
 from reverb.server import Server
 
 _logger = logging.getLogger("reverb")
-_LARGEST_PORT = 65_535
 
 
 def serve(path: str | None, given: Mapping[str, tuple[Any, str]]) -> None:
@@ -26,29 +25,18 @@ def serve(path: str | None, given: Mapping[str, tuple[Any, str]]) -> None:
       given: Values of flags and of environment variables by their names, each with its source. They override the file.
     """
     described, settings = read(path, given)
-    _log_to_stderr(settings.values["log_format"], settings.values["log_level"])
-    values = settings.values
+    log_format = settings.values["log_format"]
+    _log_to_stderr(log_format, settings.values["log_level"])
     checkpointer = checkpointer_of(settings)
     # Also while the checkpoint is loaded. The process then ends, so the handler stays.
     ExitOnSigterm().begin()
     try:
-        server = Server(
-            described.tables,
-            values["port"],
-            checkpointer,
-            host=values["host"],
-            allow_insecure=values["allow_insecure"],
-            heartbeat_interval=values["heartbeat"],
-            http_port=http_port(values["http_port"]),
-            http_host=values["http_host"],
-            http_allowed_hosts=http_allowed_hosts(values["http_allowed_hosts"]),
-            metrics_per_table=values["metrics_per_table"] == "on",
-        )
+        server = Server.of(described.tables, settings.of_server(), checkpointer)
     except errors.UnavailableError as error:
         # Here it means that the port is in use, not that a server cannot be reached.
         output.fail(error, output.FAILED)
     with server:
-        _announce(server, [table.name for table in described.tables], is_json=values["log_format"] == "json")
+        _announce(server, [table.name for table in described.tables], is_json=log_format == "json")
         server.wait()
 
 
@@ -58,25 +46,6 @@ def read(path: str | None, given: Mapping[str, tuple[Any, str]]) -> tuple[config
         output.fail("serve needs a file that describes the tables; see `reverb serve --help`", output.WRONG_USAGE)
     described = config.read(path)
     return described, Settings.merge(given, described)
-
-
-def http_port(value: int | str | None) -> int | None:
-    """The port for Server: 0 for a free one, None for none."""
-    if value is None:
-        return 0
-    if value == "off":
-        return None
-    text = str(value)
-    if not text.isdecimal() or int(text) > _LARGEST_PORT:
-        raise ValueError(f"the HTTP port must be a number from 0 to {_LARGEST_PORT}, or off, got {text!r}")
-    return int(text)
-
-
-def http_allowed_hosts(value: str | list[str] | None) -> list[str] | None:
-    """The names for Server, from a list or a text with commas."""
-    if isinstance(value, str):
-        return [name.strip() for name in value.split(",") if name.strip()]
-    return value
 
 
 def checkpointer_of(settings: Settings) -> CheckpointerBase | None:

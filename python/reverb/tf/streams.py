@@ -39,6 +39,9 @@ __all__ = [
 _WAIT_S = 0.1
 # Seconds for which a stream tries to reach its server: at first, and after it lost a server in another process.
 _CONNECT_TIMEOUT_S = 10.0
+# limit (Connections and calls): time for which a writer, a loader, `sample` and the iterator of a dataset try to
+# reconnect | {:time} | `UnavailableError` | `reconnect_timeout=` of each writer, loader and call;
+# `python/reverb/tf/streams.py`
 _RECONNECT_TIMEOUT_S = 300.0
 
 Arrays = list[NDArray[Any]]

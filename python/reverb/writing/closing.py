@@ -6,8 +6,9 @@ import os
 import threading
 import time
 import weakref
-from typing import Any, Protocol
+from typing import Any
 
+from reverb._binding import WriterSession
 from reverb._shutdown import Stage, at_exit
 from reverb.data import nests
 
@@ -26,6 +27,8 @@ __all__ = [
 _logger = logging.getLogger("reverb")
 
 # How long a closed writer waits for its unconfirmed items. Writers that end together all wait at the same time.
+# limit (Writers): time that a closed or deleted writer, and a `flush` after the interpreter has begun to end, has for
+# unconfirmed items | {:time} | the items given up are named in the log, in one line for writers that end together
 CLOSE_TIMEOUT_SECONDS = 5.0
 # How long the deletion of one of several writers waits before a thread takes over.
 _DELETE_SECONDS = 0.1
@@ -37,20 +40,15 @@ _MAX_REASON_LENGTH = 400
 Discarded = tuple[dict[str, int], list[str]]
 
 
-class _Closable(Protocol):
-    @property
-    def is_settled(self) -> bool: ...
-    def drain(self, patience: float) -> bool: ...
-    def close(self, patience: float) -> Discarded | None: ...
-
-
-_open: dict[int, _Closable] = {}
+_open: dict[int, WriterSession] = {}
 # Writers are kept here so that no new object gets the id of one.
-_closed_at_exit: dict[int, _Closable] = {}
+_closed_at_exit: dict[int, WriterSession] = {}
 _is_exiting = False
 
 
-def close_when_deleted(owner: Any, writer: _Closable, *, warning: str | None = None) -> "weakref.finalize[Any, Any]":
+def close_when_deleted(
+    owner: Any, writer: WriterSession, *, warning: str | None = None
+) -> "weakref.finalize[Any, Any]":
     """Closes `writer` when `owner` is deleted or when the interpreter exits, whichever comes first.
 
     Args:
@@ -67,12 +65,12 @@ def close_when_deleted(owner: Any, writer: _Closable, *, warning: str | None = N
     return finalizer
 
 
-def mark_closed(writer: _Closable) -> None:
+def mark_closed(writer: WriterSession) -> None:
     """Removes a closed writer from those to close at interpreter exit."""
     _open.pop(id(writer), None)
 
 
-def was_closed_at_exit(writer: _Closable) -> bool:
+def was_closed_at_exit(writer: WriterSession) -> bool:
     """Returns whether interpreter exit has closed a writer, and logged the items that it discarded.
 
     A `__del__` that runs later may still flush the writer, which then has nothing left to send.
@@ -90,7 +88,7 @@ def limited_at_exit(seconds: float | None) -> float | None:
     return CLOSE_TIMEOUT_SECONDS if seconds is None else min(seconds, CLOSE_TIMEOUT_SECONDS)
 
 
-def close_now(writer: _Closable) -> None:
+def close_now(writer: WriterSession) -> None:
     """Closes a writer. Waits for its unconfirmed items, and logs those that are discarded.
 
     Of calls that overlap, the last logs the items of all.
@@ -166,10 +164,10 @@ class _DeletedWriters:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._waiting: collections.deque[tuple[_Closable, float]] = collections.deque()
+        self._waiting: collections.deque[tuple[WriterSession, float]] = collections.deque()
         self._has_thread = False
 
-    def add(self, writer: _Closable) -> None:
+    def add(self, writer: WriterSession) -> None:
         """Closes a writer in the background.
 
         Raises:
@@ -208,7 +206,7 @@ def _forget_parent() -> None:
 os.register_at_fork(after_in_child=_forget_parent)
 
 
-def _close_deleted(writer: _Closable, warning: str | None) -> None:
+def _close_deleted(writer: WriterSession, warning: str | None) -> None:
     if warning is not None:
         _logger.warning(warning)
     # A writer that is alone shares its line of the log with no other, so the program waits as it does in `close`.

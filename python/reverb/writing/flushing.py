@@ -2,8 +2,9 @@
 
 import datetime
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
+from reverb import _binding
 from reverb.data import checks
 from reverb.errors import DeadlineExceededError, ReverbError
 from reverb.writing import closing
@@ -13,14 +14,6 @@ __all__ = ["FlushingWriter", "as_seconds"]
 _Writer = TypeVar("_Writer", bound="FlushingWriter")
 
 
-class _Flushable(Protocol):
-    def flush(self, but_last: int, timeout: float | None) -> None: ...
-    @property
-    def is_settled(self) -> bool: ...
-    def drain(self, patience: float) -> bool: ...
-    def close(self, patience: float) -> "closing.Discarded | None": ...
-
-
 class FlushingWriter:
     """A writer whose items are sent by the extension. As a context manager it flushes and leaves the writer open.
 
@@ -28,7 +21,7 @@ class FlushingWriter:
       sender: The extension's writer, which must not refer to this object.
     """
 
-    def __init__(self, sender: _Flushable) -> None:
+    def __init__(self, sender: _binding.WriterSession) -> None:
         self._sender = sender
         self._closed = False
         self._finalizer = closing.close_when_deleted(self, sender)

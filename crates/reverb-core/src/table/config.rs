@@ -13,6 +13,7 @@ pub struct TableConfig {
     pub sampler: SelectorKind,
     /// The selector that chooses items to remove when the table is full.
     pub remover: SelectorKind,
+    // limit (Tables): items of a table, in Python a 32-bit number | `max_size` | the remover chooses | `Table`
     /// Maximum number of items, at least 1. (No table holds 2^32 items, whatever this value.)
     pub max_size: u64,
     /// Number of draws after which an item is removed; no limit if below 1.
@@ -21,6 +22,7 @@ pub struct TableConfig {
     pub rate_limiter: RateLimiterConfig,
     /// Signature that items must match; `None` to accept any item.
     pub signature: Option<Arc<Signature>>,
+    // limit (Tables): bytes of a table | no limit | the remover chooses; `ItemTooLargeError` | `Table(max_bytes=)`
     /// Maximum number of bytes that the table's items may keep alive; `None` for no limit.
     pub max_bytes: Option<u64>,
     /// Seed of the draws; `None` for a seed from the operating system.

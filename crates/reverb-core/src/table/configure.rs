@@ -73,7 +73,7 @@ impl Table {
     }
 
     /// Makes a step of about `operations` removals or looks at items: the remover chooses items until the table is
-    /// within `max_size` and `max_bytes`, and items leave that were drawn `max_times_sampled` times. Returns whether
+    /// within `max_size` and `max_bytes`, and items that were drawn `max_times_sampled` times leave. Returns whether
     /// there is more to do.
     pub fn shrink(&mut self, shrinking: &mut Shrinking, operations: usize, removed: &mut Vec<Trajectory>) -> bool {
         self.max_evictions = operations;

@@ -2,6 +2,7 @@
 
 use crate::{Error, Result};
 
+// limit (Writers): rows of a chunk whose length is not given | {}, {AUTO_CHUNK_ROWS} steps | the next chunk
 /// Size in bytes of a full chunk without a given length: so large that the chunk itself costs little beside its data,
 /// and so small that one item keeps little other data alive.
 const AUTO_CHUNK_BYTES: usize = 64 << 10;

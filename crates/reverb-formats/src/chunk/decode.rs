@@ -9,6 +9,7 @@ use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, Result, Shape, StepRa
 use smallvec::SmallVec;
 use std::sync::Arc;
 
+// limit (Checkpoints): tensors of a chunk in the reference's format | {} | `DataLossError`
 /// Maximum number of tensors of a chunk. An empty tensor takes two bytes, so the message size alone is not a useful
 /// bound.
 const MAX_TENSORS: usize = 1 << 16;

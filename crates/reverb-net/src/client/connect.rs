@@ -4,6 +4,7 @@ use super::address::{Address, Endpoint};
 use super::road::Road;
 use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client::{Connection, Greeting, Session};
+use crate::transport::back_off::BackOff;
 use crate::transport::dial::{ATTEMPT_TIME, KeepAlive, dial_host, dial_unix};
 use reverb_core::{Error, Result};
 use reverb_service::{Transport, registry};
@@ -12,12 +13,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tonic::transport::Channel;
 
+// limit (Connections and calls): time for which a client tries to connect | {}, {dial.rs:ATTEMPT_TIME} an attempt |
+// `UnavailableError`
 /// Time for which a client tries to reach a server.
 pub const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// The first and the longest pause between attempts. The pause doubles each time.
-pub const FIRST_PAUSE: Duration = Duration::from_millis(5);
-/// See [`FIRST_PAUSE`].
-pub const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Connects to a server. Tries repeatedly for a while if the server is not there yet.
 ///
@@ -28,11 +27,11 @@ pub async fn connect(address: &Address, session: &Session, deadline: Option<Inst
     let endpoint = address.endpoint()?;
     let begun = Instant::now();
     let give_up = begun + CONNECT_TIME;
-    let mut pause = FIRST_PAUSE;
+    let mut back_off = BackOff::default();
     let mut reason = None;
     loop {
         let trying = attempt(address.text(), endpoint, session);
-        let limit = deadline.unwrap_or(give_up).max(begun + FIRST_PAUSE);
+        let limit = deadline.unwrap_or(give_up).max(begun + BackOff::SHORTEST);
         let error = match tokio::time::timeout_at(limit.into(), trying).await {
             Ok(Ok(road)) => return Ok(road),
             Ok(Err(error @ (Error::Unimplemented(_) | Error::SplitClient { .. }))) => return Err(error),
@@ -49,9 +48,8 @@ pub async fn connect(address: &Address, session: &Session, deadline: Option<Inst
                 false => Error::Unavailable(text),
             });
         }
-        let next = now + pause.mul_f64(rand::random_range(0.5..1.0));
+        let next = now + back_off.pause();
         tokio::time::sleep_until(deadline.map_or(next, |deadline| next.min(deadline)).into()).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
         reason = Some(error);
     }
 }
@@ -61,7 +59,7 @@ pub async fn connect(address: &Address, session: &Session, deadline: Option<Inst
 pub async fn connect_after_stop(address: &Address, session: &Session, deadline: Option<Instant>) -> Result<Road> {
     let trying = attempt(address.text(), address.endpoint()?, session);
     let now = Instant::now();
-    let limit = deadline.unwrap_or(now + ATTEMPT_TIME).clamp(now + FIRST_PAUSE, now + ATTEMPT_TIME);
+    let limit = deadline.unwrap_or(now + ATTEMPT_TIME).clamp(now + BackOff::SHORTEST, now + ATTEMPT_TIME);
     match tokio::time::timeout_at(limit.into(), trying).await {
         Ok(Ok(road)) => Ok(road),
         Ok(Err(error @ (Error::Unimplemented(_) | Error::SplitClient { .. }))) => Err(error),
@@ -72,6 +70,8 @@ pub async fn connect_after_stop(address: &Address, session: &Session, deadline: 
     }
 }
 
+// limit (Connections and calls): connections that a client opens until a balancer gives it the server of its other
+// connection | {} | the other connection is given up
 /// Maximum number of connections that a client opens until a balancer gives it the server that its others have.
 const MAX_DIALS: usize = 32;
 /// The first and the longest pause between these. The pause doubles each time.

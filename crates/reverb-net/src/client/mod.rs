@@ -4,7 +4,6 @@ mod address;
 mod connect;
 pub mod health;
 mod pending_draw;
-mod pending_limit;
 mod persistent;
 mod road;
 mod servers;
@@ -12,16 +11,16 @@ mod started;
 pub mod writer;
 
 pub use crate::replay_v1::client::BenchHold;
+pub use crate::writing::DEFAULT_PENDING_BYTES;
 pub use pending_draw::PendingDraw;
-pub use pending_limit::DEFAULT_PENDING_BYTES;
 pub use road::Road;
 pub use servers::Turn;
 pub use started::{Rest, Started, WaitsFor};
 
 use crate::replay_v1::client::Session;
+use crate::writing::PendingLimit;
 use address::Address;
 use arc_swap::{ArcSwap, ArcSwapOption};
-use pending_limit::PendingLimit;
 use reverb_core::{Error, Result, TableChanges, fork};
 use reverb_service::local::{BatchRequest, RowInsert};
 use reverb_service::peek::Peeked;

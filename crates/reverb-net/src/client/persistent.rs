@@ -1,13 +1,12 @@
 //! Draws that outlive their server: they go on with the next server at its address.
 
 use super::{Client, Road, Started, Turn};
+use crate::transport::back_off::BackOff;
 use reverb_core::{Error, Result, fork};
 use reverb_service::local::BatchRequest;
 use reverb_service::{Batch, Transport, warn};
 use std::time::{Duration, Instant};
 
-/// The first and the longest pause between attempts. The pause doubles each time.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 /// A draw that ran this long had reached a server; the reconnect timer restarts.
 const FOUND: Duration = Duration::from_secs(2);
 
@@ -72,7 +71,7 @@ impl Client {
         deadline: Option<Instant>,
         reconnect_timeout: Duration,
     ) -> Result<Batch> {
-        let (mut lost_at, mut pause, mut is_told) = (Instant::now(), PAUSES.0, false);
+        let (mut lost_at, mut back_off, mut is_told) = (Instant::now(), BackOff::default(), false);
         while matches!(lost, Error::Unavailable(_) | Error::Cancelled(_)) {
             let give_up = lost_at.checked_add(reconnect_timeout);
             let limit = [deadline, give_up].into_iter().flatten().min();
@@ -80,9 +79,8 @@ impl Client {
             if limit.is_some_and(|limit| now >= limit) {
                 return Err(lost);
             }
-            let next = now + pause.mul_f64(rand::random_range(0.5..1.0));
+            let next = now + back_off.pause();
             tokio::time::sleep_until(limit.map_or(next, |limit| next.min(limit)).into()).await;
-            pause = (pause * 2).min(PAUSES.1);
             let road = match self.road(Turn::Draw, limit).await {
                 Ok(road) => road,
                 Err(error @ Error::Unreached(_)) if limit == deadline => return Err(error),
@@ -103,7 +101,7 @@ impl Client {
                 sampled => return sampled,
             }
             if begun.elapsed() > FOUND {
-                (lost_at, pause, is_told) = (Instant::now(), PAUSES.0, false);
+                (lost_at, back_off, is_told) = (Instant::now(), BackOff::default(), false);
             }
         }
         Err(lost)

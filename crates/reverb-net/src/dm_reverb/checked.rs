@@ -1,39 +1,25 @@
-//! Bounds what decoding a message may allocate, before it is decoded.
-//!
-//! An empty chunk takes 2 bytes in a message and a list entry of 32 bytes in memory, so a message of some hundred
-//! megabytes could take gigabytes. The check visits the entries and skips what is in them, so it costs almost nothing
-//! if the message consists of data.
+//! Bounds the decoded size of the messages of the service.
 
-use super::proto::sample_stream_response::SampleEntry;
-use super::proto::{
+use crate::dm_reverb::proto::sample_stream_response::SampleEntry;
+use crate::dm_reverb::proto::{
     CheckpointRequest, CheckpointResponse, InitializeConnectionRequest, InitializeConnectionResponse,
     InsertStreamRequest, InsertStreamResponse, KeyWithPriority, MutatePrioritiesRequest, MutatePrioritiesResponse,
     ResetRequest, ResetResponse, SampleStreamRequest, SampleStreamResponse, ServerInfoRequest, ServerInfoResponse,
 };
+use crate::dm_reverb::status::to_status;
+use crate::grpc::checked::{Checked, Field, Kind, checked, entry_bytes};
 use bytes::Bytes;
-use reverb_core::Result;
-use reverb_formats::wire::{Value, fields};
+use reverb_core::Error;
 use std::mem::size_of;
+use tonic::Status;
 
-/// Size in bytes up to which messages are decoded without a check.
-pub const UNCHECKED_BYTES: usize = 1 << 20;
+// limit (Beside dm-reverb): memory of the list entries of one message of dm-reverb's protocol: chunks, items, keys,
+// updates | {BYTES_PER_BYTE:count} times the message and {}; above that as much as the message | `RESOURCE_EXHAUSTED`;
+// the stream ends
 /// Memory in bytes that the entries of a message may take. Those of a larger message may take as much as the message.
 const ENTRIES_BYTES: usize = 64 << 20;
 /// Memory that the entries of a message may take for each byte of it. Entries of real clients take less than 3 bytes.
 const BYTES_PER_BYTE: usize = 4;
-
-/// A repeated field, and the memory that its entries take.
-struct Field {
-    number: u32,
-    kind: Kind,
-}
-
-enum Kind {
-    /// Bytes or messages: the size of an entry in bytes, and its repeated fields.
-    Entries(usize, &'static [Field]),
-    /// Numbers of 8 bytes.
-    Numbers,
-}
 
 const INSERT_STREAM_REQUEST: &[Field] = &[
     Field { number: 1, kind: Kind::Entries(size_of::<Bytes>(), &[]) },
@@ -50,86 +36,30 @@ const SAMPLE_STREAM_RESPONSE: &[Field] =
 const SAMPLE_ENTRY: &[Field] = &[Field { number: 2, kind: Kind::Entries(size_of::<Bytes>(), &[]) }];
 const SERVER_INFO_RESPONSE: &[Field] = &[Field { number: 2, kind: Kind::Entries(size_of::<Bytes>(), &[]) }];
 
-/// A message of the service with a check of its decoded size. The codec requires it of every message that it decodes.
-pub trait Checked {
-    /// Checks a large encoded message. Accepts every message by default, for types that do not grow.
-    ///
-    /// # Errors
-    /// The reason, as a text, if the message would grow too much, or if it cannot be read.
-    fn check(_message: &[u8]) -> std::result::Result<(), String> {
-        Ok(())
-    }
-}
-
-macro_rules! checked {
-    ($($message:ty: $fields:expr),* $(,)?) => {
-        $(
-            /// Also refuses groups, which the decoder would skip. No peer of this protocol sends groups.
-            impl Checked for $message {
-                fn check(message: &[u8]) -> std::result::Result<(), String> {
-                    check(message, $fields)
-                }
-            }
-        )*
-    };
-}
-
 checked! {
+    check:
     InsertStreamRequest: INSERT_STREAM_REQUEST,
     InsertStreamResponse: INSERT_STREAM_RESPONSE,
     MutatePrioritiesRequest: MUTATE_PRIORITIES_REQUEST,
     SampleStreamResponse: SAMPLE_STREAM_RESPONSE,
-    ServerInfoResponse: SERVER_INFO_RESPONSE,
+    ServerInfoResponse: SERVER_INFO_RESPONSE;
+    // These have no repeated fields.
+    others: CheckpointRequest, CheckpointResponse, InitializeConnectionRequest, InitializeConnectionResponse,
+    MutatePrioritiesResponse, ResetRequest, ResetResponse, SampleStreamRequest, ServerInfoRequest,
 }
 
-// These messages have no repeated fields.
-impl Checked for CheckpointRequest {}
-impl Checked for CheckpointResponse {}
-impl Checked for InitializeConnectionRequest {}
-impl Checked for InitializeConnectionResponse {}
-impl Checked for MutatePrioritiesResponse {}
-impl Checked for ResetRequest {}
-impl Checked for ResetResponse {}
-impl Checked for SampleStreamRequest {}
-impl Checked for ServerInfoRequest {}
-
-fn check(message: &[u8], repeated: &[Field]) -> std::result::Result<(), String> {
+fn check(message: &[u8], repeated: &[Field]) -> Result<(), Status> {
     let most = (message.len() * BYTES_PER_BYTE).min(message.len().max(ENTRIES_BYTES));
-    let mut bytes = 0;
-    match add_entries(message, repeated, most, &mut bytes) {
-        Err(error) => Err(error.to_string()),
-        Ok(()) if bytes > most => Err(format!(
+    let reason = match entry_bytes(message, repeated, most) {
+        Ok(bytes) if bytes <= most => return Ok(()),
+        Ok(_) => format!(
             "the entries of a message of {} bytes exceed {most} bytes when decoded: its chunks, items or keys are too \
              many for its size",
             message.len()
-        )),
-        Ok(()) => Ok(()),
-    }
-}
-
-/// Adds the memory of the entries of a message in bytes. Stops above `most`.
-fn add_entries(message: &[u8], repeated: &[Field], most: usize, bytes: &mut usize) -> Result<()> {
-    for field in fields(message) {
-        let (number, value) = field?;
-        let kind = repeated.iter().find(|field| field.number == number).map(|field| &field.kind);
-        match (kind, value) {
-            (Some(Kind::Numbers), Value::Bytes(packed)) => {
-                *bytes += packed.iter().filter(|&&byte| byte < 0x80).count() * size_of::<u64>();
-            }
-            (Some(Kind::Numbers), _) => *bytes += size_of::<u64>(),
-            (Some(Kind::Entries(size, repeated)), value) => {
-                *bytes += size;
-                if !repeated.is_empty() && *bytes <= most {
-                    add_entries(value.bytes()?, repeated, most, bytes)?;
-                }
-            }
-            (None, _) => {}
-        }
-        if *bytes > most {
-            break;
-        }
-    }
-    Ok(())
+        ),
+        Err(error) => error.to_string(),
+    };
+    Err(to_status(&Error::ResourceExhausted(reason)))
 }
 
 #[cfg(test)]
@@ -160,10 +90,10 @@ mod tests {
         let items = vec![Bytes::from(vec![0x12; 45]); MIB];
         let keep_chunk_keys = (0..MIB as u64).map(|key| u64::MAX - key).collect();
         let insert = InsertStreamRequest { chunks: vec![vec![0x12; 64 * MIB].into()], items, keep_chunk_keys };
-        assert_eq!(InsertStreamRequest::check(&insert.encode_to_vec()), Ok(()));
+        assert!(InsertStreamRequest::check(&insert.encode_to_vec()).is_ok());
         let updates = (0..MIB as u64).map(|key| KeyWithPriority { key, priority: 1.5 }).collect();
         let mutate = MutatePrioritiesRequest { table: "t".into(), updates, delete_keys: (0..1_000_000).collect() };
-        assert_eq!(MutatePrioritiesRequest::check(&mutate.encode_to_vec()), Ok(()));
+        assert!(MutatePrioritiesRequest::check(&mutate.encode_to_vec()).is_ok());
     }
 
     #[test]

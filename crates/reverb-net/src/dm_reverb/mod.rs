@@ -2,9 +2,8 @@
 //!
 //! Chunks and items inside of messages stay bytes here. `reverb_formats` reads and writes them.
 
-pub(crate) mod checked;
+mod checked;
 pub(crate) mod client;
-pub(crate) mod codec;
 pub mod proto;
 pub mod rpc;
 pub(crate) mod server;

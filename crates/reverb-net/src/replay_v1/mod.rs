@@ -1,8 +1,7 @@
 //! Our protocol, `reverb.replay.v1`: its messages, its server half and its client half.
 
+mod checked;
 pub(crate) mod client;
-mod codec;
-mod decoded_size;
 mod headers;
 pub(crate) mod heartbeat;
 pub mod proto;

@@ -1,5 +1,6 @@
 //! Converts errors to gRPC statuses and failure messages, and back. No other module knows both.
 
+use crate::grpc::codes::{code_of, error_of};
 use crate::replay_v1::proto::{Failure, failure::Kind};
 use bytes::Bytes;
 use prost::Message;
@@ -77,23 +78,7 @@ pub fn from_failure(failure: Failure) -> Error {
 
 /// Converts an error to a gRPC status. The details of the status contain the failure message.
 pub fn to_status(error: &Error) -> Status {
-    let code = match error {
-        Error::InvalidArgument(_)
-        | Error::InvalidRow { .. }
-        | Error::SignatureMismatch(_)
-        | Error::InvalidPriority(_)
-        | Error::ItemTooLarge { .. }
-        | Error::MessageTooLarge { .. } => Code::InvalidArgument,
-        Error::TableNotFound { .. } => Code::NotFound,
-        Error::ResourceExhausted(_) => Code::ResourceExhausted,
-        Error::DeadlineExceeded(_) | Error::Unreached(_) => Code::DeadlineExceeded,
-        Error::Cancelled(_) => Code::Cancelled,
-        Error::Unavailable(_) | Error::SplitClient { .. } => Code::Unavailable,
-        Error::DataLoss(_) => Code::DataLoss,
-        Error::Unimplemented(_) => Code::Unimplemented,
-        _ => Code::Internal,
-    };
-    Status::with_details(code, error.to_string(), Bytes::from(to_failure(error).encode_to_vec()))
+    Status::with_details(code_of(error), error.to_string(), Bytes::from(to_failure(error).encode_to_vec()))
 }
 
 /// Converts a status to an error. `peer` is the server that sent it, or to which the connection was lost.
@@ -103,20 +88,7 @@ pub fn from_status(status: &Status, peer: &str) -> Error {
     {
         return from_failure(failure);
     }
-    let text = format!("{peer}: {}", status.message());
-    match status.code() {
-        Code::InvalidArgument => Error::InvalidArgument(text),
-        Code::ResourceExhausted | Code::OutOfRange => Error::ResourceExhausted(text),
-        Code::DeadlineExceeded => Error::DeadlineExceeded(text),
-        Code::Unimplemented => Error::Unimplemented(text),
-        Code::DataLoss => Error::DataLoss(text),
-        // Any of these codes may mean that the server was lost during a call.
-        Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Internal | Code::Aborted => {
-            let hint = if is_cut(status) { PROXY_HINT } else { "" };
-            Error::Unavailable(format!("the connection to the server at {peer} was lost: {}{hint}", status.message()))
-        }
-        _ => Error::Internal(text),
-    }
+    error_of(status, peer, if is_cut(status) { PROXY_HINT } else { "" })
 }
 
 /// The status of a stream that ended as no server of ours ends it.

@@ -8,7 +8,7 @@ use crate::transport::socket::Socket;
 use reverb_core::Result;
 use reverb_observe::bind::{self, Bound};
 use reverb_service::Replay;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +17,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
+// limit (Connections and calls): empty message on a stream whose requests wait, from both sides | every {} | |
+// `Server(heartbeat_interval=)`
 /// Default of [`ListenOptions::heartbeat`]. Balancers close streams on which nothing is sent, often after 50 or 60 s.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
@@ -67,6 +69,12 @@ impl Listeners {
             }
         };
         Ok(Self { host, hosts, port, unix_path, tcp, unix })
+    }
+
+    /// Returns the addresses as people see them.
+    pub fn addresses(&self) -> Vec<String> {
+        let hosts = self.hosts.iter().map(|host| SocketAddr::new(*host, self.port).to_string());
+        hosts.chain(self.unix_path.iter().map(|path| format!("unix:{}", path.display()))).collect()
     }
 
     /// Accepts connections from all sockets until the service is closed, and then frees the addresses. The returned

@@ -77,8 +77,7 @@ impl Server {
         let _entered = runtime.enter();
         let listeners = Listeners::bind(options)?;
         let (host, port, unix_path) = (listeners.host, listeners.port, listeners.unix_path.clone());
-        let _set_once = replay.facts().hosts.set(listeners.hosts.clone());
-        let _set_once = replay.facts().grpc.set((host, port, unix_path.clone()));
+        let _set_once = replay.facts().addresses.set(listeners.addresses());
         registry::register(&listeners.hosts, port, &replay);
         for table in replay.tables() {
             runtime.spawn(run_maintenance(table.clone(), replay.clone()));

@@ -9,6 +9,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::Routes;
 use tonic::transport::Server;
 
+// limit (Connections and calls): streams of a connection | {} | HTTP/2
 /// Maximum number of streams of one connection. A client opens two, and one for each of its writers.
 const MAX_STREAMS: u32 = 10_000;
 

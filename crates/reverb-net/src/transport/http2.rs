@@ -8,6 +8,9 @@ pub const STREAM_WINDOW: u32 = 8 << 20;
 pub const CONNECTION_WINDOW: u32 = 16 << 20;
 /// Maximum size of a frame, in bytes. The default of HTTP/2, 16 KiB, would halve the throughput of a receiver.
 pub const FRAME_BYTES: u32 = 256 << 10;
+// limit (Connections and calls): keep-alive ping, on both sides | every {}, {KEEP_ALIVE_TIMEOUT} for the answer; at
+// servers of dm-reverb, which allow no pings, probes of the operating system as often | the connection ends; there
+// after {dial.rs:KEEP_ALIVE_PROBES} probes without an answer
 /// Time without data after which an end sends a ping.
 pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum time for the answer to a ping. The connection is closed after that.

@@ -13,6 +13,8 @@ use std::sync::Arc;
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+// limit (Processes): time after the last call before the idle driver visits a client's runtime | {}; then again as
+// long, at most {LONGEST_PAUSE} |
 /// Time after a call before the idle driver first visits a runtime. Data of a server that arrives in between waits
 /// until then.
 const LINGER: Duration = Duration::from_millis(50);
@@ -20,6 +22,7 @@ const LINGER: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Time between two visits of a runtime whose connections are being closed.
 const CLOSING_PAUSE: Duration = Duration::from_millis(1);
+// limit (Processes): time for the connections of a dropped client to close | {} | cut
 /// Maximum time for connections to close after a runtime has ended.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 

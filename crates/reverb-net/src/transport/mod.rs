@@ -1,5 +1,6 @@
 //! Connections: how they are dialled, and which thread drives those of a client.
 
+pub(crate) mod back_off;
 pub mod caller_driven;
 pub(crate) mod dial;
 mod driven_runtime;

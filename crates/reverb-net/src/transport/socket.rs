@@ -19,6 +19,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tonic::transport::server::Connected;
 
+// limit (Processes): time for which an answer is polled for | {}; then a pause of {PAUSES.0} to {PAUSES.1} where others
+// are busy |
 /// Time for which the socket is polled for an answer. It is longer than a short call takes if all threads that serve it
 /// have to be woken. Otherwise the first answer would always be too late, and polling would never begin.
 const WATCH: Duration = Duration::from_micros(200);

@@ -7,6 +7,8 @@ use reverb_service::TableHandle;
 use reverb_service::peek::random_items;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+// limit (HTTP, metrics and logs): items that histograms read | {} pages at random, of {slab.rs:PAGE_SLOTS} items each;
+// answers are kept for {histogram_cache.rs:KEPT} | counts are estimates
 /// Maximum number of pages that are read, of up to 256 items each.
 const MAX_PAGES: usize = 256;
 /// Approximate maximum number of buckets for numbers of one sign.

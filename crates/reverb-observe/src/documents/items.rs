@@ -6,6 +6,7 @@ use reverb_core::gather::Gatherer;
 use reverb_core::{DType, Drawn, Error, ItemView, Result, Signature, Trajectory};
 use reverb_service::{Batch, TableHandle};
 
+// limit (HTTP, metrics and logs): a column of an item over HTTP | {} | 413
 /// Maximum size in bytes of a column that is read.
 const MAX_COLUMN_BYTES: u64 = 16 << 20;
 /// Size in bytes of the end of a string in a batch.

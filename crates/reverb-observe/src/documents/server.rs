@@ -7,11 +7,12 @@ use super::schema::{
 };
 use reverb_service::event_log::{self, LogLevel, LogLine};
 use reverb_service::{Peer, Replay, SavedState, StoreProgress, StoreStatus, TableHandle, host_name};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+// limit (HTTP, metrics and logs): requests and draws that `/api/v1/waits` shows of a table | {} each | the first are
+// shown
 /// Maximum number of waiting inserts, and of waiting draws, that are shown of each table.
 const MAX_WAITS: usize = 20;
 
@@ -26,17 +27,11 @@ pub fn server(replay: &Replay) -> ServerDocument {
     let store = store_status(replay);
     let connections = replay.connections().totals().iter().map(|total| total.open).sum();
     let (receive_bytes, transmit_bytes) = traffic(replay);
-    let grpc = facts.grpc.get();
-    let mut addresses = Vec::new();
-    if let Some((_, port, unix_path)) = grpc {
-        let hosts = facts.hosts.get().into_iter().flatten();
-        addresses.extend(hosts.map(|host| SocketAddr::new(*host, *port).to_string()));
-        addresses.extend(unix_path.iter().map(|path| format!("unix:{}", path.display())));
-    }
+    let addresses = facts.addresses.get();
     ServerDocument {
         version: env!("CARGO_PKG_VERSION").into(),
         server_id: replay.id().iter().map(|byte| format!("{byte:02x}")).collect(),
-        state: match (replay.is_closed(), grpc) {
+        state: match (replay.is_closed(), addresses) {
             (true, _) => "stopping",
             (false, None) => "loading",
             (false, Some(_)) => "serving",
@@ -44,7 +39,7 @@ pub fn server(replay: &Replay) -> ServerDocument {
         loading: store.loading.as_ref().map(progress),
         hostname: host_name(),
         pid: std::process::id(),
-        addresses,
+        addresses: addresses.cloned().unwrap_or_default(),
         dashboard_url: facts.dashboard_url.get().cloned(),
         started_at: seconds(facts.started_at),
         now: seconds(SystemTime::now()),

@@ -21,14 +21,20 @@ use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower::ServiceExt;
 
+// limit (HTTP, metrics and logs): HTTP connections that may ask for anything | {} | {MAX_RESERVE} further ones may ask
+// for health, once; anything else is 503. Beyond that, the oldest of these is closed
 /// Maximum number of connections that may ask for anything. Further ones may ask for health.
 const MAX_CONNECTIONS: usize = 64;
 /// Maximum number of connections that may ask for health only. The oldest of them gives way to a new one.
 const MAX_RESERVE: usize = 64;
+// limit (HTTP, metrics and logs): time for the head of an HTTP request, and for which a connection stays open without
+// one | {} | closed
 /// Maximum time for the head of a request, from the moment at which the connection could take it.
 const HEAD_TIME: Duration = Duration::from_secs(10);
+// limit (HTTP, metrics and logs): head of an HTTP request | {}, {MAX_HEADERS} headers | 431
 /// Maximum size of the head of a request.
 const MAX_HEAD_BYTES: usize = 16 << 10;
+// limit (HTTP, metrics and logs): body of an HTTP request | none is read |
 /// Maximum number of headers of a request.
 const MAX_HEADERS: usize = 64;
 

@@ -108,16 +108,10 @@ pub fn set_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns the host name of this machine, if it has one that a URL can contain.
+/// Returns the host name of this machine, if a URL can contain it.
 pub fn host_name() -> Option<String> {
-    let mut name = [0_u8; 256];
-    // SAFETY: the system writes at most as many bytes as `name` has.
-    if unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len()) } != 0 {
-        return None;
-    }
-    let name = name.split(|&byte| byte == 0).next()?;
-    let is_usual = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-    (!name.is_empty() && name.iter().all(is_usual)).then(|| String::from_utf8_lossy(name).into_owned())
+    let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    Some(reverb_service::host_name()).filter(|name| name.bytes().all(is_usual))
 }
 
 #[cfg(test)]

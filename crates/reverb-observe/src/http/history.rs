@@ -10,6 +10,8 @@ use tokio::time::MissedTickBehavior;
 
 /// Time between two points.
 const PERIOD: Duration = Duration::from_secs(1);
+// limit (HTTP, metrics and logs): points of a server's history | {}, {PERIOD} apart, of its first {MAX_TABLES}
+// tables | the oldest are dropped
 /// Maximum number of points that are kept.
 const MAX_POINTS: usize = 300;
 /// Maximum number of tables that are recorded.

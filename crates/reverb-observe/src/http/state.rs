@@ -10,6 +10,7 @@ use reverb_service::Replay;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
+// limit (HTTP, metrics and logs): HTTP requests that read tables at the same time | {} | others wait
 /// Maximum number of requests that read tables at the same time.
 const MAX_HEAVY: usize = 8;
 

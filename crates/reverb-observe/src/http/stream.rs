@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+// limit (HTTP, metrics and logs): time for which an HTTP answer may be unread, on Linux | {} | closed
 /// Maximum time for which a client may leave an answer unread.
 const UNREAD_TIME: Duration = Duration::from_secs(30);
 

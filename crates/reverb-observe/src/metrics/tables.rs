@@ -1,12 +1,14 @@
 //! The metrics of tables.
 
 use super::families::{Buckets, Family, Labels, Number, Writer};
+use crate::documents::diff;
 use reverb_core::{RateLimiter, RemovalCounts, TableInfo};
 use reverb_service::{TableStatus, WAIT_BOUNDS, WaitHistogram};
 use std::collections::HashSet;
 use std::fmt::Result;
 use std::time::Duration;
 
+// limit (HTTP, metrics and logs): tables with metrics of their own | {} | their sum is `table="other"`
 /// Maximum number of tables with metrics of their own.
 const MAX_TABLES: usize = 1000;
 /// The label of the sum over the tables beyond the maximum.
@@ -201,11 +203,7 @@ const GAUGES: &[(Family, Value)] = &[
     }),
     (
         Family::plain("reverb_table_limiter_diff", "Inserts times the limiter's samples per insert, less samples."),
-        |row| {
-            let limiter = row.limiter.as_ref()?;
-            let expected = limiter.inserts as f64 * limiter.config.samples_per_insert;
-            Some((expected - limiter.samples as f64).into())
-        },
+        |row| Some(diff(row.limiter.as_ref()?).into()),
     ),
     (Family::plain("reverb_table_limiter_min_diff", "Lower bound of the diff: samples below it wait."), |row| {
         Some(bound(row.limiter.as_ref()?.config.min_diff).into())

@@ -1,7 +1,7 @@
 //! `reverb._rust.BatchedWriter`: appends the steps of many environments at once.
 
 use super::pattern_writer::set_priority;
-use super::session::{CompressionOptions, DiscardedItems, HOW_TO_GIVE_UP, Limits, WriterSession, parse_compression};
+use super::session::{HOW_TO_GIVE_UP, WriterOptions, WriterSession};
 use super::steps_in::Structure;
 use crate::array_in::LeafRows;
 use crate::client::Client;
@@ -10,7 +10,7 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::pattern::Evaluator;
-use reverb_core::writer::{AppendError, ColumnOptions, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
+use reverb_core::writer::{AppendError, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
 use reverb_core::{DType, Error, Shape};
 use reverb_formats::patterns::evaluator_from_bytes;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 type RowsOf = (u32, Option<i64>, Option<i64>, i64, bool);
 
 /// Appends a step of every environment in one call.
-#[pyclass(frozen, module = "reverb._rust")]
+#[pyclass(frozen, extends = WriterSession, module = "reverb._rust")]
 pub struct BatchedWriter {
     num_envs: usize,
     envs: Mutex<Vec<Env>>,
@@ -65,33 +65,34 @@ impl BatchedWriter {
         client: &Client,
         structure: Py<PyAny>,
         num_envs: usize,
-        options: (u32, Option<u32>),
+        num_keep_alive_refs: u32,
         configs: Vec<Vec<u8>>,
-        compression: CompressionOptions,
-        limits: Limits,
-    ) -> PyReverbResult<Self> {
-        let compression = parse_compression(compression)?;
+        options: WriterOptions,
+    ) -> PyReverbResult<PyClassInitializer<Self>> {
+        let compression = options.compression()?;
         let dropped = DroppedChunks::default();
         let evaluator = || match configs.is_empty() {
             true => Ok(None),
             false => evaluator_from_bytes(&configs).map(Some),
         };
-        let keep = options.0.max(evaluator()?.map_or(1, |evaluator| evaluator.max_age()));
-        let options = ColumnOptions { num_keep_alive_refs: keep, max_chunk_length: options.1 };
+        let keep = num_keep_alive_refs.max(evaluator()?.map_or(1, |evaluator| evaluator.max_age()));
+        let columns = options.columns(keep);
         let env = |_| {
             Ok(Env {
-                steps: StepBuffer::new(options, compression, dropped.clone())?,
+                steps: StepBuffer::new(columns, compression, dropped.clone())?,
                 evaluator: evaluator()?,
                 shape: 0,
             })
         };
-        Ok(Self {
+        let session = WriterSession::new(client.background().clone(), &options, dropped.clone(), HOW_TO_GIVE_UP);
+        let writer = Self {
             num_envs,
             shapes: Mutex::default(),
             envs: Mutex::new((0..num_envs).map(env).collect::<Result<_, Error>>()?),
-            session: WriterSession::new(client.background().clone(), limits, dropped),
+            session: session.clone(),
             structure: Structure::new(structure),
-        })
+        };
+        Ok(PyClassInitializer::from(session).add_subclass(writer))
     }
 
     /// Appends the rows of the environments in `mask`, then ends the episodes of those in `ends`. The items that patterns
@@ -163,30 +164,8 @@ impl BatchedWriter {
         Ok(PyArray1::from_vec(py, made))
     }
 
-    fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>) -> PyReverbResult<()> {
-        self.session.flush(py, but_last, timeout, HOW_TO_GIVE_UP)
-    }
-
-    fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
-        self.session.drain(py, patience)
-    }
-
-    #[getter]
-    fn is_settled(&self) -> bool {
-        self.session.is_settled()
-    }
-
-    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
-        self.session.close(py, patience)
-    }
-
     fn episode_steps<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
         PyArray1::from_iter(py, self.envs.lock().iter().map(|env| i64::from(env.steps.episode_steps())))
-    }
-
-    #[getter]
-    fn num_pending_items(&self) -> usize {
-        self.session.num_pending()
     }
 }
 

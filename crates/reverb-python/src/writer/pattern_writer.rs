@@ -1,6 +1,6 @@
 //! `reverb._rust.PatternWriter`: makes items by patterns.
 
-use super::session::{CompressionOptions, DiscardedItems, HOW_TO_GIVE_UP, Limits, WriterSession, parse_compression};
+use super::session::{HOW_TO_GIVE_UP, WriterOptions, WriterSession};
 use super::steps_in::Structure;
 use crate::client::Client;
 use crate::errors::PyReverbResult;
@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::Error;
 use reverb_core::pattern::Evaluator;
-use reverb_core::writer::{ColumnOptions, DroppedChunks, StepBuffer, WriterItem};
+use reverb_core::writer::{DroppedChunks, StepBuffer, WriterItem};
 use reverb_formats::patterns::evaluator_from_bytes;
 
 /// Appends steps; patterns say which items to make of them.
-#[pyclass(frozen, module = "reverb._rust")]
+#[pyclass(frozen, extends = WriterSession, module = "reverb._rust")]
 pub struct PatternWriter {
     steps: Mutex<StepBuffer>,
     evaluator: Mutex<Evaluator>,
@@ -27,21 +27,20 @@ impl PatternWriter {
         client: &Client,
         structure: Py<PyAny>,
         configs: Vec<Vec<u8>>,
-        max_chunk_length: Option<u32>,
-        compression: CompressionOptions,
-        limits: Limits,
-    ) -> PyReverbResult<Self> {
-        let compression = parse_compression(compression)?;
+        options: WriterOptions,
+    ) -> PyReverbResult<PyClassInitializer<Self>> {
+        let compression = options.compression()?;
         let evaluator = evaluator_from_bytes(&configs)?;
         let dropped = DroppedChunks::default();
-        let keep = evaluator.max_age().max(1);
-        let options = ColumnOptions { num_keep_alive_refs: keep, max_chunk_length };
-        Ok(Self {
-            steps: Mutex::new(StepBuffer::new(options, compression, dropped.clone())?),
+        let columns = options.columns(evaluator.max_age().max(1));
+        let session = WriterSession::new(client.background().clone(), &options, dropped.clone(), HOW_TO_GIVE_UP);
+        let writer = Self {
+            steps: Mutex::new(StepBuffer::new(columns, compression, dropped)?),
             evaluator: Mutex::new(evaluator),
-            session: WriterSession::new(client.background().clone(), limits, dropped),
+            session: session.clone(),
             structure: Structure::new(structure),
-        })
+        };
+        Ok(PyClassInitializer::from(session).add_subclass(writer))
     }
 
     /// Appends a step, or a part of one. The items that patterns make have this priority, if there is one.
@@ -91,31 +90,9 @@ impl PatternWriter {
         Ok(())
     }
 
-    fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>) -> PyReverbResult<()> {
-        self.session.flush(py, but_last, timeout, HOW_TO_GIVE_UP)
-    }
-
-    fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
-        self.session.drain(py, patience)
-    }
-
-    #[getter]
-    fn is_settled(&self) -> bool {
-        self.session.is_settled()
-    }
-
-    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
-        self.session.close(py, patience)
-    }
-
     #[getter]
     fn step_is_open(&self) -> bool {
         self.steps.lock().step_is_open()
-    }
-
-    #[getter]
-    fn num_pending_items(&self) -> usize {
-        self.session.num_pending()
     }
 }
 

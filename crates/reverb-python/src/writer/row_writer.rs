@@ -1,6 +1,6 @@
 //! `reverb._rust.RowWriter`: behind dm-reverb's older writer, whose items are all columns of the last steps.
 
-use super::session::{CompressionOptions, DiscardedItems, Limits, WriterSession, parse_compression};
+use super::session::{WriterOptions, WriterSession};
 use super::signatures::{FlatSignatures, Signatures, find_signature, to_signatures};
 use crate::array_in::{Leaf, leaf};
 use crate::client::Client;
@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use reverb_core::Error;
-use reverb_core::writer::{AppendError, ColumnOptions, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
+use reverb_core::writer::{AppendError, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Appends rows, and makes items of the last of them.
-#[pyclass(frozen, module = "reverb._rust")]
+#[pyclass(frozen, extends = WriterSession, module = "reverb._rust")]
 pub struct RowWriter {
     rows: Mutex<Rows>,
     session: WriterSession,
@@ -60,28 +60,34 @@ impl RowWriter {
     #[new]
     fn new(
         client: &Client,
-        lengths: (u32, u32),
-        max_in_flight: usize,
+        max_sequence_length: u32,
         signatures: FlatSignatures,
-        compression: CompressionOptions,
-        limits: Limits,
-    ) -> PyReverbResult<Self> {
-        let compression = parse_compression(compression)?;
+        options: WriterOptions,
+    ) -> PyReverbResult<PyClassInitializer<Self>> {
+        let (columns, compression) = (options.columns(max_sequence_length), options.compression()?);
         let dropped = DroppedChunks::default();
-        let (max_sequence_length, chunk_length) = lengths;
-        let options = ColumnOptions { num_keep_alive_refs: max_sequence_length, max_chunk_length: Some(chunk_length) };
-        Ok(Self {
+        // The writer itself waits for items in flight, after it has appended a row.
+        let unlimited = WriterOptions { max_in_flight_items: None, ..options };
+        // Its `close` waits as long as its `flush`.
+        let session = WriterSession::new(
+            client.background().clone(),
+            &unlimited,
+            dropped.clone(),
+            "To give up: Ctrl-C, or `flush(timeout=...)`.",
+        );
+        let writer = Self {
             rows: Mutex::new(Rows {
-                steps: StepBuffer::new(options, compression, dropped.clone())?,
+                steps: StepBuffer::new(columns, compression, dropped)?,
                 shapes: Vec::new(),
                 structures: VecDeque::new(),
             }),
-            session: WriterSession::new(client.background().clone(), limits, dropped),
+            session: session.clone(),
             signatures: Mutex::new(to_signatures(signatures)?),
             keys: KnownKeys::default(),
-            max_in_flight,
+            max_in_flight: options.max_in_flight_items.unwrap_or(usize::MAX),
             max_length: u64::from(max_sequence_length),
-        })
+        };
+        Ok(PyClassInitializer::from(session).add_subclass(writer))
     }
 
     fn set_signatures(&self, signatures: FlatSignatures) -> PyReverbResult<()> {
@@ -160,35 +166,6 @@ impl RowWriter {
         };
         self.session.push(py, [item])?;
         self.session.wait_in_flight(py, self.max_in_flight)
-    }
-
-    fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyReverbResult<()> {
-        // `close` waits as long as `flush`.
-        self.session.flush(py, 0, timeout, "To give up: Ctrl-C, or `flush(timeout=...)`.")
-    }
-
-    fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
-        self.session.drain(py, patience)
-    }
-
-    #[getter]
-    fn is_settled(&self) -> bool {
-        self.session.is_settled()
-    }
-
-    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
-        self.session.close(py, patience)
-    }
-
-    #[getter]
-    fn num_pending_items(&self) -> usize {
-        self.session.num_pending()
-    }
-
-    /// Whether the server is reachable, as far as is known.
-    #[getter]
-    fn has_server(&self) -> bool {
-        self.session.has_server()
     }
 
     #[getter]

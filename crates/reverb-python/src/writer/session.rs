@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
-use reverb_core::writer::{ChunkCompression, DroppedChunks, WriterItem};
+use reverb_core::writer::{ChunkCompression, ColumnOptions, DroppedChunks, WriterItem};
 use reverb_net::client::Client as CoreClient;
 use reverb_net::client::writer::{Discarded, Session, SessionOptions};
 use reverb_service::warn;
@@ -14,12 +14,31 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The bytes and the number of unconfirmed items above which the caller waits, and the seconds for which a writer tries
-/// to reconnect.
-pub type Limits = (usize, Option<usize>, f64);
+/// `reverb.WriterOptions`, read by the names of its fields.
+#[derive(FromPyObject)]
+pub struct WriterOptions {
+    pub max_chunk_length: Option<u32>,
+    pub compression: String,
+    pub delta_encoded: bool,
+    pub max_pending_bytes: usize,
+    pub max_in_flight_items: Option<usize>,
+    pub reconnect_timeout: f64,
+}
+
+impl WriterOptions {
+    /// How chunks are compressed.
+    pub fn compression(&self) -> PyReverbResult<ChunkCompression> {
+        Ok(ChunkCompression { codec: self.compression.parse()?, delta: self.delta_encoded })
+    }
+
+    /// How columns of which so many rows are kept are divided into chunks.
+    pub fn columns(&self, num_keep_alive_refs: u32) -> ColumnOptions {
+        ColumnOptions { num_keep_alive_refs, max_chunk_length: self.max_chunk_length }
+    }
+}
 
 /// What a closed writer has discarded: the number of unconfirmed items by table, and the reasons.
-pub type DiscardedItems = (BTreeMap<String, usize>, Vec<String>);
+type DiscardedItems = (BTreeMap<String, usize>, Vec<String>);
 
 /// What a writer has not confirmed: the address of its server, the number of items by table, and bytes.
 type UnconfirmedItems = (String, BTreeMap<String, usize>, usize);
@@ -39,30 +58,25 @@ fn by_name(items: &BTreeMap<Arc<str>, usize>) -> BTreeMap<String, usize> {
 /// How a program ends a long wait for all items.
 pub const HOW_TO_GIVE_UP: &str = "To give up: Ctrl-C, `flush(timeout=...)`, or `close()`.";
 
-/// A codec by name, and whether integers are stored as differences.
-pub type CompressionOptions = (String, bool);
-
-/// The compression that Python asks for.
-pub fn parse_compression((codec, delta): CompressionOptions) -> PyReverbResult<ChunkCompression> {
-    Ok(ChunkCompression { codec: codec.parse()?, delta })
-}
-
-/// The session of one writer, and the table names that its items share.
+/// The session of one writer, and the table names that its items share. In Python it is the base class of writers.
+#[derive(Clone)]
+#[pyclass(frozen, subclass, module = "reverb._rust")]
 pub struct WriterSession {
-    session: Session,
-    tables: Mutex<Vec<Arc<str>>>,
+    session: Arc<Session>,
+    tables: Arc<Mutex<Vec<Arc<str>>>>,
+    /// What a report of a long wait says of ending it.
+    hint: &'static str,
 }
 
 impl WriterSession {
-    /// A session over `client`, whose connection must work while no call waits.
-    pub fn new(client: Arc<CoreClient>, limits: Limits, dropped: DroppedChunks) -> Self {
-        let (max_pending_bytes, max_in_flight_items, reconnect_timeout) = limits;
+    /// A session over `client`, whose connection must work while no call waits. `hint` says how to end a long wait.
+    pub fn new(client: Arc<CoreClient>, options: &WriterOptions, dropped: DroppedChunks, hint: &'static str) -> Self {
         let options = SessionOptions {
-            max_pending_bytes,
-            max_in_flight_items: max_in_flight_items.unwrap_or(usize::MAX),
-            reconnect_timeout: Duration::try_from_secs_f64(reconnect_timeout).unwrap_or(Duration::MAX),
+            max_pending_bytes: options.max_pending_bytes,
+            max_in_flight_items: options.max_in_flight_items.unwrap_or(usize::MAX),
+            reconnect_timeout: Duration::try_from_secs_f64(options.reconnect_timeout).unwrap_or(Duration::MAX),
         };
-        Self { session: Session::new(client, options, dropped), tables: Mutex::default() }
+        Self { session: Arc::new(Session::new(client, options, dropped)), tables: Arc::default(), hint }
     }
 
     /// The name of a table that is given as str or bytes.
@@ -106,12 +120,6 @@ impl WriterSession {
         self.session.pump();
     }
 
-    /// Waits until at most `but_last` items are unconfirmed. Reports of a long wait say how to end it, with `hint`.
-    pub fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>, hint: &str) -> PyReverbResult<()> {
-        let notice = |waits: &str| warn(&format!("{}. {hint}", waits.trim_end_matches('.')));
-        wait(py, self.session.flush(but_last, deadline(timeout)?, notice))
-    }
-
     /// Waits while more than `max_in_flight` items that could be sent are unconfirmed.
     pub fn wait_in_flight(&self, py: Python<'_>, max_in_flight: usize) -> PyReverbResult<()> {
         if !self.session.has_more_in_flight(max_in_flight) {
@@ -119,30 +127,41 @@ impl WriterSession {
         }
         wait(py, self.session.wait_in_flight(max_in_flight, warn))
     }
+}
 
-    /// The number of unconfirmed items.
-    pub fn num_pending(&self) -> usize {
+#[pymethods]
+impl WriterSession {
+    /// Waits until at most `but_last` items are unconfirmed. Reports of a long wait say how to end it.
+    fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>) -> PyReverbResult<()> {
+        let notice = |waits: &str| warn(&format!("{}. {}", waits.trim_end_matches('.'), self.hint));
+        wait(py, self.session.flush(but_last, deadline(timeout)?, notice))
+    }
+
+    #[getter]
+    fn num_pending_items(&self) -> usize {
         self.session.num_pending()
     }
 
     /// Whether the server is reachable, as far as is known.
-    pub fn has_server(&self) -> bool {
+    #[getter]
+    fn has_server(&self) -> bool {
         self.session.has_server()
     }
 
     /// Waits at most `patience` seconds until no item is unconfirmed. Returns whether none is.
-    pub fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
+    fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
         let patience = Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX);
         wait(py, async { Ok(self.session.drain(patience).await) })
     }
 
     /// Whether all items are confirmed and no error is left to be reported.
-    pub fn is_settled(&self) -> bool {
+    #[getter]
+    fn is_settled(&self) -> bool {
         self.session.is_settled()
     }
 
     /// Ends the session. Returns what was discarded, if anything was.
-    pub fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
+    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
         let patience = Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX);
         let discarded = wait(py, async { Ok(self.session.close(patience).await) })?;
         Ok(discarded.map(|Discarded { items, reasons }| (by_name(&items), reasons)))

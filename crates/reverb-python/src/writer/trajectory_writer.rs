@@ -1,6 +1,6 @@
 //! `reverb._rust.TrajectoryWriter`.
 
-use super::session::{CompressionOptions, DiscardedItems, HOW_TO_GIVE_UP, Limits, WriterSession, parse_compression};
+use super::session::{HOW_TO_GIVE_UP, WriterOptions, WriterSession};
 use super::signatures::{FlatSignatures, Signatures, find_signature, to_signatures};
 use super::steps_in::Structure;
 use crate::client::Client;
@@ -15,7 +15,7 @@ use reverb_core::Error;
 use reverb_core::writer::{ColumnOptions, DroppedChunks, Selection, StepBuffer, WriterItem};
 
 /// Appends steps, and makes items of their rows.
-#[pyclass(frozen, module = "reverb._rust")]
+#[pyclass(frozen, extends = WriterSession, module = "reverb._rust")]
 pub struct TrajectoryWriter {
     /// The rows that items can still be made of; [`super::column_history::ColumnHistory`] shows them.
     pub steps: Mutex<StepBuffer>,
@@ -33,21 +33,22 @@ impl TrajectoryWriter {
     fn new(
         client: &Client,
         structure: Py<PyAny>,
-        options: (u32, Option<u32>),
+        num_keep_alive_refs: u32,
         signatures: Option<FlatSignatures>,
-        compression: CompressionOptions,
-        limits: Limits,
-    ) -> PyReverbResult<Self> {
-        let compression = parse_compression(compression)?;
+        options: WriterOptions,
+    ) -> PyReverbResult<PyClassInitializer<Self>> {
+        let (columns, compression) = (options.columns(num_keep_alive_refs), options.compression()?);
         let dropped = DroppedChunks::default();
         let signatures = signatures.map(to_signatures).transpose()?;
-        Ok(Self {
-            steps: Mutex::new(StepBuffer::new(column_options(options), compression, dropped.clone())?),
-            session: WriterSession::new(client.background().clone(), limits, dropped),
+        let session = WriterSession::new(client.background().clone(), &options, dropped.clone(), HOW_TO_GIVE_UP);
+        let writer = Self {
+            steps: Mutex::new(StepBuffer::new(columns, compression, dropped)?),
+            session: session.clone(),
             structure: Structure::new(structure),
             signatures: Mutex::new(signatures),
             keys: KnownKeys::default(),
-        })
+        };
+        Ok(PyClassInitializer::from(session).add_subclass(writer))
     }
 
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>, partial_step: bool) -> PyReverbResult<()> {
@@ -107,27 +108,10 @@ impl TrajectoryWriter {
         Ok(self.steps.lock().configure(column, column_options(options))?)
     }
 
-    fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>) -> PyReverbResult<()> {
-        self.session.flush(py, but_last, timeout, HOW_TO_GIVE_UP)
-    }
-
     fn end_episode(&self, clear_buffers: bool) -> PyReverbResult<()> {
         self.steps.lock().end_episode(clear_buffers)?;
         self.session.pump();
         Ok(())
-    }
-
-    fn drain(&self, py: Python<'_>, patience: f64) -> PyReverbResult<bool> {
-        self.session.drain(py, patience)
-    }
-
-    #[getter]
-    fn is_settled(&self) -> bool {
-        self.session.is_settled()
-    }
-
-    fn close(&self, py: Python<'_>, patience: f64) -> PyReverbResult<Option<DiscardedItems>> {
-        self.session.close(py, patience)
     }
 
     #[getter]
@@ -138,11 +122,6 @@ impl TrajectoryWriter {
     #[getter]
     fn step_is_open(&self) -> bool {
         self.steps.lock().step_is_open()
-    }
-
-    #[getter]
-    fn num_pending_items(&self) -> usize {
-        self.session.num_pending()
     }
 }
 

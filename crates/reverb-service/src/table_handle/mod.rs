@@ -29,7 +29,7 @@ pub use arrival::Arrival;
 pub use handle::{TableHandle, snapshot_all};
 pub use operation::Operation;
 pub use pulse::TablePulse;
-pub use requests::DrawRequest;
+pub use requests::{DrawRequest, MAX_DRAWN};
 pub use status::{TableStatus, WaitTimes};
 pub use wait_histogram::{WAIT_BOUNDS, WaitHistogram};
 pub use waiting::{Call, Waiting};

@@ -13,6 +13,9 @@ use std::time::Instant;
 pub const OPERATIONS_PER_STEP: usize = 512;
 /// Number of steps after which other threads get a chance to take the lock.
 const STEPS_PER_TURN: usize = 16;
+// limit (Tables): inserts, draws, updates and deletes under one lock of a table | {} | others get in between, and may
+// see a part of the call
+// limit (Tables): removals of one step of `configure_table`, between which others use the table | {} |
 /// Maximum number of inserts, draws and other changes under one lock.
 pub const OPERATIONS_PER_LOCK: usize = 2 * OPERATIONS_PER_STEP * STEPS_PER_TURN;
 

@@ -5,19 +5,22 @@ use super::queue::{InsertWork, Request, SampleWork, TableState, Work};
 use super::ticket_queue::Waiter;
 use super::waiting::{Call, Waiting};
 use crate::peer::Peer;
+use crate::stacking::stack;
 use parking_lot::MutexGuard;
-use reverb_core::gather::{BatchColumn, BatchLayout, Gatherer, Mismatch};
-use reverb_core::{CopiedBatch, CopiedDraws, DType, Drawn, Error, NewItem, Result};
+use reverb_core::gather::{BatchLayout, Gatherer};
+use reverb_core::{CopiedBatch, CopiedDraws, Drawn, Error, NewItem, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 use tokio::sync::oneshot;
 
+// limit (Tables): waiting requests of one kind at a table | {} | `ResourceExhaustedError`
 /// Maximum number of waiting inserts, and of waiting draws, at one table. Further requests are refused.
 const MAX_WAITING: usize = 100_000;
+// limit (Draws): items of one batch, and of one draw from a server of dm-reverb | {} | `ResourceExhaustedError`
 /// Maximum number of items of one draw. Without it, a table that does not count samples would draw any number that a
 /// peer asks for.
-const MAX_DRAWN: usize = 1 << 20;
+pub const MAX_DRAWN: usize = 1 << 20;
 
 /// The number of items that a draw asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +39,26 @@ impl DrawRequest {
     #[inline]
     pub fn exactly(count: usize) -> Self {
         Self { at_least: count, at_most: count, ahead: 0 }
+    }
+
+    /// Checks the numbers.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if they contradict each other, [`Error::ResourceExhausted`] if `at_least` is too large.
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        let &Self { at_least, at_most, .. } = self;
+        if at_most == 0 || at_least > at_most {
+            return Err(Error::invalid(format!(
+                "`num_samples` must be > 0 and at least the number that must be drawn (got {at_most} and {at_least})"
+            )));
+        }
+        if at_least > MAX_DRAWN {
+            return Err(Error::ResourceExhausted(format!(
+                "a batch of {at_least} items exceeds the maximum of {MAX_DRAWN} items"
+            )));
+        }
+        Ok(())
     }
 }
 
@@ -65,17 +88,10 @@ impl TableHandle {
 
     /// As [`TableHandle::sample`], for a peer; `None` is this process.
     pub fn sample_from(&self, request: DrawRequest, peer: Option<&Arc<Peer>>) -> Call<Vec<Drawn>> {
+        if let Err(error) = request.check() {
+            return Call::Done(Err(error));
+        }
         let DrawRequest { at_least, at_most, ahead } = request;
-        if at_most == 0 || at_least > at_most {
-            return Call::Done(Err(Error::invalid(format!(
-                "`num_samples` must be > 0 and at least the number that must be drawn (got {at_most} and {at_least})"
-            ))));
-        }
-        if at_least > MAX_DRAWN {
-            return Call::Done(Err(Error::ResourceExhausted(format!(
-                "a batch of {at_least} items exceeds the maximum of {MAX_DRAWN} items"
-            ))));
-        }
         let at_most = at_most.min(MAX_DRAWN);
         let ahead = ahead.min(MAX_DRAWN - at_most);
         let wanted = at_most + if self.counts_samples() { 0 } else { ahead };
@@ -168,46 +184,11 @@ impl TableHandle {
         }
     }
 
-    /// Plans a batch of drawn items. If not all items fit together, takes the longest prefix that does and has at least
-    /// `at_least` items, and returns the rest to the table.
+    /// Plans a batch of drawn items, as [`stack`] does. Returns the others to the table.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`], naming the item and how it differs, if too few items fit. All items are back in the
-    /// table then.
+    /// Those of [`stack`]. All items are back in the table then.
     pub fn stack(&self, drawn: Vec<Drawn>, at_least: usize, squeeze_time: bool) -> Result<Gatherer> {
-        let mismatch = match Gatherer::new(drawn, squeeze_time) {
-            Ok(gatherer) => return self.check_strings(gatherer),
-            Err(mismatch) => *mismatch,
-        };
-        let Mismatch { mut items, index, reason } = mismatch;
-        // A single item fits with itself, so the index is 0 only if the item does not fit into memory.
-        let fitting = if index >= at_least.max(1) { index } else { 0 };
-        self.give_back(items.split_off(fitting));
-        if items.is_empty() {
-            return Err(Error::invalid(format!(
-                "items of table `{}` cannot be stacked into a batch: item {index} differs from earlier ones: {reason}",
-                self.0.name
-            )));
-        }
-        let gatherer = Gatherer::new(items, squeeze_time).map_err(|mismatch| {
-            self.give_back(mismatch.items);
-            Error::invalid(format!("items of table `{}` cannot be stacked: {}", self.0.name, mismatch.reason))
-        })?;
-        self.check_strings(gatherer)
-    }
-
-    /// Refuses columns of strings that are too large: the ends of strings are 32-bit numbers.
-    fn check_strings(&self, gatherer: Gatherer) -> Result<Gatherer> {
-        let columns = &gatherer.layout().columns;
-        let too_large = |column: &BatchColumn| column.dtype == DType::String && column.size_bytes > u32::MAX as usize;
-        let Some(size_bytes) = columns.iter().find(|column| too_large(column)).map(|column| column.size_bytes) else {
-            return Ok(gatherer);
-        };
-        self.give_back(gatherer.into_items());
-        Err(Error::invalid(format!(
-            "a batch of table `{}` has a column of strings with {size_bytes} bytes, more than the maximum of {}",
-            self.0.name,
-            u32::MAX
-        )))
+        stack(&self.0.name, drawn, at_least, squeeze_time, |items| self.give_back(items))
     }
 }

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+// limit (HTTP, metrics and logs): buckets of the histograms of waits | one, two and five of each decade from
+// {WAIT_BOUNDS.0:time} to {WAIT_BOUNDS.-1:time} | longer waits share the last bucket
 /// Upper bounds of all buckets but the last, in seconds.
 pub const WAIT_BOUNDS: [f64; 19] = [
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0,

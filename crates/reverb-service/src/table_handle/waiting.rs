@@ -10,6 +10,9 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
+// limit (Connections and calls): timeout of a call | none | | `timeout=` of each method
+// limit (Connections and calls): time after which a wait is logged, once for all calls of a program that wait at the
+// same table | {} |
 /// Time after which a wait is reported, once.
 const NOTICE_AFTER: Duration = Duration::from_secs(10);
 

@@ -25,6 +25,12 @@ const OWN_RECORD_BYTES: u64 = 256 << 20;
 const MAX_ZLIB_RATIO: u64 = 1032;
 /// Minimum size of a record in bytes, with its length and checksums.
 const MIN_RECORD_BYTES: u64 = 16;
+// limit (Checkpoints): one chunk of a checkpoint that another program wrote | `max_message_size`; {} in
+// `checkpointers.open`, whose `limit_bytes=` is for all checkpoints | `MessageTooLargeError`
+/// The default limit of a server for one chunk, in bytes.
+const DEFAULT_CHUNK_BYTES: u64 = 256 << 20;
+// limit (Checkpoints): one chunk of a checkpoint of this package that a server loads | what the size of its file
+// allows, {} at most | `MessageTooLargeError`
 /// Maximum size of any chunk in bytes.
 const MAX_CHUNK_BYTES: u64 = u32::MAX as u64;
 
@@ -47,9 +53,9 @@ pub enum SizeLimit {
 }
 
 impl Default for SizeLimit {
-    /// The default limit of a server.
+    /// [`DEFAULT_CHUNK_BYTES`], for chunks of other programs.
     fn default() -> Self {
-        Self::Foreign(256 << 20)
+        Self::Foreign(DEFAULT_CHUNK_BYTES)
     }
 }
 

@@ -8,6 +8,7 @@ from reverb.data.keys import as_priority
 from reverb.errors import DeadlineExceededError
 from reverb.writing.flushing import FlushingWriter, as_seconds
 from reverb.writing.key_check import patterns_fit_tables
+from reverb.writing.options import WriterOptions
 from reverb.writing.structure import FixedStructure
 
 __all__ = ["StructuredWriter"]
@@ -24,23 +25,9 @@ class StructuredWriter(FlushingWriter):
     # The public module of the class, which pickles refer to.
     __module__ = "reverb.structured_writer"
 
-    def __init__(
-        self,
-        client: _binding.Client,
-        configs: Sequence[Any],
-        *,
-        max_chunk_length: int | None,
-        compression: tuple[str, bool],
-        limits: tuple[int, int | None, float],
-    ) -> None:
-        self._writer = _binding.PatternWriter(
-            client,
-            FixedStructure(),
-            [config.SerializeToString() for config in configs],
-            max_chunk_length,
-            compression,
-            limits,
-        )
+    def __init__(self, client: _binding.Client, configs: Sequence[Any], options: WriterOptions) -> None:
+        texts = [config.SerializeToString() for config in configs]
+        self._writer = _binding.PatternWriter(client, FixedStructure(), texts, options)
         self._client = client
         self._configs = configs
         # Replaced by the append of the extension once the patterns are known to fit their tables.

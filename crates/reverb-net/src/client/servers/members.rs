@@ -1,16 +1,21 @@
 //! The state of each server: connected, down, or the same as another.
 
 use super::told;
-use crate::client::connect::{FIRST_PAUSE, LONGEST_PAUSE};
 use crate::client::road::Road;
+use crate::transport::back_off::BackOff;
 use reverb_core::{Error, Result};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+// limit (Connections and calls): pause between attempts to reach a server of several that is down, and between look-ups
+// of a name | {back_off.rs:PAUSES.0} to {back_off.rs:PAUSES.1}; {} |
 /// Time between two look-ups of a name while some of its servers are down.
 const LOOK_UP_PAUSE: Duration = Duration::from_secs(2);
 
+// limit (Connections and calls): time for which a call waits for a server of several that is down while others serve |
+// {} for the first attempt to reach it, then {REPEATED_TIME} | it is skipped; calls to all servers name it in an
+// `UnavailableError`
 /// Maximum time for which a call waits for the first attempt to reach a server, and for further ones.
 const FIRST_TIME: Duration = Duration::from_secs(5);
 const REPEATED_TIME: Duration = Duration::from_millis(500);
@@ -42,7 +47,7 @@ pub struct Member {
     /// The reason why the last attempt failed.
     error: Option<Error>,
     next_attempt: Instant,
-    pause: Duration,
+    back_off: BackOff,
     /// Whether the loss of the server was reported, by this client or by another.
     is_told: bool,
 }
@@ -83,7 +88,7 @@ impl Member {
             is_trying: false,
             error: None,
             next_attempt: Instant::now(),
-            pause: FIRST_PAUSE,
+            back_off: BackOff::default(),
             is_told: false,
         }
     }
@@ -118,7 +123,7 @@ impl Members {
                 is_lost = true;
                 let lost = Error::Unavailable("the connection was lost".into());
                 (member.road, member.error) = (None, Some(lost));
-                (member.next_attempt, member.pause) = (now, FIRST_PAUSE);
+                (member.next_attempt, member.back_off) = (now, BackOff::default());
             }
         }
         if is_lost {
@@ -163,7 +168,7 @@ impl Members {
             Ok(road) => {
                 told::forget(address, peer);
                 (member.has_answered, member.is_same, member.is_told) = (true, is_same, false);
-                (member.error, member.pause) = (None, FIRST_PAUSE);
+                (member.error, member.back_off) = (None, BackOff::default());
                 if !is_same {
                     member.road = Some(road);
                     self.connections += 1;
@@ -171,8 +176,7 @@ impl Members {
             }
             Err(error) => {
                 member.error = Some(error);
-                member.next_attempt = now + member.pause.mul_f64(rand::random_range(0.5..1.0));
-                member.pause = (member.pause * 2).min(LONGEST_PAUSE);
+                member.next_attempt = now + member.back_off.pause();
             }
         }
     }
@@ -217,7 +221,7 @@ impl Members {
 
     /// Returns the time for which a call waits for attempts while other servers serve.
     pub fn patience(&self) -> Duration {
-        let fails_again = |member: &Member| !member.is_trying || member.pause > FIRST_PAUSE;
+        let fails_again = |member: &Member| !member.is_trying || member.back_off != BackOff::default();
         if self.list.iter().all(fails_again) { REPEATED_TIME } else { FIRST_TIME }
     }
 

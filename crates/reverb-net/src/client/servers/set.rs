@@ -2,9 +2,10 @@
 
 use super::members::{Members, Wanted};
 use crate::client::address::{Address, Endpoint, Several};
-use crate::client::connect::{CONNECT_TIME, FIRST_PAUSE, attempt, unreached_text};
+use crate::client::connect::{CONNECT_TIME, attempt, unreached_text};
 use crate::client::road::Road;
 use crate::replay_v1::client::Session;
+use crate::transport::back_off::BackOff;
 use crate::transport::dial::ATTEMPT_TIME;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -165,7 +166,7 @@ impl Set {
     ) -> Result<T> {
         let begun = Instant::now();
         let give_up = begun + CONNECT_TIME;
-        let limit = deadline.unwrap_or(give_up).clamp(begun + FIRST_PAUSE, give_up);
+        let limit = deadline.unwrap_or(give_up).clamp(begun + BackOff::SHORTEST, give_up);
         let mut changed = self.changed.subscribe();
         loop {
             changed.mark_unchanged();

@@ -4,19 +4,10 @@
 //! task (`worker.rs`) sends them. The task also closes chunks that an item has waited for long enough, and reconnects
 //! after the server was lost.
 
-mod in_flight;
-mod item_sender;
-mod linger;
-mod local;
 mod open_sessions;
-mod outbox;
-mod remote;
-mod remote_dm_reverb;
 mod session;
-mod session_state;
-mod streamed_chunks;
 mod worker;
 
+pub use crate::writing::SessionOptions;
 pub use open_sessions::{Unconfirmed, unconfirmed};
 pub use session::{Discarded, Session};
-pub use session_state::SessionOptions;

@@ -1,7 +1,6 @@
 //! The sessions of the writers of this process, so that their unconfirmed items can be counted.
 
-use super::outbox::count_items;
-use super::session_state::SharedSession;
+use crate::writing::{SharedSession, count_items};
 use parking_lot::Mutex;
 use reverb_core::fork;
 use std::collections::BTreeMap;
@@ -47,7 +46,7 @@ pub fn unconfirmed() -> Vec<Unconfirmed> {
         let state = session.state.lock();
         let items = count_items(state.outbox.items());
         (!items.is_empty()).then(|| Unconfirmed {
-            address: session.client.address().to_owned(),
+            address: session.address.to_string(),
             items,
             bytes: state.outbox.bytes(),
         })

@@ -1,10 +1,9 @@
 //! The caller's side of the session of a writer.
 
 use super::open_sessions;
-use super::outbox::{Outbox, count_items, is_ready, name_items};
-use super::session_state::{SessionOptions, SharedSession};
 use super::worker;
-use crate::client::Client;
+use crate::client::{Client, Road};
+use crate::writing::{Local, Outbox, SessionOptions, SharedSession, count_items, is_ready, name_items};
 use reverb_core::writer::{DroppedChunks, WriterItem};
 use reverb_core::{Error, Result, fork};
 use std::collections::BTreeMap;
@@ -34,15 +33,16 @@ pub struct Discarded {
 /// The session of one writer. Dropping it without [`Session::close`] drops all unconfirmed items.
 #[derive(Debug)]
 pub struct Session {
+    client: Arc<Client>,
     shared: Arc<SharedSession>,
 }
 
 impl Session {
     /// Makes the session of a new writer. Nothing is sent yet.
     pub fn new(client: Arc<Client>, options: SessionOptions, dropped: DroppedChunks) -> Self {
-        let shared = Arc::new(SharedSession::new(client, options, dropped));
+        let shared = Arc::new(SharedSession::new(client.address(), client.pending(), options, dropped));
         open_sessions::add(&shared);
-        Self { shared }
+        Self { client, shared }
     }
 
     /// Queues items, and inserts them into tables of this process at once if possible. Returns true if the caller
@@ -61,8 +61,10 @@ impl Session {
             (std::mem::replace(&mut state.has_worker, true), was_idle)
         };
         if !has_worker {
-            shared.open_local();
-            runtime.spawn(worker::run(shared.clone()));
+            if let Some(Road::SameProcess(replay)) = self.client.road_now() {
+                *shared.local.lock() = Some(Local::new(replay));
+            }
+            runtime.spawn(worker::run(self.client.clone(), shared.clone()));
         }
         let (has_ready, is_full) = {
             let state = shared.state.lock();

@@ -1,11 +1,10 @@
 //! The task of a writer: finds the server, and sends items until the writer is closed.
 
-use super::linger::Linger;
-use super::local::Local;
-use super::remote;
-use super::remote_dm_reverb;
-use super::session_state::SharedSession;
-use crate::client::Road;
+use crate::client::{Client, Road};
+use crate::dm_reverb::client as dm_reverb;
+use crate::replay_v1::client as replay_v1;
+use crate::transport::back_off::BackOff;
+use crate::writing::{Linger, Local, SharedSession};
 use reverb_core::Error;
 use reverb_service::write_queue::Done;
 use std::sync::Arc;
@@ -14,24 +13,23 @@ use std::time::{Duration, Instant};
 
 /// Maximum time of one attempt to reach the server. The writer tries again after that.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
-/// The first and the longest pause between attempts to reach the server. The pause doubles each time, and is then
-/// shortened by a random part, up to half.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 /// If a road lasted longer than this, the next search for the server begins with short pauses again.
 const GOOD_ROAD: Duration = Duration::from_secs(2);
-/// Time after which a writer gives up whose connections a balancer spreads over servers. While servers come and go, a
+// limit (Writers): time for which a writer whose streams a balancer splits tries again | {}, or `reconnect_timeout` if
+// that is less | `UnavailableError`
+/// Time after which a writer gives up if a balancer spreads its connections over servers. While servers come and go, a
 /// balancer may do so for a moment.
 const SPLIT_TIME: Duration = Duration::from_secs(3);
 
 /// Runs until the writer is closed.
-pub async fn run(shared: Arc<SharedSession>) {
-    let mut pause = PAUSES.0;
+pub async fn run(client: Arc<Client>, shared: Arc<SharedSession>) {
+    let mut back_off = BackOff::default();
     let mut lost_at: Option<Instant> = None;
     let mut home: Option<String> = None;
     let mut split_at: Option<Instant> = None;
     while !shared.is_over() {
         let started = Instant::now();
-        let road = shared.client.writer_road(home.as_deref(), Instant::now().checked_add(CONNECT_TIME)).await;
+        let road = client.writer_road(home.as_deref(), Instant::now().checked_add(CONNECT_TIME)).await;
         if let Ok(road) = &road {
             home = road.peer().map(str::to_owned);
         }
@@ -43,11 +41,11 @@ pub async fn run(shared: Arc<SharedSession>) {
                 run_local(&shared).await;
                 Error::Unavailable("the server of this process was stopped".into())
             }
-            Ok(Road::ReplayV1(connection)) => match remote::run(&shared, &connection, &mut lost_at).await {
+            Ok(Road::ReplayV1(connection)) => match replay_v1::write(&shared, &connection, &mut lost_at).await {
                 Ok(()) => return,
                 Err(error) => error,
             },
-            Ok(Road::DmReverb(connection)) => match remote_dm_reverb::run(&shared, &connection, &mut lost_at).await {
+            Ok(Road::DmReverb(connection)) => match dm_reverb::write(&shared, &connection, &mut lost_at).await {
                 Ok(()) => return,
                 Err(error) => error,
             },
@@ -57,20 +55,19 @@ pub async fn run(shared: Arc<SharedSession>) {
         let since = *lost_at.get_or_insert(now);
         shared.state.lock().outbox.return_all();
         if now - started > GOOD_ROAD {
-            (pause, split_at) = (PAUSES.0, None);
+            (back_off, split_at) = (BackOff::default(), None);
         }
         let is_split = matches!(lost, Error::SplitClient { .. });
         let is_hopeless = is_split && now - *split_at.get_or_insert(now) >= SPLIT_TIME;
         if now - since >= shared.options.reconnect_timeout || is_hopeless || !is_passing(&lost) {
-            fail(&shared, &lost, now - split_at.filter(|_| is_hopeless).unwrap_or(since));
+            give_up(&shared, &lost, now - split_at.filter(|_| is_hopeless).unwrap_or(since));
             return;
         }
         shared.note_lost(&lost);
         tokio::select! {
-            () = tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))) => {}
+            () = tokio::time::sleep(back_off.pause()) => {}
             () = closed(&shared) => return,
         }
-        pause = (pause * 2).min(PAUSES.1);
     }
 }
 
@@ -87,22 +84,14 @@ fn is_passing(error: &Error) -> bool {
     )
 }
 
-fn fail(shared: &SharedSession, error: &Error, lost_for: Duration) {
-    let lost = {
-        let mut state = shared.state.lock();
-        let names = state.outbox.describe();
-        let count = state.outbox.len();
-        let (lost_for, items) = (lost_for.as_secs_f64(), format!("{count} items were not confirmed ({names})"));
-        state.failed = Some(Error::Unavailable(match error {
+fn give_up(shared: &SharedSession, error: &Error, lost_for: Duration) {
+    let lost_for = lost_for.as_secs_f64();
+    shared.fail(|items| {
+        Error::Unavailable(match error {
             Error::SplitClient { .. } => format!("{error}; the writer gave up after {lost_for:.0} s; {items}"),
             _ => format!("the writer gave up after {lost_for:.0} s without its server; {items}; {error}"),
-        }));
-        let lost = state.outbox.take_all();
-        state.count(&shared.all);
-        lost
-    };
-    shared.tell();
-    drop(lost);
+        })
+    });
 }
 
 async fn closed(shared: &SharedSession) {

@@ -1,8 +1,8 @@
 //! A request for samples, and the part of its answer received so far.
 
 use super::chunk_cache::ChunkCache;
+use super::sample_link::SampleLink;
 use super::sample_reader::SampleReader;
-use super::sample_stream::SampleStream;
 use crate::dm_reverb::proto::{SampleStreamRequest, SampleStreamResponse};
 use crate::dm_reverb::status::from_status;
 use bytes::Bytes;
@@ -21,7 +21,7 @@ const LARGE_RESPONSE: usize = 1 << 20;
 /// A request for samples on a stream of its own, and the samples received but not yet taken.
 #[derive(Debug)]
 pub struct Answering {
-    stream: SampleStream,
+    stream: SampleLink,
     /// `None` while another thread decodes.
     reader: Option<SampleReader>,
     decoding: Option<Decoding>,
@@ -60,7 +60,7 @@ pub enum Answer {
 
 impl Answering {
     /// Sends a request.
-    pub fn send(stream: SampleStream, request: SampleStreamRequest, cache: Arc<ChunkCache>) -> Self {
+    pub fn send(stream: SampleLink, request: SampleStreamRequest, cache: Arc<ChunkCache>) -> Self {
         let missing = usize::try_from(request.num_samples).unwrap_or_default();
         stream.request(request);
         Self {
@@ -85,7 +85,7 @@ impl Answering {
     }
 
     /// Returns the stream, for the next request, if the answer is complete.
-    pub fn into_stream(self) -> SampleStream {
+    pub fn into_stream(self) -> SampleLink {
         self.stream
     }
 

@@ -6,6 +6,8 @@ use reverb_core::Chunk;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+// limit (Beside dm-reverb): decoded chunks that a connection to a server of dm-reverb keeps, in case they are sent
+// again | {}, {MAX_CHUNKS} chunks; none whose message exceeds {MAX_MESSAGE_BYTES} | the oldest are dropped
 /// Maximum number of bytes of a cache: messages and decoded chunks together.
 const MAX_BYTES: usize = 32 << 20;
 /// Maximum number of bytes of a message that is kept. To copy a longer one would cost as much as to decode it again.

@@ -2,8 +2,8 @@
 
 use super::draw_call::DrawCall;
 use super::draws::Draws;
-use super::insert_streams::InsertStreams;
-use super::sample_stream::SampleStream;
+use super::idle_inserts::IdleInserts;
+use super::sample_link::SampleLink;
 use super::tables::Tables;
 use crate::dm_reverb::proto::ServerInfoRequest;
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use tonic::Code;
 use tonic::transport::Channel;
 
+// limit (Beside dm-reverb): one message from or to a server of dm-reverb | {} | the call fails
 /// Maximum size of a message in bytes. Protocol Buffers cannot encode larger ones.
 const MAX_MESSAGE_BYTES: usize = i32::MAX as usize;
 
@@ -30,7 +31,7 @@ pub struct Connection {
     service: ReverbServiceClient<Channel>,
     tables: Arc<Tables>,
     draws: Arc<Draws>,
-    inserts: InsertStreams,
+    inserts: IdleInserts,
     /// Ends when the connection does.
     watch: JoinHandle<()>,
 }
@@ -62,7 +63,7 @@ impl Connection {
         let tables = Arc::new(tables);
         let draws = Arc::new(Draws::new(peer, service.clone(), tables.clone()));
         let watch = tokio::spawn(watch(service.clone()));
-        let inserts = InsertStreams::default();
+        let inserts = IdleInserts::default();
         Ok(Self { peer: peer.to_owned(), transport, service, tables, draws, inserts, watch })
     }
 
@@ -92,7 +93,7 @@ impl Connection {
     }
 
     /// Returns the insert streams that no call uses.
-    pub(super) fn insert_streams(&self) -> &InsertStreams {
+    pub(super) fn idle_inserts(&self) -> &IdleInserts {
         &self.inserts
     }
 
@@ -120,6 +121,6 @@ impl Drop for Connection {
 /// Waits for the end of the connection. An open stream tells it; without one, the next call would open another
 /// connection unnoticed, perhaps to another server.
 async fn watch(service: ReverbServiceClient<Channel>) {
-    let mut stream = SampleStream::open(service);
+    let mut stream = SampleLink::open(service);
     while let Ok(Some(_)) = stream.next().await {}
 }

@@ -3,23 +3,22 @@
 use super::answering::{Answer, Answering, late, within};
 use super::chunk_cache::ChunkCache;
 use super::left::{Left, Unconfirmed};
-use super::sample_stream::SampleStream;
+use super::sample_link::SampleLink;
 use super::tables::Tables;
 use crate::dm_reverb::proto::{SampleStreamRequest, Timeout};
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
 use parking_lot::Mutex;
-use reverb_core::gather::{BatchColumn, Gatherer};
-use reverb_core::{DType, Drawn, Error, Result, TableInfo};
-use reverb_service::Batch;
+use reverb_core::{Drawn, Error, Result, TableInfo};
 use reverb_service::local::BatchRequest;
+use reverb_service::{Batch, MAX_DRAWN, stack};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tonic::transport::Channel;
 
-/// Maximum number of samples of one draw.
-const MAX_DRAWN: usize = 1 << 20;
+// limit (Beside dm-reverb): sample streams that a connection to a server of dm-reverb keeps for later draws | {} |
+// closed
 /// Maximum number of streams that are kept for later draws.
 const MAX_IDLE_STREAMS: usize = 16;
 /// The first and the longest pause before a stream is opened again that ended without a sample. The pause doubles.
@@ -34,7 +33,7 @@ pub struct Draws {
     service: ReverbServiceClient<Channel>,
     tables: Arc<Tables>,
     cache: Arc<ChunkCache>,
-    idle: Mutex<Vec<SampleStream>>,
+    idle: Mutex<Vec<SampleLink>>,
     left: Arc<Left>,
     /// By table, the turn after the last draw that has begun.
     last: Mutex<HashMap<String, Turn>>,
@@ -91,16 +90,16 @@ impl Draws {
         Draw { draws: self.clone(), request: request.clone(), deadline, turn, end: Some(end) }
     }
 
-    fn idle_stream(&self) -> SampleStream {
+    fn idle_stream(&self) -> SampleLink {
         loop {
-            let Some(mut stream) = self.idle.lock().pop() else { return SampleStream::open(self.service.clone()) };
+            let Some(mut stream) = self.idle.lock().pop() else { return SampleLink::open(self.service.clone()) };
             if stream.is_quiet() {
                 return stream;
             }
         }
     }
 
-    fn keep(&self, mut stream: SampleStream) {
+    fn keep(&self, mut stream: SampleLink) {
         let mut idle = self.idle.lock();
         if idle.len() < MAX_IDLE_STREAMS && stream.is_quiet() {
             idle.push(stream);
@@ -198,7 +197,7 @@ impl Draw {
         let (at_least, squeeze_time, name) =
             (self.request.draw.at_least, self.request.squeeze_time, self.request.table.clone());
         let left = self.draws.left.clone();
-        let stack = move || {
+        let make = move || {
             let leave = |samples| {
                 if is_scarce {
                     left.keep(&name, samples, None);
@@ -210,9 +209,9 @@ impl Draw {
             Ok((batch, Unconfirmed::new(&left, &name, samples)))
         };
         if size_bytes <= LARGE_BATCH as u64 {
-            return stack();
+            return make();
         }
-        tokio::task::spawn_blocking(stack).await.unwrap_or_else(|error| Err(Error::Internal(error.to_string())))
+        tokio::task::spawn_blocking(make).await.unwrap_or_else(|error| Err(Error::Internal(error.to_string())))
     }
 }
 
@@ -252,18 +251,7 @@ impl Drop for Collecting<'_> {
 /// Returns the number of samples to ask for: more than the caller needs only if that takes nothing from others.
 fn wanted(request: &BatchRequest, table: &TableInfo) -> Result<usize> {
     let draw = request.draw;
-    if draw.at_most == 0 || draw.at_least > draw.at_most {
-        return Err(Error::invalid(format!(
-            "`num_samples` must be > 0 and at least the number that must be drawn (got {} and {})",
-            draw.at_most, draw.at_least
-        )));
-    }
-    if draw.at_least > MAX_DRAWN {
-        return Err(Error::ResourceExhausted(format!(
-            "a batch of {} items exceeds the maximum of {MAX_DRAWN} items",
-            draw.at_least
-        )));
-    }
+    draw.check()?;
     Ok(match table.config.counts_samples() {
         true => draw.at_least.max(1),
         false => draw.at_most.saturating_add(draw.ahead).min(MAX_DRAWN),
@@ -285,38 +273,4 @@ fn sample_request(table: &str, num_samples: usize, deadline: Option<Instant>) ->
         num_samples: num_samples as i64,
         rate_limiter_timeout: Some(Timeout { milliseconds }),
     }
-}
-
-/// Plans the batch of the longest prefix of samples that fits together and has at least `at_least` samples. Calls
-/// `leave` with the others.
-fn stack(
-    table: &str,
-    drawn: Vec<Drawn>,
-    at_least: usize,
-    squeeze_time: bool,
-    leave: impl Fn(Vec<Drawn>),
-) -> Result<Gatherer> {
-    let gatherer = Gatherer::new(drawn, squeeze_time).or_else(|mismatch| {
-        let (mut items, index) = (mismatch.items, mismatch.index);
-        if index < at_least.max(1) {
-            leave(items);
-            return Err(Error::invalid(format!(
-                "items of table `{table}` cannot be stacked into a batch: item {index} differs from earlier ones: {}",
-                mismatch.reason
-            )));
-        }
-        leave(items.split_off(index));
-        Gatherer::new(items, squeeze_time).map_err(|mismatch| {
-            leave(mismatch.items);
-            Error::invalid(format!("items of table `{table}` cannot be stacked: {}", mismatch.reason))
-        })
-    })?;
-    let columns = &gatherer.layout().columns;
-    let too_large = |column: &&BatchColumn| column.dtype == DType::String && column.size_bytes > u32::MAX as usize;
-    let Some(size_bytes) = columns.iter().find(too_large).map(|column| column.size_bytes) else { return Ok(gatherer) };
-    leave(gatherer.into_items());
-    Err(Error::invalid(format!(
-        "a batch of table `{table}` has a column of strings with {size_bytes} bytes, more than the maximum of {}",
-        u32::MAX
-    )))
 }

@@ -1,6 +1,6 @@
 //! One insert of rows: each item becomes a chunk, so that its reader gets no other rows with it.
 
-use super::insert_stream::{InsertStream, MESSAGE_BYTES, MESSAGE_ITEMS};
+use super::insert_link::{InsertLink, MESSAGE_BYTES, MESSAGE_ITEMS};
 use crate::dm_reverb::proto::InsertStreamRequest;
 use bytes::Bytes;
 use reverb_core::{Chunk, Error, Result, item_key, random_key};
@@ -58,7 +58,7 @@ impl InsertCall {
     ///
     /// # Errors
     /// Why the items could not be sent, or how the stream ended. The stream cannot be used again.
-    pub async fn run(&mut self, stream: &mut InsertStream) -> std::result::Result<(), Failure> {
+    pub async fn run(&mut self, stream: &mut InsertLink) -> std::result::Result<(), Failure> {
         let count = self.insert.num_items();
         while self.next < count || !self.unconfirmed.is_empty() {
             let room = stream.room();
@@ -114,7 +114,7 @@ impl InsertCall {
 }
 
 /// Returns the reason why a stream takes no more messages, if the server gives one.
-async fn last_word(stream: &mut InsertStream) -> Option<Status> {
+async fn last_word(stream: &mut InsertLink) -> Option<Status> {
     loop {
         match stream.confirmed().await {
             Ok(Some(_)) => {}

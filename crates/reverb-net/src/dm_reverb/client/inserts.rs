@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use super::insert_call::{Failure, InsertCall};
-use super::insert_stream::{InsertStream, check_message_size};
+use super::insert_link::{InsertLink, check_message_size};
 use crate::dm_reverb::status::from_status;
 use reverb_core::{Error, Result, TableInfo, Trajectory};
 use reverb_service::insert::name_row;
@@ -24,7 +24,7 @@ impl Connection {
         self.check_insert(&insert, deadline).await?;
         let tables: Vec<String> = insert.tables.iter().map(|(table, _)| table.clone()).collect();
         let mut call = InsertCall::new(insert)?;
-        let mut stream = self.insert_streams().take().unwrap_or_else(|| self.open_insert());
+        let mut stream = self.idle_inserts().take().unwrap_or_else(|| self.open_insert());
         let ended = {
             let inserted = call.run(&mut stream);
             let inserted = async {
@@ -40,7 +40,7 @@ impl Connection {
         };
         match ended {
             Ok(Ok(())) => {
-                self.insert_streams().give_back(stream);
+                self.idle_inserts().give_back(stream);
                 Ok(())
             }
             Ok(Err(Failure::Invalid(error))) => Err(error),
@@ -58,8 +58,8 @@ impl Connection {
     }
 
     /// Opens an insert stream.
-    pub fn open_insert(&self) -> InsertStream {
-        InsertStream::open(self.service())
+    pub fn open_insert(&self) -> InsertLink {
+        InsertLink::open(self.service())
     }
 
     /// Returns a table. Asks the server if the table was not there when the connection was made.

@@ -12,12 +12,18 @@ use reverb_formats::chunk::{ChunkDecoder, key_of};
 use reverb_formats::item::{Chunks, ItemMessage};
 use std::sync::Arc;
 
+// limit (Beside dm-reverb): a message from a server of dm-reverb, and a chunk in it, decoded | {} |
+// `ResourceExhaustedError`; `DataLossError`
 /// Maximum number of bytes of a decoded chunk.
 const MAX_CHUNK_BYTES: u64 = i32::MAX as u64;
 /// Maximum number of bytes of a decoded chunk whose message may repeat strings. Servers of dm-reverb send no such ones.
 const MAX_REPEATS_BYTES: u64 = 64 << 20;
+// limit (Beside dm-reverb): whole chunks that the samples of one draw from a server of dm-reverb hold | {} | of further
+// chunks, only the rows in use are kept
 /// Number of bytes of the chunks of an answer above which only the rows are kept that samples refer to.
 const WHOLE_CHUNK_BYTES: u64 = 64 << 20;
+// limit (Beside dm-reverb): chunks of one sample from a server of dm-reverb | {}, and {limits.rs:MAX_ITEM_BYTES}
+// decoded | `DataLossError`
 /// Maximum number of chunks of a sample.
 const MAX_CHUNKS: usize = 1 << 20;
 

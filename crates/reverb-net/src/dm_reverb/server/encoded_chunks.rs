@@ -13,6 +13,8 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
+// limit (Beside dm-reverb): encoded chunks that a server keeps for dm-reverb's clients | {}; chunks below
+// {LEAST_CACHED_BYTES} are encoded each time | those not used again are dropped first
 /// Maximum total size of the messages in a cache, in bytes.
 const CACHE_BYTES: usize = 64 << 20;
 /// Messages below this size in bytes are not cached.

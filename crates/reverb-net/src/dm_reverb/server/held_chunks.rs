@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 /// Bytes that a chunk counts in addition to its data.
 const CHUNK_BYTES: usize = 512;
+// limit (Beside dm-reverb): size from which chunks of dm-reverb's clients stay in their messages until one of our own
+// readers draws them | {} | smaller ones are decoded at once
 /// Size in bytes of chunks from which on they stay in their messages until one of our own readers draws them. Smaller
 /// ones are decoded at once: they take less memory then, and are encoded again in a microsecond.
 const KEPT_BYTES: usize = 1024;

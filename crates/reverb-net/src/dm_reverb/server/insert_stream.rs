@@ -14,6 +14,8 @@ use tokio::sync::mpsc;
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{Status, Streaming};
 
+// limit (Beside dm-reverb): waiting items of an insert stream of dm-reverb's clients, and memory of its chunks and
+// waiting items while an item waits | {}, {MAX_WAITING_BYTES} | the stream is not read
 /// Limits of one stream: the number of waiting items, and the memory of chunks and waiting items while an item waits.
 /// The stream is not read above either limit.
 const MAX_WAITING_ITEMS: usize = 1024;

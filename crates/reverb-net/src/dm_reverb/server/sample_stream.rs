@@ -22,8 +22,14 @@ use std::time::{Duration, Instant};
 use tokio_stream::{Stream, StreamExt};
 use tonic::Status;
 
+// limit (Beside dm-reverb): chunks of a response to dm-reverb's clients | {}, and one chunk; the rest of a larger
+// sample follows in the next response |
 /// Size in bytes of the chunks of a response above which it is complete.
 const RESPONSE_BYTES: usize = 2 << 20;
+// limit (Beside dm-reverb): samples of a response to dm-reverb's clients | {} in the first to a request, then twice as
+// many as in the one before, up to {MAX_SAMPLES} | the next response
+// limit (Beside dm-reverb): samples drawn ahead for a client of dm-reverb that does not read | those of one response |
+// the stream draws no more
 /// Number of samples of the first response to a request, and maximum number of samples of a response.
 const FIRST_SAMPLES: usize = 128;
 const MAX_SAMPLES: usize = 1024;

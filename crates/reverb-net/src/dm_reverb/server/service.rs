@@ -11,18 +11,14 @@ use crate::dm_reverb::proto::{
 };
 use crate::dm_reverb::rpc::reverb_service_server::{ReverbService, ReverbServiceServer};
 use crate::dm_reverb::status::{stopped, to_status};
+use crate::grpc::service::{max_request_bytes, mutate, open, peer_of, reset};
 use crate::grpc::table_info::info_bytes;
 use reverb_core::Error;
-use reverb_service::{Peer, Replay, TableHandle, Transport, host_name};
+use reverb_service::{Peer, Replay, TableHandle, host_name};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status, Streaming};
-
-/// Maximum size in bytes of everything in a message except the data of an insert: keys, priorities, names.
-const MESSAGE_SLACK: usize = 16 << 20;
-/// Maximum number of updates and deletes that are made on a thread that serves connections.
-const MUTATED_AT_ONCE: usize = 16_384;
 
 /// The implementation of the service trait that tonic generates.
 pub struct Router {
@@ -32,29 +28,15 @@ pub struct Router {
 
 /// Makes the service, to be added to the routes of a server.
 pub fn service(replay: Arc<Replay>) -> ReverbServiceServer<Router> {
-    let limit = usize::try_from(replay.max_message_size()).unwrap_or(usize::MAX).saturating_add(MESSAGE_SLACK);
+    let limit = max_request_bytes(&replay);
     let router = Router { replay, encoded: Arc::default() };
     ReverbServiceServer::new(router).max_decoding_message_size(limit).max_encoding_message_size(usize::MAX)
 }
 
-/// Returns the peer that makes a call.
-fn peer_of<T>(request: &Request<T>) -> Arc<Peer> {
-    // Every accepted connection has a peer, so this is only a fallback.
-    let unknown = || Arc::new(Peer::new(Transport::Tcp, String::new()));
-    request.extensions().get::<Arc<Peer>>().cloned().unwrap_or_else(unknown)
-}
-
-/// Runs work on a thread that serves no connections.
-async fn in_background<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(Error::Internal(error.to_string())))
-}
-
 impl Router {
-    /// Returns the service, or an error if it was stopped. Connections are closed a little later than the service.
+    /// Returns the service, or the status that makes clients retry if it was stopped.
     fn open(&self) -> Result<&Arc<Replay>, Status> {
-        if self.replay.is_closed() { Err(stopped()) } else { Ok(&self.replay) }
+        open(&self.replay).map_err(|_| stopped())
     }
 
     fn table(&self, name: &str) -> Result<TableHandle, Status> {
@@ -132,25 +114,19 @@ impl ReverbService for Router {
     ) -> Result<Response<MutatePrioritiesResponse>, Status> {
         let MutatePrioritiesRequest { table, updates, delete_keys } = request.into_inner();
         let table = self.table(&table)?;
-        let is_small = updates.len() + delete_keys.len() <= MUTATED_AT_ONCE;
-        let mutate = move || {
+        let count = updates.len() + delete_keys.len();
+        let work = move || {
             let updates: Vec<_> = updates.into_iter().map(|update| (update.key, update.priority)).collect();
             let mutated = table.mutate(&updates, &delete_keys);
             mutated.map_err(|error| first_refused(&table, &updates).unwrap_or(error))
         };
-        let mutated = if is_small { mutate() } else { in_background(mutate).await };
-        mutated.map_err(|error| to_status(&error))?;
+        mutate(count, work).await.map_err(|error| to_status(&error))?;
         Ok(Response::new(MutatePrioritiesResponse {}))
     }
 
     async fn reset(&self, request: Request<ResetRequest>) -> Result<Response<ResetResponse>, Status> {
         let table = self.table(&request.into_inner().table)?;
-        // The items are dropped by the call.
-        let reset = move || {
-            table.reset();
-            Ok(())
-        };
-        in_background(reset).await.map_err(|error| to_status(&error))?;
+        reset(table).await.map_err(|error| to_status(&error))?;
         Ok(Response::new(ResetResponse {}))
     }
 

@@ -26,6 +26,7 @@ use tokio::task::JoinSet;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 
+// limit (Connections and calls): time for the answer after a deadline has passed | {} | `DeadlineExceededError`
 /// Time to wait, after the deadline of a call, for the answer of the server that the deadline has passed.
 const GRACE: Duration = Duration::from_secs(2);
 /// Number of times that a client says `Hello` again where a balancer may spread its streams. A balancer that chooses among

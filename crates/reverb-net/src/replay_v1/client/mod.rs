@@ -6,7 +6,9 @@ mod named_channel;
 mod sample_answers;
 mod sample_link;
 mod session;
+mod write_link;
 
 pub use connection::{BenchHold, Connection, Greeting};
 pub use sample_link::DrawCall;
 pub use session::Session;
+pub use write_link::write;

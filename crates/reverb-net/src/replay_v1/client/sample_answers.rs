@@ -4,7 +4,7 @@
 //! batch and belong into its buffer. This module passes them on as they arrive, so that they are copied only once.
 
 use super::named_channel::NamedChannel;
-use crate::replay_v1::codec::ReplayEncoder;
+use crate::grpc::codec::CheckedEncoder;
 use crate::replay_v1::proto::SampleRequest;
 use crate::replay_v1::sample_response::{Payload, SampleResponse, find_payload};
 use crate::replay_v1::status::without_status;
@@ -36,7 +36,7 @@ impl Answers {
     /// Opens the stream.
     pub async fn open(mut channel: NamedChannel, requests: UnboundedReceiver<SampleRequest>) -> Result<Self, Status> {
         let requests = UnboundedReceiverStream::new(requests).map(Ok);
-        let body = EncodeBody::new_client(ReplayEncoder::<SampleRequest>::default(), requests, None, None);
+        let body = EncodeBody::new_client(CheckedEncoder::<SampleRequest>::default(), requests, None, None);
         let request = http::Request::post(PATH)
             .version(http::Version::HTTP_2)
             .header(http::header::TE, "trailers")

@@ -18,6 +18,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{Status, Streaming};
 
+// limit (Writers): memory of a stream's waiting inserts: data and items | {}, and one insert | the stream is not read
 /// Memory of the waiting requests of one stream in bytes, above which the stream is not read.
 const MAX_WAITING_BYTES: usize = 64 << 20;
 /// Bytes that a waiting request counts in addition to its chunks and items.

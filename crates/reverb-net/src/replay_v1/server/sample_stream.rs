@@ -23,8 +23,11 @@ use tonic::Status;
 const PIECE_BYTES: usize = 512 << 10;
 /// Number of samples above which work on all of them at once takes milliseconds.
 const LARGE_BATCH: usize = 16 << 10;
+// limit (Draws): draws of a stream that wait or are not yet received | {} | `ResourceExhaustedError`
 /// Maximum number of draws of one stream that wait or are undelivered.
 const MAX_DRAWS: usize = 4096;
+// limit (Draws): samples of a stream that are not yet received | {}; new draws fail beyond it |
+// `ResourceExhaustedError`
 /// Number of undelivered samples of one stream at which further draws are refused.
 const MAX_UNDELIVERED: usize = 4 << 20;
 
@@ -134,11 +137,11 @@ impl SampleStreamTask {
         let request_id = request.request_id;
         match request.kind {
             Some(sample_request::Kind::Draw(draw)) => match self.begin(request_id, draw) {
-                Ok(()) => Ok(()),
-                Err(Begun::Failed(error)) => self.fail(request_id, &error).await,
-                Err(Begun::Drawn(table, draw, drawn)) => {
+                Ok(Begun::Waits) => Ok(()),
+                Ok(Begun::Drawn(table, draw, drawn)) => {
                     self.send(request_id, table, &draw, drawn, Duration::ZERO).await
                 }
+                Err(error) => self.fail(request_id, &error).await,
             },
             Some(sample_request::Kind::Received(_)) => {
                 self.received(request_id);
@@ -181,28 +184,27 @@ impl SampleStreamTask {
     }
 
     /// Draws at once if possible, and lets the draw wait otherwise.
-    fn begin(&mut self, request_id: u64, draw: Draw) -> std::result::Result<(), Begun> {
+    fn begin(&mut self, request_id: u64, draw: Draw) -> Result<Begun> {
         if self.leases.len() + self.handles.len() >= MAX_DRAWS {
-            return Err(Begun::Failed(Error::ResourceExhausted(format!(
+            return Err(Error::ResourceExhausted(format!(
                 "{MAX_DRAWS} draws of this stream wait or are not acknowledged; wait for batches first"
-            ))));
+            )));
         }
         if self.undelivered >= MAX_UNDELIVERED {
-            return Err(Begun::Failed(Error::ResourceExhausted(format!(
+            return Err(Error::ResourceExhausted(format!(
                 "{} samples of this stream are not acknowledged; acknowledge them first",
                 self.undelivered
-            ))));
+            )));
         }
         if self.leases.contains_key(&request_id) || self.handles.contains_key(&request_id) {
-            return Err(Begun::Failed(Error::invalid(format!("request id {request_id} is already in use"))));
+            return Err(Error::invalid(format!("request id {request_id} is already in use")));
         }
-        let table = self.replay.served(&draw.table).map_err(Begun::Failed)?;
+        let table = self.replay.served(&draw.table)?;
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let request =
             DrawRequest { at_least: count(draw.at_least), at_most: count(draw.at_most), ahead: count(draw.ahead) };
         match beside_others(request.at_least, || table.sample_from(request, Some(&self.peer))) {
-            Call::Done(Ok(drawn)) => Err(Begun::Drawn(table, draw, drawn)),
-            Call::Done(Err(error)) => Err(Begun::Failed(error)),
+            Call::Done(drawn) => Ok(Begun::Drawn(table, draw, drawn?)),
             Call::Waiting(waiting) => {
                 let deadline = draw.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
                 let (answers, peer, begun) = (self.answers.clone(), self.peer.clone(), Instant::now());
@@ -219,7 +221,7 @@ impl SampleStreamTask {
                     Waited { request_id, table, draw, begun, result: Some(result) }
                 });
                 self.handles.insert(request_id, handle);
-                Ok(())
+                Ok(Begun::Waits)
             }
         }
     }
@@ -291,10 +293,10 @@ fn beside_others<T>(samples: usize, work: impl FnOnce() -> T) -> T {
     if samples > LARGE_BATCH && can_move_tasks() { tokio::task::block_in_place(work) } else { work() }
 }
 
-/// The result of a draw that does not wait.
+/// A draw that was begun.
 enum Begun {
     Drawn(TableHandle, Draw, Vec<Drawn>),
-    Failed(Error),
+    Waits,
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::insert_stream::insert_stream;
 use super::same_server::SameServer;
 use super::sample_stream::sample_stream;
 use super::write_stream::write_stream;
+use crate::grpc::service::{in_background, max_request_bytes, mutate, open, peer_of, reset};
 use crate::replay_v1::headers::SESSION;
 use crate::replay_v1::proto::{
     BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, ConfigureRequest, ConfigureResponse,
@@ -20,17 +21,12 @@ use crate::replay_v1::wire::{changes_from_wire, peeked_to_wire, status_to_wire};
 use reverb_core::Error;
 use reverb_observe::documents::observed;
 use reverb_service::peek::peek;
-use reverb_service::{Peer, Replay, Transport};
+use reverb_service::{Replay, TableHandle};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
-
-/// Maximum size in bytes of everything in a message except the data of an insert: keys, priorities, names.
-const MESSAGE_SLACK: usize = 16 << 20;
-/// Maximum number of updates and deletes that are made on a thread that serves connections.
-const MUTATED_AT_ONCE: usize = 16_384;
 
 /// The implementation of the service trait that tonic generates.
 pub struct Router {
@@ -46,12 +42,8 @@ impl Router {
         request.metadata().contains_key(SESSION.as_str()).then_some(self.heartbeat)
     }
 
-    /// Returns the service, or an error if it was stopped. Connections are closed a little later than the service.
-    fn open(&self) -> Result<&Replay, Error> {
-        match self.replay.is_closed() {
-            true => Err(Error::Cancelled("the server was stopped".into())),
-            false => Ok(&self.replay),
-        }
+    fn table(&self, name: &str) -> Result<TableHandle, Status> {
+        open(&self.replay).and_then(|replay| replay.table(name).cloned()).map_err(|error| to_status(&error))
     }
 }
 
@@ -61,24 +53,9 @@ pub fn service(
     unix_path: Option<PathBuf>,
     heartbeat: Duration,
 ) -> SameServer<ReplayServer<Router>> {
-    let limit = usize::try_from(replay.max_message_size()).unwrap_or(usize::MAX).saturating_add(MESSAGE_SLACK);
-    let id = replay.id();
+    let (limit, id) = (max_request_bytes(&replay), replay.id());
     let router = ReplayServer::new(Router { replay, unix_path, heartbeat });
     SameServer::new(router.max_decoding_message_size(limit).max_encoding_message_size(usize::MAX), &id)
-}
-
-/// Runs work on a thread that serves no connections.
-async fn in_background<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(Error::Internal(error.to_string())))
-}
-
-/// Returns the peer that makes a call.
-fn peer_of<T>(request: &Request<T>) -> Arc<Peer> {
-    // Every accepted connection has a peer, so this is only a fallback.
-    let unknown = || Arc::new(Peer::new(Transport::Tcp, String::new()));
-    request.extensions().get::<Arc<Peer>>().cloned().unwrap_or_else(unknown)
 }
 
 #[tonic::async_trait]
@@ -122,7 +99,7 @@ impl ReplayService for Router {
 
     async fn mutate(&self, request: Request<MutateRequest>) -> Result<Response<MutateResponse>, Status> {
         let MutateRequest { table, update_keys, priorities, delete_keys } = request.into_inner();
-        let table = self.open().and_then(|replay| replay.table(&table).cloned()).map_err(|error| to_status(&error))?;
+        let table = self.table(&table)?;
         if update_keys.len() != priorities.len() {
             return Err(to_status(&Error::invalid(format!(
                 "expected as many priorities as keys, got {} keys and {} priorities",
@@ -131,28 +108,21 @@ impl ReplayService for Router {
             ))));
         }
         let updates: Vec<_> = update_keys.into_iter().zip(priorities).collect();
-        let is_small = updates.len() + delete_keys.len() <= MUTATED_AT_ONCE;
-        let mutate = move || table.mutate(&updates, &delete_keys);
-        let mutated = if is_small { mutate() } else { in_background(mutate).await };
+        let count = updates.len() + delete_keys.len();
+        let mutated = mutate(count, move || table.mutate(&updates, &delete_keys)).await;
         let num_changed = mutated.map_err(|error| to_status(&error))?;
         Ok(Response::new(MutateResponse { num_changed: Some(num_changed) }))
     }
 
     async fn reset(&self, request: Request<ResetRequest>) -> Result<Response<ResetResponse>, Status> {
-        let table = self.open().and_then(|replay| replay.table(&request.into_inner().table).cloned());
-        let table = table.map_err(|error| to_status(&error))?;
-        // The items are dropped by the call.
-        let reset = move || {
-            table.reset();
-            Ok(())
-        };
-        in_background(reset).await.map_err(|error| to_status(&error))?;
+        let table = self.table(&request.into_inner().table)?;
+        reset(table).await.map_err(|error| to_status(&error))?;
         Ok(Response::new(ResetResponse {}))
     }
 
     async fn configure(&self, request: Request<ConfigureRequest>) -> Result<Response<ConfigureResponse>, Status> {
         let (table, changes) = changes_from_wire(request.into_inner());
-        let table = self.open().and_then(|replay| replay.table(&table).cloned()).map_err(|error| to_status(&error))?;
+        let table = self.table(&table)?;
         // Many items may leave.
         in_background(move || table.configure(&changes)).await.map_err(|error| to_status(&error))?;
         Ok(Response::new(ConfigureResponse {}))
@@ -173,20 +143,21 @@ impl ReplayService for Router {
     }
 
     async fn observe(&self, _: Request<ObserveRequest>) -> Result<Response<ObserveResponse>, Status> {
-        self.open().map_err(|error| to_status(&error))?;
+        open(&self.replay).map_err(|error| to_status(&error))?;
         let replay = self.replay.clone();
         let json = in_background(move || Ok(observed(&replay))).await.map_err(|error| to_status(&error))?;
         Ok(Response::new(ObserveResponse { json: json.into() }))
     }
 
     async fn bench(&self, request: Request<BenchRequest>) -> Result<Response<Self::BenchStream>, Status> {
-        self.open().map_err(|error| to_status(&error))?;
+        open(&self.replay).map_err(|error| to_status(&error))?;
         let stream = bench_stream(self.replay.clone(), &peer_of(&request), self.heartbeat);
         stream.map(Response::new).map_err(|error| to_status(&error))
     }
 
     async fn info(&self, _: Request<InfoRequest>) -> Result<Response<InfoResponse>, Status> {
-        let tables = self.open().map_err(|error| to_status(&error))?.status().iter().map(status_to_wire).collect();
+        let tables =
+            open(&self.replay).map_err(|error| to_status(&error))?.status().iter().map(status_to_wire).collect();
         Ok(Response::new(InfoResponse { server_id: self.replay.id().to_vec().into(), tables }))
     }
 }

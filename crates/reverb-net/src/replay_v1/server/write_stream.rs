@@ -16,10 +16,13 @@ use tokio::time::{Instant, sleep_until};
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{Status, Streaming};
 
+// limit (Writers): waiting items of a writer's stream, and memory of its chunks and waiting items while an item waits |
+// {}, {MAX_WAITING_BYTES} | the stream is not read
 /// Limits of one stream: the number of waiting items, and the memory of chunks and waiting items while an item waits. The stream is not
 /// read above either limit.
 const MAX_WAITING_ITEMS: usize = 1024;
 const MAX_WAITING_BYTES: usize = 64 << 20;
+// limit (Writers): gaps in the numbers of the items that a writer has inserted | {} | the stream ends
 /// Maximum number of gaps in the sequence numbers of the items that a writer has inserted. A writer leaves gaps only for
 /// items that wait.
 const MAX_GAPS: usize = 16_384;

@@ -15,8 +15,10 @@ use std::time::Duration;
 
 /// Number of items in an answer unless the request names another.
 const DEFAULT_COUNT: u64 = 20;
+// limit (HTTP, metrics and logs): items of one answer over HTTP | {} | 400
 /// Maximum number of items in an answer.
 const MAX_COUNT: u64 = 100;
+// limit (HTTP, metrics and logs): time for a search of items over HTTP, with the wait for others | {} | 503
 /// Maximum time that a search waits for others to end, and takes.
 const SEARCH_TIME: Duration = Duration::from_secs(20);
 

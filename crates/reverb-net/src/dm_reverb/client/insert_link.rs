@@ -11,11 +11,14 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Response, Status, Streaming};
 
+// limit (Beside dm-reverb): chunks and items of a message to a server of dm-reverb | {} and one chunk, {MESSAGE_ITEMS}
+// | the next message
 /// Size of the chunks in bytes at which a message is sent. A message may exceed it by one chunk.
 pub const MESSAGE_BYTES: usize = 512 << 10;
 /// Maximum number of items of a message.
 pub const MESSAGE_ITEMS: usize = 1024;
 
+// limit (Beside dm-reverb): one chunk to a server of dm-reverb, decoded | {} | `MessageTooLargeError`
 /// Maximum size of the data of a chunk in bytes. A message of Protocol Buffers has less than 2 GiB.
 const MAX_CHUNK_BYTES: usize = i32::MAX as usize - (64 << 20);
 
@@ -37,7 +40,7 @@ pub fn check_message_size(size_bytes: usize) -> Result<(), Error> {
 
 /// An insert stream, from its opening to its end. Dropping it cancels it: the server drops the chunks that it holds for
 /// the stream, and still inserts the items that it has queued.
-pub struct InsertStream {
+pub struct InsertLink {
     requests: mpsc::Sender<InsertStreamRequest>,
     responses: Responses,
 }
@@ -52,8 +55,8 @@ enum Responses {
     Ended,
 }
 
-impl InsertStream {
-    /// Opens a stream. Nothing is sent before [`InsertStream::confirmed`] is awaited.
+impl InsertLink {
+    /// Opens a stream. Nothing is sent before [`InsertLink::confirmed`] is awaited.
     pub fn open(mut service: ReverbServiceClient<Channel>) -> Self {
         // The channel has room for one message beside the one being sent.
         let (requests, stream) = mpsc::channel(1);
@@ -61,7 +64,7 @@ impl InsertStream {
         Self { requests, responses: Responses::Opening(opening) }
     }
 
-    /// Waits for room for a message. `None` if the stream has ended; [`InsertStream::confirmed`] returns the reason. The
+    /// Waits for room for a message. `None` if the stream has ended; [`InsertLink::confirmed`] returns the reason. The
     /// future may be dropped.
     pub fn room(&self) -> impl Future<Output = Option<OwnedPermit<InsertStreamRequest>>> + use<> {
         let requests = self.requests.clone();
@@ -91,8 +94,8 @@ impl InsertStream {
     }
 }
 
-impl std::fmt::Debug for InsertStream {
+impl std::fmt::Debug for InsertLink {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("InsertStream").finish_non_exhaustive()
+        formatter.debug_struct("InsertLink").finish_non_exhaustive()
     }
 }

@@ -1,10 +1,10 @@
 //! Makes the messages of a writer for a server of dm-reverb, and takes its confirmations.
 
-use super::outbox::is_ready;
-use super::session_state::SharedSession;
 use super::streamed_chunks::{StreamedChunks, Used, uses};
-use crate::dm_reverb::client::{Connection, MESSAGE_BYTES, MESSAGE_ITEMS, check_message_size};
+use crate::dm_reverb::client::connection::Connection;
+use crate::dm_reverb::client::insert_link::{MESSAGE_BYTES, MESSAGE_ITEMS, check_message_size};
 use crate::dm_reverb::proto::InsertStreamRequest;
+use crate::writing::{SharedSession, is_ready};
 use reverb_core::writer::WriterItem;
 use reverb_core::{Chunk, Error, ItemView, Result, TableConfig};
 use reverb_formats::chunk::ChunkEncoder;

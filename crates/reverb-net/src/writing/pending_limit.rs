@@ -4,6 +4,9 @@ use reverb_core::fork;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use tokio::sync::Notify;
 
+// limit (Writers): bytes of the unconfirmed items of all writers of a client | {}, and one item of each writer; more if
+// writers are made while others have filled it | half is shared on demand, half divided equally: once the first half is
+// used, a writer above its equal share waits | `Client(max_pending_bytes=)`
 /// Default limit in bytes.
 pub const DEFAULT_PENDING_BYTES: usize = 64 << 20;
 

@@ -1,7 +1,7 @@
 //! Closes open chunks that the first item of a writer has waited for long enough.
 
 use super::outbox::waits_for_chunk;
-use super::session_state::SharedSession;
+use super::shared::SharedSession;
 use std::time::{Duration, Instant};
 
 /// Time that an item waits for an open chunk to fill, if the chunk may be closed early.

@@ -1,10 +1,8 @@
 //! Encodes protobuf messages into gRPC frames and decodes them. The buffer of a frame is reserved once, at full size.
 
-use crate::replay_v1::decoded_size::{Checked, UNCHECKED_BYTES};
-use crate::replay_v1::status::to_status;
+use super::checked::{Checked, UNCHECKED_BYTES};
 use bytes::Buf;
 use prost::Message;
-use reverb_core::Error;
 use std::marker::PhantomData;
 use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
@@ -15,34 +13,34 @@ const BUFFER_BYTES: (usize, usize) = (16 * 1024, 64 * 1024);
 /// A codec that replaces the one of tonic, which doubles its buffer as it grows. That would copy a large message once
 /// more.
 #[derive(Debug, Clone, Default)]
-pub struct ReplayCodec<T, U>(PhantomData<(T, U)>);
+pub struct CheckedCodec<T, U>(PhantomData<(T, U)>);
 
-impl<T: Message + Send + 'static, U: Message + Default + Checked + Send + 'static> Codec for ReplayCodec<T, U> {
+impl<T: Message + Send + 'static, U: Message + Default + Checked + Send + 'static> Codec for CheckedCodec<T, U> {
     type Encode = T;
     type Decode = U;
-    type Encoder = ReplayEncoder<T>;
-    type Decoder = ReplayDecoder<U>;
+    type Encoder = CheckedEncoder<T>;
+    type Decoder = CheckedDecoder<U>;
 
     fn encoder(&mut self) -> Self::Encoder {
-        ReplayEncoder::default()
+        CheckedEncoder::default()
     }
 
     fn decoder(&mut self) -> Self::Decoder {
-        ReplayDecoder(PhantomData)
+        CheckedDecoder(PhantomData)
     }
 }
 
-/// The encoder of [`ReplayCodec`].
+/// The encoder of [`CheckedCodec`].
 #[derive(Debug)]
-pub struct ReplayEncoder<T>(PhantomData<T>);
+pub struct CheckedEncoder<T>(PhantomData<T>);
 
-impl<T> Default for ReplayEncoder<T> {
+impl<T> Default for CheckedEncoder<T> {
     fn default() -> Self {
         Self(PhantomData)
     }
 }
 
-impl<T: Message> Encoder for ReplayEncoder<T> {
+impl<T: Message> Encoder for CheckedEncoder<T> {
     type Item = T;
     type Error = Status;
 
@@ -57,17 +55,17 @@ impl<T: Message> Encoder for ReplayEncoder<T> {
     }
 }
 
-/// The decoder of [`ReplayCodec`]. Checks the decoded size of large messages first.
+/// The decoder of [`CheckedCodec`]. Checks the decoded size of large messages first.
 #[derive(Debug)]
-pub struct ReplayDecoder<U>(PhantomData<U>);
+pub struct CheckedDecoder<U>(PhantomData<U>);
 
-impl<U: Message + Default + Checked> Decoder for ReplayDecoder<U> {
+impl<U: Message + Default + Checked> Decoder for CheckedDecoder<U> {
     type Item = U;
     type Error = Status;
 
     fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
         if source.remaining() > UNCHECKED_BYTES {
-            U::check(source.chunk()).map_err(|reason| to_status(&Error::ResourceExhausted(reason)))?;
+            U::check(source.chunk())?;
         }
         U::decode(source).map(Some).map_err(|error| Status::internal(format!("cannot decode a message: {error}")))
     }

@@ -2,8 +2,7 @@
 
 use super::local::{Local, Sent, arrival};
 use super::outbox::{Outbox, is_ready, waits_for_chunk};
-use crate::client::pending_limit::{DEFAULT_PENDING_BYTES, PendingLimit};
-use crate::client::{Client, Road};
+use super::pending_limit::{DEFAULT_PENDING_BYTES, PendingLimit};
 use parking_lot::Mutex;
 use reverb_core::writer::{DroppedChunks, WriterItem};
 use reverb_core::{Error, fork, random_key};
@@ -39,7 +38,8 @@ impl Default for SessionOptions {
 /// The shared part of a session.
 #[derive(Debug)]
 pub struct SharedSession {
-    pub client: Arc<Client>,
+    /// The address of the server, as the program has given it.
+    pub address: Box<str>,
     pub writer_id: u64,
     pub options: SessionOptions,
     /// The limit on the unconfirmed items of all writers of the client.
@@ -109,12 +109,11 @@ impl SessionState {
 
 impl SharedSession {
     /// Makes the shared part of a new writer.
-    pub fn new(client: Arc<Client>, options: SessionOptions, dropped: DroppedChunks) -> Self {
-        let all = client.pending();
+    pub fn new(address: &str, all: Arc<PendingLimit>, options: SessionOptions, dropped: DroppedChunks) -> Self {
         all.join();
         Self {
             all,
-            client,
+            address: address.into(),
             writer_id: random_key().max(1),
             options,
             generation: fork::generation(),
@@ -186,13 +185,6 @@ impl SharedSession {
             self.wake.notify_one();
         }
         self.settle(done);
-    }
-
-    /// Uses tables of this process if the server is here.
-    pub fn open_local(&self) {
-        if let Some(Road::SameProcess(replay)) = self.client.road_now() {
-            *self.local.lock() = Some(Local::new(replay));
-        }
     }
 
     /// Whether the session has ended: the writer was closed, or this is a copy in a forked child.

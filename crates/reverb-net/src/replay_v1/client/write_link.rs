@@ -1,13 +1,11 @@
 //! The road of a writer over a network: one stream for each writer.
 
-use super::linger::Linger;
-use super::outbox::{Outbox, is_ready};
-use super::session_state::SharedSession;
-use crate::replay_v1::client::Connection;
+use super::connection::Connection;
 use crate::replay_v1::heartbeat::spawn_heartbeat;
 use crate::replay_v1::proto::{WriteFailure, WriteRequest, WriteResponse};
 use crate::replay_v1::status::{from_failure, from_status};
 use crate::replay_v1::wire::{chunk_to_wire, write_item_to_wire};
+use crate::writing::{Linger, Outbox, SharedSession, is_ready};
 use reverb_core::writer::WriterItem;
 use reverb_core::{Error, Result, fork};
 use reverb_service::insert::check_size;
@@ -29,7 +27,7 @@ const LAST_WORD_TIME: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// The reason why the connection was lost.
-pub async fn run(shared: &Arc<SharedSession>, connection: &Connection, lost_at: &mut Option<Instant>) -> Result<()> {
+pub async fn write(shared: &Arc<SharedSession>, connection: &Connection, lost_at: &mut Option<Instant>) -> Result<()> {
     // The channel has room for one message beside the one being sent. Further items wait in the outbox.
     let (messages, stream) = mpsc::channel(1);
     let opening = connection.open_write(ReceiverStream::new(stream));

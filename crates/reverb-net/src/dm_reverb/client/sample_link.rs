@@ -13,7 +13,7 @@ use tonic::{Response, Status, Streaming};
 type Opened = Result<Response<Streaming<SampleStreamResponse>>, Status>;
 
 /// An open stream. Dropping it cancels it.
-pub struct SampleStream {
+pub struct SampleLink {
     requests: mpsc::UnboundedSender<SampleStreamRequest>,
     responses: Responses,
 }
@@ -25,7 +25,7 @@ enum Responses {
     Ended,
 }
 
-impl SampleStream {
+impl SampleLink {
     /// Opens a stream with its first request.
     pub fn open(mut service: ReverbServiceClient<Channel>) -> Self {
         // A stream has at most one request that is not answered.
@@ -68,8 +68,8 @@ impl SampleStream {
     }
 }
 
-impl Debug for SampleStream {
+impl Debug for SampleLink {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("SampleStream").finish_non_exhaustive()
+        formatter.debug_struct("SampleLink").finish_non_exhaustive()
     }
 }

@@ -6,12 +6,14 @@
 //! takes an item that is still in its table as an update of the priority. An item that was inserted and removed
 //! meanwhile is inserted once more.
 
-use super::item_sender::ItemSender;
-use super::linger::Linger;
-use super::outbox::is_ready;
-use super::session_state::SharedSession;
-use crate::dm_reverb::client::{Connection, InsertStream};
+mod item_sender;
+mod streamed_chunks;
+
+use super::connection::Connection;
+use super::insert_link::InsertLink;
 use crate::dm_reverb::status::from_status;
+use crate::writing::{Linger, SharedSession, is_ready};
+use item_sender::ItemSender;
 use reverb_core::{Error, Result};
 use std::future::Future;
 use std::pin::Pin;
@@ -29,7 +31,7 @@ const ASK_DELAYS: (Duration, Duration) = (Duration::from_secs(2), Duration::from
 ///
 /// # Errors
 /// The reason why the connection was lost.
-pub async fn run(shared: &SharedSession, connection: &Connection, lost_at: &mut Option<Instant>) -> Result<()> {
+pub async fn write(shared: &SharedSession, connection: &Connection, lost_at: &mut Option<Instant>) -> Result<()> {
     // On the roads to other servers, chunks announce their end here. On this one, their references are counted.
     shared.dropped.lock().clear();
     let mut stream = connection.open_insert();
@@ -87,7 +89,7 @@ pub async fn run(shared: &SharedSession, connection: &Connection, lost_at: &mut 
 
 /// Returns the reason why the stream takes no more messages. Items that are confirmed before it ends count as such.
 async fn last_word(
-    mut stream: InsertStream,
+    mut stream: InsertLink,
     sender: &mut ItemSender<'_>,
     shared: &SharedSession,
     connection: &Connection,

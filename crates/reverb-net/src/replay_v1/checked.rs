@@ -1,0 +1,111 @@
+//! Bounds the decoded size of our messages. Only inserts can be large and grow.
+
+use crate::grpc::checked::{Checked, Field, Kind, checked, entry_bytes};
+use crate::replay_v1::proto::{
+    BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, Chunk, Column, ColumnSpec, ConfigureRequest,
+    ConfigureResponse, HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest, InsertResponse,
+    ItemBatch, MutateRequest, MutateResponse, ObserveRequest, ObserveResponse, PeekRequest, PeekResponse, ResetRequest,
+    ResetResponse, SampleRequest, Slice, Trajectory, WriteItem, WriteRequest, WriteResponse,
+};
+use crate::replay_v1::sample_response::SampleResponse;
+use crate::replay_v1::status::to_status;
+use reverb_core::Error;
+use std::mem::size_of;
+use tonic::Status;
+
+// limit (Chunks and messages): memory of an insert's decoded messages, without the data | {} | the stream ends
+/// Maximum decoded size in bytes of the messages inside an insert, without their data.
+const MAX_DECODED_BYTES: usize = 256 << 20;
+
+const INSERT_REQUEST: &[Field] = &[
+    Field { number: 2, kind: Kind::Entries(size_of::<Chunk>(), CHUNK) },
+    Field { number: 3, kind: Kind::Entries(size_of::<ItemBatch>(), ITEM_BATCH) },
+];
+const WRITE_REQUEST: &[Field] = &[
+    Field { number: 3, kind: Kind::Entries(size_of::<Chunk>(), CHUNK) },
+    Field { number: 4, kind: Kind::Entries(size_of::<WriteItem>(), WRITE_ITEM) },
+];
+const WRITE_ITEM: &[Field] = &[Field { number: 7, kind: Kind::Entries(size_of::<Trajectory>(), TRAJECTORY) }];
+const CHUNK: &[Field] = &[Field { number: 8, kind: Kind::Entries(size_of::<ColumnSpec>(), COLUMN_SPEC) }];
+const COLUMN_SPEC: &[Field] = &[Field { number: 2, kind: Kind::Numbers }];
+const ITEM_BATCH: &[Field] = &[Field { number: 7, kind: Kind::Entries(size_of::<Trajectory>(), TRAJECTORY) }];
+const TRAJECTORY: &[Field] = &[Field { number: 1, kind: Kind::Entries(size_of::<Column>(), COLUMN) }];
+const COLUMN: &[Field] = &[Field { number: 1, kind: Kind::Entries(size_of::<Slice>(), &[]) }];
+
+checked! {
+    check:
+    InsertRequest: INSERT_REQUEST,
+    WriteRequest: WRITE_REQUEST;
+    // These are always small, or come from a server that its client trusts.
+    others: HelloRequest, HelloResponse, InsertResponse, SampleRequest, SampleResponse, WriteResponse, MutateRequest,
+    MutateResponse, ResetRequest, ResetResponse, InfoRequest, InfoResponse, CheckpointRequest, CheckpointResponse,
+    PeekRequest, ConfigureRequest, ConfigureResponse, PeekResponse, ObserveRequest, ObserveResponse, BenchRequest,
+    BenchResponse,
+}
+
+fn check(message: &[u8], repeated: &[Field]) -> Result<(), Status> {
+    let reason = match entry_bytes(message, repeated, MAX_DECODED_BYTES) {
+        Ok(bytes) if bytes <= MAX_DECODED_BYTES => return Ok(()),
+        Ok(_) => format!(
+            "the chunks, columns and slices of an insert of {} bytes exceed {MAX_DECODED_BYTES} bytes when decoded",
+            message.len()
+        ),
+        Err(_) => "cannot read an insert".into(),
+    };
+    Err(to_status(&Error::ResourceExhausted(reason)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prost::Message;
+
+    fn is_refused(request: &InsertRequest) -> bool {
+        InsertRequest::check(&request.encode_to_vec()).is_err()
+    }
+
+    #[test]
+    fn an_insert_of_millions_of_empty_messages_is_refused_at_every_depth() {
+        let many = 12 << 20;
+        let trajectories = |columns| ItemBatch { trajectories: vec![Trajectory { columns }], ..ItemBatch::default() };
+        let batches = |batch| InsertRequest { batches: vec![batch], ..InsertRequest::default() };
+        let columns =
+            |columns| InsertRequest { chunks: vec![Chunk { columns, ..Chunk::default() }], ..InsertRequest::default() };
+        let slices = vec![Slice::default(); many];
+        assert!(is_refused(&batches(trajectories(vec![Column { slices, squeeze: false }]))));
+        assert!(is_refused(&batches(trajectories(vec![Column::default(); many]))));
+        assert!(is_refused(&batches(ItemBatch {
+            trajectories: vec![Trajectory::default(); many],
+            ..ItemBatch::default()
+        })));
+        assert!(is_refused(&columns(vec![ColumnSpec::default(); many])));
+        assert!(is_refused(&columns(vec![ColumnSpec { shape: vec![0; 40 << 20], ..ColumnSpec::default() }])));
+        // The encoded bytes are written by hand, because the messages would take gigabytes here too.
+        assert!(InsertRequest::check(&[0x12, 0].repeat(many)).is_err(), "chunks");
+        assert!(InsertRequest::check(&[0x1a, 0].repeat(many)).is_err(), "batches");
+    }
+
+    #[test]
+    fn an_insert_of_much_data_is_not_refused() {
+        let chunk = Chunk { data: vec![0x12; 64 << 20].into(), ..Chunk::default() };
+        let keys = vec![0x1212_1212_1212_1212; 2 << 20];
+        let batch = ItemBatch { priorities: vec![1.0; keys.len()], keys, ..ItemBatch::default() };
+        assert!(!is_refused(&InsertRequest { chunks: vec![chunk], batches: vec![batch], ..InsertRequest::default() }));
+    }
+
+    #[test]
+    fn an_insert_of_many_items_with_several_columns_is_not_refused() {
+        let column = Column { slices: vec![Slice { chunk_key: 1, length: 1, ..Slice::default() }; 2], squeeze: true };
+        let trajectories = vec![Trajectory { columns: vec![column; 5] }; 100_000];
+        let batch = ItemBatch { trajectories, ..ItemBatch::default() };
+        assert!(!is_refused(&InsertRequest { batches: vec![batch], ..InsertRequest::default() }));
+    }
+
+    #[test]
+    fn unreadable_messages_are_refused() {
+        // The last message is an empty group, which must not hide the bytes after it.
+        for bytes in [&[0x12][..], &[0x12, 5, 0], &[0xff; 20], &[0x12, 2, 0x42, 9], &[0x7b, 0x7c]] {
+            assert!(InsertRequest::check(bytes).is_err(), "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,416 @@
+"""The settings of a server, and the only place of the package that reads the environment.
+
+`SETTINGS` is the one table of them. The flags and the help of `reverb serve`, the keys of its file, the variables, the
+defaults of `Server` and the table in `docs/operate.md` are made from it, or checked against it.
+
+Everywhere else None stands for a setting that is not given: then the variable counts, else the default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, cast
+
+from reverb.data import checks
+
+__all__ = [
+    "ADDRESS",
+    "ARGUMENTS",
+    "CONFIG",
+    "SETTINGS",
+    "ListenOptions",
+    "ObserveOptions",
+    "SecurityOptions",
+    "ServerOptions",
+    "Setting",
+    "is_loopback",
+]
+
+# Variables of the commands, for arguments that are no settings of a server.
+ADDRESS, CONFIG = "REVERB_ADDRESS", "REVERB_CONFIG"
+
+_PORTS = range(2**16)
+_LONGEST_S = 1e9
+# limit (Chunks and messages): decoded data of one insert, and of one chunk of a writer | {:bytes} |
+# `MessageTooLargeError` | `Server(max_message_size=)`
+# limit (Beside dm-reverb): memory of the chunks of one message of dm-reverb's clients, and decoded data of each
+# | {:bytes} | `INVALID_ARGUMENT`; the stream ends | `Server(max_message_size=)`
+_MAX_MESSAGE_SIZE = 256 << 20
+# What switches HTTP off: a word, or the None that `Server` has taken ever since.
+_OFF = {"http_port": "None", "REVERB_HTTP_PORT": "off"}
+_HOST_NAME = re.compile(r"[A-Za-z0-9._-]+")
+# Loopback, in both address families.
+_LOCAL = "localhost"
+
+
+def _same(name: str, value: Any) -> Any:
+    return value
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """The values that a setting takes.
+
+    Attributes:
+      flag: Type of a flag's value.
+      in_file: Types of values in the file.
+      words: What an error says that the value must be.
+      texts: Texts that the file may have; empty means any.
+      metavar: Placeholder of the value in the help; None means that of the type.
+      of_text: Function that makes the value for `Server` from the name and the text of a variable.
+    """
+
+    flag: Any
+    in_file: type | tuple[type, ...]
+    words: str
+    texts: tuple[str, ...] = ()
+    metavar: str | None = None
+    of_text: Callable[[str, str], Any] = _same
+
+    def check_in_file(self, key: str, value: Any) -> None:
+        """Raises a ValueError if the file must not have this value."""
+        # To Python, true and false are numbers.
+        is_kind = isinstance(value, self.in_file) and isinstance(value, bool) == (self.in_file is bool)
+        if not is_kind or (self.texts and isinstance(value, str) and value not in self.texts):
+            raise ValueError(f"{key} must be {self.words}, got {value!r}")
+
+
+def _choice(*texts: str, of_text: Callable[[str, str], Any] = _same) -> Kind:
+    flag = cast(Any, enum.Enum)("Choice", [(text, text) for text in texts])
+    return Kind(flag, str, f"one of {', '.join(texts)}", texts, of_text=of_text)
+
+
+def _seconds_of(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{name} must be a number of seconds, got {text!r}") from None
+
+
+def _port_of(name: str, text: str) -> int | Literal["off"]:
+    if text == "off":
+        return "off"
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"{name} must be between 0 and 65535, or off, got {text!r}")
+    return int(text)
+
+
+def _is_on(name: str, text: str) -> bool:
+    if text not in ("on", "off"):
+        raise ValueError(f"{name} must be on or off, got {text!r}")
+    return text == "on"
+
+
+def _names_of(name: str, text: str) -> list[str]:
+    return [part for part in text.split(",") if part.strip()]
+
+
+_NUMBER = Kind(int, int, "a number")
+_TEXT = Kind(str, str, "a text")
+_SECONDS = Kind(float, (int, float), "a number of seconds", of_text=_seconds_of)
+_TRUE_OR_FALSE = Kind(bool, bool, "true or false", of_text=lambda name, text: text == "1")
+_ON_OR_OFF = _choice("on", "off", of_text=_is_on)
+_PORT_OR_OFF = Kind(str, (int, str), 'a number or "off"', ("off",), "N|off", _port_of)
+_NAMES = Kind(str, (list, str), "a list of texts", (), "NAME,...", _names_of)
+
+
+def _truth(name: str, value: Any) -> bool:
+    return bool(value)
+
+
+def _checked_port(name: str, value: Any) -> int:
+    number = checks.as_int32(name, value)
+    if number not in _PORTS:
+        raise ValueError(f"Failed to BuildAndStart gRPC server: port {number} is not between 0 and 65535")
+    return number
+
+
+def _checked_http_port(name: str, value: Any) -> int | Literal["off"]:
+    if value == "off":
+        return "off"
+    number = checks.as_int32(name, value)
+    if number not in _PORTS:
+        raise ValueError(f"{name} must be between 0 and 65535, or {_OFF[name]}, got {number}")
+    return number
+
+
+def _checked_host(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        checks.refuse(name, "a str", value)
+    return value
+
+
+def _checked_host_names(name: str, value: Any) -> tuple[str, ...]:
+    """The names without the spaces around them."""
+    if isinstance(value, str):
+        checks.refuse(name, "a sequence of host names", value)
+    listed = []
+    for host in value:
+        if not isinstance(host, str):
+            checks.refuse(name, "a sequence of host names", host)
+        if not _HOST_NAME.fullmatch(host.strip()):
+            raise ValueError(f"{name} must be host names without a scheme or a port, got {host!r}")
+        listed.append(host.strip())
+    return tuple(listed)
+
+
+def _checked_heartbeat(name: str, value: Any) -> float:
+    seconds = checks.as_float(name, value)
+    if not 0.001 <= seconds <= _LONGEST_S:
+        raise ValueError(f"{name} must be a number of seconds from 0.001 to {_LONGEST_S:.0f}, got {seconds}")
+    return seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A row of the table.
+
+    Attributes:
+      name: Name of the flag, with underscores; that of the variable is the same in capitals, after `REVERB_`.
+      key: Key of the file, with its section.
+      kind: Values that the setting takes.
+      default: Value that holds if none is given.
+      help: Description in the help of the flag, and in the docs.
+      shown: What `--check` and the docs say of the default; empty means the default itself.
+      check: Function that checks the value of an argument of `Server`, which is also given the name to complain of, and
+        converts it. None means that `reverb serve` alone has the setting.
+      argument: Name of the argument of `Server`; empty means that of the flag.
+      is_in_library: Whether `Server` reads the variable in every program, and not only in `reverb serve`.
+    """
+
+    name: str
+    key: str
+    kind: Kind
+    default: Any
+    help: str
+    shown: str = ""
+    check: Callable[[str, Any], Any] | None = None
+    argument: str = ""
+    is_in_library: bool = True
+
+    @property
+    def flag(self) -> str:
+        """The flag of `reverb serve`."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def variable(self) -> str:
+        """The environment variable."""
+        return f"REVERB_{self.name.upper()}"
+
+    @property
+    def default_text(self) -> str:
+        """What people are told of the default."""
+        return self.shown or str(self.default)
+
+    def resolve(self, given: Any, reads_environment: bool) -> tuple[str, Any]:
+        """The value for `Server`: the given one, else that of the variable, else the default; and how it was given.
+
+        Raises:
+          ValueError, TypeError: The value is invalid. The error names the argument or the variable.
+        """
+        assert self.check is not None
+        name, value = self.argument or self.name, given
+        if value is None:
+            text = os.environ.get(self.variable) if reads_environment and self.is_in_library else None
+            name, value = (self.variable, text) if text else (name, self.default)
+            if isinstance(value, str):
+                value = self.kind.of_text(name, value)
+        return name, self.check(name, value)
+
+
+# In the order of the help.
+SETTINGS = (
+    Setting(
+        "port", "port", _NUMBER, 0, "Port; by default, a free one.", "a free port", _checked_port, is_in_library=False
+    ),
+    Setting("host", "host", _TEXT, _LOCAL, "Host; by default, this machine only.", "127.0.0.1", _checked_host),
+    Setting(
+        *("allow_insecure", "allow_insecure", _TRUE_OR_FALSE, False),
+        shown="no",
+        help="Allow access from other machines, unauthenticated.",
+        check=_truth,
+    ),
+    Setting(
+        *("max_message_size", "max_message_size", _NUMBER, _MAX_MESSAGE_SIZE),
+        help="Maximum bytes of the data of one insert.",
+        check=checks.as_count,
+        is_in_library=False,
+    ),
+    Setting(
+        *("http_port", "http.port", _PORT_OR_OFF, 0),
+        shown="a free port",
+        help="Port of the page, metrics and health; by default, a free one.",
+        check=_checked_http_port,
+    ),
+    Setting(
+        *("http_host", "http.host", _TEXT, _LOCAL),
+        shown="127.0.0.1",
+        help="Host of that port; by default, this machine only.",
+        check=_checked_host,
+    ),
+    Setting(
+        *("http_allowed_hosts", "http.allowed_hosts", _NAMES, ""),
+        shown="none beside the names of this machine",
+        help="Further host names in the addresses that browsers open, such as that of a proxy.",
+        check=_checked_host_names,
+    ),
+    Setting(
+        *("metrics_per_table", "metrics.per_table", _ON_OR_OFF, "on"),
+        help="Metrics of each table, or of their sum.",
+        check=_truth,
+    ),
+    Setting(
+        *("checkpoint_path", "checkpoint.path", _TEXT, None),
+        shown="a temporary folder, removed at the end",
+        help="Folder to save to and load from.",
+    ),
+    Setting(
+        *("interval", "checkpoint.interval", _SECONDS, None),
+        shown="saves only when a client asks",
+        help="Seconds between checkpoints.",
+    ),
+    Setting(
+        *("save_on_stop", "checkpoint.save_on_stop", _TRUE_OR_FALSE, None),
+        shown="no",
+        help="Save a last checkpoint on Ctrl-C or SIGTERM.",
+    ),
+    Setting("keep", "checkpoint.keep", _NUMBER, None, "Number of undamaged checkpoints to keep.", "1"),
+    Setting(
+        *("heartbeat", "heartbeat", _SECONDS, 15.0),
+        help="Seconds between empty messages on waiting streams.",
+        check=_checked_heartbeat,
+        argument="heartbeat_interval",
+    ),
+    Setting(
+        *("log_format", "log.format", _choice("text", "json"), "text"),
+        help="Log lines as text, or as JSON objects.",
+    ),
+    Setting(
+        *("log_level", "log.level", _choice("debug", "info", "warning", "error", "critical"), "info"),
+        help="Least level of log lines.",
+    ),
+)
+
+
+# Those that are arguments of `Server`, by their names there.
+ARGUMENTS = {setting.argument or setting.name: setting for setting in SETTINGS if setting.check is not None}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ListenOptions:
+    """Where a server listens for clients, and what it takes from them. The extension reads the fields by name.
+
+    Attributes:
+      port: Port to listen on; 0 chooses a free one.
+      host: Address to listen on; `localhost` means loopback in both address families.
+      max_message_size: Maximum size in bytes of the data of one insert.
+      heartbeat_interval: Seconds after which an empty message is sent on a stream whose requests wait.
+    """
+
+    port: int
+    host: str
+    max_message_size: int
+    heartbeat_interval: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SecurityOptions:
+    """Who may use a server.
+
+    Attributes:
+      allow_insecure: Whether hosts other than loopback are accepted, where anyone who can reach them gets in.
+    """
+
+    allow_insecure: bool
+
+    def check(self, what: str, means: str, host: str) -> None:
+        """Raises a ValueError if listening at the host lets in more than is allowed, with what that means."""
+        if not self.allow_insecure and not is_loopback(host):
+            raise ValueError(
+                f"{what} lets anyone who can reach this machine {means}, without a password or encryption. If that is "
+                f"intended, pass allow_insecure=True, or set REVERB_ALLOW_INSECURE=1 in the environment."
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ObserveOptions:
+    """What a server shows of itself, and where. The extension reads the fields by name.
+
+    Attributes:
+      http_port: Port of the live page, metrics and health; 0 chooses a free one, and `off` switches HTTP off.
+      http_host: Address of that port; `localhost` means loopback in both address families.
+      http_allowed_hosts: Further host names in the addresses that browsers open.
+      metrics_per_table: Whether metrics are by table.
+    """
+
+    http_port: int | Literal["off"]
+    http_host: str
+    http_allowed_hosts: tuple[str, ...]
+    metrics_per_table: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """All that a server is told beside its tables and where it keeps checkpoints. All values are set and checked.
+
+    Attributes:
+      listen: Where it listens for clients.
+      security: Who may use it.
+      observe: What it shows of itself.
+    """
+
+    listen: ListenOptions
+    security: SecurityOptions
+    observe: ObserveOptions
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], *, reads_environment: bool = True) -> ServerOptions:
+        """The options of a server that was given these arguments.
+
+        Args:
+          given: Values by the names of Server's arguments. One that is None or missing is that of the environment, else
+            the default.
+          reads_environment: Whether the environment counts. `reverb serve` has read it already.
+
+        Raises:
+          TypeError: An argument has the wrong type.
+          ValueError: An argument or a variable is invalid, or a host is not loopback, and neither the caller nor
+            `REVERB_ALLOW_INSECURE` allows that.
+        """
+        names: dict[str, str] = {}
+        values: dict[str, Any] = {}
+        # What HTTP would need is not even checked where it is off.
+        without = {field.name for field in dataclasses.fields(ObserveOptions)} - {"http_port"}
+        for argument, setting in ARGUMENTS.items():
+            is_off = argument in without and values["http_port"] == "off"
+            value, reads = (None, False) if is_off else (given.get(argument), reads_environment)
+            names[argument], values[argument] = setting.resolve(value, reads)
+        host = values["http_host"]
+        if host != _LOCAL and _HOST_NAME.fullmatch(host):
+            # Browsers send the host as it is named to them, and not its address.
+            values["http_allowed_hosts"] += (host,)
+
+        def part(kind: type) -> Any:
+            return kind(**{field.name: values[field.name] for field in dataclasses.fields(kind)})
+
+        options = cls(listen=part(ListenOptions), security=part(SecurityOptions), observe=part(ObserveOptions))
+        options.security.check(f"Listening on {values['host']!r}", "read and write the tables", values["host"])
+        options.security.check(f"{names['http_host']}={host!r}", "read the tables and see who uses them", host)
+        return options
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine can reach the host."""
+    import ipaddress
+
+    if host == _LOCAL:
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
