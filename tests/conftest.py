@@ -1,6 +1,11 @@
 """Fixtures that all tests share: the three roads to a server, and servers that stop at the end of their test."""
 
+import ctypes
+import fcntl
+import os
 import signal
+import socket
+import struct
 
 import pytest
 
@@ -8,8 +13,25 @@ import pytest
 ROADS = ("same_process", "unix", "tcp")
 TIMEOUT_S = 60
 
+_CLONE_NEWNET = 0x40000000
+_SIOCSIFFLAGS = 0x8914
+_IFF_UP_AND_RUNNING = 0x1 | 0x40
+
+
+def own_loopback():
+    """Moves this process to a network of its own, which has a loopback interface only.
+
+    So no other process takes a port that a test gives up for a moment. Needs root on Linux.
+    """
+    if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "no network of its own; set REVERB_TEST_NETWORKS= to share one")
+    with socket.socket() as any_socket:
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP_AND_RUNNING))
+
 
 def pytest_configure(config):
+    if hasattr(config, "workerinput") and os.environ.get("REVERB_TEST_NETWORKS"):
+        own_loopback()
     config.addinivalue_line("markers", "slow: takes more than ten seconds")
     config.addinivalue_line("markers", "reference: needs an interpreter that has dm-reverb 0.14")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

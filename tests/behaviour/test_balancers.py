@@ -191,7 +191,7 @@ def test_the_body_limit_of_nginx_is_named(balance):
     assert CUT in str(caught.value.__cause__)
 
 
-@pytest.mark.alone
+@pytest.mark.ports
 def test_a_proxy_without_servers_is_named(servers, balance):
     servers.stop()
     with pytest.raises(
@@ -200,7 +200,7 @@ def test_a_proxy_without_servers_is_named(servers, balance):
         balance(recipe("nginx")).client().server_info(timeout=2)
 
 
-@pytest.mark.alone
+@pytest.mark.ports
 def test_servers_restart_behind_a_balancer_while_clients_write_and_read(servers, balance):
     balancer = balance(recipe("tcp"))
     stop, writers = threading.Event(), [balancer.client() for _ in range(4)]

@@ -184,7 +184,7 @@ def test_an_iterator_whose_server_went_away_can_be_deleted(serve):
     Background(held.clear).result(patience_s=2)
 
 
-@pytest.mark.alone
+@pytest.mark.ports
 def test_a_restarted_server_is_found_again(serve_far):
     insert_numbers(serve_far(make_table(sampler="uniform")), 5)
     port = serve_far.server.port
@@ -202,7 +202,7 @@ def test_a_restarted_server_is_found_again(serve_far):
         server.stop()
 
 
-@pytest.mark.alone
+@pytest.mark.ports
 def test_a_lost_server_is_waited_for_longer_than_a_first_connection(serve_far, monkeypatch):
     monkeypatch.setattr(streams, "_CONNECT_TIMEOUT_S", 2.0)
     insert_numbers(serve_far(make_table(sampler="uniform")), 5)

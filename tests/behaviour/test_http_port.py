@@ -13,7 +13,7 @@ from http_support import ask, connect
 
 import reverb
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.ports
 
 HEALTH = ("/livez", "/readyz", "/healthz")
 PATHS = (*HEALTH, "/", "/metrics", "/api/v1/server", "/api/v1/tables", "/nothing")

@@ -16,7 +16,7 @@ import reverb
 from reverb import checkpointers
 
 # The server can be started again at its port only if nothing else takes it.
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.ports, pytest.mark.timeout(180)]
 
 SERVER = """
     import sys

@@ -23,7 +23,7 @@ from behaviour_support import (
 import reverb
 from reverb import errors
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.ports
 
 # A server that stops can still tell the reason; one whose connection is cut can not.
 GONE = (errors.CancelledError, errors.UnavailableError)
@@ -409,6 +409,7 @@ def rest_of(client):
     return values
 
 
+@pytest.mark.alone
 def test_reader_that_is_killed_loses_nothing(serve_far):
     client = serve_far(reverb.Table.queue("table", max_size=5000))
     client.insert_batch(np.arange(5000), {"table": 1.0})

@@ -7,7 +7,7 @@ from behaviour_support import draw_values, insert_values, make_table
 
 import reverb
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.ports
 
 
 def answers(host, port):

@@ -281,7 +281,7 @@ def test_columns_that_differ_in_the_rows_of_an_item_have_a_mask_each(serve):
         assert next(loader).mask.tolist() == [[True, True, True, False]] * 2
 
 
-@pytest.mark.alone
+@pytest.mark.ports
 def test_a_stopped_and_restarted_server_is_found_again(serve_far):
     serve_far(uniform_table())
     port = serve_far.server.port
@@ -300,7 +300,7 @@ def test_a_stopped_and_restarted_server_is_found_again(serve_far):
         server.stop()
 
 
-@pytest.mark.alone
+@pytest.mark.ports
 def test_a_lost_server_is_waited_for_until_the_reconnect_timeout(serve_far, monkeypatch):
     monkeypatch.setattr(draws, "_PATIENCE_S", 0.1)
     insert_numbers(serve_far(uniform_table()), 1)

@@ -9,7 +9,7 @@ import textwrap
 import pytest
 from behaviour_support import run_program
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.ports
 
 SERVE = """
     import reverb

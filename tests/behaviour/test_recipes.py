@@ -8,7 +8,7 @@ import sys
 import pytest
 
 pytest.importorskip("gymnasium")
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.ports
 
 ROOT = pathlib.Path(__file__).parents[2]
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -6,7 +6,7 @@ from behaviour_support import Background, comes_true, program
 import reverb
 from reverb import errors
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.ports
 
 SERVER_PROGRAM = """
     import sys, reverb

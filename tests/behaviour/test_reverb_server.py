@@ -59,7 +59,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-@pytest.mark.alone
+@pytest.mark.ports
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_serves_the_tables_of_the_text_until_a_signal(number, status):
     port = free_port()

@@ -298,7 +298,7 @@ class TestCreateItem:
         writer.flush()
         assert info_of(client).current_size == 1
 
-    @pytest.mark.alone
+    @pytest.mark.ports
     def test_tables_of_a_server_that_was_started_anew_are_found(self, serve):
         client = serve(make_table("old"))
         writer = client.trajectory_writer(1)

@@ -7,7 +7,7 @@ from behaviour_support import Background, comes_true, insert_values, program
 import reverb
 from reverb import errors
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.ports
 
 # Programs written for dm-reverb compare this text.
 SENTENCE = "Error when confirming that all items written to table."

@@ -12,7 +12,7 @@ from behaviour_support import PATIENCE_S, Background, Proxy, draw, eventually, i
 import reverb
 from reverb import errors
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.ports
 
 SERVER = """
     import sys, reverb
