@@ -114,27 +114,34 @@ demo: $(VENV)/.demo ## Train Double DQN on CartPole: a server, two actors, a lea
 
 # --- Tests -----------------------------------------------------------------------------------------------------
 
+# Twice as many as processors, since many tests wait.
+WORKERS := $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 1))))
+
 test: test-rust test-python ## Rust and Python tests that need no other framework
 
+# In memory where there is room, since the tests of checkpoints sync thousands of files.
 test-rust:
-	@if ! command -v cargo >/dev/null; then echo "SKIPPED the Rust tests: no cargo on PATH"; \
+	@if [ -w /dev/shm ] && [ "$$(df --output=avail -k /dev/shm | tail -n 1)" -ge 2097152 ]; then export TMPDIR=/dev/shm; fi; \
+	if ! command -v cargo >/dev/null; then echo "SKIPPED the Rust tests: no cargo on PATH"; \
 	elif cargo nextest --version >/dev/null 2>&1; then \
-		cargo nextest run $(CARGO_TESTED) --no-fail-fast --no-tests=pass && cargo test --doc $(CARGO_TESTED); \
+		cargo nextest run $(CARGO_TESTED) --no-fail-fast --no-tests=pass --test-threads $(WORKERS) \
+			&& cargo test --doc $(CARGO_TESTED); \
 	else cargo test --no-fail-fast $(CARGO_TESTED); fi
 
-# $(call pytest,PYTEST,MARKERS): twice as many workers as processors, since many tests wait. Where it is allowed, each worker
-# has a network of its own, so that nothing else takes a port which a test gives up for a moment. What must run alone comes
-# last. That run may find no test, which pytest calls 5.
-WORKERS := $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 1))))
+# $(call pytest,PYTEST,MARKERS): two modules at a time, then one by one the tests that other processes would disturb. The
+# second run may find none of these, which pytest calls 5.
 define pytest
-if [ "$$(id -u)" = 0 ] && unshare --net true 2>/dev/null; then export REVERB_TEST_NETWORKS=1; last=alone; \
-else last='(alone or ports)'; fi; status=0; \
-$(1) tests -m "($(2)) and not $$last" --numprocesses $(WORKERS) --dist worksteal || status=1; \
-$(1) tests -m "($(2)) and $$last" || [ $$? -eq 5 ] || status=1; exit $$status
+status=0; $(1) tests -m '($(2)) and not (alone or ports)' --numprocesses 2 --dist loadfile || status=1; \
+	$(1) tests -m '($(2)) and (alone or ports)' || [ $$? -eq 5 ] || status=1; exit $$status
 endef
 
+# Where it is allowed, each worker has a network of its own, so that nothing else takes a port which a test gives up for a
+# moment.
 test-python: $(VENV)/.installed
-	$(call pytest,$(BIN)/pytest,$(IN_MAIN_VENV))
+	@if [ "$$(id -u)" = 0 ] && unshare --net true 2>/dev/null; then export REVERB_TEST_NETWORKS=1; status=0; \
+		$(BIN)/pytest tests -m '($(IN_MAIN_VENV)) and not alone' --numprocesses $(WORKERS) --dist worksteal || status=1; \
+		$(BIN)/pytest tests -m '($(IN_MAIN_VENV)) and alone' || status=1; exit $$status; \
+	else $(call pytest,$(BIN)/pytest,$(IN_MAIN_VENV)); fi
 
 PAGE := tests/page
 $(PAGE)/node_modules/.installed: $(PAGE)/package.json $(PAGE)/package-lock.json $(PAGE)/.npmrc
