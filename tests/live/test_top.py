@@ -74,7 +74,8 @@ class Pane:
     def __init__(self, tmux):
         self._tmux = tmux
         self.type("echo before; stty -g > /dev/tty")
-        eventually(lambda: re.search(r"^before\n[0-9a-f:]+\n", self.text(), re.MULTILINE))
+        # The shell has set its modes once its prompt is there.
+        eventually(lambda: re.search(r"^before\n[0-9a-f:]+\nready>", self.text(), re.MULTILINE))
         self._before = self._state()
 
     def type(self, line):
