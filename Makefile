@@ -1,8 +1,12 @@
 # `make` lists the targets. Every one sets up what it needs; nothing is rebuilt while its sources stand.
 
 PYTHON ?= python3
+# What users run, as they build it; and the same sources in the development profile, which is built in less time, beside
+# what tests and checks need.
 VENV := .venv
 BIN := $(VENV)/bin
+TESTED := .venv-test
+TESTED_BIN := $(TESTED)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check
 SEED ?= 0
 
@@ -11,8 +15,8 @@ SOURCES := pyproject.toml Cargo.toml Cargo.lock \
 	$(shell find crates python proto -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.proto' -o -name '*.py' \
 	-o -name '*.pyi' -o -name 'py.typed' -o -name '*.html' -o -name '*.css' -o -name '*.js' -o -name '*.svg' \) -not -path '*/target/*')
 PYTHON_CODE := $(wildcard python tests examples benchmarks docs/figures docs/screenshots)
-# The binding is an extension module: it links only inside an interpreter, where pytest tests it.
-CARGO_TESTED := --workspace --exclude reverb-python
+# With the binding, which has no Rust tests: so all dependencies have the same features as in the wheel of the tests.
+CARGO_TESTED := --workspace --exclude reverb-criterion
 ELSEWHERE := reference tensorflow programs torch jax balancers live
 IN_MAIN_VENV := not balancers and not live and not reference and not tensorflow and not programs and not torch and not jax
 
@@ -42,7 +46,7 @@ define venv
 	@$(1)/bin/python -m pip install $(PIP_FLAGS) --upgrade pip
 endef
 
-$(VENV)/.made .venv-torch/.made .venv-jax/.made:
+$(VENV)/.made $(TESTED)/.made .venv-torch/.made .venv-jax/.made:
 	$(call venv,$(@D),$(PYTHON))
 	@touch $@
 
@@ -59,23 +63,34 @@ dist/.built: $(VENV)/.made $(SOURCES)
 	$(BIN)/python -m pip wheel $(PIP_FLAGS) --no-deps --wheel-dir dist .
 	@touch $@
 
+# In target/debug, where the Rust tests have built the dependencies with the same features.
+dist/test/.built: $(TESTED)/.made $(SOURCES)
+	@echo "Building the wheel of the tests"
+	@rm -f dist/test/*.whl
+	MATURIN_PEP517_ARGS='--profile dev --features tokio/test-util' \
+		$(TESTED_BIN)/python -m pip wheel $(PIP_FLAGS) --no-deps --wheel-dir dist/test .
+	@touch $@
+
 # Answers to requirements of dm-reverb by name. Beside the other wheel, not with it: that one is found as dist/*.whl.
 dist/dm-reverb/.built: $(VENV)/.made $(wildcard packaging/dm-reverb/*.*)
 	@rm -rf dist/dm-reverb
 	$(BIN)/python -m pip wheel $(PIP_FLAGS) --no-deps --wheel-dir dist/dm-reverb packaging/dm-reverb
 	@touch $@
 
-# $(call install,EXTRAS,MORE): the wheel into the target's environment; pip alone would keep one of the same version.
+# $(call install,FOLDER,EXTRAS,MORE): the wheel into the target's environment; pip alone would keep one of the same version.
 define install
-	$(@D)/bin/python -m pip install $(PIP_FLAGS) "$$(echo dist/*.whl)[$(1)]" $(2)
-	@$(@D)/bin/python -m pip install $(PIP_FLAGS) --force-reinstall --no-deps dist/*.whl
+	$(@D)/bin/python -m pip install $(PIP_FLAGS) "$$(echo $(1)/*.whl)[$(2)]" $(3)
+	@$(@D)/bin/python -m pip install $(PIP_FLAGS) --force-reinstall --no-deps $(1)/*.whl
 	@touch $@
 endef
 
 # Tests and examples see the installed wheel, never the source tree.
-# pyright with a Node.js of its own, from 1.1.414 on without a download when it first runs.
 $(VENV)/.installed: $(VENV)/.made dist/.built
-	$(call install,test$(comma)minari,'pyright[nodejs]>=1.1.414$(comma)<1.2')
+	$(call install,dist,cli)
+
+# pyright with a Node.js of its own, from 1.1.414 on without a download when it first runs.
+$(TESTED)/.installed: $(TESTED)/.made dist/test/.built
+	$(call install,dist/test,test$(comma)minari,'pyright[nodejs]>=1.1.414$(comma)<1.2')
 
 $(VENV)/.demo: examples/requirements.txt $(VENV)/.installed
 	$(BIN)/python -m pip install $(PIP_FLAGS) -r examples/requirements.txt
@@ -84,10 +99,10 @@ $(VENV)/.demo: examples/requirements.txt $(VENV)/.installed
 .venv-torch/.installed: .venv-torch/.made dist/.built
 	@# A test compares TorchRL's names with docs/migrate.md. With its dependencies it would replace tensordict.
 	@$(@D)/bin/python -m pip install $(PIP_FLAGS) --no-deps 'torchrl==0.14.*'
-	$(call install,test$(comma)torch,'tensordict>=0.6')
+	$(call install,dist,test$(comma)torch,'tensordict>=0.6')
 
 .venv-jax/.installed: .venv-jax/.made dist/.built
-	$(call install,test$(comma)jax)
+	$(call install,dist,test$(comma)jax)
 
 # For two markers, `tensorflow` and `programs`: TensorFlow is the most of it, and either would install that. Without the
 # extra `test`: TF-Agents pins a typing-extensions that is too old for mypy.
@@ -137,11 +152,11 @@ endef
 
 # Where it is allowed, each worker has a network of its own, so that nothing else takes a port which a test gives up for a
 # moment.
-test-python: $(VENV)/.installed
+test-python: $(TESTED)/.installed
 	@if [ "$$(id -u)" = 0 ] && unshare --net true 2>/dev/null; then export REVERB_TEST_NETWORKS=1; status=0; \
-		$(BIN)/pytest tests -m '($(IN_MAIN_VENV)) and not alone' --numprocesses $(WORKERS) --dist worksteal || status=1; \
-		$(BIN)/pytest tests -m '($(IN_MAIN_VENV)) and alone' || status=1; exit $$status; \
-	else $(call pytest,$(BIN)/pytest,$(IN_MAIN_VENV)); fi
+		$(TESTED_BIN)/pytest tests -m '($(IN_MAIN_VENV)) and not alone' --numprocesses $(WORKERS) --dist worksteal || status=1; \
+		$(TESTED_BIN)/pytest tests -m '($(IN_MAIN_VENV)) and alone' || status=1; exit $$status; \
+	else $(call pytest,$(TESTED_BIN)/pytest,$(IN_MAIN_VENV)); fi
 
 PAGE := tests/page
 $(PAGE)/node_modules/.installed: $(PAGE)/package.json $(PAGE)/package-lock.json $(PAGE)/.npmrc
@@ -193,9 +208,9 @@ define marked
 endef
 
 # The reference and ours share the import name, so tests drive it in an environment of its own.
-test-reference: $(VENV)/.installed
+test-reference: $(TESTED)/.installed
 	$(call marked,reference,.venv-reference,python3.11,\
-		REVERB_REFERENCE_PYTHON=$(CURDIR)/.venv-reference/bin/python $(BIN)/pytest)
+		REVERB_REFERENCE_PYTHON=$(CURDIR)/.venv-reference/bin/python $(TESTED_BIN)/pytest)
 
 test-tensorflow:
 	$(call marked,tensorflow,.venv-tensorflow,python3.11,.venv-tensorflow/bin/pytest)
@@ -209,28 +224,28 @@ test-torch:
 test-jax:
 	$(call marked,jax,.venv-jax,$(PYTHON),.venv-jax/bin/pytest)
 
-test-balancers: $(VENV)/.installed ## Clients behind HAProxy and nginx; on Debian: apt-get install haproxy nginx-light
+test-balancers: $(TESTED)/.installed ## Clients behind HAProxy and nginx; on Debian: apt-get install haproxy nginx-light
 	@if ! PATH="$$PATH:/usr/sbin" command -v haproxy >/dev/null || ! PATH="$$PATH:/usr/sbin" command -v nginx >/dev/null; \
 	then echo "SKIPPED balancers: they need HAProxy and nginx; on Debian: apt-get install haproxy nginx-light"; \
-	else $(call pytest,$(BIN)/pytest,balancers); fi
+	else $(call pytest,$(TESTED_BIN)/pytest,balancers); fi
 
-$(VENV)/.live: tests/live/requirements.txt $(VENV)/.installed
-	$(BIN)/python -m pip install $(PIP_FLAGS) -r tests/live/requirements.txt
+$(TESTED)/.live: tests/live/requirements.txt $(TESTED)/.installed
+	$(TESTED_BIN)/python -m pip install $(PIP_FLAGS) -r tests/live/requirements.txt
 	@touch $@
 
 LIVE_PROGRAMS := chromium prometheus promtool tmux
-test-live: $(VENV)/.installed ## The page in a browser, metrics in Prometheus; on Debian: apt-get install chromium prometheus tmux
+test-live: $(TESTED)/.installed ## The page in a browser, metrics in Prometheus; on Debian: apt-get install chromium prometheus tmux
 	@for program in $(LIVE_PROGRAMS); do command -v $$program >/dev/null || missing="$$missing $$program"; done; \
 	if [ -n "$$missing" ]; then echo "SKIPPED live: missing$$missing; on Debian: apt-get install chromium prometheus tmux"; \
-	else $(MAKE) --no-print-directory $(VENV)/.live || exit; $(call pytest,$(BIN)/pytest,live); fi
+	else $(MAKE) --no-print-directory $(TESTED)/.live || exit; $(call pytest,$(TESTED_BIN)/pytest,live); fi
 
 # --- Checks ----------------------------------------------------------------------------------------------------
 
 check: check-format check-clippy check-crates check-python check-page check-changelog ## Formatting, lints, types, stubs, licences: what CI asks
 
-check-format: $(VENV)/.installed
+check-format: $(TESTED)/.installed
 	cargo fmt --all --check
-	$(BIN)/ruff format --check $(PYTHON_CODE)
+	$(TESTED_BIN)/ruff format --check $(PYTHON_CODE)
 
 check-clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
@@ -239,20 +254,20 @@ check-crates:
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --all-features check bans licenses sources; \
 	else echo "SKIPPED licences and banned crates: cargo install --locked cargo-deny"; fi
 
-check-python: $(VENV)/.installed
-	$(BIN)/ruff check $(PYTHON_CODE)
-	$(BIN)/mypy --strict python/reverb
-	$(BIN)/mypy --strict tests/types/program.py
-	$(BIN)/pyright --pythonpath $(BIN)/python tests/types/program.py
-	$(BIN)/python -m mypy.stubtest reverb._rust
+check-python: $(TESTED)/.installed
+	$(TESTED_BIN)/ruff check $(PYTHON_CODE)
+	$(TESTED_BIN)/mypy --strict python/reverb
+	$(TESTED_BIN)/mypy --strict tests/types/program.py
+	$(TESTED_BIN)/pyright --pythonpath $(TESTED_BIN)/python tests/types/program.py
+	$(TESTED_BIN)/python -m mypy.stubtest reverb._rust
 
 check-page: $(PAGE)/node_modules/.installed ## Types and lints of the live page; on Debian: apt-get install nodejs npm
 	$(PAGE)/node_modules/.bin/tsc -p $(PAGE)
 	$(PAGE)/node_modules/.bin/biome lint --config-path=$(PAGE)/lint.json --error-on-warnings crates/reverb-observe/web $(PAGE)
 
 # Refuses change notes with names that towncrier does not know.
-check-changelog: $(VENV)/.installed
-	@$(BIN)/towncrier build --draft --version next >/dev/null
+check-changelog: $(TESTED)/.installed
+	@$(TESTED_BIN)/towncrier build --draft --version next >/dev/null
 
 # --- The rest --------------------------------------------------------------------------------------------------
 
@@ -264,12 +279,12 @@ bench: $(VENV)/.installed ## Measure, beside dm-reverb 0.14 and cpprb 11 where p
 		$(if $(filter-out 0,$(QUICK)),--quick)
 	$(BIN)/python benchmarks/report.py
 
-changelog: $(VENV)/.installed ## Print the notes on changes since the last release, from changelog.d/
-	@$(BIN)/towncrier build --draft --version next
+changelog: $(TESTED)/.installed ## Print the notes on changes since the last release, from changelog.d/
+	@$(TESTED_BIN)/towncrier build --draft --version next
 
-release-notes: $(VENV)/.installed ## VERSION=0.2.0 make release-notes: move those notes into CHANGELOG.md
+release-notes: $(TESTED)/.installed ## VERSION=0.2.0 make release-notes: move those notes into CHANGELOG.md
 	@test -n "$(VERSION)" || { echo "name the release: make release-notes VERSION=0.2.0" >&2; exit 2; }
-	$(BIN)/towncrier build --yes --version $(VERSION)
+	$(TESTED_BIN)/towncrier build --yes --version $(VERSION)
 
 figures: ## Draw the pictures of the documentation again, from the text beside them
 	$(PYTHON) docs/figures/draw.py
@@ -283,13 +298,13 @@ limits: ## Write the tables of docs/limits.md again, from the comments beside th
 table-figures: ## Write the class of a table's figures for Python again, from their declaration in Rust
 	$(PYTHON) tests/house/table_figures.py
 
-screenshots: $(VENV)/.live ## Take the pictures of the live page again; on Debian: apt-get install chromium fonts-inter
-	$(BIN)/python -m pip install $(PIP_FLAGS) 'Pillow>=10'
-	$(BIN)/python docs/screenshots/take.py
+screenshots: $(TESTED)/.live ## Take the pictures of the live page again; on Debian: apt-get install chromium fonts-inter
+	$(TESTED_BIN)/python -m pip install $(PIP_FLAGS) 'Pillow>=10'
+	$(TESTED_BIN)/python docs/screenshots/take.py
 
 wheel: dist/.built ## Build the wheel into dist/
 	@ls dist/*.whl
 
 clean: ## Remove everything that was built or installed here
-	rm -rf .venv .venv-reference .venv-tensorflow .venv-torch .venv-jax .venv-cpprb target dist demo-output soak.jsonl \
+	rm -rf .venv .venv-test .venv-reference .venv-tensorflow .venv-torch .venv-jax .venv-cpprb target dist demo-output soak.jsonl \
 		.pytest_cache .mypy_cache .ruff_cache $(PAGE)/node_modules

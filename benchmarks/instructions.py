@@ -1,11 +1,11 @@
 """Counts instructions per call under callgrind, before and after a change, and prints their ratio for each row.
 
-Rows are those of the area `survey`, all in one process, and one iteration of each criterion benchmark of `reverb-core`.
+Rows are those of the area `survey`, all in one process, and one iteration of each criterion benchmark.
 Counts hardly depend on what else the machine does; on the other hand they say nothing of memory and of waiting.
 
     python benchmarks/instructions.py --survey OLD/bin/python NEW/bin/python --benches OLD_FOLDER NEW_FOLDER
 
-The folders have the executables that `cargo bench --no-run -p reverb-core` names, as `gather` and `table`. Needs Linux
+The folders have the executables that `cargo bench --no-run -p reverb-criterion` names, as `gather` and `table`. Needs Linux
 on x86-64 or AArch64, valgrind with its headers, and a C compiler.
 """
 

@@ -241,6 +241,23 @@ def error_texts(tree):
     return problems
 
 
+def unlisted_rust_tests(tree):
+    """Files of Rust tests that no executable includes: cargo would leave out their tests without a word."""
+    tests = sorted(tree.top.glob("crates/*/tests/**/*.rs"))
+    included = set()
+    for path in tests:
+        is_root = path.name in ("main.rs", "mod.rs") or path.parent.name == "tests"
+        folder = path.parent if is_root else path.with_suffix("")
+        for place, name in re.findall(r'(?:#\[path = "(.+)"\]\s+)?\bmod (\w+);', path.read_text()):
+            files = [path.parent / place] if place else [folder / f"{name}.rs", folder / name / "mod.rs"]
+            included |= {file.resolve() for file in files}
+    return [
+        f"{path.relative_to(tree.top).as_posix()} is in no test executable: name it by `mod` in its folder's main.rs"
+        for path in tests
+        if path.name != "main.rs" and path.parent.name != "tests" and path.resolve() not in included
+    ]
+
+
 def code_files(top, folders, endings):
     for folder in folders:
         for path in sorted((top / folder).rglob("*")):
@@ -265,4 +282,5 @@ ALL = (
     long_functions,
     environment,
     error_texts,
+    unlisted_rust_tests,
 )

@@ -277,3 +277,21 @@ def test_use_of_the_environment_is_refused(top):
         "python/reverb/errors.py:3",
         "python/reverb/errors.py:4",
     ]
+
+
+def test_rust_test_that_no_executable_includes_is_refused(top):
+    tests = "crates/reverb-core/tests"
+    write(
+        top,
+        {
+            f"{tests}/alone.rs": '#[path = "common/shared.rs"]\nmod shared;',
+            f"{tests}/common/shared.rs": "",
+            f"{tests}/behaviour/main.rs": "mod listed;",
+            f"{tests}/behaviour/listed.rs": "mod part;",
+            f"{tests}/behaviour/listed/part.rs": "",
+        },
+    )
+    assert checks.unlisted_rust_tests(Tree(top)) == []
+    write(top, {f"{tests}/behaviour/forgotten.rs": ""})
+    (problem,) = checks.unlisted_rust_tests(Tree(top))
+    assert problem.startswith(f"{tests}/behaviour/forgotten.rs is in no test executable")

@@ -1,0 +1,20 @@
+//! The tests of reverb-core in one executable, which is built and linked once. Tests that count the memory of the process
+//! have executables of their own, beside this folder.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod compaction;
+mod compression;
+mod copied;
+mod counters;
+mod frames;
+mod interleaved;
+mod packed;
+mod pattern;
+mod rate_limiter;
+mod selector;
+#[path = "../common/steps.rs"]
+mod steps;
+mod table;
+mod table_counters;
+mod table_model;

@@ -1,0 +1,375 @@
+//! A table under random calls, against a plain model.
+
+use crate::common::plain::{Plain, allowed, weight};
+use crate::common::{config, item, keys, min_size, prioritized, queue};
+use proptest::prelude::*;
+use reverb_core::{
+    Delivery, Drawn, NewItem, PeekSearch, RateLimiter, RateLimiterConfig, RemovalCounts, SelectorKind, Table,
+    TableConfig,
+};
+use std::collections::BTreeMap;
+
+/// Size of an item in bytes; each item has a chunk of its own.
+const ITEM_BYTES: u64 = 4;
+
+#[derive(Debug, Clone)]
+enum Op {
+    Insert(u64, f64, i32),
+    Sample,
+    /// Gives back one of the draws that are held; the number is taken modulo their count.
+    GiveBack(usize),
+    /// Delivers one of the draws that are held.
+    Deliver(usize),
+    ContinueDeliveries(usize),
+    Mutate(Vec<(u64, f64)>, Vec<u64>),
+    Reset,
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let key = 0..16_u64;
+    let priority = prop_oneof![Just(0.0), Just(1.0), Just(3.0), 0.0..9.0];
+    let times_sampled = prop_oneof![9 => Just(0), 1 => 1..4_i32];
+    let updates = prop::collection::vec((key.clone(), priority.clone()), 0..4);
+    let deletes = prop::collection::vec(key.clone(), 0..3);
+    let op = prop_oneof![
+        12 => (key, priority, times_sampled).prop_map(|(key, p, times)| Op::Insert(key, p, times)),
+        12 => Just(Op::Sample),
+        5 => (0..100_usize).prop_map(Op::GiveBack),
+        3 => (0..100_usize).prop_map(Op::Deliver),
+        1 => (1..3_usize).prop_map(Op::ContinueDeliveries),
+        5 => (updates, deletes).prop_map(|(updates, deletes)| Op::Mutate(updates, deletes)),
+        1 => Just(Op::Reset),
+    ];
+    prop::collection::vec(op, 0..150)
+}
+
+fn selectors() -> impl Strategy<Value = SelectorKind> {
+    prop_oneof![
+        Just(SelectorKind::Fifo),
+        Just(SelectorKind::Lifo),
+        Just(SelectorKind::Uniform),
+        Just(SelectorKind::MinHeap),
+        Just(SelectorKind::MaxHeap),
+        Just(prioritized(1.0)),
+        Just(prioritized(0.5)),
+    ]
+}
+
+fn limiters() -> impl Strategy<Value = RateLimiterConfig> {
+    let ratio = RateLimiterConfig { samples_per_insert: 1.5, min_size_to_sample: 3, min_diff: 1.0, max_diff: 8.0 };
+    prop_oneof![Just(min_size(1)), Just(min_size(4)), Just(queue(5)), Just(ratio)]
+}
+
+fn configs() -> impl Strategy<Value = TableConfig> {
+    let max_bytes = prop_oneof![3 => Just(None), 1 => (1..8_u64).prop_map(|items| Some(items * ITEM_BYTES))];
+    (selectors(), selectors(), 1..8_u64, max_bytes, -1..4_i32, limiters()).prop_map(
+        |(sampler, remover, max_size, max_bytes, max_times_sampled, rate_limiter)| TableConfig {
+            max_bytes,
+            max_times_sampled,
+            rate_limiter,
+            ..config(sampler, remover, max_size)
+        },
+    )
+}
+
+struct Model {
+    config: TableConfig,
+    items: BTreeMap<u64, Plain>,
+    times_sampled: BTreeMap<u64, i32>,
+    limiter: RateLimiter,
+    num_unique_samples: u64,
+    num_deleted_episodes: u64,
+    /// Number of items inserted under a new key, and of removals; a reset clears neither.
+    entered: u64,
+    removed: RemovalCounts,
+    /// Counts calls, which orders events.
+    now: u64,
+    resets: u64,
+    held: Vec<Held>,
+}
+
+/// A draw, and what the model knew about the item.
+struct Held {
+    drawn: Drawn,
+    plain: Plain,
+    removed: bool,
+    resets: u64,
+}
+
+impl Model {
+    fn new(config: TableConfig) -> Self {
+        Self {
+            limiter: RateLimiter::new(config.rate_limiter.clone()),
+            config,
+            items: BTreeMap::new(),
+            times_sampled: BTreeMap::new(),
+            num_unique_samples: 0,
+            num_deleted_episodes: 0,
+            entered: 0,
+            removed: RemovalCounts::default(),
+            now: 0,
+            resets: 0,
+            held: Vec::new(),
+        }
+    }
+
+    fn apply(&mut self, table: &mut Table, op: &Op) {
+        self.now += 1;
+        match op {
+            Op::Insert(key, priority, times_sampled) if self.limiter.can_insert(1) => {
+                self.insert(table, *key, *priority, *times_sampled);
+            }
+            Op::Sample if self.limiter.can_sample(1) => self.sample(table),
+            Op::GiveBack(number) if !self.held.is_empty() => {
+                let held = self.held.swap_remove(number % self.held.len());
+                self.give_back(table, held);
+            }
+            Op::Deliver(number) if !self.held.is_empty() => {
+                let held = self.held.swap_remove(number % self.held.len());
+                if number % 2 == 0 {
+                    table.delivered(&[held.drawn]);
+                } else {
+                    // Snapshots do not show whether this delivery is still to be continued.
+                    table.begin_delivery(Delivery::of(&[held.drawn]));
+                }
+            }
+            Op::ContinueDeliveries(count) => {
+                table.continue_deliveries(*count);
+            }
+            Op::Mutate(updates, deletes) => {
+                table.mutate(updates, deletes, &mut Vec::new()).unwrap();
+                deletes.iter().for_each(|key| self.removed.deleted += self.remove(*key));
+                updates.iter().for_each(|&(key, priority)| self.update(key, priority));
+            }
+            Op::Reset => {
+                assert_eq!(table.reset().num_items(), self.items.len());
+                self.removed.reset += self.items.len() as u64;
+                let held = std::mem::take(&mut self.held);
+                *self = Self {
+                    held,
+                    now: self.now,
+                    resets: self.resets + 1,
+                    entered: self.entered,
+                    removed: self.removed,
+                    ..Self::new(self.config.clone())
+                };
+            }
+            _ => {}
+        }
+    }
+
+    fn insert(&mut self, table: &mut Table, key: u64, priority: f64, times_sampled: i32) {
+        let mut removed = Vec::new();
+        // The clock does not advance, because the order must not depend on it.
+        table.insert(NewItem { times_sampled, ..item(key, priority) }, 1000, &mut removed);
+        if self.items.contains_key(&key) {
+            return self.update(key, priority);
+        }
+        self.now += 1;
+        self.items.insert(key, Plain { priority, inserted: self.now, changed: self.now });
+        self.times_sampled.insert(key, times_sampled);
+        let over_size = (self.items.len() as u64).saturating_sub(self.config.max_size);
+        let over_bytes = (self.items.len() as u64 - over_size).saturating_sub(self.max_items_by_bytes());
+        assert_eq!(removed.len() as u64, over_size + over_bytes);
+        self.evict(table, over_size + over_bytes);
+        self.removed.max_size += over_size;
+        self.removed.max_bytes += over_bytes;
+        self.limiter.inserts += 1;
+        self.entered += 1;
+    }
+
+    fn max_items_by_bytes(&self) -> u64 {
+        self.config.max_bytes.map_or(u64::MAX, |bytes| bytes / ITEM_BYTES)
+    }
+
+    /// Removes the `count` items that the table has removed; the remover could choose each of them in turn.
+    fn evict(&mut self, table: &Table, count: u64) {
+        let mut gone: Vec<_> = self.items.keys().copied().filter(|key| !table.contains(*key)).collect();
+        assert_eq!(gone.len() as u64, count);
+        while !gone.is_empty() {
+            let allowed = allowed(&self.config.remover, &self.items);
+            let next = gone.iter().position(|key| allowed.contains_key(key));
+            self.remove(gone.swap_remove(next.unwrap_or_else(|| panic!("{gone:?} went, {allowed:?} could"))));
+        }
+    }
+
+    fn sample(&mut self, table: &mut Table) {
+        let Some(drawn) = table.sample(0) else {
+            assert!(self.items.is_empty());
+            return;
+        };
+        let key = drawn.key;
+        let want = allowed(&self.config.sampler, &self.items)[&key];
+        assert!((drawn.probability / want - 1.0).abs() < 1e-12);
+        let plain = self.items[&key];
+        assert_eq!(drawn.priority, plain.priority);
+        assert_eq!(drawn.table_size, self.items.len() as i64);
+        self.limiter.samples += 1;
+        let times = self.times_sampled.get_mut(&key).unwrap();
+        self.num_unique_samples += u64::from(*times == 0);
+        *times += 1;
+        assert_eq!(drawn.times_sampled, *times);
+        let removed = self.config.max_times_sampled > 0 && *times >= self.config.max_times_sampled;
+        if removed {
+            self.removed.max_times_sampled += self.remove(key);
+        }
+        self.held.push(Held { drawn, plain, removed, resets: self.resets });
+    }
+
+    fn give_back(&mut self, table: &mut Table, held: Held) {
+        let Held { drawn, plain, removed, resets } = held;
+        let (key, times_sampled) = (drawn.key, drawn.times_sampled);
+        let same = table.get(key).is_some_and(|item| item.inserted_at == drawn.inserted_at);
+        table.give_back(drawn, &mut Vec::new());
+        if resets != self.resets {
+            return;
+        }
+        if removed {
+            if self.items.contains_key(&key) {
+                return;
+            }
+            self.items.insert(key, plain);
+            self.times_sampled.insert(key, times_sampled);
+            self.limiter.deletes -= 1;
+            self.removed.max_times_sampled -= 1;
+        }
+        self.limiter.samples -= 1;
+        if removed || same {
+            let times = self.times_sampled.get_mut(&key).unwrap();
+            *times -= 1;
+            self.num_unique_samples -= u64::from(*times == 0);
+        }
+        if removed {
+            let over_bytes = (self.items.len() as u64).saturating_sub(self.max_items_by_bytes());
+            self.evict(table, over_bytes);
+            self.removed.max_bytes += over_bytes;
+        }
+    }
+
+    fn update(&mut self, key: u64, priority: f64) {
+        self.now += 1;
+        if let Some(plain) = self.items.get_mut(&key) {
+            (plain.priority, plain.changed) = (priority, self.now);
+        }
+    }
+
+    /// Removes an item. Returns the number of removed items: 1, or 0 if it was not in the table.
+    fn remove(&mut self, key: u64) -> u64 {
+        if self.items.remove(&key).is_none() {
+            return 0;
+        }
+        self.times_sampled.remove(&key);
+        self.limiter.deletes += 1;
+        self.num_deleted_episodes += 1;
+        1
+    }
+
+    /// What a checkpoint saves: the table, but draws that are held have not happened.
+    fn check_snapshot(&self, table: &Table) {
+        let mut expected: BTreeMap<_, _> =
+            self.items.iter().map(|(key, plain)| (*key, (plain.inserted, plain.priority))).collect();
+        let mut times_sampled = self.times_sampled.clone();
+        let mut limiter = self.limiter.clone();
+        let tracked = self.config.max_times_sampled > 0 || self.config.rate_limiter.counts_samples();
+        let mut held: Vec<_> = self.held.iter().filter(|held| tracked && held.resets == self.resets).collect();
+        // Newest items first, because of two items with one key the newer returns; before draws that left their items.
+        held.sort_by_key(|held| (!held.removed, std::cmp::Reverse(held.drawn.inserted_at)));
+        let mut returned = BTreeMap::new();
+        for Held { drawn, plain, removed, .. } in held {
+            if *removed {
+                if expected.contains_key(&drawn.key) {
+                    continue;
+                }
+                expected.insert(drawn.key, (plain.inserted, plain.priority));
+                times_sampled.insert(drawn.key, drawn.times_sampled - 1);
+                returned.insert(drawn.key, drawn.inserted_at);
+                limiter.deletes -= 1;
+            } else {
+                let in_table = table.get(drawn.key).map(|item| item.inserted_at);
+                if in_table.or(returned.get(&drawn.key).copied()) == Some(drawn.inserted_at) {
+                    *times_sampled.get_mut(&drawn.key).unwrap() -= 1;
+                }
+            }
+            limiter.samples -= 1;
+        }
+        let snapshot = table.snapshot_without_flights();
+        let mut by_age: Vec<_> =
+            expected.iter().map(|(key, (inserted, priority))| (*inserted, *key, *priority)).collect();
+        by_age.sort_by_key(|(inserted, ..)| *inserted);
+        let items = by_age.iter().map(|(_, key, priority)| (*key, *priority, times_sampled[key]));
+        let saved = snapshot.items().map(|item| (item.key, item.priority, item.times_sampled));
+        assert_eq!(saved.collect::<Vec<_>>(), items.collect::<Vec<_>>());
+        assert_eq!(snapshot.num_items(), expected.len());
+        assert_eq!(snapshot.limiter, limiter);
+    }
+
+    fn check_peeks(&self, table: &Table, by_age: &[u64]) {
+        let keeps_order = [&self.config.sampler, &self.config.remover]
+            .into_iter()
+            .any(|kind| matches!(kind, SelectorKind::Fifo | SelectorKind::Lifo));
+        for count in [0, 1, 3, 100] {
+            let oldest: Vec<u64> = by_age.iter().copied().take(count).collect();
+            let newest: Vec<u64> = by_age.iter().rev().copied().take(count).collect();
+            for (want, is_newest) in [(oldest, false), (newest, true)] {
+                let peeked = table.peek(count, is_newest);
+                assert_eq!(peeked.is_some(), keeps_order);
+                if let Some(items) = peeked {
+                    assert!(items.iter().map(|item| item.key).eq(want.iter().copied()));
+                }
+                assert_eq!(search(table, count, is_newest), want);
+            }
+        }
+    }
+
+    fn check(&self, table: &mut Table) {
+        let info = table.info();
+        assert_eq!(info.current_size, self.items.len() as u64);
+        assert_eq!(info.num_episodes, self.items.len() as u64);
+        assert_eq!(info.num_deleted_episodes, self.num_deleted_episodes);
+        assert_eq!(info.num_unique_samples, self.num_unique_samples);
+        assert_eq!(info.size_bytes, Some(ITEM_BYTES * self.items.len() as u64));
+        let RateLimiter { inserts, samples, deletes, .. } = self.limiter;
+        assert_eq!((info.inserts, info.samples, table.limiter().deletes), (inserts, samples, deletes));
+        let weight: f64 = self.items.values().map(|plain| weight(&self.config.sampler, plain)).sum();
+        let told = info.weight.unwrap();
+        assert!((told - weight).abs() <= 1e-12 * weight, "{told} is not {weight}");
+        assert_eq!(info.removed, Some(self.removed));
+        assert_eq!(self.entered, info.current_size + self.removed.total());
+        let mut by_age: Vec<_> = self.items.iter().collect();
+        by_age.sort_by_key(|(_, plain)| plain.inserted);
+        let by_age: Vec<u64> = by_age.iter().map(|(key, _)| **key).collect();
+        assert_eq!(keys(table), by_age);
+        self.check_peeks(table, &by_age);
+        for (key, plain) in &self.items {
+            let item = table.get(*key).unwrap();
+            assert_eq!((item.priority, item.times_sampled), (plain.priority, self.times_sampled[key]));
+        }
+        assert_eq!(table.can_insert(1), self.limiter.can_insert(1));
+        assert_eq!(table.can_sample(1), self.limiter.can_sample(1));
+    }
+}
+
+/// The items that a look at a table without order finds in one pass.
+fn search(table: &Table, count: usize, newest: bool) -> Vec<u64> {
+    let mut search = PeekSearch::new(count, newest);
+    let mut page = Some(0);
+    while let Some(from) = page {
+        page = table.peek_pages(&mut search, from, 1);
+    }
+    table.peeked(search).into_iter().map(|item| item.key).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    #[test]
+    fn table_does_what_the_model_does(config in configs(), ops in ops()) {
+        let mut table = Table::new(config.clone()).unwrap();
+        let mut model = Model::new(config);
+        for op in &ops {
+            model.apply(&mut table, op);
+            model.check(&mut table);
+            model.check_snapshot(&table);
+        }
+    }
+}

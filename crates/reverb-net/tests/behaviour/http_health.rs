@@ -1,0 +1,159 @@
+//! What probes hear while a server loads, serves, saves and stops, and while its handlers are busy.
+
+use crate::common::uniform;
+use parking_lot::{Condvar, Mutex};
+use reverb_core::Result;
+use reverb_net::METHODS;
+use reverb_net::server::{ListenOptions, Server};
+use reverb_observe::http::{HttpOptions, HttpServer, HttpState};
+use reverb_service::{Replay, Store, StoreProgress, StoreStatus, TableHandle};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::runtime::{Builder, Runtime};
+
+/// A store whose load is under way, and whose save lasts until it is let go on.
+#[derive(Debug, Default)]
+struct SlowStore {
+    is_let_go: Mutex<bool>,
+    changed: Condvar,
+    done_bytes: Mutex<Option<u64>>,
+}
+
+impl Store for SlowStore {
+    fn save(&self, _tables: &[TableHandle]) -> Result<PathBuf> {
+        let mut is_let_go = self.is_let_go.lock();
+        self.changed.wait_while(&mut is_let_go, |is_let_go| !*is_let_go);
+        Ok(PathBuf::new())
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        None
+    }
+
+    fn saves_on_stop(&self) -> bool {
+        true
+    }
+
+    fn status(&self) -> StoreStatus {
+        let since = SystemTime::now();
+        let progress = |done_bytes| StoreProgress { path: "x".into(), since, done_bytes, total_bytes: 80 << 20 };
+        StoreStatus { loading: self.done_bytes.lock().map(progress), ..Default::default() }
+    }
+
+    fn close(&self) {}
+}
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
+}
+
+struct Setting {
+    http_runtime: Runtime,
+    replay: Arc<Replay>,
+    state: Arc<HttpState>,
+    http: HttpServer,
+}
+
+fn setting() -> Setting {
+    let http_runtime = runtime();
+    let replay = Replay::new(vec![uniform("table")], 1 << 20).expect("a service");
+    let state = Arc::new(HttpState::new(replay.clone(), &METHODS));
+    let http = HttpServer::start(http_runtime.handle(), state.clone(), &HttpOptions::default()).expect("a free port");
+    Setting { http_runtime, replay, state, http }
+}
+
+/// Returns the status and the text of the answer.
+fn get(port: u16, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the port listens");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("it takes a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    (head.split(' ').nth(1).expect("a status").into(), body.trim_end().into())
+}
+
+fn answer(status: &str, body: &str) -> (String, String) {
+    (status.into(), body.into())
+}
+
+#[test]
+fn probes_hear_what_a_server_does_from_its_start_to_its_end() {
+    let Setting { http_runtime, replay, http, .. } = setting();
+    let port = http.port();
+    let all = |ready: (String, String)| {
+        assert_eq!(get(port, "/livez"), answer("200", "ok"));
+        let all_is_well = if ready.0 == "200" { answer("200", "ok") } else { ready.clone() };
+        assert_eq!(get(port, "/healthz"), all_is_well);
+        assert_eq!(get(port, "/readyz"), ready);
+    };
+    all(answer("503", "starting"));
+    let store = Arc::new(SlowStore::default());
+    replay.set_store(store.clone());
+    all(answer("503", "loading checkpoint"));
+    *store.done_bytes.lock() = Some(31 << 20);
+    all(answer("503", "loading checkpoint 31.0 of 80.0 MiB (38 %)"));
+
+    let runtime = runtime();
+    let options = ListenOptions::default();
+    let mut server = Server::start(runtime.handle(), replay.clone(), &options, Some(http)).expect("the server starts");
+    all(answer("200", "ready"));
+
+    let stopping = std::thread::spawn(move || server.stop());
+    while !replay.is_closed() {
+        std::thread::yield_now();
+    }
+    all(answer("503", "stopping"));
+    *store.is_let_go.lock() = true;
+    store.changed.notify_all();
+    stopping.join().expect("it stops").expect("the save succeeds");
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "the port is free");
+    drop((runtime, http_runtime));
+}
+
+#[test]
+fn health_is_answered_while_requests_that_read_tables_wait() {
+    let Setting { http_runtime, state, http, .. } = setting();
+    let gate = Arc::new(Mutex::new(()));
+    let closed = gate.lock();
+    let begun = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let waiting: Vec<_> = (0..20)
+        .map(|_| {
+            let (state, gate, begun) = (state.clone(), gate.clone(), begun.clone());
+            http_runtime.spawn(async move {
+                let work = move |_: &HttpState| {
+                    begun.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    drop(gate.lock());
+                    7
+                };
+                state.heavy(work).await.expect("the work does not panic")
+            })
+        })
+        .collect();
+    while begun.load(std::sync::atomic::Ordering::Relaxed) < 8 {
+        std::thread::yield_now();
+    }
+    for path in ["/livez", "/readyz", "/healthz"] {
+        let _answered = get(http.port(), path);
+    }
+    assert_eq!(begun.load(std::sync::atomic::Ordering::Relaxed), 8, "eight at the same time");
+    drop(closed);
+    for task in waiting {
+        assert_eq!(http_runtime.block_on(task).expect("it ends"), 7);
+    }
+}
+
+#[test]
+fn work_that_panics_ends_its_own_request_only() {
+    let Setting { http_runtime, state, http, .. } = setting();
+    for _ in 0..20 {
+        assert!(http_runtime.block_on(async { http_runtime.spawn(failing(state.clone())).await }).expect("no panic"));
+    }
+    assert_eq!(get(http.port(), "/livez"), answer("200", "ok"));
+}
+
+async fn failing(state: Arc<HttpState>) -> bool {
+    state.heavy(|_| panic!("on purpose")).await.map(|(): ()| ()).is_err()
+}

@@ -1,0 +1,109 @@
+//! What streams of both protocols tell the journal of a table, and that their answers come after its commits.
+
+use crate::common::wire::{self, Inserts, Samples};
+use crate::common::{
+    self, Recorder, SOON, addresses, dm_inserts, dm_reverb_client, eventually, inserted, queue, server, uniform,
+};
+use reverb_core::TableChanges;
+use reverb_formats::proto::schema::SampleStreamResponse;
+use reverb_net::client::{Client, Configure, Mutate, Reset};
+use reverb_net::replay_v1::proto::{WriteItem, WriteRequest, sample_request};
+use reverb_service::{Change, DrawRequest};
+use std::time::Instant;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+
+/// The changes of items that a writer has sent with numbers of its own.
+fn written(sequence: u64) -> Change {
+    Change::Inserted { key: 100 + sequence, written: Some((7, sequence)) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writers_are_named_with_the_numbers_of_their_items() {
+    let table = queue("table", 2);
+    let server = server(vec![table.clone()]);
+    let journal = Recorder::of(&table);
+    let mut service = wire::connect(server.port()).await;
+    let (requests, stream) = mpsc::unbounded_channel();
+    let mut responses = service.write(UnboundedReceiverStream::new(stream)).await.unwrap().into_inner();
+    let item = |sequence| WriteItem {
+        table: "table".into(),
+        key: 100 + sequence,
+        priority: 1.0,
+        chunk_key: 1,
+        rows: 1,
+        ..WriteItem::default()
+    };
+    let send = |sequences: std::ops::RangeInclusive<u64>| {
+        let chunks = if *sequences.start() == 1 { vec![wire::chunk(1, 1)] } else { Vec::new() };
+        let first_sequence = *sequences.start();
+        let items = sequences.map(item).collect();
+        requests.send(WriteRequest { writer_id: 7, first_sequence, chunks, items, ..WriteRequest::default() }).unwrap();
+    };
+    send(1..=2);
+    assert_eq!(responses.message().await.unwrap().unwrap().count, 2);
+    assert_eq!(journal.take(), [1, 2].map(written));
+    // The third waits for room.
+    send(3..=3);
+    assert!(responses.message().await.unwrap().unwrap().notice.contains("waits"));
+    let draw = table.sample(DrawRequest::exactly(1), common::here());
+    assert!(matches!(draw, reverb_service::Call::Done(Ok(_))));
+    assert_eq!(journal.take(), [Change::Drawn(101), written(3)]);
+    assert_eq!(responses.message().await.unwrap().unwrap().count, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn inserts_draws_receipts_and_edits_are_committed_when_they_are_answered() {
+    let table = queue("table", 10);
+    let server = server(vec![table.clone()]);
+    let journal = Recorder::of(&table);
+    let mut service = wire::connect(server.port()).await;
+    let mut inserts = Inserts::open(&mut service).await;
+    inserts.send(wire::insert(1, "table", 3));
+    assert!(inserts.answer().await.unwrap().failure.is_none());
+    assert_eq!(journal.take(), [1_000_000, 1_000_001, 1_000_002].map(inserted));
+
+    let mut samples = Samples::open(&mut service).await;
+    samples.draw(1, wire::draw("table", 1));
+    samples.answer().await.1.unwrap();
+    assert_eq!(journal.take(), [Change::Drawn(1_000_000)]);
+    samples.send(1, Some(sample_request::Kind::Received(true)));
+    eventually("the receipt arrives", || journal.committed() == 1).await;
+    assert_eq!(journal.take(), [Change::Delivered(1_000_000)]);
+    samples.draw(2, wire::draw("table", 2));
+    samples.answer().await.1.unwrap();
+    journal.take();
+    drop(samples);
+    eventually("the samples go back", || journal.committed() == 2).await;
+    assert_eq!(journal.take(), [1_000_002, 1_000_001].map(Change::GivenBack));
+
+    let client = Client::new(&addresses(&server)[0]);
+    let deadline = Some(Instant::now() + SOON);
+    client.call(Mutate::new("table", &[(1_000_001, 3.0)], &[1_000_002]), deadline).await.unwrap();
+    assert_eq!(journal.take(), [Change::Deleted(1_000_002), Change::Updated(1_000_001, 3.0)]);
+    let changes = TableChanges { max_size: Some(20), ..TableChanges::default() };
+    client.call(Configure { table: "table", changes: &changes }, deadline).await.unwrap();
+    assert_eq!(journal.take(), [Change::Configured]);
+    client.call(Reset { table: "table" }, deadline).await.unwrap();
+    assert_eq!(journal.take(), [Change::Reset]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_of_dm_reverb_commit_before_they_answer() {
+    let table = uniform("table");
+    let server = server(vec![table.clone()]);
+    let journal = Recorder::of(&table);
+    let mut service = dm_inserts::connect(server.port()).await;
+    let mut inserts = dm_inserts::Inserts::open(&mut service).await;
+    inserts.send(dm_inserts::request(&[dm_inserts::chunk(1, &[7])], &[dm_inserts::item("table", 5, 1)], &[1]));
+    assert_eq!(inserts.keys().await, [5]);
+    assert_eq!(journal.take(), [inserted(5)]);
+    let channel = dm_reverb_client::channel(server.port()).await;
+    let mut samples: dm_reverb_client::Samples<SampleStreamResponse> = dm_reverb_client::samples(&channel).await;
+    samples.send(dm_reverb_client::sample("table", 2, Some(-1)));
+    let mut answered = 0;
+    while answered < 2 {
+        answered += samples.answer().await.unwrap().entries.len();
+    }
+    assert_eq!(journal.take(), [Change::Drawn(5), Change::Drawn(5)]);
+}

@@ -1,0 +1,27 @@
+//! The tests of reverb-net in one executable, which is built and linked once. Tests that count the memory of the process
+//! have executables of their own, beside this folder.
+
+mod batches;
+#[path = "../common/mod.rs"]
+mod common;
+mod cut;
+mod dm_reverb_client;
+mod dm_reverb_client_inserts;
+mod dm_reverb_inserts;
+mod dm_reverb_limits;
+mod dm_reverb_round_trip;
+mod dm_reverb_samples;
+mod dm_reverb_unary;
+mod dm_reverb_writers;
+mod hostile;
+mod http_health;
+mod journal;
+mod mutated_messages;
+mod mutated_writes;
+#[path = "../common/reference.rs"]
+mod reference;
+mod split_clients;
+mod streams;
+mod table_figures;
+mod watched;
+mod write_stream;

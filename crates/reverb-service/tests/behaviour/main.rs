@@ -1,0 +1,14 @@
+//! The tests of reverb-service in one executable, which is built and linked once. Tests that count the memory of the process
+//! have executables of their own, beside this folder.
+
+mod bench_tables;
+#[path = "../common/mod.rs"]
+mod common;
+mod item_size;
+mod journal;
+mod long_turns;
+mod long_waits;
+mod shared_chunks;
+mod waiting;
+mod waiting_races;
+mod waits;
