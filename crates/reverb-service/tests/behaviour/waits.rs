@@ -136,7 +136,7 @@ async fn items_are_counted_for_the_peer_that_inserts_or_draws_them() {
     assert_eq!(traffic(&learner), (0, 5));
     assert_eq!(traffic(replay.this_process()), (1, 0));
     assert!(matches!(copied.insert(items([8]), replay.this_process()), Call::Done(Ok(()))));
-    copied.sample_copied(exactly(2), true, None, replay.this_process()).unwrap();
+    copied.sample_copied(exactly(2), true, None, replay.this_process(), |_, _| ()).unwrap();
     assert_eq!(traffic(replay.this_process()), (2, 2));
 }
 
