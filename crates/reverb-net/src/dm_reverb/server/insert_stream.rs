@@ -35,7 +35,7 @@ pub fn insert_stream(
     peer.introduce(NAME_OF_CLIENTS);
     // Keys are gathered while answers wait to be sent, so few answers are enough.
     let (answers, stream) = mpsc::channel(2);
-    let open = replay.connections().add_stream(&peer, StreamKind::Insert);
+    let open = replay.connections.add_stream(&peer, StreamKind::Insert);
     tokio::spawn(async move {
         let _open = open;
         let task = InsertStreamTask {

@@ -55,7 +55,7 @@ pub fn sample_stream<R: Requests>(
     let (items, item) = (ItemEncoder::default(), Vec::new());
     let writer = EntryWriter { encoded, items, item };
     let mut responses = SampleResponses(None);
-    let open = replay.connections().add_stream(&peer, StreamKind::Sample);
+    let open = replay.connections.add_stream(&peer, StreamKind::Sample);
     responses.begin_step(SampleStreamState {
         replay,
         peer,

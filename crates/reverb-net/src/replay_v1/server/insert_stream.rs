@@ -34,7 +34,7 @@ pub fn insert_stream(
     requests: Streaming<InsertRequest>,
 ) -> ReceiverStream<std::result::Result<InsertResponse, Status>> {
     let (answers, stream) = mpsc::channel(64);
-    let open = replay.connections().add_stream(&peer, StreamKind::Insert);
+    let open = replay.connections.add_stream(&peer, StreamKind::Insert);
     tokio::spawn(async move {
         let _open = open;
         let task = InsertStreamTask {

@@ -43,7 +43,7 @@ pub fn write_stream(
     requests: Streaming<WriteRequest>,
 ) -> ReceiverStream<std::result::Result<WriteResponse, Status>> {
     let (answers, stream) = mpsc::channel(64);
-    let open = replay.connections().add_stream(&peer, StreamKind::Write);
+    let open = replay.connections.add_stream(&peer, StreamKind::Write);
     tokio::spawn(async move {
         let _open = open;
         serve(replay, peer, heartbeat, requests, answers).await;
@@ -69,7 +69,7 @@ async fn serve(
         let error = Error::invalid("the first message of the stream of a writer must contain its writer_id");
         return drop(answers.send(Err(to_status(&error))).await);
     }
-    let guard = replay.ledgers().take(writer_id).await;
+    let guard = replay.ledgers.take(writer_id).await;
     let mut task = WriteStreamTask {
         chunks: HeldChunks::default(),
         layouts: LayoutCache::default(),
