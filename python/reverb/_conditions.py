@@ -4,16 +4,11 @@ Pickled conditions name this module, so it keeps its path.
 """
 
 import operator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from reverb.cc import patterns_pb2
-
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-__all__ = ["Condition", "ConditionBuilder", "ConditionProto", "as_int32"]
 
 if TYPE_CHECKING:
     ConditionProto: TypeAlias = Any

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from reverb.data.signatures import FlatSignature
 
 TrajectoryColumn = _binding.TrajectoryColumn
-_ColumnHistory = _binding.ColumnHistory
+_ColumnHistory = _binding._ColumnHistory
 
 __all__ = ["TrajectoryColumn", "TrajectoryWriter"]
 

@@ -18,8 +18,6 @@ from reverb.client import Client
 from reverb.data import checks
 from reverb.writing.options import WriterOptions
 
-__all__ = ["AdderBase"]
-
 # Unconfirmed items of an adder of few environments.
 # limit (Writers): number of an adder's unconfirmed items; other writers have no limit | {}, or two for each environment
 # | the call that makes items waits | `max_in_flight_items=` of each adder

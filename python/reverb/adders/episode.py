@@ -20,8 +20,6 @@ from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["EpisodeAdder", "as_vector"]
-
 
 @shows_writer_options
 class EpisodeAdder(AdderBase):

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["as_flags", "per_env"]
-
 
 def per_env(name: str, values: ArrayLike, dtype: Any, num_envs: int | None) -> NDArray[Any]:
     """One value for each environment, `[num_envs]`, or `[1]` without a vector. A single value counts for all.

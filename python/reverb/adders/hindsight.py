@@ -22,8 +22,6 @@ from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["HindsightAdder"]
-
 _STRATEGIES = ("future", "final", "episode")
 # More rows than any episode has.
 _KEPT_ROWS = 1 << 24

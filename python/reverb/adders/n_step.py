@@ -22,8 +22,6 @@ from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["NStepReturns", "NStepTransitionAdder"]
-
 
 class NStepReturns:
     """Accumulates rewards and discounts over the last 1 to n steps, for one environment or a vector of environments.

@@ -10,8 +10,6 @@ import numpy as np
 import tree
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Recorder", "Recording", "Transition"]
-
 
 class Transition(NamedTuple):
     """A step of an environment, or of each environment of a vector.

@@ -21,8 +21,6 @@ from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["SequenceAdder", "sequence_configs"]
-
 
 def sequence_configs(
     step_structure: Any,

@@ -11,8 +11,6 @@ from reverb.buffers.outputs import converter
 from reverb.buffers.transitions import Output
 from reverb.data import checks
 
-__all__ = ["EpisodeStore", "EpisodicBuffer"]
-
 # Capacity of an episode, in frames. Memory is allocated as frames are added.
 _MAX_EPISODE_FRAMES = 2**31
 

@@ -11,8 +11,6 @@ from reverb.data import dtypes, nests
 from reverb.errors import InvalidArgumentError
 from reverb.tensor_spec import TensorShape
 
-__all__ = ["FrameNest", "flatten_as", "is_spec", "spec_leaves"]
-
 
 class FrameNest:
     """Rings of frames that are nests of arrays.

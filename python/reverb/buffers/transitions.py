@@ -14,8 +14,6 @@ from reverb.data import checks
 from reverb.prioritized import importance_weights
 from reverb.replay_sample import SampleInfo
 
-__all__ = ["BufferSample", "PrioritizedBuffer", "UniformBuffer"]
-
 Output = Literal["numpy", "torch", "jax"]
 
 

@@ -12,8 +12,6 @@ from reverb.data.spec_text import parse_spec
 from reverb.reverb_types import SpecNest
 from reverb.server import Table
 
-__all__ = ["ServerConfig", "read"]
-
 _SELECTORS: dict[str, Callable[[], item_selectors.Selector]] = {
     "fifo": item_selectors.Fifo,
     "lifo": item_selectors.Lifo,

@@ -6,18 +6,6 @@ from typing import Any, NoReturn, SupportsFloat, cast
 
 import numpy as np
 
-__all__ = [
-    "as_count",
-    "as_float",
-    "as_int",
-    "as_int32",
-    "as_key",
-    "as_timeout",
-    "check_key_bits",
-    "check_priorities",
-    "refuse",
-]
-
 _INT32 = range(-(2**31), 2**31)
 _KEYS = range(2**64)
 

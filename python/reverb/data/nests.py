@@ -8,8 +8,6 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["Packer", "compile_packer", "dm_tree", "flat_keys"]
-
 Packer = Callable[[Sequence[Any]], Any]
 
 

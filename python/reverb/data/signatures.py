@@ -11,18 +11,6 @@ from reverb import _protos
 from reverb.data import dtypes, tensor_proto
 from reverb.tensor_spec import BoundedTensorSpec, TensorSpec, spec_from_leaf
 
-__all__ = [
-    "FlatSignature",
-    "FlatSpec",
-    "decode",
-    "encode",
-    "encode_nest",
-    "flat_specs",
-    "flatten",
-    "make_spec",
-    "parse",
-]
-
 # Name, TensorFlow number of the dtype, and dimensions (-1 if unknown; None if the rank is unknown).
 FlatSpec = tuple[str, int, list[int] | None]
 # Serialized nest, and the specs of its leaves.

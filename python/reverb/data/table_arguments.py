@@ -6,8 +6,6 @@ from typing import Any, cast
 
 from reverb.data import checks
 
-__all__ = ["as_changes", "as_name", "as_seed", "check_limiter"]
-
 _INT32 = range(-(2**31), 2**31)
 
 

@@ -17,8 +17,6 @@ from reverb.writer import Writer
 if TYPE_CHECKING:
     from reverb.trajectory_writer import TrajectoryWriter
 
-__all__ = ["Inserter"]
-
 _Values: TypeAlias = Sequence[NDArray[Any]]
 _Add: TypeAlias = Callable[[_Values, list[int], float], None]
 

@@ -21,8 +21,6 @@ from reverb.tf import streams
 from reverb.tf.graph_functions import GraphFunction
 from reverb.tf.specs import LeafSpec
 
-__all__ = ["ReverbDataset"]
-
 _INFO_DTYPES = tuple(SampleInfo.tf_dtypes())
 _NUM_INFOS = len(_INFO_DTYPES)
 

@@ -9,8 +9,6 @@ from reverb.data import checks
 from reverb.errors import DeadlineExceededError, ReverbError
 from reverb.writing import closing
 
-__all__ = ["FlushingWriter", "as_seconds"]
-
 _Writer = TypeVar("_Writer", bound="FlushingWriter")
 
 

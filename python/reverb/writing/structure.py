@@ -6,8 +6,6 @@ from typing import Any
 
 from reverb.data import nests
 
-__all__ = ["FixedStructure", "Structure"]
-
 Path = tuple[Any, ...]
 
 

@@ -13,8 +13,6 @@ from reverb.buffers.episodic import EpisodeStore
 from reverb.buffers.replay_buffer import ReplayBuffer, dtypes_of, run
 from reverb.buffers.tf_agents.passes import episode_windows
 
-__all__ = ["BufferInfo", "EpisodeReader"]
-
 BufferInfo = collections.namedtuple("BufferInfo", ["ids"])
 
 

@@ -11,8 +11,6 @@ from reverb.writing.key_check import patterns_fit_tables
 from reverb.writing.options import WriterOptions
 from reverb.writing.structure import FixedStructure
 
-__all__ = ["StructuredWriter"]
-
 
 class StructuredWriter(FlushingWriter):
     """Writes steps, and creates the items that its configs describe. Created by `Client.structured_writer`.
