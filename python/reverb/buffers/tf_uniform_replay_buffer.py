@@ -183,12 +183,10 @@ class TFUniformReplayBuffer(ReplayBuffer):
 
     def _gather_all(self) -> Any:
         def gather() -> list[Any]:
-            first, count = self._frames.frames.oldest, self._frames.stored
-            if not count:
+            if not self._frames.stored:
                 shapes = zip(self._frames.shapes, self._frames.dtypes, strict=True)
                 return [np.empty((self._batch_size, 0, *shape), dtype) for shape, dtype in shapes]
-            starts = np.full(self._batch_size, first)
-            return self._frames.gather(np.arange(self._batch_size), starts, count, [self._batch_size, count])
+            return self._frames.all()
 
         columns = run(gather, [], self._dtypes)
         for column, shape in zip(columns, self._frames.shapes, strict=True):
