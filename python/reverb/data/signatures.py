@@ -105,17 +105,7 @@ def _refuse_spec(path: tuple[str, ...], node: Any) -> NoReturn:
 
 
 def _encode_leaf(leaf: Any, message: Any) -> None:
-    _encode_spec(spec_from_leaf(leaf), message)
-
-
-def _sorted_keys(node: Mapping[Any, Any]) -> list[str]:
-    for key in node:
-        if not isinstance(key, str):
-            raise TypeError(f"The keys of a nest must be str, got {key!r} ({type(key).__name__}).")
-    return sorted(node)
-
-
-def _encode_spec(spec: TensorSpec, message: Any) -> None:
+    spec = spec_from_leaf(leaf)
     bounded = isinstance(spec, BoundedTensorSpec)
     target = message.bounded_tensor_spec_value if bounded else message.tensor_spec_value
     if spec.name is not None:
@@ -130,6 +120,13 @@ def _encode_spec(spec: TensorSpec, message: Any) -> None:
     if isinstance(spec, BoundedTensorSpec):
         tensor_proto.encode(spec.minimum, target.minimum)
         tensor_proto.encode(spec.maximum, target.maximum)
+
+
+def _sorted_keys(node: Mapping[Any, Any]) -> list[str]:
+    for key in node:
+        if not isinstance(key, str):
+            raise TypeError(f"The keys of a nest must be str, got {key!r} ({type(key).__name__}).")
+    return sorted(node)
 
 
 def parse(signature: bytes) -> Any:
