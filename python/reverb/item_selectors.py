@@ -123,6 +123,21 @@ MinHeap = functools.partial(HeapSelector, True)
 MaxHeap = functools.partial(HeapSelector, False)
 
 
+def selector_to_proto(selector: Selector) -> Any:
+    """Converts a selector into a `KeyDistributionOptions` message."""
+    from reverb.cc import schema_pb2
+
+    message = schema_pb2.KeyDistributionOptions()
+    if isinstance(selector, Prioritized):
+        message.prioritized.priority_exponent = selector.priority_exponent
+    elif isinstance(selector, HeapSelector):
+        message.heap.min_heap = selector.min_heap
+    else:
+        setattr(message, selector.kind, True)
+    message.is_deterministic = not isinstance(selector, (Prioritized, Uniform))
+    return message
+
+
 def selector_from_proto(message: Any) -> Selector:
     """Creates a selector with the options of a `KeyDistributionOptions` message.
 

@@ -137,8 +137,7 @@ def test_a_table_takes_an_encoded_signature():
 
 def test_selectors_are_made_of_messages():
     for selector in (pybind.FifoSelector(), pybind.PrioritizedSelector(0.8), pybind.HeapSelector(False)):
-        table = reverb.Table("name", selector, pybind.FifoSelector(), 1, reverb.rate_limiters.MinSize(1))
-        message = table.info.sampler_options
+        message = reverb.item_selectors.selector_to_proto(selector)
         assert pybind.selector_from_proto(message.SerializeToString()) == selector
     with pytest.raises(ValueError, match="Unable to deserialize KeyDistributionOptions"):
         pybind.selector_from_proto(b"\xff")

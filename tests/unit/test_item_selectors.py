@@ -43,7 +43,7 @@ def test_selectors_of_different_options_differ():
 
 @pytest.mark.parametrize(("make", "text", "options"), SELECTORS)
 def test_selector_survives_its_message(make, text, options):
-    message = reverb.Table("name", make(), item_selectors.Fifo(), 1, rate_limiters.MinSize(1)).info.sampler_options
+    message = item_selectors.selector_to_proto(make())
     assert message.is_deterministic == (options[0] not in ("uniform", "prioritized"))
     again = item_selectors.selector_from_proto(message)
     assert again == make()
