@@ -1,6 +1,6 @@
 //! Signatures of tables, as TensorFlow's nests of specs.
 
-use crate::proto::tensorflow::{StructuredValue, TensorShapeProto, structured_value::Kind};
+use crate::proto::tensorflow::{ListValue, StructuredValue, TensorShapeProto, TupleValue, structured_value::Kind};
 use prost::Message;
 use reverb_core::{DType, Error, Result, Signature, TensorSpec};
 use std::collections::HashSet;
@@ -39,40 +39,44 @@ fn specs_of(value: &StructuredValue) -> Result<Vec<TensorSpec>> {
     Ok(specs)
 }
 
-/// Collects the specs in the order of the columns. Mappings are ordered by key.
-fn flatten(value: &StructuredValue, path: &mut Vec<String>, specs: &mut Vec<TensorSpec>) -> Result<()> {
-    let mut step = |name: String, value: &StructuredValue| {
-        path.push(name);
-        flatten(value, path, specs)?;
-        path.pop();
-        Ok(())
-    };
-    match &value.kind {
-        Some(Kind::DictValue(dict)) => {
-            let mut keys: Vec<_> = dict.fields.keys().collect();
-            keys.sort();
-            keys.into_iter().try_for_each(|key| step(key.clone(), &dict.fields[key]))
+/// The parts of a nest, each with its key, its index or the name of its field. The value of a field may be missing.
+type Parts<'a> = Vec<(String, Option<&'a StructuredValue>)>;
+
+/// Returns the parts of a nest in the order of the columns: mappings are ordered by key. `None` for a leaf.
+fn parts(value: &StructuredValue) -> Option<Parts<'_>> {
+    match value.kind.as_ref()? {
+        Kind::DictValue(dict) => {
+            let mut fields: Vec<_> = dict.fields.iter().collect();
+            fields.sort_by_key(|(key, _)| *key);
+            Some(fields.into_iter().map(|(key, value)| (key.clone(), Some(value))).collect())
         }
-        Some(Kind::ListValue(list)) => {
-            list.values.iter().enumerate().try_for_each(|(i, value)| step(i.to_string(), value))
+        Kind::ListValue(ListValue { values }) | Kind::TupleValue(TupleValue { values }) => {
+            Some(values.iter().enumerate().map(|(index, value)| (index.to_string(), Some(value))).collect())
         }
-        Some(Kind::TupleValue(tuple)) => {
-            tuple.values.iter().enumerate().try_for_each(|(i, value)| step(i.to_string(), value))
+        Kind::NamedTupleValue(tuple) => {
+            Some(tuple.values.iter().map(|pair| (pair.key.clone(), pair.value.as_ref())).collect())
         }
-        Some(Kind::NamedTupleValue(tuple)) => tuple.values.iter().try_for_each(|pair| {
-            let value = pair.value.as_ref().ok_or_else(|| Error::DataLoss("a field has no spec".into()))?;
-            step(pair.key.clone(), value)
-        }),
-        Some(Kind::TensorSpecValue(spec)) => {
-            specs.push(to_spec(path, &spec.name, spec.dtype, spec.shape.as_ref())?);
-            Ok(())
-        }
-        Some(Kind::BoundedTensorSpecValue(spec)) => {
-            specs.push(to_spec(path, &spec.name, spec.dtype, spec.shape.as_ref())?);
-            Ok(())
-        }
-        _ => Err(Error::DataLoss("the signature contains something other than nests of specs".into())),
+        _ => None,
     }
+}
+
+/// Collects the specs in the order of the columns.
+fn flatten(value: &StructuredValue, path: &mut Vec<String>, specs: &mut Vec<TensorSpec>) -> Result<()> {
+    if let Some(parts) = parts(value) {
+        return parts.into_iter().try_for_each(|(name, value)| {
+            let value = value.ok_or_else(|| Error::DataLoss("a field has no spec".into()))?;
+            path.push(name);
+            flatten(value, path, specs)?;
+            path.pop();
+            Ok(())
+        });
+    }
+    specs.push(match &value.kind {
+        Some(Kind::TensorSpecValue(spec)) => to_spec(path, &spec.name, spec.dtype, spec.shape.as_ref())?,
+        Some(Kind::BoundedTensorSpecValue(spec)) => to_spec(path, &spec.name, spec.dtype, spec.shape.as_ref())?,
+        _ => return Err(Error::DataLoss("the signature contains something other than nests of specs".into())),
+    });
+    Ok(())
 }
 
 fn to_spec(path: &[String], name: &str, dtype: i32, shape: Option<&TensorShapeProto>) -> Result<TensorSpec> {
@@ -110,22 +114,12 @@ pub fn column_names(signature: &Signature) -> Vec<String> {
 }
 
 fn name_leaves(value: &StructuredValue, path: &str, names: &mut Vec<String>) {
-    let mut list = |values: &[StructuredValue]| {
-        values.iter().enumerate().for_each(|(i, value)| name_leaves(value, &format!("{path}/{i}"), names));
-    };
-    match &value.kind {
-        Some(Kind::DictValue(dict)) => {
-            let mut fields: Vec<_> = dict.fields.iter().collect();
-            fields.sort_by_key(|(key, _)| *key);
-            fields.into_iter().for_each(|(key, value)| name_leaves(value, &format!("{path}/{key}"), names));
+    match parts(value) {
+        Some(parts) => {
+            let parts = parts.into_iter().filter_map(|(key, value)| Some((key, value?)));
+            parts.for_each(|(key, value)| name_leaves(value, &format!("{path}/{key}"), names));
         }
-        Some(Kind::ListValue(values)) => list(&values.values),
-        Some(Kind::TupleValue(values)) => list(&values.values),
-        Some(Kind::NamedTupleValue(tuple)) => {
-            let fields = tuple.values.iter().filter_map(|pair| Some((&pair.key, pair.value.as_ref()?)));
-            fields.for_each(|(key, value)| name_leaves(value, &format!("{path}/{key}"), names));
-        }
-        _ => names.push(path.into()),
+        None => names.push(path.into()),
     }
 }
 
@@ -149,23 +143,15 @@ pub fn are_compatible(a: &Signature, b: &Signature) -> bool {
 
 /// Describes the nest without its leaves as a text.
 fn outline(value: &StructuredValue) -> String {
-    let list = |values: &[StructuredValue]| values.iter().map(outline).collect::<Vec<_>>().join(",");
-    match &value.kind {
-        Some(Kind::DictValue(dict)) => {
-            let mut fields: Vec<_> =
-                dict.fields.iter().map(|(key, value)| format!("{key:?}:{}", outline(value))).collect();
-            fields.sort();
-            format!("{{{}}}", fields.join(","))
-        }
-        Some(Kind::ListValue(values)) => format!("[{}]", list(&values.values)),
-        Some(Kind::TupleValue(values)) => format!("({})", list(&values.values)),
-        Some(Kind::NamedTupleValue(tuple)) => {
-            let outlines = tuple
-                .values
-                .iter()
-                .map(|pair| format!("{:?}={}", pair.key, pair.value.as_ref().map(outline).unwrap_or_default()));
-            format!("{}({})", tuple.name, outlines.collect::<Vec<_>>().join(","))
-        }
-        _ => "*".into(),
-    }
+    let kind = match &value.kind {
+        Some(Kind::DictValue(_)) => "dict",
+        Some(Kind::ListValue(_)) => "list",
+        Some(Kind::TupleValue(_)) => "tuple",
+        Some(Kind::NamedTupleValue(tuple)) => &format!("named tuple {:?}", tuple.name),
+        _ => return "*".into(),
+    };
+    let part = |(key, value): (String, Option<&StructuredValue>)| {
+        format!("{key:?}:{}", value.map(outline).unwrap_or_default())
+    };
+    format!("{kind}({})", parts(value).into_iter().flatten().map(part).collect::<Vec<_>>().join(","))
 }

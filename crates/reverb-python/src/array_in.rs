@@ -212,8 +212,8 @@ fn num_rows(data: &Bound<'_, PyAny>, leaves: &[Leaf<'_>]) -> Result<usize, NotSt
     Err(NotStacked::Uneven(format!("n stacked steps, arrays [n, ...]; {shapes}.")))
 }
 
-/// The leaves of a nest, and the hash of its structure.
-fn convert<'py>(data: &Bound<'py, PyAny>) -> PyReverbResult<(Vec<Leaf<'py>>, Option<u64>)> {
+/// The leaves of a nest, and the hash of its structure. Errors name the column.
+pub fn convert<'py>(data: &Bound<'py, PyAny>) -> PyReverbResult<(Vec<Leaf<'py>>, Option<u64>)> {
     let mut objects = Vec::with_capacity(8);
     let structure = flatten_and_hash(data, &mut objects)?;
     let to_leaf = |(index, object): (usize, Bound<'py, PyAny>)| {

@@ -10,7 +10,9 @@ use reverb_net::client::{Bench, BenchHold, Client};
 /// A table of a server for measurements, which exists until this is closed or the process ends.
 #[pyclass(frozen, module = "reverb._rust")]
 pub struct BenchTable {
+    #[pyo3(get)]
     name: String,
+    #[pyo3(get)]
     road: String,
     /// The hold, and the client whose connection it needs.
     held: Mutex<Option<(BenchHold, Client)>>,
@@ -26,16 +28,6 @@ impl BenchTable {
         let hold = wait(py, client.call(Bench, deadline).into_future())?;
         let road = client.road_name().unwrap_or_default();
         Ok(Self { name: hold.table.clone(), road, held: Mutex::new(Some((hold, client))) })
-    }
-
-    #[getter]
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    #[getter]
-    fn road(&self) -> &str {
-        &self.road
     }
 
     fn close(&self, py: Python<'_>) {

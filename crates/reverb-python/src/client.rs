@@ -78,7 +78,9 @@ impl Client {
 
     #[getter]
     fn is_remote(&self) -> bool {
-        self.transport().is_some_and(|transport| transport != Transport::SameProcess)
+        // Draws ahead may have connected only the other client.
+        let transport = self.client.transport().or_else(|| self.background.transport());
+        transport.is_some_and(|transport| transport != Transport::SameProcess)
     }
 
     fn insert(
@@ -275,11 +277,6 @@ impl Client {
         &self.background
     }
 
-    /// The transport of the calls. Draws ahead may have connected only the other client.
-    fn transport(&self) -> Option<Transport> {
-        self.client.transport().or_else(|| self.background.transport())
-    }
-
     /// The service of a server of this process; `None` if the server is elsewhere.
     pub fn local_service(&self) -> Option<Arc<Replay>> {
         self.client.local_service()
@@ -354,15 +351,10 @@ impl Client {
         // The insert itself reports a table that does not exist.
         let Some(signature) = self.signature(py, table, deadline)? else { return Ok(()) };
         let signature = signature.as_deref();
-        if let Some(differences) = compare_keys(table, data, signature)? {
-            let misfit = signature.and_then(|signature| signature.check_rows(table, chunk.columns(), 1).err());
-            let misfit = misfit.map_or_else(String::new, |error| format!("\n{error}"));
-            return Err(Error::SignatureMismatch(differences + &misfit).into());
-        }
-        if let Some((structure, server)) = structure.zip(self.client.connection()) {
-            self.keys.add(KnownKeys::id(structure, table, server));
-        }
-        Ok(())
+        let known = structure.zip(self.client.connection());
+        let id = known.map(|(structure, server)| KnownKeys::id(structure, table, server));
+        let misfit = || signature.and_then(|signature| signature.check_rows(table, chunk.columns(), 1).err());
+        self.keys.check(id, table, data, signature, misfit)
     }
 
     /// The signature of a table, if it has one; `None` if there is no such table.

@@ -2,7 +2,7 @@
 
 use crate::dtype::to_numpy;
 use crate::errors::{PyReverbError, PyReverbResult};
-use numpy::PyArrayDescr;
+use numpy::{PyArray1, PyArrayDescr, PyArrayMethods};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyInt, PyList, PySlice, PyTuple};
@@ -226,20 +226,16 @@ pub fn selection_to_array<'py>(py: Python<'py>, selection: &Selection) -> PyReve
 
 /// An array that owns its memory.
 fn to_array<'py>(py: Python<'py>, dtype: DType, shape: &[usize], data: Vec<CellData>) -> PyResult<Bound<'py, PyAny>> {
-    let numpy = py.import("numpy")?;
-    let shape = PyTuple::new(py, shape)?;
     if dtype == DType::String {
         let strings = data.into_iter().flat_map(|data| match data {
             CellData::Strings(strings) => strings,
             CellData::Numbers(_) => Vec::new(),
         });
-        let array = numpy.call_method1("empty", (shape, "object"))?;
-        let flat = array.getattr("flat")?;
-        for (index, string) in strings.enumerate() {
-            flat.set_item(index, PyBytes::new(py, &string))?;
-        }
-        return Ok(array);
+        let objects = strings.map(|string| PyBytes::new(py, &string).into_any().unbind()).collect();
+        return Ok(PyArray1::from_vec(py, objects).reshape(shape)?.into_any());
     }
+    let numpy = py.import("numpy")?;
+    let shape = PyTuple::new(py, shape)?;
     let mut bytes = Vec::new();
     for data in data {
         if let CellData::Numbers(numbers) = data {

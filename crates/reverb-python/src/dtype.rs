@@ -5,28 +5,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use reverb_core::DType;
 
-/// NumPy's names of the types that it defines itself.
-const BUILT_IN: &[(DType, &str)] = &[
-    (DType::Float32, "float32"),
-    (DType::Float64, "float64"),
-    (DType::Int32, "int32"),
-    (DType::UInt8, "uint8"),
-    (DType::Int16, "int16"),
-    (DType::Int8, "int8"),
-    (DType::String, "object"),
-    (DType::Complex64, "complex64"),
-    (DType::Int64, "int64"),
-    (DType::Bool, "bool"),
-    (DType::UInt16, "uint16"),
-    (DType::Complex128, "complex128"),
-    (DType::Float16, "float16"),
-    (DType::UInt32, "uint32"),
-    (DType::UInt64, "uint64"),
-];
-
 /// Types that the package ml_dtypes adds. It is imported when the first of them is used.
-const ML_DTYPES: &[(DType, &str)] =
-    &[(DType::BFloat16, "bfloat16"), (DType::Float8E5M2, "float8_e5m2"), (DType::Float8E4M3Fn, "float8_e4m3fn")];
+const ML_DTYPES: [DType; 3] = [DType::BFloat16, DType::Float8E5M2, DType::Float8E4M3Fn];
 
 /// Descriptors, indexed by TensorFlow's numbers of the types.
 static DESCRIPTORS: [PyOnceLock<Py<PyArrayDescr>>; 32] = [const { PyOnceLock::new() }; 32];
@@ -34,13 +14,17 @@ static DESCRIPTORS: [PyOnceLock<Py<PyArrayDescr>>; 32] = [const { PyOnceLock::ne
 /// NumPy's dtype; `object` for strings.
 pub fn to_numpy(py: Python<'_>, dtype: DType) -> PyResult<&Bound<'_, PyArrayDescr>> {
     let make = || {
-        let name = BUILT_IN.iter().find(|(built_in, _)| *built_in == dtype).map(|(_, name)| *name);
-        let descriptor = match name {
-            Some(name) => PyArrayDescr::new(py, name)?,
-            None => {
-                let name = ML_DTYPES.iter().find(|(other, _)| *other == dtype).map_or("", |(_, name)| *name);
-                PyArrayDescr::new(py, py.import("ml_dtypes")?.getattr(name)?)?
-            }
+        // NumPy knows all names of TensorFlow's but these.
+        let name = match dtype {
+            DType::Float16 => "float16",
+            DType::Float32 => "float32",
+            DType::Float64 => "float64",
+            DType::String => "object",
+            _ => dtype.name(),
+        };
+        let descriptor = match is_added(dtype) {
+            true => PyArrayDescr::new(py, py.import("ml_dtypes")?.getattr(name)?)?,
+            false => PyArrayDescr::new(py, name)?,
         };
         Ok::<_, PyErr>(descriptor.unbind())
     };
@@ -73,12 +57,12 @@ pub fn from_numpy(descriptor: &Bound<'_, PyArrayDescr>) -> Option<DType> {
 
 /// Whether ml_dtypes, not NumPy, defines the type.
 pub fn is_added(dtype: DType) -> bool {
-    ML_DTYPES.iter().any(|(added, _)| *added == dtype)
+    ML_DTYPES.contains(&dtype)
 }
 
 /// The types of ml_dtypes that were used so far.
 pub fn added_types(py: Python<'_>) -> impl Iterator<Item = (DType, &Bound<'_, PyArrayDescr>)> {
-    ML_DTYPES.iter().filter_map(move |(dtype, _)| Some((*dtype, DESCRIPTORS[*dtype as usize].get(py)?.bind(py))))
+    ML_DTYPES.iter().filter_map(move |&dtype| Some((dtype, DESCRIPTORS[dtype as usize].get(py)?.bind(py))))
 }
 
 fn from_added(descriptor: &Bound<'_, PyArrayDescr>) -> Option<DType> {
@@ -87,8 +71,8 @@ fn from_added(descriptor: &Bound<'_, PyArrayDescr>) -> Option<DType> {
         return Some(dtype);
     }
     let name = descriptor.getattr("name").ok()?.extract::<String>().ok()?;
-    let (dtype, _) = ML_DTYPES.iter().find(|(_, other)| *other == name)?;
+    let dtype = ML_DTYPES.into_iter().find(|dtype| dtype.name() == name)?;
     // The next value is recognized by the type's number. If ml_dtypes cannot be imported, its name goes on to be read.
-    let _ = to_numpy(py, *dtype);
-    Some(*dtype)
+    let _ = to_numpy(py, dtype);
+    Some(dtype)
 }

@@ -43,12 +43,34 @@ impl KnownKeys {
         self.0.lock().contains(&id)
     }
 
-    pub fn add(&self, id: u64) {
-        let mut known = self.0.lock();
-        if known.len() == KEPT {
-            known.remove(0);
+    /// Compares the keys of a nest with those of a signature, unless the comparison `id` is known. `misfit` says what
+    /// else does not fit.
+    ///
+    /// # Errors
+    /// [`Error::SignatureMismatch`] with the keys that are missing or unknown.
+    pub fn check(
+        &self,
+        id: Option<u64>,
+        table: &str,
+        data: &Bound<'_, PyAny>,
+        signature: Option<&Signature>,
+        misfit: impl FnOnce() -> Option<Error>,
+    ) -> PyReverbResult<()> {
+        if id.is_some_and(|id| self.contains(id)) {
+            return Ok(());
         }
-        known.push(id);
+        if let Some(differences) = compare_keys(table, data, signature)? {
+            let misfit = misfit().map_or_else(String::new, |error| format!("\n{error}"));
+            return Err(Error::SignatureMismatch(differences + &misfit).into());
+        }
+        if let Some(id) = id {
+            let mut known = self.0.lock();
+            if known.len() == KEPT {
+                known.remove(0);
+            }
+            known.push(id);
+        }
+        Ok(())
     }
 
     /// Forgets all comparisons, because the signatures may have changed.

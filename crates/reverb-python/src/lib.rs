@@ -59,38 +59,34 @@ fn importance_weights<'py>(
 }
 
 #[pymodule(gil_used = false)]
-fn _rust(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    log::install();
-    module.add_function(wrap_pyfunction!(descriptor_set, module)?)?;
-    module.add_function(wrap_pyfunction!(health::health, module)?)?;
-    module.add_function(wrap_pyfunction!(importance_weights, module)?)?;
-    module.add_function(wrap_pyfunction!(checkpoint::checkpoint_list, module)?)?;
-    module.add_function(wrap_pyfunction!(checkpoint::checkpoint_summary, module)?)?;
-    module.add_function(wrap_pyfunction!(checkpoint::checkpoint_verify, module)?)?;
-    module.add_function(wrap_pyfunction!(writer::session::unconfirmed, module)?)?;
-    module.add_class::<checkpoint::Checkpointer>()?;
-    module.add_class::<checkpoint::CheckpointReader>()?;
-    module.add_class::<table::Table>()?;
-    module.add_class::<server::Server>()?;
-    module.add_class::<dlpack::TensorMaker>()?;
-    module.add_class::<draw::Draw>()?;
-    module.add_class::<sampled_batch::SampledBatch>()?;
-    module.add_class::<batch_maker::BatchMaker>()?;
-    module.add_class::<items::ItemIterator>()?;
-    module.add_class::<loader::BatchIterator>()?;
-    module.add_class::<loader::LocalDraws>()?;
-    module.add_class::<loader::StatsClock>()?;
-    module.add_class::<frames::Frames>()?;
-    module.add_class::<frames::SampledFrames>()?;
-    module.add_class::<bench::BenchTable>()?;
-    module.add_class::<client::Client>()?;
-    module.add_class::<writer::session::WriterSession>()?;
-    module.add_class::<writer::TrajectoryWriter>()?;
-    module.add_class::<writer::BatchedWriter>()?;
-    module.add_class::<writer::PatternReader>()?;
-    module.add_class::<writer::PatternWriter>()?;
-    module.add_class::<writer::RowWriter>()?;
-    module.add_class::<writer::ColumnHistory>()?;
-    module.add_class::<column::TrajectoryColumn>()?;
-    module.add_class::<column::CellRef>()
+mod _rust {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::{
+        batch_maker::BatchMaker,
+        bench::BenchTable,
+        checkpoint::{CheckpointReader, Checkpointer, checkpoint_list, checkpoint_summary, checkpoint_verify},
+        client::Client,
+        column::{CellRef, TrajectoryColumn},
+        descriptor_set,
+        dlpack::TensorMaker,
+        draw::Draw,
+        frames::{Frames, SampledFrames},
+        health::health,
+        importance_weights,
+        items::ItemIterator,
+        loader::{BatchIterator, LocalDraws, StatsClock},
+        sampled_batch::SampledBatch,
+        server::Server,
+        table::Table,
+        writer::session::{WriterSession, unconfirmed},
+        writer::{BatchedWriter, ColumnHistory, PatternReader, PatternWriter, RowWriter, TrajectoryWriter},
+    };
+
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::log::install();
+        Ok(())
+    }
 }

@@ -1,7 +1,7 @@
 //! Sends warnings of the crates below to Python's `logging`, logger `reverb`, and keeps them for the live page.
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::IntoPyDict;
 use reverb_service::event_log::{self, LogLevel};
 use std::fmt::{Debug, Write};
 use tracing::field::{Field, Visit};
@@ -66,6 +66,7 @@ struct Logged {
     fields: Vec<(&'static str, Value)>,
 }
 
+#[derive(IntoPyObject)]
 enum Value {
     Text(String),
     Integer(i128),
@@ -74,21 +75,11 @@ enum Value {
 
 impl Logged {
     /// Calls a method of Python's logger. The record has the fields as its attribute `fields`, a dict.
-    fn send(&self, py: Python<'_>, method: &str) -> PyResult<()> {
-        let fields = PyDict::new(py);
-        for (name, value) in &self.fields {
-            match value {
-                Value::Text(text) => fields.set_item(name, text)?,
-                Value::Integer(number) => fields.set_item(name, number)?,
-                Value::Number(number) => fields.set_item(name, number)?,
-            }
-        }
-        let extra = PyDict::new(py);
-        extra.set_item("fields", fields)?;
-        let keywords = PyDict::new(py);
-        keywords.set_item("extra", extra)?;
+    fn send(self, py: Python<'_>, method: &str) -> PyResult<()> {
+        let extra = [("fields", self.fields.into_py_dict(py)?)].into_py_dict(py)?;
+        let keywords = [("extra", extra)].into_py_dict(py)?;
         let logger = py.import("logging")?.call_method1("getLogger", ("reverb",))?;
-        logger.call_method(method, ("%s", &self.message), Some(&keywords))?;
+        logger.call_method(method, ("%s", self.message), Some(&keywords))?;
         Ok(())
     }
 }

@@ -20,22 +20,19 @@ static RUNTIME: OfProcess = OfProcess::new(|| {
     // use it. With one thread for each, a thread that takes a request also wakes another one to look for more, which
     // takes the processor of the client: on two processors a short call took half as long again.
     let threads = (std::thread::available_parallelism().map_or(1, usize::from) / 2).clamp(1, MAX_THREADS);
-    Builder::new_multi_thread()
-        .worker_threads(threads)
-        .max_blocking_threads(16)
-        .thread_name("reverb")
-        .enable_all()
-        .build()
+    build("reverb", threads, 16)
 });
 /// Serves HTTP, so that no request there delays one of gRPC, and none of gRPC an answer about health.
-static HTTP_RUNTIME: OfProcess = OfProcess::new(|| {
+static HTTP_RUNTIME: OfProcess = OfProcess::new(|| build("reverb-http", 1, 8));
+
+fn build(name: &str, threads: usize, blocking_threads: usize) -> std::io::Result<Runtime> {
     Builder::new_multi_thread()
-        .worker_threads(1)
-        .max_blocking_threads(8)
-        .thread_name("reverb-http")
+        .worker_threads(threads)
+        .max_blocking_threads(blocking_threads)
+        .thread_name(name)
         .enable_all()
         .build()
-});
+}
 
 /// A runtime and the process to which it belongs, as a number of forks.
 type Made = Arc<(u32, Runtime)>;

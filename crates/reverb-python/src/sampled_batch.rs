@@ -22,6 +22,7 @@ pub struct SampledBatch {
     pub infos: Py<InfoMemory>,
     info: PyOnceLock<Py<PyAny>>,
     columns: PyOnceLock<Py<PyList>>,
+    #[pyo3(get)]
     inserted_at: Option<Py<PyArray1<u64>>>,
 }
 
@@ -76,10 +77,5 @@ impl SampledBatch {
     #[getter]
     fn squeezed(&self) -> Vec<bool> {
         self.layout.columns.iter().map(|column| column.squeezed).collect()
-    }
-
-    #[getter]
-    fn inserted_at<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<u64>>> {
-        self.inserted_at.as_ref().map(|times| times.bind(py).clone())
     }
 }

@@ -20,12 +20,18 @@ use std::time::Duration;
 #[pyclass(frozen, module = "reverb._rust")]
 pub struct Server {
     replay: Arc<Replay>,
+    #[pyo3(get)]
     port: u16,
-    host: IpAddr,
+    #[pyo3(get)]
+    host: String,
+    #[pyo3(get)]
     unix_path: Option<String>,
     server: Mutex<CoreServer>,
+    #[pyo3(get)]
     restored_from: Option<String>,
+    #[pyo3(get)]
     http_port: Option<u16>,
+    #[pyo3(get)]
     dashboard_url: Option<String>,
 }
 
@@ -139,43 +145,13 @@ impl Server {
         Ok(Self {
             replay,
             port: server.port(),
-            host: server.host(),
+            host: server.host().to_string(),
             unix_path: server.unix_path().map(|path| path.to_string_lossy().into_owned()),
             server: Mutex::new(server),
             restored_from,
             http_port,
             dashboard_url,
         })
-    }
-
-    #[getter]
-    fn port(&self) -> u16 {
-        self.port
-    }
-
-    #[getter]
-    fn host(&self) -> String {
-        self.host.to_string()
-    }
-
-    #[getter]
-    fn unix_path(&self) -> Option<&str> {
-        self.unix_path.as_deref()
-    }
-
-    #[getter]
-    fn restored_from(&self) -> Option<&str> {
-        self.restored_from.as_deref()
-    }
-
-    #[getter]
-    fn http_port(&self) -> Option<u16> {
-        self.http_port
-    }
-
-    #[getter]
-    fn dashboard_url(&self) -> Option<&str> {
-        self.dashboard_url.as_deref()
     }
 
     fn stop(&self, py: Python<'_>) -> PyReverbResult<()> {

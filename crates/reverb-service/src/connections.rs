@@ -93,8 +93,8 @@ impl Connections {
     /// Adds the peer of a new connection.
     pub fn add(self: &Arc<Self>, peer: &Arc<Peer>) -> OpenConnection {
         let mut registry = self.registry.lock();
-        registry.opened[place(peer.road())] += 1;
-        registry.open.insert(peer.id(), peer.clone());
+        registry.opened[place(peer.road)] += 1;
+        registry.open.insert(peer.id, peer.clone());
         OpenConnection { connections: self.clone(), peer: peer.clone() }
     }
 
@@ -108,16 +108,6 @@ impl Connections {
     /// Returns the peers of all open connections, in the order in which they connected.
     pub fn list(&self) -> Vec<Arc<Peer>> {
         self.registry.lock().open.values().cloned().collect()
-    }
-
-    /// Returns the number of open connections.
-    pub fn len(&self) -> usize {
-        self.registry.lock().open.len()
-    }
-
-    /// Whether no connection is open.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Returns the number of open streams of a kind.
@@ -134,7 +124,7 @@ impl Connections {
             TransportTotals { transport, open: 0, opened, receive_bytes: received, transmit_bytes: transmitted }
         });
         for peer in registry.open.values() {
-            let totals = &mut totals[place(peer.road())];
+            let totals = &mut totals[place(peer.road)];
             totals.open += 1;
             totals.receive_bytes += peer.traffic.receive_bytes.load(Relaxed);
             totals.transmit_bytes += peer.traffic.transmit_bytes.load(Relaxed);
@@ -147,8 +137,8 @@ impl Drop for OpenConnection {
     fn drop(&mut self) {
         // In one step, so that no reader misses the bytes or counts them twice.
         let mut registry = self.connections.registry.lock();
-        registry.open.remove(&self.peer.id());
-        let closed = &mut registry.closed_bytes[place(self.peer.road())];
+        registry.open.remove(&self.peer.id);
+        let closed = &mut registry.closed_bytes[place(self.peer.road)];
         closed.received += self.peer.traffic.receive_bytes.load(Relaxed);
         closed.transmitted += self.peer.traffic.transmit_bytes.load(Relaxed);
     }
@@ -175,13 +165,10 @@ mod tests {
         second.traffic.transmit_bytes.fetch_add(5, Relaxed);
         third.traffic.receive_bytes.fetch_add(1, Relaxed);
         let before = connections.totals();
-        assert_eq!(
-            connections.list().iter().map(|peer| peer.id()).collect::<Vec<_>>(),
-            [first.id(), second.id(), third.id()]
-        );
+        assert_eq!(connections.list().iter().map(|peer| peer.id).collect::<Vec<_>>(), [first.id, second.id, third.id]);
         let [one, _two, _three] = open;
         drop(one);
-        assert_eq!(connections.len(), 2, "the peer is still in use, but its connection is closed");
+        assert_eq!(connections.list().len(), 2, "the peer is still in use, but its connection is closed");
         let tcp = TransportTotals { open: 1, ..before[0] };
         assert_eq!(connections.totals(), [tcp, before[1]]);
         assert_eq!((tcp.opened, tcp.receive_bytes, before[1].transmit_bytes), (2, 8, 5));

@@ -8,7 +8,7 @@ use crate::replay::Replay;
 use crate::table_handle::{Call, DrawRequest, TableHandle};
 use parking_lot::Mutex;
 use reverb_core::gather::{BatchLayout, Gatherer};
-use reverb_core::{Chunk, Drawn, Error, NewItem, Result, Trajectory, item_keys};
+use reverb_core::{Chunk, Drawn, Error, NewItem, Result, Table, Trajectory, item_keys};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::task::JoinHandle;
@@ -82,7 +82,8 @@ pub fn sample_copied(
     request: &BatchRequest,
     used: Option<BatchLayout>,
 ) -> Option<Batch> {
-    let copied = table.sample_copied(request.draw, request.squeeze_time, used, replay.this_process())?;
+    let peer = replay.this_process();
+    let (copied, ()) = table.sample_copied(request.draw, request.squeeze_time, used, peer, |_, _| ())?;
     Some(Batch::new(copied, table.signature_token()))
 }
 
@@ -138,7 +139,8 @@ impl LocalDraw {
     pub fn begin(replay: &Replay, request: &BatchRequest, deadline: Option<Instant>, at_once: bool) -> Result<Self> {
         let table = replay.table(&request.table)?.clone();
         let (begun, peer) = (Instant::now(), replay.this_process());
-        if let Some((batch, draws)) = table.sample_copied_leased(request.draw, request.squeeze_time, peer) {
+        let lease = Table::lease_copied;
+        if let Some((batch, draws)) = table.sample_copied(request.draw, request.squeeze_time, None, peer, lease) {
             let samples = batch.info.len();
             let leased = (Batch::new(batch, table.signature_token()), Lease::copied(table, draws, samples));
             return Ok(Self(DrawState::Ready(Some(Ok(leased)))));

@@ -38,18 +38,8 @@ pub struct Peeked {
 pub async fn peek(replay: &Replay, table: &str, count: usize, newest: bool) -> Result<Vec<Peeked>> {
     let table = replay.table(table)?.clone();
     let order = if newest { ItemOrder::Newest } else { ItemOrder::Oldest };
-    let count = count.min(MAX_ITEMS);
-    let known = in_known_order(&table, count, order);
-    let turn = match known {
-        Some(_) => None,
-        None => replay.passes().clone().acquire_owned().await.ok(),
-    };
-    let read = move || {
-        let items = known.unwrap_or_else(|| search(&table, count, order));
-        drop(turn);
-        batches(&table, items)
-    };
-    in_background(read).await?
+    let items = first_items(replay, &table, count, order).await?;
+    in_background(move || batches(&table, items)).await?
 }
 
 /// An order of the items of a table.
@@ -78,7 +68,7 @@ pub async fn first_items(
     if let Some(known) = in_known_order(table, count, order) {
         return Ok(known);
     }
-    let turn = replay.passes().clone().acquire_owned().await.ok();
+    let turn = replay.passes.clone().acquire_owned().await.ok();
     let table = table.clone();
     in_background(move || {
         let items = search(&table, count, order);
@@ -180,13 +170,13 @@ mod tests {
     async fn a_third_pass_waits_and_a_look_at_a_table_in_order_does_not() {
         let tables = vec![table("ordered", SelectorKind::Fifo), table("heap", SelectorKind::MinHeap)];
         let replay = Replay::new(tables, 1 << 20).unwrap();
-        let others = replay.passes().clone().acquire_many_owned(2).await.unwrap();
+        let others = replay.passes.clone().acquire_many_owned(2).await.unwrap();
         let mut pass = pin!(peek(&replay, "heap", 1, true));
         assert!(pass.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert_eq!(peek(&replay, "ordered", 1, true).await.unwrap().len(), 0);
-        assert_eq!(replay.passes().available_permits(), 0);
+        assert_eq!(replay.passes.available_permits(), 0);
         drop(others);
         assert_eq!(pass.await.unwrap().len(), 0);
-        assert_eq!(replay.passes().available_permits(), 2);
+        assert_eq!(replay.passes.available_permits(), 2);
     }
 }

@@ -38,11 +38,14 @@ pub struct Peer {
     name: OnceLock<String>,
     /// Who the peer has proven to be.
     identity: Option<Identity>,
-    road: Transport,
-    address: String,
-    /// Number of the peer in this process.
-    id: u64,
-    since: SystemTime,
+    /// The transport of its calls.
+    pub road: Transport,
+    /// The remote address of its connection. Empty in the same process.
+    pub address: String,
+    /// Number of the peer, which no other peer of this process has.
+    pub id: u64,
+    /// Time at which it connected.
+    pub since: SystemTime,
     /// What the peer has sent, received and made so far.
     pub traffic: Traffic,
 }
@@ -95,26 +98,6 @@ impl Peer {
     /// Returns who the peer has proven to be. `None` if nobody has asked for a proof.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
-    }
-
-    /// Returns the number of the peer, which no other peer of this process has.
-    pub fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// Returns the time at which it connected.
-    pub fn since(&self) -> SystemTime {
-        self.since
-    }
-
-    /// Returns the transport of its calls.
-    pub fn road(&self) -> Transport {
-        self.road
-    }
-
-    /// Returns the remote address of its connection. Empty in the same process.
-    pub fn address(&self) -> &str {
-        &self.address
     }
 }
 

@@ -29,17 +29,20 @@ pub struct Replay {
     max_message_size: u64,
     closed: AtomicBool,
     /// Ledgers of the items that writers have inserted.
-    ledgers: Ledgers,
-    connections: Arc<Connections>,
+    pub ledgers: Ledgers,
+    /// The connections of the server.
+    pub connections: Arc<Connections>,
     /// The callers in this process.
     here: Arc<Peer>,
-    bench: Arc<BenchTables>,
-    facts: Arc<ServerFacts>,
+    /// The tables for measurements.
+    pub bench: Arc<BenchTables>,
+    /// Facts about the server that serves the tables.
+    pub facts: ServerFacts,
     store: OnceLock<Arc<dyn Store>>,
     /// Locked during a save, so that other saves wait without occupying a thread.
     saving: Arc<tokio::sync::Mutex<()>>,
     /// Permits for passes over tables, so that other passes wait without occupying a thread.
-    passes: Arc<Semaphore>,
+    pub(crate) passes: Arc<Semaphore>,
     /// Its drop tells the tasks of this server to end.
     stop: Mutex<Option<tokio::sync::watch::Sender<bool>>>,
 }
@@ -65,7 +68,7 @@ impl Replay {
             connections: Arc::default(),
             here: Peer::in_same_process(),
             bench: Arc::default(),
-            facts: Arc::default(),
+            facts: ServerFacts::default(),
             store: OnceLock::new(),
             saving: Arc::default(),
             passes: Arc::new(Semaphore::new(MAX_PASSES)),
@@ -112,16 +115,6 @@ impl Replay {
         self.bench.find(name).map_or_else(|| self.table(name).cloned(), Ok)
     }
 
-    /// Returns the tables for measurements.
-    pub fn bench(&self) -> &Arc<BenchTables> {
-        &self.bench
-    }
-
-    /// Returns the permits for passes over all items of a table.
-    pub(crate) fn passes(&self) -> &Arc<Semaphore> {
-        &self.passes
-    }
-
     /// Checks that the data of one insert does not exceed the limit.
     ///
     /// # Errors
@@ -141,21 +134,6 @@ impl Replay {
             group.table.check_all(&group.items).map_err(|(row, error)| name_row(row, group.items.len(), error))?;
         }
         Ok(groups.into_iter().map(|group| group.table.insert(group.items, peer)).collect())
-    }
-
-    /// Returns the ledgers of the items that each writer has inserted.
-    pub fn ledgers(&self) -> &Ledgers {
-        &self.ledgers
-    }
-
-    /// Returns the connections of the server.
-    pub fn connections(&self) -> &Arc<Connections> {
-        &self.connections
-    }
-
-    /// Returns facts about the server that serves the tables.
-    pub fn facts(&self) -> &Arc<ServerFacts> {
-        &self.facts
     }
 
     /// Returns the peer for all callers in the same process as the server. It has no connection.

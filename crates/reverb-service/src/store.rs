@@ -21,9 +21,7 @@ pub trait Store: Debug + Send + Sync {
     fn saves_on_stop(&self) -> bool;
 
     /// Returns what the store has done so far, without waiting for a save. The server's documents and metrics show it.
-    fn status(&self) -> StoreStatus {
-        StoreStatus::default()
-    }
+    fn status(&self) -> StoreStatus;
 
     /// Lets other servers use the store. Waits for a running save. Later saves fail.
     fn close(&self);

@@ -237,16 +237,6 @@ impl Ledgers {
         let stream = StreamOfWriter { writers: self.writers.clone(), writer_id, number, newest, is_needed: true };
         LedgerGuard { ledger: ledger.lock_owned().await, stream }
     }
-
-    /// Returns the number of writers whose ledgers are kept.
-    pub fn len(&self) -> usize {
-        self.writers.lock().records.len()
-    }
-
-    /// Whether no ledger is kept.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 #[cfg(test)]
@@ -256,6 +246,13 @@ mod tests {
     use std::collections::BTreeSet;
     use std::pin::Pin;
     use std::task::{Context, Poll, Waker};
+
+    impl Ledgers {
+        /// The number of writers whose ledgers are kept.
+        fn len(&self) -> usize {
+            self.writers.lock().records.len()
+        }
+    }
 
     /// Polls a future once.
     fn poll_once<T>(future: &mut Pin<Box<impl Future<Output = T>>>) -> Option<T> {
@@ -306,7 +303,7 @@ mod tests {
     async fn old_ledgers_are_forgotten_and_those_without_items_are_not_kept() {
         let ledgers = Ledgers::default();
         drop(ledgers.take(1).await);
-        assert!(ledgers.is_empty(), "nothing was inserted");
+        assert_eq!(ledgers.len(), 0, "nothing was inserted");
         ledgers.take(2).await.ledger.add(1);
         let ended = ledgers.take(3).await;
         ended.ledger.add(1);
@@ -316,7 +313,7 @@ mod tests {
         ledgers.writers.lock().forget_old(now + KEEP_TIME / 2);
         assert_eq!(ledgers.len(), 1);
         ledgers.writers.lock().forget_old(now + KEEP_TIME + KEEP_TIME);
-        assert!(ledgers.is_empty());
+        assert_eq!(ledgers.len(), 0);
     }
 
     /// The numbers up to 50 that the ledger has.

@@ -109,7 +109,9 @@ fn table() -> Vec<u8> {
 
 fn write(folder: &Path, name: &str, records: &[Vec<u8>]) {
     let mut writer = RecordWriter::new(Vec::new(), 9);
-    records.iter().for_each(|record| writer.write(record).unwrap());
+    let mut framed = Vec::new();
+    records.iter().for_each(|record| put_record(&mut framed, record));
+    writer.write_framed(&framed).unwrap();
     std::fs::write(folder.join(name), writer.finish().unwrap()).unwrap();
 }
 

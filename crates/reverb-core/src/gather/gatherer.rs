@@ -92,11 +92,6 @@ impl Gatherer {
         &self.items
     }
 
-    /// Consumes a finished gatherer and returns its layout.
-    pub fn into_layout(self) -> BatchLayout {
-        self.layout
-    }
-
     /// Consumes the gatherer and returns the items, for a table that takes back draws that were not delivered.
     pub fn into_items(self) -> Vec<Drawn> {
         self.items

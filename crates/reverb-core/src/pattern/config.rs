@@ -90,11 +90,16 @@ pub enum PriorityFn {
 
 /// A pattern that was checked.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Pattern {
-    table: String,
-    columns: Vec<AgeRange>,
-    priority: PriorityFn,
-    conditions: Vec<ConditionConfig>,
+    /// Name of the items' table.
+    pub table: String,
+    /// The columns of the items, in order.
+    pub columns: Vec<AgeRange>,
+    /// The way to compute the priority of an item.
+    pub priority: PriorityFn,
+    /// Conditions for an item, besides the existence of all rows.
+    pub conditions: Vec<ConditionConfig>,
 }
 
 /// The rows of one column of an item: `count` rows with a distance of `step`, starting at the row of age `first`. The
@@ -122,26 +127,6 @@ impl AgeRange {
 }
 
 impl Pattern {
-    /// Name of the items' table.
-    pub fn table(&self) -> &str {
-        &self.table
-    }
-
-    /// The columns of the items, in order.
-    pub fn columns(&self) -> &[AgeRange] {
-        &self.columns
-    }
-
-    /// The way to compute the priority of an item.
-    pub fn priority(&self) -> PriorityFn {
-        self.priority
-    }
-
-    /// Conditions for an item, besides the existence of all rows.
-    pub fn conditions(&self) -> &[ConditionConfig] {
-        &self.conditions
-    }
-
     /// Age of the oldest row of an item.
     pub fn max_age(&self) -> u32 {
         self.columns.iter().map(|column| column.first).max().unwrap_or(0)

@@ -5,7 +5,7 @@
 
 use super::{AgeRange, Comparison, ConditionConfig, Left, Pattern, PatternConfig, PriorityFn, StepId, Steps};
 use crate::{Error, Result};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// The patterns of one writer, and the number of steps since each created an item.
 ///
@@ -23,8 +23,10 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub struct Evaluator {
     patterns: Vec<PatternState>,
+    /// Age of the oldest row that any pattern needs, which is the number of rows that must be kept.
     max_age: u32,
-    sources: BTreeMap<usize, u32>,
+    /// The columns that patterns read.
+    sources: BTreeSet<usize>,
 }
 
 #[derive(Debug)]
@@ -74,13 +76,7 @@ impl Evaluator {
         if patterns.is_empty() {
             return Err(Error::invalid("At least one config must be provided."));
         }
-        let mut sources = BTreeMap::new();
-        for PatternState { pattern, .. } in &patterns {
-            for (source, age) in sources_of(pattern) {
-                let oldest = sources.entry(source).or_insert(age);
-                *oldest = age.max(*oldest);
-            }
-        }
+        let sources = patterns.iter().flat_map(|state| sources_of(&state.pattern)).collect();
         let max_age = patterns.iter().map(|state| state.pattern.max_age()).max().unwrap_or(0);
         Ok(Self { patterns, max_age, sources })
     }
@@ -90,14 +86,9 @@ impl Evaluator {
         self.max_age
     }
 
-    /// The columns that patterns use, each with the age of its oldest row that they need. Other columns can be dropped.
-    pub fn sources(&self) -> &BTreeMap<usize, u32> {
-        &self.sources
-    }
-
-    /// The patterns in order.
-    pub fn patterns(&self) -> impl ExactSizeIterator<Item = &Pattern> {
-        self.patterns.iter().map(|state| &state.pattern)
+    /// Whether a pattern reads a column. Others can be dropped.
+    pub fn uses(&self, column: u32) -> bool {
+        self.sources.contains(&(column as usize))
     }
 
     /// The next item of this pass; `None` after the last. The item that was returned before counts as created when this
@@ -112,7 +103,7 @@ impl Evaluator {
             state.applied = Some(step);
             state.steps_since_applied = 0;
         }
-        let newest = steps.newest().filter(|_| self.sources.keys().any(|&source| steps.has(source, 1)));
+        let newest = steps.newest().filter(|_| self.sources.iter().any(|&source| steps.has(source, 1)));
         let Some(newest) = newest else { return Ok(None) };
         let buffer_length = steps.num_rows().min(u64::from(self.max_age));
         while let Some(state) = self.patterns.get_mut(pass.next) {
@@ -149,13 +140,13 @@ impl PatternState {
         if moment.buffer_length < u64::from(self.pattern.max_age()) {
             return Ok(false);
         }
-        for condition in self.pattern.conditions() {
+        for condition in &self.pattern.conditions {
             if !self.holds(condition, moment, steps)? {
                 return Ok(false);
             }
         }
         let is_there = |column: &AgeRange| column.ages().all(|age| steps.has(column.source, age));
-        Ok(self.pattern.columns().iter().all(is_there))
+        Ok(self.pattern.columns.iter().all(is_there))
     }
 
     fn holds(&self, condition: &ConditionConfig, moment: &Moment, steps: &impl Steps) -> Result<bool> {
@@ -186,11 +177,11 @@ impl PatternState {
 }
 
 fn priority_of(pattern: &Pattern, steps: &impl Steps) -> Result<f64> {
-    let (weight, source) = match pattern.priority() {
+    let (weight, source) = match pattern.priority {
         PriorityFn::Constant(value) => return Ok(value),
         PriorityFn::TdError { max_weight, source } => (max_weight, source as usize),
     };
-    let Some(column) = pattern.columns().iter().rfind(|column| column.source == source) else { return Ok(0.0) };
+    let Some(column) = pattern.columns.iter().rfind(|column| column.source == source) else { return Ok(0.0) };
     let (mut largest, mut sum) = (0.0_f64, 0.0);
     steps.for_each_cell(source, &mut column.ages(), &mut |cell| {
         let error = cell.td_error()?.abs();
@@ -201,12 +192,11 @@ fn priority_of(pattern: &Pattern, steps: &impl Steps) -> Result<f64> {
     Ok(weight * largest + (1.0 - weight) * (sum / f64::from(column.count)))
 }
 
-/// The columns that a pattern reads, with the age of the oldest row; columns may repeat. A TD error reads only cells of
-/// the item.
-fn sources_of(pattern: &Pattern) -> impl Iterator<Item = (usize, u32)> {
-    let of_items = pattern.columns().iter().map(|column| (column.source, column.first));
-    let of_conditions = pattern.conditions().iter().filter_map(|condition| match condition.left {
-        Some(Left::Source(source)) => Some((source as usize, 1)),
+/// The columns that a pattern reads; they may repeat. A TD error reads only cells of the item.
+fn sources_of(pattern: &Pattern) -> impl Iterator<Item = usize> {
+    let of_items = pattern.columns.iter().map(|column| column.source);
+    let of_conditions = pattern.conditions.iter().filter_map(|condition| match condition.left {
+        Some(Left::Source(source)) => Some(source as usize),
         _ => None,
     });
     of_items.chain(of_conditions)

@@ -21,8 +21,8 @@ use crate::{BatchInfo, Buffer, Chunk, ItemKey, Trajectory};
 const MAX_ITEMS: usize = 4096;
 const MAX_BYTES: usize = 128 << 10;
 
-/// Drawn slots, each with the probability of its draw.
-type Draws = Vec<(u32, f64)>;
+/// A drawn slot, with the probability of its draw.
+pub type DrawnSlot = (u32, f64);
 
 /// A batch that was drawn and copied in one step.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Table {
     /// takes a tenth of the time. Callers that draw repeatedly can pass the layout of the previous batch as `used`; it
     /// is reused if it still fits.
     ///
-    /// `now_nanos` is the time, for the figures of the table.
+    /// `now_nanos` is the time, for the figures of the table. The slots of the items are for [`Table::lease_copied`].
     ///
     /// Returns `None`, and changes nothing, if this is not possible: the rate limiter does not allow all `count` draws
     /// now, draws may remove items, or the items are not rows of chunks of one layout, have strings, or are too many.
@@ -77,19 +77,28 @@ impl Table {
         squeeze_time: bool,
         used: Option<BatchLayout>,
         now_nanos: u64,
-    ) -> Option<CopiedBatch> {
-        self.copy_draws(count, squeeze_time, used, now_nanos).map(|(batch, _)| batch)
+    ) -> Option<(CopiedBatch, Vec<DrawnSlot>)> {
+        let draws_stay = self.config.max_times_sampled < 1;
+        let are_few = (1..=MAX_ITEMS).contains(&count);
+        if !(draws_stay && are_few && !self.slab.is_empty() && self.limiter.can_sample(count as i64)) {
+            return None;
+        }
+        // With a seed, draws must be the same whether batches are copied here or gathered later.
+        let before = self.rng.clone();
+        let copied = self.draw_same_layout(count, squeeze_time, used);
+        if copied.is_none() {
+            self.rng = before;
+        }
+        let (draws, layout, buffer) = copied?;
+        // The rows of all items are alike, and none is compressed.
+        self.counting.sample_bytes += count as u64 * referenced_bytes(&self.slab.get(draws[0].0).trajectory);
+        let slab = &self.slab;
+        self.counting.count_draws(count, now_nanos, |index| slab.get(draws[index].0).inserted_at);
+        Some((CopiedBatch { info: self.count_samples(&draws), layout, buffer }, draws))
     }
 
-    /// As [`Table::sample_copied`], and also returns what [`Table::give_back_copied`] needs if the batch is not
-    /// delivered.
-    pub fn sample_copied_leased(
-        &mut self,
-        count: usize,
-        squeeze_time: bool,
-        now_nanos: u64,
-    ) -> Option<(CopiedBatch, CopiedDraws)> {
-        let (batch, draws) = self.copy_draws(count, squeeze_time, None, now_nanos)?;
+    /// Returns what [`Table::give_back_copied`] needs if a batch that was just copied is not delivered.
+    pub fn lease_copied(&mut self, draws: &[DrawnSlot]) -> CopiedDraws {
         let tracks = self.tracks_draws;
         let items = draws.iter().map(|(slot, _)| {
             let &Item { key, inserted_at, ref trajectory, .. } = self.slab.get(*slot);
@@ -97,8 +106,7 @@ impl Table {
             let in_flight = if tracks { self.in_flight.add(Flight::of(key, inserted_at)) } else { FlightNumber::NONE };
             CopiedDraw { key, inserted_at, bytes, in_flight }
         });
-        let draws = CopiedDraws { items: items.collect(), epoch: self.epoch };
-        Some((batch, draws))
+        CopiedDraws { items: items.collect(), epoch: self.epoch }
     }
 
     /// Notes that the batch has reached its caller.
@@ -121,40 +129,14 @@ impl Table {
         }
     }
 
-    fn copy_draws(
-        &mut self,
-        count: usize,
-        squeeze_time: bool,
-        used: Option<BatchLayout>,
-        now_nanos: u64,
-    ) -> Option<(CopiedBatch, Draws)> {
-        let draws_stay = self.config.max_times_sampled < 1;
-        let are_few = (1..=MAX_ITEMS).contains(&count);
-        if !(draws_stay && are_few && !self.slab.is_empty() && self.limiter.can_sample(count as i64)) {
-            return None;
-        }
-        // With a seed, draws must be the same whether batches are copied here or gathered later.
-        let before = self.rng.clone();
-        let copied = self.draw_same_layout(count, squeeze_time, used);
-        if copied.is_none() {
-            self.rng = before;
-        }
-        let (draws, layout, buffer) = copied?;
-        // The rows of all items are alike, and none is compressed.
-        self.counting.sample_bytes += count as u64 * referenced_bytes(&self.slab.get(draws[0].0).trajectory);
-        let slab = &self.slab;
-        self.counting.count_draws(count, now_nanos, |index| slab.get(draws[index].0).inserted_at);
-        Some((CopiedBatch { info: self.count_samples(&draws), layout, buffer }, draws))
-    }
-
     /// Chooses items and copies them. `None` if their layouts differ or they are too large.
     fn draw_same_layout(
         &mut self,
         count: usize,
         squeeze_time: bool,
         used: Option<BatchLayout>,
-    ) -> Option<(Draws, BatchLayout, Buffer)> {
-        let mut draws = Draws::with_capacity(count);
+    ) -> Option<(Vec<DrawnSlot>, BatchLayout, Buffer)> {
+        let mut draws = Vec::with_capacity(count);
         let mut rows: Vec<ReadableRows<'_>> = Vec::with_capacity(count);
         while draws.len() < count {
             let first = draws.len();
@@ -184,7 +166,7 @@ impl Table {
         Some((draws, layout, buffer))
     }
 
-    fn count_samples(&mut self, draws: &[(u32, f64)]) -> BatchInfo {
+    fn count_samples(&mut self, draws: &[DrawnSlot]) -> BatchInfo {
         let table_size = self.slab.len() as i64;
         let mut info = BatchInfo::zeros(draws.len());
         let InfoColumns { keys, probabilities, table_sizes, priorities, times_sampled } = info.columns_mut();

@@ -63,11 +63,11 @@ impl StepBuffer {
     ) -> Result<()> {
         let mut pass = Pass::new(end_of_episode);
         while let Some(due) = evaluator.next_item(&mut pass, self)? {
-            let mut columns = Vec::with_capacity(due.pattern.columns().len());
-            for ages in due.pattern.columns() {
+            let mut columns = Vec::with_capacity(due.pattern.columns.len());
+            for ages in &due.pattern.columns {
                 columns.push(self.select_ages(ages)?);
             }
-            items.push(WriterItem::selected(table(due.pattern.table()), due.priority, columns.into())?);
+            items.push(WriterItem::selected(table(&due.pattern.table), due.priority, columns.into())?);
         }
         Ok(())
     }

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use reverb_core::SelectorKind::{Fifo, Uniform};
 use reverb_core::gather::Gatherer;
 use reverb_core::{
-    BatchInfo, Buffer, Chunk, DType, EpisodeIds, Layout, NewItem, SelectorKind, Slice, StepRange, Table, TableConfig,
-    Trajectory, TrajectoryColumn, random_key,
+    BatchInfo, Buffer, Chunk, CopiedBatch, CopiedDraws, DType, EpisodeIds, Layout, NewItem, SelectorKind, Slice,
+    StepRange, Table, TableConfig, Trajectory, TrajectoryColumn, random_key,
 };
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -57,13 +57,18 @@ fn counts(table: &mut Table) -> (i64, u64, Vec<i32>) {
     (info.samples, info.num_unique_samples, times_sampled)
 }
 
+fn sample_leased(table: &mut Table, count: usize) -> (CopiedBatch, CopiedDraws) {
+    let (batch, draws) = table.sample_copied(count, true, None, 0).unwrap();
+    (batch, table.lease_copied(&draws))
+}
+
 fn assert_same_batch(sampler: &SelectorKind, count: usize, length: u32, squeeze_time: bool) {
     let config = config(sampler.clone(), Fifo, 1000);
     let (mut one, mut other) = (table(config.clone(), length), table(config, length));
     // Repeated for items that were drawn before, and with a layout that fits or does not fit.
     let mut used = None;
     for round in 0..4 {
-        let copied = one.sample_copied(count, squeeze_time, used, 0).unwrap();
+        let copied = one.sample_copied(count, squeeze_time, used, 0).unwrap().0;
         let mut drawn = Vec::new();
         other.sample_up_to(count, false, 0, &mut drawn);
         let mut gatherer = Gatherer::new(drawn, squeeze_time).unwrap();
@@ -108,7 +113,7 @@ fn a_copied_batch_of_interleaved_rows_is_that_of_columns() {
     // Counts of one and of several blocks of rows.
     for count in [1, 12, 13, 97] {
         let (copied, again) =
-            (one.sample_copied(count, true, None, 0).unwrap(), other.sample_copied(count, true, None, 0).unwrap());
+            (one.sample_copied(count, true, None, 0).unwrap().0, other.sample_copied(count, true, None, 0).unwrap().0);
         assert_eq!((copied.info, copied.layout), (again.info, again.layout));
         assert!(bytes(&copied.buffer) == bytes(&again.buffer));
     }
@@ -120,7 +125,7 @@ fn a_copied_batch_of_interleaved_rows_is_that_of_columns() {
 
 #[test]
 fn infos_of_an_odd_number_of_samples_are_all_there() {
-    let copied = table(config(Fifo, Fifo, 1000), 1).sample_copied(3, true, None, 0).unwrap();
+    let copied = table(config(Fifo, Fifo, 1000), 1).sample_copied(3, true, None, 0).unwrap().0;
     assert_eq!(copied.info.keys(), [0, 0, 0]);
     assert_eq!(copied.info.probabilities(), [1.0, 1.0, 1.0]);
     assert_eq!(copied.info.table_sizes(), [357, 357, 357]);
@@ -163,7 +168,7 @@ fn a_refusal_does_not_change_what_a_seed_draws_next() {
     let config = config(Uniform, Fifo, 1000);
     let (mut asked, mut other) = (table(config.clone(), 1), table(config, 1));
     assert_refuses(&mut asked, 98);
-    let keys = |table: &mut Table| Vec::from(table.sample_copied(50, true, None, 0).unwrap().info.keys());
+    let keys = |table: &mut Table| Vec::from(table.sample_copied(50, true, None, 0).unwrap().0.info.keys());
     assert_eq!(keys(&mut asked), keys(&mut other));
 }
 
@@ -199,7 +204,7 @@ fn a_copied_batch_that_is_given_back_leaves_no_trace() {
     let mut table = table(config(Uniform, Fifo, 1000), 1);
     table.sample_copied(40, true, None, 0).unwrap();
     let before = counts(&mut table);
-    let (batch, draws) = table.sample_copied_leased(60, true, 0).unwrap();
+    let (batch, draws) = sample_leased(&mut table, 60);
     assert_eq!(batch.info.len(), 60);
     assert_ne!(counts(&mut table), before);
     table.give_back_copied(&draws);
@@ -209,7 +214,7 @@ fn a_copied_batch_that_is_given_back_leaves_no_trace() {
 #[test]
 fn draws_of_items_that_have_left_are_given_back_to_the_limiter_alone() {
     let mut table = table(config(Uniform, Fifo, 1000), 1);
-    let (batch, draws) = table.sample_copied_leased(60, true, 0).unwrap();
+    let (batch, draws) = sample_leased(&mut table, 60);
     let mut keys = Vec::from(batch.info.keys());
     keys.sort_unstable();
     keys.dedup();
@@ -228,7 +233,7 @@ fn draws_of_items_that_have_left_are_given_back_to_the_limiter_alone() {
 #[test]
 fn after_a_reset_there_is_nothing_to_give_back() {
     let mut table = table(config(Uniform, Fifo, 1000), 1);
-    let (_, draws) = table.sample_copied_leased(60, true, 0).unwrap();
+    let (_, draws) = sample_leased(&mut table, 60);
     drop(table.reset());
     let before = counts(&mut table);
     table.give_back_copied(&draws);

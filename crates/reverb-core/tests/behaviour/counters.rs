@@ -279,13 +279,8 @@ impl Model {
     fn sample_copied(&mut self) {
         let count = self.rng.random_range(1..50);
         let is_leased: bool = self.rng.random();
-        let (batch, draws) = if is_leased {
-            let Some((batch, draws)) = self.table.sample_copied_leased(count, true, self.now) else { return };
-            (batch, Some(draws))
-        } else {
-            let Some(batch) = self.table.sample_copied(count, true, None, self.now) else { return };
-            (batch, None)
-        };
+        let Some((batch, draws)) = self.table.sample_copied(count, true, None, self.now) else { return };
+        let draws = is_leased.then(|| self.table.lease_copied(&draws));
         self.copied += 1;
         let items = batch.info.keys().iter().map(|&key| (key, self.count_draw(key))).collect();
         if let Some(draws) = draws {

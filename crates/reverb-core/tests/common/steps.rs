@@ -101,9 +101,9 @@ impl Writer {
                 let cell = self.rows.cell(source, age).expect("all rows of an item are there");
                 cell.integer(source).unwrap_or(i128::MIN) as i64
             };
-            let columns = item.pattern.columns();
+            let columns = &item.pattern.columns;
             self.items.push(Made {
-                table: item.pattern.table().into(),
+                table: item.pattern.table.clone(),
                 priority: item.priority,
                 columns: columns.iter().map(|c| c.ages().map(|age| value(c.source, age)).collect()).collect(),
                 squeezed: columns.iter().map(|column| column.squeeze).collect(),

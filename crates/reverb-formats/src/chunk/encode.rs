@@ -55,34 +55,21 @@ impl ChunkEncoder {
     ) -> Result<()> {
         let is_separated = !chunk.layout().is_interleaved() || rows.len() * 2 > chunk.rows() as usize;
         if !is_separated {
-            return self.encode_tensors(chunk, None, rows, key, delta_encoded, out);
+            return self.encode_rows(chunk, None, rows, key, delta_encoded, out);
         }
         let mut decoded = std::mem::take(&mut self.decoded);
         let view = chunk.view(&mut decoded)?;
-        self.encode_rows(chunk, view, rows, key, delta_encoded, out)?;
+        self.encode_rows(chunk, Some(view), rows, key, delta_encoded, out)?;
         self.decoded = decoded;
         Ok(())
     }
 
-    /// As [`ChunkEncoder::encode_part`]. `view` is that of the whole chunk.
+    /// As [`ChunkEncoder::encode_part`]. `view` is that of the whole chunk. Without it, the rows are read one by one from
+    /// an interleaved chunk: otherwise all its rows would be separated for few.
     ///
     /// # Errors
     /// [`Error::Internal`] if Snappy refuses the data.
     pub fn encode_rows(
-        &mut self,
-        chunk: &Chunk,
-        view: ChunkView<'_>,
-        rows: Range<u32>,
-        key: u64,
-        delta_encoded: bool,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
-        self.encode_tensors(chunk, Some(view), rows, key, delta_encoded, out)
-    }
-
-    /// Encodes rows of a chunk. Without a view, they are read one by one from an interleaved chunk: otherwise all its
-    /// rows would be separated for few.
-    fn encode_tensors(
         &mut self,
         chunk: &Chunk,
         view: Option<ChunkView<'_>>,

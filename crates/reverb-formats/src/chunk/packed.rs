@@ -36,6 +36,13 @@ struct PackedTensor {
     delta: Option<(usize, usize)>,
 }
 
+impl PackedTensor {
+    fn new(elements: Range<usize>, column: &Column, is_delta: bool) -> Self {
+        let delta = is_delta.then_some((column.row_bytes, column.dtype.size()));
+        Self { elements, region: column.offset..column.offset + column.size_bytes, delta }
+    }
+}
+
 /// Whether compression saves at least half of `size_bytes`. Less is not worth the wait of the chunk's first reader.
 pub fn is_worth_packing(content_bytes: usize, size_bytes: usize) -> bool {
     content_bytes <= size_bytes / 2
@@ -57,11 +64,7 @@ impl PackedTensors {
             let place = end..end + elements.len();
             end = place.end;
             contents.as_mut()[place.clone()].copy_from_slice(elements);
-            PackedTensor {
-                elements: place,
-                region: column.offset..column.offset + column.size_bytes,
-                delta: is_delta.then_some((column.row_bytes, column.dtype.size())),
-            }
+            PackedTensor::new(place, column, is_delta)
         };
         let tensors = columns.iter().zip(tensors).map(&mut pack).collect();
         Self { contents: contents.into(), is_message: false, tensors }
@@ -76,11 +79,8 @@ impl PackedTensors {
         let place = |(column, &(elements, is_delta)): (&Column, &(&[u8], bool))| {
             // A tensor without elements may lie anywhere.
             let start = elements.as_ptr().addr().wrapping_sub(message.as_ptr().addr());
-            PackedTensor {
-                elements: if elements.is_empty() { 0..0 } else { start..start + elements.len() },
-                region: column.offset..column.offset + column.size_bytes,
-                delta: is_delta.then_some((column.row_bytes, column.dtype.size())),
-            }
+            let place = if elements.is_empty() { 0..0 } else { start..start + elements.len() };
+            PackedTensor::new(place, column, is_delta)
         };
         let tensors = columns.iter().zip(tensors).map(place).collect();
         Self { contents, is_message: true, tensors }

@@ -112,16 +112,6 @@ impl<W: Write> RecordWriter<W> {
         Self { out: io::BufWriter::with_capacity(BUFFER_BYTES, deflate) }
     }
 
-    /// Appends a record.
-    ///
-    /// # Errors
-    /// Those of writing to the target.
-    pub fn write(&mut self, payload: &[u8]) -> io::Result<()> {
-        let mut record = Vec::with_capacity(payload.len() + HEADER_BYTES + 4);
-        put_record(&mut record, payload);
-        self.write_framed(&record)
-    }
-
     /// Appends records that were framed by [`put_record`].
     ///
     /// # Errors
@@ -261,23 +251,12 @@ impl<R: Read> RecordReader<R> {
         !matches!(self.source, Source::Plain(_))
     }
 
-    /// Replaces the content of `payload` by the next record. Returns false at the end of the file.
+    /// Appends the next record to `payload`. Returns its checksum without verifying it, so that another thread can do
+    /// that. `None` at the end of the file.
     ///
     /// # Errors
     /// [`Error::DataLoss`] if the record is damaged or cut off, [`Error::MessageTooLarge`] if it exceeds the limit.
     /// Both name the number of the record. [`Error::Storage`] if the file cannot be read.
-    pub fn next(&mut self, payload: &mut Vec<u8>) -> Result<bool> {
-        payload.clear();
-        let number = self.number;
-        let checksum = self.append(payload)?;
-        checksum.map(|checksum| checksum.check(number, payload)).transpose().map(|checked| checked.is_some())
-    }
-
-    /// As [`RecordReader::next`], but appends to `payload` and returns the checksum without verifying it, so that
-    /// another thread can do that. `None` at the end of the file.
-    ///
-    /// # Errors
-    /// Those of [`RecordReader::next`], except for a wrong checksum of the payload.
     pub fn append(&mut self, payload: &mut Vec<u8>) -> Result<Option<Checksum>> {
         if self.finished {
             return Ok(None);

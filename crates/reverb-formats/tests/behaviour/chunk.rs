@@ -167,7 +167,7 @@ proptest! {
         let whole = Chunk::new(7, episodes, steps, whole.layout().clone(), whole.data().clone()).unwrap();
         let (mut scratch, mut message) = (Vec::new(), Vec::new());
         let view = whole.view(&mut scratch).unwrap();
-        ChunkEncoder::default().encode_rows(&whole, view, range.clone(), 8, delta, &mut message).unwrap();
+        ChunkEncoder::default().encode_rows(&whole, Some(view), range.clone(), 8, delta, &mut message).unwrap();
         let part = decode(&message).unwrap();
         assert_eq!((part.key, part.rows() as usize), (8, range.len()));
         for (index, column) in whole.columns().iter().enumerate() {

@@ -8,6 +8,7 @@ use crate::transport::back_off::BackOff;
 use crate::transport::dial::{ATTEMPT_TIME, KeepAlive, dial, dial_unix};
 use reverb_core::{Error, Result};
 use reverb_service::{Transport, registry};
+use std::fmt::Display;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -39,11 +40,7 @@ pub async fn connect(endpoint: &Endpoint, session: &Session, deadline: Option<In
         let now = Instant::now();
         let is_late = deadline.is_some_and(|deadline| now >= deadline);
         if is_late || now >= give_up {
-            let text = unreached_text(endpoint, &error, begun.elapsed());
-            return Err(match is_late {
-                true => Error::Unreached(text),
-                false => Error::Unavailable(text),
-            });
+            return Err(unreached(endpoint, &error, begun.elapsed(), is_late));
         }
         let next = now + back_off.pause();
         tokio::time::sleep_until(deadline.map_or(next, |deadline| next.min(deadline)).into()).await;
@@ -86,7 +83,7 @@ pub async fn attempt(endpoint: &Endpoint, session: &Session) -> Result<Road> {
     // On another host, the path may lead to a different server. The ids show whether it is the same one.
     let Ok(channel) = dial_unix(path, KeepAlive::Pings).await else { return Ok(road) };
     match Connection::greet(endpoint, Transport::Unix, channel, session, false).await {
-        Ok(Greeting::Connected(unix)) if road.server_id() == Some(unix.server_id()) => Ok(unix.into()),
+        Ok(Greeting::Connected(unix)) if road.server_id() == Some(&unix.hello.server_id) => Ok(unix.into()),
         _ => Ok(road),
     }
 }
@@ -128,12 +125,13 @@ fn ended_text(endpoint: &Endpoint) -> String {
     format!("the Server of this process at {endpoint} was stopped or collected: keep a reference")
 }
 
-/// Says why no server was reached in the time that was tried.
-pub fn unreached_text(endpoint: &Endpoint, reason: &Error, tried: Duration) -> String {
+/// Says why no server was reached in the time that was tried. `is_late` states that a deadline has passed.
+pub fn unreached(endpoint: &Endpoint, reason: &dyn Display, tried: Duration, is_late: bool) -> Error {
     let ended = endpoint.address.loopback().is_some_and(|(hosts, port)| registry::has_ended(hosts, port));
     let tried = tried.as_secs_f64();
-    match ended {
+    let text = match ended {
         true => format!("{} ({reason}, tried for {tried:.1} s)", ended_text(endpoint)),
         false => format!("no server at {endpoint}: {reason} (tried for {tried:.1} s)"),
-    }
+    };
+    if is_late { Error::Unreached(text) } else { Error::Unavailable(text) }
 }

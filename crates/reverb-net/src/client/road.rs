@@ -46,8 +46,8 @@ impl Road {
     pub fn transport(&self) -> Transport {
         match self {
             Self::SameProcess(_) => Transport::SameProcess,
-            Self::ReplayV1(connection) => connection.transport(),
-            Self::DmReverb(connection) => connection.transport(),
+            Self::ReplayV1(connection) => connection.transport,
+            Self::DmReverb(connection) => connection.transport,
         }
     }
 
@@ -61,8 +61,8 @@ impl Road {
     pub(super) fn peer(&self) -> Option<&str> {
         match self {
             Self::SameProcess(_) => None,
-            Self::ReplayV1(connection) => Some(connection.peer()),
-            Self::DmReverb(connection) => Some(connection.peer()),
+            Self::ReplayV1(connection) => Some(&connection.peer),
+            Self::DmReverb(connection) => Some(&connection.peer),
         }
     }
 
@@ -70,15 +70,15 @@ impl Road {
     pub(super) fn server_id(&self) -> Option<&[u8]> {
         match self {
             Self::SameProcess(_) => None,
-            Self::ReplayV1(connection) => Some(connection.server_id()),
-            Self::DmReverb(connection) => Some(connection.tables().server_id()),
+            Self::ReplayV1(connection) => Some(&connection.hello.server_id),
+            Self::DmReverb(connection) => Some(&connection.tables.server_id),
         }
     }
 
     /// Returns the path of the Unix socket that the server has told.
     pub(super) fn unix_path(&self) -> Option<&str> {
         let Self::ReplayV1(connection) = self else { return None };
-        Some(connection.unix_path()).filter(|path| !path.is_empty())
+        Some(&*connection.hello.unix_path).filter(|path| !path.is_empty())
     }
 
     /// Returns the server if it is in this process.
@@ -101,7 +101,7 @@ impl Road {
     pub(super) fn is_open(&self) -> bool {
         match self {
             Self::SameProcess(replay) => !replay.is_closed(),
-            Self::ReplayV1(connection) => !connection.is_broken(),
+            Self::ReplayV1(connection) => !connection.link.is_broken(),
             Self::DmReverb(connection) => !connection.is_broken(),
         }
     }

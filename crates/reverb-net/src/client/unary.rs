@@ -154,7 +154,7 @@ impl Call for Configure<'_> {
     }
 
     async fn dm_reverb(self, connection: &dm_reverb::Connection, _: Option<Instant>) -> Result<()> {
-        connection.tables().get(self.table)?;
+        connection.tables.get(self.table)?;
         Err(connection.lacks(Self::NOT_IN_DM_REVERB))
     }
 }
@@ -341,7 +341,7 @@ impl ToAll for Bench {
 /// Says what a server of an earlier version lacks, if it does not know a call.
 fn of_earlier(connection: &Connection, error: Error, lacks: &str) -> Error {
     match error {
-        Error::Unimplemented(_) => Error::Unimplemented(format!("the server at {} {lacks}", connection.peer())),
+        Error::Unimplemented(_) => Error::Unimplemented(format!("the server at {} {lacks}", connection.peer)),
         error => error,
     }
 }

@@ -1,6 +1,8 @@
-//! What both protocols have in common: how messages are encoded and bounded, codes of errors, and helpers of services.
+//! What both protocols have in common: how messages are encoded and bounded, the memory of insert streams, codes of
+//! errors, and helpers of services.
 
 pub mod checked;
 pub mod codec;
 pub mod codes;
+pub mod held_memory;
 pub mod service;

@@ -12,9 +12,6 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 const REQUEST_ID: u32 = 1;
-const BATCH: u32 = 2;
-const FAILURE: u32 = 3;
-const NOTICE: u32 = 4;
 const PAYLOAD: u32 = 5;
 /// Maximum number of bytes of a variable-length number in protobuf.
 const MAX_VARINT_BYTES: usize = 10;
@@ -31,13 +28,16 @@ pub struct SampleResponse {
 }
 
 /// The `kind` of a [`SampleResponse`].
-#[derive(Debug, Clone)]
+#[derive(Clone, PartialEq, prost::Oneof)]
 pub enum Kind {
     /// The beginning of a batch.
+    #[prost(message, tag = "2")]
     Batch(Batch),
     /// The error of a failed draw.
+    #[prost(message, tag = "3")]
     Failure(Failure),
     /// The reason why the draw still waits.
+    #[prost(string, tag = "4")]
     Notice(String),
 }
 
@@ -69,11 +69,8 @@ impl Payload {
 impl Message for SampleResponse {
     fn encode_raw(&self, buf: &mut impl BufMut) {
         prost::encoding::uint64::encode(REQUEST_ID, &self.request_id, buf);
-        match &self.kind {
-            Some(Kind::Batch(batch)) => prost::encoding::message::encode(BATCH, batch, buf),
-            Some(Kind::Failure(failure)) => prost::encoding::message::encode(FAILURE, failure, buf),
-            Some(Kind::Notice(notice)) => prost::encoding::string::encode(NOTICE, notice, buf),
-            None => {}
+        if let Some(kind) = &self.kind {
+            kind.encode(buf);
         }
         let len = self.payload.len();
         if len == 0 {
@@ -96,24 +93,7 @@ impl Message for SampleResponse {
     ) -> Result<(), DecodeError> {
         match tag {
             REQUEST_ID => prost::encoding::uint64::merge(wire_type, &mut self.request_id, buf, ctx),
-            BATCH => {
-                let mut batch = Batch::default();
-                prost::encoding::message::merge(wire_type, &mut batch, buf, ctx)?;
-                self.kind = Some(Kind::Batch(batch));
-                Ok(())
-            }
-            FAILURE => {
-                let mut failure = Failure::default();
-                prost::encoding::message::merge(wire_type, &mut failure, buf, ctx)?;
-                self.kind = Some(Kind::Failure(failure));
-                Ok(())
-            }
-            NOTICE => {
-                let mut notice = String::new();
-                prost::encoding::string::merge(wire_type, &mut notice, buf, ctx)?;
-                self.kind = Some(Kind::Notice(notice));
-                Ok(())
-            }
+            2..=4 => Kind::merge(&mut self.kind, tag, wire_type, buf, ctx),
             PAYLOAD => {
                 let mut bytes = Bytes::new();
                 prost::encoding::bytes::merge(wire_type, &mut bytes, buf, ctx)?;
@@ -129,12 +109,7 @@ impl Message for SampleResponse {
             0 => 0,
             len => 1 + encoded_len_varint(len as u64) + len,
         };
-        let kind = match &self.kind {
-            Some(Kind::Batch(batch)) => prost::encoding::message::encoded_len(BATCH, batch),
-            Some(Kind::Failure(failure)) => prost::encoding::message::encoded_len(FAILURE, failure),
-            Some(Kind::Notice(notice)) => prost::encoding::string::encoded_len(NOTICE, notice),
-            None => 0,
-        };
+        let kind = self.kind.as_ref().map_or(0, Kind::encoded_len);
         prost::encoding::uint64::encoded_len(REQUEST_ID, &self.request_id) + kind + payload
     }
 

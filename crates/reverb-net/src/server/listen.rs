@@ -124,7 +124,7 @@ async fn accept_from(
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok(mut io) => {
-                    io.register(replay.connections());
+                    io.register(&replay.connections);
                     if sender.send(Ok(io)).await.is_err() {
                         return;
                     }

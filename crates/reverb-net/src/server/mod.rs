@@ -70,7 +70,7 @@ impl Server {
         let _entered = runtime.enter();
         let listeners = Listeners::bind(options)?;
         let (host, port, unix_path) = (listeners.host, listeners.port, listeners.unix_path.clone());
-        let _set_once = replay.facts().addresses.set(listeners.addresses());
+        let _set_once = replay.facts.addresses.set(listeners.addresses());
         registry::register(&listeners.hosts, port, &replay);
         for table in replay.tables() {
             runtime.spawn(run_maintenance(table.clone(), replay.clone()));
@@ -175,7 +175,7 @@ impl Drop for Server {
 async fn save_periodically(replay: Arc<Replay>, interval: Duration) {
     let mut closed = std::pin::pin!(replay.closed());
     loop {
-        *replay.facts().next_save.lock() = SystemTime::now().checked_add(interval);
+        *replay.facts.next_save.lock() = SystemTime::now().checked_add(interval);
         tokio::select! {
             () = tokio::time::sleep(interval) => {}
             () = &mut closed => return,

@@ -47,7 +47,7 @@ fn watched(tables: Vec<TableHandle>) -> Watched {
 
 impl Watched {
     fn peers(&self) -> Vec<Arc<Peer>> {
-        self.server.replay().connections().list()
+        self.server.replay().connections.list()
     }
 
     fn count(&self, service: &str, method: &str, code: &str) -> u64 {
@@ -72,7 +72,7 @@ fn items(peer: &Peer) -> (u64, u64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_connection_counts_its_traffic_and_the_totals_survive_it() -> Result<()> {
     let watched = watched(vec![uniform("table")]);
-    let connections = watched.server.replay().connections();
+    let connections = &watched.server.replay().connections;
     let roads = [Transport::Tcp, Transport::Unix];
     for (number, (address, road)) in addresses(&watched.server).iter().zip(roads).enumerate() {
         let client = Client::new(address);
@@ -80,7 +80,7 @@ async fn each_connection_counts_its_traffic_and_the_totals_survive_it() -> Resul
         client.sample(&draw("table", 7), soon()).await?;
         let peers = watched.peers();
         let [peer] = peers.as_slice() else { panic!("expected one connection: {peers:?}") };
-        assert_eq!((peer.name(), peer.road(), items(peer)), (process_name().as_str(), road, (1000, 7)));
+        assert_eq!((peer.name(), peer.road, items(peer)), (process_name().as_str(), road, (1000, 7)));
         let bytes = (peer.traffic.receive_bytes.load(Relaxed), peer.traffic.transmit_bytes.load(Relaxed));
         assert!(bytes.0 > 8000 && bytes.1 > 7 * 8, "{bytes:?}");
         assert_eq!(StreamKind::ALL.map(|kind| connections.num_streams(kind)), [1, 1, 0]);
@@ -88,7 +88,7 @@ async fn each_connection_counts_its_traffic_and_the_totals_survive_it() -> Resul
         assert_eq!(connections.totals()[number].open, 1);
 
         drop(client);
-        eventually("the connection is closed", || connections.is_empty()).await;
+        eventually("the connection is closed", || connections.list().is_empty()).await;
         eventually("its streams have ended", || StreamKind::ALL.iter().all(|&kind| connections.num_streams(kind) == 0))
             .await;
         let total = connections.totals()[number];
@@ -132,7 +132,7 @@ async fn items_of_writers_and_of_clients_of_dm_reverb_are_counted() {
     let mut answers = writers.write(stream).await.unwrap().into_inner();
     assert_eq!(answers.message().await.unwrap().unwrap().count, 3);
     assert_eq!(items(&watched.peers()[0]), (3, 0));
-    assert_eq!(watched.server.replay().connections().num_streams(StreamKind::Write), 1);
+    assert_eq!(watched.server.replay().connections.num_streams(StreamKind::Write), 1);
 
     let mut service = common::dm_inserts::connect(watched.server.port()).await;
     let item = common::dm_inserts::item("table", 9, 1);

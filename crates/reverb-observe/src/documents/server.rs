@@ -23,9 +23,9 @@ pub fn seconds(time: SystemTime) -> f64 {
 
 /// Describes the server.
 pub fn server(replay: &Replay) -> ServerDocument {
-    let facts = replay.facts();
+    let facts = &replay.facts;
     let store = store_status(replay);
-    let connections = replay.connections().totals().iter().map(|total| total.open).sum();
+    let connections = replay.connections.totals().iter().map(|total| total.open).sum();
     let (receive_bytes, transmit_bytes) = traffic(replay);
     let addresses = facts.addresses.get();
     ServerDocument {
@@ -54,7 +54,7 @@ pub fn server(replay: &Replay) -> ServerDocument {
 
 /// Returns the numbers of bytes received and sent over all connections.
 pub fn traffic(replay: &Replay) -> (u64, u64) {
-    let totals = replay.connections().totals();
+    let totals = replay.connections.totals();
     (totals.iter().map(|total| total.receive_bytes).sum(), totals.iter().map(|total| total.transmit_bytes).sum())
 }
 
@@ -66,10 +66,10 @@ pub fn waits(replay: &Replay) -> WaitsDocument {
             table: number,
             table_name: name.clone(),
             operation: wait.operation.name(),
-            client: wait.peer.id(),
+            client: wait.peer.id,
             client_name: wait.peer.name().into(),
-            address: wait.peer.address().into(),
-            transport: wait.peer.road().name(),
+            address: wait.peer.address.as_str().into(),
+            transport: wait.peer.road.name(),
             seconds: wait.waited.as_secs_f64(),
             reason: wait.reason,
         })
@@ -82,25 +82,25 @@ pub fn waits(replay: &Replay) -> WaitsDocument {
 /// Describes the open connections.
 pub fn clients(replay: &Replay) -> ClientsDocument {
     let client = |peer: &Arc<Peer>| ClientDocument {
-        id: peer.id(),
+        id: peer.id,
         name: peer.name().into(),
-        address: peer.address().into(),
-        transport: peer.road().name(),
-        since: seconds(peer.since()),
+        address: peer.address.as_str().into(),
+        transport: peer.road.name(),
+        since: seconds(peer.since),
         streams: peer.traffic.streams.load(Relaxed),
         inserts: peer.traffic.inserts.load(Relaxed),
         samples: peer.traffic.samples.load(Relaxed),
         receive_bytes: peer.traffic.receive_bytes.load(Relaxed),
         transmit_bytes: peer.traffic.transmit_bytes.load(Relaxed),
     };
-    let connected = replay.connections().list();
+    let connected = replay.connections.list();
     ClientsDocument { clients: [replay.this_process()].into_iter().chain(&connected).map(client).collect() }
 }
 
 /// Describes the checkpoints.
 pub fn checkpoints(replay: &Replay) -> CheckpointsDocument {
     let status = store_status(replay);
-    let next_save = *replay.facts().next_save.lock();
+    let next_save = *replay.facts.next_save.lock();
     let checkpoint = |saved: &SavedState| CheckpointDocument {
         path: saved.path.display().to_string(),
         saved_at: seconds(saved.saved_at),

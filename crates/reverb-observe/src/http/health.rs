@@ -26,7 +26,7 @@ fn obstacle(state: &HttpState) -> Option<String> {
     if state.replay.is_closed() {
         return Some("stopping".into());
     }
-    if state.replay.facts().addresses.get().is_some() {
+    if state.replay.facts.addresses.get().is_some() {
         return None;
     }
     let Some(store) = state.replay.store() else { return Some("starting".into()) };

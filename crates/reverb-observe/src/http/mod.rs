@@ -74,7 +74,7 @@ impl HttpServer {
         let listeners = bound.listeners.into_iter().map(TcpListener::from_std);
         let listeners = listeners.collect::<std::io::Result<Vec<_>>>().map_err(failed)?;
         let url = page_address(options.host, bound.port);
-        let _set_once = state.replay.facts().dashboard_url.set(url.clone());
+        let _set_once = state.replay.facts.dashboard_url.set(url.clone());
         let calls = state.calls.clone();
         let (stop, stopped) = watch::channel(());
         let (open, freed) = std::sync::mpsc::channel();

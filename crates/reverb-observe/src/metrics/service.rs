@@ -26,7 +26,7 @@ const CHECKPOINT_SIZE: Family = Family::bytes("reverb_checkpoint_last_size", "Si
 pub fn write(writer: &mut Writer<'_>, replay: &Replay, calls: &Calls) -> Result {
     let revision = option_env!("REVERB_REVISION").unwrap_or("unknown");
     writer.info(&BUILD, &[("version", env!("CARGO_PKG_VERSION")), ("revision", revision)])?;
-    write_connections(writer, replay.connections())?;
+    write_connections(writer, &replay.connections)?;
     write_calls(writer, calls)?;
     replay.store().map_or(Ok(()), |store| write_checkpoints(writer, &store.status()))
 }

@@ -84,7 +84,7 @@ impl BatchedWriter {
                 shape: 0,
             })
         };
-        let session = WriterSession::new(client.background().clone(), &options, dropped.clone(), HOW_TO_GIVE_UP);
+        let session = WriterSession::new(client, &options, dropped.clone(), HOW_TO_GIVE_UP);
         let writer = Self {
             num_envs,
             shapes: Mutex::default(),
@@ -158,9 +158,7 @@ impl BatchedWriter {
                 items.extend(item);
             }
         }
-        if !items.is_empty() {
-            self.session.push(py, items)?;
-        }
+        self.session.push(py, items)?;
         Ok(PyArray1::from_vec(py, made))
     }
 
@@ -175,7 +173,7 @@ impl BatchedWriter {
         // Columns that no pattern uses are dropped. All environments have the same patterns.
         let is_used = |column: u32| {
             let evaluator = envs.first().and_then(|env| env.evaluator.as_ref());
-            evaluator.is_none_or(|evaluator| evaluator.sources().contains_key(&(column as usize)))
+            evaluator.is_none_or(|evaluator| evaluator.uses(column))
         };
         let used: Vec<_> = rows.iter().filter(|(column, _)| is_used(*column)).collect();
         let mut step = Vec::with_capacity(used.len());

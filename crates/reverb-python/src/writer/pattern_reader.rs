@@ -31,8 +31,7 @@ impl PatternReader {
         let step = self.structure.step(data)?;
         let appended = {
             let (mut steps, evaluator) = (self.steps.lock(), self.evaluator.lock());
-            let is_used = |column: u32| evaluator.sources().contains_key(&(column as usize));
-            let values: Vec<_> = step.values().into_iter().filter(|value| is_used(value.column)).collect();
+            let values: Vec<_> = step.values().into_iter().filter(|value| evaluator.uses(value.column)).collect();
             steps.append(&values, false)
         };
         appended.map_err(|error| step.describe(py, &self.structure, error))?;

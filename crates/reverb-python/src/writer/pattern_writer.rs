@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::Error;
 use reverb_core::pattern::Evaluator;
-use reverb_core::writer::{DroppedChunks, StepBuffer, WriterItem};
+use reverb_core::writer::{StepBuffer, WriterItem};
 use reverb_formats::patterns::evaluator_from_bytes;
 
 /// Appends steps; patterns say which items to make of them.
@@ -29,13 +29,10 @@ impl PatternWriter {
         configs: Vec<Vec<u8>>,
         options: WriterOptions,
     ) -> PyReverbResult<PyClassInitializer<Self>> {
-        let compression = options.compression()?;
         let evaluator = evaluator_from_bytes(&configs)?;
-        let dropped = DroppedChunks::default();
-        let columns = options.columns(evaluator.max_age().max(1));
-        let session = WriterSession::new(client.background().clone(), &options, dropped.clone(), HOW_TO_GIVE_UP);
+        let (session, steps) = options.open(client, evaluator.max_age().max(1), HOW_TO_GIVE_UP)?;
         let writer = Self {
-            steps: Mutex::new(StepBuffer::new(columns, compression, dropped)?),
+            steps: Mutex::new(steps),
             evaluator: Mutex::new(evaluator),
             session: session.clone(),
             structure: Structure::new(structure),
@@ -57,9 +54,7 @@ impl PatternWriter {
         let mut items = Vec::new();
         let (appended, made) = {
             let (mut steps, mut evaluator) = (self.steps.lock(), self.evaluator.lock());
-            let used = evaluator.sources();
-            let values: Vec<_> =
-                step.values().into_iter().filter(|value| used.contains_key(&(value.column as usize))).collect();
+            let values: Vec<_> = step.values().into_iter().filter(|value| evaluator.uses(value.column)).collect();
             match steps.append(&values, partial_step) {
                 Ok(()) => (Ok(()), self.make(&steps, &mut evaluator, false, priority, &mut items)),
                 Err(error) => (Err(error), Ok(())),
@@ -67,9 +62,7 @@ impl PatternWriter {
         };
         appended.map_err(|error| step.describe(py, &self.structure, error))?;
         self.structure.accept(py, &step)?;
-        if !items.is_empty() {
-            self.session.push(py, items)?;
-        }
+        self.session.push(py, items)?;
         Ok(made?)
     }
 
@@ -78,9 +71,7 @@ impl PatternWriter {
         self.session.check()?;
         let mut items = Vec::new();
         let made = self.make(&self.steps.lock(), &mut self.evaluator.lock(), true, priority, &mut items);
-        if !items.is_empty() {
-            self.session.push(py, items)?;
-        }
+        self.session.push(py, items)?;
         Ok(made?)
     }
 

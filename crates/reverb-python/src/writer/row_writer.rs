@@ -2,16 +2,15 @@
 
 use super::session::{WriterOptions, WriterSession};
 use super::signatures::{FlatSignatures, Signatures, find_signature, to_signatures};
-use crate::array_in::{Leaf, leaf};
+use crate::array_in::{Leaf, convert};
 use crate::client::Client;
-use crate::errors::{PyReverbError, PyReverbResult};
-use crate::key_check::{KnownKeys, compare_keys, explain, skeleton};
-use crate::nest::{flatten_and_hash, path};
+use crate::errors::PyReverbResult;
+use crate::key_check::{KnownKeys, explain, skeleton};
+use crate::nest::path;
 use parking_lot::Mutex;
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use reverb_core::Error;
-use reverb_core::writer::{AppendError, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
+use reverb_core::writer::{AppendError, ColumnValue, Selection, StepBuffer, WriterItem};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -64,23 +63,13 @@ impl RowWriter {
         signatures: FlatSignatures,
         options: WriterOptions,
     ) -> PyReverbResult<PyClassInitializer<Self>> {
-        let (columns, compression) = (options.columns(max_sequence_length), options.compression()?);
-        let dropped = DroppedChunks::default();
         // The writer itself waits for items in flight, after it has appended a row.
         let unlimited = WriterOptions { max_in_flight_items: None, ..options };
         // Its `close` waits as long as its `flush`.
-        let session = WriterSession::new(
-            client.background().clone(),
-            &unlimited,
-            dropped.clone(),
-            "To give up: Ctrl-C, or `flush(timeout=...)`.",
-        );
+        let hint = "To give up: Ctrl-C, or `flush(timeout=...)`.";
+        let (session, steps) = unlimited.open(client, max_sequence_length, hint)?;
         let writer = Self {
-            rows: Mutex::new(Rows {
-                steps: StepBuffer::new(columns, compression, dropped)?,
-                shapes: Vec::new(),
-                structures: VecDeque::new(),
-            }),
+            rows: Mutex::new(Rows { steps, shapes: Vec::new(), structures: VecDeque::new() }),
             session: session.clone(),
             signatures: Mutex::new(to_signatures(signatures)?),
             keys: KnownKeys::default(),
@@ -98,16 +87,7 @@ impl RowWriter {
 
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyReverbResult<()> {
         self.session.check()?;
-        let mut objects = Vec::with_capacity(8);
-        let structure = flatten_and_hash(data, &mut objects)?;
-        let named = |index: usize, error: PyReverbError| match error {
-            PyReverbError::Python(error) if error.is_instance_of::<PyTypeError>(py) => {
-                PyTypeError::new_err(format!("column {}: {}", path(data, index), error.value(py))).into()
-            }
-            other => other,
-        };
-        let leaves = objects.into_iter().enumerate().map(|(index, object)| leaf(object).map_err(|e| named(index, e)));
-        let leaves = leaves.collect::<PyReverbResult<Vec<_>>>()?;
+        let (leaves, structure) = convert(data)?;
         let (appended, is_new) = {
             let mut rows = self.rows.lock();
             (
@@ -146,16 +126,7 @@ impl RowWriter {
                 let fits = signature.check_row_types(&table, &types, num_timesteps as usize);
                 for (hash, nest) in &structures {
                     let id = hash.map(|hash| KnownKeys::id(hash, &table, 0));
-                    if id.is_some_and(|id| self.keys.contains(id)) {
-                        continue;
-                    }
-                    if let Some(differences) = compare_keys(&table, nest.bind(py), Some(signature))? {
-                        let misfit = fits.err().map_or_else(String::new, |error| format!("\n{error}"));
-                        return Err(Error::SignatureMismatch(differences + &misfit).into());
-                    }
-                    if let Some(id) = id {
-                        self.keys.add(id);
-                    }
+                    self.keys.check(id, &table, nest.bind(py), Some(signature), || fits.clone().err())?;
                 }
                 fits.map_err(|error| match structures.last() {
                     Some((_, nest)) => explain(error, nest.bind(py), Some(signature), false),

@@ -1,13 +1,13 @@
 //! The session through which a writer sends its items.
 
+use crate::client::Client;
 use crate::errors::PyReverbResult;
 use crate::runtime::{deadline, runtime, wait};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
-use reverb_core::writer::{ChunkCompression, ColumnOptions, DroppedChunks, WriterItem};
-use reverb_net::client::Client as CoreClient;
+use reverb_core::writer::{ChunkCompression, ColumnOptions, DroppedChunks, StepBuffer, WriterItem};
 use reverb_net::client::writer::{Discarded, Session, SessionOptions};
 use reverb_service::warn;
 use std::collections::BTreeMap;
@@ -29,6 +29,14 @@ impl WriterOptions {
     /// How chunks are compressed.
     pub fn compression(&self) -> PyReverbResult<ChunkCompression> {
         Ok(ChunkCompression { codec: self.compression.parse()?, delta: self.delta_encoded })
+    }
+
+    /// Opens the session of a writer that keeps so many rows, and makes the buffer of its steps. `hint` says how to end a
+    /// long wait.
+    pub fn open(&self, client: &Client, rows: u32, hint: &'static str) -> PyReverbResult<(WriterSession, StepBuffer)> {
+        let dropped = DroppedChunks::default();
+        let steps = StepBuffer::new(self.columns(rows), self.compression()?, dropped.clone())?;
+        Ok((WriterSession::new(client, self, dropped, hint), steps))
     }
 
     /// How columns of which so many rows are kept are divided into chunks.
@@ -69,14 +77,18 @@ pub struct WriterSession {
 }
 
 impl WriterSession {
-    /// A session over `client`, whose connection must work while no call waits. `hint` says how to end a long wait.
-    pub fn new(client: Arc<CoreClient>, options: &WriterOptions, dropped: DroppedChunks, hint: &'static str) -> Self {
+    /// A session over `client`. `hint` says how to end a long wait.
+    pub fn new(client: &Client, options: &WriterOptions, dropped: DroppedChunks, hint: &'static str) -> Self {
         let options = SessionOptions {
             max_pending_bytes: options.max_pending_bytes,
             max_in_flight_items: options.max_in_flight_items.unwrap_or(usize::MAX),
             reconnect_timeout: Duration::try_from_secs_f64(options.reconnect_timeout).unwrap_or(Duration::MAX),
         };
-        Self { session: Arc::new(Session::new(client, options, dropped)), tables: Arc::default(), hint }
+        Self {
+            session: Arc::new(Session::new(client.background().clone(), options, dropped)),
+            tables: Arc::default(),
+            hint,
+        }
     }
 
     /// The name of a table that is given as str or bytes.
@@ -105,8 +117,15 @@ impl WriterSession {
         Ok(self.session.check()?)
     }
 
-    /// Queues items, and waits while too many items or bytes are unconfirmed.
-    pub fn push(&self, py: Python<'_>, items: impl IntoIterator<Item = WriterItem> + Send) -> PyReverbResult<()> {
+    /// Queues items, and waits while too many items or bytes are unconfirmed. Without items, it does nothing.
+    pub fn push<I>(&self, py: Python<'_>, items: I) -> PyReverbResult<()>
+    where
+        I: IntoIterator<Item = WriterItem, IntoIter: ExactSizeIterator + Send>,
+    {
+        let items = items.into_iter();
+        if items.len() == 0 {
+            return Ok(());
+        }
         let runtime = runtime()?;
         let is_full = py.detach(|| self.session.push(runtime.1.handle(), items))?;
         if is_full {

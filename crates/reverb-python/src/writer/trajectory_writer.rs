@@ -6,13 +6,12 @@ use super::steps_in::Structure;
 use crate::client::Client;
 use crate::column::TrajectoryColumn;
 use crate::errors::PyReverbResult;
-use crate::key_check::{KnownKeys, compare_keys, explain};
+use crate::key_check::{KnownKeys, explain};
 use crate::nest::flatten_and_hash;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use reverb_core::Error;
-use reverb_core::writer::{ColumnOptions, DroppedChunks, Selection, StepBuffer, WriterItem};
+use reverb_core::writer::{ColumnOptions, Selection, StepBuffer, WriterItem};
 
 /// Appends steps, and makes items of their rows.
 #[pyclass(frozen, extends = WriterSession, module = "reverb._rust")]
@@ -37,12 +36,10 @@ impl TrajectoryWriter {
         signatures: Option<FlatSignatures>,
         options: WriterOptions,
     ) -> PyReverbResult<PyClassInitializer<Self>> {
-        let (columns, compression) = (options.columns(num_keep_alive_refs), options.compression()?);
-        let dropped = DroppedChunks::default();
         let signatures = signatures.map(to_signatures).transpose()?;
-        let session = WriterSession::new(client.background().clone(), &options, dropped.clone(), HOW_TO_GIVE_UP);
+        let (session, steps) = options.open(client, num_keep_alive_refs, HOW_TO_GIVE_UP)?;
         let writer = Self {
-            steps: Mutex::new(StepBuffer::new(columns, compression, dropped)?),
+            steps: Mutex::new(steps),
             session: session.clone(),
             structure: Structure::new(structure),
             signatures: Mutex::new(signatures),
@@ -84,15 +81,8 @@ impl TrajectoryWriter {
         };
         let signature = signature.as_deref();
         let id = structure.map(|structure| KnownKeys::id(structure, &table, 0));
-        let is_known = id.is_some_and(|id| self.keys.contains(id));
-        if !is_known && let Some(differences) = compare_keys(&table, trajectory, signature)? {
-            let misfit = WriterItem::new(table, priority, columns, writer, signature).err();
-            let misfit = misfit.map_or_else(String::new, |error| format!("\n{error}"));
-            return Err(Error::SignatureMismatch(differences + &misfit).into());
-        }
-        if !is_known && let Some(id) = id {
-            self.keys.add(id);
-        }
+        let misfit = || WriterItem::new(table.clone(), priority, columns.clone(), writer, signature).err();
+        self.keys.check(id, &table, trajectory, signature, misfit)?;
         let item = WriterItem::new(table, priority, columns, writer, signature)
             .map_err(|error| explain(error, trajectory, signature, false))?;
         self.session.push(py, [item])

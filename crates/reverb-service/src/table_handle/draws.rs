@@ -7,7 +7,7 @@ use super::requests::{OPERATIONS_PER_LOCK, SampleWork};
 use crate::peer::Peer;
 use crate::stacking::stack;
 use reverb_core::gather::{BatchLayout, Gatherer};
-use reverb_core::{CopiedBatch, CopiedDraws, Delivery, Drawn, Error, Result, Table};
+use reverb_core::{CopiedBatch, CopiedDraws, Delivery, Drawn, DrawnSlot, Error, Result, Table};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -75,36 +75,17 @@ impl TableHandle {
 
     /// Draws a small batch and copies it under one lock, if no request waits; see
     /// [`reverb_core::Table::sample_copied`]. `None` if that is not possible. Nothing is drawn then.
-    pub fn sample_copied(
+    ///
+    /// Under the same lock, `lease` may take what gives the draws back: [`reverb_core::Table::lease_copied`].
+    #[inline]
+    pub fn sample_copied<T>(
         &self,
         request: DrawRequest,
         squeeze_time: bool,
         used: Option<BatchLayout>,
         peer: &Peer,
-    ) -> Option<CopiedBatch> {
-        let draw = |table: &mut Table, now| table.sample_copied(request.at_most, squeeze_time, used, now);
-        self.if_nobody_waits(request, peer, draw, |batch| batch)
-    }
-
-    /// As [`TableHandle::sample_copied`], but also returns the draws, for [`TableHandle::give_back_copied`].
-    pub fn sample_copied_leased(
-        &self,
-        request: DrawRequest,
-        squeeze_time: bool,
-        peer: &Peer,
-    ) -> Option<(CopiedBatch, CopiedDraws)> {
-        let draw = |table: &mut Table, now| table.sample_copied_leased(request.at_most, squeeze_time, now);
-        self.if_nobody_waits(request, peer, draw, |(batch, _)| batch)
-    }
-
-    #[inline]
-    fn if_nobody_waits<T>(
-        &self,
-        request: DrawRequest,
-        peer: &Peer,
-        draw: impl FnOnce(&mut Table, u64) -> Option<T>,
-        batch_of: impl Fn(&T) -> &CopiedBatch,
-    ) -> Option<T> {
+        lease: impl FnOnce(&mut Table, &[DrawnSlot]) -> T,
+    ) -> Option<(CopiedBatch, T)> {
         if request != DrawRequest::exactly(request.at_most) {
             return None;
         }
@@ -117,9 +98,13 @@ impl TableHandle {
                 return None;
             }
             state.table.change(
-                |table| draw(table, now),
+                |table| {
+                    let (batch, draws) = table.sample_copied(request.at_most, squeeze_time, used, now)?;
+                    let leased = lease(table, &draws);
+                    Some((batch, leased))
+                },
                 |_, drawn, note| {
-                    let keys = drawn.iter().flat_map(|drawn| batch_of(drawn).info.keys());
+                    let keys = drawn.iter().flat_map(|(batch, _)| batch.info.keys());
                     keys.copied().map(Change::Drawn).for_each(note);
                 },
             )

@@ -29,7 +29,7 @@ impl LongWaits {
             return None;
         }
         // Programs on several machines may have the same name. Each connection has a port of its own.
-        let machine = peer.address().rsplit_once(':').map_or("", |(ip, _)| ip);
+        let machine = peer.address.rsplit_once(':').map_or("", |(ip, _)| ip);
         let caller = (TypeId::of::<T>(), peer.name().to_owned(), machine.to_owned());
         let mut waits = self.0.lock();
         let count = waits.entry(caller.clone()).or_default();

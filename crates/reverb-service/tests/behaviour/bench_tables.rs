@@ -11,7 +11,7 @@ fn replay() -> Arc<Replay> {
 #[test]
 fn table_is_found_and_shown_nowhere_until_it_is_dropped() {
     let replay = replay();
-    let made = replay.bench().make().unwrap();
+    let made = replay.bench.make().unwrap();
     let name = made.name().to_owned();
     assert_eq!(replay.served(&name).unwrap().name(), name);
     assert!(replay.table(&name).is_err());
@@ -25,8 +25,8 @@ fn table_is_found_and_shown_nowhere_until_it_is_dropped() {
 #[test]
 fn number_of_tables_is_limited() {
     let replay = replay();
-    let mut made: Vec<_> = (0..4).map(|_| replay.bench().make().unwrap()).collect();
-    assert!(matches!(replay.bench().make(), Err(Error::ResourceExhausted(_))));
+    let mut made: Vec<_> = (0..4).map(|_| replay.bench.make().unwrap()).collect();
+    assert!(matches!(replay.bench.make(), Err(Error::ResourceExhausted(_))));
     made.pop();
-    replay.bench().make().unwrap();
+    replay.bench.make().unwrap();
 }

@@ -39,9 +39,9 @@ fn each_call_has_committed_what_it_did_when_it_returns() {
     let back: Vec<_> = keys(&draws).into_iter().rev().map(Change::GivenBack).collect();
     table.give_back(draws);
     assert_eq!(journal.take(), back);
-    let copied = table.sample_copied(exactly(5), true, None, here()).unwrap();
+    let (copied, ()) = table.sample_copied(exactly(5), true, None, here(), |_, _| ()).unwrap();
     assert_eq!(journal.take(), drawn(copied.info.keys()));
-    let (copied, draws) = table.sample_copied_leased(exactly(2), true, here()).unwrap();
+    let (copied, draws) = table.sample_copied(exactly(2), true, None, here(), Table::lease_copied).unwrap();
     assert_eq!(journal.take(), drawn(copied.info.keys()));
     drop(Lease::copied(table.clone(), draws, 2));
     assert_eq!(journal.take(), copied.info.keys().iter().copied().map(Change::GivenBack).collect::<Vec<_>>());
@@ -52,7 +52,8 @@ fn each_call_has_committed_what_it_did_when_it_returns() {
     table.configure(&TableChanges { max_size: Some(10), ..TableChanges::default() }).unwrap();
     table.configure(&TableChanges { max_size: Some(0), ..TableChanges::default() }).unwrap_err();
     assert_eq!(journal.take(), [Change::Configured]);
-    let (old, copied) = (done!(table.sample(exactly(1), here())), table.sample_copied_leased(exactly(1), true, here()));
+    let old = done!(table.sample(exactly(1), here()));
+    let copied = table.sample_copied(exactly(1), true, None, here(), Table::lease_copied);
     table.reset();
     assert_eq!(journal.take().last(), Some(&Change::Reset));
     table.give_back(old);
@@ -308,7 +309,7 @@ proptest! {
                     Call::Done(drawn) => held.push(drawn.unwrap()),
                     Call::Waiting(waiting) => samples.lock().unwrap().push(waiting),
                 },
-                Op::Copied(count) => drop(table.sample_copied(exactly(count), true, None, here())),
+                Op::Copied(count) => drop(table.sample_copied(exactly(count), true, None, here(), |_, _| ())),
                 Op::GiveBack => held.pop().into_iter().for_each(|drawn| table.give_back(drawn)),
                 Op::Deliver => held.pop().into_iter().for_each(|drawn| table.delivered(&drawn).unwrap()),
                 Op::Delete(key) => drop(table.mutate(&[], &[key]).unwrap()),

@@ -39,20 +39,20 @@ fn each_waiting_insert_says_who_makes_it_and_what_it_waits_for() {
     let peers = ["first", "second", "third"].map(peer);
     let _waiting = peers.each_ref().map(|peer| insert(&table, 1, peer));
     let waits = table.waits(20);
-    let seen: Vec<_> = waits.iter().map(|wait| (wait.operation, wait.peer.id(), wait.reason.as_str())).collect();
+    let seen: Vec<_> = waits.iter().map(|wait| (wait.operation, wait.peer.id, wait.reason.as_str())).collect();
     let reason = "queue \"full\" is full: 1 of 1 wait to be sampled";
     assert_eq!(
         seen,
         [
-            (Operation::Insert, peers[0].id(), format!("insert into table `full` waits: {reason}").as_str()),
+            (Operation::Insert, peers[0].id, format!("insert into table `full` waits: {reason}").as_str()),
             (
                 Operation::Insert,
-                peers[1].id(),
+                peers[1].id,
                 format!("insert into table `full` waits behind 1 other insert: {reason}").as_str()
             ),
             (
                 Operation::Insert,
-                peers[2].id(),
+                peers[2].id,
                 format!("insert into table `full` waits behind 2 other inserts: {reason}").as_str()
             ),
         ]
@@ -136,7 +136,7 @@ async fn items_are_counted_for_the_peer_that_inserts_or_draws_them() {
     assert_eq!(traffic(&learner), (0, 5));
     assert_eq!(traffic(replay.this_process()), (1, 0));
     assert!(matches!(copied.insert(items([8]), replay.this_process()), Call::Done(Ok(()))));
-    copied.sample_copied(exactly(2), true, None, replay.this_process()).unwrap();
+    copied.sample_copied(exactly(2), true, None, replay.this_process(), |_, _| ()).unwrap();
     assert_eq!(traffic(replay.this_process()), (2, 2));
 }
 
@@ -153,5 +153,5 @@ async fn each_server_counts_the_callers_in_its_process_by_itself() {
     LocalDraw::begin(&servers[0], &request("one"), None, true).unwrap().result().await.unwrap();
     assert_eq!(traffic(), [(3, 4), (0, 0)]);
     let _draw = LocalDraw::begin(&servers[1], &request("other"), None, true).unwrap();
-    assert_eq!(other.waits(1)[0].peer.id(), servers[1].this_process().id());
+    assert_eq!(other.waits(1)[0].peer.id, servers[1].this_process().id);
 }

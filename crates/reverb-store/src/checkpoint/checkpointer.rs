@@ -73,11 +73,6 @@ impl Checkpointer {
         Ok(lock)
     }
 
-    /// Returns the options.
-    pub fn options(&self) -> &CheckpointOptions {
-        &self.options
-    }
-
     /// Loads the checkpoint that the options select into tables that are not served yet. Refuses chunks of more than
     /// `limit_bytes` bytes in checkpoints that this package has not written. Returns the path of the checkpoint, or
     /// `None` if there is none to load. If this fails, all tables are unchanged.

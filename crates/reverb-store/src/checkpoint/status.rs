@@ -20,12 +20,10 @@ pub struct StatusBoard(Mutex<Board>);
 
 #[derive(Debug, Default)]
 struct Board {
-    saves_ok: u64,
-    saves_failed: u64,
-    last_error: Option<String>,
+    /// What is over: the counts and results of saves, and the checkpoint that was loaded.
+    done: StoreStatus,
     saving: Option<Running>,
     loading: Option<Running>,
-    restored_from: Option<PathBuf>,
     /// Times that the saves of this process took, by the names of their checkpoints.
     durations: HashMap<String, Duration>,
     /// Names of checkpoints that this process has read and verified.
@@ -79,15 +77,15 @@ impl StatusBoard {
         let board = &mut *self.0.lock();
         match result {
             Ok(path) => {
-                board.saves_ok += 1;
-                board.last_error = None;
+                board.done.saves_ok += 1;
+                board.done.last_error = None;
                 board.durations.extend(path.file_name().map(|name| (name.to_string_lossy().into_owned(), duration)));
             }
             // The server was stopped, and nothing has failed.
             Err(Error::Cancelled(_)) => {}
             Err(error) => {
-                board.saves_failed += 1;
-                board.last_error = Some(error.to_string());
+                board.done.saves_failed += 1;
+                board.done.last_error = Some(error.to_string());
             }
         }
         board.listed = None;
@@ -108,7 +106,7 @@ impl StatusBoard {
 
     /// Notes which checkpoint was loaded.
     pub fn note_restored(&self, path: &Path) {
-        self.0.lock().restored_from = Some(path.into());
+        self.0.lock().done.restored_from = Some(path.into());
     }
 
     /// Returns the status. Lists the folder only if it may have changed since it was listed last. Checkpoints whose
@@ -146,13 +144,10 @@ impl Board {
     fn status(&self, root: &Path, saved: Vec<SavedState>) -> StoreStatus {
         StoreStatus {
             path: root.into(),
-            saves_ok: self.saves_ok,
-            saves_failed: self.saves_failed,
-            last_error: self.last_error.clone(),
             saving: self.saving.as_ref().map(Running::progress),
             loading: self.loading.as_ref().map(Running::progress),
-            restored_from: self.restored_from.clone(),
             saved,
+            ..self.done.clone()
         }
     }
 }

@@ -12,7 +12,7 @@ use reverb_formats::proto::schema::{
 };
 use reverb_formats::proto::tensorflow::{TensorProto, TensorShapeProto, tensor_shape_proto::Dim};
 use reverb_formats::table::decode_table;
-use reverb_formats::tfrecord::{RecordReader, RecordWriter};
+use reverb_formats::tfrecord::{RecordReader, RecordWriter, put_record};
 use reverb_store::checkpoint::Checkpointer;
 use std::fs;
 use std::path::Path;
@@ -72,7 +72,9 @@ fn golden_records_are_saved_again_as_they_were() {
 
 fn record_file(records: &[Vec<u8>], level: Option<u32>) -> Vec<u8> {
     let mut writer = RecordWriter::new(Vec::new(), level.unwrap_or(0));
-    records.iter().for_each(|record| writer.write(record).unwrap());
+    let mut framed = Vec::new();
+    records.iter().for_each(|record| put_record(&mut framed, record));
+    writer.write_framed(&framed).unwrap();
     let bytes = writer.finish().unwrap();
     if level.is_some() {
         return bytes;
@@ -230,22 +232,25 @@ fn lengths_beyond_the_limit_are_refused_before_they_are_allocated() {
     let crc = crc32c::crc32c(&file).rotate_right(15).wrapping_add(0xa282_ead8);
     file.extend(crc.to_le_bytes());
     let mut records = RecordReader::new(&file[..], 1000).unwrap();
-    let error = records.next(&mut Vec::new()).unwrap_err();
+    let error = records.append(&mut Vec::new()).unwrap_err();
     assert!(matches!(error, Error::MessageTooLarge { limit_bytes: 1000, .. }), "{error:?}");
     // A record below the limit whose file ends early.
     let mut file = (1_u64 << 30).to_le_bytes().to_vec();
     let crc = crc32c::crc32c(&file).rotate_right(15).wrapping_add(0xa282_ead8);
     file.extend(crc.to_le_bytes());
     let mut record = Vec::new();
-    RecordReader::new(&file[..], 1 << 31).unwrap().next(&mut record).unwrap_err();
+    RecordReader::new(&file[..], 1 << 31).unwrap().append(&mut record).unwrap_err();
     assert!(record.capacity() <= 2 << 20, "{}", record.capacity());
 }
 
 fn read_all(file: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     let mut reader = RecordReader::new(file, 1 << 20)?;
-    let (mut records, mut record) = (Vec::new(), Vec::new());
-    while reader.next(&mut record)? {
-        records.push(record.clone());
+    let mut records = Vec::new();
+    for number in 0.. {
+        let mut record = Vec::new();
+        let Some(checksum) = reader.append(&mut record)? else { break };
+        checksum.check(number, &record)?;
+        records.push(record);
     }
     reader.into_file()?;
     Ok(records)

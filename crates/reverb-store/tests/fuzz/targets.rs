@@ -4,7 +4,7 @@ use crate::memory_disk::MemoryDisk;
 use reverb_core::{EpisodeIds, Error, RateLimiterConfig, SelectorKind, Table, TableConfig};
 use reverb_formats::chunk::{ChunkDecoder, ChunkEncoder};
 use reverb_formats::table::decode_table;
-use reverb_formats::tfrecord::{RecordReader, RecordWriter};
+use reverb_formats::tfrecord::{RecordReader, RecordWriter, put_record};
 use reverb_service::TableHandle;
 use reverb_store::checkpoint::{CheckpointOptions, Checkpointer, LoadOptions};
 use std::path::PathBuf;
@@ -57,7 +57,11 @@ pub fn stored_records(input: &[u8]) -> String {
 
 fn read_all(mut reader: RecordReader<&[u8]>) -> Result<(), Error> {
     let mut record = Vec::new();
-    while reader.next(&mut record)? {}
+    for number in 0.. {
+        record.clear();
+        let Some(checksum) = reader.append(&mut record)? else { break };
+        checksum.check(number, &record)?;
+    }
     reader.into_file().map(drop)
 }
 
@@ -135,7 +139,9 @@ fn handle(name: &str) -> TableHandle {
 
 fn file(name: &str, records: &[Vec<u8>], level: u32) -> (String, Vec<u8>) {
     let mut writer = RecordWriter::new(Vec::new(), level);
-    records.iter().for_each(|record| writer.write(record).unwrap());
+    let mut framed = Vec::new();
+    records.iter().for_each(|record| put_record(&mut framed, record));
+    writer.write_framed(&framed).unwrap();
     (format!("{name}.tfrecord"), writer.finish().unwrap())
 }
 

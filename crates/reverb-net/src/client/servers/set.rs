@@ -2,7 +2,7 @@
 
 use super::at_server::{at_server, is_lost};
 use super::members::{Members, Wanted};
-use crate::client::connect::{CONNECT_TIME, attempt, unreached_text};
+use crate::client::connect::{CONNECT_TIME, attempt, unreached};
 use crate::client::road::Road;
 use crate::client::streamed::Sample;
 use crate::replay_v1::client::Session;
@@ -161,7 +161,10 @@ impl Servers {
                     Some(found) => Ok(Some((found, members.take_notices(self.endpoint.address.text())))),
                     None => match members.refusal() {
                         Some(error) if is_known => Err(error),
-                        _ if is_late => Err(self.unreached(&members, deadline.is_some_and(|end| now >= end), begun)),
+                        _ if is_late => {
+                            let is_end = deadline.is_some_and(|end| now >= end);
+                            Err(unreached(&self.endpoint, &members.reasons(), begun.elapsed(), is_end))
+                        }
                         _ => Ok(None),
                     },
                 };
@@ -207,11 +210,6 @@ impl Servers {
                 set.changed.send_replace(());
             });
         }
-    }
-
-    fn unreached(&self, members: &Members, is_late: bool, begun: Instant) -> Error {
-        let text = unreached_text(&self.endpoint, &Error::Unavailable(members.reasons()), begun.elapsed());
-        if is_late { Error::Unreached(text) } else { Error::Unavailable(text) }
     }
 }
 

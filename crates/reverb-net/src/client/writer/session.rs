@@ -198,16 +198,10 @@ impl Session {
                 ));
             }
             let wake = [deadline, notice_at].into_iter().flatten().min();
-            let sleep = async {
-                match wake {
-                    Some(wake) => tokio::time::sleep_until(wake.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 _ = changed.changed() => {}
                 () = freed => {}
-                () = sleep => {}
+                () = tokio::time::sleep_until(wake.unwrap_or(now).into()), if wake.is_some() => {}
             }
         }
     }

@@ -1,5 +1,6 @@
 //! A connection of a client to a server of dm-reverb.
 
+use super::answering::within;
 use super::draw_call::DrawCall;
 use super::draws::Draws;
 use super::idle_inserts::IdleInserts;
@@ -27,12 +28,15 @@ const MAX_MESSAGE_BYTES: usize = i32::MAX as usize;
 /// An open connection. If it breaks, all its calls fail, and the client opens another.
 #[derive(Debug)]
 pub struct Connection {
-    peer: String,
-    transport: Transport,
+    /// The address of the server, for display.
+    pub peer: String,
+    pub transport: Transport,
     service: ReverbServiceClient<Channel>,
-    tables: Arc<Tables>,
+    /// The tables of the server.
+    pub tables: Arc<Tables>,
     draws: Arc<Draws>,
-    inserts: IdleInserts,
+    /// The insert streams that no call uses.
+    pub(super) idle_inserts: IdleInserts,
     /// Ends when the connection does.
     watch: JoinHandle<()>,
 }
@@ -65,8 +69,8 @@ impl Connection {
         let tables = Arc::new(tables);
         let draws = Arc::new(Draws::new(peer, service.clone(), tables.clone()));
         let watch = tokio::spawn(watch(service.clone()));
-        let inserts = IdleInserts::default();
-        Ok(Self { peer: peer.to_owned(), transport, service, tables, draws, inserts, watch })
+        let idle_inserts = IdleInserts::default();
+        Ok(Self { peer: peer.to_owned(), transport, service, tables, draws, idle_inserts, watch })
     }
 
     /// Whether the connection has failed, so that a new one is needed.
@@ -74,24 +78,9 @@ impl Connection {
         self.watch.is_finished()
     }
 
-    /// Returns the address of the server, for display.
-    pub fn peer(&self) -> &str {
-        &self.peer
-    }
-
-    /// Returns the transport of the connection.
-    pub fn transport(&self) -> Transport {
-        self.transport
-    }
-
     /// Returns the service, for a call or a stream.
     pub fn service(&self) -> ReverbServiceClient<Channel> {
         self.service.clone()
-    }
-
-    /// Returns the tables of the server.
-    pub fn tables(&self) -> &Tables {
-        &self.tables
     }
 
     /// Returns the error of a call that the protocol lacks.
@@ -122,15 +111,8 @@ impl Connection {
                 _ => from_status(&status, &self.peer),
             })
         };
-        let Some(deadline) = deadline else { return call.await };
-        let text = || format!("the server at {} did not answer in time", self.peer);
-        let late = |_| Err(Error::DeadlineExceeded(text()));
-        tokio::time::timeout_at(deadline.into(), call).await.unwrap_or_else(late)
-    }
-
-    /// Returns the insert streams that no call uses.
-    pub(super) fn idle_inserts(&self) -> &IdleInserts {
-        &self.inserts
+        let late = || Error::DeadlineExceeded(format!("the server at {} did not answer in time", self.peer));
+        within(deadline, call).await.ok_or_else(late)?
     }
 
     /// See [`crate::client::Client::sample`].

@@ -96,7 +96,7 @@ impl InsertCall {
             let index = *next as usize;
             let first = *next * *rows_per_item;
             let (key, mut message) = (random_key(), Vec::new());
-            chunks.encode_rows(chunk, view, first..first + *rows_per_item, key, false, &mut message)?;
+            chunks.encode_rows(chunk, Some(view), first..first + *rows_per_item, key, false, &mut message)?;
             bytes += message.len();
             request.chunks.push(message.into());
             for (table, priorities) in &*tables {

@@ -1,15 +1,14 @@
 //! The client side of one insert stream.
 
+use super::responses::Responses;
 use crate::dm_reverb::proto::{InsertStreamRequest, InsertStreamResponse};
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
 use reverb_core::Error;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::OwnedPermit;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
 use tonic::transport::Channel;
-use tonic::{Response, Status, Streaming};
 
 // limit (Beside dm-reverb): chunks and items of a message to a server of dm-reverb | {} and one chunk, {MESSAGE_ITEMS}
 // | the next message
@@ -40,19 +39,10 @@ pub fn check_message_size(size_bytes: usize) -> Result<(), Error> {
 
 /// An insert stream, from its opening to its end. Dropping it cancels it: the server drops the chunks that it holds for
 /// the stream, and still inserts the items that it has queued.
+#[derive(Debug)]
 pub struct InsertLink {
     requests: mpsc::Sender<InsertStreamRequest>,
-    responses: Responses,
-}
-
-type Opened = Result<Response<Streaming<InsertStreamResponse>>, Status>;
-
-enum Responses {
-    /// Servers of dm-reverb answer the opening with their first confirmation.
-    Opening(Pin<Box<dyn Future<Output = Opened> + Send>>),
-    Open(Box<Streaming<InsertStreamResponse>>),
-    /// The call could not be made, or the stream has ended.
-    Ended,
+    responses: Responses<InsertStreamResponse>,
 }
 
 impl InsertLink {
@@ -77,25 +67,11 @@ impl InsertLink {
     /// # Errors
     /// The status with which the stream ended.
     pub async fn confirmed(&mut self) -> Result<Option<Vec<u64>>, Status> {
-        if let Responses::Opening(opening) = &mut self.responses {
-            let opened = opening.as_mut().await;
-            self.responses = Responses::Ended;
-            self.responses = Responses::Open(Box::new(opened?.into_inner()));
-        }
-        let Responses::Open(responses) = &mut self.responses else { return Ok(None) };
-        Ok(responses.message().await?.map(|response| response.keys))
+        Ok(self.responses.next().await?.map(|response| response.keys))
     }
 
     /// Whether an idle stream can be used for another call: it has not ended, and nothing has arrived.
     pub fn is_idle(&mut self) -> bool {
-        let mut context = Context::from_waker(Waker::noop());
-        let confirmed = std::pin::pin!(self.confirmed());
-        matches!(confirmed.poll(&mut context), Poll::Pending)
-    }
-}
-
-impl std::fmt::Debug for InsertLink {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("InsertLink").finish_non_exhaustive()
+        self.responses.are_quiet()
     }
 }

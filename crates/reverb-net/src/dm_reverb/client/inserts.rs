@@ -1,8 +1,10 @@
 //! Inserts of a client, and what they wait for.
 
+use super::answering::within;
 use super::connection::Connection;
 use super::insert_call::{Failure, InsertCall};
 use super::insert_link::{InsertLink, check_message_size};
+use super::tables::Tables;
 use crate::dm_reverb::status::from_status;
 use reverb_core::{Error, Result, TableInfo, Trajectory};
 use reverb_service::insert::name_row;
@@ -24,7 +26,7 @@ impl Connection {
         self.check_insert(&insert, deadline).await?;
         let tables: Vec<String> = insert.tables.iter().map(|(table, _)| table.clone()).collect();
         let mut call = InsertCall::new(insert)?;
-        let mut stream = self.idle_inserts().take().unwrap_or_else(|| self.open_insert());
+        let mut stream = self.idle_inserts.take().unwrap_or_else(|| self.open_insert());
         let ended = {
             let inserted = call.run(&mut stream);
             let inserted = async {
@@ -33,19 +35,16 @@ impl Connection {
                     () = self.report_wait(&tables) => unreachable!("a report does not end the wait"),
                 }
             };
-            match deadline {
-                None => Ok(inserted.await),
-                Some(deadline) => tokio::time::timeout_at(deadline.into(), inserted).await,
-            }
+            within(deadline, inserted).await
         };
         match ended {
-            Ok(Ok(())) => {
-                self.idle_inserts().give_back(stream);
+            Some(Ok(())) => {
+                self.idle_inserts.give_back(stream);
                 Ok(())
             }
-            Ok(Err(Failure::Invalid(error))) => Err(error),
-            Ok(Err(Failure::Ended(status))) => Err(self.insert_failed(status)),
-            Err(_late) => {
+            Some(Err(Failure::Invalid(error))) => Err(error),
+            Some(Err(Failure::Ended(status))) => Err(self.insert_failed(status)),
+            None => {
                 drop(stream);
                 let (done, total) = call.progress();
                 let reason = self.explain_insert(&tables).await;
@@ -67,17 +66,9 @@ impl Connection {
     /// # Errors
     /// [`Error::TableNotFound`], or the error of the question.
     pub async fn table(&self, name: &str, deadline: Option<Instant>) -> Result<Cow<'_, TableInfo>> {
-        match self.tables().get(name) {
+        match self.tables.get(name) {
             Ok(info) => Ok(Cow::Borrowed(info)),
-            Err(_) => {
-                let statuses = self.info(deadline).await?;
-                let known = || statuses.iter().map(|status| &*status.info.config.name).collect::<Vec<_>>().join(", ");
-                let error = Error::TableNotFound { table: name.into(), known: known() };
-                statuses
-                    .into_iter()
-                    .find(|status| status.info.config.name == name)
-                    .map_or(Err(error), |status| Ok(Cow::Owned(status.info)))
-            }
+            Err(_) => Tables::of(self.info(deadline).await?, Vec::new()).get(name).cloned().map(Cow::Owned),
         }
     }
 
@@ -103,7 +94,7 @@ impl Connection {
 
     /// Returns the error of a call whose stream has ended.
     fn insert_failed(&self, status: Option<Status>) -> Error {
-        let peer = self.peer();
+        let peer = &self.peer;
         match status {
             Some(status) if status.code() == Code::NotFound => {
                 Error::InvalidArgument(format!("{peer}: {}", status.message()))

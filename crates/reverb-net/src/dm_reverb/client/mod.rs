@@ -10,6 +10,7 @@ mod insert_call;
 mod insert_link;
 mod inserts;
 mod left;
+mod responses;
 mod sample_link;
 mod sample_reader;
 mod tables;

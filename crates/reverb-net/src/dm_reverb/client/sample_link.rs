@@ -1,28 +1,18 @@
 //! A stream of samples from a server of dm-reverb, which answers one request at a time.
 
+use super::responses::Responses;
 use crate::dm_reverb::proto::{SampleStreamRequest, SampleStreamResponse};
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
-use std::fmt::{self, Debug, Formatter};
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::Status;
 use tonic::transport::Channel;
-use tonic::{Response, Status, Streaming};
-
-type Opened = Result<Response<Streaming<SampleStreamResponse>>, Status>;
 
 /// An open stream. Dropping it cancels it.
+#[derive(Debug)]
 pub struct SampleLink {
     requests: mpsc::UnboundedSender<SampleStreamRequest>,
-    responses: Responses,
-}
-
-enum Responses {
-    /// The server sends its headers with its first response.
-    Opening(Pin<Box<dyn Future<Output = Opened> + Send>>),
-    Open(Box<Streaming<SampleStreamResponse>>),
-    Ended,
+    responses: Responses<SampleStreamResponse>,
 }
 
 impl SampleLink {
@@ -45,31 +35,11 @@ impl SampleLink {
     /// # Errors
     /// The status with which the stream ended.
     pub async fn next(&mut self) -> Result<Option<SampleStreamResponse>, Status> {
-        loop {
-            match &mut self.responses {
-                Responses::Opening(opening) => match opening.await {
-                    Ok(opened) => self.responses = Responses::Open(Box::new(opened.into_inner())),
-                    Err(status) => {
-                        self.responses = Responses::Ended;
-                        return Err(status);
-                    }
-                },
-                Responses::Open(responses) => return responses.message().await,
-                Responses::Ended => return Ok(None),
-            }
-        }
+        self.responses.next().await
     }
 
     /// Whether nothing has arrived since the last response that was expected: not even the end of the stream.
     pub fn is_quiet(&mut self) -> bool {
-        let Responses::Open(responses) = &mut self.responses else { return false };
-        let mut next = std::pin::pin!(responses.message());
-        matches!(next.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Pending)
-    }
-}
-
-impl Debug for SampleLink {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("SampleLink").finish_non_exhaustive()
+        self.responses.are_quiet()
     }
 }

@@ -16,8 +16,8 @@ const MAX_INFO_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Tables {
     infos: BTreeMap<String, TableInfo>,
-    /// Random id of the server, or empty if it has told none.
-    server_id: Vec<u8>,
+    /// Random id of the server, which it made when it started. Empty if it has told none.
+    pub server_id: Vec<u8>,
 }
 
 impl Tables {
@@ -27,13 +27,13 @@ impl Tables {
     /// [`Error::DataLoss`] if a table is not valid.
     pub fn read(response: ServerInfoResponse) -> Result<Self> {
         let id = response.tables_state_id.map(|id| [id.high.to_be_bytes(), id.low.to_be_bytes()].concat());
-        let infos = statuses(response)?.into_iter().map(|TableStatus { info, .. }| (info.config.name.clone(), info));
-        Ok(Self { infos: infos.collect(), server_id: id.unwrap_or_default() })
+        Ok(Self::of(statuses(response)?, id.unwrap_or_default()))
     }
 
-    /// Returns the random id of the server, which it made when it started. Empty if it has told none.
-    pub fn server_id(&self) -> &[u8] {
-        &self.server_id
+    /// Makes the tables of a server from their status.
+    pub fn of(statuses: Vec<TableStatus>, server_id: Vec<u8>) -> Self {
+        let infos = statuses.into_iter().map(|TableStatus { info, .. }| (info.config.name.clone(), info));
+        Self { infos: infos.collect(), server_id }
     }
 
     /// Returns a table.

@@ -35,7 +35,7 @@ pub fn insert_stream(
     peer.introduce(NAME_OF_CLIENTS);
     // Keys are gathered while answers wait to be sent, so few answers are enough.
     let (answers, stream) = mpsc::channel(2);
-    let open = replay.connections().add_stream(&peer, StreamKind::Insert);
+    let open = replay.connections.add_stream(&peer, StreamKind::Insert);
     tokio::spawn(async move {
         let _open = open;
         let task = InsertStreamTask {
@@ -79,7 +79,7 @@ impl InsertStreamTask {
         let Self { queue, mut held, mut inserted, .. } = self;
         let mut done = Done::new();
         queue.withdraw(&mut done).await;
-        inserted.extend(done.into_iter().filter_map(|(number, result)| result.ok().and(held.end_wait(number))));
+        inserted.extend(done.into_iter().filter_map(|(number, result)| result.ok().and(held.memory.end_wait(number))));
         if !inserted.is_empty() {
             let _gone = answers.send(Ok(InsertStreamResponse { keys: inserted })).await;
         }
@@ -127,7 +127,7 @@ impl InsertStreamTask {
 
     fn has_room(&self) -> bool {
         let waiting = self.queue.num_waiting();
-        let may_wait = waiting == 0 || waiting < MAX_WAITING_ITEMS && self.held.bytes() < MAX_WAITING_BYTES;
+        let may_wait = waiting == 0 || waiting < MAX_WAITING_ITEMS && self.held.memory.bytes() < MAX_WAITING_BYTES;
         may_wait && self.inserted.len() < MAX_UNCONFIRMED
     }
 
@@ -182,7 +182,7 @@ impl InsertStreamTask {
     fn settle(&mut self, done: Done) -> Result<(), Status> {
         let mut failed = None;
         for (number, result) in done {
-            let key = self.held.end_wait(number);
+            let key = self.held.memory.end_wait(number);
             match result {
                 Ok(()) => self.inserted.extend(key),
                 Err(error) => failed = failed.or(Some(error)),

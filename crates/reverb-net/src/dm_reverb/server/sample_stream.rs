@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio_stream::{Stream, StreamExt};
-use tonic::Status;
+use tonic::{Status, Streaming};
 
 // limit (Beside dm-reverb): chunks of a response to dm-reverb's clients | {}, and one chunk; the rest of a larger
 // sample follows in the next response |
@@ -36,26 +36,20 @@ const MAX_SAMPLES: usize = 1024;
 /// The text by which clients know that a draw has timed out.
 const TIMED_OUT: &str = "Rate Limiter: Timeout exceeded before the right to insert was acquired.";
 
-type Requested = std::result::Result<SampleStreamRequest, Status>;
 type Response = std::result::Result<SampleStreamResponse, Status>;
 
-/// The requests of a stream.
-pub trait Requests: Stream<Item = Requested> + Send + Unpin + 'static {}
-
-impl<R: Stream<Item = Requested> + Send + Unpin + 'static> Requests for R {}
-
 /// Serves the stream as it is polled, until it is dropped.
-pub fn sample_stream<R: Requests>(
+pub fn sample_stream(
     replay: Arc<Replay>,
     peer: Arc<Peer>,
     encoded: Arc<EncodedChunks>,
-    requests: R,
-) -> SampleResponses<R> {
+    requests: Streaming<SampleStreamRequest>,
+) -> SampleResponses {
     peer.introduce(NAME_OF_CLIENTS);
     let (items, item) = (ItemEncoder::default(), Vec::new());
     let writer = EntryWriter { encoded, items, item };
     let mut responses = SampleResponses(None);
-    let open = replay.connections().add_stream(&peer, StreamKind::Sample);
+    let open = replay.connections.add_stream(&peer, StreamKind::Sample);
     responses.begin_step(SampleStreamState {
         replay,
         peer,
@@ -69,14 +63,13 @@ pub fn sample_stream<R: Requests>(
 }
 
 /// A step that makes the next response. It owns the state of the stream meanwhile.
-type Step<R> =
-    dyn Future<Output = (SampleStreamState<R>, std::result::Result<Option<SampleStreamResponse>, Status>)> + Send;
+type Step = dyn Future<Output = (SampleStreamState, std::result::Result<Option<SampleStreamResponse>, Status>)> + Send;
 
 /// The responses of a sample stream.
-pub struct SampleResponses<R>(Option<Pin<Box<Step<R>>>>);
+pub struct SampleResponses(Option<Pin<Box<Step>>>);
 
-impl<R: Requests> SampleResponses<R> {
-    fn begin_step(&mut self, mut state: SampleStreamState<R>) {
+impl SampleResponses {
+    fn begin_step(&mut self, mut state: SampleStreamState) {
         self.0 = Some(Box::pin(async move {
             let response = state.respond().await;
             (state, response)
@@ -84,7 +77,7 @@ impl<R: Requests> SampleResponses<R> {
     }
 }
 
-impl<R: Requests> Stream for SampleResponses<R> {
+impl Stream for SampleResponses {
     type Item = Response;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Response>> {
@@ -99,10 +92,10 @@ impl<R: Requests> Stream for SampleResponses<R> {
 }
 
 /// The state of one stream between two responses.
-struct SampleStreamState<R> {
+struct SampleStreamState {
     replay: Arc<Replay>,
     peer: Arc<Peer>,
-    requests: R,
+    requests: Streaming<SampleStreamRequest>,
     writer: EntryWriter,
     current: Option<Answer>,
     /// Size in bytes of the chunks of a sample, on average over the last response.
@@ -145,7 +138,7 @@ struct Filling {
     samples: usize,
 }
 
-impl<R: Requests> SampleStreamState<R> {
+impl SampleStreamState {
     /// Returns the next response; `None` if all requests are answered and the client sends no more.
     async fn respond(&mut self) -> std::result::Result<Option<SampleStreamResponse>, Status> {
         loop {

@@ -78,7 +78,7 @@ async fn decline(
 #[tonic::async_trait]
 impl ReverbService for Router {
     type InsertStreamStream = ReceiverStream<Result<InsertStreamResponse, Status>>;
-    type SampleStreamStream = SampleResponses<Streaming<SampleStreamRequest>>;
+    type SampleStreamStream = SampleResponses;
     type InitializeConnectionStream = ReceiverStream<Result<InitializeConnectionResponse, Status>>;
 
     async fn insert_stream(

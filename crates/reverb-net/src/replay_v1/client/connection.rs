@@ -36,11 +36,17 @@ const PROBES: usize = 16;
 /// An open connection. If it breaks, all its calls fail, and the client opens another.
 #[derive(Debug)]
 pub struct Connection {
-    peer: String,
-    transport: Transport,
+    /// The address of the server, for display.
+    pub peer: String,
+    pub transport: Transport,
     service: ReplayClient<NamedChannel>,
-    link: Arc<Link>,
-    hello: HelloResponse,
+    pub link: Arc<Link>,
+    /// What the server has told of itself: the random id that it made when it started, the path of its Unix socket, and
+    /// its limits.
+    pub hello: HelloResponse,
+    /// The time after which an empty message is sent on a stream that waits. `None` if the server does not know such
+    /// messages.
+    pub heartbeat: Option<Duration>,
     inserts: InsertLink,
     samples: SampleLink,
 }
@@ -82,7 +88,7 @@ impl Connection {
     ) -> Result<Greeting> {
         let (peer, place) = (endpoint.address.text(), endpoint.address.place()?.name());
         let connections = session.connections();
-        let channel = NamedChannel::new(channel, connections.number().clone());
+        let channel = NamedChannel::new(channel, connections.number.clone());
         let service = |channel| {
             ReplayClient::new(channel).max_decoding_message_size(usize::MAX).max_encoding_message_size(usize::MAX)
         };
@@ -112,52 +118,11 @@ impl Connection {
         }
         let link = connections.add(&place, &hello.server_id);
         let channel = channel.to_server(hex(&hello.server_id));
-        let heartbeat = heartbeat(&hello);
+        let heartbeat = (hello.heartbeat_ms > 0).then(|| Duration::from_millis(hello.heartbeat_ms));
         let inserts = InsertLink::open(service(channel.clone()), peer, link.clone(), heartbeat);
         let samples = SampleLink::open(channel.clone(), peer, link.clone(), heartbeat);
         let (peer, service) = (peer.to_owned(), service(channel));
-        Ok(Greeting::Connected(Arc::new(Self { peer, transport, service, link, hello, inserts, samples })))
-    }
-
-    /// Returns the random id of the server, which it made when it started.
-    pub fn server_id(&self) -> &[u8] {
-        &self.hello.server_id
-    }
-
-    /// Returns the path of the server's Unix socket. Empty if it has none.
-    pub fn unix_path(&self) -> &str {
-        &self.hello.unix_path
-    }
-
-    /// Whether the connection has failed, so that a new one is needed.
-    pub fn is_broken(&self) -> bool {
-        self.link.is_broken()
-    }
-
-    /// Returns the refusal of another server, if a part of the connection has reached one.
-    pub fn split(&self) -> Option<&Error> {
-        self.link.split()
-    }
-
-    /// Returns the time after which an empty message is sent on a stream that waits. `None` if the server does not know
-    /// such messages.
-    pub fn heartbeat(&self) -> Option<Duration> {
-        heartbeat(&self.hello)
-    }
-
-    /// Returns the address of the server, for display.
-    pub fn peer(&self) -> &str {
-        &self.peer
-    }
-
-    /// Returns the transport of the connection.
-    pub fn transport(&self) -> Transport {
-        self.transport
-    }
-
-    /// Returns the maximum number of bytes of data in one insert.
-    pub fn max_message_size(&self) -> u64 {
-        self.hello.max_message_size
+        Ok(Greeting::Connected(Arc::new(Self { peer, transport, service, link, hello, heartbeat, inserts, samples })))
     }
 
     /// Opens a stream for the items of a writer.
@@ -230,7 +195,7 @@ impl Connection {
             }
         };
         match self.until(deadline, call).await {
-            Err(Error::Unimplemented(_)) if self.is_broken() => Err(Error::Unavailable(format!(
+            Err(Error::Unimplemented(_)) if self.link.is_broken() => Err(Error::Unavailable(format!(
                 "the connection to the server at {} was lost; another server listens there, which the next call finds",
                 self.peer
             ))),
@@ -259,10 +224,6 @@ impl Connection {
         };
         tokio::time::timeout_at(limit.into(), call).await.map_err(late)?
     }
-}
-
-fn heartbeat(hello: &HelloResponse) -> Option<Duration> {
-    (hello.heartbeat_ms > 0).then(|| Duration::from_millis(hello.heartbeat_ms))
 }
 
 fn hello() -> HelloRequest {

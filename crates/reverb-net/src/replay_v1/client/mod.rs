@@ -1,5 +1,6 @@
 //! The client half of the protocol: a connection, and the calls over it.
 
+mod calls;
 mod connection;
 mod insert_link;
 mod named_channel;

@@ -1,63 +1,36 @@
 //! The client side of the sample stream of a connection, which all callers share.
 
+use super::calls::{Calls, SharedStream, answer};
 use super::named_channel::NamedChannel;
 use super::sample_answers::Answers;
 use super::session::Link;
-use crate::replay_v1::heartbeat::spawn_heartbeat;
 use crate::replay_v1::proto::{self as replay, Draw, SampleRequest, sample_request};
 use crate::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use crate::replay_v1::status::{from_failure, from_status};
 use crate::replay_v1::wire::batch_from_wire;
-use parking_lot::Mutex;
 use reverb_core::{Buffer, CopiedBatch, Error, Result};
 use reverb_service::Batch;
 use reverb_service::warn;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
 /// Sends draws, and delivers a batch to each caller.
 #[derive(Debug)]
-pub struct SampleLink {
-    requests: mpsc::UnboundedSender<SampleRequest>,
-    shared: Arc<Mutex<Calls>>,
-    next_id: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct Calls {
-    waiting: HashMap<u64, oneshot::Sender<Result<Batch>>>,
-    /// The error that ended the stream. Nothing can be sent after it.
-    broken: Option<Error>,
-}
+pub struct SampleLink(SharedStream<SampleRequest, Batch>);
 
 impl SampleLink {
     /// Opens the stream in the background.
     pub fn open(channel: NamedChannel, peer: &str, link: Arc<Link>, heartbeat: Option<Duration>) -> Self {
-        // Each caller waits for its batch, so there are never more queued requests than callers.
-        let (requests, to_send) = mpsc::unbounded_channel();
-        let shared = Arc::<Mutex<Calls>>::default();
-        let (reader, peer) = (shared.clone(), peer.to_owned());
-        tokio::spawn(async move {
-            let error = match Answers::open(channel, to_send).await {
-                Ok(answers) => read(&reader, answers, &peer).await,
+        let peer = peer.to_owned();
+        Self(SharedStream::open(link, heartbeat, |requests, calls| async move {
+            match Answers::open(channel, requests).await {
+                Ok(answers) => read(&calls, answers, &peer).await,
                 Err(status) => from_status(&status, &peer),
-            };
-            let error = link.note(error);
-            link.set_broken();
-            fail(&reader, &error);
-        });
-        if let Some(interval) = heartbeat {
-            let (shared, requests) = (Arc::downgrade(&shared), requests.downgrade());
-            spawn_heartbeat(interval, move || {
-                let (shared, requests) = (shared.upgrade()?, requests.upgrade()?);
-                let waits = !shared.lock().waiting.is_empty();
-                if waits { requests.send(SampleRequest::default()).ok() } else { Some(()) }
-            });
-        }
-        Self { requests, shared, next_id: AtomicU64::new(1) }
+            }
+        }))
     }
 
     /// Draws a batch and waits for it. Dropping the future withdraws the draw and returns its samples to the table.
@@ -70,19 +43,10 @@ impl SampleLink {
 
     /// Requests a batch without waiting for it.
     pub fn begin(&self, draw: Draw) -> Result<DrawCall> {
-        let request_id = self.next_id.fetch_add(1, Relaxed);
-        let (sender, receiver) = oneshot::channel();
-        {
-            let mut calls = self.shared.lock();
-            if let Some(error) = &calls.broken {
-                return Err(error.clone());
-            }
-            calls.waiting.insert(request_id, sender);
-        }
-        let (requests, shared) = (self.requests.clone(), self.shared.clone());
+        let (request_id, receiver) = self.0.begin()?;
+        let (requests, calls) = (self.0.requests.clone(), self.0.calls.clone());
         let last = sample_request::Kind::Cancel(true);
-        let call = DrawCall { requests, shared, request_id, receiver, last, receipt_is_due: false };
-        // If the reader has ended, it has failed this call, and the receiver gets the reason.
+        let call = DrawCall { requests, calls, request_id, receiver, last, receipt_is_due: false };
         call.send(sample_request::Kind::Draw(draw));
         Ok(call)
     }
@@ -92,8 +56,8 @@ impl SampleLink {
 /// batch was received. Otherwise the samples go back to their table.
 #[derive(Debug)]
 pub struct DrawCall {
-    requests: mpsc::UnboundedSender<SampleRequest>,
-    shared: Arc<Mutex<Calls>>,
+    requests: UnboundedSender<SampleRequest>,
+    calls: Arc<Calls<Batch>>,
     request_id: u64,
     receiver: oneshot::Receiver<Result<Batch>>,
     last: sample_request::Kind,
@@ -105,8 +69,7 @@ impl DrawCall {
     /// Waits for the batch, which can be taken once. Before that, the future may be dropped and the function called
     /// again.
     pub async fn result(&mut self) -> Result<Batch> {
-        let answer = (&mut self.receiver).await;
-        let batch = answer.unwrap_or_else(|_| Err(Error::Internal("a call ended without an answer".into())))?;
+        let batch = answer(&mut self.receiver).await?;
         self.receipt_is_due = !batch.receipt_may_wait;
         Ok(batch)
     }
@@ -122,9 +85,9 @@ impl DrawCall {
     /// The error that ended the stream, if the samples went back with it.
     pub fn received(mut self) -> Result<()> {
         if self.receipt_is_due
-            && let Some(error) = &self.shared.lock().broken
+            && let Some(error) = self.calls.broken()
         {
-            return Err(error.clone());
+            return Err(error);
         }
         self.last = sample_request::Kind::Received(true);
         Ok(())
@@ -137,19 +100,8 @@ impl DrawCall {
 
 impl Drop for DrawCall {
     fn drop(&mut self) {
-        self.shared.lock().waiting.remove(&self.request_id);
+        self.calls.withdraw(self.request_id);
         self.send(self.last.clone());
-    }
-}
-
-fn fail(shared: &Mutex<Calls>, error: &Error) {
-    let waiting = {
-        let mut calls = shared.lock();
-        calls.broken = Some(error.clone());
-        std::mem::take(&mut calls.waiting)
-    };
-    for call in waiting.into_values() {
-        let _withdrawn = call.send(Err(error.clone()));
     }
 }
 
@@ -186,7 +138,7 @@ impl Incoming {
     }
 }
 
-async fn read(shared: &Mutex<Calls>, mut answers: Answers, peer: &str) -> Error {
+async fn read(calls: &Calls<Batch>, mut answers: Answers, peer: &str) -> Error {
     let mut incoming = HashMap::new();
     loop {
         let response = match answers.next().await {
@@ -201,11 +153,8 @@ async fn read(shared: &Mutex<Calls>, mut answers: Answers, peer: &str) -> Error 
         let request_id = response.request_id;
         if let Some(result) = take(&mut incoming, response) {
             incoming.remove(&request_id);
-            let call = shared.lock().waiting.remove(&request_id);
-            if let Some(call) = call {
-                // A caller that does not wait any more has withdrawn the draw, and the server takes the samples back.
-                let _withdrawn = call.send(result);
-            }
+            // The server takes the samples of a draw back that was withdrawn.
+            calls.answer(request_id, result);
         }
     }
 }

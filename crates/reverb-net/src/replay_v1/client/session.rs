@@ -18,7 +18,8 @@ pub struct Session(ArcSwap<Connections>);
 #[derive(Debug)]
 pub struct Connections {
     generation: u32,
-    number: HeaderValue,
+    /// The value of the header that balancers stick to.
+    pub number: HeaderValue,
     places: Mutex<HashMap<String, Known>>,
 }
 
@@ -66,11 +67,6 @@ impl Connections {
     fn new() -> Self {
         let number = hex(&random_key().to_be_bytes());
         Self { generation: fork::generation(), number, places: Mutex::default() }
-    }
-
-    /// Returns the value of the header that balancers stick to.
-    pub fn number(&self) -> &HeaderValue {
-        &self.number
     }
 
     /// Whether a balancer may spread the streams of a connection to this server over several: a stream was refused, or

@@ -32,12 +32,12 @@ pub async fn write(shared: &Arc<SharedSession>, connection: &Connection, lost_at
     let (messages, stream) = mpsc::channel(1);
     let opening = connection.open_write(ReceiverStream::new(stream));
     let mut sender =
-        Sender { messages, streamed: HashSet::new(), first: true, max_chunk: connection.max_message_size() };
+        Sender { messages, streamed: HashSet::new(), first: true, max_chunk: connection.hello.max_message_size };
     // The server accepts the call at once, and then waits for the first message.
     let mut responses = opening.await?;
     *lost_at = None;
     shared.state.lock().is_lost = false;
-    if let Some(interval) = connection.heartbeat() {
+    if let Some(interval) = connection.heartbeat {
         beat_while_waiting(interval, shared, &sender.messages);
     }
     let mut linger = Linger::default();
@@ -45,15 +45,15 @@ pub async fn write(shared: &Arc<SharedSession>, connection: &Connection, lost_at
         if shared.is_over() {
             return Ok(());
         }
-        if let Some(split) = connection.split() {
+        if let Some(split) = connection.link.split() {
             return Err(split.clone());
         }
         let is_ready_to_send = shared.state.lock().outbox.front().is_some_and(is_ready);
         tokio::select! {
-            response = responses.message() => receive(shared, response, connection.peer())?,
+            response = responses.message() => receive(shared, response, &connection.peer)?,
             permit = sender.messages.clone().reserve_owned(), if is_ready_to_send => match permit {
                 Ok(permit) => drop(permit.send(sender.message(shared)?)),
-                Err(_) => return Err(last_word(responses, connection.peer()).await),
+                Err(_) => return Err(last_word(responses, &connection.peer).await),
             },
             () = shared.wake.notified() => {}
             () = linger.wait(shared) => {}

@@ -20,7 +20,7 @@ pub fn bench_stream(
     peer: &Peer,
     heartbeat: Duration,
 ) -> Result<ReceiverStream<std::result::Result<BenchResponse, Status>>> {
-    let table = replay.bench().make()?;
+    let table = replay.bench.make()?;
     tracing::info!("{peer} measures with the table {}", table.name());
     let (sender, receiver) = channel(1);
     tokio::spawn(async move {

@@ -1,7 +1,7 @@
 //! The server side of an insert stream. Requests are processed in order, and answered when they complete.
 
-use super::held_chunks::CHUNK_BYTES;
 use super::waiting_beats::beat_while_waiting;
+use crate::grpc::held_memory::CHUNK_BYTES;
 use crate::replay_v1::proto::{InsertRequest, InsertResponse, ItemBatch};
 use crate::replay_v1::status::to_failure;
 use crate::replay_v1::wire::{LayoutCache, insert_chunks_from_wire, items_bytes, items_from_wire};
@@ -34,7 +34,7 @@ pub fn insert_stream(
     requests: Streaming<InsertRequest>,
 ) -> ReceiverStream<std::result::Result<InsertResponse, Status>> {
     let (answers, stream) = mpsc::channel(64);
-    let open = replay.connections().add_stream(&peer, StreamKind::Insert);
+    let open = replay.connections.add_stream(&peer, StreamKind::Insert);
     tokio::spawn(async move {
         let _open = open;
         let task = InsertStreamTask {

@@ -1,7 +1,6 @@
 //! The server half of the protocol: the methods of the service, and its streams.
 
 mod bench_stream;
-mod held_chunks;
 mod insert_stream;
 mod same_server;
 mod sample_stream;

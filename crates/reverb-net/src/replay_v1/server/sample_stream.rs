@@ -43,7 +43,7 @@ pub fn sample_stream(
 ) -> ReceiverStream<std::result::Result<SampleResponse, Status>> {
     // A short queue is enough to keep the socket busy. A longer one would only hold memory.
     let (answers, stream) = mpsc::channel(4);
-    let open = replay.connections().add_stream(&peer, StreamKind::Sample);
+    let open = replay.connections.add_stream(&peer, StreamKind::Sample);
     tokio::spawn(async move {
         let _open = open;
         let (waiting, handles, leases) = (JoinSet::new(), HashMap::new(), HashMap::new());

@@ -1,14 +1,15 @@
 //! The server side of the stream of a writer: inserts items in order, and confirms them.
 
-use super::held_chunks::HeldChunks;
+use crate::grpc::held_memory::HeldMemory;
 use crate::replay_v1::proto::{WriteFailure, WriteItem, WriteRequest, WriteResponse};
 use crate::replay_v1::status::{to_failure, to_status};
-use crate::replay_v1::wire::{LayoutCache, chunks_from_wire, write_item_from_wire};
-use reverb_core::{Error, Result};
+use crate::replay_v1::wire::{LayoutCache, chunks_from_wire, write_item_bytes, write_item_from_wire};
+use reverb_core::{Chunk, Error, Result};
 use reverb_service::Arrival;
 use reverb_service::write_ledger::LedgerGuard;
 use reverb_service::write_queue::{Done, WriteQueue};
 use reverb_service::{Peer, Replay, StreamKind};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -43,7 +44,7 @@ pub fn write_stream(
     requests: Streaming<WriteRequest>,
 ) -> ReceiverStream<std::result::Result<WriteResponse, Status>> {
     let (answers, stream) = mpsc::channel(64);
-    let open = replay.connections().add_stream(&peer, StreamKind::Write);
+    let open = replay.connections.add_stream(&peer, StreamKind::Write);
     tokio::spawn(async move {
         let _open = open;
         serve(replay, peer, heartbeat, requests, answers).await;
@@ -69,9 +70,10 @@ async fn serve(
         let error = Error::invalid("the first message of the stream of a writer must contain its writer_id");
         return drop(answers.send(Err(to_status(&error))).await);
     }
-    let guard = replay.ledgers().take(writer_id).await;
+    let guard = replay.ledgers.take(writer_id).await;
     let mut task = WriteStreamTask {
-        chunks: HeldChunks::default(),
+        known: HashMap::new(),
+        held: HeldMemory::default(),
         layouts: LayoutCache::default(),
         queue: WriteQueue::new(peer, Some(Arc::clone(&guard.ledger))),
         beat_after: heartbeat.unwrap_or(NO_HEARTBEAT),
@@ -105,7 +107,9 @@ fn stopped() -> Error {
 /// The state of one stream.
 struct WriteStreamTask {
     replay: Arc<Replay>,
-    chunks: HeldChunks,
+    /// The chunks that the writer has not released, by their keys.
+    known: HashMap<u64, Arc<Chunk>>,
+    held: HeldMemory,
     layouts: LayoutCache,
     queue: WriteQueue,
     guard: LedgerGuard,
@@ -161,7 +165,7 @@ impl WriteStreamTask {
 
     fn has_room(&self) -> bool {
         let waiting = self.queue.num_waiting();
-        waiting == 0 || waiting < MAX_WAITING_ITEMS && self.chunks.bytes() < MAX_WAITING_BYTES
+        waiting == 0 || waiting < MAX_WAITING_ITEMS && self.held.bytes() < MAX_WAITING_BYTES
     }
 
     /// Sends the results of items to the writer.
@@ -169,7 +173,9 @@ impl WriteStreamTask {
         if done.is_empty() {
             return Ok(());
         }
-        done.iter().for_each(|(sequence, _)| self.chunks.end_wait(*sequence));
+        for (sequence, _) in &done {
+            self.held.end_wait(*sequence);
+        }
         // Cancelled items were not inserted because the server is stopping. The writer may send them to the next
         // server.
         let before = done.len();
@@ -183,9 +189,9 @@ impl WriteStreamTask {
     fn take(&mut self, request: WriteRequest, done: &mut Done) -> Result<()> {
         let replay = &self.replay;
         let mut check_chunk = |data_bytes: u64, decoded_bytes| replay.check_size(data_bytes.max(decoded_bytes));
-        let known = self.chunks.known.len();
-        let bytes = chunks_from_wire(request.chunks, &mut self.layouts, &mut self.chunks.known, &mut check_chunk)?;
-        self.chunks.count_new(self.chunks.known.len() - known, bytes);
+        let before = self.known.len();
+        let bytes = chunks_from_wire(request.chunks, &mut self.layouts, &mut self.known, &mut check_chunk)?;
+        self.held.add(self.known.len() - before, bytes);
         // The loop below also computes the number after that of the last item, which must not overflow.
         if request.first_sequence.checked_add(request.items.len() as u64 + 1).is_none() {
             return Err(Error::invalid(format!("{} is not a valid sequence number", request.first_sequence)));
@@ -196,7 +202,7 @@ impl WriteStreamTask {
             return Err(Error::invalid(format!("more than {MAX_GAPS} sequence numbers of items are missing")));
         }
         for (sequence, item) in (request.first_sequence..).zip(&request.items) {
-            if self.chunks.is_waiting(sequence) {
+            if self.held.is_waiting(sequence) {
                 return Err(Error::invalid(format!("item {sequence} was sent again while it waits")));
             } else if inserted.binary_search(&sequence).is_ok() {
                 done.push((sequence, Ok(())));
@@ -204,18 +210,23 @@ impl WriteStreamTask {
                 done.push((sequence, Err(error)));
             }
         }
-        request.release.into_iter().for_each(|key| self.chunks.release(key));
+        let released = request.release.iter().filter_map(|key| self.known.remove(key));
+        released.for_each(|chunk| self.held.release(&chunk));
         Ok(())
     }
 
     /// Inserts an item, or queues it. Fails if its message is not valid.
     fn push(&mut self, sequence: u64, message: &WriteItem, done: &mut Done) -> Result<()> {
         let table = self.replay.table(&message.table)?;
-        let item = write_item_from_wire(message, &self.chunks.known)?;
+        let item = write_item_from_wire(message, &self.known)?;
         let waited = self.queue.num_waiting();
         self.queue.push(table, Arrival { sequence, item, is_validated: !message.not_validated }, done);
         if self.queue.num_waiting() > waited {
-            self.chunks.begin_wait(sequence, message);
+            let columns = message.trajectory.iter().flat_map(|trajectory| &trajectory.columns);
+            let named = columns.flat_map(|column| &column.slices).map(|slice| slice.chunk_key);
+            let of_rows = message.trajectory.is_none().then_some(message.chunk_key);
+            let chunks = named.chain(of_rows).filter_map(|key| self.known.get(&key)).cloned().collect();
+            self.held.begin_wait(sequence, message.key, chunks, write_item_bytes(message));
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Converts items of inserts and of writers to messages and back.
 
 use super::chunks::{LayoutCache, chunks_from_wire};
+use crate::grpc::held_memory::columns_bytes;
 use crate::replay_v1::proto::{self as replay, ItemBatch};
 use reverb_core::writer::{CellRun, Selection, WriterItem};
 use reverb_core::{Chunk, Error, NewItem, Result, Slice, Trajectory, TrajectoryColumn};
@@ -99,9 +100,7 @@ pub fn write_item_bytes(item: &replay::WriteItem) -> usize {
 }
 
 fn trajectory_bytes(trajectory: &replay::Trajectory) -> usize {
-    // A column has room for one slice. More slices are in a list that doubles as it grows.
-    let slices = |count: usize| if count > 1 { count.next_power_of_two() * size_of::<Slice>() } else { 0 };
-    trajectory.columns.iter().map(|column| size_of::<TrajectoryColumn>() + slices(column.slices.len())).sum()
+    columns_bytes(trajectory.columns.iter().map(|column| column.slices.len()))
 }
 
 fn find_chunk(chunks: &HashMap<u64, Arc<Chunk>>, key: u64) -> Result<&Arc<Chunk>> {

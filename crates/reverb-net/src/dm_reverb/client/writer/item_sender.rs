@@ -157,7 +157,7 @@ impl<'a> ItemSender<'a> {
     /// Checks what the server does not check, or would answer with the end of the stream. The outer error is that of a
     /// question to the server.
     async fn check(&mut self, taken: &Taken) -> Result<Result<()>> {
-        if let Ok(info) = self.connection.tables().get(&taken.table) {
+        if let Ok(info) = self.connection.tables.get(&taken.table) {
             return Ok(taken.check(&info.config));
         }
         if !self.late_tables.contains_key(&taken.table) {
@@ -179,7 +179,7 @@ impl<'a> ItemSender<'a> {
     /// Returns true if the item was added.
     fn add(&mut self, taken: &mut Taken, request: &mut InsertStreamRequest, bytes: &mut usize) -> Result<bool> {
         while let Some(TakenChunk { used, chunk, is_delta_encoded }) = taken.chunks.get(taken.next_chunk) {
-            if !self.streamed.contains(used.key()) {
+            if !self.streamed.contains(used.key) {
                 if *bytes >= MESSAGE_BYTES {
                     return Ok(false);
                 }

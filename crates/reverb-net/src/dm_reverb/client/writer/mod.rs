@@ -111,7 +111,7 @@ fn ended(shared: &SharedSession, connection: &Connection, status: Option<&Status
     use Code::{
         FailedPrecondition, InvalidArgument, NotFound, OutOfRange, PermissionDenied, ResourceExhausted, Unauthenticated,
     };
-    let peer = connection.peer();
+    let peer = &connection.peer;
     let Some(status) = status else {
         return Err(Error::Unavailable(format!("the server at {peer} ended the writer's stream")));
     };

@@ -23,7 +23,7 @@ struct Streamed {
 #[derive(Debug)]
 pub struct Used {
     chunk: Weak<WriterChunk>,
-    key: ChunkKey,
+    pub key: ChunkKey,
     references: usize,
 }
 
@@ -68,11 +68,6 @@ impl Used {
     /// Records a number of references to a chunk.
     pub fn new(chunk: &Arc<WriterChunk>, references: usize) -> Self {
         Self { chunk: Arc::downgrade(chunk), key: chunk.key, references }
-    }
-
-    /// Returns the key of the chunk.
-    pub fn key(&self) -> ChunkKey {
-        self.key
     }
 }
 

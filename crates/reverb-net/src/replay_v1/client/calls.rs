@@ -1,0 +1,113 @@
+//! A stream of a connection that all callers share: it sends their requests, and delivers an answer to each.
+
+use super::session::Link;
+use crate::replay_v1::heartbeat::spawn_heartbeat;
+use parking_lot::Mutex;
+use reverb_core::{Error, Result};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::oneshot;
+
+/// The callers' side of a stream of requests `R`, whose answers are `T`.
+#[derive(Debug)]
+pub struct SharedStream<R, T> {
+    /// Sends requests. If the stream has ended, it has failed their calls, whose receivers get the reason.
+    pub requests: UnboundedSender<R>,
+    /// The calls that wait.
+    pub calls: Arc<Calls<T>>,
+    next_id: AtomicU64,
+}
+
+/// The calls of a stream that wait for their answers, by the ids of their requests.
+#[derive(Debug)]
+pub struct Calls<T>(Mutex<State<T>>);
+
+#[derive(Debug)]
+struct State<T> {
+    waiting: HashMap<u64, oneshot::Sender<Result<T>>>,
+    /// The error that ended the stream. Nothing can be sent after it.
+    broken: Option<Error>,
+}
+
+impl<R: Default + Send + 'static, T: Send + 'static> SharedStream<R, T> {
+    /// Opens a stream in the background by `read`, which sends the requests, reads the answers, and returns the error
+    /// that ends the stream.
+    pub fn open<F: Future<Output = Error> + Send + 'static>(
+        link: Arc<Link>,
+        heartbeat: Option<Duration>,
+        read: impl FnOnce(UnboundedReceiver<R>, Arc<Calls<T>>) -> F,
+    ) -> Self {
+        // Each caller waits for its answer, so there are never more queued requests than callers.
+        let (requests, to_send) = mpsc::unbounded_channel();
+        let calls = Arc::new(Calls(Mutex::new(State { waiting: HashMap::new(), broken: None })));
+        let (reading, reader) = (read(to_send, calls.clone()), calls.clone());
+        tokio::spawn(async move {
+            let error = link.note(reading.await);
+            link.set_broken();
+            reader.fail(&error);
+        });
+        if let Some(interval) = heartbeat {
+            let (calls, requests) = (Arc::downgrade(&calls), requests.downgrade());
+            spawn_heartbeat(interval, move || {
+                let (calls, requests) = (calls.upgrade()?, requests.upgrade()?);
+                let waits = !calls.0.lock().waiting.is_empty();
+                if waits { requests.send(R::default()).ok() } else { Some(()) }
+            });
+        }
+        Self { requests, calls, next_id: AtomicU64::new(1) }
+    }
+
+    /// Begins a call. Returns the id of its request, and the receiver of its answer.
+    ///
+    /// # Errors
+    /// The error that ended the stream.
+    pub fn begin(&self) -> Result<(u64, oneshot::Receiver<Result<T>>)> {
+        let request_id = self.next_id.fetch_add(1, Relaxed);
+        let (sender, receiver) = oneshot::channel();
+        let mut state = self.calls.0.lock();
+        if let Some(error) = &state.broken {
+            return Err(error.clone());
+        }
+        state.waiting.insert(request_id, sender);
+        Ok((request_id, receiver))
+    }
+}
+
+impl<T> Calls<T> {
+    /// Delivers an answer, unless its caller has withdrawn the call.
+    pub fn answer(&self, request_id: u64, result: Result<T>) {
+        let call = self.0.lock().waiting.remove(&request_id);
+        if let Some(call) = call {
+            let _withdrawn = call.send(result);
+        }
+    }
+
+    /// Forgets a call whose caller does not wait any more.
+    pub fn withdraw(&self, request_id: u64) {
+        self.0.lock().waiting.remove(&request_id);
+    }
+
+    /// Returns the error that ended the stream, if it has ended.
+    pub fn broken(&self) -> Option<Error> {
+        self.0.lock().broken.clone()
+    }
+
+    fn fail(&self, error: &Error) {
+        let waiting = {
+            let mut state = self.0.lock();
+            state.broken = Some(error.clone());
+            std::mem::take(&mut state.waiting)
+        };
+        for call in waiting.into_values() {
+            let _withdrawn = call.send(Err(error.clone()));
+        }
+    }
+}
+
+/// Waits for the answer of a call. The future may be dropped, and the function called again.
+pub async fn answer<T>(receiver: &mut oneshot::Receiver<Result<T>>) -> Result<T> {
+    receiver.await.unwrap_or_else(|_| Err(Error::Internal("a call ended without an answer".into())))
+}
