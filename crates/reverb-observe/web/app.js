@@ -7,6 +7,7 @@ import {
   bytes,
   duration,
   el,
+  fact,
   number,
   rate,
   setAttrs,
@@ -41,11 +42,7 @@ function headerView(node) {
   const state = el("span", { class: "state-word" });
   const version = el("span", { class: "muted" });
   const address = el("bdi", { class: "mono user" });
-  const fact = (label) => {
-    const value = el("dd");
-    return { value, node: el("div", {}, el("dt", { class: "label" }, label), value) };
-  };
-  const [host, up, memory, connections] = ["Host", "Up", "Memory", "Connections"].map(fact);
+  const [host, up, memory, connections] = ["Host", "Up", "Memory", "Connections"].map((label) => fact(label));
   node.append(
     el(
       "a",
@@ -207,10 +204,11 @@ function tiles() {
   // Only the first tables have a history, so only their rates are known.
   const firstTables = el("p", { class: "small muted" });
   const tile = (label, options) => {
-    const value = el("dd", { class: "tile-value" });
+    const { node, value } = fact(label, { class: "tile-value" });
     const spark = sparkline({ area: true, seconds: 120, ...options });
-    const shown = el("dd", { class: "tile-spark" }, spark.node);
-    return { value, spark, node: el("div", { class: "panel tile" }, el("dt", { class: "label" }, label), value, shown) };
+    setAttrs(node, { class: "panel tile" });
+    node.append(el("dd", { class: "tile-spark" }, spark.node));
+    return { value, spark, node };
   };
   const items = tile("Items", { seconds: 300 });
   const inserts = tile("Inserts");

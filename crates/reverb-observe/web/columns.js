@@ -1,6 +1,6 @@
 // The columns of one item, each in the view that fits it. The bytes of a column are requested when it scrolls into view.
 
-import { ApiError, bytes, el, fetchApi, number, setText, userText } from "./core.js";
+import { ApiError, bytes, el, fetchApi, number, onceInView, setText, userText } from "./core.js";
 import { reason } from "./histograms.js";
 import { heatView, lineView, makeFollow, pictureView } from "./drawings.js";
 import { numbersView, scalarView, textView, tokensView } from "./texts.js";
@@ -29,13 +29,7 @@ export function columnsView(table, item) {
   const turns = makeTurns();
   const follow = makeFollow();
   const panels = new Map();
-  const watch = new IntersectionObserver((entries) => {
-    for (const { isIntersecting, target } of entries) {
-      if (!isIntersecting) continue;
-      watch.unobserve(target);
-      panels.get(target).load();
-    }
-  }, { rootMargin: "300px" });
+  const watch = onceInView("300px", (panel) => panels.get(panel).load());
   const list = el("div", { class: "columns" });
   const more = el("button", { on: { click: () => add() } });
   const node = el("div", null, list, more);

@@ -73,6 +73,35 @@ export function svg(tag, attrs, ...children) {
   return build(document.createElementNS(SVG, tag), attrs, children);
 }
 
+/** A value below its label, in a list of facts. @param {string} label @param {Attrs | null} [attrs] @param {Child[]} children */
+export function fact(label, attrs, ...children) {
+  const value = el("dd", attrs, ...children);
+  return { value, node: el("div", null, el("dt", { class: "label" }, label), value) };
+}
+
+/** The name of a table, which leads to its details. `update(number, name)`. */
+export function tableLink() {
+  const text = el("bdi", { class: "user" });
+  const node = el("a", { class: "table-name" }, text);
+  const update = (/** @type {number} */ number, /** @type {string} */ name) => {
+    setUserText(text, name);
+    setAttrs(node, { href: `#/tables/${number}` });
+  };
+  return { node, update };
+}
+
+/** Calls `draw` once for each element that is observed, when it is about to come into view. @param {string} rootMargin @param {(node: any) => void} draw */
+export function onceInView(rootMargin, draw) {
+  const watch = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      watch.unobserve(target);
+      draw(target);
+    }
+  }, { rootMargin });
+  return watch;
+}
+
 /** The head of a table. @param {string[]} names @param {(column: number) => string | false} [classOf] */
 export function tableHead(names, classOf = () => false) {
   return el("thead", null, el("tr", null, names.map((name, i) => el("th", { scope: "col", class: classOf(i) }, name))));
@@ -81,18 +110,12 @@ export function tableHead(names, classOf = () => false) {
 /** @template {Element} Made @param {Made} node @param {Attrs | null | undefined} attrs @param {Child[]} children */
 function build(node, attrs, children) {
   setAttrs(node, attrs);
-  append(node, children);
-  return node;
-}
-
-/** @param {Element} node @param {Child[]} children */
-function append(node, children) {
-  for (const child of children) {
-    if (Array.isArray(child)) append(node, child);
-    else if (child !== null && child !== undefined && child !== false) {
+  for (const child of /** @type {One[]} */ (children.flat(2))) {
+    if (child !== null && child !== undefined && child !== false) {
       node.append(typeof child === "object" ? child : String(child));
     }
   }
+  return node;
 }
 
 /**

@@ -2,12 +2,12 @@
 
 /** @import { Live } from "./live.js" */
 
-import { lineChart, stackedBar } from "./charts.js";
-import { bytes, duration, el, number, rate, setQuantity, setText, setUserText, tableHead, time } from "./core.js";
+import { lineChart } from "./charts.js";
+import { bytes, duration, el, fact, number, rate, setQuantity, setText, setUserText, tableHead, time } from "./core.js";
 import { mountHistograms } from "./histograms.js";
-import { mountItems } from "./items.js";
+import { Items } from "./items.js";
 import { flowLines, limiterView, waitsBadge } from "./limiter.js";
-import { heldBytes, legendEntry, panel, removalsPanel, waitsPanel } from "./panels.js";
+import { heldBar, heldBytes, legendEntry, panel, removalsPanel, waitsPanel } from "./panels.js";
 import { ratio, signatureTable } from "./tables.js";
 
 /** The view of table `number`. `update(live)`, and `unmount()` at the end. @param {number} number */
@@ -73,7 +73,7 @@ export function detailView(number) {
         signature.body.replaceChildren(el("div", { class: "scroll" }, signatureTable(table.signature)));
     }
     if (mounted.length === 0) {
-      mounted = [mountHistograms(histograms, { table }), mountItems(items, { table })];
+      mounted = [mountHistograms(histograms, table), new Items(items, table)];
     }
     for (const part of mounted) part.update(table);
   };
@@ -83,53 +83,33 @@ export function detailView(number) {
   return { node, heading, update, unmount, name: () => title.textContent };
 }
 
+/** The figures of a table, and how each is written. @type {[string, (table: TableDocument, live: Live) => string][]} */
+const FIGURES = [
+  ["Items", (table) => `${number(table.items, 0)} of ${number(table.max_items, 0)}`],
+  ["Inserts", (table) => number(table.inserts, 0)],
+  ["Samples", (table) => number(table.samples, 0)],
+  ["Samples per insert", ratio],
+  ["Sampled items", (table) => number(table.unique_samples, 0)],
+  ["max_times_sampled", (table) => (table.max_times_sampled > 0 ? number(table.max_times_sampled, 0) : "no limit")],
+  ["Priority updates", (table) => number(table.priority_updates, 0)],
+  ["Episodes", (table) => number(table.episodes, 0)],
+  ["Undelivered samples", (table) => number(table.undelivered_samples, 0)],
+  ["Last insert", (table, live) => ago(table.last_insert_at, live)],
+  ["Last sample", (table, live) => ago(table.last_sample_at, live)],
+  ["Inserts blocked", (table) => duration(table.waiting_inserts.blocked_seconds)],
+  ["Samples blocked", (table) => duration(table.waiting_samples.blocked_seconds)],
+];
+
+/** @param {number | null} at @param {Live} live */
+const ago = (at, live) => (at === null ? "never" : `${duration(Math.max(0, (live.server?.now ?? at) - at))} ago`);
+
 function figures() {
-  /** @type {Record<string, HTMLElement>} */
-  const values = {};
-  const fact = (name, label) => {
-    values[name] = el("dd", { class: "figure" });
-    return el("div", {}, el("dt", { class: "label" }, label), values[name]);
-  };
-  const node = el(
-    "section",
-    { class: "panel", "aria-label": "Figures" },
-    el(
-      "dl",
-      { class: "facts body" },
-      fact("items", "Items"),
-      fact("inserts", "Inserts"),
-      fact("samples", "Samples"),
-      fact("ratio", "Samples per insert"),
-      fact("unique", "Sampled items"),
-      fact("times", "max_times_sampled"),
-      fact("updates", "Priority updates"),
-      fact("episodes", "Episodes"),
-      fact("undelivered", "Undelivered samples"),
-      fact("lastInsert", "Last insert"),
-      fact("lastSample", "Last sample"),
-      fact("blocked", "Inserts blocked"),
-      fact("starved", "Samples blocked"),
-    ),
-  );
+  const facts = FIGURES.map(([label]) => fact(label, { class: "figure" }));
+  const list = el("dl", { class: "facts body" }, facts.map(({ node }) => node));
+  const node = el("section", { class: "panel", "aria-label": "Figures" }, list);
   /** @param {TableDocument} table @param {Live} live */
   const update = (table, live) => {
-    const ago = (/** @type {number | null} */ at) => (at === null ? "never" : `${duration(Math.max(0, (live.server?.now ?? at) - at))} ago`);
-    const texts = {
-      items: `${number(table.items, 0)} of ${number(table.max_items, 0)}`,
-      inserts: number(table.inserts, 0),
-      samples: number(table.samples, 0),
-      ratio: ratio(table),
-      unique: number(table.unique_samples, 0),
-      times: table.max_times_sampled > 0 ? number(table.max_times_sampled, 0) : "no limit",
-      updates: number(table.priority_updates, 0),
-      episodes: number(table.episodes, 0),
-      undelivered: number(table.undelivered_samples, 0),
-      lastInsert: ago(table.last_insert_at),
-      lastSample: ago(table.last_sample_at),
-      blocked: duration(table.waiting_inserts.blocked_seconds),
-      starved: duration(table.waiting_samples.blocked_seconds),
-    };
-    for (const [name, text] of Object.entries(texts)) setText(values[name], text);
+    for (const [index, [, textOf]] of FIGURES.entries()) setText(facts[index].value, textOf(table, live));
   };
   return { node, update };
 }
@@ -198,40 +178,25 @@ function throughputPanel() {
   return { node, update };
 }
 
+/** The sizes of a table: class of the color, label, value. @type {[string, string, (table: TableDocument) => number | null][]} */
+const SIZES = [
+  ["tone-1", "Chunks", (table) => table.bytes],
+  ["tone-2", "Index and selectors", (table) => table.index_bytes],
+  ["", "Rows that items refer to", (table) => table.referenced_bytes],
+  ["", "Inserted in all", (table) => table.insert_bytes],
+  ["", "Sampled in all", (table) => table.sample_bytes],
+];
+
 function memoryOfTable() {
   const { node, body, count } = panel("memory", "Memory");
-  const sizes = stackedBar();
-  /** @type {Record<string, HTMLElement>} */
-  const values = {};
-  const fact = (name, label, tone = "") => {
-    const entry = legendEntry(tone, label);
-    values[name] = entry.value;
-    return entry.node;
-  };
-  const legend = el(
-    "dl",
-    { class: "legend" },
-    fact("bytes", "Chunks", "tone-1"),
-    fact("index", "Index and selectors", "tone-2"),
-    fact("rows", "Rows that items refer to"),
-    fact("inserted", "Inserted in all"),
-    fact("sampled", "Sampled in all"),
-  );
-  body.append(sizes.node, legend);
+  const held = heldBar();
+  const entries = SIZES.map(([swatch, label]) => legendEntry(swatch, label));
+  body.append(held.node, el("dl", { class: "legend" }, entries.map((entry) => entry.node)));
   /** @param {TableDocument} table */
   const update = (table) => {
-    const parts = [
-      { value: table.bytes ?? 0, tone: 1 },
-      { value: table.index_bytes ?? 0, tone: 2 },
-    ];
-    const total = Math.max(heldBytes(table), table.max_bytes ?? 0);
     setText(count, table.max_bytes === null ? "" : `of at most ${bytes(table.max_bytes)}`);
-    sizes.update(parts, total, `Chunks ${bytes(table.bytes)}, index ${bytes(table.index_bytes)}`);
-    setQuantity(values.bytes, `${bytes(table.bytes)}`);
-    setQuantity(values.index, bytes(table.index_bytes));
-    setQuantity(values.rows, bytes(table.referenced_bytes));
-    setQuantity(values.inserted, bytes(table.insert_bytes));
-    setQuantity(values.sampled, bytes(table.sample_bytes));
+    held.update(table, Math.max(heldBytes(table), table.max_bytes ?? 0));
+    for (const [index, [, , sizeOf]] of SIZES.entries()) setQuantity(entries[index].value, bytes(sizeOf(table)));
   };
   return { node, update };
 }

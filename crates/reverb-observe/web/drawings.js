@@ -1,7 +1,7 @@
 // Pictures, lines and heat maps of a column, and plots whose values are read with the pointer or the arrow keys.
 
 import { path } from "./charts.js";
-import { el, number, plural, setAttrs, setText, svg } from "./core.js";
+import { el, number, onceInView, plural, setAttrs, setText, svg } from "./core.js";
 import { pager } from "./texts.js";
 import { frameOffset } from "./values.js";
 
@@ -214,13 +214,7 @@ export function pictureView(data, layout, name) {
   const isDark = range !== null && range.high > 0 && range.high * scale < DARK;
   const bright = isDark ? 255 / range.high : scale;
   let stretch = bright;
-  const watch = new IntersectionObserver((entries) => {
-    for (const { isIntersecting, target } of entries) {
-      if (!isIntersecting) continue;
-      watch.unobserve(target);
-      paint(target, data, layout, stretch);
-    }
-  }, { rootMargin: "200px" });
+  const watch = onceInView("200px", (canvas) => paint(canvas, data, layout, stretch));
   const list = el("ol", { class: "frames" });
   const draw = (from) => {
     watch.disconnect();

@@ -1,7 +1,7 @@
 // A look at the items of a table: a list of a few, and one of them opened. Nothing is drawn from the table.
 
 import { columnsView } from "./columns.js";
-import { ApiError, bytes, duration, el, fetchApi, number, plural, setAttrs, setText, tableHead, time } from "./core.js";
+import { ApiError, bytes, duration, el, fact, fetchApi, number, plural, setAttrs, setText, tableHead, time } from "./core.js";
 import { reason } from "./histograms.js";
 import { panel } from "./panels.js";
 
@@ -10,22 +10,12 @@ const ORDERS = { newest: "Newest", oldest: "Oldest", highest: "Highest priority"
 // A clock that differs by less is the same clock: the header of an answer has whole seconds.
 const SAME_CLOCK_SECONDS = 2;
 
-/** Shows items of a table in `element`. */
-export function mountItems(/** @type {Element} */ element, /** @type {{table: TableDocument}} */ { table }) {
-  const view = new Items(table);
-  element.replaceChildren(view.root);
-  view.load();
-  return {
-    update: (document) => view.update(document),
-    unmount: () => view.unmount(),
-  };
-}
-
 /** @typedef {{item: ItemDocument, columns: ReturnType<typeof columnsView>, facts: HTMLElement}} Opened */
 
-class Items {
-  /** @param {TableDocument} table */
-  constructor(table) {
+/** Shows items of a table in an element. */
+export class Items {
+  /** @param {Element} element @param {TableDocument} table */
+  constructor(element, table) {
     this.table = table;
     this.order = "newest";
     /** @type {ReturnType<Items["row"]>[]} */
@@ -48,7 +38,8 @@ class Items {
     this.detail = el("section", { class: "item-detail", "aria-label": "Item" });
     const { node, body } = panel("items", "Items");
     body.append(this.bar(), this.state, el("div", { class: "item-panes" }, this.list, this.detail));
-    this.root = node;
+    element.replaceChildren(node);
+    this.load();
   }
 
   bar() {
@@ -153,8 +144,7 @@ class Items {
       Priority: item.priority === null ? "not a finite number" : String(Number(item.priority.toPrecision(7))),
       "Times sampled": number(item.times_sampled, 0), Inserted: time(item.inserted_at), Size: bytes(item.bytes), Columns: number(item.columns.length, 0),
     };
-    list.replaceChildren(...Object.entries(facts).map(([name, value]) =>
-      el("div", null, el("dt", { class: "label" }, name), el("dd", null, value))));
+    list.replaceChildren(...Object.entries(facts).map(([name, value]) => fact(name, null, value).node));
   }
 
   move(event) {
@@ -202,6 +192,5 @@ class Items {
   unmount() {
     this.request++;
     this.clear();
-    this.root.remove();
   }
 }

@@ -14,14 +14,14 @@ import {
   plural,
   rate,
   reconcile,
-  setAttrs,
   setQuantity,
   setText,
   setUserText,
   tableHead,
+  tableLink,
 } from "./core.js";
 
-/** A panel with a heading. Returns `{node, body, count, header}`. */
+/** A panel with a heading. Returns `{node, body, count}`. */
 export function panel(id, title, ...ends) {
   const count = el("span", { class: "muted" });
   const header = el(
@@ -32,12 +32,7 @@ export function panel(id, title, ...ends) {
     ends.length > 0 && el("div", { class: "end" }, ...ends),
   );
   const body = el("div", { class: "panel-body" });
-  return {
-    node: el("section", { class: `panel ${id}-panel`, "aria-labelledby": id }, header, body),
-    body,
-    count,
-    header,
-  };
+  return { node: el("section", { class: `panel ${id}-panel`, "aria-labelledby": id }, header, body), body, count };
 }
 
 /** What stands in a panel without content. */
@@ -62,7 +57,6 @@ export function waitsPanel(number) {
     quiet.hidden = waits.length > 0;
     rows.hidden = waits.length === 0;
     setText(count, waits.length ? String(waits.length) : "");
-    node.classList.toggle("some", waits.length > 0);
     const seen = new Map();
     const keyed = waits.map((wait) => {
       const name = `${wait.table} ${wait.operation} ${wait.client}`;
@@ -76,8 +70,7 @@ export function waitsPanel(number) {
 
 function waitRow(withTable) {
   const operation = el("span", { class: "tag warn" });
-  const table = el("bdi", { class: "user" });
-  const link = el("a", { class: "table-name" }, table);
+  const link = tableLink();
   const seconds = el("span", { class: "seconds" });
   const client = el("bdi", { class: "user" });
   const address = el("span", { class: "muted small mono user" });
@@ -89,7 +82,7 @@ function waitRow(withTable) {
       "div",
       { class: "wait-head" },
       operation,
-      withTable && link,
+      withTable && link.node,
       el("span", { class: "wait-client" }, client, address),
       seconds,
     ),
@@ -98,8 +91,7 @@ function waitRow(withTable) {
   /** @param {WaitDocument} wait */
   const update = (wait) => {
     setText(operation, wait.operation);
-    setUserText(table, wait.table_name);
-    setAttrs(link, { href: `#/tables/${wait.table}` });
+    link.update(wait.table, wait.table_name);
     setQuantity(seconds, duration(wait.seconds));
     setUserText(client, wait.client_name || "unnamed client");
     setUserText(address, where(wait));
@@ -238,7 +230,7 @@ export function memoryPanel() {
       entries.push({ number: -1, name, bytes: rest, index_bytes: 0, referenced_bytes: null, most: Math.max(most, rest) });
     }
     rows.hidden = entries.length === 0;
-    reconcile(rows, entries, ({ number }) => number, () => barRow(writeMemory));
+    reconcile(rows, entries, ({ number }) => number, () => barRow(heldBar(), writeMemory));
   };
   return { node, update };
 }
@@ -254,36 +246,40 @@ function partEntry(part) {
   return { node, update: (next) => setQuantity(value, bytes(next.value)) };
 }
 
-/** A row of a name, a bar, a number and a quieter one. `write(parts, value)` writes them. */
-function barRow(write) {
-  const parts = rowParts();
-  const node = el("li", {}, parts.name, parts.sizes.node, parts.size, parts.rest);
-  return { node, update: (value) => write(parts, value) };
+/** A row of a name, a bar, a number and a quieter one. `write({name, bar, size, rest}, value)` writes them. */
+function barRow(bar, write) {
+  const name = el("bdi", { class: "user" });
+  const size = el("span", { class: "number" });
+  const rest = el("span", { class: "number muted small" });
+  const node = el("li", {}, name, bar.node, size, rest);
+  return { node, update: (value) => write({ name, bar, size, rest }, value) };
 }
 
-const rowParts = () => ({
-  name: el("bdi", { class: "user" }),
-  sizes: stackedBar(),
-  size: el("span", { class: "number" }),
-  rest: el("span", { class: "number muted small" }),
-});
+/** @typedef {Pick<TableDocument, "bytes" | "index_bytes">} Sizes */
+/** @typedef {Sizes & Pick<TableDocument, "number" | "name" | "referenced_bytes"> & {most: number}} Memory */
 
-/** @typedef {Pick<TableDocument, "number" | "name" | "bytes" | "index_bytes">} Sizes */
-/** @typedef {Sizes & {referenced_bytes: number | null, most: number}} Memory */
-
-/** What a table holds as far as it is known. @param {Pick<TableDocument, "bytes" | "index_bytes">} table */
+/** What a table holds as far as it is known. @param {Sizes} table */
 export function heldBytes(table) {
   return (table.bytes ?? 0) + (table.index_bytes ?? 0);
 }
 
-/** @param {ReturnType<typeof rowParts>} parts @param {Memory} table */
-function writeMemory({ name, sizes, size, rest }, table) {
+/** A bar of what a table holds. `update(table, total)`. */
+export function heldBar() {
+  const { node, update: show } = stackedBar();
+  const update = (/** @type {Sizes} */ table, /** @type {number} */ total) => {
+    const parts = [
+      { value: table.bytes ?? 0, tone: 1 },
+      { value: table.index_bytes ?? 0, tone: 2 },
+    ];
+    show(parts, total, `Chunks ${bytes(table.bytes)}, index ${bytes(table.index_bytes)}`);
+  };
+  return { node, update };
+}
+
+/** @param {Record<string, any>} parts @param {Memory} table */
+function writeMemory({ name, bar, size, rest }, table) {
   setUserText(name, table.name);
-  const parts = [
-    { value: table.bytes ?? 0, tone: 1 },
-    { value: table.index_bytes ?? 0, tone: 2 },
-  ];
-  sizes.update(parts, table.most, `Chunks ${bytes(table.bytes)}, index ${bytes(table.index_bytes)}`);
+  bar.update(table, table.most);
   setQuantity(size, bytes(heldBytes(table)));
   setText(rest, table.referenced_bytes === null ? "" : `${bytes(table.referenced_bytes)} of rows`);
 }
@@ -310,15 +306,15 @@ export function removalsPanel() {
     setText(count, all > 0 ? `${number(all, 0)}, ${percent((unsampled ?? Number.NaN) / all)} never sampled` : "");
     const entries = Object.keys(names).map((key) => ({ reason: names[key], value: counts[key] ?? 0, all }));
     const some = entries.filter(({ value }) => value > 0);
-    reconcile(rows, some, ({ reason }) => reason, () => barRow(writeRemovals));
+    reconcile(rows, some, ({ reason }) => reason, () => barRow(stackedBar(), writeRemovals));
   };
   return { node, update };
 }
 
-function writeRemovals({ name, sizes, size, rest }, { reason, value, all }) {
+function writeRemovals({ name, bar, size, rest }, { reason, value, all }) {
   const share = percent(value / all);
   setText(name, reason);
-  sizes.update([{ value, tone: 1 }], all, `${share} of all removals`);
+  bar.update([{ value, tone: 1 }], all, `${share} of all removals`);
   setText(size, compact(value));
   setText(rest, share);
 }

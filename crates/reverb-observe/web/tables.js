@@ -6,6 +6,7 @@ import { bar, sparkline } from "./charts.js";
 import {
   bytes,
   el,
+  fact,
   number,
   plural,
   rate,
@@ -13,8 +14,8 @@ import {
   setAttrs,
   setQuantity,
   setText,
-  setUserText,
   tableHead,
+  tableLink,
   userText,
 } from "./core.js";
 import { limiterView, longestWait, waiting, waitsBadge } from "./limiter.js";
@@ -85,18 +86,6 @@ function fill() {
   return { node, update };
 }
 
-/** The name of a table, which leads to its details. */
-function tableLink() {
-  const name = el("bdi", { class: "user" });
-  const node = el("a", { class: "table-name" }, name);
-  /** @param {TableDocument} table */
-  const update = (table) => {
-    setUserText(name, table.name);
-    setAttrs(node, { href: `#/tables/${table.number}` });
-  };
-  return { node, update };
-}
-
 /** Samples for each insert so far. @param {Pick<TableDocument, "inserts" | "samples">} table */
 export function ratio({ inserts, samples }) {
   if (!(inserts > 0)) return "–";
@@ -104,64 +93,68 @@ export function ratio({ inserts, samples }) {
   return share < 1000 ? share.toFixed(2) : number(share, 0);
 }
 
-function cards(large) {
-  const node = el("div", { class: large ? "cards one" : "cards" });
-  /** @param {TableDocument[]} tables @param {Live} live */
-  const update = (tables, live) => {
-    for (const view of reconcile(node, tables, ({ number }) => number, () => card(large))) view.live(live);
-  };
-  return { node, update };
-}
-
-function card(large) {
+/** What both a card and a row show of a table. `update(table, live)`. @param {Parameters<typeof limiterView>[0]} options Of the limiter. */
+function partsOf(options) {
   const link = tableLink();
   const selectors = el("span", { class: "selectors muted small" });
   const badge = waitsBadge();
   const items = fill();
   const size = el("span", { class: "figure" });
-  const sizeLimit = el("span", { class: "unit" });
   const inserts = rateFigure("inserts", "Inserts");
   const samples = rateFigure("samples", "Samples");
   const perInsert = el("span", { class: "figure" });
-  const limiter = limiterView({ height: large ? 208 : 132, flow: true });
-  const fact = (label, ...value) => el("div", {}, el("dt", { class: "label" }, label), el("dd", {}, ...value));
+  const limiter = limiterView(options);
+  /** @param {TableDocument} table @param {Live} live */
+  const update = (table, live) => {
+    link.update(table.number, table.name);
+    setText(selectors, `${table.sampler} → ${table.remover}`);
+    setQuantity(size, bytes(table.bytes));
+    setText(perInsert, ratio(table));
+    for (const part of [badge, items, inserts, samples, limiter]) part.update(table, live);
+  };
+  return { link, selectors, badge, items, size, inserts, samples, perInsert, limiter, update };
+}
+
+/** Makes the children of `parent` follow the tables. @param {Element} parent @param {TableDocument[]} tables @param {Live} live */
+function follow(parent, tables, live, create) {
+  reconcile(parent, tables.map((table) => ({ table, live })), ({ table }) => table.number, create);
+}
+
+function cards(large) {
+  const node = el("div", { class: large ? "cards one" : "cards" });
+  /** @param {TableDocument[]} tables @param {Live} live */
+  const update = (tables, live) => follow(node, tables, live, () => card(large));
+  return { node, update };
+}
+
+function card(large) {
+  const parts = partsOf({ height: large ? 208 : 132, flow: true });
+  const sizeLimit = el("span", { class: "unit" });
   const node = el(
     "article",
     { class: "panel card" },
-    el("header", {}, el("h3", {}, link.node), selectors, el("span", { class: "end" }, badge.node)),
+    el("header", {}, el("h3", {}, parts.link.node), parts.selectors, el("span", { class: "end" }, parts.badge.node)),
     el(
       "div",
       { class: "card-body" },
       el(
         "dl",
         { class: "card-facts" },
-        fact("Items", items.node),
-        fact("Inserts", inserts.node),
-        fact("Samples", samples.node),
-        fact("Data", size, sizeLimit),
-        fact("Samples per insert", perInsert),
+        fact("Items", null, parts.items.node).node,
+        fact("Inserts", null, parts.inserts.node).node,
+        fact("Samples", null, parts.samples.node).node,
+        fact("Data", null, parts.size, sizeLimit).node,
+        fact("Samples per insert", null, parts.perInsert).node,
       ),
-      el("div", { class: "card-limiter" }, limiter.node),
+      el("div", { class: "card-limiter" }, parts.limiter.node),
     ),
   );
-  /** @type {TableDocument} */
-  let table;
-  /** @param {TableDocument} next */
-  const update = (next) => {
-    table = next;
-    link.update(table);
-    setText(selectors, `${table.sampler} → ${table.remover}`);
-    badge.update(table);
-    items.update(table);
-    setQuantity(size, bytes(table.bytes));
+  /** @param {{table: TableDocument, live: Live}} now */
+  const update = ({ table, live }) => {
+    parts.update(table, live);
     setText(sizeLimit, table.max_bytes === null ? "" : ` of ${bytes(table.max_bytes)}`);
-    setText(perInsert, ratio(table));
-    node.classList.toggle("waits", waiting(table) > 0);
   };
-  const live = (/** @type {Live} */ state) => {
-    for (const part of [inserts, samples, limiter]) part.update(table, state);
-  };
-  return { node, update, live };
+  return { node, update };
 }
 
 /**
@@ -247,7 +240,7 @@ function list() {
       setText(arrow, own === column ? (direction > 0 ? " ↑" : " ↓") : "");
     }
     const inOrder = column ? sorted(tables, live, column, direction) : tables;
-    for (const view of reconcile(rows, inOrder, ({ number }) => number, row)) view.live(live);
+    follow(rows, inOrder, live, row);
   };
   return { node, update };
 }
@@ -262,46 +255,27 @@ function sorted(tables, live, { of }, direction) {
 }
 
 function row() {
-  const link = tableLink();
-  const selectors = el("span", { class: "selectors muted small" });
-  const items = fill();
-  const size = el("span");
-  const inserts = rateFigure("inserts", "Inserts");
-  const samples = rateFigure("samples", "Samples");
-  const perInsert = el("span");
-  const limiter = limiterView({ height: 28, small: true });
-  const badge = waitsBadge();
+  const parts = partsOf({ height: 28, small: true });
   const phoneBadge = waitsBadge(true);
-  const cell = (name, ...children) => el("td", { class: name }, ...children);
+  const cell = (name, child) => el("td", { class: name }, child);
   const node = el(
     "tr",
     {},
-    el("th", { scope: "row" }, link.node, selectors, el("span", { class: "narrow-only" }, phoneBadge.node)),
-    cell("", items.node),
-    cell("number wide", size),
-    cell("number", inserts.node),
-    cell("number", samples.node),
-    cell("number wide", perInsert),
-    cell("wide", limiter.node),
-    cell("narrow-hidden", badge.node),
+    el("th", { scope: "row" }, parts.link.node, parts.selectors, el("span", { class: "narrow-only" }, phoneBadge.node)),
+    cell("", parts.items.node),
+    cell("number wide", parts.size),
+    cell("number", parts.inserts.node),
+    cell("number", parts.samples.node),
+    cell("number wide", parts.perInsert),
+    cell("wide", parts.limiter.node),
+    cell("narrow-hidden", parts.badge.node),
   );
-  /** @type {TableDocument} */
-  let table;
-  /** @param {TableDocument} next */
-  const update = (next) => {
-    table = next;
-    link.update(table);
-    setText(selectors, `${table.sampler} → ${table.remover}`);
-    items.update(table);
-    setQuantity(size, bytes(table.bytes));
-    setText(perInsert, ratio(table));
-    badge.update(table);
+  /** @param {{table: TableDocument, live: Live}} now */
+  const update = ({ table, live }) => {
+    parts.update(table, live);
     phoneBadge.update(table);
   };
-  const live = (/** @type {Live} */ state) => {
-    for (const part of [inserts, samples, limiter]) part.update(table, state);
-  };
-  return { node, update, live };
+  return { node, update };
 }
 
 /** A list of the columns of a signature. @param {ColumnDocument[]} columns */
