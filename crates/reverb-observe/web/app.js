@@ -39,27 +39,27 @@ function part(selector) {
 
 /** @param {HTMLElement} node */
 function headerView(node) {
-  const state = el("span", { class: "state-word" });
+  const state = el("span", { class: "state-word row" });
   const version = el("span", { class: "muted" });
   const address = el("bdi", { class: "mono user" });
   const [host, up, memory, connections] = ["Host", "Up", "Memory", "Connections"].map((label) => fact(label));
   node.append(
     el(
       "a",
-      { class: "brand", href: "#/", "aria-label": "Reverb, overview" },
+      { class: "brand row", href: "#/", "aria-label": "Reverb, overview" },
       mark(),
       el("span", {}, "Reverb"),
       version,
     ),
-    el("div", { class: "where" }, state, address),
-    el("dl", { class: "server-facts" }, host.node, up.node, memory.node, connections.node),
+    el("div", { class: "where row" }, state, address),
+    el("dl", { class: "server-facts wrap end" }, host.node, up.node, memory.node, connections.node),
     themeButton(),
   );
   /** @param {Live} live */
   const update = ({ server, goneSince }) => {
     const word = goneSince === undefined ? (server?.state ?? "connecting") : "disconnected";
     setText(state, word[0].toUpperCase() + word.slice(1));
-    setAttrs(state, { class: `state-word ${word}` });
+    setAttrs(state, { class: `state-word row ${word}` });
     if (!server) return;
     setText(version, server.version);
     const [first = `pid ${server.pid}`] = server.addresses;
@@ -87,7 +87,7 @@ function themeButton() {
   const names = { auto: "System", light: "Light", dark: "Dark" };
   const next = { auto: "light", light: "dark", dark: "auto" };
   const name = el("span");
-  const node = el("button", { type: "button", class: "quiet theme" }, themeIcon(), name);
+  const node = el("button", { type: "button", class: "quiet theme row" }, themeIcon(), name);
   const show = () => {
     const theme = root.dataset.theme ?? "auto";
     setText(name, names[theme]);
@@ -119,9 +119,9 @@ function themeIcon() {
 function noticesView(node) {
   // The words that change once are announced; the seconds that tick are not.
   const words = el("span", { role: "status" });
-  const ticking = el("span", { class: "ticking", "aria-hidden": "true" });
-  const gone = el("div", { class: "notice gone" }, words, ticking);
-  const refused = el("div", { class: "notice bad" });
+  const ticking = el("span", { class: "end", "aria-hidden": "true" });
+  const gone = el("div", { class: "notice wrap gone" }, words, ticking);
+  const refused = el("div", { class: "notice wrap" });
   const progress = progressView("Loading a checkpoint");
   const loading = el(
     "div",
@@ -162,12 +162,12 @@ function overview() {
   const welcome = welcomeView();
   const node = el(
     "div",
-    { class: "view" },
+    { class: "view grid" },
     heading,
     all.node,
     welcome.node,
     tables.node,
-    el("div", { class: "panels" }, panels.map((panel) => panel.node)),
+    el("div", { class: "panels grid" }, panels.map((panel) => panel.node)),
   );
   /** @param {Live} state */
   const update = (state) => {
@@ -181,7 +181,7 @@ function welcomeView() {
   const code = el("code");
   const node = el(
     "section",
-    { class: "panel welcome", "aria-labelledby": "welcome" },
+    { class: "panel welcome grid", "aria-labelledby": "welcome" },
     el("div", {}, el("h2", { id: "welcome" }, "Waiting for the first insert"),
       el("p", { class: "muted" }, "An actor connects and inserts like this:")),
     el("pre", { tabindex: "0", role: "group", "aria-label": "Example" }, code),
@@ -216,7 +216,7 @@ function tiles() {
   const receive = tile("Received");
   const transmit = tile("Sent");
   const all = [items, inserts, samples, receive, transmit].map((one) => one.node);
-  const node = el("section", { "aria-label": "Whole server" }, el("dl", { class: "tiles" }, all), firstTables);
+  const node = el("section", { "aria-label": "Whole server" }, el("dl", { class: "tiles grid" }, all), firstTables);
   /** @param {Live} state */
   const update = (state) => {
     const { history, tables } = state;

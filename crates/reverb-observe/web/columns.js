@@ -60,11 +60,11 @@ function columnPanel(table, item, column, turns, follow) {
   const count = column.shape.reduce((product, length) => product * length, 1);
   const size = sizeOf(column.dtype) === undefined ? null : count * sizeOf(column.dtype);
   const title = userText(column.name || "value", "h4");
-  const choice = el("div", { class: "choice", role: "group", "aria-label": "View of the column" });
+  const choice = el("div", { class: "choice end", role: "group", "aria-label": "View of the column" });
   const body = el("div", { class: "column-body" }, el("p", { class: "small muted" }, "Loading…"));
   const kind = [column.dtype, column.shape.join(" × "), size === null ? "" : bytes(size)].filter(Boolean).join(", ");
   const node = el("section", { class: "column", "data-column": column.number },
-    el("header", null, title, el("span", { class: "small muted" }, kind), choice), body);
+    el("header", { class: "wrap" }, title, el("span", { class: "small muted" }, kind), choice), body);
 
   const state = (strong, text, again) =>
     body.replaceChildren(el("div", { class: "state" }, el("strong", null, strong), el("p", null, text),

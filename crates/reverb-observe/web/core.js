@@ -76,7 +76,7 @@ export function svg(tag, attrs, ...children) {
 /** A value below its label, in a list of facts. @param {string} label @param {Attrs | null} [attrs] @param {Child[]} children */
 export function fact(label, attrs, ...children) {
   const value = el("dd", attrs, ...children);
-  return { value, node: el("div", null, el("dt", { class: "label" }, label), value) };
+  return { value, node: el("div", null, el("dt", { class: "label small muted" }, label), value) };
 }
 
 /** The name of a table, which leads to its details. `update(number, name)`. */

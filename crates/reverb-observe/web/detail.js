@@ -7,7 +7,7 @@ import { bytes, duration, el, fact, number, rate, setQuantity, setText, setUserT
 import { mountHistograms } from "./histograms.js";
 import { Items } from "./items.js";
 import { flowLines, limiterView, waitsBadge } from "./limiter.js";
-import { heldBar, heldBytes, legendEntry, panel, removalsPanel, waitsPanel } from "./panels.js";
+import { heldBar, heldBytes, legendEntry, nothing, panel, removalsPanel, waitsPanel } from "./panels.js";
 import { ratio, signatureTable } from "./tables.js";
 
 /** The view of table `number`. `update(live)`, and `unmount()` at the end. @param {number} number */
@@ -16,12 +16,7 @@ export function detailView(number) {
   const heading = el("h1", { tabindex: "-1" }, title);
   const selectors = el("span", { class: "muted" });
   const badge = waitsBadge();
-  const missing = el(
-    "div",
-    { class: "panel state", hidden: true },
-    el("strong", {}, "No such table"),
-    `This server has no table number ${number}.`,
-  );
+  const missing = el("div", { class: "panel", hidden: true }, nothing("No such table", `This server has no table number ${number}.`));
   const [facts, limiter, throughput] = [figures(), limiterPanel(), throughputPanel()];
   const [waits, removals, memory] = [waitsPanel(number), removalsPanel(), memoryOfTable()];
   const histograms = el("div", { class: "mounted" });
@@ -29,20 +24,20 @@ export function detailView(number) {
   const signature = panel("signature", "Signature");
   const body = el(
     "div",
-    { class: "detail" },
+    { class: "detail grid" },
     facts.node,
-    el("div", { class: "detail-pair" }, limiter.node, throughput.node),
+    el("div", { class: "detail-pair grid" }, limiter.node, throughput.node),
     waits.node,
-    el("div", { class: "detail-pair" }, removals.node, memory.node),
+    el("div", { class: "detail-pair grid" }, removals.node, memory.node),
     histograms,
     items,
     signature.node,
   );
   const node = el(
     "div",
-    { class: "view" },
+    { class: "view grid" },
     el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: "#/", class: "back" }, "← Overview")),
-    el("div", { class: "detail-head" }, heading, selectors, badge.node),
+    el("div", { class: "detail-head wrap" }, heading, selectors, badge.node),
     missing,
     body,
   );
@@ -105,7 +100,7 @@ const ago = (at, live) => (at === null ? "never" : `${duration(Math.max(0, (live
 
 function figures() {
   const facts = FIGURES.map(([label]) => fact(label, { class: "figure" }));
-  const list = el("dl", { class: "facts body" }, facts.map(({ node }) => node));
+  const list = el("dl", { class: "facts grid body" }, facts.map(({ node }) => node));
   const node = el("section", { class: "panel", "aria-label": "Figures" }, list);
   /** @param {TableDocument} table @param {Live} live */
   const update = (table, live) => {
@@ -162,7 +157,7 @@ function throughputPanel() {
   const chart = lineChart({ height: 220 });
   const inserts = legendEntry("line-1", "Inserts");
   const samples = legendEntry("line-2", "Samples");
-  const legend = el("dl", { class: "legend" }, inserts.node, samples.node);
+  const legend = el("dl", { class: "legend wrap" }, inserts.node, samples.node);
   body.append(legend, chart.node);
   /** @param {TableDocument} table @param {Live} live */
   const update = (table, live) => {
@@ -191,7 +186,7 @@ function memoryOfTable() {
   const { node, body, count } = panel("memory", "Memory");
   const held = heldBar();
   const entries = SIZES.map(([swatch, label]) => legendEntry(swatch, label));
-  body.append(held.node, el("dl", { class: "legend" }, entries.map((entry) => entry.node)));
+  body.append(held.node, el("dl", { class: "legend rows" }, entries.map((entry) => entry.node)));
   /** @param {TableDocument} table */
   const update = (table) => {
     setText(count, table.max_bytes === null ? "" : `of at most ${bytes(table.max_bytes)}`);

@@ -30,7 +30,7 @@ export function mountHistograms(/** @type {Element} */ element, /** @type {Table
   let isSeen = false;
   let shown = "";
   const state = el("p", { class: "state", role: "status" }, "Loading histograms…");
-  const grid = el("div", { class: "histograms" });
+  const grid = el("div", { class: "histograms grid" });
   const { node: root, body } = panel("histograms", "Histograms");
   body.append(state, grid);
   element.replaceChildren(root);
@@ -158,7 +158,7 @@ function plot({ title, unit, text: format, of }, bars, total, text) {
     el("div", { class: "axes" },
       el("span", { class: "top small muted" }, `${number(most, 0)} ${most === 1 ? of : `${of}s`}`), drawing, target,
       el("div", { class: "ticks small muted" }, ticks(bars, left, step, format))),
-    el("div", { class: "plot-legend small" }, el("span", { class: "muted" }, unit), readout),
+    el("div", { class: "plot-legend wrap small" }, el("span", { class: "muted" }, unit), readout),
   ];
 }
 

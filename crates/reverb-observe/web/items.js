@@ -37,7 +37,7 @@ export class Items {
       this.body));
     this.detail = el("section", { class: "item-detail", "aria-label": "Item" });
     const { node, body } = panel("items", "Items");
-    body.append(this.bar(), this.state, el("div", { class: "item-panes" }, this.list, this.detail));
+    body.append(this.bar(), this.state, el("div", { class: "item-panes grid" }, this.list, this.detail));
     element.replaceChildren(node);
     this.load();
   }
@@ -49,9 +49,9 @@ export class Items {
       if (/^\d{1,20}$/.test(key)) this.load(key);
       else this.say("Not a key", `Expected a whole number in decimal digits, got “${key.slice(0, 80)}”.`);
     };
-    return el("div", { class: "item-bar" },
+    return el("div", { class: "item-bar wrap" },
       el("div", { class: "choice", role: "group", "aria-label": "Items shown" }, this.orders),
-      el("form", { role: "search", on: { submit } }, this.key, el("button", { type: "submit" }, "Find")),
+      el("form", { class: "row", role: "search", on: { submit } }, this.key, el("button", { type: "submit" }, "Find")),
       el("button", { on: { click: () => this.load(this.shownKey) } }, "Refresh"), this.news);
   }
 
@@ -129,12 +129,12 @@ export class Items {
     }
     this.opened?.columns.unmount();
     const columns = columnsView(this.table, item);
-    const facts = el("dl", { class: "facts" });
+    const facts = el("dl", { class: "facts grid" });
     this.opened = { item, columns, facts };
     this.fill(this.opened);
     this.detail.hidden = false;
     this.detail.replaceChildren(
-      el("header", null, el("h3", null, "Item ", el("span", { class: "mono" }, item.key)), facts),
+      el("header", { class: "rows" }, el("h3", null, "Item ", el("span", { class: "mono" }, item.key)), facts),
       item.columns.length === 0 ? el("p", { class: "state" }, "The item has no columns.") : columns.node);
   }
 

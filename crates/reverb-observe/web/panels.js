@@ -21,16 +21,10 @@ import {
   tableLink,
 } from "./core.js";
 
-/** A panel with a heading. Returns `{node, body, count}`. */
-export function panel(id, title, ...ends) {
+/** A panel with a heading. `end` stands at the right of it. Returns `{node, body, count}`. @param {Element} [end] */
+export function panel(id, title, end) {
   const count = el("span", { class: "muted" });
-  const header = el(
-    "header",
-    {},
-    el("h2", { id }, title),
-    count,
-    ends.length > 0 && el("div", { class: "end" }, ...ends),
-  );
+  const header = el("header", { class: "wrap" }, el("h2", { id }, title), count, end);
   const body = el("div", { class: "panel-body" });
   return { node: el("section", { class: `panel ${id}-panel`, "aria-labelledby": id }, header, body), body, count };
 }
@@ -71,7 +65,7 @@ export function waitsPanel(number) {
 function waitRow(withTable) {
   const operation = el("span", { class: "tag warn" });
   const link = tableLink();
-  const seconds = el("span", { class: "seconds" });
+  const seconds = el("span", { class: "seconds end" });
   const client = el("bdi", { class: "user" });
   const address = el("span", { class: "muted small mono user" });
   const reason = el("p", { class: "reason" });
@@ -80,10 +74,10 @@ function waitRow(withTable) {
     {},
     el(
       "div",
-      { class: "wait-head" },
+      { class: "wait-head row" },
       operation,
       withTable && link.node,
-      el("span", { class: "wait-client" }, client, address),
+      el("span", { class: "wait-client row" }, client, address),
       seconds,
     ),
     reason,
@@ -190,12 +184,12 @@ export function memoryPanel() {
   const { node, body } = panel("memory", "Memory");
   const total = el("span", { class: "big" });
   const kinds = stackedBar();
-  const legend = el("dl", { class: "legend" });
-  const rows = el("ul", { class: "memory-rows" });
+  const legend = el("dl", { class: "legend wrap" });
+  const rows = el("ul", { class: "memory-rows rows" });
   body.append(
     el(
       "div",
-      { class: "memory-head" },
+      { class: "memory-head rows" },
       el("div", {}, total, el("span", { class: "muted" }, " resident")),
       kinds.node,
       legend,
@@ -237,8 +231,8 @@ export function memoryPanel() {
 
 /** An entry of a legend: `swatch` is the class of its colour. Returns `{node, value}`. */
 export function legendEntry(swatch, name) {
-  const value = el("dd", { class: "number" });
-  return { value, node: el("div", {}, el("dt", {}, el("span", { class: `swatch ${swatch}` }), name), value) };
+  const value = el("dd", { class: "number end" });
+  return { value, node: el("div", {}, el("dt", { class: "muted" }, el("span", { class: `swatch ${swatch}` }), name), value) };
 }
 
 function partEntry(part) {
@@ -288,7 +282,7 @@ function writeMemory({ name, bar, size, rest }, table) {
 export function removalsPanel() {
   const { node, body, count } = panel("removals", "Removals");
   const quiet = nothing("Nothing has left this table", "");
-  const rows = el("ul", { class: "memory-rows" });
+  const rows = el("ul", { class: "memory-rows rows" });
   body.append(quiet, rows);
   /** @type {Record<string, string>} */
   const names = {

@@ -26,8 +26,8 @@ const FILTER_FROM = 12;
 /** The section of all tables. `update(live)`. */
 export function tablesView() {
   const count = el("span", { class: "muted" });
-  const filter = el("input", { type: "search", placeholder: "Filter by name", "aria-label": "Filter tables by name" });
-  const header = el("div", { class: "section-head" }, el("h2", { id: "tables" }, "Tables"), count, filter);
+  const filter = el("input", { class: "end", type: "search", placeholder: "Filter by name", "aria-label": "Filter tables by name" });
+  const header = el("div", { class: "section-head row" }, el("h2", { id: "tables" }, "Tables"), count, filter);
   const body = el("div");
   const node = el("section", { "aria-labelledby": "tables" }, header, body);
   let layout;
@@ -59,7 +59,7 @@ export function tablesView() {
 function rateFigure(name, word) {
   const value = el("span", { class: "figure" });
   const spark = sparkline({ second: name === "samples" });
-  const node = el("div", { class: "rate" }, value, spark.node);
+  const node = el("div", { class: "rate grid" }, value, spark.node);
   /** @param {TableDocument} table @param {Live} live */
   const update = (table, live) => {
     const totals = live.series(table.number)?.[name];
@@ -75,7 +75,7 @@ function fill() {
   const value = el("span", { class: "figure" });
   const limit = el("span", { class: "unit" });
   const full = bar();
-  const node = el("div", { class: "fill" }, el("span", { class: "of" }, value, limit), full.node);
+  const node = el("div", { class: "fill rows" }, el("span", { class: "of" }, value, limit), full.node);
   /** @param {TableDocument} table */
   const update = ({ items, max_items: most }) => {
     setText(value, number(items, 0));
@@ -121,7 +121,7 @@ function follow(parent, tables, live, create) {
 }
 
 function cards(large) {
-  const node = el("div", { class: large ? "cards one" : "cards" });
+  const node = el("div", { class: large ? "cards grid one" : "cards grid many" });
   /** @param {TableDocument[]} tables @param {Live} live */
   const update = (tables, live) => follow(node, tables, live, () => card(large));
   return { node, update };
@@ -133,13 +133,13 @@ function card(large) {
   const node = el(
     "article",
     { class: "panel card" },
-    el("header", {}, el("h3", {}, parts.link.node), parts.selectors, el("span", { class: "end" }, parts.badge.node)),
+    el("header", { class: "wrap" }, el("h3", {}, parts.link.node), parts.selectors, el("span", { class: "end" }, parts.badge.node)),
     el(
       "div",
-      { class: "card-body" },
+      { class: "card-body grid" },
       el(
         "dl",
-        { class: "card-facts" },
+        { class: "card-facts rows" },
         fact("Items", null, parts.items.node).node,
         fact("Inserts", null, parts.inserts.node).node,
         fact("Samples", null, parts.samples.node).node,

@@ -11,7 +11,7 @@ const NUMBERS_A_ROW = 8;
 /** The strings of a column. Line ends and tabs stay; other characters that cannot be seen are shown as code points. */
 export function textView(data, shape) {
   return paged(data.length, TEXTS_A_PAGE, "texts", (from, to) =>
-    el("ol", { class: "texts" }, range(from, to, (i) =>
+    el("ol", { class: "rows" }, range(from, to, (i) =>
       el("li", null, data.length > 1 && el("span", { class: "small muted" }, indexOf(shape, i)), textBlock(data.text(i))))));
 }
 
@@ -87,5 +87,5 @@ export function pager(count, size, things, show) {
   const back = button("Previous", "←", -size);
   const on = button("Next", "→", size);
   turn(0);
-  return el("div", { class: "pager" }, back, on, where);
+  return el("div", { class: "pager row" }, back, on, where);
 }
