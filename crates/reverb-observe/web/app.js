@@ -204,7 +204,7 @@ function tiles() {
   // Only the first tables have a history, so only their rates are known.
   const firstTables = el("p", { class: "small muted" });
   const tile = (label, options) => {
-    const { node, value } = fact(label, { class: "tile-value" });
+    const { node, value } = fact(label, { class: "tile-value nowrap" });
     const spark = sparkline({ area: true, seconds: 120, ...options });
     setAttrs(node, { class: "panel tile" });
     node.append(el("dd", { class: "tile-spark" }, spark.node));

@@ -13,7 +13,7 @@ import { ratio, signatureTable } from "./tables.js";
 /** The view of table `number`. `update(live)`, and `unmount()` at the end. @param {number} number */
 export function detailView(number) {
   const title = el("bdi", { class: "user" }, `Table ${number}`);
-  const heading = el("h1", { tabindex: "-1" }, title);
+  const heading = el("h1", { class: "row", tabindex: "-1" }, title);
   const selectors = el("span", { class: "muted" });
   const badge = waitsBadge();
   const missing = el("div", { class: "panel", hidden: true }, nothing("No such table", `This server has no table number ${number}.`));
@@ -37,7 +37,7 @@ export function detailView(number) {
     "div",
     { class: "view grid" },
     el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: "#/", class: "back" }, "← Overview")),
-    el("div", { class: "detail-head wrap" }, heading, selectors, badge.node),
+    el("div", { class: "detail-head wrap baseline" }, heading, selectors, badge.node),
     missing,
     body,
   );
@@ -53,13 +53,7 @@ export function detailView(number) {
     if (!table) return;
     setUserText(title, table.name);
     setText(selectors, `${table.sampler} → ${table.remover}`);
-    badge.update(table);
-    facts.update(table, live);
-    limiter.update(table, live);
-    throughput.update(table, live);
     waits.update(live);
-    removals.update(table);
-    memory.update(table);
     const columns = JSON.stringify(table.signature);
     if (columns !== shape) {
       shape = columns;
@@ -70,7 +64,7 @@ export function detailView(number) {
     if (mounted.length === 0) {
       mounted = [mountHistograms(histograms, table), new Items(items, table)];
     }
-    for (const part of mounted) part.update(table);
+    for (const part of [badge, facts, limiter, throughput, removals, memory, ...mounted]) part.update(table, live);
   };
   const unmount = () => {
     for (const part of mounted) part.unmount();
@@ -110,7 +104,7 @@ function figures() {
 }
 
 function limiterPanel() {
-  const { node, body, count } = panel("limiter", "Rate limiter");
+  const { node, body, count } = panel("limiter", "Rate limiter", null, "grid body");
   const view = limiterView({ height: 220 });
   const values = el("tbody");
   const heads = ["Time", "inserts × spi − samples", "Inserts", "Samples"];
@@ -153,7 +147,7 @@ function fillValues(body, live, series) {
 }
 
 function throughputPanel() {
-  const { node, body } = panel("throughput", "Throughput");
+  const { node, body } = panel("throughput", "Throughput", null, "grid body");
   const chart = lineChart({ height: 220 });
   const inserts = legendEntry("line-1", "Inserts");
   const samples = legendEntry("line-2", "Samples");
@@ -183,7 +177,7 @@ const SIZES = [
 ];
 
 function memoryOfTable() {
-  const { node, body, count } = panel("memory", "Memory");
+  const { node, body, count } = panel("memory", "Memory", null, "grid body");
   const held = heldBar();
   const entries = SIZES.map(([swatch, label]) => legendEntry(swatch, label));
   body.append(held.node, el("dl", { class: "legend rows" }, entries.map((entry) => entry.node)));

@@ -3,7 +3,7 @@
 import { path } from "./charts.js";
 import { el, number, onceInView, plural, setAttrs, setText, svg } from "./core.js";
 import { pager } from "./texts.js";
-import { frameOffset } from "./values.js";
+import { frameOffset, placesOn } from "./values.js";
 
 const MOST_POINTS = 1500;
 const [WIDTH, HEIGHT] = [600, 72];
@@ -248,12 +248,8 @@ export function pictureView(data, layout, name) {
 
 /** The place of a frame on the axes that count frames: `5`, or `2 · 5`. */
 function placeOf(frames, i) {
-  const places = [];
-  for (const [length] of [...frames].reverse()) {
-    if (length > 1) places.unshift(i % length);
-    i = Math.floor(i / length);
-  }
-  return places.join(" · ");
+  const lengths = frames.map(([length]) => length).filter((length) => length > 1);
+  return placesOn(lengths, i).join(" · ");
 }
 
 function paint(canvas, data, { frames, y, x, c }, stretch) {

@@ -31,7 +31,7 @@ export function mountHistograms(/** @type {Element} */ element, /** @type {Table
   let shown = "";
   const state = el("p", { class: "state", role: "status" }, "Loading histograms…");
   const grid = el("div", { class: "histograms grid" });
-  const { node: root, body } = panel("histograms", "Histograms");
+  const { node: root, body } = panel("histograms", "Histograms", null, "body");
   body.append(state, grid);
   element.replaceChildren(root);
   const watch = new IntersectionObserver((entries) => {

@@ -36,7 +36,7 @@ export class Items {
       tableHead(["Key", "Priority", "Sampled", "Age", "Size"], (column) => column > 0 && "number"),
       this.body));
     this.detail = el("section", { class: "item-detail", "aria-label": "Item" });
-    const { node, body } = panel("items", "Items");
+    const { node, body } = panel("items", "Items", null, "body");
     body.append(this.bar(), this.state, el("div", { class: "item-panes grid" }, this.list, this.detail));
     element.replaceChildren(node);
     this.load();
@@ -108,10 +108,10 @@ export class Items {
   /** @param {ItemDocument} item @param {number} i */
   row(item, i) {
     const button = el("button", { class: "quiet mono", tabindex: -1, title: `Item ${item.key}`, on: { click: () => this.open(i, true) } }, item.key);
-    const age = el("td", { class: "number", title: time(item.inserted_at) });
+    const age = el("td", { class: "number small", title: time(item.inserted_at) });
     const node = el("tr", null, el("th", { scope: "row" }, button),
-      el("td", { class: "number" }, number(item.priority, 3)), el("td", { class: "number" }, number(item.times_sampled, 0)),
-      age, el("td", { class: "number" }, bytes(item.bytes)));
+      el("td", { class: "number small" }, number(item.priority, 3)), el("td", { class: "number small" }, number(item.times_sampled, 0)),
+      age, el("td", { class: "number small" }, bytes(item.bytes)));
     return { item, node, button, age };
   }
 

@@ -21,11 +21,11 @@ import {
   tableLink,
 } from "./core.js";
 
-/** A panel with a heading. `end` stands at the right of it. Returns `{node, body, count}`. @param {Element} [end] */
-export function panel(id, title, end) {
+/** A panel with a heading. `end` stands at the right of it, `look` is of its body. Returns `{node, body, count}`. */
+export function panel(id, title, /** @type {Element | null} */ end = null, look = "") {
   const count = el("span", { class: "muted" });
   const header = el("header", { class: "wrap" }, el("h2", { id }, title), count, end);
-  const body = el("div", { class: "panel-body" });
+  const body = el("div", { class: `panel-body ${look}` });
   return { node: el("section", { class: `panel ${id}-panel`, "aria-labelledby": id }, header, body), body, count };
 }
 
@@ -65,7 +65,7 @@ export function waitsPanel(number) {
 function waitRow(withTable) {
   const operation = el("span", { class: "tag warn" });
   const link = tableLink();
-  const seconds = el("span", { class: "seconds end" });
+  const seconds = el("span", { class: "seconds end nowrap" });
   const client = el("bdi", { class: "user" });
   const address = el("span", { class: "muted small mono user" });
   const reason = el("p", { class: "reason" });
@@ -74,10 +74,10 @@ function waitRow(withTable) {
     {},
     el(
       "div",
-      { class: "wait-head row" },
+      { class: "wait-head row baseline" },
       operation,
       withTable && link.node,
-      el("span", { class: "wait-client row" }, client, address),
+      el("span", { class: "wait-client row baseline" }, client, address),
       seconds,
     ),
     reason,
@@ -185,11 +185,11 @@ export function memoryPanel() {
   const total = el("span", { class: "big" });
   const kinds = stackedBar();
   const legend = el("dl", { class: "legend wrap" });
-  const rows = el("ul", { class: "memory-rows rows" });
+  const rows = el("ul", { class: "memory-rows rows body" });
   body.append(
     el(
       "div",
-      { class: "memory-head rows" },
+      { class: "memory-head rows body" },
       el("div", {}, total, el("span", { class: "muted" }, " resident")),
       kinds.node,
       legend,
@@ -232,7 +232,7 @@ export function memoryPanel() {
 /** An entry of a legend: `swatch` is the class of its colour. Returns `{node, value}`. */
 export function legendEntry(swatch, name) {
   const value = el("dd", { class: "number end" });
-  return { value, node: el("div", {}, el("dt", { class: "muted" }, el("span", { class: `swatch ${swatch}` }), name), value) };
+  return { value, node: el("div", { class: "row" }, el("dt", { class: "row muted" }, el("span", { class: `swatch ${swatch}` }), name), value) };
 }
 
 function partEntry(part) {
@@ -245,7 +245,7 @@ function barRow(bar, write) {
   const name = el("bdi", { class: "user" });
   const size = el("span", { class: "number" });
   const rest = el("span", { class: "number muted small" });
-  const node = el("li", {}, name, bar.node, size, rest);
+  const node = el("li", { class: "grid" }, name, bar.node, size, rest);
   return { node, update: (value) => write({ name, bar, size, rest }, value) };
 }
 
@@ -282,7 +282,7 @@ function writeMemory({ name, bar, size, rest }, table) {
 export function removalsPanel() {
   const { node, body, count } = panel("removals", "Removals");
   const quiet = nothing("Nothing has left this table", "");
-  const rows = el("ul", { class: "memory-rows rows" });
+  const rows = el("ul", { class: "memory-rows rows body" });
   body.append(quiet, rows);
   /** @type {Record<string, string>} */
   const names = {

@@ -29,7 +29,7 @@ export function progressView(title) {
   const node = el(
     "div",
     { class: "progress rows" },
-    el("div", { class: "progress-head wrap" }, el("span", {}, title), share, sizes),
+    el("div", { class: "progress-head wrap baseline" }, el("span", {}, title), share, sizes),
     full.node,
     path,
   );
@@ -165,6 +165,6 @@ function logRow(line) {
   setUserText(message, line.message);
   const tone = { warning: "tag warn", error: "tag bad" }[line.level] ?? "tag";
   const at = el("time", { class: "muted", datetime: new Date(line.at * 1000).toISOString() }, time(line.at));
-  const node = el("li", { class: line.level }, at, el("span", { class: tone }, line.level), message);
+  const node = el("li", { class: `grid baseline ${line.level}` }, at, el("span", { class: tone }, line.level), message);
   return { node, update() {} };
 }

@@ -59,7 +59,7 @@ export function tablesView() {
 function rateFigure(name, word) {
   const value = el("span", { class: "figure" });
   const spark = sparkline({ second: name === "samples" });
-  const node = el("div", { class: "rate grid" }, value, spark.node);
+  const node = el("div", { class: "rate grid nowrap" }, value, spark.node);
   /** @param {TableDocument} table @param {Live} live */
   const update = (table, live) => {
     const totals = live.series(table.number)?.[name];
@@ -75,7 +75,7 @@ function fill() {
   const value = el("span", { class: "figure" });
   const limit = el("span", { class: "unit" });
   const full = bar();
-  const node = el("div", { class: "fill rows" }, el("span", { class: "of" }, value, limit), full.node);
+  const node = el("div", { class: "fill rows" }, el("span", { class: "nowrap" }, value, limit), full.node);
   /** @param {TableDocument} table */
   const update = ({ items, max_items: most }) => {
     setText(value, number(items, 0));
@@ -96,7 +96,7 @@ export function ratio({ inserts, samples }) {
 /** What both a card and a row show of a table. `update(table, live)`. @param {Parameters<typeof limiterView>[0]} options Of the limiter. */
 function partsOf(options) {
   const link = tableLink();
-  const selectors = el("span", { class: "selectors muted small" });
+  const selectors = el("span", { class: "selectors nowrap muted small" });
   const badge = waitsBadge();
   const items = fill();
   const size = el("span", { class: "figure" });
@@ -133,10 +133,10 @@ function card(large) {
   const node = el(
     "article",
     { class: "panel card" },
-    el("header", { class: "wrap" }, el("h3", {}, parts.link.node), parts.selectors, el("span", { class: "end" }, parts.badge.node)),
+    el("header", { class: "wrap" }, el("h3", { class: "row" }, parts.link.node), parts.selectors, el("span", { class: "end" }, parts.badge.node)),
     el(
       "div",
-      { class: "card-body grid" },
+      { class: "card-body grid body" },
       el(
         "dl",
         { class: "card-facts rows" },

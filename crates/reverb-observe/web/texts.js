@@ -1,6 +1,7 @@
 // Text, tokens, single values and plain numbers of a column, by pages.
 
 import { el, number, plural, setText, visible } from "./core.js";
+import { placesOn } from "./values.js";
 
 const TEXTS_A_PAGE = 50;
 const CHARACTERS = 4000;
@@ -63,12 +64,7 @@ const range = (from, to, make) => Array.from({ length: Math.max(0, to - from) },
 
 /** The index of an element on all axes: `[2, 0]`. */
 function indexOf(shape, i) {
-  const places = [];
-  for (const length of [...shape].reverse()) {
-    places.unshift(number(i % length, 0).replaceAll(",", ""));
-    i = Math.floor(i / length);
-  }
-  return `[${places.join(", ")}]`;
+  return `[${placesOn(shape, i).join(", ")}]`;
 }
 
 /** Buttons that turn pages; null if there is one page only. `show(from)` shows the page that begins there. */
@@ -87,5 +83,5 @@ export function pager(count, size, things, show) {
   const back = button("Previous", "←", -size);
   const on = button("Next", "→", size);
   turn(0);
-  return el("div", { class: "pager row" }, back, on, where);
+  return el("div", { class: "pager row baseline" }, back, on, where);
 }
