@@ -134,7 +134,6 @@ function noticesView(node) {
   const update = ({ server, goneSince, errors }) => {
     const lost = goneSince !== undefined;
     document.body.classList.toggle("lost", lost);
-    gone.classList.toggle("shown", lost);
     setText(
       words,
       lost ? `The server has not answered since ${time(goneSince / 1000)}. The page reconnects by itself.` : "",
@@ -200,22 +199,27 @@ function welcomeView() {
   return { node, update };
 }
 
+/** What flows: label, words, format of a rate, totals. @type {[string, string, (rate: number | undefined) => string, (live: Live) => number[]][]} */
+const FLOWS = [
+  ["Inserts", "Inserts", rate, (live) => live.sum("inserts")],
+  ["Samples", "Samples", rate, (live) => live.sum("samples")],
+  ["Received", "Bytes received", byteRate, (live) => live.history.receive_bytes],
+  ["Sent", "Bytes sent", byteRate, (live) => live.history.transmit_bytes],
+];
+
 function tiles() {
   // Only the first tables have a history, so only their rates are known.
   const firstTables = el("p", { class: "small muted" });
-  const tile = (label, options) => {
-    const { node, value } = fact(label, { class: "tile-value nowrap" });
+  const tile = (label, options = {}) => {
+    const { node, value } = fact(label, { class: "big tile-value nowrap" });
     const spark = sparkline({ area: true, seconds: 120, ...options });
     setAttrs(node, { class: "panel tile" });
     node.append(el("dd", { class: "tile-spark" }, spark.node));
     return { value, spark, node };
   };
   const items = tile("Items", { seconds: 300 });
-  const inserts = tile("Inserts");
-  const samples = tile("Samples");
-  const receive = tile("Received");
-  const transmit = tile("Sent");
-  const all = [items, inserts, samples, receive, transmit].map((one) => one.node);
+  const flows = FLOWS.map(([label]) => tile(label));
+  const all = [items, ...flows].map((one) => one.node);
   const node = el("section", { "aria-label": "Whole server" }, el("dl", { class: "tiles grid" }, all), firstTables);
   /** @param {Live} state */
   const update = (state) => {
@@ -229,15 +233,12 @@ function tiles() {
       state.sum("items").map((value, index) => [history.times[index], value]),
       `Items in the last five minutes, now ${number(total, 0)}`,
     );
-    const follow = ({ value, spark }, totals, format, what) => {
+    for (const [index, [, what, format, totalsOf]] of FLOWS.entries()) {
+      const totals = totalsOf(state);
       const now = format(state.rate(totals));
-      setQuantity(value, now);
-      spark.update(state.rates(totals, 120), `${what} in the last two minutes, now ${now}`);
-    };
-    follow(inserts, state.sum("inserts"), rate, "Inserts per second");
-    follow(samples, state.sum("samples"), rate, "Samples per second");
-    follow(receive, history.receive_bytes, byteRate, "Bytes received per second");
-    follow(transmit, history.transmit_bytes, byteRate, "Bytes sent per second");
+      setQuantity(flows[index].value, now);
+      flows[index].spark.update(state.rates(totals, 120), `${what} per second in the last two minutes, now ${now}`);
+    }
   };
   return { node, update };
 }

@@ -13,12 +13,17 @@ const observer = new ResizeObserver((entries) => {
   }
 });
 
-/** Calls `draw(width)` when `node` has another width, and returns a function that draws again now. */
+/** Calls `draw(shown, width)` when `node` has another width. Returns `show(shown, label)`, which draws something now. */
 function withWidth(node, draw) {
-  const state = { width: 0, draw: () => state.width > 0 && draw(state.width) };
+  let shown;
+  const state = { width: 0, draw: () => state.width > 0 && shown && draw(shown, state.width) };
   widths.set(node, state);
   observer.observe(node);
-  return state.draw;
+  return (next, /** @type {string} */ label) => {
+    shown = next;
+    setAttrs(node, { "aria-label": label });
+    state.draw();
+  };
 }
 
 /** Rounds a coordinate, which keeps paths short. */
@@ -86,8 +91,7 @@ export function strip({ height = 120, small = false } = {}) {
   const words = [...bounds.map(({ text }) => text), ...bounds.map(({ word }) => word), parts.from, parts.now];
   const lines = [...bounds.map(({ line }) => line), parts.line];
   const node = svg("svg", { class: "strip", height, role: "img" }, parts.band, lines, parts.point, !small && words);
-  let shown;
-  const draw = withWidth(node, (width) => shown && drawStrip(node, parts, shown, { width, height, small }));
+  const show = withWidth(node, (shown, width) => drawStrip(node, parts, shown, { width, height, small }));
   /**
    * @param {LimiterDocument} limiter
    * @param {number[]} times
@@ -95,9 +99,7 @@ export function strip({ height = 120, small = false } = {}) {
    * @param {boolean} blocked
    */
   const update = (limiter, times, diffs, blocked) => {
-    shown = { limiter, times, diffs: diffs ?? [], blocked };
-    draw();
-    setAttrs(node, { "aria-label": stripLabel(limiter) });
+    show({ limiter, times, diffs: diffs ?? [], blocked }, stripLabel(limiter));
   };
   return { node, update };
 }
@@ -118,12 +120,9 @@ function drawStrip(node, parts, { limiter, times, diffs, blocked }, { width, hei
   const right = small ? 4 : 8;
   const bottomEdge = small ? 0 : 18;
   const plot = { width: width - right, height: height - bottomEdge };
-  const points = [];
-  for (let index = 0; index < times.length; index++) {
-    if (times[index] >= last - seconds && diffs[index] !== null && diffs[index] !== undefined) {
-      points.push([times[index], diffs[index]]);
-    }
-  }
+  const points = times
+    .map((time, index) => [time, diffs[index] ?? null])
+    .filter(([time, diff]) => time >= last - seconds && diff !== null);
   // The point is the latest document, which is newer than the history.
   points.push([last + (points.length ? 1 : 0), limiter.diff]);
   const newest = points[points.length - 1][0];
@@ -168,14 +167,7 @@ export function lineChart({ height = 140 } = {}) {
   const lines = svg("g");
   const grid = svg("g");
   const node = svg("svg", { class: "lines", height, role: "img" }, grid, lines);
-  let shown;
-  const draw = withWidth(node, (width) => shown && drawLines(node, grid, lines, shown, { width, height }));
-  const update = (series, label) => {
-    shown = series;
-    setAttrs(node, { "aria-label": label });
-    draw();
-  };
-  return { node, update };
+  return { node, update: withWidth(node, (series, width) => drawLines(node, grid, lines, series, { width, height })) };
 }
 
 function drawLines(node, grid, lines, series, { width, height }) {

@@ -228,26 +228,25 @@ export function number(value, digits = 2) {
 /** A number in at most five characters: `1.23M`, `45.6k`, `987`. @param {Maybe} value @returns {string} */
 export function compact(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return number(value);
-  const sign = value < 0 ? "−" : "";
-  let size = Math.abs(value);
-  for (const unit of ["", "k", "M", "G", "T", "P"]) {
-    const digits = size >= 99.95 || (unit === "" && Number.isInteger(size)) ? 0 : size >= 9.995 || unit === "" ? 1 : 2;
-    if (Number(size.toFixed(digits)) < 1000 || unit === "P") return `${sign}${size.toFixed(digits)}${unit}`;
-    size /= 1000;
-  }
-  return number(value);
+  const [size, unit] = scaled(Math.abs(value), ["", "k", "M", "G", "T", "P"], 1000, Number.isInteger(value) ? 0 : 1);
+  return `${value < 0 ? "−" : ""}${size}${unit}`;
+}
+
+/**
+ * A size in the first unit that needs at most three digits, or in the last, and that unit. `digits` are after the point.
+ * @param {number} size @param {string[]} units @param {number} base @param {number} digits
+ * @returns {[string, string]}
+ */
+function scaled(size, [unit, ...larger], base, digits) {
+  const text = size.toFixed(size >= 99.95 ? 0 : digits);
+  if (Number(text) < 1000 || larger.length === 0) return [text, unit];
+  return scaled(size / base, larger, base, size / base >= 9.995 ? 1 : 2);
 }
 
 /** A size: `3.10 GiB`, `512 B`. @param {Maybe} value */
 export function bytes(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return none;
-  let size = value;
-  for (const unit of ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]) {
-    const digits = unit === "B" || size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
-    if (Number(size.toFixed(digits)) < 1000 || unit === "PiB") return `${size.toFixed(digits)} ${unit}`;
-    size /= 1024;
-  }
-  return none;
+  return scaled(value, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"], 1024, 0).join(" ");
 }
 
 /** A rate: `1,234 /s`, `0.25 /s`, `12.3k /s`. @param {Maybe} value */

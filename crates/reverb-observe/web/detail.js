@@ -149,8 +149,8 @@ function fillValues(body, live, series) {
 function throughputPanel() {
   const { node, body } = panel("throughput", "Throughput", null, "grid body");
   const chart = lineChart({ height: 220 });
-  const inserts = legendEntry("line-1", "Inserts");
-  const samples = legendEntry("line-2", "Samples");
+  const inserts = legendEntry("dash tone-1", "Inserts");
+  const samples = legendEntry("dash tone-3", "Samples");
   const legend = el("dl", { class: "legend wrap" }, inserts.node, samples.node);
   body.append(legend, chart.node);
   /** @param {TableDocument} table @param {Live} live */

@@ -79,22 +79,14 @@ export class Items {
       this.show(items, key);
     } catch (error) {
       if (request !== this.request) return;
-      this.clear();
-      this.isPoor = true;
-      if (error instanceof ApiError && error.status === 404 && key !== null) this.say("No such item", `No item has the key ${key}. It may have left the table.`);
-      else this.say("The items cannot be read", reason(error));
+      if (error instanceof ApiError && error.status === 404 && key !== null) this.showNone(key);
+      else this.fail("The items cannot be read", reason(error));
     }
   }
 
   /** @param {ItemDocument[]} items @param {string | null} key */
   show(items, key) {
-    if (items.length === 0) {
-      this.clear();
-      this.isPoor = true;
-      if (key === null) this.say("No items", "The table is empty.");
-      else this.say("No such item", `No item has the key ${key}. It may have left the table.`);
-      return;
-    }
+    if (items.length === 0) return this.showNone(key);
     const hadFocus = this.body.contains(document.activeElement);
     const kept = items.findIndex((item) => item.key === this.opened?.item.key);
     this.state.hidden = true;
@@ -178,6 +170,18 @@ export class Items {
   say(strong, text = "") {
     this.state.hidden = false;
     this.state.replaceChildren(el("strong", null, strong), text);
+  }
+
+  /** @param {string | null} key */
+  showNone(key) {
+    if (key === null) this.fail("No items", "The table is empty.");
+    else this.fail("No such item", `No item has the key ${key}. It may have left the table.`);
+  }
+
+  fail(strong, text) {
+    this.clear();
+    this.isPoor = true;
+    this.say(strong, text);
   }
 
   clear() {

@@ -142,13 +142,9 @@ export function grouped(clients) {
     groups.set(key, group);
   }
   const busy = (/** @type {Group} */ { rates }) => rates.inserts + rates.samples + (rates.receive + rates.transmit) / 1e6;
+  const names = /** @type {const} */ (["inserts", "samples", "receive", "transmit"]);
   for (const group of groups.values()) {
-    for (const { rates } of group.connections) {
-      group.rates.inserts += rates.inserts;
-      group.rates.samples += rates.samples;
-      group.rates.receive += rates.receive;
-      group.rates.transmit += rates.transmit;
-    }
+    for (const { rates } of group.connections) for (const name of names) group.rates[name] += rates[name];
     group.busy = Math.round(Math.log2(1 + busy(group)));
   }
   return [...groups.values()].sort(
@@ -298,9 +294,8 @@ export function removalsPanel() {
     const all = Object.values(counts).reduce((sum, value) => sum + value, 0);
     quiet.hidden = all > 0;
     setText(count, all > 0 ? `${number(all, 0)}, ${percent((unsampled ?? Number.NaN) / all)} never sampled` : "");
-    const entries = Object.keys(names).map((key) => ({ reason: names[key], value: counts[key] ?? 0, all }));
-    const some = entries.filter(({ value }) => value > 0);
-    reconcile(rows, some, ({ reason }) => reason, () => barRow(stackedBar(), writeRemovals));
+    const entries = Object.entries(names).map(([key, reason]) => ({ reason, value: counts[key] ?? 0, all }));
+    reconcile(rows, entries.filter(({ value }) => value > 0), ({ reason }) => reason, () => barRow(stackedBar(), writeRemovals));
   };
   return { node, update };
 }

@@ -159,7 +159,6 @@ function card(large) {
 
 /**
  * @typedef {object} Column
- * @property {string} id
  * @property {string} name
  * @property {(table: TableDocument, live: Live) => string | number} of What is sorted by.
  * @property {number} [start] The direction of the first click.
@@ -168,34 +167,14 @@ function card(large) {
 
 /** @type {Column[]} */
 const COLUMNS = [
-  { id: "name", name: "Table", of: ({ name }) => name.toLowerCase(), start: 1 },
-  { id: "items", name: "Items", of: ({ items }) => items },
-  { id: "bytes", name: "Data", of: ({ bytes: size }) => size ?? 0, class: "number wide" },
-  {
-    id: "inserts",
-    name: "Inserts",
-    of: ({ number: n }, live) => live.rate(live.series(n)?.inserts) ?? 0,
-    class: "number",
-  },
-  {
-    id: "samples",
-    name: "Samples",
-    of: ({ number: n }, live) => live.rate(live.series(n)?.samples) ?? 0,
-    class: "number",
-  },
-  {
-    id: "ratio",
-    name: "Per insert",
-    of: ({ inserts, samples }) => (inserts ? samples / inserts : 0),
-    class: "number wide",
-  },
-  { id: "limiter", name: "Limiter", of: ({ limiter }) => limiter.diff, class: "wide" },
-  {
-    id: "waits",
-    name: "Waits",
-    class: "narrow-hidden",
-    of: (table) => waiting(table) && 1 + longestWait(table),
-  },
+  { name: "Table", of: ({ name }) => name.toLowerCase(), start: 1 },
+  { name: "Items", of: ({ items }) => items },
+  { name: "Data", of: ({ bytes: size }) => size ?? 0, class: "number wide" },
+  { name: "Inserts", of: ({ number: n }, live) => live.rate(live.series(n)?.inserts) ?? 0, class: "number" },
+  { name: "Samples", of: ({ number: n }, live) => live.rate(live.series(n)?.samples) ?? 0, class: "number" },
+  { name: "Per insert", of: ({ inserts, samples }) => (inserts ? samples / inserts : 0), class: "number wide" },
+  { name: "Limiter", of: ({ limiter }) => limiter.diff, class: "wide" },
+  { name: "Waits", of: (table) => waiting(table) && 1 + longestWait(table), class: "narrow-hidden" },
 ];
 
 function list() {

@@ -45,7 +45,7 @@ export function numbersView(data, shape) {
   return paged(data.length, NUMBERS_A_PAGE, "numbers", (from, to) => {
     const rows = range(0, Math.ceil((to - from) / width), (row) => {
       const start = from + row * width;
-      return el("tr", null, el("th", { scope: "row" }, indexOf(shape, start)),
+      return el("tr", null, el("th", { class: "muted", scope: "row" }, indexOf(shape, start)),
         range(start, Math.min(to, start + width), (i) => el("td", null, data.text(i))));
     });
     return el("div", { class: "scroll numbers mono", tabindex: 0, role: "group", "aria-label": "Numbers" },
