@@ -16,7 +16,8 @@ export function detailView(number) {
   const heading = el("h1", { class: "row", tabindex: "-1" }, title);
   const selectors = el("span", { class: "muted" });
   const badge = waitsBadge();
-  const missing = el("div", { class: "panel", hidden: true }, nothing("No such table", `This server has no table number ${number}.`));
+  const words = nothing("No such table", `This server has no table number ${number}.`);
+  const missing = el("div", { class: "panel", hidden: true }, words);
   const [facts, limiter, throughput] = [figures(), limiterPanel(), throughputPanel()];
   const [waits, removals, memory] = [waitsPanel(number), removalsPanel(), memoryOfTable()];
   const histograms = el("div", { class: "mounted" });

@@ -144,7 +144,9 @@ export function grouped(clients) {
   const busy = (/** @type {Group} */ { rates }) => rates.inserts + rates.samples + (rates.receive + rates.transmit) / 1e6;
   const names = /** @type {const} */ (["inserts", "samples", "receive", "transmit"]);
   for (const group of groups.values()) {
-    for (const { rates } of group.connections) for (const name of names) group.rates[name] += rates[name];
+    for (const { rates } of group.connections) {
+      for (const name of names) group.rates[name] += rates[name];
+    }
     group.busy = Math.round(Math.log2(1 + busy(group)));
   }
   return [...groups.values()].sort(
@@ -227,8 +229,9 @@ export function memoryPanel() {
 
 /** An entry of a legend: `swatch` is the class of its colour. Returns `{node, value}`. */
 export function legendEntry(swatch, name) {
+  const label = el("dt", { class: "row muted" }, el("span", { class: `swatch ${swatch}` }), name);
   const value = el("dd", { class: "number end" });
-  return { value, node: el("div", { class: "row" }, el("dt", { class: "row muted" }, el("span", { class: `swatch ${swatch}` }), name), value) };
+  return { value, node: el("div", { class: "row" }, label, value) };
 }
 
 function partEntry(part) {
@@ -295,7 +298,8 @@ export function removalsPanel() {
     quiet.hidden = all > 0;
     setText(count, all > 0 ? `${number(all, 0)}, ${percent((unsampled ?? Number.NaN) / all)} never sampled` : "");
     const entries = Object.entries(names).map(([key, reason]) => ({ reason, value: counts[key] ?? 0, all }));
-    reconcile(rows, entries.filter(({ value }) => value > 0), ({ reason }) => reason, () => barRow(stackedBar(), writeRemovals));
+    const some = entries.filter(({ value }) => value > 0);
+    reconcile(rows, some, ({ reason }) => reason, () => barRow(stackedBar(), writeRemovals));
   };
   return { node, update };
 }

@@ -55,7 +55,7 @@ export function checkpointsPanel() {
   const failed = el("p", { class: "notice wrap" });
   const saving = progressView("Saving");
   const rows = el("tbody");
-  const head = tableHead(["Checkpoint", "Saved", "Size", "Took", "Verified"], checkpointCellClass);
+  const head = tableHead(["Checkpoint", "Saved", "Size", "Took", "Verified"], (column) => CELLS[column]);
   const table = el("div", { class: "scroll" }, el("table", {}, head, rows));
   const folder = el("bdi", { class: "user mono small muted folder" });
   body.append(failed, saving.node, quiet, table, folder);
@@ -86,12 +86,12 @@ export function checkpointsPanel() {
 }
 
 /** A phone does not show how large a checkpoint is, nor how long it took. */
-const checkpointCellClass = (column) => ["", "number", "number narrow-hidden", "number narrow-hidden", "number"][column];
+const CELLS = ["", "number", "number narrow-hidden", "number narrow-hidden", "number"];
 
 function checkpointRow() {
   const name = el("bdi", { class: "user mono small" });
   const restored = el("span", { class: "tag" }, "loaded at start");
-  const [age, size, took, verification] = [1, 2, 3, 4].map((column) => el("td", { class: checkpointCellClass(column) }));
+  const [age, size, took, verification] = CELLS.slice(1).map((name) => el("td", { class: name }));
   const verified = el("span", { class: "tag" });
   const node = el(
     "tr",

@@ -26,7 +26,7 @@ const FILTER_FROM = 12;
 /** The section of all tables. `update(live)`. */
 export function tablesView() {
   const count = el("span", { class: "muted" });
-  const filter = el("input", { class: "end", type: "search", placeholder: "Filter by name", "aria-label": "Filter tables by name" });
+  const filter = el("input", { type: "search", placeholder: "Filter by name", "aria-label": "Filter tables by name" });
   const header = el("div", { class: "section-head row" }, el("h2", { id: "tables" }, "Tables"), count, filter);
   const body = el("div");
   const node = el("section", { "aria-labelledby": "tables" }, header, body);
@@ -129,11 +129,12 @@ function cards(large) {
 
 function card(large) {
   const parts = partsOf({ height: large ? 208 : 132, flow: true });
+  const badge = el("span", { class: "end" }, parts.badge.node);
   const sizeLimit = el("span", { class: "unit" });
   const node = el(
     "article",
     { class: "panel card" },
-    el("header", { class: "wrap" }, el("h3", { class: "row" }, parts.link.node), parts.selectors, el("span", { class: "end" }, parts.badge.node)),
+    el("header", { class: "wrap" }, el("h3", { class: "row" }, parts.link.node), parts.selectors, badge),
     el(
       "div",
       { class: "card-body grid body" },
