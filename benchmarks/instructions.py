@@ -5,8 +5,8 @@ Counts hardly depend on what else the machine does; on the other hand they say n
 
     python benchmarks/instructions.py --survey OLD/bin/python NEW/bin/python --benches OLD_FOLDER NEW_FOLDER
 
-The folders have the executables that `cargo bench --no-run -p reverb-criterion` names, as `gather` and `table`. Needs Linux
-on x86-64 or AArch64, valgrind with its headers, and a C compiler.
+The folders have the executables that `cargo bench --no-run -p reverb-criterion` names, as `gather` and `table`. Needs
+Linux on x86-64 or AArch64, valgrind with its headers, and a C compiler.
 """
 
 import argparse

@@ -4,8 +4,6 @@ import contextlib
 import logging
 import sys
 
-__all__ = ["announce"]
-
 _logger = logging.getLogger("reverb")
 
 

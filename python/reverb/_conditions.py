@@ -4,23 +4,17 @@ Pickled conditions name this module, so it keeps its path.
 """
 
 import operator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from reverb.cc import patterns_pb2
-
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-__all__ = ["Condition", "ConditionBuilder", "ConditionProto", "as_int32"]
+from reverb.data import checks
 
 if TYPE_CHECKING:
     ConditionProto: TypeAlias = Any
 else:
     ConditionProto = patterns_pb2.Condition
-
-_INT32 = range(-(2**31), 2**31)
 
 
 def as_int32(what: str, value: object) -> int:
@@ -34,7 +28,7 @@ def as_int32(what: str, value: object) -> int:
         number = operator.index(bool(value) if isinstance(value, np.bool_) else value)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"{what} must be an int, got {value!r} ({type(value).__name__}).") from None
-    if number not in _INT32:
+    if number not in checks.INT32:
         raise ValueError(f"{what} must fit into 32 bits, got {number}.")
     return number
 

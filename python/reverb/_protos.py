@@ -15,8 +15,6 @@ from reverb import _binding
 if TYPE_CHECKING:
     from google.protobuf import descriptor_pool
 
-__all__ = ["message_class", "module_contents"]
-
 # Maps each proto file to the module in which users find its messages.
 _MODULES = {
     "reverb/cc/schema.proto": "reverb.cc.schema_pb2",

@@ -17,19 +17,6 @@ from typing import Any, Literal, cast
 
 from reverb.data import checks
 
-__all__ = [
-    "ADDRESS",
-    "ARGUMENTS",
-    "CONFIG",
-    "SETTINGS",
-    "ListenOptions",
-    "ObserveOptions",
-    "SecurityOptions",
-    "ServerOptions",
-    "Setting",
-    "is_loopback",
-]
-
 # Variables of the commands, for arguments that are no settings of a server.
 ADDRESS, CONFIG = "REVERB_ADDRESS", "REVERB_CONFIG"
 

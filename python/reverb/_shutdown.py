@@ -11,8 +11,6 @@ import sys
 import threading
 from collections.abc import Callable
 
-__all__ = ["ExitOnSigterm", "Stage", "at_exit"]
-
 
 class Stage(enum.IntEnum):
     """Shutdown stages; lower stages run first."""

@@ -58,29 +58,27 @@ class CheckpointTable:
           ValueError: `batch_size` is below 1.
         """
         size = checks.as_count("batch_size", batch_size)
-        first = 0
-        while True:
-            read = self._reader.batch(self.name, first, size, squeeze_time)
-            if read is None:
-                return
-            first += len(read)
+        for read in self._portions(size, squeeze_time):
             yield self._maker.sample(read)
 
     def inserted_at(self) -> NDArray[np.uint64]:
         """The insertion time of each item, in nanoseconds since 1970, `[items]`."""
         times = []
-        first = 0
-        while (read := self._reader.batch(self.name, first, 1024, False)) is not None:
+        for read in self._portions(1024):
             assert read.inserted_at is not None
             times.append(read.inserted_at)
-            first += len(read)
         return np.concatenate(times) if times else np.zeros(0, np.uint64)
 
     def __iter__(self) -> Iterator[ReplaySample]:
-        first = 0
-        while (read := self._reader.batch(self.name, first, 64, False)) is not None:
-            first += len(read)
+        for read in self._portions(64):
             yield from _binding.ItemIterator(read, self._maker, of_steps=False)
+
+    def _portions(self, count: int, squeeze_time: bool = False) -> Iterator[_binding.SampledBatch]:
+        """Yields all items, at most `count` at a time."""
+        first = 0
+        while (read := self._reader.batch(self.name, first, count, squeeze_time)) is not None:
+            first += len(read)
+            yield read
 
     def __repr__(self) -> str:
         return f"CheckpointTable(name={self.name!r}, items={len(self)})"

@@ -213,10 +213,9 @@ class Client:
           UnavailableError: The server cannot be reached, and `validate_items` is set.
           DeadlineExceededError: The server did not send the signatures within the timeout.
         """
-        from reverb.trajectory_writer import TrajectoryWriter, check_chunk_length
+        from reverb.trajectory_writer import TrajectoryWriter, check_chunk_length, check_keep_alive
 
-        if checks.as_int("num_keep_alive_refs", num_keep_alive_refs) < 1:
-            raise ValueError(f"num_keep_alive_refs ({num_keep_alive_refs}) must be a positive integer")
+        check_keep_alive(num_keep_alive_refs)
         options = WriterOptions.of("Client.trajectory_writer", options, writer_options)
         check_chunk_length(options.max_chunk_length, num_keep_alive_refs)
         is_validated = validate_items and get_signature_timeout_ms is not None

@@ -136,21 +136,9 @@ class TableInfo(TableFigures, _ReferenceInfo):
         """
         from reverb.data import signatures
 
-        return cls(
-            name=message.name,
-            sampler_options=message.sampler_options,
-            remover_options=message.remover_options,
-            max_size=message.max_size,
-            max_times_sampled=message.max_times_sampled,
-            rate_limiter_info=message.rate_limiter_info,
-            signature=signatures.decode(message.signature) if message.HasField("signature") else None,
-            current_size=message.current_size,
-            num_episodes=message.num_episodes,
-            num_deleted_episodes=message.num_deleted_episodes,
-            num_unique_samples=message.num_unique_samples,
-            table_worker_time=message.table_worker_time,
-            undelivered_samples=undelivered_samples,
-        )
+        fields = {field.name: getattr(message, field.name) for field in dataclasses.fields(_ReferenceInfo)}
+        fields["signature"] = signatures.decode(message.signature) if message.HasField("signature") else None
+        return cls(**fields, undelivered_samples=undelivered_samples)
 
 
 def _by_reason(removed: Any) -> dict[str, int]:

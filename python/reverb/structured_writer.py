@@ -13,16 +13,13 @@ Configs are protobuf messages, with the same bytes as those of dm-reverb.
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from reverb._conditions import Condition, ConditionBuilder, ConditionProto, as_int32
 from reverb.cc import patterns_pb2
 from reverb.data import nests, signatures
 from reverb.writing.patterns.signature import infer_signature
 from reverb.writing.patterns.writer import StructuredWriter
-
-if TYPE_CHECKING:
-    from typing import TypeAlias
 
 __all__ = [
     "Condition",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from reverb import _binding
 from reverb.data import checks
-from reverb.errors import DeadlineExceededError, TableNotFoundError
+from reverb.errors import TableNotFoundError
 from reverb.writing.flushing import FlushingWriter, as_seconds
 from reverb.writing.history import History
 from reverb.writing.options import WriterOptions
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from reverb.data.signatures import FlatSignature
 
 TrajectoryColumn = _binding.TrajectoryColumn
-_ColumnHistory = _binding.ColumnHistory
+_ColumnHistory = _binding._ColumnHistory
 
 __all__ = ["TrajectoryColumn", "TrajectoryWriter"]
 
@@ -96,8 +96,6 @@ class TrajectoryWriter(FlushingWriter):
                 raise RuntimeError("history cannot be accessed before `append` is called at least once.")
             self._history = structure.build(self._view)
             self._history_version = structure.version
-        elif self._history_version < 0:
-            raise RuntimeError("history cannot be accessed before `append` is called at least once.")
         history: History[TrajectoryColumn] = self._history
         return history
 
@@ -157,7 +155,7 @@ class TrajectoryWriter(FlushingWriter):
         """
         if not isinstance(path, tuple):
             checks.refuse("path", "a tuple, such as ('observation',)", path)
-        _check_keep_alive(num_keep_alive_refs)
+        check_keep_alive(num_keep_alive_refs)
         check_chunk_length(max_chunk_length, num_keep_alive_refs)
         options = (num_keep_alive_refs, max_chunk_length)
         self._structure.options[path] = options
@@ -182,16 +180,15 @@ class TrajectoryWriter(FlushingWriter):
             ended.
           ValueError: A time limit is negative, both are given, or the server rejected an earlier item; see `flush`.
         """
-        seconds = as_seconds(timeout_ms, timeout)
-        try:
-            self._flush("End episode", 0, seconds)
-        except DeadlineExceededError:
-            self._writer.end_episode(clear_buffers)
-            raise
-        self._writer.end_episode(clear_buffers)
+        self._end_episode(self._writer.end_episode, clear_buffers, as_seconds(timeout_ms, timeout))
 
 
-def _check_keep_alive(num_keep_alive_refs: int) -> None:
+def check_keep_alive(num_keep_alive_refs: int) -> None:
+    """Checks the number of values of a column that are kept.
+
+    Raises:
+      ValueError: It is below 1.
+    """
     if checks.as_int("num_keep_alive_refs", num_keep_alive_refs) < 1:
         raise ValueError(f"num_keep_alive_refs ({num_keep_alive_refs}) must be a positive integer")
 

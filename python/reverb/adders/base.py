@@ -11,14 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reverb.adders import columns
-from reverb.adders.flags import as_flags
+from reverb.adders.flags import per_env
 from reverb.adders.priorities import Priorities
 from reverb.adders.recording import Recorder, Transition
 from reverb.client import Client
 from reverb.data import checks
 from reverb.writing.options import WriterOptions
-
-__all__ = ["AdderBase"]
 
 # Unconfirmed items of an adder of few environments.
 # limit (Writers): number of an adder's unconfirmed items; other writers have no limit | {}, or two for each environment
@@ -34,33 +32,38 @@ class AdderBase:
     Args:
       client: Client for the server that holds the table.
       table: Name of the table for the items.
-      priorities: Priorities of the items.
+      priority: Priority of the items: a number, "max", or a formula.
       num_envs: Number of environments in the vector; None for a single environment.
       options: Options of the writer, which is created with the first step, when the structure is known.
       given: Options of the writer by name, which override those in `options`.
+      takes_formula: Whether `priority` may be a formula of `reverb.structured` that reads columns.
     """
 
     def __init__(
         self,
         client: Client,
         table: str,
-        priorities: Priorities,
+        priority: Any,
         num_envs: int | None,
         options: WriterOptions | None,
         given: Mapping[str, Any],
+        *,
+        takes_formula: bool = True,
     ) -> None:
+        self._priorities = Priorities(client, table, priority, num_envs, takes_formula=takes_formula)
         options = WriterOptions.of(f"{type(self).__name__}.__init__", options, given)
         self._client, self._table = client, table
-        self._priorities = priorities
         self._num_envs = None if num_envs is None else checks.as_count("num_envs", num_envs)
         if options.max_in_flight_items is None:
             in_flight = max(_IN_FLIGHT_ITEMS, 2 * (self._num_envs or 1))
             options = dataclasses.replace(options, max_in_flight_items=in_flight)
         self._options = options
         self._writer: Any = None
-        # The structure of what the writer takes, and the number of steps in the episode of each environment.
+        # The structure of what the writer takes.
         self._blank: Any = None
+        # For each environment the number of steps in its episode, and whether the rows before the first are there.
         self._steps = np.zeros(self._num_envs or 1, np.int64)
+        self._is_led = np.zeros(self._num_envs or 1, np.bool_)
 
     def __enter__(self: _Adder) -> _Adder:
         return self
@@ -148,8 +151,17 @@ class AdderBase:
         """
         ends = self._flags("mask", True if mask is None else mask) & (self._steps > 0)
         if True in ends:
-            self._finish(ends, self._priorities.of_step(None))
-            self._steps[ends] = 0
+            self._end_episodes(ends, self._priorities.of_step(None))
+
+    def _end_episodes(self, ends: NDArray[np.bool_], priority: Any) -> None:
+        """Ends the episodes of these environments, whose next steps are the first of others."""
+        self._finish(ends, priority)
+        self._begin_anew(ends)
+
+    def _begin_anew(self, ends: NDArray[np.bool_]) -> None:
+        """Counts the steps of these environments anew."""
+        self._steps[ends] = 0
+        self._is_led[ends] = False
 
     def _finish(self, ends: NDArray[np.bool_], priority: Any) -> None:
         """Ends the episodes of these environments. Patterns that apply there create their items."""
@@ -178,8 +190,19 @@ class AdderBase:
     def _append_no_end(self, step: Any, present: NDArray[np.bool_], priority: Any) -> None:
         self._append(step, present, np.zeros_like(present), priority)
 
+    def _lead(self, make_row: Callable[[], Any], times: int, present: NDArray[np.bool_]) -> None:
+        """Appends a row, several times, where the step that comes is the first of an episode."""
+        starts = present & ~self._is_led
+        if True in starts:
+            row = make_row()
+            for _ in range(times):
+                self._append_no_end(row, starts, None)
+            self._is_led |= starts
+
     def _flags(self, name: str, flags: ArrayLike) -> NDArray[np.bool_]:
-        return as_flags(name, flags, self._num_envs)
+        """One flag for each environment, as an array of its own. Raises the error of `per_env`."""
+        own: NDArray[np.bool_] = per_env(name, flags, np.bool_, self._num_envs).copy()
+        return own
 
     def _present(self, mask: ArrayLike | None) -> NDArray[np.bool_]:
         """A flag for each environment that has a step."""

@@ -7,8 +7,6 @@ import tree
 
 from reverb.data import checks
 
-__all__ = ["as_names", "as_stack", "blank", "only", "places", "replaced"]
-
 
 def as_names(argument: str, names: str | Sequence[str]) -> tuple[str, ...]:
     """Names of columns; a single one may be given alone.

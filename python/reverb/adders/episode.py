@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from reverb.adders import columns
 from reverb.adders.base import AdderBase
-from reverb.adders.priorities import Priorities, Priority, TdErrors
+from reverb.adders.priorities import Priority, TdErrors
 from reverb.adders.recording import Transition
 from reverb.client import Client
 from reverb.data import checks
@@ -19,8 +19,6 @@ from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-__all__ = ["EpisodeAdder", "as_vector"]
 
 
 @shows_writer_options
@@ -61,16 +59,14 @@ class EpisodeAdder(AdderBase):
         options: WriterOptions | None = None,
         **writer_options: Unpack[WriterArguments],
     ) -> None:
-        priorities = Priorities(client, table, priority, num_envs)
-        super().__init__(client, table, priorities, num_envs, options, writer_options)
+        super().__init__(client, table, priority, num_envs, options, writer_options)
         self._max_length = checks.as_count("max_length", max_length)
         self._final = columns.as_names("final", final)
         formula = self._priorities.config
         self._errors = TdErrors(formula, num_envs or 1) if formula.HasField("td_error") else None
         self._constant = formula.constant_fn.value
-        # The leaves of the columns `final`, known with the first step, and whether their first row is there.
+        # The leaves of the columns `final`, known with the first step.
         self._after: set[int] = set()
-        self._is_led = np.zeros(self._num_envs or 1, np.bool_)
         # A single environment is handled as a vector of one.
         keep = self._max_length + bool(self._final)
         self._writer = client.batched_writer(self._num_envs or 1, keep, options=self._options)
@@ -124,18 +120,11 @@ class EpisodeAdder(AdderBase):
         if self._errors is not None:
             self._errors.push(tree.flatten(step), present)
         if True in ends:
-            self._finish(ends, given)
-            self._steps[ends] = 0
+            self._end_episodes(ends, given)
 
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
-        self.add(
-            transition.step(transform),
-            last=np.logical_or(transition.terminated, transition.truncated),
-            final=transition.step(transform, is_next=True) if self._final else None,
-            priority=transition.priority,
-            mask=transition.mask,
-        )
+        transition.add_step(self.add, transform, has_final=bool(self._final))
 
     def _finish(self, ends: NDArray[np.bool_], priority: Any) -> None:
         errors = None if self._errors is None else self._errors.pop(self._steps, ends)
@@ -147,7 +136,6 @@ class EpisodeAdder(AdderBase):
         rows = [view[:] if leaf in self._after else view[lead:] for leaf, view in enumerate(views)]
         self._writer.create_items(self._table, priority, rows, mask=ends)
         self._writer.append(self._blank, mask=np.zeros_like(ends), episode_end=ends)
-        self._is_led[ends] = False
 
 
 def as_vector(leaf: Any) -> NDArray[Any]:

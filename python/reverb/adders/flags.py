@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["as_flags", "per_env"]
-
 
 def per_env(name: str, values: ArrayLike, dtype: Any, num_envs: int | None) -> NDArray[Any]:
     """One value for each environment, `[num_envs]`, or `[1]` without a vector. A single value counts for all.
@@ -24,9 +22,3 @@ def per_env(name: str, values: ArrayLike, dtype: Any, num_envs: int | None) -> N
     if num_envs is None:
         raise ValueError(f"{name} has shape {shape}; this adder was made without num_envs (num_envs={shape[0]}?).")
     raise ValueError(f"{name} has shape {shape}; this adder was made with num_envs={num_envs}.")
-
-
-def as_flags(name: str, flags: ArrayLike, num_envs: int | None) -> NDArray[np.bool_]:
-    """One flag for each environment, as an array of its own. Raises the error of `per_env`."""
-    own: NDArray[np.bool_] = per_env(name, flags, np.bool_, num_envs).copy()
-    return own

@@ -13,7 +13,6 @@ from reverb.adders import columns
 from reverb.adders.base import AdderBase
 from reverb.adders.episode import as_vector
 from reverb.adders.flags import per_env
-from reverb.adders.priorities import Priorities
 from reverb.adders.recording import Transition
 from reverb.client import Client
 from reverb.data import checks
@@ -21,8 +20,6 @@ from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-__all__ = ["HindsightAdder"]
 
 _STRATEGIES = ("future", "final", "episode")
 # More rows than any episode has.
@@ -103,8 +100,7 @@ class HindsightAdder(AdderBase):
         options: WriterOptions | None = None,
         **writer_options: Unpack[WriterArguments],
     ) -> None:
-        priorities = Priorities(client, table, priority, num_envs, takes_formula=False)
-        super().__init__(client, table, priorities, num_envs, options, writer_options)
+        super().__init__(client, table, priority, num_envs, options, writer_options, takes_formula=False)
         self._discount = float(discount)
         if not 0.0 <= self._discount <= 1.0:
             raise ValueError(f"`discount` must be in [0, 1], got {discount}.")
@@ -186,24 +182,13 @@ class HindsightAdder(AdderBase):
             )
         self._steps += present
         if ends.any():
-            self._finish(ends, None)
-            self._steps[ends] = 0
+            self._end_episodes(ends, None)
 
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
         if transform is not None or transition.extras is not None:
             raise ValueError("`transform` and `extras` are for other adders: these items have no further columns.")
-        self.add(
-            transition.observation,
-            transition.action,
-            transition.reward,
-            transition.next_observation,
-            terminated=transition.terminated,
-            truncated=transition.truncated,
-            info=transition.infos,
-            priority=transition.priority,
-            mask=transition.mask,
-        )
+        transition.add_whole(self.add, info=transition.infos)
 
     def _row(self, step: Any, env: int) -> Any:
         """A copy of what one environment has of a step."""

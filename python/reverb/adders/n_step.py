@@ -13,7 +13,6 @@ from reverb import structured_writer as structured
 from reverb.adders import columns
 from reverb.adders.base import AdderBase
 from reverb.adders.flags import per_env
-from reverb.adders.priorities import Priorities
 from reverb.adders.recording import Transition
 from reverb.client import Client
 from reverb.data import checks
@@ -21,8 +20,6 @@ from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-__all__ = ["NStepReturns", "NStepTransitionAdder"]
 
 
 class NStepReturns:
@@ -134,14 +131,12 @@ class NStepTransitionAdder(AdderBase):
         options: WriterOptions | None = None,
         **writer_options: Unpack[WriterArguments],
     ) -> None:
-        priorities = Priorities(client, table, priority, num_envs, takes_formula=False)
-        super().__init__(client, table, priorities, num_envs, options, writer_options)
+        super().__init__(client, table, priority, num_envs, options, writer_options, takes_formula=False)
         self._n = n
         self._dtype = np.dtype(dtype)
         self._returns = NStepReturns(n, discount)
         self._stack = columns.as_stack(stack)
-        # Whether the frames before the first step are there; the number of frames by leaf of the observation.
-        self._is_led = np.zeros(self._num_envs or 1, np.bool_)
+        # The number of frames by leaf of the observation.
         self._frames: dict[int, int] = {}
 
     def add(
@@ -205,39 +200,19 @@ class NStepTransitionAdder(AdderBase):
             }
             self._open(step, [self._config(step, k) for k in range(self._n, 0, -1)])
         if self._stack:
-            self._lead(step, observation, present & ~self._is_led)
+            # The frames before the first step repeat the first observation.
+            self._lead(
+                lambda: {**columns.blank(step), "next_observation": observation}, max(self._frames.values()), present
+            )
         self._append(step, present, ends, given)
         self._steps += present
-        self._steps[ends] = 0
-        self._is_led[ends] = False
+        self._begin_anew(ends)
 
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
         if transform is not None:
             raise ValueError("`transform` is for sequences and episodes; transitions have columns of their own.")
-        self.add(
-            transition.observation,
-            transition.action,
-            transition.reward,
-            transition.next_observation,
-            terminated=transition.terminated,
-            truncated=transition.truncated,
-            extras=transition.extras,
-            priority=transition.priority,
-            mask=transition.mask,
-        )
-
-    def _lead(self, step: Any, observation: Any, starts: NDArray[np.bool_]) -> None:
-        """Appends the first frame of an episode, as often as the longest stack needs it."""
-        if True in starts:
-            row = {**columns.blank(step), "next_observation": observation}
-            for _ in range(max(self._frames.values())):
-                self._append_no_end(row, starts, None)
-            self._is_led |= starts
-
-    def _finish(self, ends: NDArray[np.bool_], priority: Any) -> None:
-        super()._finish(ends, priority)
-        self._is_led[ends] = False
+        transition.add_whole(self.add, extras=transition.extras)
 
     def _config(self, step: Any, k: int) -> Any:
         def transition(x: Any) -> Any:

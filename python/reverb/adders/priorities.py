@@ -13,8 +13,6 @@ from reverb.client import Client
 from reverb.data.keys import as_priority
 from reverb.writing.largest_priority import LargestPriority
 
-__all__ = ["Priorities", "Priority", "TdErrors", "priority_fn"]
-
 # A number, "max", or a formula that `structured.td_error` or `structured.constant_priority_fn` has made.
 Priority = float | Literal["max"] | structured.Priority
 

@@ -10,8 +10,6 @@ import numpy as np
 import tree
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Recorder", "Recording", "Transition"]
-
 
 class Transition(NamedTuple):
     """A step of an environment, or of each environment of a vector.
@@ -57,6 +55,36 @@ class Transition(NamedTuple):
         if self.extras is not None:
             parts.update(self.extras)
         return parts if transform is None else transform(parts)
+
+    def add_step(self, add: Callable[..., None], transform: Callable[[Any], Any] | None, *, has_final: bool) -> None:
+        """Passes the step of a sequence or an episode to the method of an adder.
+
+        Args:
+          add: The method `add` of the adder.
+          transform: Function from the dict of the step to the nest that is stored; None stores the dict.
+          has_final: Whether the adder takes values after the step.
+        """
+        add(
+            self.step(transform),
+            last=np.logical_or(self.terminated, self.truncated),
+            final=self.step(transform, is_next=True) if has_final else None,
+            priority=self.priority,
+            mask=self.mask,
+        )
+
+    def add_whole(self, add: Callable[..., None], **more: Any) -> None:
+        """Passes the transition to the method of an adder, with further arguments that this adder takes."""
+        add(
+            self.observation,
+            self.action,
+            self.reward,
+            self.next_observation,
+            terminated=self.terminated,
+            truncated=self.truncated,
+            priority=self.priority,
+            mask=self.mask,
+            **more,
+        )
 
 
 class Recording(Protocol):

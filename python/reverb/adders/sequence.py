@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from reverb import structured_writer as structured
 from reverb.adders import columns
 from reverb.adders.base import AdderBase
-from reverb.adders.priorities import Priorities, Priority, priority_fn
+from reverb.adders.priorities import Priority, priority_fn
 from reverb.adders.recording import Transition
 from reverb.client import Client
 from reverb.data import checks
@@ -20,8 +20,6 @@ from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-__all__ = ["SequenceAdder", "sequence_configs"]
 
 
 def sequence_configs(
@@ -194,8 +192,7 @@ class SequenceAdder(AdderBase):
         options: WriterOptions | None = None,
         **writer_options: Unpack[WriterArguments],
     ) -> None:
-        priorities = Priorities(client, table, priority, num_envs)
-        super().__init__(client, table, priorities, num_envs, options, writer_options)
+        super().__init__(client, table, priority, num_envs, options, writer_options)
         if end not in ("truncate", "pad", "drop"):
             raise ValueError(f"`end` must be 'truncate', 'pad' or 'drop', got {end!r}.")
         self._length, self._period = checks.as_count("length", length), checks.as_count("period", period)
@@ -205,8 +202,6 @@ class SequenceAdder(AdderBase):
         self._stack = columns.as_stack(stack)
         # Known with the first step.
         self._window: Any = None
-        # Whether the rows before the first step are there.
-        self._is_led = np.zeros(self._num_envs or 1, np.bool_)
 
     def add(
         self,
@@ -240,7 +235,8 @@ class SequenceAdder(AdderBase):
         window = self._window
         row = columns.replaced(step, window.final, final, "final") if window.final else step
         if window.lead:
-            self._lead(step, present & ~self._is_led)
+            # The rows before the first step repeat its first values.
+            self._lead(lambda: columns.only(step, window.ahead), window.lead, present)
         end_now = np.zeros_like(ends) if self._pad else ends
         if window.first:
             # Environments at a step that begins no window write a row without the columns `first`.
@@ -255,20 +251,12 @@ class SequenceAdder(AdderBase):
             self._append(row, present, end_now, given)
         self._steps += present
         if self._pad and True in ends:
-            self._fill_up(ends, given)
-            super()._finish(ends, given)
-        self._steps[ends] = 0
-        self._is_led[ends] = False
+            self._finish(ends, given)
+        self._begin_anew(ends)
 
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
-        self.add(
-            transition.step(transform),
-            last=np.logical_or(transition.terminated, transition.truncated),
-            final=transition.step(transform, is_next=True) if self._final else None,
-            priority=transition.priority,
-            mask=transition.mask,
-        )
+        transition.add_step(self.add, transform, has_final=bool(self._final))
 
     def _start(self, step: Any) -> None:
         window = _Window(step, first=self._first, final=self._final, stack=self._stack)
@@ -283,24 +271,13 @@ class SequenceAdder(AdderBase):
         self._window = window
         self._open(step, configs)
         # What padding consists of, but for the columns `first`.
-        leaves = [None if leaf in window.first else value for leaf, value in enumerate(tree.flatten(step))]
-        self._zeros = tree.unflatten_as(
-            step, [None if leaf is None else np.zeros_like(np.asarray(leaf)) for leaf in leaves]
-        )
-
-    def _lead(self, step: Any, starts: NDArray[np.bool_]) -> None:
-        """Appends the rows before the first step of an episode, which repeat its first values."""
-        if True in starts:
-            row = columns.only(step, self._window.ahead)
-            for _ in range(self._window.lead):
-                self._append_no_end(row, starts, None)
-            self._is_led |= starts
+        given = columns.only(step, set(range(len(tree.flatten(step)))) - window.first)
+        self._zeros = tree.map_structure(lambda leaf: None if leaf is None else np.zeros_like(np.asarray(leaf)), given)
 
     def _finish(self, ends: NDArray[np.bool_], priority: Any) -> None:
         if self._pad:
             self._fill_up(ends, priority)
         super()._finish(ends, priority)
-        self._is_led[ends] = False
 
     def _fill_up(self, ends: NDArray[np.bool_], priority: Any) -> None:
         """Appends steps of zeros to each episode that ends, until its last window is complete."""

@@ -11,8 +11,6 @@ from reverb.buffers.outputs import converter
 from reverb.buffers.transitions import Output
 from reverb.data import checks
 
-__all__ = ["EpisodeStore", "EpisodicBuffer"]
-
 # Capacity of an episode, in frames. Memory is allocated as frames are added.
 _MAX_EPISODE_FRAMES = 2**31
 
@@ -53,13 +51,18 @@ class EpisodeStore:
             episode.add_leaves(leaves)
         return episode is not None
 
-    def length(self, id_: int) -> int:
+    def length(self, id_: int | None) -> int:
         """The number of frames in an episode; 0 if it is not held."""
         return self._episodes[id_].stored if id_ in self._episodes else 0
 
     def frames(self, id_: int, first: int, count: int) -> list[NDArray[Any]]:
         """The leaves `[count, ...]` of an episode's frames, starting at index `first`."""
         return self._episodes[id_].gather([0], [first], count, [count])
+
+    def whole(self, id_: int | None) -> list[NDArray[Any]]:
+        """All frames of an episode that is held; None stands for one without frames."""
+        episode = self.template if id_ is None else self._episodes[id_]
+        return episode.gather([0], [0], episode.stored, [episode.stored])
 
     def at(self, location: int) -> int | None:
         """The id of the episode at a location; None if the location is empty."""
@@ -85,7 +88,7 @@ class EpisodeStore:
             "completed": np.array(sorted(self.completed), np.int64),
         }
         for id_ in ids:
-            leaves = self.frames(id_, 0, self.length(id_)) if self.length(id_) else []
+            leaves = self.whole(id_) if self.length(id_) else []
             state.update({f"episode_{id_}_{index}": leaf for index, leaf in enumerate(leaves)})
         return state
 
@@ -172,7 +175,7 @@ class EpisodicBuffer:
         if not ids:
             raise ValueError("the buffer has no episode")
         id_ = ids[self._random.integers(len(ids))]
-        return self._convert(self._pack(self._store.frames(id_, 0, self._store.length(id_)))), id_
+        return self._convert(self._pack(self._store.whole(id_))), id_
 
     def sample(self, batch_size: int, num_steps: int) -> tuple[Any, NDArray[np.int64]]:
         """Draws windows of frames within episodes, each window with the same probability.

@@ -208,14 +208,13 @@ class EpisodicReplayBuffer(EpisodeReader):
                 raise ValueError(f"locations must lie in [0, {self.capacity}), got {places.tolist()}")
             with self._lock:
                 held = [self._store.at(place) for place in places.tolist()]
-                lengths = [0 if id_ is None else self._store.length(id_) for id_ in held]
-                frames = [self._frames_of(id_, length) for id_, length in zip(held, lengths, strict=True)]
+                lengths = list(map(self._store.length, held))
+                frames = list(map(self._store.whole, held))
                 completed = [id_ in self._store.completed for id_ in held]
                 if clear_data:
                     for id_ in {id_ for id_ in held if id_ is not None}:
                         self._store.empty(id_)
-            empty = self._frames_of(None, 0)
-            leaves = [np.concatenate(leaf) for leaf in zip(empty, *frames, strict=True)]
+            leaves = [np.concatenate(leaf) for leaf in zip(self._store.whole(None), *frames, strict=True)]
             return [np.array(lengths, np.int64), np.array(completed, np.uint8), *leaves]
 
         lengths, completed, *leaves = run(take, [tf.cast(locations, tf.int64)], [tf.int64, tf.uint8, *self._dtypes])

@@ -11,8 +11,6 @@ from reverb.data import dtypes, nests
 from reverb.errors import InvalidArgumentError
 from reverb.tensor_spec import TensorShape
 
-__all__ = ["FrameNest", "flatten_as", "is_spec", "spec_leaves"]
-
 
 class FrameNest:
     """Rings of frames that are nests of arrays.
@@ -46,7 +44,7 @@ class FrameNest:
         for dtype in self.dtypes:
             if dtype.kind == "O":
                 raise TypeError("frames cannot hold strings: encode them as numbers, or use a Table.")
-        self.pack = nests.compile_packer(_with_markers(data_spec))
+        self.pack = packer_of(data_spec)
         columns = [(dtypes.number_of(dtype), shape) for dtype, shape in zip(self.dtypes, self.shapes, strict=True)]
         self.frames = _binding.Frames(columns, segments, length, priority_exponent, seed)
 
@@ -80,14 +78,16 @@ class FrameNest:
         segments, ids = (np.ascontiguousarray(values, np.int64).ravel() for values in (segments, ids))
         return self.frames.gather(segments, ids, steps, list(prefix))
 
+    def all(self) -> list[NDArray[Any]]:
+        """All frames, as leaves `[segments, frames, ...]`, oldest first."""
+        starts = np.full(self.segments, self.frames.oldest)
+        return self.gather(np.arange(self.segments), starts, self.stored, [self.segments, self.stored])
+
     def state(self) -> dict[str, NDArray[Any]]:
         """Returns all frames, as arrays by name."""
-        first, count = self.frames.oldest, self.stored
         state = {"next_id": np.array(self.frames.added)}
-        if count:
-            segments = np.arange(self.segments)
-            leaves = self.gather(segments, np.full(self.segments, first), count, [self.segments, count])
-            state.update({f"leaf_{index}": leaf for index, leaf in enumerate(leaves)})
+        if self.stored:
+            state.update({f"leaf_{index}": leaf for index, leaf in enumerate(self.all())})
         return state
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
@@ -161,6 +161,11 @@ def _name(data: Any) -> str:
     if isinstance(data, Mapping):
         return f"keys {sorted(data)}"
     return f"a {type(data).__name__} of {len(data)}" if isinstance(data, (list, tuple)) else f"a {type(data).__name__}"
+
+
+def packer_of(spec: Any) -> nests.Packer:
+    """A function that makes a nest like that of the specs from leaves in the order of `spec_leaves`."""
+    return nests.compile_packer(_with_markers(spec))
 
 
 def _with_markers(spec: Any) -> Any:

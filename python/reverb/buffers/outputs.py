@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["converter"]
-
 
 def converter(output: str, device: Any) -> Callable[[Any], Any]:
     """Makes a function from a nest of NumPy arrays to a nest of a framework's arrays.

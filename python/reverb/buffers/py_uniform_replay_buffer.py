@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from reverb.buffers.frame_nest import FrameNest, flatten_as, is_spec
+from reverb.buffers.frame_nest import FrameNest, flatten_as, packer_of, spec_leaves
 
 __all__ = ["PyUniformReplayBuffer"]
 
@@ -26,6 +26,7 @@ class PyUniformReplayBuffer:
         self._data_spec = data_spec
         self._capacity = int(capacity)
         self._frames = FrameNest(self._encoded_data_spec(), 1, self._capacity)
+        self._pack = packer_of(data_spec)
         self._lock = threading.RLock()
 
     @property
@@ -63,7 +64,7 @@ class PyUniformReplayBuffer:
         with self._lock:
             if self.size == self._capacity:
                 self._on_delete(self._at(self._frames.frames.oldest, 1, []))
-            encoded = self._encode(self._pack_like_spec([leaf[0] for leaf in leaves]))
+            encoded = self._encode(self._pack([leaf[0] for leaf in leaves]))
             self._frames.add_leaves([np.asarray(leaf)[None] for leaf in flatten_as(self._frames.spec, encoded)])
 
     def get_next(
@@ -109,21 +110,21 @@ class PyUniformReplayBuffer:
 
         tensorflow_exit.at_exit()
         prefix = [size for size in (sample_batch_size, num_steps) if size is not None]
-        spec = _map_spec(lambda leaf: tf.TensorSpec([*prefix, *leaf.shape], leaf.dtype), self._data_spec)
+        leaves = [tf.TensorSpec([*prefix, *leaf.shape], leaf.dtype) for leaf in spec_leaves(self._data_spec)]
 
         def draws() -> Iterator[Any]:
             while True:
                 yield self.get_next(sample_batch_size, num_steps)
 
-        return tf.data.Dataset.from_generator(draws, output_signature=spec)
+        return tf.data.Dataset.from_generator(draws, output_signature=self._pack(leaves))
 
     def gather_all(self) -> Any:
         """Returns all slots, `[1, capacity, ...]`, in the order of storage. Slots never written are zeros."""
         with self._lock:
             columns = self._frames.gather([0], [0], self._capacity, [1, self._capacity])
             if not self._is_encoded():
-                return self._pack_like_spec(columns)
-        return self._pack_like_spec(self._decoded(columns))
+                return self._pack(columns)
+        return self._pack(self._decoded(columns))
 
     def clear(self) -> None:
         """Removes all frames. Their values stay in the slots that `gather_all` returns."""
@@ -176,10 +177,6 @@ class PyUniformReplayBuffer:
     def _at(self, id_: int, steps: int, prefix: list[int]) -> Any:
         return self._frames.pack(self._frames.gather([0], [id_], steps, prefix))
 
-    def _pack_like_spec(self, leaves: list[Any]) -> Any:
-        remaining = iter(leaves)
-        return _map_spec(lambda _: next(remaining), self._data_spec)
-
     def _shaped(self, leaves: list[Any], batch_size: int | None, num_steps: int | None, time_stacked: bool) -> Any:
         """Packs leaves `[batch, time, ...]`, without the axes that were not requested."""
         if num_steps is None:
@@ -187,17 +184,6 @@ class PyUniformReplayBuffer:
         if batch_size is None:
             leaves = [leaf[0] for leaf in leaves]
         if num_steps is None or time_stacked:
-            return self._pack_like_spec(leaves)
+            return self._pack(leaves)
         axis = 0 if batch_size is None else 1
-        return [self._pack_like_spec([leaf.take(step, axis) for leaf in leaves]) for step in range(num_steps)]
-
-
-def _map_spec(change: Any, spec: Any) -> Any:
-    """Applies a function to the leaves of a nest of specs, in dm-tree's order."""
-    if is_spec(spec):
-        return change(spec)
-    if isinstance(spec, dict):
-        changed = {key: _map_spec(change, spec[key]) for key in sorted(spec)}
-        return {key: changed[key] for key in spec}
-    parts = [_map_spec(change, part) for part in spec]
-    return type(spec)(*parts) if hasattr(spec, "_fields") else type(spec)(parts)
+        return [self._pack([leaf.take(step, axis) for leaf in leaves]) for step in range(num_steps)]

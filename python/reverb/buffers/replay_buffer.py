@@ -3,6 +3,7 @@
 Public methods call private methods of the same name, which subclasses define.
 """
 
+import io
 import os
 from collections.abc import Callable
 from typing import Any
@@ -146,16 +147,12 @@ class SavedState(tf.train.experimental.PythonState):  # type: ignore[misc]
 
     def serialize(self) -> bytes:
         """The arrays in NumPy's `.npz` format."""
-        import io
-
         file = io.BytesIO()
         np.savez(file, **self._get())
         return file.getvalue()
 
     def deserialize(self, string_value: bytes) -> None:
         """Replaces the state by what `serialize` returned."""
-        import io
-
         with np.load(io.BytesIO(string_value), allow_pickle=False) as state:
             self._set(state)
 

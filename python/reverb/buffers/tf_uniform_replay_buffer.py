@@ -182,15 +182,7 @@ class TFUniformReplayBuffer(ReplayBuffer):
         return tf.data.Dataset.from_generator(frames, output_signature=signature)
 
     def _gather_all(self) -> Any:
-        def gather() -> list[Any]:
-            first, count = self._frames.frames.oldest, self._frames.stored
-            if not count:
-                shapes = zip(self._frames.shapes, self._frames.dtypes, strict=True)
-                return [np.empty((self._batch_size, 0, *shape), dtype) for shape, dtype in shapes]
-            starts = np.full(self._batch_size, first)
-            return self._frames.gather(np.arange(self._batch_size), starts, count, [self._batch_size, count])
-
-        columns = run(gather, [], self._dtypes)
+        columns = run(self._frames.all, [], self._dtypes)
         for column, shape in zip(columns, self._frames.shapes, strict=True):
             column.set_shape([self._batch_size, None, *shape])
         return self._frames.pack(columns)

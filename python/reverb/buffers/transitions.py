@@ -14,8 +14,6 @@ from reverb.data import checks
 from reverb.prioritized import importance_weights
 from reverb.replay_sample import SampleInfo
 
-__all__ = ["BufferSample", "PrioritizedBuffer", "UniformBuffer"]
-
 Output = Literal["numpy", "torch", "jax"]
 
 
@@ -53,6 +51,9 @@ class UniformBuffer:
       ValueError, TypeError: An argument is out of range or of the wrong type, or the frames hold strings.
     """
 
+    # The priority of a frame counts with this exponent; None draws uniformly.
+    _exponent: float | None = None
+
     def __init__(
         self,
         data_spec: Any,
@@ -63,22 +64,10 @@ class UniformBuffer:
         device: Any = None,
         seed: int | None = None,
     ) -> None:
-        self._make(data_spec, capacity, segments, output, device, seed, None)
-
-    def _make(
-        self,
-        data_spec: Any,
-        capacity: int,
-        segments: int,
-        output: Output,
-        device: Any,
-        seed: int | None,
-        exponent: float | None,
-    ) -> None:
         capacity, segments = checks.as_count("capacity", capacity), checks.as_count("segments", segments)
         if capacity % segments:
             raise ValueError(f"`capacity` must be a multiple of the {segments} segments, got {capacity}.")
-        self._nest = FrameNest(data_spec, segments, capacity // segments, exponent, seed)
+        self._nest = FrameNest(data_spec, segments, capacity // segments, self._exponent, seed)
         self._convert = converter(output, device)
 
     @property
@@ -117,9 +106,7 @@ class UniformBuffer:
 
     def all(self) -> Any:
         """Returns all frames, oldest first, as a nest of NumPy arrays `[segments, frames, ...]`."""
-        nest, count = self._nest, self._nest.stored
-        first = np.full(nest.segments, nest.frames.oldest)
-        return nest.pack(nest.gather(np.arange(nest.segments), first, count, [nest.segments, count]))
+        return self._nest.pack(self._nest.all())
 
     def clear(self) -> None:
         """Removes all frames."""
@@ -167,7 +154,8 @@ class PrioritizedBuffer(UniformBuffer):
         device: Any = None,
         seed: int | None = None,
     ) -> None:
-        self._make(data_spec, capacity, segments, output, device, seed, float(exponent))
+        self._exponent = float(exponent)
+        super().__init__(data_spec, capacity, segments=segments, output=output, device=device, seed=seed)
         self._greatest = 1.0
 
     def add(self, data: Any, priorities: ArrayLike | None = None) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from reverb import errors
+from reverb import _binding, errors
 from reverb._settings import ADDRESS, CONFIG, SETTINGS, Setting
 from reverb.cli import checkpoint_commands, output
 from reverb.data.endpoint import Endpoint
@@ -165,17 +165,18 @@ def info(
     With `--stat`, print one line per update: items, bytes, clients, waiting calls, inserts, samples and connections. In
     brackets is what was added since the line before.
     """
-    if stat:
-        if watch:
-            output.fail("--stat and --watch exclude each other", output.WRONG_USAGE)
-        from reverb.cli import stat_lines
-
-        stat_lines.run(address, table, interval, json, timeout)
-    if table is not None:
+    if stat and watch:
+        output.fail("--stat and --watch exclude each other", output.WRONG_USAGE)
+    if table is not None and not stat:
         output.fail("--table goes with --stat", output.WRONG_USAGE)
-    from reverb.cli import server_info
+    if not interval > 0:
+        output.fail(f"--interval must be greater than 0, got {interval}", output.WRONG_USAGE)
+    from reverb.cli import server_info, stat_lines
 
-    server_info.show(address, watch, interval, json, timeout)
+    if stat:
+        stat_lines.run(address, table, interval, json, timeout)
+    else:
+        server_info.show(address, watch, interval, json, timeout)
 
 
 @app.command()
@@ -200,9 +201,10 @@ def health(
 
     Prints `serving` with exit status 0, or `not_serving` with exit status 1. Without a server, the status is 4.
     """
-    from reverb.cli import probing
-
-    probing.probe(address, service, timeout)
+    is_serving = _binding.health(address, service, timeout)
+    print("serving" if is_serving else "not_serving")
+    if not is_serving:
+        sys.exit(output.FAILED)
 
 
 @app.command()

@@ -1,6 +1,5 @@
 """`reverb checkpoint`."""
 
-import dataclasses
 import os
 import sys
 from typing import Annotated, Any
@@ -20,16 +19,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 _LIMIT_HELP = "Maximum size of one chunk, in bytes. [default: 256 MiB for checkpoints of dm-reverb, none for others]"
 
 
-@dataclasses.dataclass
-class _Summary:
-    path: str
-    writer: str
-    tables: list[dict[str, Any]]
-
-    @classmethod
-    def of(cls, path: str, described: tuple[bool, list[tuple[bytes, int | None]]]) -> "_Summary":
-        is_ours, tables = described
-        return cls(path, "reverb-replay" if is_ours else "dm-reverb", [_table(*table) for table in tables])
+def _summary(path: str, described: tuple[bool, list[tuple[bytes, int | None]]]) -> dict[str, Any]:
+    is_ours, tables = described
+    writer = "reverb-replay" if is_ours else "dm-reverb"
+    return {"path": path, "writer": writer, "tables": [_table(*table) for table in tables]}
 
 
 def _table(serialized: bytes, items: int | None) -> dict[str, Any]:
@@ -62,8 +55,8 @@ def list_command(root: Annotated[str, typer.Argument(help="A folder of checkpoin
     entries = []
     for path in map(os.fspath, _binding.checkpoint_list(root)):
         try:
-            summary = _Summary.of(path, _binding.checkpoint_summary(path))
-            entries.append({**dataclasses.asdict(summary), "bytes": _size(path), "error": None})
+            summary = _summary(path, _binding.checkpoint_summary(path))
+            entries.append({**summary, "bytes": _size(path), "error": None})
         except errors.ReverbError as error:
             entries.append({"path": path, "writer": None, "tables": [], "bytes": _size(path), "error": str(error)})
     if json:
@@ -84,10 +77,10 @@ def list_command(root: Annotated[str, typer.Argument(help="A folder of checkpoin
 @app.command()
 def show(path: Path, json: Json = False) -> None:
     """Show the tables of a checkpoint, without reading its items."""
-    path = _resolve(path)
-    summary = _Summary.of(path, _binding.checkpoint_summary(path))
+    newest = _checkpoints(path)[0]
+    summary = _summary(newest, _binding.checkpoint_summary(newest))
     if json:
-        output.print_json({**dataclasses.asdict(summary), "bytes": _size(path)})
+        output.print_json({**summary, "bytes": _size(newest)})
         return
     _print(summary)
 
@@ -99,14 +92,11 @@ def verify(
     limit_bytes: Annotated[int | None, typer.Option(help=_LIMIT_HELP)] = None,
 ) -> None:
     """Read and check checkpoints completely. The exit status is 3 if one is damaged."""
-    paths = [path] if _is_checkpoint(path) else list(map(os.fspath, _binding.checkpoint_list(path)))
-    if not paths:
-        raise ValueError(f"no checkpoint in {path}")
     results = []
-    for one in paths:
+    for one in _checkpoints(path):
         try:
-            summary = _Summary.of(one, _binding.checkpoint_verify(one, limit_bytes))
-            results.append({**dataclasses.asdict(summary), "error": None})
+            summary = _summary(one, _binding.checkpoint_verify(one, limit_bytes))
+            results.append({**summary, "error": None})
         except errors.DataLossError as error:
             results.append({"path": one, "error": str(error)})
     if json:
@@ -119,18 +109,13 @@ def verify(
         sys.exit(output.DAMAGED)
 
 
-def _is_checkpoint(path: str) -> bool:
-    return os.path.exists(os.path.join(path, "DONE"))
-
-
-def _resolve(path: str) -> str:
-    """The path itself if it is a checkpoint, otherwise the newest checkpoint in the folder."""
-    if _is_checkpoint(path):
-        return path
-    paths = _binding.checkpoint_list(path)
-    if not paths:
+def _checkpoints(path: str) -> list[str]:
+    """The path itself if it is a checkpoint, otherwise the checkpoints in the folder, newest first."""
+    is_one = os.path.exists(os.path.join(path, "DONE"))
+    found = [path] if is_one else list(map(os.fspath, _binding.checkpoint_list(path)))
+    if not found:
         raise ValueError(f"no checkpoint in {path}")
-    return os.fspath(paths[0])
+    return found
 
 
 def _size(path: str) -> int:
@@ -141,11 +126,11 @@ def _count(items: int | None) -> str:
     return "?" if items is None else f"{items:,}"
 
 
-def _print(summary: _Summary) -> None:
-    grid = Grid(title=f"{summary.path} (written by {summary.writer})")
+def _print(summary: dict[str, Any]) -> None:
+    grid = Grid(title=f"{summary['path']} (written by {summary['writer']})")
     for name in ("table", "items", "of", "sampler", "remover", "inserts", "samples", "limiter", "signature"):
         grid.add_column(name)
-    for table in summary.tables:
+    for table in summary["tables"]:
         limiter = table["rate_limiter"]
         grid.add_row(
             table["name"],

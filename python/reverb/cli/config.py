@@ -1,6 +1,7 @@
 """Reads files that describe the tables of a server: TOML, or the textproto format of `reverb_server`."""
 
 import dataclasses
+import inspect
 import pathlib
 import sys
 from collections.abc import Callable, Mapping
@@ -9,10 +10,9 @@ from typing import Any
 from reverb import item_selectors, rate_limiters
 from reverb._settings import SETTINGS
 from reverb.data.spec_text import parse_spec
+from reverb.platform.default.checkpointers import DefaultCheckpointer
 from reverb.reverb_types import SpecNest
 from reverb.server import Table
-
-__all__ = ["ServerConfig", "read"]
 
 _SELECTORS: dict[str, Callable[[], item_selectors.Selector]] = {
     "fifo": item_selectors.Fifo,
@@ -22,17 +22,8 @@ _SELECTORS: dict[str, Callable[[], item_selectors.Selector]] = {
     "max_heap": item_selectors.MaxHeap,
 }
 _TABLE_KEYS = ("sampler", "remover", "max_size", "max_times_sampled", "rate_limiter", "max_bytes", "seed", "signature")
-_CHECKPOINT_KEYS = (
-    "path",
-    "fallback_checkpoint_path",
-    "keep",
-    "interval",
-    "save_on_stop",
-    "load_path",
-    "tables",
-    "override_definitions",
-    "compression",
-)
+# The arguments of a checkpointer, without one of dm-reverb that must be empty.
+_CHECKPOINT_KEYS = [name for name in inspect.signature(DefaultCheckpointer).parameters if name != "group"]
 
 
 @dataclasses.dataclass
@@ -75,7 +66,7 @@ def _from_textproto(text: str) -> ServerConfig:
 
 def _from_toml(text: str) -> ServerConfig:
     parsed = _toml_module().loads(text)
-    sections: dict[str, list[str]] = {"": [], "checkpoint": list(_CHECKPOINT_KEYS)}
+    sections: dict[str, list[str]] = {"": [], "checkpoint": _CHECKPOINT_KEYS}
     for setting in SETTINGS:
         section, _, name = setting.key.rpartition(".")
         if section != "checkpoint":

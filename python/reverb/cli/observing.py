@@ -3,7 +3,9 @@
 import collections
 import dataclasses
 import json
-from typing import Any
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from reverb import _binding
 from reverb.data.endpoint import Endpoint
@@ -12,6 +14,8 @@ from reverb.data.endpoint import Endpoint
 KEPT = 60
 # Counts of tables and of clients of which there are rates.
 _COUNTS = ("inserts", "samples", "receive_bytes", "transmit_bytes")
+
+_Seen = TypeVar("_Seen")
 
 
 @dataclasses.dataclass
@@ -78,6 +82,14 @@ class Observer:
             if table[name] is not None:
                 rates.append(table[name])
         return {name: list(rates) for name, rates in history.items()}
+
+
+def at_intervals(interval: float, look: Callable[[], _Seen]) -> Iterator[_Seen]:
+    """Yields what `look` returns, at once and then each `interval` seconds."""
+    while True:
+        began = time.monotonic()
+        yield look()
+        time.sleep(max(0.0, began + interval - time.monotonic()))
 
 
 def _is_idle_process(client: dict[str, Any]) -> bool:

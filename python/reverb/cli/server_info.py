@@ -1,8 +1,9 @@
 """`reverb info`."""
 
 import dataclasses
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -12,7 +13,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from reverb import _binding
-from reverb.cli import output
+from reverb.cli import observing, output
 from reverb.data.endpoint import Endpoint
 from reverb.data.table_figures import TableFigures
 from reverb.logging.escaping import escaped
@@ -76,58 +77,36 @@ class Look:
 
 def show(endpoint: Endpoint, watch: bool, interval: float, as_json: bool, timeout: float) -> None:
     """Prints a server's tables, once or repeatedly."""
-    if not interval > 0:
-        output.fail(f"--interval must be greater than 0, got {interval}", output.WRONG_USAGE)
-    client = _binding.Client(endpoint)
-    looks = _look(client, timeout)
+    looks = _looks(_binding.Client(endpoint), interval, timeout)
+    title = endpoint.address if watch else None
     if not watch:
-        _print(looks, as_json)
-        return
-    then = time.monotonic()
-    if as_json:
-        while True:
-            _print(looks, as_json)
-            looks, then = _next(client, looks, then, interval, timeout)
+        looks = itertools.islice(looks, 1)
     console = Console()
-    if not console.is_terminal:
-        while True:
-            console.print(View(looks, endpoint.address))
-            looks, then = _next(client, looks, then, interval, timeout)
-    with Live(View(looks, endpoint.address), console=console, auto_refresh=False) as live:
-        while True:
-            looks, then = _next(client, looks, then, interval, timeout)
-            live.update(View(looks, endpoint.address), refresh=True)
+    if as_json:
+        for each in looks:
+            output.print_json([look.as_json() for look in each])
+    elif watch and console.is_terminal:
+        with Live(View(next(looks), title), console=console, auto_refresh=False) as live:
+            for each in looks:
+                live.update(View(each, title), refresh=True)
+    else:
+        for each in looks:
+            console.print(View(each, title))
 
 
-def _next(
-    client: _binding.Client, before: list[Look], then: float, interval: float, timeout: float
-) -> tuple[list[Look], float]:
-    time.sleep(max(0.0, then + interval - time.monotonic()))
-    looks, now = _look(client, timeout), time.monotonic()
-    known = {look.info.name: look for look in before}
-    for look in looks:
-        earlier = known.get(look.info.name)
-        if earlier is not None:
+def _looks(client: _binding.Client, interval: float, timeout: float) -> Iterator[list[Look]]:
+    """Yields the tables each `interval` seconds, from the second time on with their rates."""
+    before: dict[str, Look] = {}
+    then = 0.0
+    for infos in observing.at_intervals(interval, lambda: table_infos(client, timeout)):
+        now = time.monotonic()
+        looks = {name: Look(info) for name, info in infos.items()}
+        for name in looks.keys() & before.keys():
+            look, earlier = looks[name], before[name]
             look.inserts_per_second = (look.inserts - earlier.inserts) / (now - then)
             look.samples_per_second = (look.samples - earlier.samples) / (now - then)
-    return looks, now
-
-
-def looker(endpoint: Endpoint) -> Callable[[float], list[Look]]:
-    """A function that looks at the tables of a server, within a timeout."""
-    client = _binding.Client(endpoint)
-    return lambda timeout: _look(client, timeout)
-
-
-def _look(client: _binding.Client, timeout: float) -> list[Look]:
-    return [Look(info) for info in table_infos(client, timeout).values()]
-
-
-def _print(looks: list[Look], as_json: bool) -> None:
-    if as_json:
-        output.print_json([look.as_json() for look in looks])
-    else:
-        Console().print(View(looks))
+        before, then = looks, now
+        yield list(looks.values())
 
 
 @dataclasses.dataclass

@@ -10,8 +10,6 @@ from typing import Any
 from reverb._settings import ARGUMENTS, SETTINGS, ServerOptions
 from reverb.cli.config import ServerConfig
 
-__all__ = ["Settings"]
-
 _LARGEST_PORT = 65_535
 
 

@@ -1,13 +1,15 @@
 """`reverb info --stat`: a line a second, for a look at the load and for grep."""
 
-import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
-from reverb import errors
-from reverb.cli import output, server_info
-from reverb.cli.observing import Observer
+from reverb import _binding, errors
+from reverb.cli import observing, output
+from reverb.cli.server_info import Look
 from reverb.data.endpoint import Endpoint
+from reverb.reverb_types import TableInfo, table_infos
+
+_Table = TypeVar("_Table")
 
 # Lines between two headers.
 _LINES = 20
@@ -25,22 +27,15 @@ _WAITING = ("waiting_inserts", "waiting_samples")
 
 def run(endpoint: Endpoint, table: str | None, interval: float, as_json: bool, timeout: float) -> None:
     """Prints a line each `interval` seconds until Ctrl-C."""
-    if not interval > 0:
-        output.fail(f"--interval must be greater than 0, got {interval}", output.WRONG_USAGE)
-    look = _looks(endpoint, table, timeout)
     before = None
-    number = 0
-    while True:
-        began = time.monotonic()
-        now = look()
+    for number, now in enumerate(observing.at_intervals(interval, _look(endpoint, table, timeout))):
         if as_json:
             output.print_json(now)
         else:
             if number % _LINES == 0:
                 print(" ".join(name.rjust(width) for name, width in _COLUMNS))
             print(" ".join(_cell(name, now, before).rjust(width) for name, width in _COLUMNS), flush=True)
-        before, number = now, number + 1
-        time.sleep(max(0.0, began + interval - time.monotonic()))
+        before = now
 
 
 def _cell(name: str, now: dict[str, Any], before: dict[str, Any] | None) -> str:
@@ -54,45 +49,45 @@ def _cell(name: str, now: dict[str, Any], before: dict[str, Any] | None) -> str:
     return str(value)
 
 
-class _Observed:
-    """Asks a server that can be observed."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._observer = Observer(endpoint)
-
-    def __call__(self, table: str | None, timeout: float) -> dict[str, Any]:
-        seen = self._observer.look(timeout)
-        tables = _named([(each["name"], each) for each in seen.tables], table)
-        # A client has a connection for calls and one for writers, both with its name.
-        clients = {client["name"] or client["id"] for client in seen.clients}
-        return {
-            "items": sum(each["items"] for each in tables),
-            "bytes": _total(each["bytes"] for each in tables),
-            "clients": len(clients),
-            "blocked": _total(each[waiting]["count"] for each in tables for waiting in _WAITING),
-            "inserts": sum(each["inserts"] for each in tables),
-            "samples": sum(each["samples"] for each in tables),
-            "connections": seen.server["connections"],
-        }
+def _look(endpoint: Endpoint, table: str | None, timeout: float) -> Callable[[], dict[str, Any]]:
+    """A function that returns the values of a line."""
+    observer = observing.Observer(endpoint)
+    try:
+        observer.look(timeout)
+    except (errors.UnimplementedError, errors.InvalidArgumentError):
+        client = _binding.Client(endpoint)
+        return lambda: _described(table_infos(client, timeout), table)
+    return lambda: _observed(observer.look(timeout), table)
 
 
-class _Described:
-    """Asks a server of dm-reverb, of an earlier version, or several, which tell nothing of their clients."""
+def _observed(seen: observing.Observation, table: str | None) -> dict[str, Any]:
+    """The values of a server that can be observed."""
+    tables = _named({each["name"]: each for each in seen.tables}, table)
+    # A client has a connection for calls and one for writers, both with its name.
+    clients = {client["name"] or client["id"] for client in seen.clients}
+    return {
+        "items": sum(each["items"] for each in tables),
+        "bytes": _total(each["bytes"] for each in tables),
+        "clients": len(clients),
+        "blocked": _total(each[waiting]["count"] for each in tables for waiting in _WAITING),
+        "inserts": sum(each["inserts"] for each in tables),
+        "samples": sum(each["samples"] for each in tables),
+        "connections": seen.server["connections"],
+    }
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._look = server_info.looker(endpoint)
 
-    def __call__(self, table: str | None, timeout: float) -> dict[str, Any]:
-        tables = _named([(each.info.name, each) for each in self._look(timeout)], table)
-        return {
-            "items": sum(each.info.current_size for each in tables),
-            "bytes": _total(each.info.bytes for each in tables),
-            "clients": None,
-            "blocked": _total(getattr(each.info, waiting) for each in tables for waiting in _WAITING),
-            "inserts": sum(each.inserts for each in tables),
-            "samples": sum(each.samples for each in tables),
-            "connections": None,
-        }
+def _described(infos: Mapping[str, TableInfo], table: str | None) -> dict[str, Any]:
+    """Those of a server of dm-reverb, of an earlier version, or of several, which tell nothing of their clients."""
+    tables = [Look(info) for info in _named(infos, table)]
+    return {
+        "items": sum(each.info.current_size for each in tables),
+        "bytes": _total(each.info.bytes for each in tables),
+        "clients": None,
+        "blocked": _total(getattr(each.info, waiting) for each in tables for waiting in _WAITING),
+        "inserts": sum(each.inserts for each in tables),
+        "samples": sum(each.samples for each in tables),
+        "connections": None,
+    }
 
 
 def _total(figures: Iterable[int | None]) -> int | None:
@@ -101,19 +96,10 @@ def _total(figures: Iterable[int | None]) -> int | None:
     return None if None in known else sum(filter(None, known))
 
 
-def _looks(endpoint: Endpoint, table: str | None, timeout: float) -> Any:
-    """A function that returns the values of a line."""
-    ask: _Observed | _Described = _Observed(endpoint)
-    try:
-        ask(table, timeout)
-    except (errors.UnimplementedError, errors.InvalidArgumentError):
-        ask = _Described(endpoint)
-    return lambda: ask(table, timeout)
-
-
-def _named(tables: list[tuple[str, Any]], name: str | None) -> list[Any]:
+def _named(tables: Mapping[str, _Table], name: str | None) -> list[_Table]:
     """The tables, or the one with the name."""
-    found = [table for known, table in tables if name in (None, known)]
-    if name is not None and not found:
-        raise ValueError(f"table {name} was not found; this server has: {', '.join(known for known, _ in tables)}")
-    return found
+    if name is None:
+        return list(tables.values())
+    if name not in tables:
+        raise ValueError(f"table {name} was not found; this server has: {', '.join(tables)}")
+    return [tables[name]]

@@ -33,20 +33,15 @@ def show(endpoint: Endpoint, timeout: float) -> None:
     observer = Observer(endpoint)
     first = observer.look(timeout)
     if not console.is_terminal or console.is_dumb_terminal:
-        _print(observer, first, endpoint.address, timeout)
+        time.sleep(_PERIOD_S)
+        console = Console(width=None if os.environ.get("COLUMNS", "").isdigit() else _PIPE_WIDTH)
+        console.print(View(observer.look(timeout), endpoint.address))
         return
     # A terminal must be restored, whatever ends the program.
     ExitOnSigterm().begin()
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGHUP, lambda number, frame: sys.exit(128 + number))
     _Screen(console, observer, first, endpoint.address, timeout).run()
-
-
-def _print(observer: Observer, first: Observation, address: str, timeout: float) -> None:
-    time.sleep(_PERIOD_S)
-    del first
-    console = Console(width=None if os.environ.get("COLUMNS", "").isdigit() else _PIPE_WIDTH)
-    console.print(View(observer.look(timeout), address))
 
 
 class _Screen:

@@ -308,10 +308,5 @@ _CLIENT_COLUMNS = [
     _Column("samples/s", lambda client: parts.rate(client["samples_per_second"]), 9),
     _Column("in", lambda client: parts.traffic(client["receive_bytes_per_second"]), 4),
     _Column("out", lambda client: parts.traffic(client["transmit_bytes_per_second"]), 4),
-    _Column(
-        "waits",
-        lambda client: "" if client["waiting"] is None else parts.seconds(client["waiting"]),
-        7,
-        style=lambda client: _ALARM,
-    ),
+    _Column("waits", _waited, 7, style=lambda client: _ALARM),
 ]

@@ -6,19 +6,7 @@ from typing import Any, NoReturn, SupportsFloat, cast
 
 import numpy as np
 
-__all__ = [
-    "as_count",
-    "as_float",
-    "as_int",
-    "as_int32",
-    "as_key",
-    "as_timeout",
-    "check_key_bits",
-    "check_priorities",
-    "refuse",
-]
-
-_INT32 = range(-(2**31), 2**31)
+INT32 = range(-(2**31), 2**31)
 _KEYS = range(2**64)
 
 
@@ -40,7 +28,7 @@ def as_int32(name: str, value: object) -> int:
         number = operator.index(cast(Any, value))
     except TypeError:
         refuse(name, "an int", value)
-    if number not in _INT32:
+    if number not in INT32:
         refuse(name, "an int that fits into 32 bits", value)
     return number
 

@@ -4,8 +4,6 @@ from typing import Any
 
 from reverb.data import nests
 
-__all__ = ["column_names"]
-
 
 def column_names(signature: Any, count: int) -> list[str]:
     """The paths of a table's columns, in order, such as `data/observation/image`.

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["STRING", "as_dtype", "dtype_from_number", "name_of", "number_of", "numbers"]
-
 STRING = 7
 
 _NUMBERS = {

@@ -4,8 +4,6 @@ import dataclasses
 import functools
 from typing import Any
 
-__all__ = ["Endpoint"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Endpoint:

@@ -5,8 +5,6 @@ from typing import Any
 from reverb._binding import BatchMaker
 from reverb.data import nests, signatures
 
-__all__ = ["sample_maker"]
-
 
 def sample_maker(signature: Any, signature_token: int = 0) -> BatchMaker:
     """A maker of samples whose data have the structure of a signature.

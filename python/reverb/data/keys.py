@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from reverb.data.checks import as_key, check_key_bits
 
-__all__ = ["as_keys", "as_priority", "as_updates", "broadcast"]
-
 
 def as_priority(priority: object) -> float:
     """Converts the priority of an item, a number or a one-element array of any library, to a float.

@@ -7,8 +7,6 @@ import numpy as np
 
 from reverb.replay_sample import Ragged
 
-__all__ = ["map_leaves"]
-
 
 def map_leaves(change: Callable[[Any, str], Any], nest: Any, path: tuple[str, ...] = ()) -> Any:
     """Applies `change(leaf, name)` to the leaves of a nest. A `Ragged` is a leaf.

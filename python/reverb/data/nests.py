@@ -8,8 +8,6 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["Packer", "compile_packer", "dm_tree", "flat_keys"]
-
 Packer = Callable[[Sequence[Any]], Any]
 
 
@@ -66,7 +64,7 @@ def flat_keys(structure: Any) -> list[tuple[Any, int]] | None:
     Returns:
       None if the nest is not such a dict.
     """
-    if type(structure) is not dict or not all(map(_is_leaf, structure.values())):
+    if type(structure) is not dict or any(map(is_container, structure.values())):
         return None
     numbers = {key: number for number, key in enumerate(sorted(structure))}
     return [(key, numbers[key]) for key in structure]
@@ -90,7 +88,7 @@ class _ExpressionBuilder:
             return f"({''.join([self.expression(value) + ', ' for value in node])})"
         if isinstance(node, tuple) and hasattr(node, "_fields"):
             return f"{self._constant(kind)}({', '.join([self.expression(value) for value in node])})"
-        if not _is_leaf(node):
+        if is_container(node):
             self.is_exotic = True
             return "None"
         self.num_leaves += 1
@@ -106,11 +104,10 @@ class _ExpressionBuilder:
         return name
 
 
-def _is_leaf(node: Any) -> bool:
-    return not isinstance(node, (Mapping, list, tuple)) and not _is_nested(node)
-
-
-def _is_nested(node: Any) -> bool:
+def is_container(node: Any) -> bool:
+    """Whether dm-tree finds children in it, if it has any."""
+    if isinstance(node, (Mapping, list, tuple)):
+        return True
     if node is None or type(node).__module__ in ("builtins", "numpy", "reverb.tensor_spec"):
         return False
     return bool(dm_tree().is_nested(node))

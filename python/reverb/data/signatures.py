@@ -11,18 +11,6 @@ from reverb import _protos
 from reverb.data import dtypes, tensor_proto
 from reverb.tensor_spec import BoundedTensorSpec, TensorSpec, spec_from_leaf
 
-__all__ = [
-    "FlatSignature",
-    "FlatSpec",
-    "decode",
-    "encode",
-    "encode_nest",
-    "flat_specs",
-    "flatten",
-    "make_spec",
-    "parse",
-]
-
 # Name, TensorFlow number of the dtype, and dimensions (-1 if unknown; None if the rank is unknown).
 FlatSpec = tuple[str, int, list[int] | None]
 # Serialized nest, and the specs of its leaves.
@@ -117,17 +105,7 @@ def _refuse_spec(path: tuple[str, ...], node: Any) -> NoReturn:
 
 
 def _encode_leaf(leaf: Any, message: Any) -> None:
-    _encode_spec(spec_from_leaf(leaf), message)
-
-
-def _sorted_keys(node: Mapping[Any, Any]) -> list[str]:
-    for key in node:
-        if not isinstance(key, str):
-            raise TypeError(f"The keys of a nest must be str, got {key!r} ({type(key).__name__}).")
-    return sorted(node)
-
-
-def _encode_spec(spec: TensorSpec, message: Any) -> None:
+    spec = spec_from_leaf(leaf)
     bounded = isinstance(spec, BoundedTensorSpec)
     target = message.bounded_tensor_spec_value if bounded else message.tensor_spec_value
     if spec.name is not None:
@@ -142,6 +120,13 @@ def _encode_spec(spec: TensorSpec, message: Any) -> None:
     if isinstance(spec, BoundedTensorSpec):
         tensor_proto.encode(spec.minimum, target.minimum)
         tensor_proto.encode(spec.maximum, target.maximum)
+
+
+def _sorted_keys(node: Mapping[Any, Any]) -> list[str]:
+    for key in node:
+        if not isinstance(key, str):
+            raise TypeError(f"The keys of a nest must be str, got {key!r} ({type(key).__name__}).")
+    return sorted(node)
 
 
 def parse(signature: bytes) -> Any:

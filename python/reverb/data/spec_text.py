@@ -9,8 +9,6 @@ import numpy as np
 from reverb.data import dtypes
 from reverb.tensor_spec import TensorSpec
 
-__all__ = ["format_signature", "format_spec", "parse_spec"]
-
 _FORM = re.compile(r"\s*(\w+)\s*(?:\[(.*)\]\s*)?")
 
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from reverb.data import signatures
 
-__all__ = ["key_differences", "likely_mistake", "skeleton"]
-
 _STACKED = "insert_batch takes n stacked steps, arrays [n, ...]"
 _REMEDY = "One step: insert. A list of steps: stack them first."
 

@@ -6,10 +6,6 @@ from typing import Any, cast
 
 from reverb.data import checks
 
-__all__ = ["as_changes", "as_name", "as_seed", "check_limiter"]
-
-_INT32 = range(-(2**31), 2**31)
-
 
 def check_limiter(name: str, limiter: tuple[float, int, float, float], max_size: int) -> None:
     """Refuses a table that could never hold enough items for a sample."""
@@ -47,7 +43,7 @@ def as_changes(
 
 
 def _fitting(name: str, number: int) -> int:
-    if number not in _INT32:
+    if number not in checks.INT32:
         raise TypeError(f"`{name}` must fit into 32 bits, got {number}.")
     return number
 

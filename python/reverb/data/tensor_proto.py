@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from reverb.data import dtypes
 
-__all__ = ["decode", "encode"]
-
 # Maps a dtype to the typed field that holds its elements, and to the dtype for reading the numbers of that field.
 _FIELDS = {
     "float32": ("float_val", "f4"),

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from reverb.data import checks
 
-__all__ = ["as_reconnect_timeout", "countdown"]
-
 
 def countdown(timeout: float | None) -> Callable[[], float | None]:
     """A function that returns the seconds left of a timeout that starts now, at least 0; None for no limit."""

@@ -16,8 +16,6 @@ from reverb.exchange.items import items_of, open_table
 from reverb.exchange.layout import Layout
 from reverb.exchange.progress import Progress
 
-__all__ = ["from_arrow", "insert_batches", "to_arrow"]
-
 # Maximum number of items per record batch when the data are a whole Arrow table.
 _ITEMS = 1024
 

@@ -12,8 +12,6 @@ from reverb.exchange.items import Column, Items
 from reverb.exchange.layout import FIXED, ColumnLayout, Layout, storage
 from reverb.replay_sample import Ragged
 
-__all__ = ["to_items"]
-
 
 def to_items(batch: pa.RecordBatch, layout: Layout, where: str) -> Items:
     """Reads the items of a record batch.

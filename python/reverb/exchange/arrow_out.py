@@ -11,8 +11,6 @@ from reverb.exchange.items import Column, Items, item_values
 from reverb.exchange.layout import FIXED, ColumnLayout, Layout, storage
 from reverb.replay_sample import Ragged
 
-__all__ = ["to_record_batch"]
-
 
 def to_record_batch(items: Items, layout: Layout, schema: pa.Schema) -> pa.RecordBatch:
     """Converts items to a record batch.

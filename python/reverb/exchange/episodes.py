@@ -14,8 +14,6 @@ from reverb.client import Client
 from reverb.errors import ReverbError
 from reverb.exchange.progress import Progress
 
-__all__ = ["Adder", "Configs", "Imported", "insert_episodes"]
-
 Step = Mapping[str, Any]
 Adder = NStepTransitionAdder | SequenceAdder | EpisodeAdder
 # Configs of a structured writer; or a function that makes them from the first step, if the structure is not known

@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import tree
 from numpy.typing import NDArray
 
 from reverb.client import Client
@@ -16,8 +17,6 @@ from reverb.writer import Writer
 
 if TYPE_CHECKING:
     from reverb.trajectory_writer import TrajectoryWriter
-
-__all__ = ["Inserter"]
 
 _Values: TypeAlias = Sequence[NDArray[Any]]
 _Add: TypeAlias = Callable[[_Values, list[int], float], None]
@@ -111,7 +110,7 @@ class Inserter:
         steps = max(1, *lengths)
         for row in range(steps):
             self._writer.append(self._pack([_value_at(*pair, row) for pair in zip(values, lengths, strict=True)]))
-        views = zip(_leaves(self._writer.history), lengths, strict=True)
+        views = zip(tree.flatten(self._writer.history), lengths, strict=True)
         trajectory = [view[-steps : length - steps or None] if length else view[-steps] for view, length in views]
         self._writer.create_item(self.table, priority, self._pack(trajectory))
 
@@ -167,8 +166,6 @@ def _check_paths(structure: Any, signature: Any, table: str) -> None:
 
 
 def _paths(signature: Any) -> list[str]:
-    import tree
-
     return ["/".join(map(str, path)) for path, _ in tree.flatten_with_path(signature)]
 
 
@@ -195,10 +192,3 @@ def _value_at(values: NDArray[Any], length: int, row: int) -> NDArray[Any] | Non
     if length:
         return values[row, ...] if row < length else None
     return values if row == 0 else None
-
-
-def _leaves(history: Any) -> list[Any]:
-    import tree
-
-    leaves: list[Any] = tree.flatten(history)
-    return leaves

@@ -13,8 +13,6 @@ from reverb.client import Client
 from reverb.errors import UnavailableError
 from reverb.replay_sample import Ragged
 
-__all__ = ["Column", "Items", "item_values", "items_of", "open_table"]
-
 # An array `[items, time, ...]`, or `[items, ...]` without a time axis; a Ragged if items differ in length; a list with
 # one array per item if they differ in more than that.
 Column: TypeAlias = "NDArray[Any] | Ragged | list[NDArray[Any]]"

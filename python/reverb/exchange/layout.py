@@ -30,8 +30,6 @@ from reverb.errors import InvalidArgumentError
 from reverb.exchange.items import Column, Items
 from reverb.replay_sample import Ragged
 
-__all__ = ["FIXED", "ColumnLayout", "Layout", "storage"]
-
 _METADATA = b"reverb"
 _VERSION = 1
 FIXED = [

@@ -10,8 +10,6 @@ from reverb.client import Client
 from reverb.exchange.episodes import Adder, Configs, Imported, insert_episodes
 from reverb.exchange.progress import Progress
 
-__all__ = ["from_minari", "minari_episodes"]
-
 
 def from_minari(
     client: Client,

@@ -15,8 +15,6 @@ from reverb.exchange.items import TARGET_BYTES, open_table
 from reverb.exchange.layout import Layout
 from reverb.exchange.progress import Progress
 
-__all__ = ["from_parquet", "parquet_signature", "to_parquet"]
-
 Path = str | os.PathLike[str]
 
 

@@ -3,8 +3,6 @@
 from types import TracebackType
 from typing import Any
 
-__all__ = ["Progress"]
-
 
 class Progress:
     """A progress bar on standard error, shown if that is a terminal and `rich` is installed. A context manager.

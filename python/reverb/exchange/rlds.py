@@ -6,11 +6,11 @@ Nothing here imports TensorFlow: its tensors are read through their own methods.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import tree
+
 from reverb.client import Client
 from reverb.exchange.episodes import Adder, Configs, Imported, insert_episodes
 from reverb.exchange.progress import Progress
-
-__all__ = ["from_rlds"]
 
 
 def from_rlds(
@@ -77,6 +77,4 @@ def _steps(episode: Any, number: int) -> Iterator[Mapping[str, Any]]:
 
 
 def _as_arrays(step: Any) -> Any:
-    import tree
-
     return tree.map_structure(lambda leaf: leaf.numpy() if hasattr(leaf, "numpy") else leaf, step)

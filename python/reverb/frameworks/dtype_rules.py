@@ -28,8 +28,6 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["narrow", "refuse"]
-
 
 def refuse(name: str, dtype: np.dtype[Any], framework: str) -> NoReturn:
     """Raises the TypeError for a dtype that a framework does not have."""

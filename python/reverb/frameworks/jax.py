@@ -11,8 +11,6 @@ from reverb.data.leaves import map_leaves
 from reverb.frameworks.dtype_rules import narrow, refuse
 from reverb.replay_sample import Ragged
 
-__all__ = ["as_device", "fit", "fit_all", "to_arrays"]
-
 
 def as_device(device: Any) -> Any:
     """Converts a name, such as `cpu`, `gpu` or `cuda:1`, to a device. Devices, shardings and None stay as they are.

@@ -6,8 +6,6 @@ import tensorflow as tf
 
 from reverb.replay_sample import Ragged
 
-__all__ = ["to_tensor"]
-
 
 def to_tensor(array: Any, name: str) -> Any:
     """Copies a column to an eager tensor, and a `Ragged` to a RaggedTensor. None stays None.

@@ -19,8 +19,6 @@ import tensorflow as tf
 
 from reverb import errors
 
-__all__ = ["call"]
-
 _OP = "ReverbRaise"
 _OUT_OF_RANGE = 11
 _UNKNOWN = 2

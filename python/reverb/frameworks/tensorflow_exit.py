@@ -12,8 +12,6 @@ import tensorflow as tf
 
 from reverb import _shutdown
 
-__all__ = ["at_exit"]
-
 _before: list[Callable[[], None]] = []
 _after: list[Callable[[], None]] = []
 _registered = False

@@ -12,8 +12,6 @@ from reverb.data.leaves import map_leaves
 from reverb.frameworks.dtype_rules import narrow, refuse
 from reverb.replay_sample import Ragged
 
-__all__ = ["TAKES_ALL", "as_device", "tensor_maker", "to_leaves", "to_tensor", "to_tensordict", "to_tensors"]
-
 # Types that ml_dtypes adds to NumPy. Their bits are passed on as an integer type of the same size.
 _BY_BITS = {"bfloat16": np.int16, "float8_e5m2": np.uint8, "float8_e4m3fn": np.uint8}
 # Types that older releases lack, and the types that replace them there.

@@ -16,8 +16,6 @@ from reverb.loaders.padding import mask_of, pad_column, rows_of
 from reverb.prioritized import importance_weights
 from reverb.replay_sample import Ragged
 
-__all__ = ["Assembly", "Part"]
-
 
 class Part(NamedTuple):
     """The items of a batch that come from one table.

@@ -19,8 +19,6 @@ else:
 
     DataT = TypeVar("DataT")
 
-__all__ = ["Batch", "DataT"]
-
 if TYPE_CHECKING:
 
     class Batch(NamedTuple, Generic[DataT, WeightsT, MaskT]):

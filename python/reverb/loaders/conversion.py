@@ -7,8 +7,6 @@ from typing import Any
 from reverb._binding import TensorMaker
 from reverb.loaders.batch import Batch
 
-__all__ = ["Conversion", "ToLeaves"]
-
 # Converts the columns of a batch, given their names, to the leaves of the converted batch.
 ToLeaves = Callable[[Sequence[Any], Sequence[str]], Sequence[Any]]
 

@@ -12,8 +12,6 @@ from reverb.loaders.assembly import Part
 from reverb.loaders.mixture import Shares
 from reverb.loaders.options import Options
 
-__all__ = ["Draws"]
-
 # Batches that are drawn ahead by default.
 _PREFETCH = 2
 # How often a wait checks whether the loader was closed meanwhile.

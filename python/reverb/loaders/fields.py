@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 
 from reverb.data import nests
 
-__all__ = ["Selection", "select"]
-
 
 class Selection(NamedTuple):
     """The columns that make up the data, and their structure.

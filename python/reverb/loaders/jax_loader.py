@@ -16,8 +16,6 @@ from reverb.loaders.options import Options
 from reverb.loaders.source import BatchSource
 from reverb.loaders.staging import Staging
 
-__all__ = ["JaxLoader"]
-
 
 class JaxLoader(Loader[Batch[DataT, jax.Array, jax.Array]], Generic[DataT]):
     """Batches as JAX arrays, copied to an accelerator while the learner still uses the previous batch.

@@ -14,8 +14,6 @@ from reverb.loaders.options import Options
 from reverb.loaders.source import BatchSource
 from reverb.loaders.stats import LoaderStats
 
-__all__ = ["Loader"]
-
 BatchT = TypeVar("BatchT", bound=Batch)
 L = TypeVar("L", bound="Loader[Batch]")
 

@@ -11,8 +11,6 @@ from reverb.replay_sample import BatchInfo, Ragged
 
 Column = NDArray[Any] | Ragged
 
-__all__ = ["Shares", "join_columns", "join_infos"]
-
 # Numbers of items that differ by less than 1e-9 are equal: weights are floats.
 _DIGITS = 9
 

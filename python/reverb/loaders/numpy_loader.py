@@ -13,8 +13,6 @@ from reverb.loaders.loader import Loader
 from reverb.loaders.options import Options
 from reverb.loaders.source import BatchSource
 
-__all__ = ["NumpyLoader"]
-
 
 class NumpyLoader(Loader[Batch[DataT, NDArray[np.float32], NDArray[np.bool_]]], Generic[DataT]):
     """Batches as NumPy arrays, in the tables' dtypes; strings are `object` arrays of bytes.

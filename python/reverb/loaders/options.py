@@ -7,8 +7,6 @@ from typing import Any, Literal
 from reverb.data import checks
 from reverb.data.timeouts import as_reconnect_timeout
 
-__all__ = ["LinearBeta", "Options"]
-
 
 @dataclasses.dataclass(frozen=True)
 class LinearBeta:

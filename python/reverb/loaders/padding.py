@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from reverb.replay_sample import Ragged
 
-__all__ = ["mask_of", "pad_column", "rows_of"]
-
 Column = NDArray[Any] | Ragged
 
 

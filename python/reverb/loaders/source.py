@@ -20,8 +20,6 @@ from reverb.loaders.mixture import Shares
 from reverb.loaders.options import Options
 from reverb.loaders.stats import LoaderStats
 
-__all__ = ["BatchSource", "Fetched"]
-
 
 class Fetched:
     """A batch that has arrived, but whose samples are still undelivered.

@@ -5,8 +5,6 @@ from typing import Any
 
 from reverb.loaders.source import BatchSource, Fetched
 
-__all__ = ["Staging"]
-
 
 class Staging:
     """Takes batches from a source, on demand or in advance. Staged batches count as undelivered.

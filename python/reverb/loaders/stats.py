@@ -2,8 +2,6 @@
 
 import dataclasses
 
-__all__ = ["LoaderStats"]
-
 
 @dataclasses.dataclass
 class LoaderStats:

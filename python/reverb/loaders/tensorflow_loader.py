@@ -14,8 +14,6 @@ from reverb.loaders.loader import Loader
 from reverb.loaders.options import Options
 from reverb.loaders.source import BatchSource
 
-__all__ = ["TensorFlowLoader"]
-
 
 class TensorFlowLoader(Loader[Batch[DataT, tf.Tensor, tf.Tensor]], Generic[DataT]):
     """Batches as eager tensors, in the tables' dtypes.

@@ -25,8 +25,6 @@ from reverb.loaders.source import BatchSource, Fetched
 from reverb.loaders.staging import Staging
 from reverb.loaders.stats import LoaderStats
 
-__all__ = ["TorchLoader"]
-
 # DataLoader's default for `prefetch_factor`.
 _DATA_LOADER_PREFETCH = 2
 

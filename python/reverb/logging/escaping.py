@@ -2,8 +2,6 @@
 
 import unicodedata
 
-__all__ = ["escaped", "escaped_lines"]
-
 # Control characters, among them those of bidirectional text; line and paragraph separators; halves of surrogate pairs.
 _HARMFUL = ("Cc", "Cf", "Cs", "Zl", "Zp")
 

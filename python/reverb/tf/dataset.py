@@ -21,8 +21,6 @@ from reverb.tf import streams
 from reverb.tf.graph_functions import GraphFunction
 from reverb.tf.specs import LeafSpec
 
-__all__ = ["ReverbDataset"]
-
 _INFO_DTYPES = tuple(SampleInfo.tf_dtypes())
 _NUM_INFOS = len(_INFO_DTYPES)
 
@@ -146,7 +144,7 @@ class ReverbDataset(tf.compat.v1.data.Dataset):  # type: ignore[misc]
             server_address,
             table,
             tree.map_structure(lambda spec: tf.as_dtype(dtype_numbers.as_dtype(spec.dtype)), signature),
-            tree.map_structure(lambda spec: tf.TensorShape(_dims(spec.shape)), signature),
+            tree.map_structure(lambda spec: spec.shape, signature),
             max_in_flight_samples_per_worker,
             num_workers_per_iterator,
             max_samples_per_stream,
@@ -155,18 +153,12 @@ class ReverbDataset(tf.compat.v1.data.Dataset):  # type: ignore[misc]
         )
 
 
-def _dims(shape: Any) -> list[int | None] | None:
-    return None if shape.rank is None else list(shape)
-
-
 def _check_at_least_1(name: str, value: int, or_minus_1: bool = False) -> None:
     if value < 1 and not (or_minus_1 and value == -1):
         raise ValueError(f"{name} ({value}) must be a positive integer{' or -1' if or_minus_1 else ''}")
 
 
 def _without_lists(nest: Any) -> Any:
-    if isinstance(nest, (tf.TensorShape, tf.DType)):
-        return nest
     if isinstance(nest, dict):
         return type(nest)((key, _without_lists(value)) for key, value in nest.items())
     if isinstance(nest, tuple) and hasattr(nest, "_fields"):

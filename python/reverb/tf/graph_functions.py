@@ -6,8 +6,6 @@ from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["GraphFunction"]
-
 
 class GraphFunction:
     """A function that operations of a graph can call by its name.

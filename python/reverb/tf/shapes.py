@@ -11,8 +11,6 @@ from reverb.replay_sample import Ragged
 if TYPE_CHECKING:
     from reverb._binding import SampledBatch
 
-__all__ = ["Arrays", "items", "slices", "steps"]
-
 Arrays = list[NDArray[Any]]
 
 

@@ -8,8 +8,6 @@ from reverb.data import dtypes
 from reverb.errors import InvalidArgumentError
 from reverb.replay_sample import Ragged
 
-__all__ = ["LeafSpec", "check_batch", "check_request", "of_signature"]
-
 _TF_NAMES = {
     "float32": "float",
     "float64": "double",

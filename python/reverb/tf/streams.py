@@ -25,18 +25,6 @@ from reverb.tf.specs import LeafSpec, check_batch, check_request, of_signature
 if TYPE_CHECKING:
     from reverb._binding import Draw, SampledBatch
 
-__all__ = [
-    "Stream",
-    "StreamOptions",
-    "ToArrays",
-    "client_of",
-    "close",
-    "end_all",
-    "fetch",
-    "open_stream",
-    "wait_until_closed",
-]
-
 _WAIT_S = 0.1
 # Seconds for which a stream tries to reach its server: at first, and after it lost a server in another process.
 _CONNECT_TIMEOUT_S = 10.0

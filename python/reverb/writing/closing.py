@@ -12,18 +12,6 @@ from reverb._binding import WriterSession
 from reverb._shutdown import Stage, at_exit
 from reverb.data import nests
 
-__all__ = [
-    "CLOSE_TIMEOUT_SECONDS",
-    "Discarded",
-    "close_now",
-    "close_when_deleted",
-    "limited_at_exit",
-    "log_discarded",
-    "log_late",
-    "mark_closed",
-    "was_closed_at_exit",
-]
-
 _logger = logging.getLogger("reverb")
 
 # How long a closed writer waits for its unconfirmed items. Writers that end together all wait at the same time.

@@ -1,6 +1,7 @@
 """Base class of the writers that send in the background: waiting for confirmations, and closing."""
 
 import datetime
+from collections.abc import Callable
 from types import TracebackType
 from typing import TypeVar
 
@@ -8,8 +9,6 @@ from reverb import _binding
 from reverb.data import checks
 from reverb.errors import DeadlineExceededError, ReverbError
 from reverb.writing import closing
-
-__all__ = ["FlushingWriter", "as_seconds"]
 
 _Writer = TypeVar("_Writer", bound="FlushingWriter")
 
@@ -74,6 +73,15 @@ class FlushingWriter:
         if block_until_num_items < 0:
             raise ValueError(f"block_until_num_items must be >= 0, got {block_until_num_items}")
         self._flush("Flush", block_until_num_items, as_seconds(timeout_ms, timeout))
+
+    def _end_episode(self, end: Callable[[bool], None], clear_buffers: bool, seconds: float | None) -> None:
+        """Flushes, and ends the episode also if items were not confirmed in time."""
+        try:
+            self._flush("End episode", 0, seconds)
+        except DeadlineExceededError:
+            end(clear_buffers)
+            raise
+        end(clear_buffers)
 
     def _flush(self, what: str, but_last: int, seconds: float | None) -> None:
         seconds = closing.limited_at_exit(seconds)

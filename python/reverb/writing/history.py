@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Any, Protocol, SupportsIndex, TypeVar, overload
 
-__all__ = ["History"]
-
 ColumnT = TypeVar("ColumnT", covariant=True)
 
 

@@ -7,8 +7,6 @@ from reverb import _binding
 from reverb.data import signatures
 from reverb.errors import UnavailableError
 
-__all__ = ["fits_table", "patterns_fit_tables"]
-
 
 def fits_table(client: _binding.Client, table: str, nest: Any) -> bool:
     """Compares the keys of a nest with those of a table's signature.

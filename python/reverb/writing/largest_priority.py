@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike
 
 from reverb.data.keys import as_priority
 
-__all__ = ["LargestPriority", "note_update"]
-
 # Those that want to hear of updates, by the server's address and the table's name. Lists are replaced, never changed.
 _listeners: dict[tuple[str, str], list["weakref.ref[LargestPriority]"]] = {}
 _lock = threading.Lock()

@@ -10,8 +10,6 @@ from typing import Any, TypedDict, TypeVar
 from reverb.data import checks
 from reverb.data.timeouts import as_reconnect_timeout
 
-__all__ = ["MAX_PENDING_BYTES", "WriterArguments", "WriterOptions", "shows_writer_options"]
-
 # Default of `max_pending_bytes`, of a client and of each of its writers.
 # limit (Writers): bytes of a writer's unconfirmed items | {} | `create_item` waits | `max_pending_bytes=` of each
 # writer

@@ -6,8 +6,6 @@ from typing import Any
 
 from reverb.data import nests
 
-__all__ = ["FixedStructure", "Structure"]
-
 Path = tuple[Any, ...]
 
 
@@ -134,7 +132,7 @@ class FixedStructure:
 
 
 def _paths(value: Any, path: Path) -> Iterator[Path]:
-    if not _is_container(value):
+    if not nests.is_container(value):
         yield path
         return
     for key, child in _items(value):
@@ -193,7 +191,7 @@ class _Planned:
 
 def _plan(node: "_Node | None", value: Any, path: Path) -> _Planned:
     """Checks whether a value fits a node, without changing the node."""
-    if not _is_container(value):
+    if not nests.is_container(value):
         if isinstance(node, _Container) and value is not None:
             raise ValueError(f"Field {path}: earlier steps have a {node.kind.__name__} here, got {value!r}.")
         return _Planned(node, value, path, is_container=False)
@@ -215,14 +213,6 @@ def _plan(node: "_Node | None", value: Any, path: Path) -> _Planned:
 
 def _can_grow(kind: type) -> bool:
     return issubclass(kind, Mapping) or (issubclass(kind, (list, tuple)) and not hasattr(kind, "_fields"))
-
-
-def _is_container(value: Any) -> bool:
-    if isinstance(value, (dict, list, tuple)):
-        return True
-    if value is None or type(value).__module__ in ("builtins", "numpy"):
-        return False
-    return bool(nests.dm_tree().is_nested(value))
 
 
 def _is_sequence(value: Any) -> bool:

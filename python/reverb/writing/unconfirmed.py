@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from reverb import _binding
 from reverb.reverb_types import TableInfo
 
-__all__ = ["add_unconfirmed"]
-
 _LOOPBACK = re.compile(r"(ipv4:|ipv6:|dns:(///)?)?(localhost|127\.0\.0\.1|\[::1\]):")
 
 

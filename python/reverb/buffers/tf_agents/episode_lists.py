@@ -6,8 +6,6 @@ from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["Episodes", "from_lists", "to_lists"]
-
 # Some episodes. `length`: int64 `[episodes]`. `completed`: uint8 `[episodes]`. `tensor_lists`: a nest of variants
 # `[episodes]`, each a list of the frames' tensors.
 Episodes = collections.namedtuple("Episodes", ["length", "completed", "tensor_lists"])

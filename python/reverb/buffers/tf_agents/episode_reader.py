@@ -7,13 +7,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from reverb.buffers.episodic import EpisodeStore
 from reverb.buffers.replay_buffer import ReplayBuffer, dtypes_of, run
 from reverb.buffers.tf_agents.passes import episode_windows
-
-__all__ = ["BufferInfo", "EpisodeReader"]
 
 BufferInfo = collections.namedtuple("BufferInfo", ["ids"])
 
@@ -49,11 +46,6 @@ class EpisodeReader(ReplayBuffer):
         self._window_shift = window_shift
         self._lock = threading.RLock()
 
-    def _frames_of(self, id_: int | None, length: int) -> list[NDArray[Any]]:
-        if id_ is not None and length:
-            return self._store.frames(id_, 0, length)
-        return [np.empty((0, *s), d.as_numpy_dtype) for s, d in zip(self._shapes, self._dtypes, strict=True)]
-
     def _ids(self) -> list[int]:
         return [id_ for id_ in self._store.ids(self._completed_only) if self._store.length(id_)]
 
@@ -77,7 +69,7 @@ class EpisodeReader(ReplayBuffer):
             if not ids:
                 raise ValueError("the buffer is empty: it has no episode to read")
             id_ = ids[self._random.integers(len(ids))]
-            return [*self._store.frames(id_, 0, self._store.length(id_)), np.int64(id_)]
+            return [*self._store.whole(id_), np.int64(id_)]
 
     def _draw_windows(self, count: int, num_steps: int) -> list[Any]:
         """Draws episodes in proportion to their lengths, omitting too short ones, and a uniform window of each."""
@@ -133,8 +125,7 @@ class EpisodeReader(ReplayBuffer):
 
         def elements() -> Iterator[Any]:
             with self._lock:
-                ids = self._ids()
-                episodes = [self._store.frames(id_, 0, self._store.length(id_)) for id_ in ids]
+                episodes = list(map(self._store.whole, self._ids()))
             if not episodes:
                 raise ValueError("the buffer is empty: it has no episode to read")
             options = (sample_batch_size, num_steps, self._window_shift, self._drop_remainder)
@@ -145,9 +136,9 @@ class EpisodeReader(ReplayBuffer):
     def _gather_all(self) -> Any:
         def gather() -> list[Any]:
             with self._lock:
-                episodes = [self._store.frames(id_, 0, self._store.length(id_)) for id_ in self._ids()]
+                episodes = list(map(self._store.whole, self._ids()))
             if not episodes:
-                return self._frames_of(None, 0)
+                return self._store.whole(None)
             return [np.concatenate(leaf)[None] for leaf in zip(*episodes, strict=True)]
 
         return self._pack(run(gather, [], self._dtypes))

@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["episode_windows", "windows"]
-
 Frames = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 

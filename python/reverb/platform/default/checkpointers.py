@@ -1,6 +1,7 @@
 """Checkpointers define where and how often a server saves its tables. Also available as `reverb.checkpointers`."""
 
 import abc
+import dataclasses
 import math
 import operator
 import os
@@ -37,6 +38,7 @@ class CheckpointerBase(abc.ABC):
         """Creates the extension's checkpointer. Called once, when a server is created."""
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class DefaultCheckpointer(CheckpointerBase):
     """Saves checkpoints in a folder, each in a subfolder that is named after the time.
 
@@ -70,30 +72,17 @@ class DefaultCheckpointer(CheckpointerBase):
         chunks is always compressed.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        group: str = "",
-        fallback_checkpoint_path: Path | None = None,
-        *,
-        keep: int = 1,
-        interval: float | None = None,
-        save_on_stop: bool = False,
-        load_path: Path | None = None,
-        tables: Iterable[str] | Mapping[str, str] | None = None,
-        override_definitions: bool = False,
-        compression: int = 0,
-    ) -> None:
-        self.path = path
-        self.group = group
-        self.fallback_checkpoint_path = fallback_checkpoint_path
-        self.keep = keep
-        self.interval = interval
-        self.save_on_stop = save_on_stop
-        self.load_path = load_path
-        self.tables = tables
-        self.override_definitions = override_definitions
-        self.compression = compression
+    path: Path
+    group: str = ""
+    fallback_checkpoint_path: Path | None = None
+    _: dataclasses.KW_ONLY
+    keep: int = 1
+    interval: float | None = None
+    save_on_stop: bool = False
+    load_path: Path | None = None
+    tables: Iterable[str] | Mapping[str, str] | None = None
+    override_definitions: bool = False
+    compression: int = 0
 
     def internal_checkpointer(self) -> _binding.Checkpointer:
         """Creates the extension's checkpointer.

@@ -7,8 +7,6 @@ from reverb.cc import patterns_pb2
 from reverb.data import dtypes, nests, signatures
 from reverb.tensor_spec import TensorShape
 
-__all__ = ["infer_signature"]
-
 # The TensorFlow number of the dtype, and the shape.
 _LeafSpec = tuple[int, TensorShape]
 

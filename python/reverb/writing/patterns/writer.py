@@ -5,13 +5,10 @@ from typing import Any
 
 from reverb import _binding
 from reverb.data.keys import as_priority
-from reverb.errors import DeadlineExceededError
 from reverb.writing.flushing import FlushingWriter, as_seconds
 from reverb.writing.key_check import patterns_fit_tables
 from reverb.writing.options import WriterOptions
 from reverb.writing.structure import FixedStructure
-
-__all__ = ["StructuredWriter"]
 
 
 class StructuredWriter(FlushingWriter):
@@ -92,9 +89,4 @@ class StructuredWriter(FlushingWriter):
         """
         seconds = as_seconds(timeout_ms, timeout)
         self._writer.make_last_items(None if priority is None else as_priority(priority))
-        try:
-            self._flush("End episode", 0, seconds)
-        except DeadlineExceededError:
-            self._writer.end_episode(clear_buffers)
-            raise
-        self._writer.end_episode(clear_buffers)
+        self._end_episode(self._writer.end_episode, clear_buffers, seconds)
