@@ -24,13 +24,13 @@ test("scales are of round numbers that reach the greatest", () => {
 });
 
 test("a sparkline shows the last seconds, and needs two points", () => {
-  assert.deepEqual(charts.sparkPath([[1, 1]], 60, true), { line: "", area: "" });
+  assert.deepEqual(charts.sparkPath([[1, 1]], 60), { line: "", area: "" });
   const points = Array.from({ length: 100 }, (_, i) => [i, i < 50 ? 1000 : 2]);
-  const { line, area } = charts.sparkPath(points, 30, true);
+  const { line, area } = charts.sparkPath(points, 30);
   assert.equal(line.match(/[ML]/g).length, 31);
   assert.ok(line.startsWith("M0 1.5"), "the peak before is not seen");
   assert.ok(area.startsWith(line) && area.endsWith("Z"));
-  const young = charts.sparkPath([[0, 0], [5, 1]], 60, true).line;
+  const young = charts.sparkPath([[0, 0], [5, 1]], 60).line;
   assert.equal(young, "M90 26.5L120 1.5", "five seconds fill a quarter of twenty");
 });
 

@@ -7,6 +7,7 @@ import {
   bytes,
   duration,
   el,
+  fact,
   number,
   rate,
   setAttrs,
@@ -38,31 +39,27 @@ function part(selector) {
 
 /** @param {HTMLElement} node */
 function headerView(node) {
-  const state = el("span", { class: "state-word" });
+  const state = el("span", { class: "state-word row" });
   const version = el("span", { class: "muted" });
   const address = el("bdi", { class: "mono user" });
-  const fact = (label) => {
-    const value = el("dd");
-    return { value, node: el("div", {}, el("dt", { class: "label" }, label), value) };
-  };
-  const [host, up, memory, connections] = ["Host", "Up", "Memory", "Connections"].map(fact);
+  const [host, up, memory, connections] = ["Host", "Up", "Memory", "Connections"].map((label) => fact(label));
   node.append(
     el(
       "a",
-      { class: "brand", href: "#/", "aria-label": "Reverb, overview" },
+      { class: "brand row", href: "#/", "aria-label": "Reverb, overview" },
       mark(),
       el("span", {}, "Reverb"),
       version,
     ),
-    el("div", { class: "where" }, state, address),
-    el("dl", { class: "server-facts" }, host.node, up.node, memory.node, connections.node),
+    el("div", { class: "where row" }, state, address),
+    el("dl", { class: "server-facts wrap end" }, host.node, up.node, memory.node, connections.node),
     themeButton(),
   );
   /** @param {Live} live */
   const update = ({ server, goneSince }) => {
     const word = goneSince === undefined ? (server?.state ?? "connecting") : "disconnected";
     setText(state, word[0].toUpperCase() + word.slice(1));
-    setAttrs(state, { class: `state-word ${word}` });
+    setAttrs(state, { class: `state-word row ${word}` });
     if (!server) return;
     setText(version, server.version);
     const [first = `pid ${server.pid}`] = server.addresses;
@@ -90,7 +87,7 @@ function themeButton() {
   const names = { auto: "System", light: "Light", dark: "Dark" };
   const next = { auto: "light", light: "dark", dark: "auto" };
   const name = el("span");
-  const node = el("button", { type: "button", class: "quiet theme" }, themeIcon(), name);
+  const node = el("button", { type: "button", class: "quiet theme row" }, themeIcon(), name);
   const show = () => {
     const theme = root.dataset.theme ?? "auto";
     setText(name, names[theme]);
@@ -122,9 +119,9 @@ function themeIcon() {
 function noticesView(node) {
   // The words that change once are announced; the seconds that tick are not.
   const words = el("span", { role: "status" });
-  const ticking = el("span", { class: "ticking", "aria-hidden": "true" });
-  const gone = el("div", { class: "notice gone" }, words, ticking);
-  const refused = el("div", { class: "notice bad" });
+  const ticking = el("span", { class: "end", "aria-hidden": "true" });
+  const gone = el("div", { class: "notice wrap gone" }, words, ticking);
+  const refused = el("div", { class: "notice wrap" });
   const progress = progressView("Loading a checkpoint");
   const loading = el(
     "div",
@@ -137,7 +134,6 @@ function noticesView(node) {
   const update = ({ server, goneSince, errors }) => {
     const lost = goneSince !== undefined;
     document.body.classList.toggle("lost", lost);
-    gone.classList.toggle("shown", lost);
     setText(
       words,
       lost ? `The server has not answered since ${time(goneSince / 1000)}. The page reconnects by itself.` : "",
@@ -165,12 +161,12 @@ function overview() {
   const welcome = welcomeView();
   const node = el(
     "div",
-    { class: "view" },
+    { class: "view grid" },
     heading,
     all.node,
     welcome.node,
     tables.node,
-    el("div", { class: "panels" }, panels.map((panel) => panel.node)),
+    el("div", { class: "panels grid" }, panels.map((panel) => panel.node)),
   );
   /** @param {Live} state */
   const update = (state) => {
@@ -184,7 +180,7 @@ function welcomeView() {
   const code = el("code");
   const node = el(
     "section",
-    { class: "panel welcome", "aria-labelledby": "welcome" },
+    { class: "panel welcome grid", "aria-labelledby": "welcome" },
     el("div", {}, el("h2", { id: "welcome" }, "Waiting for the first insert"),
       el("p", { class: "muted" }, "An actor connects and inserts like this:")),
     el("pre", { tabindex: "0", role: "group", "aria-label": "Example" }, code),
@@ -203,22 +199,28 @@ function welcomeView() {
   return { node, update };
 }
 
+/** What flows: label, words, format of a rate, totals. @type {[string, string, (rate: number | undefined) => string, (live: Live) => number[]][]} */
+const FLOWS = [
+  ["Inserts", "Inserts", rate, (live) => live.sum("inserts")],
+  ["Samples", "Samples", rate, (live) => live.sum("samples")],
+  ["Received", "Bytes received", byteRate, (live) => live.history.receive_bytes],
+  ["Sent", "Bytes sent", byteRate, (live) => live.history.transmit_bytes],
+];
+
 function tiles() {
   // Only the first tables have a history, so only their rates are known.
   const firstTables = el("p", { class: "small muted" });
-  const tile = (label, options) => {
-    const value = el("dd", { class: "tile-value" });
+  const tile = (label, options = {}) => {
+    const { node, value } = fact(label, { class: "big tile-value nowrap" });
     const spark = sparkline({ area: true, seconds: 120, ...options });
-    const shown = el("dd", { class: "tile-spark" }, spark.node);
-    return { value, spark, node: el("div", { class: "panel tile" }, el("dt", { class: "label" }, label), value, shown) };
+    setAttrs(node, { class: "panel tile" });
+    node.append(el("dd", { class: "tile-spark" }, spark.node));
+    return { value, spark, node };
   };
   const items = tile("Items", { seconds: 300 });
-  const inserts = tile("Inserts");
-  const samples = tile("Samples");
-  const receive = tile("Received");
-  const transmit = tile("Sent");
-  const all = [items, inserts, samples, receive, transmit].map((one) => one.node);
-  const node = el("section", { "aria-label": "Whole server" }, el("dl", { class: "tiles" }, all), firstTables);
+  const flows = FLOWS.map(([label]) => tile(label));
+  const all = [items, ...flows].map((one) => one.node);
+  const node = el("section", { "aria-label": "Whole server" }, el("dl", { class: "tiles grid" }, all), firstTables);
   /** @param {Live} state */
   const update = (state) => {
     const { history, tables } = state;
@@ -231,15 +233,12 @@ function tiles() {
       state.sum("items").map((value, index) => [history.times[index], value]),
       `Items in the last five minutes, now ${number(total, 0)}`,
     );
-    const follow = ({ value, spark }, totals, format, what) => {
+    for (const [index, [, what, format, totalsOf]] of FLOWS.entries()) {
+      const totals = totalsOf(state);
       const now = format(state.rate(totals));
-      setQuantity(value, now);
-      spark.update(state.rates(totals, 120), `${what} in the last two minutes, now ${now}`);
-    };
-    follow(inserts, state.sum("inserts"), rate, "Inserts per second");
-    follow(samples, state.sum("samples"), rate, "Samples per second");
-    follow(receive, history.receive_bytes, byteRate, "Bytes received per second");
-    follow(transmit, history.transmit_bytes, byteRate, "Bytes sent per second");
+      setQuantity(flows[index].value, now);
+      flows[index].spark.update(state.rates(totals, 120), `${what} per second in the last two minutes, now ${now}`);
+    }
   };
   return { node, update };
 }

@@ -13,12 +13,17 @@ const observer = new ResizeObserver((entries) => {
   }
 });
 
-/** Calls `draw(width)` when `node` has another width, and returns a function that draws again now. */
+/** Calls `draw(shown, width)` when `node` has another width. Returns `show(shown, label)`, which draws something now. */
 function withWidth(node, draw) {
-  const state = { width: 0, draw: () => state.width > 0 && draw(state.width) };
+  let shown;
+  const state = { width: 0, draw: () => state.width > 0 && shown && draw(shown, state.width) };
   widths.set(node, state);
   observer.observe(node);
-  return state.draw;
+  return (next, /** @type {string} */ label) => {
+    shown = next;
+    setAttrs(node, { "aria-label": label });
+    state.draw();
+  };
 }
 
 /** Rounds a coordinate, which keeps paths short. */
@@ -33,23 +38,14 @@ export function path(points) {
 const shownSeconds = (known, least, most) => Math.min(most, Math.max(least, known));
 
 /** A small line of the last `seconds`. `update(points, label)`: points are `[time, value]`. `area` fills below it. */
-export function sparkline({ seconds = 60, area = false, second = false, className = "" } = {}) {
+export function sparkline({ seconds = 60, area = false, second = false } = {}) {
   const line = svg("path", { class: second ? "line second" : "line" });
   const fill = area ? svg("path", { class: "area" }) : null;
-  const node = svg(
-    "svg",
-    {
-      class: `spark ${className}`,
-      viewBox: `0 0 ${SPARK.width} ${SPARK.height}`,
-      preserveAspectRatio: "none",
-      role: "img",
-    },
-    fill,
-    line,
-  );
-  const update = (points, label, { zero = true } = {}) => {
+  const viewBox = `0 0 ${SPARK.width} ${SPARK.height}`;
+  const node = svg("svg", { class: "spark", viewBox, preserveAspectRatio: "none", role: "img" }, fill, line);
+  const update = (points, label) => {
     setAttrs(node, { "aria-label": label });
-    const shape = sparkPath(points, seconds, zero);
+    const shape = sparkPath(points, seconds);
     setAttrs(line, { d: shape.line });
     if (fill) setAttrs(fill, { d: shape.area });
   };
@@ -57,19 +53,18 @@ export function sparkline({ seconds = 60, area = false, second = false, classNam
 }
 
 /** The lines of a sparkline, and of its area. @param {[number, number][]} points @param {number} most */
-export function sparkPath(points, most, /** @type {boolean} */ zero) {
+export function sparkPath(points, most) {
   if (points.length < 2) return { line: "", area: "" };
   const last = points[points.length - 1][0];
   const seconds = shownSeconds(last - points[0][0], 20, most);
   const seen = points.filter(([time]) => time >= last - seconds);
   const values = seen.map(([, value]) => value);
-  const low = zero ? 0 : Math.min(...values);
-  const span = Math.max(...values) - low || 1;
+  const high = Math.max(...values) || 1;
   const margin = 1.5;
   const { width, height } = SPARK;
   const place = ([time, value]) => [
     width - ((last - time) / seconds) * width,
-    height - margin - ((value - low) / span) * (height - 2 * margin),
+    height - margin - (value / high) * (height - 2 * margin),
   ];
   const line = path(seen.map(place));
   return { line, area: `${line}L${width} ${height}L${round(place(seen[0])[0])} ${height}Z` };
@@ -80,32 +75,23 @@ export function sparkPath(points, most, /** @type {boolean} */ zero) {
  * one has no words.
  */
 export function strip({ height = 120, small = false } = {}) {
+  const bounds = ["inserts wait above", "samples wait below"].map((word) => ({
+    line: svg("line", { class: "bound" }),
+    text: svg("text", { class: "axis", "text-anchor": "end" }),
+    word: svg("text", { class: "axis", x: 4 }, word),
+  }));
   const parts = {
+    bounds,
     band: svg("rect", { class: "band" }),
-    top: svg("line", { class: "bound" }),
-    bottom: svg("line", { class: "bound" }),
     line: svg("path", { class: "line" }),
     point: svg("circle", { class: "point", r: small ? 2.5 : 4 }),
-    topText: svg("text", { class: "axis", "text-anchor": "end" }),
-    bottomText: svg("text", { class: "axis", "text-anchor": "end" }),
-    topWord: svg("text", { class: "axis word" }, "inserts wait above"),
-    bottomWord: svg("text", { class: "axis word" }, "samples wait below"),
-    from: svg("text", { class: "axis" }),
-    now: svg("text", { class: "axis", "text-anchor": "end" }, "now"),
+    from: svg("text", { class: "axis", x: 4, y: height - 3 }),
+    now: svg("text", { class: "axis", y: height - 3, "text-anchor": "end" }, "now"),
   };
-  const { band, top, bottom, line, point, ...words } = parts;
-  const node = svg(
-    "svg",
-    { class: "strip", height, role: "img" },
-    band,
-    top,
-    bottom,
-    line,
-    point,
-    !small && Object.values(words),
-  );
-  let shown;
-  const draw = withWidth(node, (width) => shown && drawStrip(node, parts, shown, { width, height, small }));
+  const words = [...bounds.map(({ text }) => text), ...bounds.map(({ word }) => word), parts.from, parts.now];
+  const lines = [...bounds.map(({ line }) => line), parts.line];
+  const node = svg("svg", { class: "strip", height, role: "img" }, parts.band, lines, parts.point, !small && words);
+  const show = withWidth(node, (shown, width) => drawStrip(node, parts, shown, { width, height, small }));
   /**
    * @param {LimiterDocument} limiter
    * @param {number[]} times
@@ -113,9 +99,7 @@ export function strip({ height = 120, small = false } = {}) {
    * @param {boolean} blocked
    */
   const update = (limiter, times, diffs, blocked) => {
-    shown = { limiter, times, diffs: diffs ?? [], blocked };
-    draw();
-    setAttrs(node, { "aria-label": stripLabel(limiter) });
+    show({ limiter, times, diffs: diffs ?? [], blocked }, stripLabel(limiter));
   };
   return { node, update };
 }
@@ -136,44 +120,35 @@ function drawStrip(node, parts, { limiter, times, diffs, blocked }, { width, hei
   const right = small ? 4 : 8;
   const bottomEdge = small ? 0 : 18;
   const plot = { width: width - right, height: height - bottomEdge };
-  const points = [];
-  for (let index = 0; index < times.length; index++) {
-    if (times[index] >= last - seconds && diffs[index] !== null && diffs[index] !== undefined) {
-      points.push([times[index], diffs[index]]);
-    }
-  }
+  const points = times
+    .map((time, index) => [time, diffs[index] ?? null])
+    .filter(([time, diff]) => time >= last - seconds && diff !== null);
   // The point is the latest document, which is newer than the history.
   points.push([last + (points.length ? 1 : 0), limiter.diff]);
   const newest = points[points.length - 1][0];
   const [low, high] = range(limiter, points);
   const x = (time) => plot.width - ((newest - time) / seconds) * plot.width;
   const y = (value) => plot.height - ((value - low) / (high - low)) * plot.height;
-  const upper = limiter.max_diff === null ? 0 : y(limiter.max_diff);
-  const lower = limiter.min_diff === null ? plot.height : y(limiter.min_diff);
+  const { max_diff: most, min_diff: least } = limiter;
+  const upper = most === null ? 0 : y(most);
+  const lower = least === null ? plot.height : y(least);
   setAttrs(node, { viewBox: `0 0 ${round(width)} ${height}`, width: round(width) });
   setAttrs(parts.band, { x: 0, y: round(upper), width: round(width), height: round(Math.max(0, lower - upper)) });
-  const across = (part, at, bound) => {
-    setAttrs(part, { x1: 0, x2: round(width), y1: round(at), y2: round(at), display: bound === null ? "none" : null });
-  };
-  across(parts.top, upper, limiter.max_diff);
-  across(parts.bottom, lower, limiter.min_diff);
+  for (const [i, [bound, at, down]] of [[most, upper, -5], [least, lower, 13]].entries()) {
+    const { line, text, word } = parts.bounds[i];
+    const display = bound === null ? "none" : null;
+    setAttrs(line, { x1: 0, x2: round(width), y1: round(at), y2: round(at), display });
+    setAttrs(text, { x: round(width - 4), y: round(at + down), display });
+    setAttrs(word, { y: round(at + down), display });
+    setText(text, number(bound));
+  }
   setAttrs(parts.line, {
     d: path(points.filter(([time]) => time >= newest - seconds).map(([time, value]) => [x(time), y(value)])),
   });
   const state = blocked ? "point blocked" : "point";
   setAttrs(parts.point, { class: state, cx: round(x(newest)), cy: round(y(limiter.diff)), "data-diff": limiter.diff });
-  if (small) return;
-  const text = (part, at, down, bound) => {
-    setAttrs(part, { x: round(width - 4), y: round(at + down), display: bound === null ? "none" : null });
-    setText(part, number(bound));
-  };
-  text(parts.topText, upper, -5, limiter.max_diff);
-  text(parts.bottomText, lower, 13, limiter.min_diff);
-  setAttrs(parts.topWord, { x: 4, y: round(upper - 5), display: limiter.max_diff === null ? "none" : null });
-  setAttrs(parts.bottomWord, { x: 4, y: round(lower + 13), display: limiter.min_diff === null ? "none" : null });
-  setAttrs(parts.from, { x: 4, y: height - 3 });
   setText(parts.from, ago(seconds));
-  setAttrs(parts.now, { x: round(width - 4), y: height - 3 });
+  setAttrs(parts.now, { x: round(width - 4) });
 }
 
 /** The values that a strip shows: the band and the line, with room for the words beside the bounds. @param {LimiterDocument} limiter */
@@ -192,14 +167,7 @@ export function lineChart({ height = 140 } = {}) {
   const lines = svg("g");
   const grid = svg("g");
   const node = svg("svg", { class: "lines", height, role: "img" }, grid, lines);
-  let shown;
-  const draw = withWidth(node, (width) => shown && drawLines(node, grid, lines, shown, { width, height }));
-  const update = (series, label) => {
-    shown = series;
-    setAttrs(node, { "aria-label": label });
-    draw();
-  };
-  return { node, update };
+  return { node, update: withWidth(node, (series, width) => drawLines(node, grid, lines, series, { width, height })) };
 }
 
 function drawLines(node, grid, lines, series, { width, height }) {

@@ -1,6 +1,6 @@
 // The columns of one item, each in the view that fits it. The bytes of a column are requested when it scrolls into view.
 
-import { ApiError, bytes, el, fetchApi, number, setText, userText } from "./core.js";
+import { ApiError, bytes, el, fetchApi, number, onceInView, setText, userText } from "./core.js";
 import { reason } from "./histograms.js";
 import { heatView, lineView, makeFollow, pictureView } from "./drawings.js";
 import { numbersView, scalarView, textView, tokensView } from "./texts.js";
@@ -29,13 +29,7 @@ export function columnsView(table, item) {
   const turns = makeTurns();
   const follow = makeFollow();
   const panels = new Map();
-  const watch = new IntersectionObserver((entries) => {
-    for (const { isIntersecting, target } of entries) {
-      if (!isIntersecting) continue;
-      watch.unobserve(target);
-      panels.get(target).load();
-    }
-  }, { rootMargin: "300px" });
+  const watch = onceInView("300px", (panel) => panels.get(panel).load());
   const list = el("div", { class: "columns" });
   const more = el("button", { on: { click: () => add() } });
   const node = el("div", null, list, more);
@@ -66,11 +60,11 @@ function columnPanel(table, item, column, turns, follow) {
   const count = column.shape.reduce((product, length) => product * length, 1);
   const size = sizeOf(column.dtype) === undefined ? null : count * sizeOf(column.dtype);
   const title = userText(column.name || "value", "h4");
-  const choice = el("div", { class: "choice", role: "group", "aria-label": "View of the column" });
+  const choice = el("div", { class: "choice end", role: "group", "aria-label": "View of the column" });
   const body = el("div", { class: "column-body" }, el("p", { class: "small muted" }, "Loading…"));
   const kind = [column.dtype, column.shape.join(" × "), size === null ? "" : bytes(size)].filter(Boolean).join(", ");
   const node = el("section", { class: "column", "data-column": column.number },
-    el("header", null, title, el("span", { class: "small muted" }, kind), choice), body);
+    el("header", { class: "wrap" }, title, el("span", { class: "small muted" }, kind), choice), body);
 
   const state = (strong, text, again) =>
     body.replaceChildren(el("div", { class: "state" }, el("strong", null, strong), el("p", null, text),

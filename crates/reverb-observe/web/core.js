@@ -73,6 +73,35 @@ export function svg(tag, attrs, ...children) {
   return build(document.createElementNS(SVG, tag), attrs, children);
 }
 
+/** A value below its label, in a list of facts. @param {string} label @param {Attrs | null} [attrs] @param {Child[]} children */
+export function fact(label, attrs, ...children) {
+  const value = el("dd", attrs, ...children);
+  return { value, node: el("div", null, el("dt", { class: "label small muted" }, label), value) };
+}
+
+/** The name of a table, which leads to its details. `update(number, name)`. */
+export function tableLink() {
+  const text = el("bdi", { class: "user" });
+  const node = el("a", { class: "table-name" }, text);
+  const update = (/** @type {number} */ number, /** @type {string} */ name) => {
+    setUserText(text, name);
+    setAttrs(node, { href: `#/tables/${number}` });
+  };
+  return { node, update };
+}
+
+/** Calls `draw` once for each element that is observed, when it is about to come into view. @param {string} rootMargin @param {(node: any) => void} draw */
+export function onceInView(rootMargin, draw) {
+  const watch = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      watch.unobserve(target);
+      draw(target);
+    }
+  }, { rootMargin });
+  return watch;
+}
+
 /** The head of a table. @param {string[]} names @param {(column: number) => string | false} [classOf] */
 export function tableHead(names, classOf = () => false) {
   return el("thead", null, el("tr", null, names.map((name, i) => el("th", { scope: "col", class: classOf(i) }, name))));
@@ -81,18 +110,12 @@ export function tableHead(names, classOf = () => false) {
 /** @template {Element} Made @param {Made} node @param {Attrs | null | undefined} attrs @param {Child[]} children */
 function build(node, attrs, children) {
   setAttrs(node, attrs);
-  append(node, children);
-  return node;
-}
-
-/** @param {Element} node @param {Child[]} children */
-function append(node, children) {
-  for (const child of children) {
-    if (Array.isArray(child)) append(node, child);
-    else if (child !== null && child !== undefined && child !== false) {
+  for (const child of /** @type {One[]} */ (children.flat(2))) {
+    if (child !== null && child !== undefined && child !== false) {
       node.append(typeof child === "object" ? child : String(child));
     }
   }
+  return node;
 }
 
 /**
@@ -205,26 +228,25 @@ export function number(value, digits = 2) {
 /** A number in at most five characters: `1.23M`, `45.6k`, `987`. @param {Maybe} value @returns {string} */
 export function compact(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return number(value);
-  const sign = value < 0 ? "−" : "";
-  let size = Math.abs(value);
-  for (const unit of ["", "k", "M", "G", "T", "P"]) {
-    const digits = size >= 99.95 || (unit === "" && Number.isInteger(size)) ? 0 : size >= 9.995 || unit === "" ? 1 : 2;
-    if (Number(size.toFixed(digits)) < 1000 || unit === "P") return `${sign}${size.toFixed(digits)}${unit}`;
-    size /= 1000;
-  }
-  return number(value);
+  const [size, unit] = scaled(Math.abs(value), ["", "k", "M", "G", "T", "P"], 1000, Number.isInteger(value) ? 0 : 1);
+  return `${value < 0 ? "−" : ""}${size}${unit}`;
+}
+
+/**
+ * A size in the first unit that needs at most three digits, or in the last, and that unit. `digits` are after the point.
+ * @param {number} size @param {string[]} units @param {number} base @param {number} digits
+ * @returns {[string, string]}
+ */
+function scaled(size, [unit, ...larger], base, digits) {
+  const text = size.toFixed(size >= 99.95 ? 0 : digits);
+  if (Number(text) < 1000 || larger.length === 0) return [text, unit];
+  return scaled(size / base, larger, base, size / base >= 9.995 ? 1 : 2);
 }
 
 /** A size: `3.10 GiB`, `512 B`. @param {Maybe} value */
 export function bytes(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return none;
-  let size = value;
-  for (const unit of ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]) {
-    const digits = unit === "B" || size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
-    if (Number(size.toFixed(digits)) < 1000 || unit === "PiB") return `${size.toFixed(digits)} ${unit}`;
-    size /= 1024;
-  }
-  return none;
+  return scaled(value, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"], 1024, 0).join(" ");
 }
 
 /** A rate: `1,234 /s`, `0.25 /s`, `12.3k /s`. @param {Maybe} value */

@@ -2,26 +2,22 @@
 
 /** @import { Live } from "./live.js" */
 
-import { lineChart, stackedBar } from "./charts.js";
-import { bytes, duration, el, number, rate, setQuantity, setText, setUserText, tableHead, time } from "./core.js";
+import { lineChart } from "./charts.js";
+import { bytes, duration, el, fact, number, rate, setQuantity, setText, setUserText, tableHead, time } from "./core.js";
 import { mountHistograms } from "./histograms.js";
-import { mountItems } from "./items.js";
+import { Items } from "./items.js";
 import { flowLines, limiterView, waitsBadge } from "./limiter.js";
-import { heldBytes, legendEntry, panel, removalsPanel, waitsPanel } from "./panels.js";
+import { heldBar, heldBytes, legendEntry, nothing, panel, removalsPanel, waitsPanel } from "./panels.js";
 import { ratio, signatureTable } from "./tables.js";
 
 /** The view of table `number`. `update(live)`, and `unmount()` at the end. @param {number} number */
 export function detailView(number) {
   const title = el("bdi", { class: "user" }, `Table ${number}`);
-  const heading = el("h1", { tabindex: "-1" }, title);
+  const heading = el("h1", { class: "row", tabindex: "-1" }, title);
   const selectors = el("span", { class: "muted" });
   const badge = waitsBadge();
-  const missing = el(
-    "div",
-    { class: "panel state", hidden: true },
-    el("strong", {}, "No such table"),
-    `This server has no table number ${number}.`,
-  );
+  const words = nothing("No such table", `This server has no table number ${number}.`);
+  const missing = el("div", { class: "panel", hidden: true }, words);
   const [facts, limiter, throughput] = [figures(), limiterPanel(), throughputPanel()];
   const [waits, removals, memory] = [waitsPanel(number), removalsPanel(), memoryOfTable()];
   const histograms = el("div", { class: "mounted" });
@@ -29,20 +25,20 @@ export function detailView(number) {
   const signature = panel("signature", "Signature");
   const body = el(
     "div",
-    { class: "detail" },
+    { class: "detail grid" },
     facts.node,
-    el("div", { class: "detail-pair" }, limiter.node, throughput.node),
+    el("div", { class: "detail-pair grid" }, limiter.node, throughput.node),
     waits.node,
-    el("div", { class: "detail-pair" }, removals.node, memory.node),
+    el("div", { class: "detail-pair grid" }, removals.node, memory.node),
     histograms,
     items,
     signature.node,
   );
   const node = el(
     "div",
-    { class: "view" },
+    { class: "view grid" },
     el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: "#/", class: "back" }, "← Overview")),
-    el("div", { class: "detail-head" }, heading, selectors, badge.node),
+    el("div", { class: "detail-head wrap baseline" }, heading, selectors, badge.node),
     missing,
     body,
   );
@@ -58,13 +54,7 @@ export function detailView(number) {
     if (!table) return;
     setUserText(title, table.name);
     setText(selectors, `${table.sampler} → ${table.remover}`);
-    badge.update(table);
-    facts.update(table, live);
-    limiter.update(table, live);
-    throughput.update(table, live);
     waits.update(live);
-    removals.update(table);
-    memory.update(table);
     const columns = JSON.stringify(table.signature);
     if (columns !== shape) {
       shape = columns;
@@ -73,9 +63,9 @@ export function detailView(number) {
         signature.body.replaceChildren(el("div", { class: "scroll" }, signatureTable(table.signature)));
     }
     if (mounted.length === 0) {
-      mounted = [mountHistograms(histograms, { table }), mountItems(items, { table })];
+      mounted = [mountHistograms(histograms, table), new Items(items, table)];
     }
-    for (const part of mounted) part.update(table);
+    for (const part of [badge, facts, limiter, throughput, removals, memory, ...mounted]) part.update(table, live);
   };
   const unmount = () => {
     for (const part of mounted) part.unmount();
@@ -83,59 +73,39 @@ export function detailView(number) {
   return { node, heading, update, unmount, name: () => title.textContent };
 }
 
+/** The figures of a table, and how each is written. @type {[string, (table: TableDocument, live: Live) => string][]} */
+const FIGURES = [
+  ["Items", (table) => `${number(table.items, 0)} of ${number(table.max_items, 0)}`],
+  ["Inserts", (table) => number(table.inserts, 0)],
+  ["Samples", (table) => number(table.samples, 0)],
+  ["Samples per insert", ratio],
+  ["Sampled items", (table) => number(table.unique_samples, 0)],
+  ["max_times_sampled", (table) => (table.max_times_sampled > 0 ? number(table.max_times_sampled, 0) : "no limit")],
+  ["Priority updates", (table) => number(table.priority_updates, 0)],
+  ["Episodes", (table) => number(table.episodes, 0)],
+  ["Undelivered samples", (table) => number(table.undelivered_samples, 0)],
+  ["Last insert", (table, live) => ago(table.last_insert_at, live)],
+  ["Last sample", (table, live) => ago(table.last_sample_at, live)],
+  ["Inserts blocked", (table) => duration(table.waiting_inserts.blocked_seconds)],
+  ["Samples blocked", (table) => duration(table.waiting_samples.blocked_seconds)],
+];
+
+/** @param {number | null} at @param {Live} live */
+const ago = (at, live) => (at === null ? "never" : `${duration(Math.max(0, (live.server?.now ?? at) - at))} ago`);
+
 function figures() {
-  /** @type {Record<string, HTMLElement>} */
-  const values = {};
-  const fact = (name, label) => {
-    values[name] = el("dd", { class: "figure" });
-    return el("div", {}, el("dt", { class: "label" }, label), values[name]);
-  };
-  const node = el(
-    "section",
-    { class: "panel", "aria-label": "Figures" },
-    el(
-      "dl",
-      { class: "facts body" },
-      fact("items", "Items"),
-      fact("inserts", "Inserts"),
-      fact("samples", "Samples"),
-      fact("ratio", "Samples per insert"),
-      fact("unique", "Sampled items"),
-      fact("times", "max_times_sampled"),
-      fact("updates", "Priority updates"),
-      fact("episodes", "Episodes"),
-      fact("undelivered", "Undelivered samples"),
-      fact("lastInsert", "Last insert"),
-      fact("lastSample", "Last sample"),
-      fact("blocked", "Inserts blocked"),
-      fact("starved", "Samples blocked"),
-    ),
-  );
+  const facts = FIGURES.map(([label]) => fact(label, { class: "figure" }));
+  const list = el("dl", { class: "facts grid body" }, facts.map(({ node }) => node));
+  const node = el("section", { class: "panel", "aria-label": "Figures" }, list);
   /** @param {TableDocument} table @param {Live} live */
   const update = (table, live) => {
-    const ago = (/** @type {number | null} */ at) => (at === null ? "never" : `${duration(Math.max(0, (live.server?.now ?? at) - at))} ago`);
-    const texts = {
-      items: `${number(table.items, 0)} of ${number(table.max_items, 0)}`,
-      inserts: number(table.inserts, 0),
-      samples: number(table.samples, 0),
-      ratio: ratio(table),
-      unique: number(table.unique_samples, 0),
-      times: table.max_times_sampled > 0 ? number(table.max_times_sampled, 0) : "no limit",
-      updates: number(table.priority_updates, 0),
-      episodes: number(table.episodes, 0),
-      undelivered: number(table.undelivered_samples, 0),
-      lastInsert: ago(table.last_insert_at),
-      lastSample: ago(table.last_sample_at),
-      blocked: duration(table.waiting_inserts.blocked_seconds),
-      starved: duration(table.waiting_samples.blocked_seconds),
-    };
-    for (const [name, text] of Object.entries(texts)) setText(values[name], text);
+    for (const [index, [, textOf]] of FIGURES.entries()) setText(facts[index].value, textOf(table, live));
   };
   return { node, update };
 }
 
 function limiterPanel() {
-  const { node, body, count } = panel("limiter", "Rate limiter");
+  const { node, body, count } = panel("limiter", "Rate limiter", null, "grid body");
   const view = limiterView({ height: 220 });
   const values = el("tbody");
   const heads = ["Time", "inserts × spi − samples", "Inserts", "Samples"];
@@ -178,11 +148,11 @@ function fillValues(body, live, series) {
 }
 
 function throughputPanel() {
-  const { node, body } = panel("throughput", "Throughput");
+  const { node, body } = panel("throughput", "Throughput", null, "grid body");
   const chart = lineChart({ height: 220 });
-  const inserts = legendEntry("line-1", "Inserts");
-  const samples = legendEntry("line-2", "Samples");
-  const legend = el("dl", { class: "legend" }, inserts.node, samples.node);
+  const inserts = legendEntry("dash tone-1", "Inserts");
+  const samples = legendEntry("dash tone-3", "Samples");
+  const legend = el("dl", { class: "legend wrap" }, inserts.node, samples.node);
   body.append(legend, chart.node);
   /** @param {TableDocument} table @param {Live} live */
   const update = (table, live) => {
@@ -198,40 +168,25 @@ function throughputPanel() {
   return { node, update };
 }
 
+/** The sizes of a table: class of the color, label, value. @type {[string, string, (table: TableDocument) => number | null][]} */
+const SIZES = [
+  ["tone-1", "Chunks", (table) => table.bytes],
+  ["tone-2", "Index and selectors", (table) => table.index_bytes],
+  ["", "Rows that items refer to", (table) => table.referenced_bytes],
+  ["", "Inserted in all", (table) => table.insert_bytes],
+  ["", "Sampled in all", (table) => table.sample_bytes],
+];
+
 function memoryOfTable() {
-  const { node, body, count } = panel("memory", "Memory");
-  const sizes = stackedBar();
-  /** @type {Record<string, HTMLElement>} */
-  const values = {};
-  const fact = (name, label, tone = "") => {
-    const entry = legendEntry(tone, label);
-    values[name] = entry.value;
-    return entry.node;
-  };
-  const legend = el(
-    "dl",
-    { class: "legend" },
-    fact("bytes", "Chunks", "tone-1"),
-    fact("index", "Index and selectors", "tone-2"),
-    fact("rows", "Rows that items refer to"),
-    fact("inserted", "Inserted in all"),
-    fact("sampled", "Sampled in all"),
-  );
-  body.append(sizes.node, legend);
+  const { node, body, count } = panel("memory", "Memory", null, "grid body");
+  const held = heldBar();
+  const entries = SIZES.map(([swatch, label]) => legendEntry(swatch, label));
+  body.append(held.node, el("dl", { class: "legend rows" }, entries.map((entry) => entry.node)));
   /** @param {TableDocument} table */
   const update = (table) => {
-    const parts = [
-      { value: table.bytes ?? 0, tone: 1 },
-      { value: table.index_bytes ?? 0, tone: 2 },
-    ];
-    const total = Math.max(heldBytes(table), table.max_bytes ?? 0);
     setText(count, table.max_bytes === null ? "" : `of at most ${bytes(table.max_bytes)}`);
-    sizes.update(parts, total, `Chunks ${bytes(table.bytes)}, index ${bytes(table.index_bytes)}`);
-    setQuantity(values.bytes, `${bytes(table.bytes)}`);
-    setQuantity(values.index, bytes(table.index_bytes));
-    setQuantity(values.rows, bytes(table.referenced_bytes));
-    setQuantity(values.inserted, bytes(table.insert_bytes));
-    setQuantity(values.sampled, bytes(table.sample_bytes));
+    held.update(table, Math.max(heldBytes(table), table.max_bytes ?? 0));
+    for (const [index, [, , sizeOf]] of SIZES.entries()) setQuantity(entries[index].value, bytes(sizeOf(table)));
   };
   return { node, update };
 }

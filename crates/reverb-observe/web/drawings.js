@@ -1,9 +1,9 @@
 // Pictures, lines and heat maps of a column, and plots whose values are read with the pointer or the arrow keys.
 
 import { path } from "./charts.js";
-import { el, number, plural, setAttrs, setText, svg } from "./core.js";
+import { el, number, onceInView, plural, setAttrs, setText, svg } from "./core.js";
 import { pager } from "./texts.js";
-import { frameOffset } from "./values.js";
+import { frameOffset, placesOn } from "./values.js";
 
 const MOST_POINTS = 1500;
 const [WIDTH, HEIGHT] = [600, 72];
@@ -22,7 +22,7 @@ const DARK = 32;
  * -1 marks nothing. Returns the element in which the text appears.
  */
 export function explorable(node, { count, label, text, show }) {
-  const readout = el("p", { class: "readout", "aria-hidden": "true" }, "\u00a0");
+  const readout = el("p", { class: "readout end", "aria-hidden": "true" }, "\u00a0");
   let at = 0;
   const mark = (i) => {
     if (i >= 0) at = i;
@@ -95,10 +95,10 @@ export function lineView(data, series, name, follow) {
     show(i);
     setText(readout, i < 0 ? "\u00a0" : `${i}: ${value(i)}`);
   });
-  const node = el("div", { class: "line-plot" },
-    el("div", { class: "scale small" }, el("span", { title: "greatest" }, number(range.high, 3)), range.low < range.high && el("span", { title: "least" }, number(range.low, 3))),
+  const node = el("div", { class: "line-plot grid" },
+    el("div", { class: "scale small muted" }, el("span", { title: "greatest" }, number(range.high, 3)), range.low < range.high && el("span", { title: "least" }, number(range.low, 3))),
     el("div", { class: "axes" }, drawing, plot),
-    el("div", { class: "plot-legend small" }, el("span", { class: "muted" }, `steps 0 to ${number(steps - 1, 0)}${lost(range)}`), readout));
+    el("div", { class: "plot-legend wrap small" }, el("span", { class: "muted" }, `steps 0 to ${number(steps - 1, 0)}${lost(range)}`), readout));
   return { node, unmount: unfollow };
 }
 
@@ -154,7 +154,7 @@ export function heatView(data, rows, columns, name) {
     style: { width: `${wide}px`, "aspect-ratio": `${wide} / ${high}` },
     "aria-label": `${name}, heat map of ${rows} × ${columns} numbers from ${number(range.low, 3)} to ${number(range.high, 3)}`,
   });
-  const readout = el("p", { class: "readout", "aria-hidden": "true" }, "\u00a0");
+  const readout = el("p", { class: "readout end", "aria-hidden": "true" }, "\u00a0");
   let slice = 0;
   const place = (row, column) => (slice * rows + row) * columns + column;
   const draw = () => fill(canvas, size, (row, column, channel) => color(data.number(place(row * every[0], column * every[1])), range, channel));
@@ -167,7 +167,7 @@ export function heatView(data, rows, columns, name) {
   canvas.addEventListener("pointerleave", () => setText(readout, "\u00a0"));
   const ramp = el("span", { class: "ramp", style: { background: `linear-gradient(90deg, ${SCALE.map((one) => `rgb(${one})`)})` } });
   const output = el("output", { class: "small muted" }, `0 of ${slices}`);
-  const choose = slices > 1 && el("label", { class: "slice small" }, "Slice", el("input", {
+  const choose = slices > 1 && el("label", { class: "slice row small" }, "Slice", el("input", {
     type: "range", min: 0, max: slices - 1, value: 0,
     on: {
       input: (event) => {
@@ -181,8 +181,8 @@ export function heatView(data, rows, columns, name) {
   const part = every.some((step) => step > 1) ? `, each ${every[0]} × ${every[1]}` : "";
   return {
     node: el("div", null, choose, canvas,
-      el("div", { class: "plot-legend small" },
-        el("span", { class: "ramp-scale" }, number(range.low, 3), ramp, number(range.high, 3), el("span", { class: "muted" }, lost(range) + part)), readout)),
+      el("div", { class: "plot-legend wrap small" },
+        el("span", { class: "row" }, number(range.low, 3), ramp, number(range.high, 3), el("span", { class: "muted" }, lost(range) + part)), readout)),
   };
 }
 
@@ -214,14 +214,8 @@ export function pictureView(data, layout, name) {
   const isDark = range !== null && range.high > 0 && range.high * scale < DARK;
   const bright = isDark ? 255 / range.high : scale;
   let stretch = bright;
-  const watch = new IntersectionObserver((entries) => {
-    for (const { isIntersecting, target } of entries) {
-      if (!isIntersecting) continue;
-      watch.unobserve(target);
-      paint(target, data, layout, stretch);
-    }
-  }, { rootMargin: "200px" });
-  const list = el("ol", { class: "frames" });
+  const watch = onceInView("200px", (canvas) => paint(canvas, data, layout, stretch));
+  const list = el("ol", { class: "frames wrap" });
   const draw = (from) => {
     watch.disconnect();
     const shown = Math.min(FRAMES_A_PAGE, count - from);
@@ -254,12 +248,8 @@ export function pictureView(data, layout, name) {
 
 /** The place of a frame on the axes that count frames: `5`, or `2 · 5`. */
 function placeOf(frames, i) {
-  const places = [];
-  for (const [length] of [...frames].reverse()) {
-    if (length > 1) places.unshift(i % length);
-    i = Math.floor(i / length);
-  }
-  return places.join(" · ");
+  const lengths = frames.map(([length]) => length).filter((length) => length > 1);
+  return placesOn(lengths, i).join(" · ");
 }
 
 function paint(canvas, data, { frames, y, x, c }, stretch) {

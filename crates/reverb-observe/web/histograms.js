@@ -24,14 +24,14 @@ const FIGURES = [
 ];
 
 /** Shows the histograms of a table in `element`. They are read again each 10 s while they are in view. */
-export function mountHistograms(element, /** @type {{table: TableDocument}} */ { table }) {
+export function mountHistograms(/** @type {Element} */ element, /** @type {TableDocument} */ table) {
   let current = table;
   let asked = -Infinity;
   let isSeen = false;
   let shown = "";
   const state = el("p", { class: "state", role: "status" }, "Loading histograms…");
-  const grid = el("div", { class: "histograms" });
-  const { node: root, body } = panel("histograms", "Histograms");
+  const grid = el("div", { class: "histograms grid" });
+  const { node: root, body } = panel("histograms", "Histograms", null, "body");
   body.append(state, grid);
   element.replaceChildren(root);
   const watch = new IntersectionObserver((entries) => {
@@ -158,7 +158,7 @@ function plot({ title, unit, text: format, of }, bars, total, text) {
     el("div", { class: "axes" },
       el("span", { class: "top small muted" }, `${number(most, 0)} ${most === 1 ? of : `${of}s`}`), drawing, target,
       el("div", { class: "ticks small muted" }, ticks(bars, left, step, format))),
-    el("div", { class: "plot-legend small" }, el("span", { class: "muted" }, unit), readout),
+    el("div", { class: "plot-legend wrap small" }, el("span", { class: "muted" }, unit), readout),
   ];
 }
 

@@ -1,7 +1,7 @@
 // A look at the items of a table: a list of a few, and one of them opened. Nothing is drawn from the table.
 
 import { columnsView } from "./columns.js";
-import { ApiError, bytes, duration, el, fetchApi, number, plural, setAttrs, setText, tableHead, time } from "./core.js";
+import { ApiError, bytes, duration, el, fact, fetchApi, number, plural, setAttrs, setText, tableHead, time } from "./core.js";
 import { reason } from "./histograms.js";
 import { panel } from "./panels.js";
 
@@ -10,22 +10,12 @@ const ORDERS = { newest: "Newest", oldest: "Oldest", highest: "Highest priority"
 // A clock that differs by less is the same clock: the header of an answer has whole seconds.
 const SAME_CLOCK_SECONDS = 2;
 
-/** Shows items of a table in `element`. */
-export function mountItems(/** @type {Element} */ element, /** @type {{table: TableDocument}} */ { table }) {
-  const view = new Items(table);
-  element.replaceChildren(view.root);
-  view.load();
-  return {
-    update: (document) => view.update(document),
-    unmount: () => view.unmount(),
-  };
-}
-
 /** @typedef {{item: ItemDocument, columns: ReturnType<typeof columnsView>, facts: HTMLElement}} Opened */
 
-class Items {
-  /** @param {TableDocument} table */
-  constructor(table) {
+/** Shows items of a table in an element. */
+export class Items {
+  /** @param {Element} element @param {TableDocument} table */
+  constructor(element, table) {
     this.table = table;
     this.order = "newest";
     /** @type {ReturnType<Items["row"]>[]} */
@@ -46,9 +36,10 @@ class Items {
       tableHead(["Key", "Priority", "Sampled", "Age", "Size"], (column) => column > 0 && "number"),
       this.body));
     this.detail = el("section", { class: "item-detail", "aria-label": "Item" });
-    const { node, body } = panel("items", "Items");
-    body.append(this.bar(), this.state, el("div", { class: "item-panes" }, this.list, this.detail));
-    this.root = node;
+    const { node, body } = panel("items", "Items", null, "body");
+    body.append(this.bar(), this.state, el("div", { class: "item-panes grid" }, this.list, this.detail));
+    element.replaceChildren(node);
+    this.load();
   }
 
   bar() {
@@ -58,9 +49,9 @@ class Items {
       if (/^\d{1,20}$/.test(key)) this.load(key);
       else this.say("Not a key", `Expected a whole number in decimal digits, got “${key.slice(0, 80)}”.`);
     };
-    return el("div", { class: "item-bar" },
+    return el("div", { class: "item-bar wrap" },
       el("div", { class: "choice", role: "group", "aria-label": "Items shown" }, this.orders),
-      el("form", { role: "search", on: { submit } }, this.key, el("button", { type: "submit" }, "Find")),
+      el("form", { class: "row", role: "search", on: { submit } }, this.key, el("button", { type: "submit" }, "Find")),
       el("button", { on: { click: () => this.load(this.shownKey) } }, "Refresh"), this.news);
   }
 
@@ -88,22 +79,14 @@ class Items {
       this.show(items, key);
     } catch (error) {
       if (request !== this.request) return;
-      this.clear();
-      this.isPoor = true;
-      if (error instanceof ApiError && error.status === 404 && key !== null) this.say("No such item", `No item has the key ${key}. It may have left the table.`);
-      else this.say("The items cannot be read", reason(error));
+      if (error instanceof ApiError && error.status === 404 && key !== null) this.showNone(key);
+      else this.fail("The items cannot be read", reason(error));
     }
   }
 
   /** @param {ItemDocument[]} items @param {string | null} key */
   show(items, key) {
-    if (items.length === 0) {
-      this.clear();
-      this.isPoor = true;
-      if (key === null) this.say("No items", "The table is empty.");
-      else this.say("No such item", `No item has the key ${key}. It may have left the table.`);
-      return;
-    }
+    if (items.length === 0) return this.showNone(key);
     const hadFocus = this.body.contains(document.activeElement);
     const kept = items.findIndex((item) => item.key === this.opened?.item.key);
     this.state.hidden = true;
@@ -117,10 +100,10 @@ class Items {
   /** @param {ItemDocument} item @param {number} i */
   row(item, i) {
     const button = el("button", { class: "quiet mono", tabindex: -1, title: `Item ${item.key}`, on: { click: () => this.open(i, true) } }, item.key);
-    const age = el("td", { class: "number", title: time(item.inserted_at) });
+    const age = el("td", { class: "number small", title: time(item.inserted_at) });
     const node = el("tr", null, el("th", { scope: "row" }, button),
-      el("td", { class: "number" }, number(item.priority, 3)), el("td", { class: "number" }, number(item.times_sampled, 0)),
-      age, el("td", { class: "number" }, bytes(item.bytes)));
+      el("td", { class: "number small" }, number(item.priority, 3)), el("td", { class: "number small" }, number(item.times_sampled, 0)),
+      age, el("td", { class: "number small" }, bytes(item.bytes)));
     return { item, node, button, age };
   }
 
@@ -138,12 +121,12 @@ class Items {
     }
     this.opened?.columns.unmount();
     const columns = columnsView(this.table, item);
-    const facts = el("dl", { class: "facts" });
+    const facts = el("dl", { class: "facts grid" });
     this.opened = { item, columns, facts };
     this.fill(this.opened);
     this.detail.hidden = false;
     this.detail.replaceChildren(
-      el("header", null, el("h3", null, "Item ", el("span", { class: "mono" }, item.key)), facts),
+      el("header", { class: "rows" }, el("h3", null, "Item ", el("span", { class: "mono" }, item.key)), facts),
       item.columns.length === 0 ? el("p", { class: "state" }, "The item has no columns.") : columns.node);
   }
 
@@ -153,8 +136,7 @@ class Items {
       Priority: item.priority === null ? "not a finite number" : String(Number(item.priority.toPrecision(7))),
       "Times sampled": number(item.times_sampled, 0), Inserted: time(item.inserted_at), Size: bytes(item.bytes), Columns: number(item.columns.length, 0),
     };
-    list.replaceChildren(...Object.entries(facts).map(([name, value]) =>
-      el("div", null, el("dt", { class: "label" }, name), el("dd", null, value))));
+    list.replaceChildren(...Object.entries(facts).map(([name, value]) => fact(name, null, value).node));
   }
 
   move(event) {
@@ -190,6 +172,18 @@ class Items {
     this.state.replaceChildren(el("strong", null, strong), text);
   }
 
+  /** @param {string | null} key */
+  showNone(key) {
+    if (key === null) this.fail("No items", "The table is empty.");
+    else this.fail("No such item", `No item has the key ${key}. It may have left the table.`);
+  }
+
+  fail(strong, text) {
+    this.clear();
+    this.isPoor = true;
+    this.say(strong, text);
+  }
+
   clear() {
     this.opened?.columns.unmount();
     this.opened = null;
@@ -202,6 +196,5 @@ class Items {
   unmount() {
     this.request++;
     this.clear();
-    this.root.remove();
   }
 }

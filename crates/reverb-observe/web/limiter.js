@@ -10,7 +10,7 @@ export function limiterView({ height = 120, small = false, flow: hasFlow = false
   const band = strip({ height, small });
   const size = bar();
   const sizeText = el("span", { class: "small muted" });
-  const sizes = el("div", { class: "min-size" }, size.node, sizeText);
+  const sizes = el("div", { class: "min-size rows" }, size.node, sizeText);
   const sentence = el("p", { class: "sentence" });
   const flow = hasFlow ? lineChart({ height: height - 40 }) : undefined;
   const node = el("div", { class: "limiter" }, sizes, band.node, flow?.node, !small && sentence);

@@ -14,30 +14,19 @@ import {
   plural,
   rate,
   reconcile,
-  setAttrs,
   setQuantity,
   setText,
   setUserText,
   tableHead,
+  tableLink,
 } from "./core.js";
 
-/** A panel with a heading. Returns `{node, body, count, header}`. */
-export function panel(id, title, ...ends) {
+/** A panel with a heading. `end` stands at the right of it, `look` is of its body. Returns `{node, body, count}`. */
+export function panel(id, title, /** @type {Element | null} */ end = null, look = "") {
   const count = el("span", { class: "muted" });
-  const header = el(
-    "header",
-    {},
-    el("h2", { id }, title),
-    count,
-    ends.length > 0 && el("div", { class: "end" }, ...ends),
-  );
-  const body = el("div", { class: "panel-body" });
-  return {
-    node: el("section", { class: `panel ${id}-panel`, "aria-labelledby": id }, header, body),
-    body,
-    count,
-    header,
-  };
+  const header = el("header", { class: "wrap" }, el("h2", { id }, title), count, end);
+  const body = el("div", { class: `panel-body ${look}` });
+  return { node: el("section", { class: `panel ${id}-panel`, "aria-labelledby": id }, header, body), body, count };
 }
 
 /** What stands in a panel without content. */
@@ -62,7 +51,6 @@ export function waitsPanel(number) {
     quiet.hidden = waits.length > 0;
     rows.hidden = waits.length === 0;
     setText(count, waits.length ? String(waits.length) : "");
-    node.classList.toggle("some", waits.length > 0);
     const seen = new Map();
     const keyed = waits.map((wait) => {
       const name = `${wait.table} ${wait.operation} ${wait.client}`;
@@ -76,9 +64,8 @@ export function waitsPanel(number) {
 
 function waitRow(withTable) {
   const operation = el("span", { class: "tag warn" });
-  const table = el("bdi", { class: "user" });
-  const link = el("a", { class: "table-name" }, table);
-  const seconds = el("span", { class: "seconds" });
+  const link = tableLink();
+  const seconds = el("span", { class: "seconds end nowrap" });
   const client = el("bdi", { class: "user" });
   const address = el("span", { class: "muted small mono user" });
   const reason = el("p", { class: "reason" });
@@ -87,10 +74,10 @@ function waitRow(withTable) {
     {},
     el(
       "div",
-      { class: "wait-head" },
+      { class: "wait-head row baseline" },
       operation,
-      withTable && link,
-      el("span", { class: "wait-client" }, client, address),
+      withTable && link.node,
+      el("span", { class: "wait-client row baseline" }, client, address),
       seconds,
     ),
     reason,
@@ -98,8 +85,7 @@ function waitRow(withTable) {
   /** @param {WaitDocument} wait */
   const update = (wait) => {
     setText(operation, wait.operation);
-    setUserText(table, wait.table_name);
-    setAttrs(link, { href: `#/tables/${wait.table}` });
+    link.update(wait.table, wait.table_name);
     setQuantity(seconds, duration(wait.seconds));
     setUserText(client, wait.client_name || "unnamed client");
     setUserText(address, where(wait));
@@ -156,12 +142,10 @@ export function grouped(clients) {
     groups.set(key, group);
   }
   const busy = (/** @type {Group} */ { rates }) => rates.inserts + rates.samples + (rates.receive + rates.transmit) / 1e6;
+  const names = /** @type {const} */ (["inserts", "samples", "receive", "transmit"]);
   for (const group of groups.values()) {
     for (const { rates } of group.connections) {
-      group.rates.inserts += rates.inserts;
-      group.rates.samples += rates.samples;
-      group.rates.receive += rates.receive;
-      group.rates.transmit += rates.transmit;
+      for (const name of names) group.rates[name] += rates[name];
     }
     group.busy = Math.round(Math.log2(1 + busy(group)));
   }
@@ -198,12 +182,12 @@ export function memoryPanel() {
   const { node, body } = panel("memory", "Memory");
   const total = el("span", { class: "big" });
   const kinds = stackedBar();
-  const legend = el("dl", { class: "legend" });
-  const rows = el("ul", { class: "memory-rows" });
+  const legend = el("dl", { class: "legend wrap" });
+  const rows = el("ul", { class: "memory-rows rows body" });
   body.append(
     el(
       "div",
-      { class: "memory-head" },
+      { class: "memory-head rows body" },
       el("div", {}, total, el("span", { class: "muted" }, " resident")),
       kinds.node,
       legend,
@@ -238,15 +222,16 @@ export function memoryPanel() {
       entries.push({ number: -1, name, bytes: rest, index_bytes: 0, referenced_bytes: null, most: Math.max(most, rest) });
     }
     rows.hidden = entries.length === 0;
-    reconcile(rows, entries, ({ number }) => number, () => barRow(writeMemory));
+    reconcile(rows, entries, ({ number }) => number, () => barRow(heldBar(), writeMemory));
   };
   return { node, update };
 }
 
 /** An entry of a legend: `swatch` is the class of its colour. Returns `{node, value}`. */
 export function legendEntry(swatch, name) {
-  const value = el("dd", { class: "number" });
-  return { value, node: el("div", {}, el("dt", {}, el("span", { class: `swatch ${swatch}` }), name), value) };
+  const label = el("dt", { class: "row muted" }, el("span", { class: `swatch ${swatch}` }), name);
+  const value = el("dd", { class: "number end" });
+  return { value, node: el("div", { class: "row" }, label, value) };
 }
 
 function partEntry(part) {
@@ -254,36 +239,40 @@ function partEntry(part) {
   return { node, update: (next) => setQuantity(value, bytes(next.value)) };
 }
 
-/** A row of a name, a bar, a number and a quieter one. `write(parts, value)` writes them. */
-function barRow(write) {
-  const parts = rowParts();
-  const node = el("li", {}, parts.name, parts.sizes.node, parts.size, parts.rest);
-  return { node, update: (value) => write(parts, value) };
+/** A row of a name, a bar, a number and a quieter one. `write({name, bar, size, rest}, value)` writes them. */
+function barRow(bar, write) {
+  const name = el("bdi", { class: "user" });
+  const size = el("span", { class: "number" });
+  const rest = el("span", { class: "number muted small" });
+  const node = el("li", { class: "grid" }, name, bar.node, size, rest);
+  return { node, update: (value) => write({ name, bar, size, rest }, value) };
 }
 
-const rowParts = () => ({
-  name: el("bdi", { class: "user" }),
-  sizes: stackedBar(),
-  size: el("span", { class: "number" }),
-  rest: el("span", { class: "number muted small" }),
-});
+/** @typedef {Pick<TableDocument, "bytes" | "index_bytes">} Sizes */
+/** @typedef {Sizes & Pick<TableDocument, "number" | "name" | "referenced_bytes"> & {most: number}} Memory */
 
-/** @typedef {Pick<TableDocument, "number" | "name" | "bytes" | "index_bytes">} Sizes */
-/** @typedef {Sizes & {referenced_bytes: number | null, most: number}} Memory */
-
-/** What a table holds as far as it is known. @param {Pick<TableDocument, "bytes" | "index_bytes">} table */
+/** What a table holds as far as it is known. @param {Sizes} table */
 export function heldBytes(table) {
   return (table.bytes ?? 0) + (table.index_bytes ?? 0);
 }
 
-/** @param {ReturnType<typeof rowParts>} parts @param {Memory} table */
-function writeMemory({ name, sizes, size, rest }, table) {
+/** A bar of what a table holds. `update(table, total)`. */
+export function heldBar() {
+  const { node, update: show } = stackedBar();
+  const update = (/** @type {Sizes} */ table, /** @type {number} */ total) => {
+    const parts = [
+      { value: table.bytes ?? 0, tone: 1 },
+      { value: table.index_bytes ?? 0, tone: 2 },
+    ];
+    show(parts, total, `Chunks ${bytes(table.bytes)}, index ${bytes(table.index_bytes)}`);
+  };
+  return { node, update };
+}
+
+/** @param {Record<string, any>} parts @param {Memory} table */
+function writeMemory({ name, bar, size, rest }, table) {
   setUserText(name, table.name);
-  const parts = [
-    { value: table.bytes ?? 0, tone: 1 },
-    { value: table.index_bytes ?? 0, tone: 2 },
-  ];
-  sizes.update(parts, table.most, `Chunks ${bytes(table.bytes)}, index ${bytes(table.index_bytes)}`);
+  bar.update(table, table.most);
   setQuantity(size, bytes(heldBytes(table)));
   setText(rest, table.referenced_bytes === null ? "" : `${bytes(table.referenced_bytes)} of rows`);
 }
@@ -292,7 +281,7 @@ function writeMemory({ name, sizes, size, rest }, table) {
 export function removalsPanel() {
   const { node, body, count } = panel("removals", "Removals");
   const quiet = nothing("Nothing has left this table", "");
-  const rows = el("ul", { class: "memory-rows" });
+  const rows = el("ul", { class: "memory-rows rows body" });
   body.append(quiet, rows);
   /** @type {Record<string, string>} */
   const names = {
@@ -308,17 +297,17 @@ export function removalsPanel() {
     const all = Object.values(counts).reduce((sum, value) => sum + value, 0);
     quiet.hidden = all > 0;
     setText(count, all > 0 ? `${number(all, 0)}, ${percent((unsampled ?? Number.NaN) / all)} never sampled` : "");
-    const entries = Object.keys(names).map((key) => ({ reason: names[key], value: counts[key] ?? 0, all }));
+    const entries = Object.entries(names).map(([key, reason]) => ({ reason, value: counts[key] ?? 0, all }));
     const some = entries.filter(({ value }) => value > 0);
-    reconcile(rows, some, ({ reason }) => reason, () => barRow(writeRemovals));
+    reconcile(rows, some, ({ reason }) => reason, () => barRow(stackedBar(), writeRemovals));
   };
   return { node, update };
 }
 
-function writeRemovals({ name, sizes, size, rest }, { reason, value, all }) {
+function writeRemovals({ name, bar, size, rest }, { reason, value, all }) {
   const share = percent(value / all);
   setText(name, reason);
-  sizes.update([{ value, tone: 1 }], all, `${share} of all removals`);
+  bar.update([{ value, tone: 1 }], all, `${share} of all removals`);
   setText(size, compact(value));
   setText(rest, share);
 }

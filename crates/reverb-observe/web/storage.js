@@ -23,13 +23,13 @@ import { nothing, panel } from "./panels.js";
 /** The progress of a load or save. `update(progress, now)`. */
 export function progressView(title) {
   const share = el("span", { class: "big" });
-  const sizes = el("span", { class: "muted" });
+  const sizes = el("span", { class: "muted end" });
   const full = bar();
   const path = el("bdi", { class: "user mono small muted" });
   const node = el(
     "div",
-    { class: "progress" },
-    el("div", { class: "progress-head" }, el("span", {}, title), share, sizes),
+    { class: "progress rows" },
+    el("div", { class: "progress-head wrap baseline" }, el("span", {}, title), share, sizes),
     full.node,
     path,
   );
@@ -50,13 +50,12 @@ export function progressView(title) {
 /** The checkpoints in the folder, the next one and the running one. `update(live)`. */
 export function checkpointsPanel() {
   const next = el("span", { class: "muted small" });
-  const { node, body } = panel("checkpoints", "Checkpoints", next);
+  const { node, body } = panel("checkpoints", "Checkpoints", el("div", { class: "end" }, next));
   const quiet = nothing("No checkpoint yet", "client.checkpoint() saves one.");
-  const failed = el("p", { class: "notice bad" });
+  const failed = el("p", { class: "notice wrap" });
   const saving = progressView("Saving");
   const rows = el("tbody");
-  const classes = ["", "number", "number narrow-hidden", "number narrow-hidden", "number"];
-  const head = tableHead(["Checkpoint", "Saved", "Size", "Took", "Verified"], (column) => classes[column]);
+  const head = tableHead(["Checkpoint", "Saved", "Size", "Took", "Verified"], (column) => CELLS[column]);
   const table = el("div", { class: "scroll" }, el("table", {}, head, rows));
   const folder = el("bdi", { class: "user mono small muted folder" });
   body.append(failed, saving.node, quiet, table, folder);
@@ -86,22 +85,21 @@ export function checkpointsPanel() {
   return { node, update };
 }
 
+/** A phone does not show how large a checkpoint is, nor how long it took. */
+const CELLS = ["", "number", "number narrow-hidden", "number narrow-hidden", "number"];
+
 function checkpointRow() {
   const name = el("bdi", { class: "user mono small" });
   const restored = el("span", { class: "tag" }, "loaded at start");
-  const [age, size, took] = ["", " narrow-hidden", " narrow-hidden"].map((hidden) =>
-    el("td", { class: `number${hidden}` }),
-  );
+  const [age, size, took, verification] = CELLS.slice(1).map((name) => el("td", { class: name }));
   const verified = el("span", { class: "tag" });
   const node = el(
     "tr",
     {},
     el("th", { scope: "row" }, el("div", { class: "two-lines" }, name, restored)),
-    age,
-    size,
-    took,
-    el("td", { class: "number" }, verified),
+    [age, size, took, verification],
   );
+  verification.append(verified);
   /** @param {CheckpointDocument & {now: number, restored: boolean}} saved */
   const update = (saved) => {
     setText(name, saved.path.split("/").filter(Boolean).at(-1) ?? saved.path);
@@ -139,7 +137,7 @@ export function logPanel() {
   });
   const filter = el("input", { type: "search", placeholder: "Filter lines", "aria-label": "Filter lines of the log" });
   const choice = el("div", { class: "choice", role: "group", "aria-label": "Lowest level of lines" }, buttons);
-  const { node, body } = panel("log", "Log", filter, choice);
+  const { node, body } = panel("log", "Log", el("div", { class: "end wrap" }, filter, choice));
   const quiet = nothing("No lines", "Warnings and events of the server appear here.");
   const rows = el("ol", { class: "log bounded", tabindex: "0", "aria-label": "Lines, newest first" });
   body.append(quiet, rows);
@@ -166,7 +164,7 @@ function logRow(line) {
   const message = el("bdi", { class: "message" });
   setUserText(message, line.message);
   const tone = { warning: "tag warn", error: "tag bad" }[line.level] ?? "tag";
-  const at = el("time", { datetime: new Date(line.at * 1000).toISOString() }, time(line.at));
-  const node = el("li", { class: line.level }, at, el("span", { class: tone }, line.level), message);
+  const at = el("time", { class: "muted", datetime: new Date(line.at * 1000).toISOString() }, time(line.at));
+  const node = el("li", { class: `grid baseline ${line.level}` }, at, el("span", { class: tone }, line.level), message);
   return { node, update() {} };
 }

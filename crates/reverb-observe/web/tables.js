@@ -6,6 +6,7 @@ import { bar, sparkline } from "./charts.js";
 import {
   bytes,
   el,
+  fact,
   number,
   plural,
   rate,
@@ -13,8 +14,8 @@ import {
   setAttrs,
   setQuantity,
   setText,
-  setUserText,
   tableHead,
+  tableLink,
   userText,
 } from "./core.js";
 import { limiterView, longestWait, waiting, waitsBadge } from "./limiter.js";
@@ -26,7 +27,7 @@ const FILTER_FROM = 12;
 export function tablesView() {
   const count = el("span", { class: "muted" });
   const filter = el("input", { type: "search", placeholder: "Filter by name", "aria-label": "Filter tables by name" });
-  const header = el("div", { class: "section-head" }, el("h2", { id: "tables" }, "Tables"), count, filter);
+  const header = el("div", { class: "section-head row" }, el("h2", { id: "tables" }, "Tables"), count, filter);
   const body = el("div");
   const node = el("section", { "aria-labelledby": "tables" }, header, body);
   let layout;
@@ -58,7 +59,7 @@ export function tablesView() {
 function rateFigure(name, word) {
   const value = el("span", { class: "figure" });
   const spark = sparkline({ second: name === "samples" });
-  const node = el("div", { class: "rate" }, value, spark.node);
+  const node = el("div", { class: "rate grid nowrap" }, value, spark.node);
   /** @param {TableDocument} table @param {Live} live */
   const update = (table, live) => {
     const totals = live.series(table.number)?.[name];
@@ -74,25 +75,13 @@ function fill() {
   const value = el("span", { class: "figure" });
   const limit = el("span", { class: "unit" });
   const full = bar();
-  const node = el("div", { class: "fill" }, el("span", { class: "of" }, value, limit), full.node);
+  const node = el("div", { class: "fill rows" }, el("span", { class: "nowrap" }, value, limit), full.node);
   /** @param {TableDocument} table */
   const update = ({ items, max_items: most }) => {
     setText(value, number(items, 0));
     setText(limit, ` of ${number(most, 0)}`);
     full.update(items / most, `${number(items, 0)} of ${plural(most, "item")}`);
     setAttrs(full.node, { class: items >= most ? "bar full" : "bar" });
-  };
-  return { node, update };
-}
-
-/** The name of a table, which leads to its details. */
-function tableLink() {
-  const name = el("bdi", { class: "user" });
-  const node = el("a", { class: "table-name" }, name);
-  /** @param {TableDocument} table */
-  const update = (table) => {
-    setUserText(name, table.name);
-    setAttrs(node, { href: `#/tables/${table.number}` });
   };
   return { node, update };
 }
@@ -104,69 +93,73 @@ export function ratio({ inserts, samples }) {
   return share < 1000 ? share.toFixed(2) : number(share, 0);
 }
 
-function cards(large) {
-  const node = el("div", { class: large ? "cards one" : "cards" });
-  /** @param {TableDocument[]} tables @param {Live} live */
-  const update = (tables, live) => {
-    for (const view of reconcile(node, tables, ({ number }) => number, () => card(large))) view.live(live);
+/** What both a card and a row show of a table. `update(table, live)`. @param {Parameters<typeof limiterView>[0]} options Of the limiter. */
+function partsOf(options) {
+  const link = tableLink();
+  const selectors = el("span", { class: "selectors nowrap muted small" });
+  const badge = waitsBadge();
+  const items = fill();
+  const size = el("span", { class: "figure" });
+  const inserts = rateFigure("inserts", "Inserts");
+  const samples = rateFigure("samples", "Samples");
+  const perInsert = el("span", { class: "figure" });
+  const limiter = limiterView(options);
+  /** @param {TableDocument} table @param {Live} live */
+  const update = (table, live) => {
+    link.update(table.number, table.name);
+    setText(selectors, `${table.sampler} → ${table.remover}`);
+    setQuantity(size, bytes(table.bytes));
+    setText(perInsert, ratio(table));
+    for (const part of [badge, items, inserts, samples, limiter]) part.update(table, live);
   };
+  return { link, selectors, badge, items, size, inserts, samples, perInsert, limiter, update };
+}
+
+/** Makes the children of `parent` follow the tables. @param {Element} parent @param {TableDocument[]} tables @param {Live} live */
+function follow(parent, tables, live, create) {
+  reconcile(parent, tables.map((table) => ({ table, live })), ({ table }) => table.number, create);
+}
+
+function cards(large) {
+  const node = el("div", { class: large ? "cards grid one" : "cards grid many" });
+  /** @param {TableDocument[]} tables @param {Live} live */
+  const update = (tables, live) => follow(node, tables, live, () => card(large));
   return { node, update };
 }
 
 function card(large) {
-  const link = tableLink();
-  const selectors = el("span", { class: "selectors muted small" });
-  const badge = waitsBadge();
-  const items = fill();
-  const size = el("span", { class: "figure" });
+  const parts = partsOf({ height: large ? 208 : 132, flow: true });
+  const badge = el("span", { class: "end" }, parts.badge.node);
   const sizeLimit = el("span", { class: "unit" });
-  const inserts = rateFigure("inserts", "Inserts");
-  const samples = rateFigure("samples", "Samples");
-  const perInsert = el("span", { class: "figure" });
-  const limiter = limiterView({ height: large ? 208 : 132, flow: true });
-  const fact = (label, ...value) => el("div", {}, el("dt", { class: "label" }, label), el("dd", {}, ...value));
   const node = el(
     "article",
     { class: "panel card" },
-    el("header", {}, el("h3", {}, link.node), selectors, el("span", { class: "end" }, badge.node)),
+    el("header", { class: "wrap" }, el("h3", { class: "row" }, parts.link.node), parts.selectors, badge),
     el(
       "div",
-      { class: "card-body" },
+      { class: "card-body grid body" },
       el(
         "dl",
-        { class: "card-facts" },
-        fact("Items", items.node),
-        fact("Inserts", inserts.node),
-        fact("Samples", samples.node),
-        fact("Data", size, sizeLimit),
-        fact("Samples per insert", perInsert),
+        { class: "card-facts rows" },
+        fact("Items", null, parts.items.node).node,
+        fact("Inserts", null, parts.inserts.node).node,
+        fact("Samples", null, parts.samples.node).node,
+        fact("Data", null, parts.size, sizeLimit).node,
+        fact("Samples per insert", null, parts.perInsert).node,
       ),
-      el("div", { class: "card-limiter" }, limiter.node),
+      el("div", { class: "card-limiter" }, parts.limiter.node),
     ),
   );
-  /** @type {TableDocument} */
-  let table;
-  /** @param {TableDocument} next */
-  const update = (next) => {
-    table = next;
-    link.update(table);
-    setText(selectors, `${table.sampler} → ${table.remover}`);
-    badge.update(table);
-    items.update(table);
-    setQuantity(size, bytes(table.bytes));
+  /** @param {{table: TableDocument, live: Live}} now */
+  const update = ({ table, live }) => {
+    parts.update(table, live);
     setText(sizeLimit, table.max_bytes === null ? "" : ` of ${bytes(table.max_bytes)}`);
-    setText(perInsert, ratio(table));
-    node.classList.toggle("waits", waiting(table) > 0);
   };
-  const live = (/** @type {Live} */ state) => {
-    for (const part of [inserts, samples, limiter]) part.update(table, state);
-  };
-  return { node, update, live };
+  return { node, update };
 }
 
 /**
  * @typedef {object} Column
- * @property {string} id
  * @property {string} name
  * @property {(table: TableDocument, live: Live) => string | number} of What is sorted by.
  * @property {number} [start] The direction of the first click.
@@ -175,34 +168,14 @@ function card(large) {
 
 /** @type {Column[]} */
 const COLUMNS = [
-  { id: "name", name: "Table", of: ({ name }) => name.toLowerCase(), start: 1 },
-  { id: "items", name: "Items", of: ({ items }) => items },
-  { id: "bytes", name: "Data", of: ({ bytes: size }) => size ?? 0, class: "number wide" },
-  {
-    id: "inserts",
-    name: "Inserts",
-    of: ({ number: n }, live) => live.rate(live.series(n)?.inserts) ?? 0,
-    class: "number",
-  },
-  {
-    id: "samples",
-    name: "Samples",
-    of: ({ number: n }, live) => live.rate(live.series(n)?.samples) ?? 0,
-    class: "number",
-  },
-  {
-    id: "ratio",
-    name: "Per insert",
-    of: ({ inserts, samples }) => (inserts ? samples / inserts : 0),
-    class: "number wide",
-  },
-  { id: "limiter", name: "Limiter", of: ({ limiter }) => limiter.diff, class: "wide" },
-  {
-    id: "waits",
-    name: "Waits",
-    class: "narrow-hidden",
-    of: (table) => waiting(table) && 1 + longestWait(table),
-  },
+  { name: "Table", of: ({ name }) => name.toLowerCase(), start: 1 },
+  { name: "Items", of: ({ items }) => items },
+  { name: "Data", of: ({ bytes: size }) => size ?? 0, class: "number wide" },
+  { name: "Inserts", of: ({ number: n }, live) => live.rate(live.series(n)?.inserts) ?? 0, class: "number" },
+  { name: "Samples", of: ({ number: n }, live) => live.rate(live.series(n)?.samples) ?? 0, class: "number" },
+  { name: "Per insert", of: ({ inserts, samples }) => (inserts ? samples / inserts : 0), class: "number wide" },
+  { name: "Limiter", of: ({ limiter }) => limiter.diff, class: "wide" },
+  { name: "Waits", of: (table) => waiting(table) && 1 + longestWait(table), class: "narrow-hidden" },
 ];
 
 function list() {
@@ -247,7 +220,7 @@ function list() {
       setText(arrow, own === column ? (direction > 0 ? " ↑" : " ↓") : "");
     }
     const inOrder = column ? sorted(tables, live, column, direction) : tables;
-    for (const view of reconcile(rows, inOrder, ({ number }) => number, row)) view.live(live);
+    follow(rows, inOrder, live, row);
   };
   return { node, update };
 }
@@ -262,46 +235,27 @@ function sorted(tables, live, { of }, direction) {
 }
 
 function row() {
-  const link = tableLink();
-  const selectors = el("span", { class: "selectors muted small" });
-  const items = fill();
-  const size = el("span");
-  const inserts = rateFigure("inserts", "Inserts");
-  const samples = rateFigure("samples", "Samples");
-  const perInsert = el("span");
-  const limiter = limiterView({ height: 28, small: true });
-  const badge = waitsBadge();
+  const parts = partsOf({ height: 28, small: true });
   const phoneBadge = waitsBadge(true);
-  const cell = (name, ...children) => el("td", { class: name }, ...children);
+  const cell = (name, child) => el("td", { class: name }, child);
   const node = el(
     "tr",
     {},
-    el("th", { scope: "row" }, link.node, selectors, el("span", { class: "narrow-only" }, phoneBadge.node)),
-    cell("", items.node),
-    cell("number wide", size),
-    cell("number", inserts.node),
-    cell("number", samples.node),
-    cell("number wide", perInsert),
-    cell("wide", limiter.node),
-    cell("narrow-hidden", badge.node),
+    el("th", { scope: "row" }, parts.link.node, parts.selectors, el("span", { class: "narrow-only" }, phoneBadge.node)),
+    cell("", parts.items.node),
+    cell("number wide", parts.size),
+    cell("number", parts.inserts.node),
+    cell("number", parts.samples.node),
+    cell("number wide", parts.perInsert),
+    cell("wide", parts.limiter.node),
+    cell("narrow-hidden", parts.badge.node),
   );
-  /** @type {TableDocument} */
-  let table;
-  /** @param {TableDocument} next */
-  const update = (next) => {
-    table = next;
-    link.update(table);
-    setText(selectors, `${table.sampler} → ${table.remover}`);
-    items.update(table);
-    setQuantity(size, bytes(table.bytes));
-    setText(perInsert, ratio(table));
-    badge.update(table);
+  /** @param {{table: TableDocument, live: Live}} now */
+  const update = ({ table, live }) => {
+    parts.update(table, live);
     phoneBadge.update(table);
   };
-  const live = (/** @type {Live} */ state) => {
-    for (const part of [inserts, samples, limiter]) part.update(table, state);
-  };
-  return { node, update, live };
+  return { node, update };
 }
 
 /** A list of the columns of a signature. @param {ColumnDocument[]} columns */

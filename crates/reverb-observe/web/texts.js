@@ -1,6 +1,7 @@
 // Text, tokens, single values and plain numbers of a column, by pages.
 
 import { el, number, plural, setText, visible } from "./core.js";
+import { placesOn } from "./values.js";
 
 const TEXTS_A_PAGE = 50;
 const CHARACTERS = 4000;
@@ -11,7 +12,7 @@ const NUMBERS_A_ROW = 8;
 /** The strings of a column. Line ends and tabs stay; other characters that cannot be seen are shown as code points. */
 export function textView(data, shape) {
   return paged(data.length, TEXTS_A_PAGE, "texts", (from, to) =>
-    el("ol", { class: "texts" }, range(from, to, (i) =>
+    el("ol", { class: "rows" }, range(from, to, (i) =>
       el("li", null, data.length > 1 && el("span", { class: "small muted" }, indexOf(shape, i)), textBlock(data.text(i))))));
 }
 
@@ -44,7 +45,7 @@ export function numbersView(data, shape) {
   return paged(data.length, NUMBERS_A_PAGE, "numbers", (from, to) => {
     const rows = range(0, Math.ceil((to - from) / width), (row) => {
       const start = from + row * width;
-      return el("tr", null, el("th", { scope: "row" }, indexOf(shape, start)),
+      return el("tr", null, el("th", { class: "muted", scope: "row" }, indexOf(shape, start)),
         range(start, Math.min(to, start + width), (i) => el("td", null, data.text(i))));
     });
     return el("div", { class: "scroll numbers mono", tabindex: 0, role: "group", "aria-label": "Numbers" },
@@ -63,12 +64,7 @@ const range = (from, to, make) => Array.from({ length: Math.max(0, to - from) },
 
 /** The index of an element on all axes: `[2, 0]`. */
 function indexOf(shape, i) {
-  const places = [];
-  for (const length of [...shape].reverse()) {
-    places.unshift(number(i % length, 0).replaceAll(",", ""));
-    i = Math.floor(i / length);
-  }
-  return `[${places.join(", ")}]`;
+  return `[${placesOn(shape, i).join(", ")}]`;
 }
 
 /** Buttons that turn pages; null if there is one page only. `show(from)` shows the page that begins there. */
@@ -87,5 +83,5 @@ export function pager(count, size, things, show) {
   const back = button("Previous", "←", -size);
   const on = button("Next", "→", size);
   turn(0);
-  return el("div", { class: "pager" }, back, on, where);
+  return el("div", { class: "pager row baseline" }, back, on, where);
 }

@@ -192,12 +192,19 @@ function isOpaque({ frames, y, x, c }, data) {
   return true;
 }
 
-/** Index of the first element of a frame. The last of `frames` counts fastest. */
-export function frameOffset(frames, index) {
-  let [rest, place] = [index, 0];
-  for (const [length, stride] of [...frames].reverse()) {
-    place += (rest % length) * stride;
-    rest = Math.floor(rest / length);
+/** The place of an element on each axis. The last one counts fastest. @param {number[]} lengths @param {number} index */
+export function placesOn(lengths, index) {
+  /** @type {number[]} */
+  const places = [];
+  for (const length of [...lengths].reverse()) {
+    places.unshift(index % length);
+    index = Math.floor(index / length);
   }
-  return place;
+  return places;
+}
+
+/** Index of the first element of a frame. */
+export function frameOffset(frames, index) {
+  const places = placesOn(frames.map(([length]) => length), index);
+  return places.reduce((sum, place, axis) => sum + place * frames[axis][1], 0);
 }
