@@ -3,9 +3,11 @@
 import ctypes
 import fcntl
 import os
+import shutil
 import signal
 import socket
 import struct
+import tempfile
 
 import pytest
 
@@ -29,9 +31,21 @@ def own_loopback():
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP_AND_RUNNING))
 
 
+def own_sockets(config):
+    """Makes servers of this process keep their Unix sockets in a folder of their own until the tests end.
+
+    Sockets are named by the port, and in networks of their own several servers may have the same one.
+    """
+    folder = tempfile.mkdtemp()
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    os.environ.pop("XDG_RUNTIME_DIR", None)
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+
+
 def pytest_configure(config):
     if hasattr(config, "workerinput") and os.environ.get("REVERB_TEST_NETWORKS"):
         own_loopback()
+        own_sockets(config)
     config.addinivalue_line("markers", "slow: takes more than ten seconds")
     config.addinivalue_line("markers", "reference: needs an interpreter that has dm-reverb 0.14")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
