@@ -134,7 +134,8 @@ WORKERS := $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 1))))
 
 # The environment of the Python tests is made while the Rust tests run, which mostly wait.
 test: ## Rust and Python tests that need no other framework
-	@status=0; $(MAKE) --no-print-directory -j2 --output-sync=line test-rust $(TESTED)/.installed || status=1; \
+	@$(MAKE) --no-print-directory $(TESTED)/.installed & status=0; \
+	$(MAKE) --no-print-directory test-rust || status=1; wait; \
 	$(MAKE) --no-print-directory test-python || status=1; exit $$status
 
 # In memory where there is room, since the tests of checkpoints sync thousands of files.
