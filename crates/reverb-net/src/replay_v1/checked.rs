@@ -64,25 +64,31 @@ mod tests {
         InsertRequest::check(&request.encode_to_vec()).is_err()
     }
 
+    /// Whether an insert is refused that has a field with this content, inside a message for each outer tag. It is written
+    /// by hand, because the messages would take gigabytes here too.
+    fn is_refused_inside(outer_tags: &[u8], content: Vec<u8>) -> bool {
+        let bytes = outer_tags.iter().rev().fold(content, |content, &tag| {
+            let mut bytes = vec![tag];
+            prost::encoding::encode_varint(content.len() as u64, &mut bytes);
+            [bytes, content].concat()
+        });
+        InsertRequest::check(&bytes).is_err()
+    }
+
+    /// Empty messages of a type, one more than fit into the limit, in a field with this tag.
+    fn too_many<T>(tag: u8) -> Vec<u8> {
+        [tag, 0].repeat(MAX_DECODED_BYTES / size_of::<T>() + 1)
+    }
+
     #[test]
     fn an_insert_of_millions_of_empty_messages_is_refused_at_every_depth() {
-        let many = 12 << 20;
-        let trajectories = |columns| ItemBatch { trajectories: vec![Trajectory { columns }], ..ItemBatch::default() };
-        let batches = |batch| InsertRequest { batches: vec![batch], ..InsertRequest::default() };
-        let columns =
-            |columns| InsertRequest { chunks: vec![Chunk { columns, ..Chunk::default() }], ..InsertRequest::default() };
-        let slices = vec![Slice::default(); many];
-        assert!(is_refused(&batches(trajectories(vec![Column { slices, squeeze: false }]))));
-        assert!(is_refused(&batches(trajectories(vec![Column::default(); many]))));
-        assert!(is_refused(&batches(ItemBatch {
-            trajectories: vec![Trajectory::default(); many],
-            ..ItemBatch::default()
-        })));
-        assert!(is_refused(&columns(vec![ColumnSpec::default(); many])));
-        assert!(is_refused(&columns(vec![ColumnSpec { shape: vec![0; 40 << 20], ..ColumnSpec::default() }])));
-        // The encoded bytes are written by hand, because the messages would take gigabytes here too.
-        assert!(InsertRequest::check(&[0x12, 0].repeat(many)).is_err(), "chunks");
-        assert!(InsertRequest::check(&[0x1a, 0].repeat(many)).is_err(), "batches");
+        assert!(is_refused_inside(&[], too_many::<Chunk>(0x12)), "chunks");
+        assert!(is_refused_inside(&[0x12], too_many::<ColumnSpec>(0x42)), "columns of a chunk");
+        assert!(is_refused_inside(&[0x12, 0x42, 0x12], vec![0; 40 << 20]), "a shape");
+        assert!(is_refused_inside(&[], too_many::<ItemBatch>(0x1a)), "batches");
+        assert!(is_refused_inside(&[0x1a], too_many::<Trajectory>(0x3a)), "trajectories");
+        assert!(is_refused_inside(&[0x1a, 0x3a], too_many::<Column>(0x0a)), "columns of a trajectory");
+        assert!(is_refused_inside(&[0x1a, 0x3a, 0x0a], too_many::<Slice>(0x0a)), "slices");
     }
 
     #[test]
