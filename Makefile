@@ -310,5 +310,5 @@ wheel: dist/.built ## Build the wheel into dist/
 	@ls dist/*.whl
 
 clean: ## Remove everything that was built or installed here
-	rm -rf .venv .venv-test .venv-reference .venv-tensorflow .venv-torch .venv-jax .venv-cpprb target dist demo-output soak.jsonl \
-		.pytest_cache .mypy_cache .ruff_cache $(PAGE)/node_modules
+	rm -rf .venv .venv-test .venv-reference .venv-tensorflow .venv-torch .venv-jax .venv-cpprb target dist demo-output \
+		soak.jsonl .pytest_cache .mypy_cache .ruff_cache $(PAGE)/node_modules

@@ -224,7 +224,7 @@ pub fn selection_to_array<'py>(py: Python<'py>, selection: &Selection) -> PyReve
     Ok(to_array(py, dtype, &shape, cells)?)
 }
 
-/// An array that owns its memory.
+/// An array with memory of its own.
 fn to_array<'py>(py: Python<'py>, dtype: DType, shape: &[usize], data: Vec<CellData>) -> PyResult<Bound<'py, PyAny>> {
     if dtype == DType::String {
         let strings = data.into_iter().flat_map(|data| match data {
