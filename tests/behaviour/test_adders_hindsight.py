@@ -35,8 +35,9 @@ def observed(episode, t, num_envs=None):
     }
 
 
-def play(adder, num_envs=None, lengths=LENGTHS):
-    for episode, length in enumerate(lengths):
+def play(adder, num_envs=None, episodes=(0, 1, 2), lengths=LENGTHS):
+    for episode in episodes:
+        length = lengths[episode]
         for t in range(length):
             number = np.float32(100 * episode + t)
             info = {"bonus": 10.0 * t}
@@ -150,7 +151,7 @@ def test_other_goals_may_end_the_episode(client):
         return bool((achieved == desired).all())
 
     with make(client, strategy="final", k=1, compute_terminated=is_reached) as adder:
-        play(adder, lengths=(3,))
+        play(adder, episodes=[0], lengths=(3,))
     discounts = [(int(item[0]), check_goal(item), float(item[1])) for item in take_all(client)]
     gamma = float(np.float32(0.9))
     assert discounts == [(t, goal, 0.0 if goal and t == 2 else gamma) for t in range(3) for goal in (False, True)]
@@ -176,6 +177,106 @@ def test_an_episode_that_is_cut_gives_its_items(client):
         adder.end_episode()
         adder.end_episode()
     assert info_of(client).current_size == 2
+
+
+class TroubleError(Exception):
+    """What a program's own function raises."""
+
+
+def take_steps(client, num_envs=None):
+    """The steps of all items, which are checked, with the number of their items."""
+    return collections.Counter(check(item, num_envs)[0] for item in take_all(client))
+
+
+def items_of(episodes, envs=(0,), k=2):
+    return {(env, n, t): 1 + k for env in envs for n in episodes for t in range(LENGTHS[n])}
+
+
+@pytest.mark.parametrize("error", [TroubleError, KeyboardInterrupt])
+@pytest.mark.parametrize("function", ["compute_reward", "compute_terminated"])
+@pytest.mark.parametrize("at", [0, 5])
+def test_an_error_of_a_function_drops_one_episode(client, function, error, at):
+    calls = []
+
+    def fails(achieved, desired, info):
+        calls.append(1)
+        if len(calls) == at + 1 + 2 * LENGTHS[0]:
+            raise error
+        # A step is terminal for another goal as it was for its own.
+        return reward_of(achieved, desired, info) if function == "compute_reward" else bool(info["bonus"] == 30.0)
+
+    options = {"compute_reward": reward_of, function: fails}
+    with adders.HindsightAdder(client, "table", discount=0.9, k=2, **options) as adder:
+        play(adder, episodes=[0])
+        with pytest.raises(error):
+            play(adder, episodes=[1])
+        # Nothing is left that could end.
+        adder.end_episode()
+        play(adder, episodes=[2])
+    items = take_all(client)
+    if function == "compute_reward":
+        assert collections.Counter(check(item, None)[0] for item in items) == items_of([0, 2])
+    else:
+        assert {int(item[5][0]) // 100 for item in items} == {0, 2}
+        assert len(items) == 3 * (LENGTHS[0] + LENGTHS[2])
+
+
+@pytest.mark.parametrize("method", ["append", "create_items"])
+@pytest.mark.parametrize("error", [TroubleError, KeyboardInterrupt])
+def test_an_error_in_the_midst_of_an_episode_leaves_the_next_whole(client, monkeypatch, method, error):
+    adder = make(client, k=2)
+    play(adder, episodes=[0, 1])
+    before = take_steps(client)
+    writer, original, calls = adder._writer, getattr(adder._writer, method), []
+
+    def fails(*given, **named):
+        calls.append(1)
+        if len(calls) == 8:
+            raise error
+        return original(*given, **named)
+
+    monkeypatch.setattr(writer, method, fails)
+    with pytest.raises(error):
+        play(adder, episodes=[0, 1])
+    monkeypatch.undo()
+    # What was made of the episode before the error.
+    adder.flush()
+    take_all(client)
+    play(adder)
+    adder.flush()
+    assert before == items_of([0, 1])
+    assert take_steps(client) == items_of([0, 1, 2])
+    adder.close()
+
+
+def test_an_error_in_one_environment_takes_no_other_with_it(client):
+    failing = []
+
+    def fails(achieved, desired, info):
+        if failing and achieved[0] // 10_000 == failing[0]:
+            raise TroubleError
+        return reward_of(achieved, desired, info)
+
+    with adders.HindsightAdder(client, "table", discount=0.9, compute_reward=fails, k=2, num_envs=3) as adder:
+        failing.append(1)
+        with pytest.raises(TroubleError):
+            play(adder, 3, episodes=[0])
+        failing.clear()
+        adder.end_episode()
+        play(adder, 3)
+    got = take_steps(client, 3)
+    once, twice = items_of([0, 1, 2], [0, 1, 2]), items_of([0], [0, 2])
+    assert got == {step: number + twice.get(step, 0) for step, number in once.items()}
+
+
+def test_a_step_that_is_refused_in_one_environment_is_added_in_none(client):
+    with make(client, k=2, num_envs=2) as adder:
+        short = {**observed(0, 0, 2), "observation": np.zeros((1, PIXELS), np.float32)}
+        for before, after in ((short, observed(0, 1, 2)), (observed(0, 0, 2), short)):
+            with pytest.raises(ValueError, match="made with num_envs=2"):
+                adder.add(before, np.zeros(2, np.float32), 0.5, after, info=None)
+        play(adder, 2)
+    assert take_steps(client, 2) == items_of([0, 1, 2], [0, 1])
 
 
 def test_items_share_their_observations(serve):

@@ -119,6 +119,8 @@ class HindsightAdder(AdderBase):
         # The goals of a step are known at the end of its episode, so episodes are kept until then.
         self._episodes: list[list[_Step]] = [[] for _ in range(self._num_envs or 1)]
         self._writer = client.batched_writer(1, _KEPT_ROWS, options=self._options)
+        # Whether the writer has rows of an episode that has not ended, as an error in the midst of one leaves it.
+        self._is_writing = False
 
     def add(
         self,
@@ -134,6 +136,9 @@ class HindsightAdder(AdderBase):
         mask: ArrayLike | None = None,
     ) -> None:
         """Adds a step. The last step of an episode creates the items of all its steps.
+
+        An error of `compute_reward` or `compute_terminated` drops the episode whole, and no other. An error of the
+        writer may leave items of the first steps. Either way the next step of that environment begins an episode.
 
         Args:
           observation: Dict of `observation`, `achieved_goal` and `desired_goal`, each a nest. With `num_envs` all
@@ -167,19 +172,21 @@ class HindsightAdder(AdderBase):
             "next_observation": _checked("next_observation", next_observation),
             "observation": _checked("observation", observation),
         }
+        # All rows are made before the first is kept, so that an error leaves no environment with a step of its own.
+        added = {}
         for env in np.flatnonzero(present).tolist():
             row = self._row(step, env)
-            self._episodes[env].append(
-                _Step(
-                    row["observation"],
-                    row["action"],
-                    rewards[env],
-                    row["next_observation"],
-                    bool(is_terminal[env]),
-                    self._info(info, env),
-                    float(each[env]),
-                )
+            added[env] = _Step(
+                row["observation"],
+                row["action"],
+                rewards[env],
+                row["next_observation"],
+                bool(is_terminal[env]),
+                self._info(info, env),
+                float(each[env]),
             )
+        for env, taken in added.items():
+            self._episodes[env].append(taken)
         self._steps += present
         if ends.any():
             self._end_episodes(ends, None)
@@ -210,13 +217,30 @@ class HindsightAdder(AdderBase):
         # Environments that reset themselves in the same step keep the infos of the step apart from those of the reset.
         return own.get("final_info", own)
 
-    def _finish(self, ends: NDArray[np.bool_], priority: Any) -> None:
-        for env in np.flatnonzero(ends).tolist():
-            episode, self._episodes[env] = self._episodes[env], []
-            self._write(episode)
+    def _end_episodes(self, ends: NDArray[np.bool_], priority: Any) -> None:
+        envs = np.flatnonzero(ends).tolist()
+        episodes = [self._episodes[env] for env in envs]
+        # The next steps of these environments begin other episodes, whatever becomes of these.
+        for env in envs:
+            self._episodes[env] = []
+        self._begin_anew(ends)
+        first: Exception | None = None
+        for episode in episodes:
+            try:
+                self._write(episode)
+            except Exception as error:
+                # An episode that fails takes no other with it.
+                first = first or error
+        if first is not None:
+            raise first
 
     def _write(self, episode: list[_Step]) -> None:
         """Writes an episode: row t is the observation before step t, and what step t gave."""
+        # The functions of the program run first: if one fails, nothing of the episode has been written.
+        others = [self._others(episode, t) for t in range(len(episode))]
+        if self._is_writing:
+            self._end_rows(episode)
+        self._is_writing = True
         append = self._writer.append
         for step in episode:
             discount = self._discounted(step.terminated)
@@ -227,12 +251,25 @@ class HindsightAdder(AdderBase):
         row = len(episode)
         for t, step in enumerate(episode):
             self._create_item(history, t, t, 0, step.priority)
-            for reached in self._reached(t, len(episode)).tolist():
+            for reached, relabelled in others[t]:
                 # The reward for another goal has a row of its own.
                 row += 1
-                append(self._relabelled(step, episode[reached - 1].following["achieved_goal"]))
+                append(relabelled)
                 self._create_item(history, t, row, reached, step.priority)
-        append(columns.blank(dict(episode[-1].following)), mask=np.zeros(1, bool), episode_end=np.ones(1, bool))
+        self._end_rows(episode)
+
+    def _end_rows(self, episode: list[_Step]) -> None:
+        """Ends the writer's episode. `episode` gives the structure of a row."""
+        blank = columns.blank(dict(episode[-1].following))
+        self._writer.append(blank, mask=np.zeros(1, bool), episode_end=np.ones(1, bool))
+        self._is_writing = False
+
+    def _others(self, episode: list[_Step], t: int) -> list[tuple[int, Any]]:
+        """The rows whose achieved goals step t gets, each with what the step gives for that goal."""
+        return [
+            (reached, self._relabelled(episode[t], episode[reached - 1].following["achieved_goal"]))
+            for reached in self._reached(t, len(episode)).tolist()
+        ]
 
     def _reached(self, t: int, length: int) -> NDArray[np.int64]:
         """The rows whose achieved goals step t gets."""
