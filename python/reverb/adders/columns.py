@@ -82,3 +82,20 @@ def replaced(step: Any, keep: Collection[int], values: Any, argument: str) -> An
             name = "/".join(map(str, path))
             raise ValueError(f"`{argument}` must have {name!r} after the step, since the adder was made with it.")
     return tree.unflatten_as(step, leaves)
+
+
+def refuse_none(step: Any, optional: Collection[int] = ()) -> None:
+    """Refuses a step that lacks a value, since the items that need it would not be created.
+
+    Args:
+      step: Nest of a step.
+      optional: Leaves that may be None, by their position in the flattened step.
+
+    Raises:
+      ValueError: Another leaf is None.
+    """
+    missing = {index for index, leaf in enumerate(tree.flatten(step)) if leaf is None}.difference(optional)
+    if missing:
+        path, _ = tree.flatten_with_path(step)[min(missing)]
+        name = "/".join(map(str, path)) or "the step"
+        raise ValueError(f"{name} is None, but the items need a value of each step; the step was not added.")

@@ -136,6 +136,8 @@ class NStepTransitionAdder(AdderBase):
         self._dtype = np.dtype(dtype)
         self._returns = NStepReturns(n, discount)
         self._stack = columns.as_stack(stack)
+        # Whether the first step had extras, so that all have.
+        self._has_extras = False
         # The number of frames by leaf of the observation.
         self._frames: dict[int, int] = {}
 
@@ -172,7 +174,9 @@ class NStepTransitionAdder(AdderBase):
             pass `~(terminated | truncated)` of the previous step.
 
         Raises:
-          ValueError, TypeError, UnavailableError: See `StructuredWriter.append`.
+          ValueError: A column has no value (None) that an item needs. The step was not added. See also
+            `StructuredWriter.append`.
+          TypeError, UnavailableError: See `StructuredWriter.append`.
         """
         present = self._present(mask)
         rewards = np.asarray(reward)
@@ -181,6 +185,13 @@ class NStepTransitionAdder(AdderBase):
         is_terminal = self._flags("terminated", terminated)
         ends = (is_terminal | self._flags("truncated", truncated)) & present
         given = self._priorities.of_step(priority)
+        parts = {"action": action, "next_observation": next_observation}
+        if not self._stack or True in (present & ~self._is_led):
+            parts["observation"] = observation
+        if extras is not None or self._has_extras:
+            parts["extras"] = extras
+        if True in present:
+            columns.refuse_none(parts)
         if self._num_envs is None:
             returns, discounts = self._returns.push(rewards, is_terminal.reshape(rewards.shape))
         else:
@@ -198,6 +209,7 @@ class NStepTransitionAdder(AdderBase):
                 leaf: self._stack[name]
                 for leaf, name in columns.places("stack", tuple(self._stack), {"observation": observation}).items()
             }
+            self._has_extras = extras is not None
             self._open(step, [self._config(step, k) for k in range(self._n, 0, -1)])
         if self._stack:
             # The frames before the first step repeat the first observation.

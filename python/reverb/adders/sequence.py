@@ -79,6 +79,7 @@ class _Window:
       first: Leaves of the columns `first`.
       final: Leaves of the columns `final`.
       ahead: Leaves whose first value comes before the first step, `lead` times.
+      not_ahead: The other leaves.
       lead: Number of rows before the first step of an episode.
     """
 
@@ -95,6 +96,7 @@ class _Window:
             paths = ["/".join(map(str, path)) for path, _ in tree.flatten_with_path(step)]
             raise ValueError(f"{paths[min(twice)]!r} is in `first`, and also in `final` or `stack`.")
         self.ahead = self.final | set(self._frames)
+        self.not_ahead = set(range(len(tree.flatten(step)))) - self.ahead
         self.lead = max((self._before(leaf) for leaf in self.ahead), default=0)
 
     def _before(self, leaf: int) -> int:
@@ -201,7 +203,7 @@ class SequenceAdder(AdderBase):
         self._first, self._final = columns.as_names("first", first), columns.as_names("final", final)
         self._stack = columns.as_stack(stack)
         # Known with the first step.
-        self._window: Any = None
+        self._window: _Window | None = None
 
     def add(
         self,
@@ -225,22 +227,28 @@ class SequenceAdder(AdderBase):
           mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.
 
         Raises:
-          ValueError, TypeError, UnavailableError: See `StructuredWriter.append`.
+          ValueError: A column has no value (None) that an item needs. The step was not added. See also
+            `StructuredWriter.append`.
+          TypeError, UnavailableError: See `StructuredWriter.append`.
         """
         present = self._present(mask)
         ends = self._flags("last", last) & present
         given = self._priorities.of_step(priority)
-        if self._writer is None:
-            self._start(step)
-        window = self._window
+        window = self._window or _Window(step, first=self._first, final=self._final, stack=self._stack)
         row = columns.replaced(step, window.final, final, "final") if window.final else step
+        begins = present & (self._steps % self._period == 0)
+        if True in present:
+            columns.refuse_none(row, () if True in begins else window.first)
+        if window.lead and True in (present & ~self._is_led):
+            columns.refuse_none(step, window.not_ahead)
+        if self._writer is None:
+            self._start(step, window)
         if window.lead:
             # The rows before the first step repeat its first values.
             self._lead(lambda: columns.only(step, window.ahead), window.lead, present)
         end_now = np.zeros_like(ends) if self._pad else ends
         if window.first:
             # Environments at a step that begins no window write a row without the columns `first`.
-            begins = present & (self._steps % self._period == 0)
             if True in begins:
                 self._append(row, begins, end_now & begins, given)
             rest = present & ~begins
@@ -258,8 +266,7 @@ class SequenceAdder(AdderBase):
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
         transition.add_step(self.add, transform, has_final=bool(self._final))
 
-    def _start(self, step: Any) -> None:
-        window = _Window(step, first=self._first, final=self._final, stack=self._stack)
+    def _start(self, step: Any, window: _Window) -> None:
         configs = _configs(
             window,
             self._table,
