@@ -353,12 +353,13 @@ class Client:
             raise ValueError(f"max_samples ({num_samples}) must be -1 or >= 1")
         left = 0 if num_samples == -1 else checks.as_count("num_samples", num_samples)
         remaining, patience = countdown(timeout), as_reconnect_timeout(reconnect_timeout)
+        infos = None
         if left and unpack_as_table_signature and table not in self._makers:
-            self._check_table_exists(table, remaining())
+            infos = self._infos_with(table, remaining())
         while left > 0:
             sampled = self.engine.sample(table, 1, 1, min(_AHEAD, left - 1), remaining(), False, patience)
             left -= len(sampled)
-            maker = self.maker(table, sampled.signature_token) if unpack_as_table_signature else _flat_maker
+            maker = self.maker(table, sampled.signature_token, infos) if unpack_as_table_signature else _flat_maker
             yield from _binding.ItemIterator(sampled, maker, of_steps=emit_timesteps)
 
     def sample_batch(
@@ -390,10 +391,13 @@ class Client:
         # Calls the checks only if they are needed: a small batch takes only a few microseconds in total.
         size = batch_size if type(batch_size) is int and batch_size > 0 else checks.as_count("batch_size", batch_size)
         seconds = None if timeout is None else checks.as_timeout(timeout)
-        sampled = self.engine.sample(table, size, size, 0, seconds, squeeze_time)
         maker = self._makers.get(table)
+        infos = None
+        if maker is None:
+            infos, seconds = self._infos_before_draw(seconds)
+        sampled = self.engine.sample(table, size, size, 0, seconds, squeeze_time)
         if maker is None or maker.signature_token != sampled.signature_token:
-            maker = self.maker(table, sampled.signature_token)
+            maker = self.maker(table, sampled.signature_token, infos)
         return maker.sample(sampled)
 
     def mutate_priorities(
@@ -572,12 +576,28 @@ class Client:
         infos = table_infos(self.engine, None if timeout_s < 0 else timeout_s)
         return {name: signatures.flatten(info.signature) for name, info in infos.items()}
 
-    def _check_table_exists(self, table: str, timeout: float | None) -> None:
+    def _infos_with(self, table: str, timeout: float | None) -> dict[str, TableInfo]:
         tables = table_infos(self.engine, timeout)
         if table not in tables:
             raise ValueError(f'Could not find table "{table}". The following tables exists: {", ".join(tables)}.')
+        return tables
 
-    def maker(self, table: str, signature_token: int) -> _binding.BatchMaker:
+    def _infos_before_draw(self, timeout: float | None) -> tuple[dict[str, TableInfo] | None, float | None]:
+        """All tables, looked up before the first draw from one, and the time that is left for the draw.
+
+        The draw counts as delivered, so an error of a later look-up, or Ctrl-C in it, would lose the batch.
+        """
+        remaining = countdown(timeout)
+        try:
+            infos = table_infos(self.engine, remaining())
+        except DeadlineExceededError:
+            # The draw may need no time at all, and knows what to say if it does.
+            return None, remaining()
+        return infos, remaining()
+
+    def maker(
+        self, table: str, signature_token: int, infos: Mapping[str, TableInfo] | None = None
+    ) -> _binding.BatchMaker:
         """A maker of samples whose data have the structure of a table's signature.
 
         For other modules of this package. It is not part of the public interface.
@@ -586,10 +606,13 @@ class Client:
           table: Name of the table that the columns came from.
           signature_token: Token that identifies the signature, as returned with the samples; 0 if the table has no
             signature.
+          infos: All tables, if they were looked up before the first draw from this one; None: looks them up.
         """
         maker = self._makers.get(table)
         if maker is None or maker.signature_token != signature_token:
-            # The items are already drawn, so the caller's deadline must not fail this call; nor may it wait forever.
-            info = table_infos(self.engine, _LOOK_UP_SECONDS).get(table) if signature_token else None
+            if signature_token and (infos is None or maker is not None):
+                # The items are drawn already, so the deadline must not fail this call; nor may it wait forever.
+                infos = table_infos(self.engine, _LOOK_UP_SECONDS)
+            info = infos.get(table) if signature_token and infos is not None else None
             maker = self._makers[table] = sample_maker(None if info is None else info.signature, signature_token)
         return maker

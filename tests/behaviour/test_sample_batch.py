@@ -145,3 +145,26 @@ def test_large_batches_are_complete(serve):
     for part in np.split(rows, 8):
         client.insert_batch(part, {"table": 1.0})
     np.testing.assert_array_equal(client.sample_batch("table", 64, squeeze_time=True).data[0], rows)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, errors.UnavailableError])
+@pytest.mark.parametrize("call", ["sample_batch", "sample"])
+def test_error_of_the_look_up_of_a_signature_loses_no_sample(serve, monkeypatch, call, error):
+    client = serve(reverb.Table.queue("table", 10, signature=TensorSpec((), np.int64)))
+    client.insert_batch(np.arange(4), {"table": 1.0})
+
+    def draw():
+        if call == "sample_batch":
+            return client.sample_batch("table", 1, timeout=5).data.item()
+        [sample] = client.sample("table", emit_timesteps=False, unpack_as_table_signature=True, timeout=5)
+        return sample.data.item()
+
+    def fails(*_args):
+        raise error("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("reverb.client.table_infos", fails)
+        for _ in range(2):
+            with pytest.raises(error):
+                draw()
+    assert [draw() for _ in range(4)] == [0, 1, 2, 3]
