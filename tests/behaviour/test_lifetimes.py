@@ -418,10 +418,15 @@ def test_reader_that_is_killed_loses_nothing(serve_far):
         lines += reader.kill().splitlines()
     read = [int(value) for line in lines for value in line.split()]
     # Until the server notices that the reader is gone, a batch may still be leased to it.
-    eventually(lambda: info_of(client).undelivered_samples == 0)
-    left = rest_of(client)
+    left = []
+
+    def nothing_is_missing():
+        left.extend(rest_of(client))
+        return set(left) | set(read) >= set(range(5000))
+
+    # The server may read a request of the reader after its end: a batch can be leased, and go back, after one look.
+    eventually(nothing_is_missing)
     # The batch that it had, but could not confirm yet, is drawn again; a truncated line belongs to that batch.
-    assert set(left) | set(read) >= set(range(5000))
     assert len(left) + len(read) <= 5005
 
 
