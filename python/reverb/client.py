@@ -409,6 +409,8 @@ class Client:
         timeout: float | None = None,
     ) -> int | None:
         """Deletes items, then changes priorities. Keys that are not in the table are ignored.
+        An item that samples on their way have removed does not come back with them after a delete, and comes back with
+        its new priority after an update.
 
         All priorities are checked before anything is changed. Of more than 16384 changes, other callers may see a part
         until the call returns.
@@ -482,7 +484,8 @@ class Client:
 
         Waiting inserts and samples proceed at once if the new options allow it. Before the call returns, items leave
         that no longer fit: the remover chooses them until the table is within `max_size` and `max_bytes`, and those go
-        that were sampled `max_times_sampled` times. The next checkpoint has the new options. A server that loads it
+        that were sampled `max_times_sampled` times. An item whose samples have not reached their callers comes back if
+        enough of them go back to the table. The next checkpoint has the new options. A server that loads it
         uses them unless its checkpointer has `override_definitions=True`. Where the checkpoint has no `max_bytes`, that
         of the server's table counts.
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from behaviour_support import (
     Background,
+    at_rest,
     contents,
     draw_values,
     eventually,
@@ -20,6 +21,7 @@ from behaviour_support import (
 
 import reverb
 from reverb import _protos, checkpointers, errors, rate_limiters
+from reverb.loaders import NumpyLoader
 
 REASONS = ("max_size", "max_bytes", "max_times_sampled", "deleted", "reset")
 
@@ -246,3 +248,17 @@ def test_changes_under_load_lose_no_call(serve):
     counts = removals(client)
     inserts = info_of(client).rate_limiter_info.insert_stats.completed
     assert sum(counts.values()) == inserts - info_of(client).current_size
+
+
+@pytest.mark.parametrize("before", [0, 9])
+def test_a_lower_limit_of_draws_keeps_items_whose_draws_come_back(serve, before):
+    client = serve(make_table(max_times_sampled=before))
+    insert_values(client, range(3))
+    with NumpyLoader(serve.connect(), "table", batch_size=1, prefetch=3) as loader:
+        assert next(loader).data[0].ravel().tolist() == [0]
+        eventually(at_rest(lambda: num_samples(client)))
+        client.configure_table("table", max_times_sampled=2)
+    # The draws ahead have come back: all but one of the first item.
+    eventually(lambda: (info_of(client).current_size, num_samples(client)) == (3, 1))
+    assert draw_values(client, 5) == [0, 1, 1, 2, 2]
+    assert info_of(client).current_size == 0

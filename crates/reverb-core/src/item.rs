@@ -83,8 +83,6 @@ pub struct Drawn {
     pub inserted_at: u64,
     /// The data.
     pub trajectory: Trajectory,
-    /// The places of the item in the sampler and in the remover, if the draw removed it.
-    pub(crate) places: Option<(u64, u64)>,
     /// The epoch of the table: draws from before a reset cannot be given back.
     pub(crate) epoch: u64,
     /// Under which number the table remembers the draw until it is delivered or given back.
@@ -101,7 +99,7 @@ impl Drawn {
     /// An item in the form of a draw that did not happen, so that it can be gathered. Giving it back changes nothing.
     pub fn peeked(item: ItemView, table_size: u64) -> Self {
         let ItemView { key, priority, times_sampled, inserted_at, trajectory } = item;
-        let (probability, rate_limited, places, in_flight) = (1.0, false, None, FlightNumber::NONE);
+        let (probability, rate_limited, in_flight) = (1.0, false, FlightNumber::NONE);
         // No table reaches this epoch.
         let epoch = u64::MAX;
         Self {
@@ -113,7 +111,6 @@ impl Drawn {
             rate_limited,
             inserted_at,
             trajectory,
-            places,
             epoch,
             in_flight,
         }

@@ -9,7 +9,7 @@
 
 use crate::trajectory::cells_of_rows;
 use crate::{Chunk, EpisodeId, EpisodeIds, Trajectory};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -201,6 +201,31 @@ impl TableUsage {
     /// Number of episodes whose last item has been removed since the last reset.
     pub fn num_deleted_episodes(&self) -> u64 {
         self.num_deleted_episodes
+    }
+
+    /// Takes back the deletion of episodes whose items have come back.
+    pub fn uncount_deleted_episodes(&mut self, count: u64) {
+        self.num_deleted_episodes -= count;
+    }
+
+    /// Number of distinct episodes of these items that no item of the table refers to.
+    pub fn num_missing_episodes<'a>(&self, items: impl Iterator<Item = &'a Trajectory>) -> u64 {
+        let (mut missing, mut rows) = (HashSet::new(), 0);
+        for item in items {
+            match item {
+                Trajectory::Rows { chunk, length, .. } if matches!(chunk.episodes, EpisodeIds::PerRow(_)) => {
+                    rows += u64::from(*length);
+                }
+                _ => item.for_each_use(|chunk, _| {
+                    if let EpisodeIds::Same(episode) = chunk.episodes
+                        && !self.episodes.contains_key(&episode)
+                    {
+                        missing.insert(episode);
+                    }
+                }),
+            }
+        }
+        missing.len() as u64 + rows
     }
 
     /// Sets the number of deleted episodes to the value of a checkpoint.

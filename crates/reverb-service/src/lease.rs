@@ -27,6 +27,17 @@ enum LeasedDraws {
     Drawn(Vec<Drawn>),
 }
 
+impl LeasedDraws {
+    /// Whether the table tracks the draws, as far as the last one tells.
+    fn are_tracked(&self) -> bool {
+        match self {
+            Self::Gathered(gatherer) => gatherer.lock().items().last().is_some_and(Drawn::is_tracked),
+            Self::Copied(draws) => draws.are_tracked(),
+            Self::Drawn(drawn) => drawn.last().is_some_and(Drawn::is_tracked),
+        }
+    }
+}
+
 impl Lease {
     /// Leases the items of a gatherer. Until the lease ends, the table counts them as undelivered.
     pub fn new(table: TableHandle, gatherer: Arc<Mutex<Gatherer>>) -> Self {
@@ -78,9 +89,12 @@ impl Lease {
     pub fn received_first(&mut self, count: usize) -> Result<()> {
         let LeasedDraws::Drawn(drawn) = &mut self.draws else { return Ok(()) };
         self.table.delivered(&drawn[..count])?;
-        drawn.drain(..count);
+        let is_tracked = drawn.drain(..count).next_back().is_none_or(|draw| draw.is_tracked());
         self.table.count_delivered(count);
         self.samples -= count;
+        if !is_tracked {
+            self.table.end_untracked(count);
+        }
         Ok(())
     }
 
@@ -102,16 +116,19 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.table.count_delivered(self.samples);
-        if self.received {
-            return;
-        }
-        match &mut self.draws {
-            LeasedDraws::Gathered(gatherer) => {
-                let items = gatherer.lock().items().to_vec();
-                self.table.give_back(items);
+        let is_tracked = self.draws.are_tracked();
+        if !self.received {
+            match &mut self.draws {
+                LeasedDraws::Gathered(gatherer) => {
+                    let items = gatherer.lock().items().to_vec();
+                    self.table.give_back(items);
+                }
+                LeasedDraws::Copied(draws) => self.table.give_back_copied(draws),
+                LeasedDraws::Drawn(drawn) => self.table.give_back(std::mem::take(drawn)),
             }
-            LeasedDraws::Copied(draws) => self.table.give_back_copied(draws),
-            LeasedDraws::Drawn(drawn) => self.table.give_back(std::mem::take(drawn)),
+        }
+        if !is_tracked {
+            self.table.end_untracked(self.samples);
         }
     }
 }

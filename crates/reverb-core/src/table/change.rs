@@ -19,8 +19,9 @@ impl Table {
         Ok(())
     }
 
-    /// Deletes items and then sets priorities, both in the order given. Keys that are not in the table are ignored.
-    /// Returns how many deletes and updates found their item.
+    /// Deletes items and then sets priorities, both in the order given. Keys that are not in the table are ignored,
+    /// except those of items that were drawn often enough and come back if these draws are given back: such an item
+    /// comes back with the priority, or not at all. Returns how many deletes and updates found their item in the table.
     ///
     /// # Errors
     /// Those of [`Table::check_updates`]; then nothing has changed.
@@ -36,6 +37,8 @@ impl Table {
             if let Some(slot) = self.slab.find(key) {
                 changed += 1;
                 removed.push(self.remove(slot, RemovalReason::Delete).trajectory);
+            } else {
+                self.in_flight.change_gone(key, |gone| gone.is_deleted = true);
             }
         }
         let deleted = changed;
@@ -43,6 +46,8 @@ impl Table {
             if let Some(slot) = self.slab.find(key) {
                 self.set_priority(slot, priority);
                 changed += 1;
+            } else {
+                self.in_flight.change_gone(key, |gone| gone.priority = priority);
             }
         }
         self.counting.priority_updates += changed - deleted;

@@ -2,8 +2,8 @@
 
 use super::config::TableConfig;
 use super::contents::Table;
-use super::removal::RemovalReason;
-use crate::slab::PAGE_SLOTS;
+use super::in_flight::Flight;
+use crate::slab::{Item, PAGE_SLOTS};
 use crate::{Error, RateLimiterConfig, Result, Trajectory};
 
 /// Number of items that an insert may evict while another call shrinks the table.
@@ -68,6 +68,12 @@ impl Table {
         self.limiter.config = self.config.rate_limiter.clone();
         // Once on, it stays on: of a batch that is drawn in several steps, the tracked draws are the last then.
         self.tracks_draws |= self.config.counts_samples();
+        if self.config.max_times_sampled > 0 {
+            self.in_flight.track_items();
+        }
+        if is_lower {
+            self.in_flight.lower_returns(self.config.max_times_sampled);
+        }
         self.max_evictions = EVICTIONS_PER_INSERT;
         Ok(Shrinking { page: is_lower.then_some(0) })
     }
@@ -91,7 +97,8 @@ impl Table {
         shrinking.page.is_some()
     }
 
-    /// Removes the items in some pages that were drawn often enough. Returns the page at which to continue.
+    /// Removes the items in some pages that were drawn often enough. Those with draws in flight return if these are
+    /// given back. Returns the page at which to continue.
     fn remove_drawn(&mut self, from: usize, pages: usize, removed: &mut Vec<Trajectory>) -> Option<usize> {
         let limit = self.config.max_times_sampled;
         // The limit may have been lifted since.
@@ -101,7 +108,13 @@ impl Table {
         let end = from.saturating_add(pages).min(self.slab.pages().len());
         for page in from..end {
             for slot in self.slab.slots_of(page, |item| item.times_sampled >= limit) {
-                removed.push(self.remove(slot, RemovalReason::MaxTimesSampled).trajectory);
+                let &Item { key, inserted_at, .. } = self.slab.get(slot);
+                let (item, gone) = (Flight { key, inserted_at }, self.set_aside(slot, limit));
+                if self.in_flight.has_draws_of(item) {
+                    self.in_flight.set_gone(item, gone);
+                } else {
+                    removed.push(gone.trajectory);
+                }
             }
         }
         (end < self.slab.pages().len()).then_some(end)

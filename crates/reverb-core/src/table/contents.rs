@@ -114,7 +114,7 @@ impl Table {
             last_restored_at: 0,
             tracks_draws: config.counts_samples(),
             max_evictions: usize::MAX,
-            in_flight: InFlight::default(),
+            in_flight: InFlight::new(config.max_times_sampled > 0),
             epoch,
             first_epoch: epoch,
             rng: config.seed.map_or_else(SmallRng::from_os_rng, SmallRng::seed_from_u64),
@@ -184,7 +184,7 @@ impl Table {
             _selectors: [self.sampler.take(), self.remover.take()],
             // A new set of counts replaces one subtraction for each item.
             usage: std::mem::take(&mut self.usage),
-            _in_flight: std::mem::take(&mut self.in_flight),
+            _in_flight: self.in_flight.take(),
             table: self.first_epoch,
         };
         self.limiter = RateLimiter::new(self.config.rate_limiter.clone());

@@ -103,7 +103,8 @@ impl Table {
         let items = draws.iter().map(|(slot, _)| {
             let &Item { key, inserted_at, ref trajectory, .. } = self.slab.get(*slot);
             let bytes = referenced_bytes(trajectory);
-            let in_flight = if tracks { self.in_flight.add(Flight::of(key, inserted_at)) } else { FlightNumber::NONE };
+            let flight = Flight { key, inserted_at };
+            let in_flight = if tracks { self.in_flight.add(flight, None) } else { FlightNumber::NONE };
             CopiedDraw { key, inserted_at, bytes, in_flight }
         });
         CopiedDraws { items: items.collect(), epoch: self.epoch }
@@ -119,12 +120,12 @@ impl Table {
     }
 
     /// Takes back the draws of a batch that was not delivered, as if they had not happened.
-    pub fn give_back_copied(&mut self, draws: &CopiedDraws) {
+    pub fn give_back_copied(&mut self, draws: &CopiedDraws, removed: &mut Vec<Trajectory>) {
         // After a reset there is nothing to take back.
         if draws.epoch == self.epoch {
-            for draw in &draws.items {
-                self.in_flight.remove(draw.in_flight);
-                self.uncount_sample(self.slab.find(draw.key), draw.inserted_at, draw.bytes);
+            for &CopiedDraw { key, inserted_at, bytes, in_flight } in &draws.items {
+                self.undo(Flight { key, inserted_at }, bytes, removed);
+                self.in_flight.remove(in_flight);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Draws of items, and draws that are given back.
 
 use super::contents::{Table, referenced_bytes};
-use super::in_flight::{Delivery, Flight};
+use super::in_flight::{Delivery, Flight, Gone};
 use super::removal::RemovalReason;
 use crate::item::FlightNumber;
 use crate::selector::Selector;
@@ -16,8 +16,8 @@ impl Table {
     /// Draws an item; the caller has checked [`Table::can_sample`]. `None` if the table is empty. `now_nanos` is the
     /// time, for the figures of the table.
     ///
-    /// An item that was drawn `max_times_sampled` times is removed. Its data then moves into the result, so unlike
-    /// other calls that remove items this one releases no data.
+    /// An item that was drawn `max_times_sampled` times is removed. The result has its data, so unlike other calls that
+    /// remove items this one releases no data.
     pub fn sample(&mut self, now_nanos: u64) -> Option<Drawn> {
         let mut drawn = Vec::with_capacity(1);
         if !self.slab.is_empty() {
@@ -69,12 +69,20 @@ impl Table {
         let mut sample = unsafe { sample.assume_init() };
         let max_times_sampled = self.config.max_times_sampled;
         // An item may have entered with more draws than the limit, so equality would not be enough.
-        if max_times_sampled > 0 && sample.times_sampled >= max_times_sampled {
-            sample.places = Some((self.sampler.place(slot), self.remover.place(slot)));
-            self.remove(slot, RemovalReason::MaxTimesSampled);
+        let is_last = max_times_sampled > 0 && sample.times_sampled >= max_times_sampled;
+        let gone = is_last.then(|| self.set_aside(slot, sample.times_sampled));
+        if self.tracks_draws {
+            sample.in_flight = self.in_flight.add(Flight::of(&sample), gone);
         }
-        self.track(std::slice::from_mut(&mut sample));
         drawn.push(sample);
+    }
+
+    /// Removes an item that was drawn often enough. It returns if so many draws are given back that fewer than
+    /// `returns_below` are left.
+    pub(super) fn set_aside(&mut self, slot: u32, returns_below: i32) -> Gone {
+        let places = (self.sampler.place(slot), self.remover.place(slot));
+        let Item { priority, times_sampled, trajectory, .. } = self.remove(slot, RemovalReason::MaxTimesSampled);
+        Gone { priority, times_sampled, trajectory, places, returns_below, is_deleted: false }
     }
 
     /// Draws items that stay in the table. Items lie scattered in memory, and counting a reference delays all later
@@ -105,11 +113,7 @@ impl Table {
     fn track(&mut self, drawn: &mut [Drawn]) {
         if self.tracks_draws {
             for draw in drawn {
-                let flight = match draw.places {
-                    Some(_) => Flight::that_removed(draw),
-                    None => Flight::of(draw.key, draw.inserted_at),
-                };
-                draw.in_flight = self.in_flight.add(flight);
+                draw.in_flight = self.in_flight.add(Flight::of(draw), None);
             }
         }
     }
@@ -139,6 +143,22 @@ impl Table {
     /// Ends the tracking of `count` draws of deliveries that have begun. Returns false if none are left.
     pub fn continue_deliveries(&mut self, count: usize) -> bool {
         self.in_flight.remove_delivered(count)
+    }
+
+    /// Tells the table how many draws are in flight that it does not track, just after options were changed so that
+    /// draws affect one another. Items that they bring over the limit return if they are given back.
+    pub fn expect_untracked(&mut self, count: u64) {
+        self.in_flight.expect_untracked(count);
+    }
+
+    /// Notes that draws of [`Table::expect_untracked`] were delivered or given back.
+    pub fn end_untracked(&mut self, count: u64) {
+        self.in_flight.end_untracked(count);
+    }
+
+    /// Whether the table tracks draws that it makes now.
+    pub fn tracks_draws(&self) -> bool {
+        self.tracks_draws
     }
 
     /// Number of draws that the table tracks.
@@ -172,7 +192,6 @@ impl Table {
                 rate_limited,
                 inserted_at,
                 trajectory,
-                places: None,
                 epoch,
                 in_flight: FlightNumber::NONE,
             });
@@ -187,61 +206,66 @@ impl Table {
 
     /// Takes back a draw of this table that was not delivered, as if it had not happened.
     ///
-    /// If the draw removed its item, the item returns to its old place, even if others have filled the table meanwhile.
-    /// The table is then over its size until the next insert or, if the rate limiter counts samples, until as many
-    /// items are drawn. If the key is in the table again, the draw stands. After a reset there is nothing to take back.
-    /// Returns whether the draw was undone.
+    /// If the item has left because it was drawn often enough, it returns to its old place as soon as it has draws left,
+    /// even if others have filled the table meanwhile: with the priority that updates have set since, and not if it was
+    /// deleted since. The table is then over its size until the next insert or, if the rate limiter counts samples,
+    /// until as many items are drawn. If the key is in the table again, the draw stands. After a reset there is nothing
+    /// to take back. Returns whether the draw was undone.
     pub fn give_back(&mut self, drawn: Drawn, removed: &mut Vec<Trajectory>) -> bool {
-        let found = self.slab.find(drawn.key);
-        let is_current = self.is_current(&drawn);
-        if is_current {
+        let undone = self.is_current(&drawn) && {
+            let undone = self.undo(Flight::of(&drawn), referenced_bytes(&drawn.trajectory), removed);
             self.in_flight.remove(drawn.in_flight);
-        }
-        let undone = is_current
-            && match drawn.places {
-                Some(places) if found.is_none() => {
-                    self.put_back(drawn, places, removed);
-                    return true;
-                }
-                Some(_) => false,
-                None => true,
-            };
-        if undone {
-            self.uncount_sample(found, drawn.inserted_at, referenced_bytes(&drawn.trajectory));
-        }
+            undone
+        };
         removed.push(drawn.trajectory);
         undone
     }
 
-    /// Undoes [`Table::count_sample`] for an item that was inserted at this time, if a slot still has it. `bytes` is the
-    /// size of the rows that were drawn.
-    pub(super) fn uncount_sample(&mut self, found: Option<u32>, inserted_at: u64, bytes: u64) {
-        self.limiter.samples -= 1;
-        self.counting.sample_bytes -= bytes;
-        if let Some(slot) = found {
-            let item = self.slab.get_mut(slot);
-            // Another item may have been inserted under the same key.
-            if item.inserted_at == inserted_at && item.times_sampled > 0 {
-                item.times_sampled -= 1;
-                self.num_unique_samples -= u64::from(item.times_sampled == 0);
+    /// Undoes [`Table::count_sample`] for an item, wherever it is now. `bytes` is the size of the rows that were drawn.
+    /// Returns false if the draw stands.
+    pub(super) fn undo(&mut self, item: Flight, bytes: u64, removed: &mut Vec<Trajectory>) -> bool {
+        let found = self.slab.find(item.key);
+        // Another item may have been inserted under the same key.
+        if let Some(slot) = found.filter(|slot| self.slab.get(*slot).inserted_at == item.inserted_at) {
+            let times_sampled = &mut self.slab.get_mut(slot).times_sampled;
+            if *times_sampled > 0 {
+                *times_sampled -= 1;
+                self.num_unique_samples -= u64::from(*times_sampled == 0);
+            }
+        } else if let Some(gone) = self.in_flight.gone_mut(item) {
+            if found.is_some() {
+                return false;
+            }
+            let Some(left) = gone.as_mut() else { return false };
+            self.counting.uncount_removed(left.times_sampled);
+            left.times_sampled -= 1;
+            if left.times_sampled >= left.returns_below {
+                self.counting.count_removed(left.times_sampled);
+            } else if let Some(gone) = gone.take() {
+                self.put_back(item, gone, removed);
             }
         }
+        self.limiter.samples -= 1;
+        self.counting.sample_bytes -= bytes;
+        true
     }
 
-    fn put_back(&mut self, drawn: Drawn, places: (u64, u64), removed: &mut Vec<Trajectory>) {
-        let times_sampled = drawn.times_sampled - 1;
-        let bytes = referenced_bytes(&drawn.trajectory);
-        let item = NewItem { key: drawn.key, priority: drawn.priority, times_sampled, trajectory: drawn.trajectory };
-        let Ok(slot) = self.put_again(item, drawn.inserted_at) else {
+    /// Puts an item back that has left the table because it was drawn too often.
+    fn put_back(&mut self, item: Flight, gone: Gone, removed: &mut Vec<Trajectory>) {
+        let Gone { priority, times_sampled, trajectory, places, is_deleted, .. } = gone;
+        let num_episodes = self.usage.num_episodes();
+        let new = NewItem { key: item.key, priority, times_sampled, trajectory };
+        let Ok(slot) = self.put_again(new, item.inserted_at) else {
             unreachable!("the caller saw that the key is gone")
         };
         self.place(slot, Some(places));
+        self.usage.uncount_deleted_episodes(self.usage.num_episodes() - num_episodes);
         self.num_unique_samples -= u64::from(times_sampled == 0);
-        self.limiter.samples -= 1;
         self.limiter.deletes -= 1;
         *self.removed.of(RemovalReason::MaxTimesSampled) -= 1;
-        self.counting.uncount_removed(times_sampled + 1);
-        self.counting.sample_bytes -= bytes;
+        if is_deleted {
+            removed.push(self.remove(slot, RemovalReason::Delete).trajectory);
+        }
         self.evict_bytes(removed);
     }
 }

@@ -2,27 +2,43 @@
 //!
 //! A table tracks them if its draws affect later ones, so that a checkpoint can hold the items as if they had not been
 //! drawn. Other tables track nothing.
+//!
+//! An item that was drawn often enough leaves its table with some of its draws in flight. It is kept here until all of
+//! them have ended, because it returns if fewer draws are left than it may have, whichever of them is given back.
 
 use crate::item::FlightNumber;
-use crate::{Drawn, ItemKey, Trajectory};
-use hashbrown::HashSet;
+use crate::{Drawn, ItemKey, ItemView, Trajectory};
+use foldhash::fast::RandomState;
+use hashbrown::{HashSet, HashTable, hash_table};
+use std::hash::BuildHasher;
 
-/// A draw in flight.
-#[derive(Debug)]
+/// The item of a draw. The time of the insert tells it from another item with the same key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Flight {
     pub key: ItemKey,
-    /// Time of the item's insert, which tells it from another item with the same key.
     pub inserted_at: u64,
-    /// The item as it was before the draw, if the draw removed it.
-    pub removed: Option<RemovedItem>,
 }
 
-/// What a table does not hold any more of an item that a draw removed.
-#[derive(Debug, Clone)]
-pub(super) struct RemovedItem {
+/// An item that has left the table because it was drawn often enough.
+#[derive(Debug)]
+pub(super) struct Gone {
     pub priority: f64,
     pub times_sampled: i32,
     pub trajectory: Trajectory,
+    /// Its places in the sampler and in the remover.
+    pub places: (u64, u64),
+    /// It returns with fewer draws than this.
+    pub returns_below: i32,
+    /// Whether a caller has deleted it meanwhile.
+    pub is_deleted: bool,
+}
+
+/// An item with draws in flight.
+#[derive(Debug)]
+struct FlownItem {
+    item: Flight,
+    draws: u32,
+    gone: Option<Gone>,
 }
 
 /// The draws of a table in flight.
@@ -32,6 +48,16 @@ pub(super) struct InFlight {
     free: Vec<u32>,
     /// Draws that are delivered, but still have to be removed from `flights`.
     delivered: Vec<Vec<FlightNumber>>,
+    /// The items of all flights, if the table limits the draws of an item, or did.
+    items: Option<FlownItems>,
+    /// Number of draws in flight from before the table began to track draws.
+    untracked: u64,
+}
+
+#[derive(Debug, Default)]
+struct FlownItems {
+    table: HashTable<FlownItem>,
+    hasher: RandomState,
 }
 
 /// The draws of a large batch that have reached their caller together.
@@ -51,9 +77,87 @@ impl Delivery {
     }
 }
 
+impl Flight {
+    #[inline]
+    pub fn of(drawn: &Drawn) -> Self {
+        Self { key: drawn.key, inserted_at: drawn.inserted_at }
+    }
+}
+
+impl Gone {
+    /// The item as it was when it left.
+    pub fn view(&self, item: Flight) -> ItemView {
+        let Flight { key, inserted_at } = item;
+        let Self { priority, times_sampled, ref trajectory, .. } = *self;
+        ItemView { key, priority, times_sampled, inserted_at, trajectory: trajectory.clone() }
+    }
+}
+
+impl FlownItems {
+    fn hash(&self, key: ItemKey) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    #[inline]
+    fn add(&mut self, item: Flight, gone: Option<Gone>) {
+        let hash = self.hash(item.key);
+        let Self { table, hasher } = self;
+        match table.entry(hash, |other| other.item == item, |other| hasher.hash_one(other.item.key)) {
+            hash_table::Entry::Occupied(entry) => {
+                let flown = entry.into_mut();
+                flown.draws += 1;
+                flown.gone = gone;
+            }
+            hash_table::Entry::Vacant(entry) => {
+                entry.insert(FlownItem { item, draws: 1, gone });
+            }
+        }
+    }
+
+    fn find_mut(&mut self, item: Flight) -> Option<&mut FlownItem> {
+        self.table.find_mut(self.hash(item.key), |flown| flown.item == item)
+    }
+
+    /// Ends a draw of an item. Without draws the item is forgotten, unless it is gone and has draws that are not tracked.
+    #[inline]
+    fn end(&mut self, item: Flight, has_untracked: bool) {
+        let hash = self.hash(item.key);
+        let Ok(mut entry) = self.table.find_entry(hash, |flown| flown.item == item) else { return };
+        let flown = entry.get_mut();
+        flown.draws = flown.draws.saturating_sub(1);
+        if flown.draws == 0 && (flown.gone.is_none() || !has_untracked) {
+            entry.remove();
+        }
+    }
+}
+
 impl InFlight {
-    /// Tracks a draw.
-    pub fn add(&mut self, flight: Flight) -> FlightNumber {
+    /// Creates an empty set of flights. `by_item` says whether the table limits the draws of an item.
+    pub fn new(by_item: bool) -> Self {
+        Self { items: by_item.then(FlownItems::default), ..Self::default() }
+    }
+
+    /// Empties the set, and returns what it held.
+    pub fn take(&mut self) -> Self {
+        let empty = Self::new(self.items.is_some());
+        std::mem::replace(self, empty)
+    }
+
+    /// Knows the items of all flights from now on.
+    pub fn track_items(&mut self) {
+        if self.items.is_none() {
+            let mut items = FlownItems::default();
+            self.flights.iter().flatten().for_each(|flight| items.add(*flight, None));
+            self.items = Some(items);
+        }
+    }
+
+    /// Tracks a draw. `gone` is its item if the draw has removed it.
+    #[inline]
+    pub fn add(&mut self, flight: Flight, gone: Option<Gone>) -> FlightNumber {
+        if let Some(items) = &mut self.items {
+            items.add(flight, gone);
+        }
         if let Some(number) = self.free.pop() {
             self.flights[number as usize] = Some(flight);
             return FlightNumber::new(number);
@@ -66,13 +170,70 @@ impl InFlight {
     /// because the caller has the draw.
     pub fn remove(&mut self, number: FlightNumber) {
         let Some(number) = number.get() else { return };
-        if self.flights.get_mut(number as usize).and_then(Option::take).is_none() {
-            return;
+        let Some(flight) = self.flights.get_mut(number as usize).and_then(Option::take) else { return };
+        if let Some(items) = &mut self.items {
+            items.end(flight, self.untracked > 0);
         }
         self.free.push(number);
         if self.free.len() == self.flights.len() {
             self.flights.clear();
             self.free.clear();
+        }
+    }
+
+    /// Whether draws of this item may be in flight.
+    pub fn has_draws_of(&self, item: Flight) -> bool {
+        let Some(items) = &self.items else { return false };
+        self.untracked > 0 || items.table.find(items.hash(item.key), |flown| flown.item == item).is_some()
+    }
+
+    /// Keeps an item that has left the table and of which draws are in flight.
+    pub fn set_gone(&mut self, item: Flight, gone: Gone) {
+        let Some(items) = &mut self.items else { return };
+        match items.find_mut(item) {
+            Some(flown) => flown.gone = Some(gone),
+            None => {
+                items.add(item, Some(gone));
+                items.find_mut(item).expect("just added").draws = 0;
+            }
+        }
+    }
+
+    /// The item if it has left the table because it was drawn often enough.
+    #[inline]
+    pub fn gone_mut(&mut self, item: Flight) -> Option<&mut Option<Gone>> {
+        let flown = self.items.as_mut()?.find_mut(item)?;
+        flown.gone.is_some().then_some(&mut flown.gone)
+    }
+
+    /// Changes the items with this key that have left the table because they were drawn often enough.
+    pub fn change_gone(&mut self, key: ItemKey, mut change: impl FnMut(&mut Gone)) {
+        let Some(items) = &mut self.items else { return };
+        if !items.table.is_empty() {
+            let of_key = items.table.iter_hash_mut(items.hasher.hash_one(key)).filter(|flown| flown.item.key == key);
+            of_key.filter_map(|flown| flown.gone.as_mut()).for_each(&mut change);
+        }
+    }
+
+    /// Lowers the number of draws below which items return.
+    pub fn lower_returns(&mut self, limit: i32) {
+        let gone =
+            self.items.iter_mut().flat_map(|items| items.table.iter_mut()).filter_map(|flown| flown.gone.as_mut());
+        gone.for_each(|gone| gone.returns_below = gone.returns_below.min(limit));
+    }
+
+    /// Expects so many draws, which were made before the table tracked any, to end.
+    pub fn expect_untracked(&mut self, count: u64) {
+        self.untracked = count;
+    }
+
+    /// Notes that draws have ended that were made before the table tracked any.
+    pub fn end_untracked(&mut self, count: u64) {
+        self.untracked = self.untracked.saturating_sub(count);
+        if self.untracked == 0
+            && let Some(items) = &mut self.items
+        {
+            items.table.retain(|flown| flown.draws > 0);
         }
     }
 
@@ -105,19 +266,10 @@ impl InFlight {
             .filter(move |(number, _)| !delivered.contains(&(*number as u32)))
             .filter_map(|(_, flight)| flight.as_ref())
     }
-}
 
-impl Flight {
-    /// A draw that left its item in the table.
-    pub fn of(key: ItemKey, inserted_at: u64) -> Self {
-        Self { key, inserted_at, removed: None }
-    }
-
-    /// A draw that removed its item.
-    pub fn that_removed(drawn: &Drawn) -> Self {
-        let Drawn { key, priority, inserted_at, times_sampled, trajectory, .. } = drawn;
-        let removed =
-            RemovedItem { priority: *priority, times_sampled: times_sampled - 1, trajectory: trajectory.clone() };
-        Self { key: *key, inserted_at: *inserted_at, removed: Some(removed) }
+    /// The item if it has left the table because it was drawn often enough.
+    pub fn gone(&self, item: Flight) -> Option<&Gone> {
+        let items = self.items.as_ref()?;
+        items.table.find(items.hash(item.key), |flown| flown.item == item)?.gone.as_ref()
     }
 }

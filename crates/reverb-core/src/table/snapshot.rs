@@ -2,10 +2,11 @@
 
 use super::config::TableConfig;
 use super::contents::Table;
-use super::in_flight::{Flight, RemovedItem};
+use super::in_flight::Flight;
 use crate::slab::{MAX_SLOTS, Page};
 use crate::{Error, ItemKey, ItemView, NewItem, RateLimiter, Result, Trajectory};
 use hashbrown::HashMap;
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// The state of a table at one moment. Taking a snapshot copies no items: it shares pages of items with the table,
@@ -29,17 +30,17 @@ pub struct TableSnapshot {
 /// The draws in flight that a snapshot takes back.
 #[derive(Debug, Clone, Default)]
 struct Undelivered {
-    /// Items that these draws have removed, by key.
-    removed: HashMap<ItemKey, ItemView>,
-    /// The number of these draws of items by key and time of insert.
-    draws: HashMap<(ItemKey, u64), i32>,
+    /// Items that return to the table without these draws, by key.
+    returned: HashMap<ItemKey, ItemView>,
+    /// The number of these draws of each item.
+    draws: HashMap<Flight, i32>,
 }
 
 impl Undelivered {
     /// Takes these draws back from the count of an item.
     fn uncount(&self, mut item: ItemView) -> ItemView {
         if !self.draws.is_empty()
-            && let Some(draws) = self.draws.get(&(item.key, item.inserted_at))
+            && let Some(draws) = self.draws.get(&Flight { key: item.key, inserted_at: item.inserted_at })
         {
             item.times_sampled = (item.times_sampled - draws).max(0);
         }
@@ -62,9 +63,9 @@ impl TableSnapshot {
     /// are freed during the iteration instead of at its end.
     pub fn into_items(self) -> impl ExactSizeIterator<Item = ItemView> {
         let Self { pages, mut undelivered, .. } = self;
-        let removed = std::mem::take(&mut undelivered.removed).into_values();
+        let returned = std::mem::take(&mut undelivered.returned).into_values();
         let items = pages.iter().flat_map(|page| page.items()).map(ItemView::from);
-        let mut items: Vec<_> = items.chain(removed).map(|item| undelivered.uncount(item)).collect();
+        let mut items: Vec<_> = items.chain(returned).map(|item| undelivered.uncount(item)).collect();
         // Without the snapshot's pages, changes of the table copy no pages any more.
         drop(pages);
         // Stable, so that restored items with equal time stamps stay in the order of their slots, in which they were
@@ -75,38 +76,39 @@ impl TableSnapshot {
 }
 
 impl Table {
-    /// Takes a snapshot of the state as if the draws in flight had not been made: what a checkpoint saves. As when
-    /// they are given back, a draw that removed its item stands if the key is in the table again. Of two removed items
-    /// with one key, the one that was inserted later returns.
+    /// Takes a snapshot of the state as if the draws in flight had not been made: what a checkpoint saves. It has what
+    /// [`Table::give_back`] of all of them would leave. Of two items with one key that return, the one that was inserted
+    /// later does.
     pub fn snapshot_without_flights(&self) -> TableSnapshot {
         let mut snapshot = self.snapshot();
         let undelivered = &mut snapshot.undelivered;
-        for &Flight { key, inserted_at, ref removed } in self.in_flight.iter() {
-            let Some(RemovedItem { priority, times_sampled, trajectory }) = removed else {
-                *undelivered.draws.entry((key, inserted_at)).or_insert(0) += 1;
-                snapshot.limiter.samples -= 1;
-                continue;
-            };
-            let (priority, times_sampled) = (*priority, *times_sampled);
-            let returns_already = undelivered.removed.get(&key).is_some_and(|other| other.inserted_at > inserted_at);
-            if self.slab.find(key).is_none() && !returns_already {
-                let item = ItemView { key, priority, times_sampled, inserted_at, trajectory: trajectory.clone() };
-                undelivered.removed.insert(key, item);
-            }
+        for flight in self.in_flight.iter() {
+            *undelivered.draws.entry(*flight).or_insert(0) += 1;
         }
-        let returned = undelivered.removed.len();
-        snapshot.num_items += returned;
-        snapshot.limiter.samples -= returned as i64;
-        snapshot.limiter.deletes -= returned as i64;
-        let removed = undelivered.removed.values().map(|item| (item.key, item.inserted_at, item.times_sampled));
-        let kept = undelivered.draws.keys().filter_map(|&(key, inserted_at)| {
-            let item = self.slab.get(self.slab.find(key)?);
-            (item.inserted_at == inserted_at).then_some((key, inserted_at, item.times_sampled))
-        });
-        let was_not_sampled = |&(key, inserted_at, times_sampled): &(ItemKey, u64, i32)| {
-            times_sampled <= undelivered.draws.get(&(key, inserted_at)).copied().unwrap_or(0)
-        };
-        snapshot.num_unique_samples -= removed.chain(kept).filter(was_not_sampled).count() as u64;
+        let mut items: Vec<_> = undelivered.draws.iter().map(|(item, draws)| (*item, *draws)).collect();
+        items.sort_unstable_by_key(|(item, _)| Reverse(item.inserted_at));
+        for (item, draws) in items {
+            let found = self.slab.find(item.key);
+            let times_sampled = match self.in_flight.gone(item) {
+                Some(_) if found.is_some() || undelivered.returned.contains_key(&item.key) => continue,
+                Some(gone) => {
+                    if !gone.is_deleted && gone.times_sampled - draws < gone.returns_below {
+                        undelivered.returned.insert(item.key, gone.view(item));
+                    }
+                    Some(gone.times_sampled)
+                }
+                None => found
+                    .map(|slot| self.slab.get(slot))
+                    .filter(|found| found.inserted_at == item.inserted_at)
+                    .map(|found| found.times_sampled),
+            };
+            snapshot.limiter.samples -= i64::from(draws);
+            snapshot.num_unique_samples -= u64::from(times_sampled.is_some_and(|times| times <= draws));
+        }
+        let returned = undelivered.returned.values();
+        snapshot.num_items += returned.len();
+        snapshot.limiter.deletes -= returned.len() as i64;
+        snapshot.num_deleted_episodes -= self.usage.num_missing_episodes(returned.map(|item| &item.trajectory));
         snapshot
     }
 

@@ -207,7 +207,7 @@ fn a_copied_batch_that_is_given_back_leaves_no_trace() {
     let (batch, draws) = sample_leased(&mut table, 60);
     assert_eq!(batch.info.len(), 60);
     assert_ne!(counts(&mut table), before);
-    table.give_back_copied(&draws);
+    table.give_back_copied(&draws, &mut Vec::new());
     assert_eq!(counts(&mut table), before);
 }
 
@@ -225,7 +225,7 @@ fn draws_of_items_that_have_left_are_given_back_to_the_limiter_alone() {
         let trajectory = Trajectory::rows(chunk(&layout), 0, 1).unwrap();
         table.insert(NewItem { key, priority: 1.0, times_sampled: 1, trajectory }, 10_000 + key, &mut Vec::new());
     }
-    table.give_back_copied(&draws);
+    table.give_back_copied(&draws, &mut Vec::new());
     let (samples, _, times_sampled) = counts(&mut table);
     assert_eq!((samples, times_sampled.iter().sum::<i32>()), (0, keys.len() as i32));
 }
@@ -236,6 +236,6 @@ fn after_a_reset_there_is_nothing_to_give_back() {
     let (_, draws) = sample_leased(&mut table, 60);
     drop(table.reset());
     let before = counts(&mut table);
-    table.give_back_copied(&draws);
+    table.give_back_copied(&draws, &mut Vec::new());
     assert_eq!(counts(&mut table), before);
 }

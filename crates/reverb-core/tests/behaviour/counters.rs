@@ -9,8 +9,7 @@ use reverb_core::{
     Slice, StepRange, Table, TableChanges, TableConfig, Trajectory, TrajectoryColumn, random_key,
 };
 use smallvec::smallvec;
-use std::collections::HashSet;
-use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 const OPERATIONS: usize = 100_000;
@@ -28,8 +27,31 @@ struct Row {
 
 /// A draw that has not been delivered.
 enum Held {
-    One { drawn: Drawn, removed: bool, resets: u64 },
+    One { drawn: Drawn, resets: u64 },
     Copied { draws: CopiedDraws, items: Vec<(u64, Row)>, resets: u64 },
+}
+
+impl Held {
+    /// Number of draws that the table does not track.
+    fn num_untracked(&self) -> u64 {
+        match self {
+            Self::One { drawn, .. } => u64::from(!drawn.is_tracked()),
+            Self::Copied { draws, items, .. } => {
+                if draws.are_tracked() {
+                    0
+                } else {
+                    items.len() as u64
+                }
+            }
+        }
+    }
+}
+
+/// An item that has left because it was drawn often enough. It comes back with fewer draws than `below`.
+struct Away {
+    row: Row,
+    below: i32,
+    is_deleted: bool,
 }
 
 struct Model {
@@ -45,6 +67,8 @@ struct Model {
     rng: SmallRng,
     now: u64,
     items: BTreeMap<u64, Row>,
+    /// By key and time of insert.
+    away: BTreeMap<(u64, u64), Away>,
     held: Vec<Held>,
     resets: u64,
     entered: u64,
@@ -77,6 +101,7 @@ impl Model {
             rng: SmallRng::seed_from_u64(7),
             now: 1_700_000_000_000_000_000,
             items: BTreeMap::new(),
+            away: BTreeMap::new(),
             held: Vec::new(),
             resets: 0,
             entered: 0,
@@ -111,20 +136,27 @@ impl Model {
     }
 
     fn configure(&mut self) {
-        let changes = TableChanges {
-            max_size: self.rng.random_bool(0.5).then(|| self.rng.random_range(5..25)),
-            max_bytes: self
-                .rng
-                .random_bool(0.5)
-                .then(|| self.rng.random_bool(0.5).then(|| self.rng.random_range(100..600))),
-            max_times_sampled: self.rng.random_bool(0.5).then(|| self.rng.random_range(-1..6)),
-            rate_limiter: self
-                .rng
-                .random_bool(0.5)
-                .then(|| [min_size(1), queue(20), min_size(5)][self.rng.random_range(0..3)].clone()),
+        // Alone, so that it is known why an item has left.
+        let limits_draws = self.rng.random_bool(0.4) && self.items.len() as u64 <= self.config.max_size;
+        let changes = if limits_draws {
+            TableChanges { max_times_sampled: Some(self.rng.random_range(-1..6)), ..TableChanges::default() }
+        } else {
+            let rng = &mut self.rng;
+            TableChanges {
+                max_size: rng.random_bool(0.5).then(|| rng.random_range(5..25)),
+                max_bytes: rng.random_bool(0.5).then(|| rng.random_bool(0.5).then(|| rng.random_range(100..600))),
+                max_times_sampled: None,
+                rate_limiter: rng
+                    .random_bool(0.5)
+                    .then(|| [min_size(1), queue(20), min_size(5)][rng.random_range(0..3)].clone()),
+            }
         };
         let before = self.config.clone();
+        let tracked_before = self.table.tracks_draws();
         let Ok(mut shrinking) = self.table.configure(&changes) else { unreachable!("all of these are valid") };
+        if !tracked_before {
+            self.table.expect_untracked(self.held.iter().map(Held::num_untracked).sum());
+        }
         let TableChanges { max_size, max_bytes, max_times_sampled, rate_limiter } = changes;
         let config = &mut self.config;
         config.max_size = max_size.unwrap_or(config.max_size);
@@ -132,7 +164,12 @@ impl Model {
         config.max_times_sampled = max_times_sampled.unwrap_or(config.max_times_sampled);
         config.rate_limiter = rate_limiter.unwrap_or(config.rate_limiter.clone());
         // In some runs others come between two steps.
-        let is_interrupted = self.rng.random();
+        let is_interrupted = !limits_draws && self.rng.random();
+        let limit = |times: i32| if times < 1 { i32::MAX } else { times };
+        if limit(self.config.max_times_sampled) < limit(before.max_times_sampled) {
+            let limit = self.config.max_times_sampled;
+            self.away.values_mut().for_each(|away| away.below = away.below.min(limit));
+        }
         let operations = self.rng.random_range(1..8);
         loop {
             let has_more = self.table.shrink(&mut shrinking, operations, &mut Vec::new());
@@ -170,7 +207,12 @@ impl Model {
         let enough = gone.iter().filter(|key| limit > 0 && self.items[key].times_sampled >= limit).count() as u64;
         assert!(drawn <= enough && (drawn == 0 || before.max_times_sampled != limit));
         self.removed = removed;
-        gone.iter().for_each(|key| self.leave(*key));
+        for key in gone {
+            let row = self.leave(key);
+            if drawn > 0 {
+                self.away.insert((key, row.inserted_at), Away { row, below: limit, is_deleted: false });
+            }
+        }
     }
 
     fn trajectory(&mut self) -> Trajectory {
@@ -229,13 +271,16 @@ impl Model {
         assert!(over_bytes == 0 || self.config.max_bytes.is_some());
         self.removed.max_size += over_size;
         self.removed.max_bytes += over_bytes;
-        gone.iter().for_each(|key| self.leave(*key));
+        for key in gone {
+            self.leave(key);
+        }
     }
 
-    fn leave(&mut self, key: u64) {
+    fn leave(&mut self, key: u64) -> Row {
         let entry = self.items.remove(&key).unwrap();
         self.times.add(f64::from(entry.times_sampled), 1);
         self.unsampled += u64::from(entry.times_sampled == 0);
+        entry
     }
 
     fn priority(&mut self) -> f64 {
@@ -254,6 +299,8 @@ impl Model {
         if found > 0 {
             self.removed.deleted += 1;
             self.leave(key);
+        } else {
+            self.away.range_mut((key, 0)..=(key, u64::MAX)).for_each(|(_, away)| away.is_deleted = true);
         }
     }
 
@@ -270,9 +317,11 @@ impl Model {
             let removed = drawn.times_sampled >= self.config.max_times_sampled && self.config.max_times_sampled > 0;
             if removed {
                 self.removed.max_times_sampled += 1;
-                self.leave(drawn.key);
+                let row = self.leave(drawn.key);
+                let away = Away { row, below: drawn.times_sampled, is_deleted: false };
+                self.away.insert((drawn.key, row.inserted_at), away);
             }
-            self.hold(Held::One { drawn, removed, resets: self.resets });
+            self.hold(Held::One { drawn, resets: self.resets });
         }
     }
 
@@ -317,58 +366,66 @@ impl Model {
     }
 
     fn deliver(&mut self) {
-        match self.take_held() {
-            Some(Held::One { drawn, .. }) => self.table.delivered(&[drawn]),
-            Some(Held::Copied { draws, .. }) => self.table.delivered_copied(&draws),
-            None => {}
+        let Some(held) = self.take_held() else { return };
+        match &held {
+            Held::One { drawn, .. } => self.table.delivered(std::slice::from_ref(drawn)),
+            Held::Copied { draws, .. } => self.table.delivered_copied(draws),
         }
+        self.table.end_untracked(held.num_untracked());
     }
 
     fn give_back(&mut self) {
-        match self.take_held() {
-            Some(Held::One { drawn, removed, resets }) => self.give_back_one(drawn, removed, resets),
-            Some(Held::Copied { draws, items, resets }) => {
-                self.table.give_back_copied(&draws);
+        let Some(held) = self.take_held() else { return };
+        let untracked = held.num_untracked();
+        match held {
+            Held::One { drawn, resets } => {
+                let bytes = match &drawn.trajectory {
+                    Trajectory::Rows { length, .. } => ROW_BYTES * u64::from(*length),
+                    Trajectory::Columns(columns) => 8 * u64::from(columns[0].slices[0].length),
+                };
+                let (key, inserted_at) = (drawn.key, drawn.inserted_at);
+                self.table.give_back(drawn, &mut Vec::new());
                 if resets == self.resets {
-                    items.into_iter().for_each(|(key, entry)| self.uncount_draw(key, entry));
+                    self.uncount_draw(key, inserted_at, bytes);
                 }
             }
-            None => {}
+            Held::Copied { draws, items, resets } => {
+                self.table.give_back_copied(&draws, &mut Vec::new());
+                if resets == self.resets {
+                    items.into_iter().for_each(|(key, row)| self.uncount_draw(key, row.inserted_at, row.bytes));
+                }
+            }
         }
+        self.table.end_untracked(untracked);
     }
 
-    fn give_back_one(&mut self, drawn: Drawn, removed: bool, resets: u64) {
-        let (key, inserted_at, times_sampled) = (drawn.key, drawn.inserted_at, drawn.times_sampled);
-        let bytes = match &drawn.trajectory {
-            Trajectory::Rows { length, .. } => ROW_BYTES * u64::from(*length),
-            Trajectory::Columns(columns) => 8 * u64::from(columns[0].slices[0].length),
-        };
-        self.table.give_back(drawn, &mut Vec::new());
-        let entry = Row { inserted_at, times_sampled: times_sampled - 1, bytes };
-        if resets != self.resets {
-            return;
+    fn uncount_draw(&mut self, key: u64, inserted_at: u64, bytes: u64) {
+        let in_table = self.items.get_mut(&key);
+        let is_in_table = in_table.is_some();
+        if let Some(row) = in_table.filter(|row| row.inserted_at == inserted_at) {
+            row.times_sampled = (row.times_sampled - 1).max(0);
+        } else if let Some(away) = self.away.get_mut(&(key, inserted_at)) {
+            if is_in_table {
+                return;
+            }
+            *self.times.at(f64::from(away.row.times_sampled)) -= 1;
+            self.times.sum -= 1.0;
+            away.row.times_sampled -= 1;
+            if away.row.times_sampled >= away.below {
+                *self.times.at(f64::from(away.row.times_sampled)) += 1;
+            } else {
+                let Away { row, is_deleted, .. } = self.away.remove(&(key, inserted_at)).unwrap();
+                self.times.sum -= f64::from(row.times_sampled);
+                self.items.insert(key, row);
+                self.removed.max_times_sampled -= 1;
+                if is_deleted {
+                    self.removed.deleted += 1;
+                    self.leave(key);
+                }
+            }
         }
-        if !removed {
-            return self.uncount_draw(key, entry);
-        }
-        if let Entry::Vacant(place) = self.items.entry(key) {
-            place.insert(entry);
-            self.removed.max_times_sampled -= 1;
-            *self.times.at(f64::from(times_sampled)) -= 1;
-            self.times.sum -= f64::from(times_sampled);
-            self.sample_bytes -= bytes;
-            self.evict(0);
-        }
-    }
-
-    fn uncount_draw(&mut self, key: u64, drawn: Row) {
-        self.sample_bytes -= drawn.bytes;
-        if let Some(entry) = self.items.get_mut(&key)
-            && entry.inserted_at == drawn.inserted_at
-            && entry.times_sampled > 0
-        {
-            entry.times_sampled -= 1;
-        }
+        self.sample_bytes -= bytes;
+        self.evict(0);
     }
 
     fn reset(&mut self) {
@@ -378,7 +435,10 @@ impl Model {
         self.table.count_old(&counts);
         self.removed.reset += self.items.len() as u64;
         let keys: Vec<u64> = self.items.keys().copied().collect();
-        keys.into_iter().for_each(|key| self.leave(key));
+        for key in keys {
+            self.leave(key);
+        }
+        self.away.clear();
         self.resets += 1;
     }
 

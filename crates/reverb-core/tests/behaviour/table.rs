@@ -2,7 +2,9 @@
 
 use crate::common::{chi_square, chi_square_bound, chunk, config, item, keys, min_size, prioritized, queue, row_item};
 use reverb_core::SelectorKind::{Fifo, Lifo, MinHeap, Uniform};
-use reverb_core::{DType, Error, NewItem, RemovalCounts, Signature, Table, TableConfig, TableInfo, TensorSpec};
+use reverb_core::{
+    DType, Error, NewItem, RemovalCounts, Signature, Table, TableChanges, TableConfig, TableInfo, TensorSpec,
+};
 use std::sync::Arc;
 
 fn table(config: TableConfig) -> Table {
@@ -85,9 +87,8 @@ fn item_goes_back_to_a_table_that_others_have_filled() {
     fill(&mut table, [1, 2]);
     let drawn = table.sample(0).unwrap();
     fill(&mut table, [3]);
-    let mut removed = Vec::new();
-    table.give_back(drawn, &mut removed);
-    assert_eq!((keys(&table), removed.len()), (vec![1, 2, 3], 0));
+    table.give_back(drawn, &mut Vec::new());
+    assert_eq!(keys(&table), [1, 2, 3]);
     assert!(!table.can_insert(1), "the queue is over its size");
     assert_eq!([0; 3].map(|_| draw(&mut table)), [1, 2, 3]);
     assert!(table.can_insert(2), "the queue has all its room");
@@ -383,4 +384,99 @@ fn an_item_restored_at_the_end_of_time_does_not_end_inserts() {
     table.restore_item(item(1, 1.0), u64::MAX).unwrap();
     fill(&mut table, [2, 3]);
     assert_eq!((table.len(), table.get(3).unwrap().inserted_at), (2, u64::MAX));
+}
+
+/// Draws an item four times and delivers one of the draws; the others come back in each order.
+#[test]
+fn draws_of_one_item_come_back_in_any_order() {
+    for delivered in 0..4 {
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let mut table = table(TableConfig { max_times_sampled: 4, ..config(Fifo, Fifo, 2) });
+            fill(&mut table, [1]);
+            let mut drawn: Vec<_> = (0..4).map(|_| table.sample(0).unwrap()).collect();
+            assert!(table.is_empty());
+            table.delivered(&[drawn.remove(delivered)]);
+            assert_eq!(
+                table.snapshot_without_flights().items().map(|item| item.times_sampled).collect::<Vec<_>>(),
+                [1]
+            );
+            let mut drawn: Vec<_> = drawn.into_iter().map(Some).collect();
+            for (times, index) in [3, 2, 1].into_iter().zip(order) {
+                assert!(table.give_back(drawn[index].take().unwrap(), &mut Vec::new()));
+                assert_eq!(table.get(1).unwrap().times_sampled, times);
+            }
+            assert_eq!([0; 3].map(|_| draw(&mut table)), [1; 3], "{delivered} delivered, {order:?}");
+            assert!(table.is_empty());
+            assert_eq!((table.info().samples, table.limiter().deletes), (4, 1));
+        }
+    }
+}
+
+fn limit_draws(table: &mut Table, max_times_sampled: i32, untracked: u64) {
+    let changes = TableChanges { max_times_sampled: Some(max_times_sampled), ..TableChanges::default() };
+    let mut shrinking = table.configure(&changes).unwrap();
+    table.expect_untracked(untracked);
+    while table.shrink(&mut shrinking, 100, &mut Vec::new()) {}
+}
+
+#[test]
+fn a_lower_limit_of_draws_leaves_items_whose_draws_come_back() {
+    // With 3 the table tracks its draws from the beginning, with 0 it does not.
+    for max_times_sampled in [3, 0] {
+        let mut table = table(TableConfig { max_times_sampled, ..config(Fifo, Fifo, 9) });
+        fill(&mut table, [1]);
+        let drawn = [0; 2].map(|_| table.sample(0).unwrap());
+        limit_draws(&mut table, 1, if max_times_sampled == 0 { 2 } else { 0 });
+        assert!(table.is_empty(), "it is not drawn again");
+        for (drawn, returned) in drawn.into_iter().zip([false, true]) {
+            table.give_back(drawn, &mut Vec::new());
+            assert_eq!(table.contains(1), returned, "from {max_times_sampled}");
+        }
+        assert_eq!((draw(&mut table), table.len(), table.info().samples), (1, 0, 1));
+        table.end_untracked(2);
+    }
+}
+
+#[test]
+fn a_draw_delivered_under_a_lower_limit_takes_its_item_away() {
+    for max_times_sampled in [3, 0] {
+        let mut table = table(TableConfig { max_times_sampled, ..config(Fifo, Fifo, 9) });
+        fill(&mut table, [1]);
+        let drawn = [table.sample(0).unwrap()];
+        limit_draws(&mut table, 1, if max_times_sampled == 0 { 1 } else { 0 });
+        table.delivered(&drawn);
+        table.end_untracked(1);
+        assert_eq!((table.len(), table.num_tracked_draws()), (0, 0));
+        assert_eq!(table.snapshot_without_flights().num_items(), 0);
+    }
+}
+
+#[test]
+fn episodes_of_draws_that_came_back_are_not_deleted() {
+    let mut table = queue_table(3);
+    fill(&mut table, [1, 2]);
+    let drawn = [0; 2].map(|_| table.sample(0).unwrap());
+    assert_eq!(table.info().num_deleted_episodes, 2);
+    assert_eq!(table.snapshot_without_flights().num_deleted_episodes, 0);
+    for drawn in drawn {
+        table.give_back(drawn, &mut Vec::new());
+    }
+    let info = table.info();
+    assert_eq!((info.num_episodes, info.num_deleted_episodes), (2, 0));
+}
+
+#[test]
+fn an_item_in_flight_comes_back_with_its_new_priority_and_not_at_all_if_it_was_deleted() {
+    let mut table = queue_table(3);
+    fill(&mut table, [1, 2]);
+    let drawn = [0; 2].map(|_| table.sample(0).unwrap());
+    assert_eq!(table.mutate(&[(1, 7.0)], &[2], &mut Vec::new()).unwrap(), 0);
+    let saved: Vec<_> = table.snapshot_without_flights().items().map(|item| (item.key, item.priority)).collect();
+    assert_eq!(saved, [(1, 7.0)]);
+    for drawn in drawn {
+        table.give_back(drawn, &mut Vec::new());
+    }
+    assert_eq!((keys(&table), table.get(1).unwrap().priority), (vec![1], 7.0));
+    let removed = table.info().removed.unwrap();
+    assert_eq!((removed.deleted, removed.max_times_sampled, table.limiter().deletes), (1, 0, 1));
 }

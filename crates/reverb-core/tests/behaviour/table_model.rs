@@ -5,7 +5,7 @@ use crate::common::{config, item, keys, min_size, prioritized, queue};
 use proptest::prelude::*;
 use reverb_core::{
     Delivery, Drawn, NewItem, PeekSearch, RateLimiter, RateLimiterConfig, RemovalCounts, SelectorKind, Table,
-    TableConfig,
+    TableChanges, TableConfig,
 };
 use std::collections::BTreeMap;
 
@@ -22,6 +22,8 @@ enum Op {
     Deliver(usize),
     ContinueDeliveries(usize),
     Mutate(Vec<(u64, f64)>, Vec<u64>),
+    /// Sets `max_times_sampled`.
+    Configure(i32),
     Reset,
 }
 
@@ -38,6 +40,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         3 => (0..100_usize).prop_map(Op::Deliver),
         1 => (1..3_usize).prop_map(Op::ContinueDeliveries),
         5 => (updates, deletes).prop_map(|(updates, deletes)| Op::Mutate(updates, deletes)),
+        1 => (-1..4_i32).prop_map(Op::Configure),
         1 => Just(Op::Reset),
     ];
     prop::collection::vec(op, 0..150)
@@ -72,13 +75,47 @@ fn configs() -> impl Strategy<Value = TableConfig> {
     )
 }
 
+/// An item, from its insert on. It outlives its stay in the table, because its draws do.
+struct Life {
+    key: u64,
+    plain: Plain,
+    /// Number of draws that the item entered with, of draws made, and of those undone.
+    entered_with: i32,
+    made: i32,
+    undone: i32,
+    place: Place,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Inside,
+    /// Out of the table since it was drawn often enough: back as soon as fewer than `below` draws are left. A delete
+    /// has been asked for meanwhile, or not.
+    Away {
+        below: i32,
+        is_deleted: bool,
+    },
+    /// Gone for good.
+    Left,
+}
+
+impl Life {
+    fn times_sampled(&self) -> i32 {
+        self.entered_with + self.made - self.undone
+    }
+}
+
 struct Model {
     config: TableConfig,
+    lives: Vec<Life>,
+    /// The items in the table, and the number of the life of each.
     items: BTreeMap<u64, Plain>,
-    times_sampled: BTreeMap<u64, i32>,
+    inside: BTreeMap<u64, usize>,
     limiter: RateLimiter,
     num_unique_samples: u64,
     num_deleted_episodes: u64,
+    /// Whether draws are tracked from now on.
+    tracks: bool,
     /// Number of items inserted under a new key, and of removals; a reset clears neither.
     entered: u64,
     removed: RemovalCounts,
@@ -88,11 +125,11 @@ struct Model {
     held: Vec<Held>,
 }
 
-/// A draw, and what the model knew about the item.
+/// A draw that has not reached its caller.
 struct Held {
     drawn: Drawn,
-    plain: Plain,
-    removed: bool,
+    life: usize,
+    is_tracked: bool,
     resets: u64,
 }
 
@@ -100,9 +137,11 @@ impl Model {
     fn new(config: TableConfig) -> Self {
         Self {
             limiter: RateLimiter::new(config.rate_limiter.clone()),
+            tracks: config.counts_samples(),
             config,
+            lives: Vec::new(),
             items: BTreeMap::new(),
-            times_sampled: BTreeMap::new(),
+            inside: BTreeMap::new(),
             num_unique_samples: 0,
             num_deleted_episodes: 0,
             entered: 0,
@@ -132,14 +171,21 @@ impl Model {
                     // Snapshots do not show whether this delivery is still to be continued.
                     table.begin_delivery(Delivery::of(&[held.drawn]));
                 }
+                if !held.is_tracked {
+                    table.end_untracked(1);
+                }
             }
             Op::ContinueDeliveries(count) => {
                 table.continue_deliveries(*count);
             }
             Op::Mutate(updates, deletes) => {
                 table.mutate(updates, deletes, &mut Vec::new()).unwrap();
-                deletes.iter().for_each(|key| self.removed.deleted += self.remove(*key));
+                deletes.iter().for_each(|key| self.delete(*key));
                 updates.iter().for_each(|&(key, priority)| self.update(key, priority));
+            }
+            // A table that is over its size, after draws were given back, would come to it, too.
+            Op::Configure(max_times_sampled) if self.items.len() as u64 <= self.config.max_size => {
+                self.configure(table, *max_times_sampled);
             }
             Op::Reset => {
                 assert_eq!(table.reset().num_items(), self.items.len());
@@ -147,6 +193,7 @@ impl Model {
                 let held = std::mem::take(&mut self.held);
                 *self = Self {
                     held,
+                    tracks: self.tracks,
                     now: self.now,
                     resets: self.resets + 1,
                     entered: self.entered,
@@ -166,8 +213,11 @@ impl Model {
             return self.update(key, priority);
         }
         self.now += 1;
-        self.items.insert(key, Plain { priority, inserted: self.now, changed: self.now });
-        self.times_sampled.insert(key, times_sampled);
+        let plain = Plain { priority, inserted: self.now, changed: self.now };
+        self.inside.insert(key, self.lives.len());
+        self.items.insert(key, plain);
+        let (made, undone, place) = (0, 0, Place::Inside);
+        self.lives.push(Life { key, plain, entered_with: times_sampled, made, undone, place });
         let over_size = (self.items.len() as u64).saturating_sub(self.config.max_size);
         let over_bytes = (self.items.len() as u64 - over_size).saturating_sub(self.max_items_by_bytes());
         assert_eq!(removed.len() as u64, over_size + over_bytes);
@@ -205,52 +255,118 @@ impl Model {
         assert_eq!(drawn.priority, plain.priority);
         assert_eq!(drawn.table_size, self.items.len() as i64);
         self.limiter.samples += 1;
-        let times = self.times_sampled.get_mut(&key).unwrap();
-        self.num_unique_samples += u64::from(*times == 0);
-        *times += 1;
-        assert_eq!(drawn.times_sampled, *times);
-        let removed = self.config.max_times_sampled > 0 && *times >= self.config.max_times_sampled;
-        if removed {
-            self.removed.max_times_sampled += self.remove(key);
+        let number = self.inside[&key];
+        let life = &mut self.lives[number];
+        self.num_unique_samples += u64::from(life.times_sampled() == 0);
+        life.made += 1;
+        let times = life.times_sampled();
+        assert_eq!(drawn.times_sampled, times);
+        self.held.push(Held { drawn, life: number, is_tracked: self.tracks, resets: self.resets });
+        if self.config.max_times_sampled > 0 && times >= self.config.max_times_sampled {
+            self.take_away(number, times);
         }
-        self.held.push(Held { drawn, plain, removed, resets: self.resets });
+    }
+
+    /// Moves an item out of the table because it was drawn often enough.
+    fn take_away(&mut self, number: usize, below: i32) {
+        self.removed.max_times_sampled += self.remove(self.lives[number].key);
+        self.lives[number].place = Place::Away { below, is_deleted: false };
     }
 
     fn give_back(&mut self, table: &mut Table, held: Held) {
-        let Held { drawn, plain, removed, resets } = held;
-        let (key, times_sampled) = (drawn.key, drawn.times_sampled);
-        let same = table.get(key).is_some_and(|item| item.inserted_at == drawn.inserted_at);
+        let Held { drawn, life, is_tracked, resets } = held;
         table.give_back(drawn, &mut Vec::new());
+        if !is_tracked {
+            table.end_untracked(1);
+        }
         if resets != self.resets {
             return;
         }
-        if removed {
-            if self.items.contains_key(&key) {
-                return;
-            }
-            self.items.insert(key, plain);
-            self.times_sampled.insert(key, times_sampled);
-            self.limiter.deletes -= 1;
-            self.removed.max_times_sampled -= 1;
+        let Life { key, place, plain, .. } = self.lives[life];
+        let is_away = matches!(place, Place::Away { .. });
+        if is_away && self.items.contains_key(&key) {
+            return;
         }
+        self.lives[life].undone += 1;
         self.limiter.samples -= 1;
-        if removed || same {
-            let times = self.times_sampled.get_mut(&key).unwrap();
-            *times -= 1;
-            self.num_unique_samples -= u64::from(*times == 0);
+        let times = self.lives[life].times_sampled();
+        if place != Place::Left {
+            self.num_unique_samples -= u64::from(times == 0);
         }
-        if removed {
+        if let Place::Away { below, is_deleted } = place
+            && times < below
+        {
+            self.lives[life].place = Place::Inside;
+            self.items.insert(key, plain);
+            self.inside.insert(key, life);
+            self.limiter.deletes -= 1;
+            self.num_deleted_episodes -= 1;
+            self.removed.max_times_sampled -= 1;
+            if is_deleted {
+                self.removed.deleted += self.remove(key);
+            }
             let over_bytes = (self.items.len() as u64).saturating_sub(self.max_items_by_bytes());
             self.evict(table, over_bytes);
             self.removed.max_bytes += over_bytes;
         }
     }
 
+    fn configure(&mut self, table: &mut Table, max_times_sampled: i32) {
+        let changes = TableChanges { max_times_sampled: Some(max_times_sampled), ..TableChanges::default() };
+        let mut shrinking = table.configure(&changes).unwrap();
+        let untracked = self.held.iter().filter(|held| !held.is_tracked).count();
+        if !self.tracks {
+            table.expect_untracked(untracked as u64);
+        }
+        while table.shrink(&mut shrinking, 1, &mut Vec::new()) {}
+        let limit = |times: i32| if times < 1 { i32::MAX } else { times };
+        let is_lower = limit(max_times_sampled) < limit(self.config.max_times_sampled);
+        self.config.max_times_sampled = max_times_sampled;
+        self.tracks |= self.config.counts_samples();
+        if is_lower {
+            for life in &mut self.lives {
+                if let Place::Away { below, .. } = &mut life.place {
+                    *below = (*below).min(max_times_sampled);
+                }
+            }
+            for number in self.inside.values().copied().collect::<Vec<_>>() {
+                if self.lives[number].times_sampled() >= max_times_sampled {
+                    self.take_away(number, max_times_sampled);
+                }
+            }
+        }
+    }
+
     fn update(&mut self, key: u64, priority: f64) {
         self.now += 1;
-        if let Some(plain) = self.items.get_mut(&key) {
-            (plain.priority, plain.changed) = (priority, self.now);
+        match self.items.get_mut(&key) {
+            Some(plain) => {
+                (plain.priority, plain.changed) = (priority, self.now);
+                self.lives[self.inside[&key]].plain = *plain;
+            }
+            None => {
+                for life in self.away(key) {
+                    // It keeps its place among items of one priority.
+                    life.plain.priority = priority;
+                }
+            }
         }
+    }
+
+    fn delete(&mut self, key: u64) {
+        if self.items.contains_key(&key) {
+            self.removed.deleted += self.remove(key);
+            return;
+        }
+        for life in self.away(key) {
+            let Place::Away { is_deleted, .. } = &mut life.place else { continue };
+            *is_deleted = true;
+        }
+    }
+
+    /// The items of this key that may come back.
+    fn away(&mut self, key: u64) -> impl Iterator<Item = &mut Life> {
+        self.lives.iter_mut().filter(move |life| life.key == key && matches!(life.place, Place::Away { .. }))
     }
 
     /// Removes an item. Returns the number of removed items: 1, or 0 if it was not in the table.
@@ -258,49 +374,50 @@ impl Model {
         if self.items.remove(&key).is_none() {
             return 0;
         }
-        self.times_sampled.remove(&key);
+        let number = self.inside.remove(&key).unwrap();
+        self.lives[number].place = Place::Left;
         self.limiter.deletes += 1;
         self.num_deleted_episodes += 1;
         1
     }
 
-    /// What a checkpoint saves: the table, but draws that are held have not happened.
+    /// What a checkpoint saves: the table, but draws that are held and tracked have not happened.
     fn check_snapshot(&self, table: &Table) {
-        let mut expected: BTreeMap<_, _> =
-            self.items.iter().map(|(key, plain)| (*key, (plain.inserted, plain.priority))).collect();
-        let mut times_sampled = self.times_sampled.clone();
-        let mut limiter = self.limiter.clone();
-        let tracked = self.config.max_times_sampled > 0 || self.config.rate_limiter.counts_samples();
-        let mut held: Vec<_> = self.held.iter().filter(|held| tracked && held.resets == self.resets).collect();
-        // Newest items first, because of two items with one key the newer returns; before draws that left their items.
-        held.sort_by_key(|held| (!held.removed, std::cmp::Reverse(held.drawn.inserted_at)));
-        let mut returned = BTreeMap::new();
-        for Held { drawn, plain, removed, .. } in held {
-            if *removed {
-                if expected.contains_key(&drawn.key) {
-                    continue;
+        let mut undelivered: BTreeMap<usize, i32> = BTreeMap::new();
+        for held in self.held.iter().filter(|held| held.is_tracked && held.resets == self.resets) {
+            *undelivered.entry(held.life).or_default() += 1;
+        }
+        let mut saved: BTreeMap<u64, usize> = self.inside.clone();
+        let (mut limiter, mut unique) = (self.limiter.clone(), self.num_unique_samples);
+        let mut deleted_episodes = self.num_deleted_episodes;
+        // Newest items first, because of two items with one key the newer returns.
+        for (&number, &draws) in undelivered.iter().rev() {
+            let life = &self.lives[number];
+            let times = life.times_sampled() - draws;
+            match life.place {
+                Place::Away { .. } if saved.contains_key(&life.key) => continue,
+                Place::Away { is_deleted: false, below } if times < below => {
+                    saved.insert(life.key, number);
+                    limiter.deletes -= 1;
+                    deleted_episodes -= 1;
                 }
-                expected.insert(drawn.key, (plain.inserted, plain.priority));
-                times_sampled.insert(drawn.key, drawn.times_sampled - 1);
-                returned.insert(drawn.key, drawn.inserted_at);
-                limiter.deletes -= 1;
-            } else {
-                let in_table = table.get(drawn.key).map(|item| item.inserted_at);
-                if in_table.or(returned.get(&drawn.key).copied()) == Some(drawn.inserted_at) {
-                    *times_sampled.get_mut(&drawn.key).unwrap() -= 1;
-                }
+                _ => {}
             }
-            limiter.samples -= 1;
+            limiter.samples -= i64::from(draws);
+            unique -= u64::from(life.place != Place::Left && times == 0);
         }
         let snapshot = table.snapshot_without_flights();
-        let mut by_age: Vec<_> =
-            expected.iter().map(|(key, (inserted, priority))| (*inserted, *key, *priority)).collect();
-        by_age.sort_by_key(|(inserted, ..)| *inserted);
-        let items = by_age.iter().map(|(_, key, priority)| (*key, *priority, times_sampled[key]));
-        let saved = snapshot.items().map(|item| (item.key, item.priority, item.times_sampled));
-        assert_eq!(saved.collect::<Vec<_>>(), items.collect::<Vec<_>>());
-        assert_eq!(snapshot.num_items(), expected.len());
+        let mut by_age: Vec<_> = saved.into_iter().map(|(key, number)| (number, key)).collect();
+        by_age.sort_unstable();
+        let items = by_age.iter().map(|&(number, key)| {
+            let life = &self.lives[number];
+            (key, life.plain.priority, life.times_sampled() - undelivered.get(&number).unwrap_or(&0))
+        });
+        let found = snapshot.items().map(|item| (item.key, item.priority, item.times_sampled));
+        assert_eq!(found.collect::<Vec<_>>(), items.collect::<Vec<_>>());
+        assert_eq!(snapshot.num_items(), by_age.len());
         assert_eq!(snapshot.limiter, limiter);
+        assert_eq!((snapshot.num_unique_samples, snapshot.num_deleted_episodes), (unique, deleted_episodes));
     }
 
     fn check_peeks(&self, table: &Table, by_age: &[u64]) {
@@ -342,7 +459,8 @@ impl Model {
         self.check_peeks(table, &by_age);
         for (key, plain) in &self.items {
             let item = table.get(*key).unwrap();
-            assert_eq!((item.priority, item.times_sampled), (plain.priority, self.times_sampled[key]));
+            let times_sampled = self.lives[self.inside[key]].times_sampled();
+            assert_eq!((item.priority, item.times_sampled), (plain.priority, times_sampled));
         }
         assert_eq!(table.can_insert(1), self.limiter.can_insert(1));
         assert_eq!(table.can_sample(1), self.limiter.can_sample(1));

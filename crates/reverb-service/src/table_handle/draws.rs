@@ -117,9 +117,9 @@ impl TableHandle {
 
     /// Gives the draws of an undelivered copied batch back.
     pub fn give_back_copied(&self, draws: &CopiedDraws) {
-        self.change(|state, _| {
+        self.change(|state, ended| {
             state.table.change(
-                |table| table.give_back_copied(draws),
+                |table| table.give_back_copied(draws, &mut ended.removed),
                 |table, (), note| draws.current_keys(table).map(Change::GivenBack).for_each(note),
             );
         });
@@ -175,6 +175,14 @@ impl TableHandle {
             turn.state.table.change(change, |table, (), each| note(table, each));
             Ok(())
         })
+    }
+
+    /// Notes that samples have left their lease which the table does not track.
+    #[inline]
+    pub(crate) fn end_untracked(&self, count: usize) {
+        if self.0.expects_untracked.load(Relaxed) {
+            self.upkeep(|state| state.table.upkeep().end_untracked(count as u64));
+        }
     }
 
     /// Adds to the number of samples on their way to a client.

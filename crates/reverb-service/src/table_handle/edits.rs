@@ -5,6 +5,7 @@ use super::journal::Change;
 use super::requests::{Ended, OPERATIONS_PER_LOCK};
 use super::state::WORTH_A_TRIM;
 use reverb_core::{Result, Table, TableChanges, Trajectory};
+use std::sync::atomic::Ordering::Relaxed;
 
 impl TableHandle {
     /// Deletes items, then sets priorities. Unknown keys are ignored. All priorities are checked before anything is
@@ -53,10 +54,16 @@ impl TableHandle {
             if state.closed {
                 return Err(closed());
             }
+            let tracked_before = state.table.tracks_draws();
             let shrinking = state.table.change(
                 |table| table.configure(changes),
                 |_, done, note| done.iter().for_each(|_| note(Change::Configured)),
             )?;
+            if state.table.tracks_draws() && !tracked_before {
+                let undelivered = self.0.undelivered.load(Relaxed);
+                self.0.expects_untracked.store(undelivered > 0, Relaxed);
+                state.table.upkeep().expect_untracked(undelivered);
+            }
             self.publish(state.table.config());
             Ok(shrinking)
         })?;

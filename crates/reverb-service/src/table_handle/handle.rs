@@ -25,6 +25,8 @@ pub(super) struct SharedTable {
     counts_samples: AtomicBool,
     signature_token: AtomicU64,
     pub undelivered: AtomicU64,
+    /// Whether the table was told of samples that it does not track.
+    pub expects_untracked: AtomicBool,
     /// Notified when compaction is due, or when the table has shrunk.
     pub compaction_due: Notify,
     pub long_waits: LongWaits,
@@ -50,6 +52,7 @@ impl TableHandle {
             signature_token: AtomicU64::default(),
             counts_samples: AtomicBool::default(),
             undelivered: AtomicU64::default(),
+            expects_untracked: AtomicBool::default(),
             compaction_due: Notify::new(),
             long_waits: LongWaits::default(),
             waits: Default::default(),

@@ -22,9 +22,10 @@ pub enum Change {
     GivenBack(ItemKey),
     /// A draw that affects later ones has reached its caller.
     Delivered(ItemKey),
-    /// A delete was asked for. The table may not have had the item.
+    /// A delete was asked for. The table may not have had the item. One that draws in flight have taken does not come
+    /// back with them.
     Deleted(ItemKey),
-    /// A priority was set. The table may not have had the item.
+    /// A priority was set. The table may not have had the item. One that draws in flight have taken comes back with it.
     Updated(ItemKey, f64),
     /// All items were removed.
     Reset,

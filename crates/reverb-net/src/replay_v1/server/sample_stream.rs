@@ -99,8 +99,9 @@ impl SampleStreamTask {
                     Some(Ok(request)) => self.take(request).await,
                     // The client disconnected, or sent an unreadable message. Samples that it has not received go back.
                     Some(Err(status)) => {
-                        let Self { answers, waiting, leases, .. } = self;
-                        drop((waiting, leases));
+                        self.withdraw().await;
+                        let Self { answers, leases, .. } = self;
+                        drop(leases);
                         let _gone = answers.send(Err(status)).await;
                         return;
                     }
@@ -123,9 +124,14 @@ impl SampleStreamTask {
         }
     }
 
+    /// Withdraws what waits. The leases end after that: a draw that still waits would draw their items for nobody.
+    async fn withdraw(&mut self) {
+        self.waiting.shutdown().await;
+    }
+
     /// Withdraws what waits, and processes the receipts that the client sent before it disconnected.
     async fn disconnected(mut self, mut requests: impl Stream<Item = Requested> + Unpin) {
-        self.waiting = JoinSet::new();
+        self.withdraw().await;
         while let Some(Ok(request)) = requests.next().await {
             if let Some(sample_request::Kind::Received(_)) = request.kind {
                 self.received(request.request_id);
@@ -305,9 +311,9 @@ mod tables;
 
 #[cfg(test)]
 mod tests {
-    use super::tables::{here, items, queue};
+    use super::tables::{Recorder, here, items, queue};
     use super::*;
-    use reverb_service::Transport;
+    use reverb_service::{Change, Transport};
     use tokio_stream::wrappers::UnboundedReceiverStream;
 
     /// The connection may end before the task has seen the receipt that arrived just before.
@@ -333,6 +339,39 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             assert_eq!(table.with_table(|table| table.len()), 1, "the sample went back");
+        }
+    }
+
+    /// A draw of the stream that still waits would draw the items of its leases, which have just come back.
+    #[tokio::test]
+    async fn draws_that_wait_end_before_the_leases_of_their_stream() {
+        for ends_with_error in [false, true] {
+            let table = queue("queue", 10);
+            assert!(matches!(table.insert(items([1, 2]), here()), Call::Done(Ok(()))));
+            let changes = Recorder::of(&table);
+            let replay = Replay::new(vec![table.clone()], 1 << 20).unwrap();
+            let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
+            let (requests, stream) = mpsc::unbounded_channel();
+            let mut answers = sample_stream(replay, peer, None, UnboundedReceiverStream::new(stream));
+            let draw = |count| Draw { table: "queue".into(), at_least: count, at_most: count, ..Draw::default() };
+            for (request_id, count) in [(1, 2), (2, 1)] {
+                let kind = Some(sample_request::Kind::Draw(draw(count)));
+                requests.send(Ok(SampleRequest { request_id, kind })).unwrap();
+            }
+            assert!(matches!(answers.next().await.unwrap().unwrap().kind, Some(Kind::Batch(_))));
+            while table.status().info.waiting_samples < Some(1) {
+                tokio::task::yield_now().await;
+            }
+            changes.take();
+            if ends_with_error {
+                requests.send(Err(Status::cancelled("gone"))).unwrap();
+            } else {
+                drop(answers);
+            }
+            while table.with_table(|table| table.len()) < 2 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(changes.take(), [Change::GivenBack(2), Change::GivenBack(1)]);
         }
     }
 
