@@ -409,11 +409,10 @@ class Client:
         timeout: float | None = None,
     ) -> int | None:
         """Deletes items, then changes priorities. Keys that are not in the table are ignored.
-        An item that samples on their way have removed does not come back with them after a delete, and comes back with
-        its new priority after an update.
 
         All priorities are checked before anything is changed. Of more than 16384 changes, other callers may see a part
-        until the call returns.
+        until the call returns. An item that has left with its last sample, which is still on its way, comes back with
+        its new priority if that sample goes back, and after a delete it does not come back.
 
         Args:
           table: Name of the table that holds the items.

@@ -110,7 +110,7 @@ class TableInfo(TableFigures, _ReferenceInfo):
             name = figure.metadata.get("name", figure.name)
             if status.HasField(name):
                 value = getattr(status, name)
-                setattr(info, figure.name, value if isinstance(value, int | float) else _by_reason(value))
+                setattr(info, figure.name, value if isinstance(value, int | float) else _counts(value))
         info.max_bytes = status.max_bytes or None
         info.waits = tuple(reason for reason in (status.insert_wait, status.sample_wait) if reason)
         return info
@@ -141,8 +141,10 @@ class TableInfo(TableFigures, _ReferenceInfo):
         return cls(**fields, undelivered_samples=undelivered_samples)
 
 
-def _by_reason(removed: Any) -> dict[str, int]:
-    counts = {field.name: getattr(removed, field.name) for field in removed.DESCRIPTOR.fields}
+def _counts(message: Any) -> dict[str, int]:
+    if message.DESCRIPTOR.name == "ClientCounts":
+        return dict(message.counts)
+    counts = {field.name: getattr(message, field.name) for field in message.DESCRIPTOR.fields}
     # The names are those of the metrics.
     return {"delete" if reason == "deleted" else reason: count for reason, count in counts.items()}
 

@@ -12,7 +12,13 @@ ROW = re.compile(
     r"(?P<help>(?: +///[^\n]*\n)+) +(?P<field>\w+)(?: \(\"(?P<name>\w+)\"\))?: (?:Option<)?(?P<type>\w+)>?, "
     r"(?P<metric>[^;]*), \w+;"
 )
-TYPES = {"u64": "int", "i64": "int", "f64": "float", "RemovalCounts": "dict[str, int]"}
+TYPES = {
+    "u64": "int",
+    "i64": "int",
+    "f64": "float",
+    "RemovalCounts": "dict[str, int]",
+    "ClientCounts": "dict[str, int]",
+}
 HEAD = '''"""The figures of a table that dm-reverb lacks. Made by `make table-figures`."""
 
 import dataclasses

@@ -55,9 +55,9 @@ pub use repack::{MovedRows, UsedRows, keep_rows, keep_rows_encoded};
 pub use selector::SelectorKind;
 pub use signature::{ArrayType, Signature};
 pub use table::{
-    CopiedBatch, CopiedDraws, Delivery, DrawnSlot, FIGURES, Figure, FigureValue, ItemNumbers, ItemPages, LOG2_BUCKETS,
-    Log2Histogram, Metric, MetricKind, OldContents, OldCounts, PeekSearch, RemovalCounts, Shrinking, Table,
-    TableChanges, TableConfig, TableInfo, TableSnapshot, WAIT_BOUNDS, WaitHistogram,
+    ClientCounts, CopiedBatch, CopiedDraws, Delivery, DrawnSlot, FIGURES, Figure, FigureValue, ItemNumbers, ItemPages,
+    LOG2_BUCKETS, Log2Histogram, Metric, MetricKind, OldContents, OldCounts, PeekSearch, RemovalCounts, Shrinking,
+    Table, TableChanges, TableConfig, TableInfo, TableSnapshot, WAIT_BOUNDS, WaitHistogram,
 };
 pub use tensor::{DType, Shape, TensorSpec, shape_text};
 pub use trajectory::{Slice, Trajectory, TrajectoryColumn};

@@ -34,7 +34,7 @@ pub use facts::ServerFacts;
 pub use insert::{InsertGroup, wait_for_inserts};
 pub use local::{BatchRequest, RowInsert};
 pub use notice::{Notice, warn};
-pub use peer::{Identity, Peer, Traffic, Transport};
+pub use peer::{Identity, Inserter, Peer, Traffic, Transport};
 pub use process_name::{host_name, process_name};
 pub use replay::Replay;
 pub use stacking::stack;

@@ -4,6 +4,7 @@ use crate::batch::Batch;
 use crate::insert::InsertGroup;
 use crate::lease::Lease;
 use crate::notice::Notice;
+use crate::peer::Inserter;
 use crate::replay::Replay;
 use crate::table_handle::{Call, DrawRequest, TableHandle};
 use parking_lot::Mutex;
@@ -47,12 +48,12 @@ pub struct BatchRequest {
     pub squeeze_time: bool,
 }
 
-/// Begins an insert into a service of this process.
+/// Begins an insert of a client into a service of this process. Clients are told apart by their numbers.
 ///
 /// # Errors
 /// [`Error::TableNotFound`], [`Error::MessageTooLarge`], and the errors of an item that a table refuses. Nothing is
 /// inserted then.
-pub fn begin_insert(replay: &Replay, insert: &RowInsert) -> Result<Vec<Call<()>>> {
+pub fn begin_insert(replay: &Replay, insert: &RowInsert, client: u64) -> Result<Vec<Call<()>>> {
     replay.check_size(insert.chunk.decoded_bytes() as u64)?;
     // One check for all items: their rows lie within the chunk.
     Trajectory::rows(insert.chunk.clone(), 0, insert.num_items() * insert.rows_per_item)?;
@@ -71,7 +72,8 @@ pub fn begin_insert(replay: &Replay, insert: &RowInsert) -> Result<Vec<Call<()>>
         let items = item_keys(|key| (0..insert.num_items()).map(|index| item(key(), index)).collect());
         Ok(InsertGroup { table, items })
     };
-    replay.insert(insert.tables.iter().map(to_group).collect::<Result<_>>()?, replay.this_process())
+    let by = Inserter { peer: replay.this_process(), client };
+    replay.insert(insert.tables.iter().map(to_group).collect::<Result<_>>()?, by)
 }
 
 /// Draws a small batch from a table of a service of this process and copies it under one lock, if no wait is needed; see

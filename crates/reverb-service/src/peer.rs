@@ -69,6 +69,22 @@ pub struct Traffic {
     pub streams: AtomicU64,
 }
 
+/// Who inserts: the program, and its client, which takes turns with others where inserts wait.
+#[derive(Debug, Clone, Copy)]
+pub struct Inserter<'a> {
+    /// The program.
+    pub peer: &'a Arc<Peer>,
+    /// A number of the client, the same on all its connections. No other client has it.
+    pub client: u64,
+}
+
+/// A peer whose client has told no number has one for itself.
+impl<'a> From<&'a Arc<Peer>> for Inserter<'a> {
+    fn from(peer: &'a Arc<Peer>) -> Self {
+        Self { peer, client: peer.id }
+    }
+}
+
 impl Peer {
     /// Makes a peer without a name. `address` is the remote address of its connection.
     pub fn new(road: Transport, address: String) -> Self {
@@ -95,6 +111,11 @@ impl Peer {
         self.name.get().map_or("", String::as_str)
     }
 
+    /// Returns the name for display: that of the peer, or that it has none.
+    pub fn shown_name(&self) -> &str {
+        if self.name().is_empty() { "unnamed" } else { self.name() }
+    }
+
     /// Returns who the peer has proven to be. `None` if nobody has asked for a proof.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
@@ -103,8 +124,7 @@ impl Peer {
 
 impl Display for Peer {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let name = if self.name().is_empty() { "unnamed" } else { self.name() };
-        write!(formatter, "{name} over {}", self.road.name())?;
+        write!(formatter, "{} over {}", self.shown_name(), self.road.name())?;
         if self.address.is_empty() { Ok(()) } else { write!(formatter, " from {}", self.address) }
     }
 }

@@ -5,7 +5,7 @@ use crate::connections::Connections;
 use crate::cut::cut_to_fit;
 use crate::facts::ServerFacts;
 use crate::insert::{InsertGroup, check_size, name_row};
-use crate::peer::Peer;
+use crate::peer::{Inserter, Peer};
 use crate::store::Store;
 use crate::table_handle::{Call, TableHandle, TableStatus};
 use crate::write_ledger::Ledgers;
@@ -128,12 +128,13 @@ impl Replay {
     ///
     /// # Errors
     /// The error of the refused item; [`Error::InvalidRow`] for an invalid priority in a group of several items.
-    pub fn insert(&self, mut groups: Vec<InsertGroup>, peer: &Arc<Peer>) -> Result<Vec<Call<()>>> {
+    pub fn insert<'a>(&self, mut groups: Vec<InsertGroup>, by: impl Into<Inserter<'a>>) -> Result<Vec<Call<()>>> {
         cut_to_fit(&mut groups)?;
         for group in &groups {
             group.table.check_all(&group.items).map_err(|(row, error)| name_row(row, group.items.len(), error))?;
         }
-        Ok(groups.into_iter().map(|group| group.table.insert(group.items, peer)).collect())
+        let by = by.into();
+        Ok(groups.into_iter().map(|group| group.table.insert(group.items, by)).collect())
     }
 
     /// Returns the peer for all callers in the same process as the server. It has no connection.

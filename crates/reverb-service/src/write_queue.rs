@@ -1,14 +1,20 @@
 //! The queue of items of one writer, in order for each table and independent between tables.
 //!
-//! At most one item of a writer waits in a table's own queue, so that many writers take turns.
+//! The waiting items of a writer are in the queues of their tables, where clients take turns. Of very many, some wait
+//! behind these.
 
-use crate::peer::Peer;
-use crate::table_handle::{Arrival, Call, TableHandle, Waiting, Writer};
+use crate::peer::Inserter;
+use crate::table_handle::{Arrival, Call, InsertTurn, TableHandle, Waiting, Writer};
 use crate::write_ledger::Ledger;
 use reverb_core::Result;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
+
+/// Number of items of a writer in the queue of a table beyond which others wait behind them. A batch that is drawn from a
+/// full table makes room for as many.
+const AT_TABLE: usize = 1024;
 
 /// Sequence numbers and results of items that are done.
 pub type Done = Vec<(u64, Result<()>)>;
@@ -24,14 +30,26 @@ pub struct WriteQueue {
 #[derive(Debug)]
 struct TableQueue {
     table: TableHandle,
-    waiting: Option<(u64, Waiting<()>)>,
+    /// The items that wait for the table, in the order in which it will insert them.
+    waiting: VecDeque<(u64, Waiting<()>)>,
+    /// The items behind these, which are checked.
     behind: VecDeque<Arrival>,
+}
+
+impl Drop for TableQueue {
+    /// Withdraws the last item first, so that no item is inserted after one before it was withdrawn.
+    fn drop(&mut self) {
+        while self.waiting.pop_back().is_some() {}
+    }
 }
 
 impl WriteQueue {
     /// Creates the queue of a writer. Its items are entered in its ledger, if it has one, as they are inserted.
-    pub fn new(peer: Arc<Peer>, ledger: Option<Arc<Ledger>>) -> Self {
-        Self { writer: Writer { peer, ledger }, queues: Vec::new(), len: 0 }
+    pub fn new<'a>(by: impl Into<Inserter<'a>>, ledger: Option<Arc<Ledger>>) -> Self {
+        static STREAMS: AtomicU64 = AtomicU64::new(0);
+        let Inserter { peer, client } = by.into();
+        let turn = InsertTurn { client, stream: Some(STREAMS.fetch_add(1, Relaxed)) };
+        Self { writer: Writer { peer: peer.clone(), turn, ledger }, queues: Vec::new(), len: 0 }
     }
 
     /// Returns the number of items that are not done.
@@ -43,7 +61,7 @@ impl WriteQueue {
     /// Inserts items into one table, or queues them. Appends those that are done to `done`.
     pub fn push_all(&mut self, table: &TableHandle, items: Vec<Arrival>, done: &mut Done) {
         let mut items = items.into_iter();
-        if self.queue(table).waiting.is_none() {
+        if self.queue(table).waiting.is_empty() {
             // One lock for all items that need not wait.
             table.insert_at_once(&mut items, &self.writer, |sequence| done.push((sequence, Ok(()))));
         }
@@ -54,7 +72,11 @@ impl WriteQueue {
         match self.queues.iter().position(|queue| queue.table.name() == table.name()) {
             Some(index) => &mut self.queues[index],
             None => {
-                self.queues.push(TableQueue { table: table.clone(), waiting: None, behind: VecDeque::new() });
+                self.queues.push(TableQueue {
+                    table: table.clone(),
+                    waiting: VecDeque::new(),
+                    behind: VecDeque::new(),
+                });
                 self.queues.last_mut().expect("just added")
             }
         }
@@ -63,7 +85,7 @@ impl WriteQueue {
     /// Inserts an item, or queues it. Appends it to `done` if it is inserted or refused.
     pub fn push(&mut self, table: &TableHandle, arrival: Arrival, done: &mut Done) {
         let sequence = arrival.sequence;
-        if self.queue(table).waiting.is_some() {
+        if self.queue(table).waiting.len() >= AT_TABLE {
             match table.check_arrival(&arrival) {
                 Err(error) => return done.push((sequence, Err(error))),
                 Ok(()) => self.queue(table).behind.push_back(arrival),
@@ -71,28 +93,30 @@ impl WriteQueue {
         } else {
             match table.insert_arrival(arrival, &self.writer, false) {
                 Call::Done(result) => return done.push((sequence, result)),
-                Call::Waiting(waiting) => self.queue(table).waiting = Some((sequence, waiting)),
+                Call::Waiting(waiting) => self.queue(table).waiting.push_back((sequence, waiting)),
             }
         }
         self.len += 1;
     }
 
-    /// Inserts queued items as far as the tables allow. Ready if an item is done. Otherwise the task is woken when a
-    /// table may have inserted one.
+    /// Takes the results of items that waited. Ready if an item is done. Otherwise the task is woken when a table may
+    /// have inserted one.
     pub fn poll(&mut self, context: &mut Context<'_>, done: &mut Done) -> Poll<()> {
         let before = done.len();
-        for queue in &mut self.queues {
-            while let Some((sequence, waiting)) = &mut queue.waiting {
-                let Poll::Ready(result) = waiting.poll_result(context) else { break };
+        for TableQueue { table, waiting: items, behind } in &mut self.queues {
+            // The table answers the items in their order.
+            while let Some((sequence, waiting)) = items.front_mut()
+                && let Poll::Ready(result) = waiting.poll_result(context)
+            {
                 done.push((*sequence, result));
-                queue.waiting = None;
-                while queue.waiting.is_none()
-                    && let Some(arrival) = queue.behind.pop_front()
+                items.pop_front();
+                while items.len() < AT_TABLE
+                    && let Some(arrival) = behind.pop_front()
                 {
                     let sequence = arrival.sequence;
-                    match queue.table.insert_arrival(arrival, &self.writer, true) {
+                    match table.insert_arrival(arrival, &self.writer, true) {
                         Call::Done(result) => done.push((sequence, result)),
-                        Call::Waiting(waiting) => queue.waiting = Some((sequence, waiting)),
+                        Call::Waiting(waiting) => items.push_back((sequence, waiting)),
                     }
                 }
             }
@@ -103,16 +127,16 @@ impl WriteQueue {
 
     /// Says what the first waiting item waits for. `None` if no item waits.
     pub fn explain(&self) -> Option<String> {
-        self.queues.iter().find_map(|queue| queue.waiting.as_ref()).map(|(_, waiting)| waiting.explain())
+        self.queues.iter().find_map(|queue| queue.waiting.front()).map(|(_, waiting)| waiting.explain())
     }
 
-    /// Withdraws all items. Items that are in their tables already are appended to `done`.
-    pub async fn withdraw(self, done: &mut Done) {
-        for queue in self.queues {
-            if let Some((sequence, waiting)) = queue.waiting
-                && let Some(result) = waiting.withdraw().await
-            {
-                done.push((sequence, result));
+    /// Withdraws all items, the last ones first. Items that are in their tables already are appended to `done`.
+    pub async fn withdraw(mut self, done: &mut Done) {
+        for queue in &mut self.queues {
+            while let Some((sequence, waiting)) = queue.waiting.pop_back() {
+                if let Some(result) = waiting.withdraw().await {
+                    done.push((sequence, result));
+                }
             }
         }
     }

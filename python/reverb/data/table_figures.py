@@ -28,6 +28,8 @@ class TableFigures:
       last_sample_at: Unix time of the latest sample. Absent before the first.
       longest_insert_wait_seconds: Time that the first waiting insert has waited. 0 if none waits.
       longest_sample_wait_seconds: Time that the first waiting sample has waited. 0 if none waits.
+      inserts_by_client: Items inserted, by the name of the program that inserted them: of at most 1,024, and of
+        `others`.
     """
 
     bytes: int | None = dataclasses.field(default=None, compare=False, metadata={"name": "size_bytes"})
@@ -47,3 +49,4 @@ class TableFigures:
     last_sample_at: float | None = dataclasses.field(default=None, compare=False)
     longest_insert_wait_seconds: float | None = dataclasses.field(default=None, compare=False)
     longest_sample_wait_seconds: float | None = dataclasses.field(default=None, compare=False)
+    inserts_by_client: dict[str, int] | None = dataclasses.field(default=None, compare=False)

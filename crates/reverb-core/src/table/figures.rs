@@ -7,6 +7,7 @@
 use super::config::TableConfig;
 use super::histograms::{Log2Histogram, WaitHistogram};
 use super::removal::RemovalCounts;
+use std::collections::BTreeMap;
 
 /// Calls a macro with the declaration of all figures: `name ("public name"): type, metric, rule of its sum`. The name is
 /// that of its field in the message `TableStatus`, and its end is its unit. The first line says what users read of it.
@@ -83,12 +84,16 @@ macro_rules! table_figures {
                 sample_age_seconds: Option<Log2Histogram>, histogram(-10, 20, 2), Total;
                 /// Number of times that items had been sampled when they left.
                 removed_times_sampled: Option<Log2Histogram>, histogram(-1, 16, 1), Total;
+                /// Items inserted, by the name of the program that inserted them: of at most 1,024, and of `others`.
+                inserts_by_client: Option<ClientCounts>, NOT_A_METRIC, Total;
             }
         }
     };
 }
 
 const GAUGE: Metric = Metric { kind: MetricKind::Gauge, name: None, help: None, operation: None };
+/// Of something that may have any number of values.
+const NOT_A_METRIC: Metric = Metric { kind: MetricKind::None, ..GAUGE };
 const COUNTER: Metric = Metric { kind: MetricKind::Counter, ..GAUGE };
 const BLOCKED: Metric = COUNTER.named("blocked_seconds", "Time during which at least one request waited.");
 const WAITING: Metric = GAUGE.named("waiting_requests", "Requests that wait at the table.");
@@ -164,6 +169,8 @@ pub enum FigureValue<'a> {
     Real(f64),
     /// A count for each reason of removals.
     Removals(&'a RemovalCounts),
+    /// A count for each client.
+    Clients(&'a ClientCounts),
     /// A histogram of all values since the table was created.
     Log2(&'a Log2Histogram),
     /// A histogram of waits.
@@ -186,6 +193,8 @@ pub struct Metric {
 /// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum MetricKind {
+    /// It is not shown as a metric.
+    None,
     /// It can fall.
     Gauge,
     /// It only grows while its table is neither reset nor replaced.
@@ -267,6 +276,20 @@ impl FigureType for RemovalCounts {
     }
 }
 
+/// Counts by the names of clients.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClientCounts(pub BTreeMap<String, u64>);
+
+impl FigureType for ClientCounts {
+    fn add(&mut self, other: &Self, sum: Sum) {
+        other.0.iter().for_each(|(name, more)| self.0.entry(name.clone()).or_default().add(more, sum));
+    }
+
+    fn value(&self) -> Option<FigureValue<'_>> {
+        Some(FigureValue::Clients(self))
+    }
+}
+
 impl FigureType for Log2Histogram {
     fn add(&mut self, other: &Self, _: Sum) {
         add_counts(&mut self.counts, &other.counts);
@@ -339,6 +362,9 @@ mod tests {
         let removed = RemovalCounts { max_size: 1, deleted: 2, ..RemovalCounts::default() };
         let both = RemovalCounts { max_size: 2, deleted: 4, ..RemovalCounts::default() };
         assert_eq!(sum(&removed, &removed, Sum::Total), both);
+        let [one, other] = ["a", "b"].map(|name| ClientCounts([(name.into(), 1), ("both".into(), 2)].into()));
+        let all = [("a".into(), 1), ("b".into(), 1), ("both".into(), 4)];
+        assert_eq!(sum(&one, &other, Sum::Total), ClientCounts(all.into()));
         let waits = WaitHistogram { counts: [3; 20], sum_seconds: 0.5 };
         assert_eq!(sum(&waits, &waits, Sum::Total), WaitHistogram { counts: [6; 20], sum_seconds: 1.0 });
     }

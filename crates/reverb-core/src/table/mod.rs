@@ -34,7 +34,7 @@ pub use config::TableConfig;
 pub use configure::{Shrinking, TableChanges};
 pub use contents::{OldContents, OldCounts, Table};
 pub use copied::{CopiedBatch, CopiedDraws, DrawnSlot};
-pub use figures::{FIGURES, Figure, FigureValue, Metric, MetricKind, TableInfo};
+pub use figures::{ClientCounts, FIGURES, Figure, FigureValue, Metric, MetricKind, TableInfo};
 pub use histograms::{LOG2_BUCKETS, Log2Histogram, WAIT_BOUNDS, WaitHistogram};
 pub use in_flight::Delivery;
 pub use pages::{ItemNumbers, ItemPages};

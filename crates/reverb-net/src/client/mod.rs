@@ -88,6 +88,11 @@ impl Client {
         Self::of_session(self.endpoint.clone(), self.session.clone(), max_pending_bytes)
     }
 
+    /// Returns the number by which servers know the client.
+    pub(crate) fn id(&self) -> u64 {
+        self.session.id
+    }
+
     /// Returns the address of the server, as it was given.
     pub fn address(&self) -> &str {
         self.endpoint.address.text()
@@ -238,7 +243,7 @@ impl Client {
     /// Errors of the tables, [`Error::Unavailable`] if the server cannot be reached, or [`Error::Unconfirmed`] if it is
     /// lost or stopped while the call waits.
     pub fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Started<'_, ()> {
-        self.call_one(Insert(insert), Turn::Insert, (deadline, deadline))
+        self.call_one(Insert { rows: insert, client: self.session.id }, Turn::Insert, (deadline, deadline))
     }
 
     /// Draws a batch.

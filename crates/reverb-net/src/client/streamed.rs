@@ -14,7 +14,11 @@ use std::time::Instant;
 use tokio::runtime::Handle;
 
 /// See [`super::Client::insert`].
-pub struct Insert(pub RowInsert);
+pub struct Insert {
+    pub rows: RowInsert,
+    /// The number of the client.
+    pub client: u64,
+}
 
 /// See [`super::Client::sample`].
 pub struct Sample<'a>(pub &'a BatchRequest);
@@ -29,7 +33,7 @@ impl Call for Insert {
     type Answer = ();
 
     fn here<'a>(self, replay: Arc<Replay>, deadline: Option<Instant>) -> Started<'a, ()> {
-        match begin_insert(&replay, &self.0) {
+        match begin_insert(&replay, &self.rows, self.client) {
             Err(error) => Started::Done(Err(error)),
             Ok(calls) if calls.iter().all(|call| matches!(call, TableCall::Done(Ok(())))) => Started::Done(Ok(())),
             Ok(calls) => Started::here(async move {
@@ -39,11 +43,11 @@ impl Call for Insert {
     }
 
     async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<()> {
-        connection.insert(self.0, deadline).await
+        connection.insert(self.rows, deadline).await
     }
 
     async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<()> {
-        connection.insert(self.0, deadline).await
+        connection.insert(self.rows, deadline).await
     }
 }
 

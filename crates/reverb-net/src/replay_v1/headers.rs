@@ -16,6 +16,11 @@ pub fn hex(bytes: &[u8]) -> HeaderValue {
     HeaderValue::from_str(&digits).unwrap_or(HeaderValue::from_static(""))
 }
 
+/// Returns the number of the client that a header has, if it has one.
+pub fn client_number(value: Option<&[u8]>) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(value?).ok()?, 16).ok()
+}
+
 /// Returns the part of an id that error texts show.
 pub fn shown(id: &str) -> String {
     id.chars().take(SHOWN_DIGITS).collect()

@@ -3,8 +3,8 @@
 use reverb_core::writer::WriterItem;
 use reverb_core::{NewItem, Result};
 use reverb_service::Arrival;
-use reverb_service::Replay;
 use reverb_service::write_queue::{Done, WriteQueue};
+use reverb_service::{Inserter, Replay};
 use std::sync::Arc;
 use std::task::Context;
 
@@ -19,8 +19,9 @@ pub struct Local {
 }
 
 impl Local {
-    pub fn new(replay: Arc<Replay>) -> Self {
-        let queue = WriteQueue::new(replay.this_process().clone(), None);
+    /// Makes the road of a writer of a client, which has this number.
+    pub fn new(replay: Arc<Replay>, client: u64) -> Self {
+        let queue = WriteQueue::new(Inserter { peer: replay.this_process(), client }, None);
         Self { replay, queue }
     }
 

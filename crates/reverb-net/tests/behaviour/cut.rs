@@ -76,7 +76,7 @@ fn a_batch_evicts_no_more_of_the_older_items_than_it_needs() {
     let table = limited("table", &SelectorKind::Fifo, 16_000);
     let replay = Replay::new(vec![table.clone()], 1 << 20).unwrap();
     for start in [0, 10] {
-        reverb_service::local::begin_insert(&replay, &batch(start..start + 10, &["table"])).unwrap();
+        reverb_service::local::begin_insert(&replay, &batch(start..start + 10, &["table"]), 1).unwrap();
     }
     let (items, size_bytes) = held(&table);
     assert!((15..=16).contains(&items), "{items} items");
@@ -103,7 +103,7 @@ fn tables_that_share_a_batch_share_its_pieces() {
     let (limited, free) = (limited("limited", &SelectorKind::Fifo, 8_000), common::uniform("free"));
     let replay = Replay::new(vec![limited.clone(), free.clone()], 1 << 20).unwrap();
     let insert = batch(0..20, &["free", "limited"]);
-    reverb_service::local::begin_insert(&replay, &insert).unwrap();
+    reverb_service::local::begin_insert(&replay, &insert, 1).unwrap();
     assert_eq!(Arc::strong_count(&insert.chunk), 1, "a table holds the batch itself");
     assert_eq!(held(&free), (20, 20_000));
     assert_eq!(held(&limited), (8, 8_000));
@@ -113,7 +113,7 @@ fn tables_that_share_a_batch_share_its_pieces() {
 fn a_row_above_max_bytes_is_refused_with_its_own_size_and_nothing_is_inserted() {
     let (small, large) = (limited("small", &SelectorKind::Fifo, 999), limited("large", &SelectorKind::Fifo, 5_000));
     let replay = Replay::new(vec![large.clone(), small.clone()], 1 << 20).unwrap();
-    let error = reverb_service::local::begin_insert(&replay, &batch(0..3, &["large", "small"])).unwrap_err();
+    let error = reverb_service::local::begin_insert(&replay, &batch(0..3, &["large", "small"]), 1).unwrap_err();
     assert_eq!(error, Error::ItemTooLarge { table: "small".into(), size_bytes: 1000, max_bytes: 999 });
     assert_eq!((held(&small), held(&large)), ((0, 0), (0, 0)));
 }
@@ -126,7 +126,7 @@ fn strings_are_cut_by_the_length_of_each() {
     let replay = Replay::new(vec![table.clone()], 1 << 20).unwrap();
     let tables = vec![("table".into(), vec![1.0])];
     let insert = RowInsert { chunk: strings(&texts), rows_per_item: 1, tables };
-    reverb_service::local::begin_insert(&replay, &insert).unwrap();
+    reverb_service::local::begin_insert(&replay, &insert, 1).unwrap();
     let (items, size_bytes) = held(&table);
     assert!(items >= 9 && size_bytes <= 1000, "{items} items, {size_bytes} bytes");
 }

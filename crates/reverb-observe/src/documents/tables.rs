@@ -50,6 +50,9 @@ fn figures(info: &TableInfo) -> Value {
             Some(FigureValue::Whole(value)) => value.into(),
             Some(FigureValue::Real(value)) => value.into(),
             Some(FigureValue::Removals(removals)) => removals.by_reason().into_iter().collect(),
+            Some(FigureValue::Clients(counts)) => {
+                counts.0.iter().map(|(name, count)| (name.as_str(), *count)).collect()
+            }
             Some(FigureValue::Log2(_) | FigureValue::Waits(_)) => return None,
             None => Value::Null,
         };

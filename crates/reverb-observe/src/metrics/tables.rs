@@ -114,11 +114,12 @@ fn write_figures(writer: &mut Writer<'_>, rows: &[Row], figures: &[Figure]) -> R
                 let MetricKind::Histogram { lowest, highest, step } = kind else { continue };
                 histograms.push((labels(None), Buckets::of(values, lowest, highest, step)));
             }
-            None => {}
+            Some(FigureValue::Clients(_)) | None => {}
         }
     }
     let numbers = numbers.iter().map(|(labels, number)| (&labels[..], *number));
     match kind {
+        MetricKind::None => Ok(()),
         MetricKind::Gauge => writer.gauges(&family, numbers),
         MetricKind::Counter => writer.counters(&family, numbers),
         MetricKind::Histogram { .. } => {

@@ -3,10 +3,11 @@
 use super::handle::{TableHandle, closed};
 use super::long_waits::LongWait;
 use super::requests::{Reply, Request, Work};
+use super::state::TableState;
 use super::ticket_queue::Waiter;
 use crate::notice::Notice;
 use crate::peer::Peer;
-use reverb_core::{Error, Result, Table};
+use reverb_core::{Error, Result};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -43,29 +44,35 @@ pub struct Waiting<T: Reply> {
 }
 
 impl TableHandle {
-    /// Queues a request of a peer that passes `check`, and serves the queues.
+    /// Queues a request of a peer that passes `begin`, and serves the queues.
     #[inline]
     pub(super) fn submit<W: Work>(
         &self,
-        work: W,
+        mut work: W,
         peer: &Arc<Peer>,
-        check: impl FnOnce(&Table, &W) -> Result<()>,
+        begin: impl FnOnce(&mut TableState, &mut W) -> Result<()>,
     ) -> Call<W::Reply> {
         let submitted = self.turn(|turn| {
             let state = &mut *turn.state;
-            check(&state.table, &work)?;
+            begin(state, &mut work)?;
             if state.closed {
                 return Err(closed());
             }
-            let queue = W::queue(&mut state.queues);
-            if queue.len() >= MAX_WAITING {
+            if state.queues.are_full(&work, MAX_WAITING) {
                 let (name, wait) = (self.name(), W::explain(&state.table, self.name()));
                 let reason = format!("{MAX_WAITING} requests wait at table `{name}` already; {wait}");
                 return Err(Error::ResourceExhausted(reason));
             }
             let ticket = state.next_ticket;
             state.next_ticket += 1;
-            queue.push_back(Request { ticket, work, waiter: None, waited: false, is_withdrawn: false });
+            let takes = work.turn();
+            W::queue(&mut state.queues).push_back(Request {
+                ticket,
+                work,
+                waiter: None,
+                waited: false,
+                is_withdrawn: false,
+            });
             let (mut own, mut receiver) = (None::<W>, None);
             turn.serve(|state, ended| {
                 if own.is_none() {
@@ -77,6 +84,9 @@ impl TableHandle {
                     let request =
                         W::queue(&mut state.queues).get_mut(ticket).expect("the request is still in its queue");
                     request.waiter = Some(Waiter { reply, peer: peer.clone(), since: Instant::now() });
+                    if let Some(takes) = takes {
+                        state.queues.turns.join(takes, ticket);
+                    }
                     receiver = Some(waiting);
                 }
                 own.is_some()
@@ -150,7 +160,7 @@ impl<T: Reply> Waiting<T> {
     async fn expire(mut self) -> Result<T> {
         let reason = self.explain();
         let handle = &self.handle;
-        let withdrawn = handle.change(|state, _| T::Work::queue(&mut state.queues).remove(self.ticket));
+        let withdrawn = handle.change(|state, _| state.queues.withdraw::<T::Work>(self.ticket));
         if let Some(request) = withdrawn {
             handle.count_ended(&request);
             self.receiver = None;
@@ -185,7 +195,7 @@ impl<T: Reply> Waiting<T> {
     /// request is not in the queue any more.
     fn undo(&self) -> bool {
         let withdrawn = self.handle.change(|state, ended| {
-            let mut request = T::Work::queue(&mut state.queues).remove(self.ticket)?;
+            let mut request = state.queues.withdraw::<T::Work>(self.ticket)?;
             request.work.undo(&mut state.table, &mut ended.removed);
             Some(request)
         });

@@ -3,7 +3,8 @@
 use super::call::Call;
 use super::handle::{TableHandle, now_nanos};
 use super::requests::{InsertWork, OPERATIONS_PER_LOCK, OPERATIONS_PER_STEP};
-use crate::peer::Peer;
+use super::turns::InsertTurn;
+use crate::peer::{Inserter, Peer};
 use crate::write_ledger::Ledger;
 use reverb_core::{Error, NewItem, Result, Table};
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub struct Arrival {
 pub(crate) struct Writer {
     /// The program that writes.
     pub peer: Arc<Peer>,
+    /// The turns that its items take where they wait.
+    pub turn: InsertTurn,
     /// The ledger of the writer, if it may send an item again.
     pub ledger: Option<Arc<Ledger>>,
 }
@@ -36,8 +39,14 @@ fn check(table: &Table, item: &NewItem, is_validated: bool) -> Result<()> {
 impl TableHandle {
     /// Inserts items of a peer one after another as the rate limiter allows. The items must have passed
     /// [`TableHandle::check_all`].
-    pub fn insert(&self, items: Vec<NewItem>, peer: &Arc<Peer>) -> Call<()> {
-        self.submit(InsertWork { total: items.len(), items: items.into_iter(), by: None }, peer, |_, _| Ok(()))
+    pub fn insert<'a>(&self, items: Vec<NewItem>, by: impl Into<Inserter<'a>>) -> Call<()> {
+        let Inserter { peer, client } = by.into();
+        let turn = InsertTurn { client, stream: None };
+        let work = InsertWork { total: items.len(), items: items.into_iter(), by: None, turn, counter: 0 };
+        self.submit(work, peer, |state, work| {
+            work.counter = state.inserts_by_client.index_of(peer);
+            Ok(())
+        })
     }
 
     /// Inserts an item of a writer as the rate limiter allows, once it is checked.
@@ -50,10 +59,13 @@ impl TableHandle {
             return Call::Done(Err(error));
         }
         let by = writer.ledger.clone().map(|ledger| (ledger, sequence));
-        let work = InsertWork { items: vec![item].into_iter(), total: 1, by };
-        self.submit(work, &writer.peer, |table, work| match work.items.as_slice() {
-            [item] if !is_checked => check(table, item, is_validated),
-            _ => Ok(()),
+        let work = InsertWork { items: vec![item].into_iter(), total: 1, by, turn: writer.turn, counter: 0 };
+        self.submit(work, &writer.peer, |state, work| {
+            work.counter = state.inserts_by_client.index_of(&writer.peer);
+            match work.items.as_slice() {
+                [item] if !is_checked => check(&state.table, item, is_validated),
+                _ => Ok(()),
+            }
         })
     }
 
@@ -91,6 +103,8 @@ impl TableHandle {
                 state.table.insert(item, by, now, &mut turn.ended.removed);
                 inserted(sequence);
             }
+            let index = state.inserts_by_client.index_of(&writer.peer);
+            state.inserts_by_client.add(index, before - items.len());
             turn.serve(|_, _| true);
         });
         writer.peer.traffic.inserts.fetch_add((before - items.len()) as u64, Relaxed);

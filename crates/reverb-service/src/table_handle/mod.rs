@@ -1,8 +1,8 @@
 //! A table with a lock and two queues of waiting requests.
 //!
 //! The lock guards the table and the queues of waiting inserts and waiting draws. A thread that changes the table
-//! serves the heads of both queues in order, then unlocks, then wakes the requests it served. So no request overtakes
-//! another, and no wake-up is lost. A waiting request that is dropped leaves its queue, and its draws return to the
+//! serves the heads of both queues in order, then unlocks, then wakes the requests it served. So no draw overtakes
+//! another, inserts of one client keep their order while clients take turns, and no wake-up is lost. A waiting request that is dropped leaves its queue, and its draws return to the
 //! table. Removed data is dropped after unlocking.
 //!
 //! No call holds the lock for long. A call of many operations makes at most [`OPERATIONS_PER_LOCK`] of them under one
@@ -11,7 +11,7 @@
 //!
 //! [`OPERATIONS_PER_LOCK`]: requests::OPERATIONS_PER_LOCK
 //!
-//! From the bottom up: `ticket_queue.rs` and `requests.rs` are the queues and what waits in them, `journal.rs` the table
+//! From the bottom up: `ticket_queue.rs`, `turns.rs` and `requests.rs` are the queues and what waits in them, `journal.rs` the table
 //! whose changes are noted, `state.rs` what the lock guards, and `handle.rs` the lock and the turns. Above it lie the ways
 //! in (`inserts.rs`), out (`draws.rs`) and within (`edits.rs`), the calls that wait (`call.rs`), and what can be seen of
 //! a table (`status.rs`, `waits.rs`).
@@ -21,12 +21,14 @@ mod draws;
 mod edits;
 mod handle;
 mod inserts;
+mod inserts_by_client;
 mod journal;
 mod long_waits;
 mod requests;
 mod state;
 mod status;
 mod ticket_queue;
+mod turns;
 mod wait_histogram;
 mod waits;
 
@@ -38,4 +40,5 @@ pub(crate) use inserts::Writer;
 pub use journal::{Change, Journal};
 pub use requests::Operation;
 pub use status::{TablePulse, TableStatus};
+pub(crate) use turns::InsertTurn;
 pub use waits::WaitingRequest;

@@ -2,6 +2,7 @@
 
 use super::journal::JournaledTable;
 use super::ticket_queue::{self, TicketQueue};
+use super::turns::{InsertTurn, Turns};
 use crate::peer::Traffic;
 use crate::write_ledger::Ledger;
 use reverb_core::{Drawn, Error, NewItem, Result, Table, Trajectory};
@@ -50,6 +51,9 @@ pub struct InsertWork {
     pub total: usize,
     /// The ledger that the item is entered in, and its number there. `None` for items that are not sent again.
     pub by: Option<(Arc<Ledger>, u64)>,
+    pub turn: InsertTurn,
+    /// The index of its client in the counts of inserted items.
+    pub counter: usize,
 }
 
 /// A request to draw a batch.
@@ -103,6 +107,10 @@ pub trait Work: Default + Send {
     const OPERATION: Operation;
     fn queue(queues: &mut Queues) -> &mut Requests<Self>;
     fn ended(ended: &mut Ended) -> &mut Vec<Request<Self>>;
+    /// Whose turn the request takes. `None` if requests of its kind do not take turns.
+    fn turn(&self) -> Option<InsertTurn> {
+        None
+    }
     /// Adds the items that the request has inserted or drawn to the counts of its peer.
     fn count(&self, traffic: &Traffic);
     /// Returns the result of a request that is complete.
@@ -125,6 +133,11 @@ impl Work for InsertWork {
 
     fn ended(ended: &mut Ended) -> &mut Vec<Request<Self>> {
         &mut ended.inserts
+    }
+
+    #[inline]
+    fn turn(&self) -> Option<InsertTurn> {
+        Some(self.turn)
     }
 
     #[inline]
@@ -191,6 +204,31 @@ impl Work for SampleWork {
 pub struct Queues {
     pub inserts: Requests<InsertWork>,
     pub samples: Requests<SampleWork>,
+    /// The turns of the inserts.
+    pub turns: Turns,
+}
+
+impl Queues {
+    /// Number of inserts that wait. The items of one stream count as one.
+    pub fn num_inserts(&self) -> usize {
+        self.inserts.len() - self.turns.num_behind()
+    }
+
+    /// Whether the queue of a request has no room for it. An item of a stream that waits needs no more.
+    pub fn are_full<W: Work>(&mut self, work: &W, limit: usize) -> bool {
+        let turn = work.turn();
+        let waiting = if turn.is_some() { self.num_inserts() } else { W::queue(self).len() };
+        waiting >= limit && !turn.and_then(|turn| turn.stream).is_some_and(|stream| self.turns.has_stream(stream))
+    }
+
+    /// Removes a request before it is done.
+    pub fn withdraw<W: Work>(&mut self, ticket: u64) -> Option<Request<W>> {
+        let request = W::queue(self).remove(ticket)?;
+        if let Some(turn) = request.work.turn() {
+            self.turns.leave(turn, ticket);
+        }
+        Some(request)
+    }
 }
 
 /// What leaves a table when a turn lets go of the lock: requests that have ended, and data to drop.

@@ -1,5 +1,6 @@
 //! What the lock of a table guards, and the steps in which the heads of both queues are served in turns.
 
+use super::inserts_by_client::InsertsByClient;
 use super::journal::{Change, JournaledTable};
 use super::requests::{Ended, OPERATIONS_PER_STEP, Queues, STEPS_PER_TURN, SampleWork};
 use reverb_core::Table;
@@ -13,6 +14,7 @@ pub const WORTH_A_TRIM: u64 = 16 << 20;
 pub struct TableState {
     pub table: JournaledTable,
     pub queues: Queues,
+    pub inserts_by_client: InsertsByClient,
     pub next_ticket: u64,
     /// The ticket of the draw that was interrupted last, so that the next one can continue; 0 to begin with the first.
     pub interrupted: u64,
@@ -57,6 +59,7 @@ impl TableState {
         Self {
             table: JournaledTable::new(table),
             queues: Queues::default(),
+            inserts_by_client: InsertsByClient::default(),
             next_ticket: 1,
             interrupted: 0,
             servers: 0,
@@ -94,8 +97,8 @@ impl TableState {
         (0..STEPS_PER_TURN).all(|_| self.step(now, ended))
     }
 
-    /// Makes one step: one or more inserts of the first waiting insert, and draws of a waiting draw. Returns false if no
-    /// progress is possible.
+    /// Makes one step: one or more inserts of the insert whose turn it is, and draws of a waiting draw. Returns false if
+    /// no progress is possible.
     fn step(&mut self, now: u64, ended: &mut Ended) -> bool {
         let inserted = self.step_insert(now, ended);
         let drawn = self.step_sample(now, ended);
@@ -103,27 +106,38 @@ impl TableState {
     }
 
     fn step_insert(&mut self, now: u64, ended: &mut Ended) -> bool {
-        let Some(head) = self.queues.inserts.front_mut() else { return false };
-        // Without waiting draws, inserts do not have to take turns.
-        let turns = if self.queues.samples.is_empty() { OPERATIONS_PER_STEP } else { 1 };
-        let mut progress = false;
-        let next = head.work.items.as_slice();
-        self.table.read_ahead(&next[..next.len().min(turns)]);
-        let by = head.work.by.as_ref().map(|(ledger, sequence)| (&**ledger, *sequence));
-        for _ in 0..turns {
-            if head.work.items.len() > 0 && !self.table.can_insert(1) {
-                return progress;
+        let Queues { inserts, samples, turns } = &mut self.queues;
+        let head = match turns.current() {
+            None => inserts.front_mut(),
+            Some(ticket) => inserts.get_mut(ticket),
+        };
+        let Some(head) = head else { return false };
+        // An insert that did not have to wait goes on to its end. Others insert one item each time.
+        let takes_turns = head.waited && turns.are_several();
+        // Without waiting draws, inserts do not have to take turns with them.
+        let at_most = if samples.is_empty() && !takes_turns { OPERATIONS_PER_STEP } else { 1 };
+        let work = &mut head.work;
+        let before = work.items.len();
+        self.table.read_ahead(&work.items.as_slice()[..before.min(at_most)]);
+        let by = work.by.as_ref().map(|(ledger, sequence)| (&**ledger, *sequence));
+        for _ in 0..at_most {
+            if !self.table.can_insert(1) {
+                break;
             }
-            let Some(item) = head.work.items.next() else { break };
+            let Some(item) = work.items.next() else { break };
             self.table.insert(item, by, now, &mut ended.removed);
-            progress = true;
         }
-        if head.work.items.len() == 0 {
-            let request = self.queues.inserts.pop_front().expect("the queue has a head");
-            ended.inserts.push(request);
-            return true;
+        let (left, ticket, turn) = (work.items.len(), head.ticket, work.turn);
+        self.inserts_by_client.add(work.counter, before - left);
+        if left == 0 {
+            turns.leave(turn, ticket);
+            ended.inserts.extend(inserts.remove(ticket));
         }
-        progress
+        // Also an insert that is done passes the turn, because its client may have others.
+        if left == 0 || takes_turns && left < before {
+            turns.pass_from(turn);
+        }
+        left == 0 || left < before
     }
 
     fn step_sample(&mut self, now: u64, ended: &mut Ended) -> bool {

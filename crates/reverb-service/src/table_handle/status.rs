@@ -64,7 +64,8 @@ impl TableHandle {
                 insert_blocked_seconds: state.insert_clock.total_seconds(),
                 sample_blocked_seconds: state.sample_clock.total_seconds(),
                 undelivered_samples: Some(self.0.undelivered.load(Relaxed)),
-                waiting_inserts: Some(inserts.len() as u64),
+                inserts_by_client: Some(state.inserts_by_client.counts()),
+                waiting_inserts: Some(state.queues.num_inserts() as u64),
                 waiting_samples: Some(samples.len() as u64),
                 longest_insert_wait_seconds: Some(longest_wait(inserts).as_secs_f64()),
                 longest_sample_wait_seconds: Some(longest_wait(samples).as_secs_f64()),
@@ -88,7 +89,7 @@ impl TableHandle {
             items: state.table.len() as u64,
             bytes: state.table.bytes(),
             limiter: state.table.limiter().clone(),
-            waiting_inserts: state.queues.inserts.len(),
+            waiting_inserts: state.queues.num_inserts(),
             waiting_samples: state.queues.samples.len(),
         })
     }

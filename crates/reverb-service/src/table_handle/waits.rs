@@ -1,8 +1,9 @@
 //! The requests that wait at a table, as its watchers see them.
 
 use super::handle::TableHandle;
-use super::requests::{Operation, Requests, Work};
+use super::requests::{Operation, Request, Requests, Work};
 use crate::peer::Peer;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,12 @@ struct Seen {
 
 impl Seen {
     fn new<W: Work>(queue: &Requests<W>, limit: usize, in_order: bool, reason: impl FnOnce() -> String) -> Self {
-        let waiting = queue.iter().enumerate().filter_map(|(place, request)| {
+        let mut streams = HashSet::new();
+        let is_first_of_stream = |request: &&Request<W>| {
+            let stream = request.work.turn().and_then(|turn| turn.stream);
+            stream.is_none_or(|stream| streams.insert(stream))
+        };
+        let waiting = queue.iter().filter(is_first_of_stream).enumerate().filter_map(|(place, request)| {
             let waiter = request.waiter.as_ref()?;
             Some((place, waiter.peer.clone(), waiter.since))
         });

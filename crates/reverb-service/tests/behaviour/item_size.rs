@@ -35,7 +35,7 @@ fn strings_count_with_their_own_sizes_on_each_road() {
             let replay = Replay::new(tables.to_vec(), 1 << 30).unwrap();
             let group = InsertGroup { table: tables[0].clone(), items: vec![item(&chunk, times)] };
             let inserted = replay.insert(vec![group], here()).map(|_| ());
-            let (mut queue, mut done) = (WriteQueue::new(here().clone(), None), Done::new());
+            let (mut queue, mut done) = (WriteQueue::new(here(), None), Done::new());
             let arrival = Arrival { sequence: 1, item: item(&chunk, times), is_validated: true };
             queue.push_all(&tables[1], vec![arrival], &mut done);
             let queued = done.pop().unwrap().1;

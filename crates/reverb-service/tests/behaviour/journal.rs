@@ -69,7 +69,7 @@ async fn calls_in_the_same_process_commit_before_they_return() {
     let replay = Replay::new(vec![free.clone(), counted.clone()], 1 << 20).unwrap();
     let journals = [&free, &counted].map(Recorder::of);
     let tables = ["free", "counted"].map(|name| (name.to_owned(), vec![1.0])).into();
-    begin_insert(&replay, &RowInsert { chunk: common::chunk(&[7, 8, 9]), rows_per_item: 1, tables }).unwrap();
+    begin_insert(&replay, &RowInsert { chunk: common::chunk(&[7, 8, 9]), rows_per_item: 1, tables }, 1).unwrap();
     for journal in &journals {
         assert!(matches!(journal.take()[..], [Change::Inserted { written: None, .. }, _, _]));
     }
@@ -162,7 +162,7 @@ async fn items_of_a_writer_are_noted_with_its_id_and_are_in_its_ledger_when_they
     let guard = Ledgers::default().take(7).await;
     let (ledger, at_commit) = (Arc::clone(&guard.ledger), Arc::clone(&guard.ledger));
     let written = |sequence| Change::Inserted { key: 100 + sequence, written: Some((7, sequence)) };
-    let (mut queue, mut done) = (WriteQueue::new(here().clone(), Some(ledger.clone())), Done::new());
+    let (mut queue, mut done) = (WriteQueue::new(here(), Some(ledger.clone())), Done::new());
     journal.at_commit(move || assert!(has(&at_commit, 1), "in the same turn as the item"));
     queue.push_all(&table, vec![arrival(1), arrival(2), arrival(3)], &mut done);
     queue.push(&table, arrival(4), &mut done);
@@ -284,7 +284,7 @@ proptest! {
         let journal = Recorder::of(&table);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let guard = runtime.block_on(Ledgers::default().take(7));
-        let (mut writer, mut done) = (WriteQueue::new(here().clone(), Some(Arc::clone(&guard.ledger))), Done::new());
+        let (mut writer, mut done) = (WriteQueue::new(here(), Some(Arc::clone(&guard.ledger))), Done::new());
         let (inserts, samples) = (Arc::new(Mutex::new(Vec::<Waiting<()>>::new())), Arc::new(Mutex::new(Vec::<Waiting<Vec<_>>>::new())));
         let (mut books, mut held, mut next_key, mut sequence) = (Books::default(), Vec::new(), 1, 0);
         let waiting = (inserts.clone(), samples.clone());

@@ -9,6 +9,7 @@ mod journal;
 mod long_turns;
 mod long_waits;
 mod shared_chunks;
+mod turns;
 mod waiting;
 mod waiting_races;
 mod waits;

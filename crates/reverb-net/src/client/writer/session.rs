@@ -62,7 +62,7 @@ impl Session {
         };
         if !has_worker {
             if let Some(replay) = self.client.road_now().as_ref().and_then(Road::here) {
-                *shared.local.lock() = Some(Local::new(replay.clone()));
+                *shared.local.lock() = Some(Local::new(replay.clone(), self.client.id()));
             }
             runtime.spawn(worker::run(self.client.clone(), shared.clone()));
         }

@@ -36,10 +36,12 @@ pub async fn run(client: Arc<Client>, shared: Arc<SharedSession>) {
             home = road.peer().map(str::to_owned);
         }
         let lost = match road {
-            Ok(road) => match road.call(Sending { shared: &shared, lost_at: &mut lost_at }, None).await {
-                Ok(()) => return,
-                Err(error) => error,
-            },
+            Ok(road) => {
+                match road.call(Sending { shared: &shared, client: client.id(), lost_at: &mut lost_at }, None).await {
+                    Ok(()) => return,
+                    Err(error) => error,
+                }
+            }
             Err(error) => error,
         };
         let now = Instant::now();
@@ -71,6 +73,8 @@ pub async fn run(client: Arc<Client>, shared: Arc<SharedSession>) {
 /// Fails with the reason why the road was lost.
 struct Sending<'a> {
     shared: &'a Arc<SharedSession>,
+    /// The number of the client.
+    client: u64,
     lost_at: &'a mut Option<Instant>,
 }
 
@@ -81,7 +85,7 @@ impl Call for Sending<'_> {
     where
         Self: 'a,
     {
-        self.shared.local.lock().get_or_insert_with(|| Local::new(replay));
+        self.shared.local.lock().get_or_insert_with(|| Local::new(replay, self.client));
         *self.lost_at = None;
         self.shared.state.lock().is_lost = false;
         Started::here(run_local(self.shared))

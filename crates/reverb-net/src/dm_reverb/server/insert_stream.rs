@@ -40,7 +40,7 @@ pub fn insert_stream(
         let _open = open;
         let task = InsertStreamTask {
             held: HeldChunks::new(replay.max_message_size()),
-            queue: WriteQueue::new(peer, None),
+            queue: WriteQueue::new(&peer, None),
             rest: None,
             num_items: 0,
             inserted: Vec::new(),

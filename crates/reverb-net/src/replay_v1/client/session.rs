@@ -12,7 +12,11 @@ use tonic::codegen::http::HeaderValue;
 
 /// The session of one client, for all its connections. A forked child has one of its own.
 #[derive(Debug)]
-pub struct Session(ArcSwap<Connections>);
+pub struct Session {
+    /// The number of the client, which servers and balancers know it by.
+    pub id: u64,
+    connections: ArcSwap<Connections>,
+}
 
 /// The connections that a client has had in one process.
 #[derive(Debug)]
@@ -46,26 +50,27 @@ pub struct Link {
 
 impl Default for Session {
     fn default() -> Self {
-        Self(ArcSwap::from_pointee(Connections::new()))
+        let id = random_key();
+        Self { id, connections: ArcSwap::from_pointee(Connections::new(id)) }
     }
 }
 
 impl Session {
     /// Returns the connections of this process.
     pub fn connections(&self) -> Arc<Connections> {
-        let current = self.0.load_full();
+        let current = self.connections.load_full();
         if current.generation == fork::generation() {
             return current;
         }
         // The lock inside may have been held at the fork. Of several threads, one replaces it.
-        self.0.compare_and_swap(&current, Arc::new(Connections::new()));
-        self.0.load_full()
+        self.connections.compare_and_swap(&current, Arc::new(Connections::new(random_key())));
+        self.connections.load_full()
     }
 }
 
 impl Connections {
-    fn new() -> Self {
-        let number = hex(&random_key().to_be_bytes());
+    fn new(id: u64) -> Self {
+        let number = hex(&id.to_be_bytes());
         Self { generation: fork::generation(), number, places: Mutex::default() }
     }
 

@@ -8,7 +8,7 @@ use crate::replay_v1::wire::{LayoutCache, insert_chunks_from_wire, items_bytes, 
 use reverb_core::{Error, Result};
 use reverb_service::Call;
 use reverb_service::insert::{InsertGroup, wait_for_inserts};
-use reverb_service::{Notice, Peer, Replay, StreamKind};
+use reverb_service::{Inserter, Notice, Peer, Replay, StreamKind};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -29,7 +29,7 @@ type Answers = mpsc::Sender<std::result::Result<InsertResponse, Status>>;
 /// Serves the stream in a separate task, which ends when the client disconnects.
 pub fn insert_stream(
     replay: Arc<Replay>,
-    peer: Arc<Peer>,
+    (peer, client): (Arc<Peer>, u64),
     heartbeat: Option<Duration>,
     requests: Streaming<InsertRequest>,
 ) -> ReceiverStream<std::result::Result<InsertResponse, Status>> {
@@ -44,6 +44,7 @@ pub fn insert_stream(
             handles: HashMap::new(),
             replay,
             peer,
+            client,
             answers,
         };
         beat_while_waiting(heartbeat, &task.held, &task.answers);
@@ -56,6 +57,8 @@ pub fn insert_stream(
 struct InsertStreamTask {
     replay: Arc<Replay>,
     peer: Arc<Peer>,
+    /// The number of the client.
+    client: u64,
     answers: Answers,
     layouts: LayoutCache,
     /// Requests that wait for a table. Dropping them withdraws them.
@@ -173,7 +176,8 @@ impl InsertStreamTask {
             let table = self.replay.served(&batch.table)?;
             Ok(InsertGroup { table, items: items_from_wire(batch, &chunks)? })
         };
-        self.replay.insert(request.batches.into_iter().map(to_group).collect::<Result<_>>()?, &self.peer)
+        let by = Inserter { peer: &self.peer, client: self.client };
+        self.replay.insert(request.batches.into_iter().map(to_group).collect::<Result<_>>()?, by)
     }
 
     async fn answer(&self, request_id: u64, result: Result<()>) -> std::result::Result<(), ()> {

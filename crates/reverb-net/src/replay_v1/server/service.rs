@@ -6,7 +6,7 @@ use super::same_server::SameServer;
 use super::sample_stream::sample_stream;
 use super::write_stream::write_stream;
 use crate::grpc::service::{in_background, max_request_bytes, mutate, open, peer_of, reset};
-use crate::replay_v1::headers::SESSION;
+use crate::replay_v1::headers::{SESSION, client_number};
 use crate::replay_v1::proto::{
     BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, ConfigureRequest, ConfigureResponse,
     HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest, InsertResponse, MutateRequest,
@@ -21,7 +21,7 @@ use crate::replay_v1::wire::{changes_from_wire, peeked_to_wire, status_to_wire};
 use reverb_core::Error;
 use reverb_observe::documents::observed;
 use reverb_service::peek::peek;
-use reverb_service::{Replay, TableHandle};
+use reverb_service::{Peer, Replay, TableHandle};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +45,14 @@ impl Router {
     fn table(&self, name: &str) -> Result<TableHandle, Status> {
         open(&self.replay).and_then(|replay| replay.table(name).cloned()).map_err(|error| to_status(&error))
     }
+}
+
+/// Returns the peer that makes a call, and the number of its client. A client that tells none is known by its connection.
+fn client_of<T>(request: &Request<T>) -> (Arc<Peer>, u64) {
+    let peer = peer_of(request);
+    let client = client_number(request.metadata().get(SESSION.as_str()).map(|value| value.as_bytes()));
+    let client = client.unwrap_or(peer.id);
+    (peer, client)
 }
 
 /// Makes the service, to be added to the routes of a server.
@@ -83,8 +91,8 @@ impl ReplayService for Router {
     }
 
     async fn insert(&self, request: Request<Streaming<InsertRequest>>) -> Result<Response<Self::InsertStream>, Status> {
-        let (peer, heartbeat) = (peer_of(&request), self.heartbeat_of(&request));
-        Ok(Response::new(insert_stream(self.replay.clone(), peer, heartbeat, request.into_inner())))
+        let (client, heartbeat) = (client_of(&request), self.heartbeat_of(&request));
+        Ok(Response::new(insert_stream(self.replay.clone(), client, heartbeat, request.into_inner())))
     }
 
     async fn sample(&self, request: Request<Streaming<SampleRequest>>) -> Result<Response<Self::SampleStream>, Status> {
@@ -93,8 +101,8 @@ impl ReplayService for Router {
     }
 
     async fn write(&self, request: Request<Streaming<WriteRequest>>) -> Result<Response<Self::WriteStream>, Status> {
-        let (peer, heartbeat) = (peer_of(&request), self.heartbeat_of(&request));
-        Ok(Response::new(write_stream(self.replay.clone(), peer, heartbeat, request.into_inner())))
+        let (client, heartbeat) = (client_of(&request), self.heartbeat_of(&request));
+        Ok(Response::new(write_stream(self.replay.clone(), client, heartbeat, request.into_inner())))
     }
 
     async fn mutate(&self, request: Request<MutateRequest>) -> Result<Response<MutateResponse>, Status> {

@@ -8,7 +8,7 @@ use reverb_core::{Chunk, Error, Result};
 use reverb_service::Arrival;
 use reverb_service::write_ledger::LedgerGuard;
 use reverb_service::write_queue::{Done, WriteQueue};
-use reverb_service::{Peer, Replay, StreamKind};
+use reverb_service::{Inserter, Peer, Replay, StreamKind};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ type Answers = mpsc::Sender<std::result::Result<WriteResponse, Status>>;
 /// Serves the stream in a separate task, which ends when the client disconnects.
 pub fn write_stream(
     replay: Arc<Replay>,
-    peer: Arc<Peer>,
+    (peer, client): (Arc<Peer>, u64),
     heartbeat: Option<Duration>,
     requests: Streaming<WriteRequest>,
 ) -> ReceiverStream<std::result::Result<WriteResponse, Status>> {
@@ -47,14 +47,14 @@ pub fn write_stream(
     let open = replay.connections.add_stream(&peer, StreamKind::Write);
     tokio::spawn(async move {
         let _open = open;
-        serve(replay, peer, heartbeat, requests, answers).await;
+        serve(replay, (peer, client), heartbeat, requests, answers).await;
     });
     ReceiverStream::new(stream)
 }
 
 async fn serve(
     replay: Arc<Replay>,
-    peer: Arc<Peer>,
+    (peer, client): (Arc<Peer>, u64),
     heartbeat: Option<Duration>,
     mut requests: Streaming<WriteRequest>,
     answers: Answers,
@@ -75,7 +75,7 @@ async fn serve(
         known: HashMap::new(),
         held: HeldMemory::default(),
         layouts: LayoutCache::default(),
-        queue: WriteQueue::new(peer, Some(Arc::clone(&guard.ledger))),
+        queue: WriteQueue::new(Inserter { peer: &peer, client }, Some(Arc::clone(&guard.ledger))),
         beat_after: heartbeat.unwrap_or(NO_HEARTBEAT),
         replay: replay.clone(),
         guard,

@@ -2,7 +2,7 @@
 
 use crate::replay_v1::proto as replay;
 use prost::Message;
-use reverb_core::{Error, Log2Histogram, RemovalCounts, TableInfo, WaitHistogram, table_figures};
+use reverb_core::{ClientCounts, Error, Log2Histogram, RemovalCounts, TableInfo, WaitHistogram, table_figures};
 use reverb_formats::definitions::{read_table_info, table_info};
 use reverb_service::TableStatus;
 
@@ -17,6 +17,18 @@ impl From<replay::RemovalCounts> for RemovalCounts {
     fn from(removed: replay::RemovalCounts) -> Self {
         let replay::RemovalCounts { max_size, max_bytes, max_times_sampled, deleted, reset } = removed;
         Self { max_size, max_bytes, max_times_sampled, deleted, reset }
+    }
+}
+
+impl From<ClientCounts> for replay::ClientCounts {
+    fn from(ClientCounts(counts): ClientCounts) -> Self {
+        Self { counts: counts.into_iter().collect() }
+    }
+}
+
+impl From<replay::ClientCounts> for ClientCounts {
+    fn from(message: replay::ClientCounts) -> Self {
+        Self(message.counts.into_iter().collect())
     }
 }
 
@@ -146,7 +158,7 @@ mod tests {
         assert!(info.index_bytes.is_none() && info.last_insert_at.is_none() && info.sample_age_seconds.is_none());
         let (known, unknown): (Vec<_>, Vec<_>) =
             FIGURES.iter().partition(|Figure { value, .. }| value(&info).is_some());
-        assert_eq!((known.len(), unknown.len()), (15, 15), "{unknown:?}");
+        assert_eq!((known.len(), unknown.len()), (15, 16), "{unknown:?}");
     }
 
     #[test]
