@@ -85,11 +85,12 @@ def test_waiting_samples_are_served_first_come_first_served(serve):
     assert second.result().data[0].ravel().tolist() == [20]
 
 
-def test_waiting_inserts_are_served_first_come_first_served(serve):
+def test_waiting_inserts_of_a_client_are_served_first_come_first_served(serve):
     client = serve(reverb.Table.queue("table", max_size=1))
-    first = Background(serve.connect().insert_batch, np.arange(10), {"table": 1.0})
+    actor = serve.connect()
+    first = Background(actor.insert_batch, np.arange(10), {"table": 1.0})
     eventually(lambda: info_of(client).current_size == 1)
-    second = Background(insert_values, serve.connect(), [10])
+    second = Background(insert_values, actor, [10])
     assert draw_values(client, 11) == list(range(11))
     first.result()
     second.result()

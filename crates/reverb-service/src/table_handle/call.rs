@@ -65,14 +65,8 @@ impl TableHandle {
             }
             let ticket = state.next_ticket;
             state.next_ticket += 1;
-            let takes = work.turn();
-            W::queue(&mut state.queues).push_back(Request {
-                ticket,
-                work,
-                waiter: None,
-                waited: false,
-                is_withdrawn: false,
-            });
+            let request = Request { ticket, work, waiter: None, waited: false, is_withdrawn: false };
+            W::queue(&mut state.queues).push_back(request);
             let (mut own, mut receiver) = (None::<W>, None);
             turn.serve(|state, ended| {
                 if own.is_none() {
@@ -81,12 +75,7 @@ impl TableHandle {
                 // Most requests are done before the lock is released. The others need a channel.
                 if own.is_none() && receiver.is_none() {
                     let (reply, waiting) = oneshot::channel();
-                    let request =
-                        W::queue(&mut state.queues).get_mut(ticket).expect("the request is still in its queue");
-                    request.waiter = Some(Waiter { reply, peer: peer.clone(), since: Instant::now() });
-                    if let Some(takes) = takes {
-                        state.queues.turns.join(takes, ticket);
-                    }
+                    state.queues.wait::<W>(ticket, Waiter { reply, peer: peer.clone(), since: Instant::now() });
                     receiver = Some(waiting);
                 }
                 own.is_some()

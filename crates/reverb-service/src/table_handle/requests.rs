@@ -1,7 +1,7 @@
 //! The two kinds of requests to a table, and what each does in its queue: inserts and draws.
 
 use super::journal::JournaledTable;
-use super::ticket_queue::{self, TicketQueue};
+use super::ticket_queue::{self, TicketQueue, Waiter};
 use super::turns::{InsertTurn, Turns};
 use crate::peer::Traffic;
 use crate::write_ledger::Ledger;
@@ -219,6 +219,15 @@ impl Queues {
         let turn = work.turn();
         let waiting = if turn.is_some() { self.num_inserts() } else { W::queue(self).len() };
         waiting >= limit && !turn.and_then(|turn| turn.stream).is_some_and(|stream| self.turns.has_stream(stream))
+    }
+
+    /// Lets a request wait, and take turns if those of its kind do.
+    pub fn wait<W: Work>(&mut self, ticket: u64, waiter: Waiter<W::Reply>) {
+        let request = W::queue(self).get_mut(ticket).expect("the request is still in its queue");
+        request.waiter = Some(waiter);
+        if let Some(turn) = request.work.turn() {
+            self.turns.join(turn, ticket);
+        }
     }
 
     /// Removes a request before it is done.

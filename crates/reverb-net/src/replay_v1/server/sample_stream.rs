@@ -366,7 +366,7 @@ mod tests {
             if ends_with_error {
                 requests.send(Err(Status::cancelled("gone"))).unwrap();
             } else {
-                drop(answers);
+                drop((answers, requests));
             }
             while table.with_table(|table| table.len()) < 2 {
                 tokio::task::yield_now().await;
