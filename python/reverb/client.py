@@ -347,7 +347,7 @@ class Client:
           TableNotFoundError: The table does not exist.
           DeadlineExceededError: Not all items were drawn within the timeout.
           UnavailableError: The server cannot be reached, or did not come back within `reconnect_timeout`.
-          CancelledError: The server stopped, in this process or with a `reconnect_timeout` of 0.
+          CancelledError: The server of this process stopped. Over a network, a stop is an UnavailableError.
         """
         if num_samples == 0 or num_samples < -1:
             raise ValueError(f"max_samples ({num_samples}) must be -1 or >= 1")
@@ -385,8 +385,8 @@ class Client:
           ValueError: `batch_size` is below 1.
           TableNotFoundError: The table does not exist.
           DeadlineExceededError: No item was drawn within the timeout.
-          UnavailableError: The server cannot be reached, or was lost. The samples are back in their table.
-          CancelledError: The server stopped.
+          UnavailableError: The server cannot be reached, was lost or was stopped. The samples are back in their table.
+          CancelledError: The server of this process stopped.
         """
         # Calls the checks only if they are needed: a small batch takes only a few microseconds in total.
         size = batch_size if type(batch_size) is int and batch_size > 0 else checks.as_count("batch_size", batch_size)

@@ -10,7 +10,9 @@
         │   └── MessageTooLargeError
         ├── TableNotFoundError        (RuntimeError, ValueError)
         ├── CancelledError            (RuntimeError)
+        │   └── CallCancelledError    (UnavailableError)
         ├── UnavailableError          (RuntimeError)
+        │   └── CallCancelledError
         ├── ResourceExhaustedError    (IndexError)
         ├── DataLossError             (RuntimeError)
         ├── StorageError              (RuntimeError)
@@ -22,6 +24,7 @@ the built-in class keep working. The extension looks these classes up by name wh
 """
 
 __all__ = [
+    "CallCancelledError",
     "CancelledError",
     "DataLossError",
     "DeadlineExceededError",
@@ -86,13 +89,16 @@ class TableNotFoundError(ReverbError, RuntimeError, ValueError):
 
 
 class CancelledError(ReverbError, RuntimeError):
-    """The call was cancelled, for instance because the server stopped while the call waited."""
+    """The call was cancelled, for instance because the server of this process stopped while the call waited.
+
+    The stop of a server in another process is a `CallCancelledError`, which is an `UnavailableError`, too.
+    """
 
     is_transient = True
 
 
 class UnavailableError(ReverbError, RuntimeError):
-    """The server cannot be reached, or the connection to it was lost.
+    """The server in another process cannot be reached, was stopped, or the connection to it was lost.
 
     It is not transient if a balancer spreads the streams of the client over several servers, or if nobody knows what
     became of an insert.
@@ -109,6 +115,10 @@ class UnavailableError(ReverbError, RuntimeError):
     def may_pass(self, may_pass: bool) -> None:
         # Errors that earlier versions pickled have it.
         self.is_transient = may_pass
+
+
+class CallCancelledError(UnavailableError, CancelledError):
+    """A server in another process was stopped while the call waited. A new server may come back at its address."""
 
 
 class ResourceExhaustedError(ReverbError, IndexError):

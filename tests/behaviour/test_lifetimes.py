@@ -176,8 +176,9 @@ def test_stop_wakes_every_waiter(serve, road, call):
     assert not comes_true(lambda: not all(one.is_running for one in waiting), patience_s=0.3)
     serve.server.stop()
     for one in waiting:
-        with pytest.raises(errors.CancelledError if road == "same_process" else GONE):
+        with pytest.raises(errors.CancelledError if road == "same_process" else errors.UnavailableError) as raised:
             one.result(patience_s=5)
+        assert isinstance(raised.value, errors.UnavailableError) == (road != "same_process")
 
 
 def test_stop_can_be_called_twice(serve):

@@ -1,10 +1,16 @@
 """Calls that sample from a server in another process, which goes away and comes back at its address."""
 
+import pathlib
+import re
+import signal
+
+import numpy as np
 import pytest
-from behaviour_support import Background, comes_true, program
+from behaviour_support import PATIENCE_S, Background, comes_true, program
 
 import reverb
 from reverb import errors
+from reverb.loaders import NumpyLoader
 
 pytestmark = pytest.mark.ports
 
@@ -106,3 +112,91 @@ def test_a_server_that_stays_away_is_an_error_after_the_timeout(far_client):
 def test_the_reconnect_timeout_is_not_negative(client, seconds):
     with pytest.raises(ValueError, match="must not be negative"):
         next(client.sample("table", reconnect_timeout=seconds))
+
+
+# A server that saves when it stops, as one under a supervisor does.
+SAVING_PROGRAM = """
+    import signal, sys, reverb
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    server = reverb.Server(
+        [reverb.Table.queue("queue", max_size=10), reverb.Table.queue("full", max_size=1)],
+        port=int(sys.argv[2]) if sys.argv[2:] else None,
+        checkpointer=reverb.checkpointers.DefaultCheckpointer(sys.argv[1], save_on_stop=True),
+    )
+    print(server.port, server.unix_path, flush=True)
+    server.wait()
+"""
+ENDS = {signal.SIGTERM: 143, signal.SIGKILL: -signal.SIGKILL}
+
+
+def end(server, number):
+    server.process.send_signal(number)
+    assert server.process.wait(PATIENCE_S) == ENDS[number]
+
+
+def documented_helper():
+    """Returns the function that docs/restarts.md shows."""
+    text = (pathlib.Path(__file__).parents[2] / "docs" / "restarts.md").read_text()
+    [code] = [code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "def sample_batch(" in code]
+    names = {}
+    exec(code, names)
+    return names["sample_batch"]
+
+
+@pytest.mark.parametrize("number", ENDS, ids=lambda number: number.name)
+def test_the_documented_helper_survives_a_restart(far_client, tmp_path, number):
+    with program(SAVING_PROGRAM, tmp_path) as server:
+        client, port = far_client(server)
+        waiting = Background(documented_helper(), client, "queue", 1)
+        assert waits(waiting)
+        end(server, number)
+    with program(SAVING_PROGRAM, tmp_path, port) as again:
+        again.line()
+        put(port, 7)
+        assert np.ravel(waiting.result().data[0]).tolist() == [7]
+
+
+def write(client):
+    writer = client.trajectory_writer(num_keep_alive_refs=1, reconnect_timeout=0)
+    try:
+        writer.append([1])
+        writer.create_item("full", 1.0, [writer.history[0][:]])
+        writer.flush()
+    finally:
+        writer.close()
+
+
+WAITING_CALLS = [
+    lambda client: next(client.sample("queue", reconnect_timeout=0)),
+    lambda client: client.sample_batch("queue", 1),
+    lambda client: client.insert(1, {"full": 1.0}),
+    lambda client: client.insert_batch(np.ones(1), {"full": 1.0}),
+    lambda client: next(NumpyLoader(client, "queue", batch_size=1, reconnect_timeout=0)),
+    write,
+]
+
+
+@pytest.mark.parametrize("number", ENDS, ids=lambda number: number.name)
+def test_a_server_that_goes_away_is_one_class_of_error(far_client, tmp_path, number):
+    with program(SAVING_PROGRAM, tmp_path) as server:
+        client, port = far_client(server)
+        client.insert(0, {"full": 1.0})
+        waiting = [Background(call, client) for call in WAITING_CALLS]
+        assert not comes_true(lambda: not all(one.is_running for one in waiting), patience_s=0.5)
+        end(server, number)
+        for one in waiting:
+            with pytest.raises(errors.UnavailableError):
+                one.result()
+    with program(SAVING_PROGRAM, tmp_path, port) as again:
+        again.line()
+        client.insert(7, {"queue": 1.0})
+        assert call(client) == 7
+
+
+def test_a_wait_that_a_stop_ends_is_a_cancelled_call_too(serve_far):
+    client = serve_far(reverb.Table.queue("queue", max_size=10))
+    waiting = Background(client.sample_batch, "queue", 1)
+    assert waits(waiting)
+    serve_far.server.stop()
+    with pytest.raises(errors.CallCancelledError, match="the server was stopped"):
+        waiting.result()

@@ -17,6 +17,7 @@ BUILT_INS = {
     "MessageTooLargeError": (ValueError,),
     "TableNotFoundError": (RuntimeError, ValueError),
     "CancelledError": (RuntimeError,),
+    "CallCancelledError": (RuntimeError,),
     "UnavailableError": (RuntimeError,),
     "ResourceExhaustedError": (IndexError,),
     "DataLossError": (RuntimeError,),
@@ -49,7 +50,13 @@ def test_every_kind_of_error_has_a_class():
     assert {f"{kind}Error" for kind in kinds} == set(BUILT_INS)
 
 
-TRANSIENT = {"CancelledError", "UnavailableError"}
+def test_a_stop_elsewhere_is_caught_as_a_lost_server_and_as_a_cancelled_call():
+    assert issubclass(errors.CallCancelledError, errors.UnavailableError)
+    assert issubclass(errors.CallCancelledError, errors.CancelledError)
+    assert not issubclass(errors.CancelledError, errors.UnavailableError)
+
+
+TRANSIENT = {"CallCancelledError", "CancelledError", "UnavailableError"}
 
 
 @pytest.mark.parametrize("name", errors.__all__)

@@ -65,6 +65,9 @@ pub enum Error {
     /// The table, or the server, was stopped.
     #[error("{0}")]
     Cancelled(String),
+    /// A server elsewhere has cancelled the call, because it was stopped. To the caller, that server is away.
+    #[error("{0}")]
+    CallCancelled(String),
     /// The server cannot be reached, or the connection was lost.
     #[error("{0}")]
     Unavailable(String),
@@ -116,6 +119,7 @@ impl Error {
             Self::ResourceExhausted(_) => "ResourceExhausted",
             Self::DeadlineExceeded(_) | Self::Unreached(_) => "DeadlineExceeded",
             Self::Cancelled(_) => "Cancelled",
+            Self::CallCancelled(_) => "CallCancelled",
             Self::Unavailable(_) | Self::SplitClient { .. } => "Unavailable",
             Self::DataLoss(_) => "DataLoss",
             Self::Unimplemented(_) => "Unimplemented",
@@ -127,7 +131,7 @@ impl Error {
     /// Whether the same call may succeed later, because the server was lost, stopped or not reached, and may come back.
     /// Whatever waits for a server decides by this whether to go on.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Unreached(_) | Self::Cancelled(_))
+        matches!(self, Self::Unavailable(_) | Self::Unreached(_) | Self::Cancelled(_) | Self::CallCancelled(_))
     }
 
     /// The error of an insert that a server has got: an [`Error::Unconfirmed`] if the server was lost or stopped.
@@ -148,6 +152,7 @@ impl Error {
             | Self::DeadlineExceeded(text)
             | Self::Unreached(text)
             | Self::Cancelled(text)
+            | Self::CallCancelled(text)
             | Self::Unavailable(text)
             | Self::DataLoss(text)
             | Self::Storage(text)

@@ -74,8 +74,8 @@ impl PendingDraw {
     /// Acknowledges the samples, so that they do not go back. Gives the draw up if the batch was not taken yet.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] or [`Error::Cancelled`] if the samples went back, because the connection was lost or the
-    /// server was stopped. Later draws from the table may get them again.
+    /// [`Error::Unavailable`] if the samples went back because the connection was lost, or [`Error::Cancelled`] because
+    /// the server of this process was stopped. Later draws from the table may get them again.
     pub fn received(&mut self) -> Result<()> {
         if self.generation != fork::generation() {
             return Ok(());

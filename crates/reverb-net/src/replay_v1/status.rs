@@ -36,7 +36,8 @@ pub fn to_failure(error: &Error) -> Failure {
         },
         Error::ResourceExhausted(message) => text(Kind::ResourceExhausted, message),
         Error::DeadlineExceeded(message) => text(Kind::DeadlineExceeded, message),
-        Error::Cancelled(message) => text(Kind::Cancelled, message),
+        // Clients alone tell a stop elsewhere from one in their process.
+        Error::Cancelled(message) | Error::CallCancelled(message) => text(Kind::Cancelled, message),
         Error::Unavailable(message) => text(Kind::Unavailable, message),
         Error::SplitClient { expected, reached } => {
             Failure { name: expected.clone(), ..text(Kind::WrongServer, reached) }
@@ -67,7 +68,7 @@ pub fn from_failure(failure: Failure) -> Error {
         }
         Kind::ResourceExhausted => Error::ResourceExhausted(text),
         Kind::DeadlineExceeded => Error::DeadlineExceeded(text),
-        Kind::Cancelled => Error::Cancelled(text),
+        Kind::Cancelled => Error::CallCancelled(text),
         Kind::Unavailable => Error::Unavailable(text),
         Kind::WrongServer => Error::SplitClient { expected: name, reached: text },
         Kind::DataLoss => Error::DataLoss(text),

@@ -227,7 +227,7 @@ impl SharedSession {
                 finished.push(match result {
                     Ok(()) => state.outbox.confirm(sequence),
                     // The server was stopped. The item stays, and is sent to the next server.
-                    Err(Error::Cancelled(_)) => None,
+                    Err(Error::Cancelled(_) | Error::CallCancelled(_)) => None,
                     Err(error) => state.outbox.refuse(sequence, error),
                 });
             }

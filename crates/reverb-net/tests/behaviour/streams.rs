@@ -274,9 +274,9 @@ async fn stopping_the_server_cancels_waiting_calls_within_a_second() {
     let (begun, first, second) = tokio::join!(stop, first, second);
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     for (sample, insert) in [first, second] {
-        assert!(matches!(sample, Err(Error::Cancelled(_))), "{sample:?}");
+        assert!(matches!(sample, Err(Error::CallCancelled(_))), "{sample:?}");
         let Err(Error::Unconfirmed(cause)) = insert else { panic!("expected an unknown outcome, got {insert:?}") };
-        assert!(matches!(*cause, Error::Cancelled(_)), "{cause:?}");
+        assert!(matches!(*cause, Error::CallCancelled(_)), "{cause:?}");
     }
     let deadline = Some(Instant::now() + Duration::from_millis(200));
     let error = clients[0].sample(&draw("samples", 1), deadline).await.unwrap_err();
