@@ -9,7 +9,7 @@ import pytest
 from behaviour_support import Background, comes_true, eventually, info_of, make_table
 
 import reverb
-from reverb.loaders import Batch, LinearBeta, NumpyLoader, draws
+from reverb.loaders import Batch, LinearBeta, NumpyLoader, draws, outage
 
 
 def queue_table(name="table", max_size=1000):
@@ -326,6 +326,35 @@ def test_a_lost_server_is_waited_for_until_the_reconnect_timeout(serve_far, monk
         for loader in loaders:
             loader.close()
         server.stop()
+
+
+@pytest.mark.ports
+def test_an_outage_is_logged_when_it_begins_while_it_lasts_and_when_it_is_over(serve_far, monkeypatch, caplog):
+    monkeypatch.setattr(outage, "_PERIOD_S", 0.5)
+    client = serve_far(queue_table())
+    port = serve_far.server.port
+
+    def told():
+        return [record for record in caplog.records if "a loader of table table" in record.getMessage()]
+
+    with NumpyLoader(client, "table", batch_size=1) as loader:
+        waiting = Background(next, loader)
+        time.sleep(0.3)
+        assert waiting.is_running
+        assert not told(), "the server is there"
+        serve_far.server.stop()
+        eventually(lambda: len(told()) >= 2, patience_s=40)
+        assert all("has waited" in record.getMessage() for record in told())
+        serve_far(queue_table(), port=port)
+        eventually(lambda: "has reached" in told()[-1].getMessage())
+        assert waiting.is_running, "the table is empty"
+        insert_numbers(serve_far.connect(), 1, first=7)
+        assert numbers(waiting.result()) == [7]
+        begin, *during, end = told()
+        assert "has waited 0.0 s for the server at " in begin.getMessage()
+        assert all("has waited" in record.getMessage() for record in during)
+        assert end.fields["table"] == "table"
+        assert end.fields["waited_s"] >= during[-1].fields["waited_s"] >= 0.5
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan")])

@@ -5,12 +5,13 @@ import os
 import time
 from typing import NamedTuple
 
-from reverb._binding import Draw, StatsClock
+from reverb._binding import Draw, SampledBatch, StatsClock
 from reverb.client import Client
 from reverb.errors import DeadlineExceededError, ReverbError, UnavailableError
 from reverb.loaders.assembly import Part
 from reverb.loaders.mixture import Shares
 from reverb.loaders.options import Options
+from reverb.loaders.outage import Outage
 
 # Batches that are drawn ahead by default.
 _PREFETCH = 2
@@ -71,6 +72,7 @@ class Draws:
         # The extension drops the time axis by draw, but in a mixture not all draws might lose it.
         self._squeeze_time = options.squeeze_time and len(shares.tables) == 1
         self._requests: collections.deque[_Request] = collections.deque()
+        self._outage = Outage(client.engine.address, shares.tables)
         self._pid = os.getpid()
         # When the timeout of the batch that was asked for last is over.
         self._limit: float | None = None
@@ -109,6 +111,7 @@ class Draws:
                     raise
                 # The server has gone, and with it all requests. It may come back.
                 self.give_up()
+                self._outage.goes_on(error)
                 now = time.monotonic()
                 give_up = now + self._patience() if give_up is None else give_up
                 if now > min(give_up, give_up if limit is None else limit):
@@ -243,7 +246,7 @@ class Draws:
         """The parts of a request; None after the timeout, or if the source was closed."""
         parts: list[Part] = []
         for table, _, draw in request.parts:
-            while (sampled := draw.result(_PERIOD_S if limit is None else _slice(limit))) is None:
+            while (sampled := self._result(draw, _PERIOD_S if limit is None else _slice(limit))) is None:
                 if self.closed or (limit is not None and time.monotonic() >= limit):
                     self._clock.arrived(float("inf"), 0.0)
                     # The draws of other tables are given back with the request.
@@ -251,6 +254,12 @@ class Draws:
             self._clock.arrived(*draw.times())
             parts.append(Part(table, sampled, draw))
         return parts
+
+    def _result(self, draw: Draw, seconds: float) -> SampledBatch | None:
+        sampled = draw.result(seconds)
+        # A request may still enter the connection of a server that has just stopped. This one was not refused.
+        self._outage.is_over()
+        return sampled
 
     def _flush(self) -> list[Part]:
         """The items that tables give without a wait, after the timeout of a whole batch."""
