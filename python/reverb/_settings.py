@@ -22,8 +22,8 @@ ADDRESS, CONFIG = "REVERB_ADDRESS", "REVERB_CONFIG"
 
 _PORTS = range(2**16)
 _LONGEST_S = 1e9
-# limit (Chunks and messages): decoded data of one insert, and of one chunk of a writer | {:bytes} |
-# `MessageTooLargeError` | `Server(max_message_size=)`
+# limit (Chunks and messages): decoded data of one insert, of one chunk of a writer, and of the compressed chunks of one
+# message of a writer, which writers cut | {:bytes} | `MessageTooLargeError` | `Server(max_message_size=)`
 # limit (Beside dm-reverb): memory of the chunks of one message of dm-reverb's clients, and decoded data of each
 # | {:bytes} | `INVALID_ARGUMENT`; the stream ends | `Server(max_message_size=)`
 _MAX_MESSAGE_SIZE = 256 << 20

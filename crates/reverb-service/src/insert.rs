@@ -20,11 +20,20 @@ pub struct InsertGroup {
 /// [`Error::MessageTooLarge`] with the option and both sizes.
 #[inline]
 pub fn check_size(size_bytes: u64, limit_bytes: u64) -> Result<()> {
+    check_size_of("the data of this insert", size_bytes, limit_bytes)
+}
+
+/// As [`check_size`], for data that the error calls `what`.
+///
+/// # Errors
+/// Those of [`check_size`].
+#[inline]
+pub fn check_size_of(what: &str, size_bytes: u64, limit_bytes: u64) -> Result<()> {
     if size_bytes <= limit_bytes {
         return Ok(());
     }
     Err(Error::MessageTooLarge {
-        what: "the data of this insert".into(),
+        what: what.into(),
         option: "max_message_size (an argument of reverb.Server)".into(),
         size_bytes,
         limit_bytes,

@@ -1,15 +1,14 @@
 //! Requests that our clients never send. Each gets an error, and the server continues to work.
 
-use crate::common::wire::{self, Inserts, Samples, chunk, draw, insert};
+use crate::common::wire::{self, Inserts, Samples, chunk, compressed, draw, insert, numbers};
 use crate::common::{self, SOON, assert_serves, eventually, here, queue, server, uniform};
-use reverb_core::{Codec, DType, Layout};
+use reverb_core::Codec;
 use reverb_net::replay_v1::proto::{
     Chunk, Column, ColumnSpec, Draw, HelloRequest, InsertRequest, ItemBatch, MutateRequest, ResetRequest, Slice,
     Trajectory, WriteItem, WriteRequest, failure::Kind, sample_request,
 };
 use reverb_net::server::Server;
 use reverb_service::{Call, DrawRequest};
-use smallvec::smallvec;
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::io::AsyncWriteExt;
@@ -42,11 +41,6 @@ fn strings(rows: u32, shape: &[u64], data: &[u32]) -> Chunk {
     let data: Vec<u8> = data.iter().flat_map(|end| end.to_le_bytes()).collect();
     let columns = vec![ColumnSpec { dtype: 7, shape: shape.to_vec(), string_bytes: data.len() as u64, delta: false }];
     Chunk { key: 1, rows, columns, data: data.into(), ..Chunk::default() }
-}
-
-fn numbers(rows: u32, dtype: u32, shape: &[u64], data: usize) -> Chunk {
-    let columns = vec![ColumnSpec { dtype, shape: shape.to_vec(), ..ColumnSpec::default() }];
-    Chunk { key: 1, rows, columns, data: vec![0; data].into(), ..Chunk::default() }
 }
 
 fn bad_chunks() -> Vec<(&'static str, Chunk)> {
@@ -84,14 +78,6 @@ fn bad_chunks() -> Vec<(&'static str, Chunk)> {
             },
         ),
     ]
-}
-
-/// Returns compressed rows of 1000 bytes that are all 1.
-fn compressed(rows: u32, codec: Codec) -> Chunk {
-    let layout = Layout::new(rows as usize, [(DType::UInt8, smallvec![1000], 0)]).unwrap();
-    let bytes = vec![1; layout.size_bytes];
-    let data = common::chunk_of(layout, bytes).compress(codec, &[]).data().clone();
-    Chunk { data, codec: codec as i32, ..numbers(rows, 4, &[1000], 0) }
 }
 
 fn bad_compressed_chunks() -> Vec<(&'static str, Chunk)> {

@@ -1,8 +1,9 @@
 //! Messages that our writers never send. Each gets an error, and the server continues to work.
 
-use crate::common::wire::{self, chunk};
-use crate::common::{SOON, assert_serves, here, queue, server, silent, uniform};
-use reverb_net::replay_v1::proto::{WriteItem, WriteRequest, WriteResponse, failure::Kind};
+use crate::common::wire::{self, chunk, compressed};
+use crate::common::{MAX_MESSAGE_SIZE, SOON, assert_serves, here, queue, server, silent, uniform};
+use reverb_core::Codec;
+use reverb_net::replay_v1::proto::{Chunk, WriteItem, WriteRequest, WriteResponse, failure::Kind};
 use reverb_net::replay_v1::rpc::replay_client::ReplayClient;
 use reverb_service::{Call, DrawRequest};
 use std::time::Duration;
@@ -73,6 +74,33 @@ async fn a_stream_without_a_writer_or_with_impossible_numbers_is_refused() {
         let (answers, status) = talk(&mut service, vec![message]).await;
         assert!(answers.is_empty());
         assert_eq!(status.unwrap().code(), Code::InvalidArgument);
+    }
+    assert_serves(&server, "table").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_whose_chunks_decode_to_more_than_allowed_is_refused_before_it_is_decoded() {
+    let server = server(vec![uniform("table")]);
+    let mut service = wire::connect(server.port()).await;
+    for codec in [Codec::Lz4, Codec::Zstd] {
+        let half = compressed((MAX_MESSAGE_SIZE / 2000) as u32, codec);
+        let message = |chunks: Vec<Chunk>| {
+            let chunks = (1..).zip(chunks).map(|(key, chunk)| Chunk { key, ..chunk }).collect();
+            WriteRequest { chunks, ..request(1, vec![item("table", 1, 1, 1)]) }
+        };
+        // The last chunk is damaged, which a server that decodes it would say.
+        let damaged = Chunk { data: vec![255; 100].into(), ..half.clone() };
+        let (answers, status) = talk(&mut service, vec![message(vec![half.clone(), half.clone(), damaged])]).await;
+        let status = status.expect("the message is too large");
+        assert!(answers.is_empty());
+        assert_eq!(status.code(), Code::InvalidArgument);
+        for part in ["message of a writer", "6291000 bytes", "4194304 bytes", "max_message_size"] {
+            assert!(status.message().contains(part), "{part}: {status:?}");
+        }
+        // The next stream of the writer goes on, up to the limit.
+        let (answers, status) = talk(&mut service, vec![message(vec![half.clone(), half])]).await;
+        assert!(status.is_none(), "{status:?}");
+        assert_eq!((answers[0].first, answers[0].count), (1, 1));
     }
     assert_serves(&server, "table").await;
 }

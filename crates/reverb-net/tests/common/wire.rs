@@ -1,10 +1,12 @@
 //! A client that sends arbitrary messages.
 
+use reverb_core::{Codec, DType, Layout};
 use reverb_net::replay_v1::proto::{
     Batch, Chunk, ColumnSpec, Draw, Failure, InsertRequest, InsertResponse, ItemBatch, SampleRequest, sample_request,
 };
 use reverb_net::replay_v1::rpc::replay_client::ReplayClient;
 use reverb_net::replay_v1::sample_response::{Kind, Payload, SampleResponse};
+use smallvec::smallvec;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::transport::Channel;
@@ -120,4 +122,18 @@ pub fn insert(request_id: u64, table: &str, rows: u32) -> InsertRequest {
         batches: vec![batch],
         ..InsertRequest::default()
     }
+}
+
+/// Returns rows of a column of numbers, all zeros.
+pub fn numbers(rows: u32, dtype: u32, shape: &[u64], data: usize) -> Chunk {
+    let columns = vec![ColumnSpec { dtype, shape: shape.to_vec(), ..ColumnSpec::default() }];
+    Chunk { key: 1, rows, columns, data: vec![0; data].into(), ..Chunk::default() }
+}
+
+/// Returns compressed rows of 1000 bytes that are all 1.
+pub fn compressed(rows: u32, codec: Codec) -> Chunk {
+    let layout = Layout::new(rows as usize, [(DType::UInt8, smallvec![1000], 0)]).unwrap();
+    let bytes = vec![1; layout.size_bytes];
+    let data = super::chunk_of(layout, bytes).compress(codec, &[]).data().clone();
+    Chunk { data, codec: codec as i32, ..numbers(rows, 4, &[1000], 0) }
 }

@@ -20,6 +20,8 @@ use tonic::Streaming;
 /// A message is sent when its chunks have this many bytes, or when it has this many items.
 const MESSAGE_BYTES: usize = 512 << 10;
 const MESSAGE_ITEMS: usize = 1024;
+/// Chunks of more than these bytes, decoded, do not travel together: the server decodes the chunks of a message at once.
+const MESSAGE_DECODED_BYTES: u64 = 16 << 20;
 /// Time to wait for the reason why the server ended a stream.
 const LAST_WORD_TIME: Duration = Duration::from_secs(5);
 
@@ -32,7 +34,7 @@ pub async fn write(shared: &Arc<SharedSession>, connection: &Connection, lost_at
     let (messages, stream) = mpsc::channel(1);
     let opening = connection.open_write(ReceiverStream::new(stream));
     let mut sender =
-        Sender { messages, streamed: HashSet::new(), first: true, max_chunk: connection.hello.max_message_size };
+        Sender { messages, streamed: HashSet::new(), first: true, limit_bytes: connection.hello.max_message_size };
     // The server accepts the call at once, and then waits for the first message.
     let mut responses = opening.await?;
     *lost_at = None;
@@ -111,12 +113,20 @@ fn receive(
     Ok(())
 }
 
+/// The size in bytes of the chunks of a message: as they are sent, and decoded.
+#[derive(Debug, Default)]
+struct MessageSize {
+    bytes: usize,
+    decoded_bytes: u64,
+}
+
 struct Sender {
     messages: mpsc::Sender<WriteRequest>,
     /// Keys of the chunks that the server has on this stream.
     streamed: HashSet<u64>,
     first: bool,
-    max_chunk: u64,
+    /// Maximum size in bytes of the decoded chunks of a message.
+    limit_bytes: u64,
 }
 
 impl Sender {
@@ -130,7 +140,7 @@ impl Sender {
         request.release = std::mem::take(&mut *shared.dropped.lock());
         request.release.retain(|key| self.streamed.remove(key));
         let mut refused = Done::new();
-        let mut bytes = 0;
+        let mut size = MessageSize::default();
         {
             let mut state = shared.state.lock();
             request.settled_through = state.outbox.settled_through();
@@ -140,7 +150,7 @@ impl Sender {
                 outbox.next_sequence() == request.first_sequence + request.items.len() as u64
             };
             while request.items.len() < MESSAGE_ITEMS
-                && bytes < MESSAGE_BYTES
+                && size.bytes < MESSAGE_BYTES
                 && refused.is_empty()
                 && counts_on(&request, &state.outbox)
             {
@@ -149,7 +159,7 @@ impl Sender {
                     // The item became ready after the chunks were compressed. It is sent with the next message.
                     break;
                 }
-                match self.add_chunks(item, &mut request, &mut bytes) {
+                match self.add_chunks(item, &mut request, &mut size) {
                     // The rest of the chunks, and the item itself, are sent with the next message.
                     Ok(false) => break,
                     Ok(true) => drop(state.outbox.send_front(|_, item| request.items.push(write_item_to_wire(item)))),
@@ -163,17 +173,24 @@ impl Sender {
 
     /// Adds the chunks of an item that the server does not have, up to the size of a message. Returns true if all of
     /// them were added.
-    fn add_chunks(&mut self, item: &WriterItem, request: &mut WriteRequest, bytes: &mut usize) -> Result<bool> {
+    fn add_chunks(&mut self, item: &WriterItem, request: &mut WriteRequest, size: &mut MessageSize) -> Result<bool> {
         for chunk in item.chunks() {
             if self.streamed.contains(&chunk.key) {
                 continue;
             }
-            if *bytes >= MESSAGE_BYTES {
+            if size.bytes >= MESSAGE_BYTES {
                 return Ok(false);
             }
             let closed = chunk.close()?;
-            check_size(closed.decoded_bytes() as u64, self.max_chunk)?;
-            *bytes += closed.size_bytes();
+            let decoded_bytes = closed.decoded_bytes() as u64;
+            check_size(decoded_bytes, self.limit_bytes)?;
+            if size.decoded_bytes > 0
+                && size.decoded_bytes + decoded_bytes > self.limit_bytes.min(MESSAGE_DECODED_BYTES)
+            {
+                return Ok(false);
+            }
+            size.bytes += closed.size_bytes();
+            size.decoded_bytes += decoded_bytes;
             chunk.set_sent();
             self.streamed.insert(chunk.key);
             request.chunks.push(chunk_to_wire(&closed));

@@ -3,9 +3,10 @@
 use crate::grpc::held_memory::HeldMemory;
 use crate::replay_v1::proto::{WriteFailure, WriteItem, WriteRequest, WriteResponse};
 use crate::replay_v1::status::{to_failure, to_status};
-use crate::replay_v1::wire::{LayoutCache, chunks_from_wire, write_item_bytes, write_item_from_wire};
+use crate::replay_v1::wire::{LayoutCache, chunks_from_wire, decoded_bytes, write_item_bytes, write_item_from_wire};
 use reverb_core::{Chunk, Error, Result};
 use reverb_service::Arrival;
+use reverb_service::insert::check_size_of;
 use reverb_service::write_ledger::LedgerGuard;
 use reverb_service::write_queue::{Done, WriteQueue};
 use reverb_service::{Inserter, Peer, Replay, StreamKind};
@@ -187,10 +188,11 @@ impl WriteStreamTask {
 
     /// Processes the chunks and items of a message. An error ends the stream, because the client is faulty.
     fn take(&mut self, request: WriteRequest, done: &mut Done) -> Result<()> {
-        let replay = &self.replay;
-        let mut check_chunk = |data_bytes: u64, decoded_bytes| replay.check_size(data_bytes.max(decoded_bytes));
+        let limit = self.replay.max_message_size();
+        let decoded = request.chunks.iter().map(decoded_bytes).fold(0, u64::saturating_add);
+        check_size_of("the decoded data of this message of a writer", decoded, limit)?;
         let before = self.known.len();
-        let bytes = chunks_from_wire(request.chunks, &mut self.layouts, &mut self.known, &mut check_chunk)?;
+        let bytes = chunks_from_wire(request.chunks, &mut self.layouts, &mut self.known, limit)?;
         self.held.add(self.known.len() - before, bytes);
         // The loop below also computes the number after that of the last item, which must not overflow.
         if request.first_sequence.checked_add(request.items.len() as u64 + 1).is_none() {

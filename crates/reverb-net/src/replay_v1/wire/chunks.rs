@@ -4,6 +4,7 @@ use super::shapes::{shape_from_wire, to_usize};
 use crate::replay_v1::proto as replay;
 use bytes::Bytes;
 use reverb_core::{Chunk, Codec, DType, Encoding, EpisodeIds, Error, Layout, Result, StepRange};
+use reverb_service::insert::check_size;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -87,20 +88,32 @@ pub fn chunk_to_wire(chunk: &Chunk) -> replay::Chunk {
     }
 }
 
-/// Checks and converts a chunk of a request. Calls `check_size` first with the sizes of its data in bytes: as received,
-/// and decoded.
-fn chunk_from_wire(
-    chunk: replay::Chunk,
-    layouts: &mut LayoutCache,
-    check_size: &mut impl FnMut(u64, u64) -> Result<()>,
-) -> Result<Chunk> {
+/// Returns the size in bytes to which a compressed chunk decodes, as its columns state it, without padding; 0 if it is
+/// not compressed. Columns that are not valid count 0: such a chunk is refused before it is decoded.
+pub fn decoded_bytes(chunk: &replay::Chunk) -> u64 {
+    if !matches!(chunk.codec(), replay::Codec::Lz4 | replay::Codec::Zstd) {
+        return 0;
+    }
+    let size_of = |column: &replay::ColumnSpec| match DType::from_number(column.dtype).ok()? {
+        DType::String => Some(column.string_bytes),
+        dtype => column
+            .shape
+            .iter()
+            .try_fold(u64::from(chunk.rows) * dtype.size() as u64, |size, &dim| size.checked_mul(dim)),
+    };
+    let all = chunk.columns.iter().try_fold(0_u64, |all, column| all.checked_add(size_of(column)?));
+    all.unwrap_or(0)
+}
+
+/// Checks and converts a chunk of a request.
+fn chunk_from_wire(chunk: replay::Chunk, layouts: &mut LayoutCache, limit_bytes: u64) -> Result<Chunk> {
     let named = |error: Error| match error {
         Error::InvalidArgument(text) => Error::invalid(format!("chunk {}: {text}", chunk.key)),
         error => error,
     };
     let layout = layouts.layout(chunk.columns, chunk.rows, chunk.codec).map_err(named)?;
     let data_bytes = chunk.data.len() as u64;
-    check_size(data_bytes, if layout.encoding().is_some() { layout.size_bytes as u64 } else { data_bytes })?;
+    check_size(if layout.encoding().is_some() { layout.size_bytes as u64 } else { data_bytes }, limit_bytes)?;
     let data = if chunk.data.len() < COPY_BELOW_BYTES { Bytes::copy_from_slice(&chunk.data) } else { chunk.data };
     let episodes = match chunk.episode_per_row {
         false => EpisodeIds::Same(chunk.episode_id),
@@ -110,17 +123,20 @@ fn chunk_from_wire(
     Chunk::new(chunk.key, episodes, steps, layout, data)
 }
 
-/// Adds the chunks of a message to the known chunks. Returns the size of the new ones in bytes. Calls
-/// `check_size` for each chunk with the sizes of its data in bytes: as received, and decoded.
+/// Adds the chunks of a message to the known chunks. Returns the size of the new ones in bytes.
+///
+/// # Errors
+/// [`Error::MessageTooLarge`] if the decoded data of a chunk exceeds `limit_bytes`, or [`Error::InvalidArgument`] if a
+/// chunk is not valid.
 pub fn chunks_from_wire(
     chunks: Vec<replay::Chunk>,
     layouts: &mut LayoutCache,
     known: &mut HashMap<u64, Arc<Chunk>>,
-    check_size: &mut impl FnMut(u64, u64) -> Result<()>,
+    limit_bytes: u64,
 ) -> Result<usize> {
     let mut bytes = 0;
     for chunk in chunks {
-        let chunk = Arc::new(chunk_from_wire(chunk, layouts, check_size)?);
+        let chunk = Arc::new(chunk_from_wire(chunk, layouts, limit_bytes)?);
         if let Entry::Vacant(place) = known.entry(chunk.key) {
             bytes += chunk.size_bytes();
             place.insert(chunk);

@@ -1,6 +1,6 @@
 //! Converts items of inserts and of writers to messages and back.
 
-use super::chunks::{LayoutCache, chunks_from_wire};
+use super::chunks::{LayoutCache, chunks_from_wire, decoded_bytes};
 use crate::grpc::held_memory::columns_bytes;
 use crate::replay_v1::proto::{self as replay, ItemBatch};
 use reverb_core::writer::{CellRun, Selection, WriterItem};
@@ -18,14 +18,10 @@ pub fn insert_chunks_from_wire(
     layouts: &mut LayoutCache,
     limit_bytes: u64,
 ) -> Result<HashMap<u64, Arc<Chunk>>> {
-    let mut total_bytes = chunks.iter().map(|chunk| chunk.data.len() as u64).sum();
-    check_size(total_bytes, limit_bytes)?;
-    let mut check_total = |data_bytes, decoded_bytes: u64| {
-        total_bytes += decoded_bytes.saturating_sub(data_bytes);
-        check_size(total_bytes, limit_bytes)
-    };
+    let sizes = chunks.iter().map(|chunk| decoded_bytes(chunk).max(chunk.data.len() as u64));
+    check_size(sizes.fold(0, u64::saturating_add), limit_bytes)?;
     let mut known = HashMap::with_capacity(chunks.len());
-    chunks_from_wire(chunks, layouts, &mut known, &mut check_total)?;
+    chunks_from_wire(chunks, layouts, &mut known, limit_bytes)?;
     Ok(known)
 }
 

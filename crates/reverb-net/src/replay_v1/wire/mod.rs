@@ -9,7 +9,7 @@ mod status;
 
 pub use batches::{batch_from_wire, batch_to_wire, peeked_from_wire, peeked_to_wire};
 pub use changes::{changes_from_wire, changes_to_wire};
-pub use chunks::{LayoutCache, chunk_to_wire, chunks_from_wire};
+pub use chunks::{LayoutCache, chunk_to_wire, chunks_from_wire, decoded_bytes};
 pub use items::{
     insert_chunks_from_wire, items_bytes, items_from_wire, write_item_bytes, write_item_from_wire, write_item_to_wire,
 };
