@@ -1,10 +1,11 @@
 //! The server side of an insert stream. Requests are processed in order, and answered when they complete.
 
 use super::waiting_beats::beat_while_waiting;
+use crate::grpc::decoding::decode;
 use crate::grpc::held_memory::CHUNK_BYTES;
 use crate::replay_v1::proto::{InsertRequest, InsertResponse, ItemBatch};
 use crate::replay_v1::status::to_failure;
-use crate::replay_v1::wire::{LayoutCache, insert_chunks_from_wire, items_bytes, items_from_wire};
+use crate::replay_v1::wire::{LayoutCache, decoded_bytes, insert_chunks_from_wire, items_bytes, items_from_wire};
 use reverb_core::{Error, Result};
 use reverb_service::Call;
 use reverb_service::insert::{InsertGroup, wait_for_inserts};
@@ -151,7 +152,7 @@ impl InsertStreamTask {
         }
         let size = request_bytes(&request);
         let deadline = request.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-        match self.begin(request) {
+        match self.begin(request).await {
             Ok(calls) if calls.iter().all(|call| matches!(call, Call::Done(Ok(())))) => {
                 self.answer(request_id, Ok(())).await
             }
@@ -166,12 +167,18 @@ impl InsertStreamTask {
         }
     }
 
-    fn begin(&mut self, request: InsertRequest) -> Result<Vec<Call<()>>> {
+    async fn begin(&mut self, request: InsertRequest) -> Result<Vec<Call<()>>> {
         if request.batches.is_empty() {
             return Err(Error::invalid("the request does not contain any items"));
         }
         let limit = self.replay.max_message_size();
-        let chunks = insert_chunks_from_wire(request.chunks, &mut self.layouts, limit)?;
+        let decoded = request.chunks.iter().map(decoded_bytes).fold(0, u64::saturating_add);
+        let layouts = &mut self.layouts;
+        let chunks = tokio::select! {
+            biased;
+            chunks = decode(decoded, || insert_chunks_from_wire(request.chunks, layouts, limit)) => chunks?,
+            () = self.answers.closed() => return Err(Error::Cancelled("the client has disconnected".into())),
+        };
         let to_group = |batch: ItemBatch| {
             let table = self.replay.served(&batch.table)?;
             Ok(InsertGroup { table, items: items_from_wire(batch, &chunks)? })

@@ -5,6 +5,9 @@ mod insert_stream;
 mod same_server;
 mod sample_stream;
 mod service;
+#[cfg(test)]
+#[path = "../../../../reverb-service/tests/common/mod.rs"]
+mod tables;
 mod waiting_beats;
 mod write_stream;
 

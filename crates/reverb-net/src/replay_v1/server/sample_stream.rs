@@ -1,11 +1,13 @@
 //! The server side of a sample stream. Each draw is answered with one batch, which is gathered as it is sent.
 
 use super::waiting_beats::beat_while_waiting;
+use crate::grpc::decoding::{beside_others, decode};
 use crate::replay_v1::proto::{Draw, SampleRequest, sample_request};
 use crate::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use crate::replay_v1::status::to_failure;
 use crate::replay_v1::wire::batch_to_wire;
 use parking_lot::Mutex;
+use reverb_core::gather::decoded_bytes;
 use reverb_core::{Drawn, Error, Result};
 use reverb_service::lease::Lease;
 use reverb_service::{Call, DrawRequest, Notice, TableHandle};
@@ -13,7 +15,6 @@ use reverb_service::{Peer, Replay, StreamKind};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
@@ -179,7 +180,7 @@ impl SampleStreamTask {
     fn received(&mut self, request_id: u64) {
         if let Some(lease) = self.end_lease(request_id) {
             // After a stop of the server they go back.
-            let _closed = beside_others(lease.samples(), || lease.received());
+            let _closed = on_samples(lease.samples(), || lease.received());
         }
     }
 
@@ -209,7 +210,7 @@ impl SampleStreamTask {
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let request =
             DrawRequest { at_least: count(draw.at_least), at_most: count(draw.at_most), ahead: count(draw.ahead) };
-        match beside_others(request.at_least, || table.sample(request, &self.peer)) {
+        match on_samples(request.at_least, || table.sample(request, &self.peer)) {
             Call::Done(drawn) => Ok(Begun::Drawn(table, draw, drawn?)),
             Call::Waiting(waiting) => {
                 let deadline = draw.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
@@ -259,11 +260,16 @@ impl SampleStreamTask {
         waited: Duration,
     ) -> std::result::Result<(), ()> {
         let at_least = usize::try_from(draw.at_least).unwrap_or(usize::MAX);
-        let stacked = beside_others(drawn.len(), || {
-            let gatherer = table.stack(drawn, at_least, draw.squeeze_time)?;
-            let header = batch_to_wire(&gatherer, &table, waited);
-            Ok((gatherer, header))
-        });
+        let decoded = decoded_bytes(&drawn);
+        let stack = || {
+            on_samples(drawn.len(), || {
+                let gatherer = table.stack(drawn, at_least, draw.squeeze_time)?;
+                let header = batch_to_wire(&gatherer, &table, waited);
+                Ok((gatherer, header))
+            })
+        };
+        // Nothing may withdraw this wait, since the samples have no lease yet.
+        let stacked = decode(decoded, stack).await;
         let (gatherer, header) = match stacked {
             Ok(stacked) => stacked,
             Err(error) => return self.fail(request_id, &error).await,
@@ -292,11 +298,9 @@ impl SampleStreamTask {
     }
 }
 
-/// Does work on a number of samples. If they are many, another thread runs the other tasks of this one meanwhile, so
-/// that other clients are served.
-fn beside_others<T>(samples: usize, work: impl FnOnce() -> T) -> T {
-    let can_move_tasks = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
-    if samples > LARGE_BATCH && can_move_tasks() { tokio::task::block_in_place(work) } else { work() }
+/// Does work on a number of samples, beside other tasks if they are many.
+fn on_samples<T>(samples: usize, work: impl FnOnce() -> T) -> T {
+    if samples > LARGE_BATCH { beside_others(work) } else { work() }
 }
 
 /// A draw that was begun.
@@ -306,13 +310,11 @@ enum Begun {
 }
 
 #[cfg(test)]
-#[path = "../../../../reverb-service/tests/common/mod.rs"]
-mod tables;
-
-#[cfg(test)]
 mod tests {
-    use super::tables::{Recorder, here, items, queue};
+    use super::super::tables::{Recorder, chunk_of, here, items, queue};
     use super::*;
+    use crate::grpc::decoding::take_all_room;
+    use reverb_core::{Codec, DType, Layout, NewItem, Trajectory};
     use reverb_service::{Change, Transport};
     use tokio_stream::wrappers::UnboundedReceiverStream;
 
@@ -395,5 +397,26 @@ mod tests {
                 is_done.recv_timeout(Duration::from_secs(20)).expect("the task does not run");
             }
         });
+    }
+
+    #[tokio::test]
+    async fn a_draw_from_a_large_compressed_chunk_waits_for_its_turn() {
+        let table = queue("queue", 10);
+        let layout = Layout::new(2048, [(DType::UInt8, smallvec::smallvec![1024], 0)]).unwrap();
+        let chunk = Arc::new(chunk_of(layout, vec![1; 2 << 20]).compress(Codec::Lz4, &[]));
+        let trajectory = Trajectory::rows(chunk, 0, 1).unwrap();
+        let item = NewItem { key: 1, priority: 1.0, times_sampled: 0, trajectory };
+        assert!(matches!(table.insert(vec![item], here()), Call::Done(Ok(()))));
+        let replay = Replay::new(vec![table], 8 << 20).unwrap();
+        let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
+        let (requests, stream) = mpsc::unbounded_channel();
+        let mut answers = sample_stream(replay, peer, None, UnboundedReceiverStream::new(stream));
+        let room = take_all_room().await;
+        let draw = Draw { table: "queue".into(), at_least: 1, at_most: 1, ..Draw::default() };
+        requests.send(Ok(SampleRequest { request_id: 1, kind: Some(sample_request::Kind::Draw(draw)) })).unwrap();
+        let early = tokio::time::timeout(Duration::from_millis(200), answers.next()).await;
+        assert!(early.is_err(), "the chunk was decoded without room");
+        drop(room);
+        assert!(matches!(answers.next().await.unwrap().unwrap().kind, Some(Kind::Batch(_))));
     }
 }

@@ -1,5 +1,6 @@
 //! The server side of the stream of a writer: inserts items in order, and confirms them.
 
+use crate::grpc::decoding::decode;
 use crate::grpc::held_memory::HeldMemory;
 use crate::replay_v1::proto::{WriteFailure, WriteItem, WriteRequest, WriteResponse};
 use crate::replay_v1::status::{to_failure, to_status};
@@ -72,15 +73,7 @@ async fn serve(
         return drop(answers.send(Err(to_status(&error))).await);
     }
     let guard = replay.ledgers.take(writer_id).await;
-    let mut task = WriteStreamTask {
-        known: HashMap::new(),
-        held: HeldMemory::default(),
-        layouts: LayoutCache::default(),
-        queue: WriteQueue::new(Inserter { peer: &peer, client }, Some(Arc::clone(&guard.ledger))),
-        beat_after: heartbeat.unwrap_or(NO_HEARTBEAT),
-        replay: replay.clone(),
-        guard,
-    };
+    let mut task = WriteStreamTask::new(replay, Inserter { peer: &peer, client }, heartbeat, guard);
     let ended = task.serve(first, &mut requests, &answers).await;
     let is_complete = ended.is_ok();
     if let Err(Some(reason)) = ended {
@@ -119,6 +112,18 @@ struct WriteStreamTask {
 }
 
 impl WriteStreamTask {
+    fn new(replay: Arc<Replay>, from: Inserter<'_>, heartbeat: Option<Duration>, guard: LedgerGuard) -> Self {
+        Self {
+            known: HashMap::new(),
+            held: HeldMemory::default(),
+            layouts: LayoutCache::default(),
+            queue: WriteQueue::new(from, Some(Arc::clone(&guard.ledger))),
+            beat_after: heartbeat.unwrap_or(NO_HEARTBEAT),
+            replay,
+            guard,
+        }
+    }
+
     /// Serves the stream until the writer has ended it and all items have a result.
     async fn serve(&mut self, first: WriteRequest, requests: &mut Streaming<WriteRequest>, answers: &Answers) -> Ended {
         let replay = self.replay.clone();
@@ -130,7 +135,12 @@ impl WriteStreamTask {
         loop {
             let mut done = Done::new();
             if let Some(request) = request.take() {
-                self.take(request, &mut done).map_err(|error| to_status(&error))?;
+                tokio::select! {
+                    biased;
+                    taken = self.take(request, &mut done) => taken.map_err(|error| to_status(&error))?,
+                    () = answers.closed() => return Err(None),
+                    () = &mut closed => return Err(Some(to_status(&stopped()))),
+                }
             }
             if done.is_empty() {
                 if ended && self.queue.num_waiting() == 0 {
@@ -187,12 +197,13 @@ impl WriteStreamTask {
     }
 
     /// Processes the chunks and items of a message. An error ends the stream, because the client is faulty.
-    fn take(&mut self, request: WriteRequest, done: &mut Done) -> Result<()> {
+    async fn take(&mut self, request: WriteRequest, done: &mut Done) -> Result<()> {
         let limit = self.replay.max_message_size();
         let decoded = request.chunks.iter().map(decoded_bytes).fold(0, u64::saturating_add);
         check_size_of("the decoded data of this message of a writer", decoded, limit)?;
-        let before = self.known.len();
-        let bytes = chunks_from_wire(request.chunks, &mut self.layouts, &mut self.known, limit)?;
+        let (before, chunks) = (self.known.len(), request.chunks);
+        let (layouts, known) = (&mut self.layouts, &mut self.known);
+        let bytes = decode(decoded, || chunks_from_wire(chunks, layouts, known, limit)).await?;
         self.held.add(self.known.len() - before, bytes);
         // The loop below also computes the number after that of the last item, which must not overflow.
         if request.first_sequence.checked_add(request.items.len() as u64 + 1).is_none() {
@@ -256,5 +267,38 @@ impl WriteStreamTask {
             }
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tables::{chunk_of, queue};
+    use super::*;
+    use crate::grpc::decoding::take_all_room;
+    use crate::replay_v1::wire::chunk_to_wire;
+    use reverb_core::{Codec, DType, Layout};
+    use reverb_service::Transport;
+
+    #[tokio::test]
+    async fn a_message_of_large_compressed_chunks_waits_for_its_turn() {
+        let message = |rows: usize| {
+            let layout = Layout::new(rows, [(DType::UInt8, smallvec::smallvec![1024], 0)]).unwrap();
+            let chunk = chunk_of(layout, vec![1; rows << 10]).compress(Codec::Lz4, &[]);
+            let chunk = crate::replay_v1::proto::Chunk { key: rows as u64, ..chunk_to_wire(&chunk) };
+            WriteRequest { chunks: vec![chunk], ..WriteRequest::default() }
+        };
+        let replay = Replay::new(vec![queue("queue", 10)], 8 << 20).unwrap();
+        let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
+        let guard = replay.ledgers.take(7).await;
+        let mut task = WriteStreamTask::new(replay, Inserter { peer: &peer, client: 1 }, None, guard);
+        let mut done = Done::new();
+        let room = take_all_room().await;
+        let early = tokio::time::timeout(Duration::from_millis(200), task.take(message(2048), &mut done)).await;
+        assert!(early.is_err(), "the chunk was decoded without room");
+        assert!(task.known.is_empty());
+        task.take(message(64), &mut done).await.unwrap();
+        drop(room);
+        task.take(message(2048), &mut done).await.unwrap();
+        assert_eq!(task.known.len(), 2);
     }
 }

@@ -1,0 +1,77 @@
+//! Decoding of chunks beside the tasks of other clients, and how much of it all streams do at once.
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::Semaphore;
+
+/// Size in bytes up to which decoding takes about a millisecond at most, and is done at once.
+const DECODED_AT_ONCE_BYTES: u64 = 1 << 20;
+// limit (Chunks and messages): compressed chunks that a process decodes at one time, and their messages and draws |
+// {:bytes}, {DECODING_TASKS}; those of up to {DECODED_AT_ONCE_BYTES:bytes} do not count | the others wait in turn
+/// Size in bytes of the chunks that are decoded at one time, except those of small messages.
+const DECODING_BYTES: u32 = 256 << 20;
+/// Number of messages and draws whose chunks are decoded at one time. Each takes a thread of the blocking pool.
+const DECODING_TASKS: u32 = 4;
+
+/// Bytes that may be decoded now. Those who wait get them in order.
+static ROOM: Semaphore = Semaphore::const_new(DECODING_BYTES as usize);
+
+/// Does work that decodes this number of bytes. If they are many, it waits for its turn, and another thread runs the
+/// other tasks of this one meanwhile. The work must not wait for anybody.
+pub async fn decode<T>(decoded_bytes: u64, work: impl FnOnce() -> T) -> T {
+    if decoded_bytes <= DECODED_AT_ONCE_BYTES {
+        return work();
+    }
+    // What exceeds all the room takes all of it.
+    let bytes = u32::try_from(decoded_bytes).unwrap_or(u32::MAX);
+    let room = ROOM.acquire_many(bytes.clamp(DECODING_BYTES / DECODING_TASKS, DECODING_BYTES)).await;
+    let _room = room.expect("the semaphore is never closed");
+    beside_others(work)
+}
+
+/// Does work while another thread runs the other tasks of this one, so that other clients are served.
+pub fn beside_others<T>(work: impl FnOnce() -> T) -> T {
+    let can_move_tasks = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+    if can_move_tasks() { tokio::task::block_in_place(work) } else { work() }
+}
+
+/// Takes all the room, so that nothing large is decoded meanwhile.
+#[cfg(test)]
+pub async fn take_all_room() -> tokio::sync::SemaphorePermit<'static> {
+    ROOM.acquire_many(DECODING_BYTES).await.expect("the semaphore is never closed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    /// The only thread of the runtime serves small messages while large ones are decoded, and large ones take turns.
+    #[test]
+    fn large_messages_take_turns_and_small_ones_pass_them() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let (begun, begins) = channel();
+        let start = |number: u32, bytes: u64| {
+            let (begun, (open, gate)) = (begun.clone(), channel::<()>());
+            let work = move || {
+                begun.send(number).unwrap();
+                gate.recv()
+            };
+            (open, runtime.spawn(async move { decode(bytes, work).await }))
+        };
+        let large: Vec<_> = (0..DECODING_TASKS + 2).map(|number| start(number, 2 << 20)).collect();
+        let mut first: Vec<_> = (0..DECODING_TASKS).map(|_| begins.recv_timeout(SOON).unwrap()).collect();
+        first.sort_unstable();
+        assert_eq!(first, (0..DECODING_TASKS).collect::<Vec<_>>());
+        let (open, _small) = start(99, DECODED_AT_ONCE_BYTES);
+        assert_eq!(begins.recv_timeout(SOON), Ok(99));
+        assert!(begins.try_recv().is_err(), "more than {DECODING_TASKS} are decoded at one time");
+        drop(open);
+        for (next, (open, _)) in (DECODING_TASKS..DECODING_TASKS + 2).zip(large) {
+            drop(open);
+            assert_eq!(begins.recv_timeout(SOON), Ok(next));
+        }
+    }
+}
