@@ -125,7 +125,8 @@ class BatchedWriter(FlushingWriter):
 
         Raises:
           ValueError: An array has another first axis, or rows have another dtype or shape than earlier ones, and
-            nothing was appended. Also raised if the server rejected an earlier item.
+            nothing was appended. Also raised if the server rejected an earlier item, after the step was appended and
+            its items were queued (`step_taken` of the error).
           SignatureMismatchError: A pattern has other keys than the signature of its table. The first append asks the
             server for the signatures; nothing was appended.
           TypeError: A leaf cannot be stored.
@@ -184,7 +185,8 @@ class BatchedWriter(FlushingWriter):
         Raises:
           TypeError: A leaf is not a BatchedColumn.
           ValueError: There is no column, `priorities` has another shape, a priority is NaN, or the keys of `trajectory`
-            are not those of the table's signature. Also raised if the server rejected an earlier item.
+            are not those of the table's signature. Also raised if the server rejected an earlier item, after these
+            were queued (`step_taken` of the error).
           UnavailableError: The server could not be reached within `reconnect_timeout`.
         """
         columns, structure = _flatten(trajectory)

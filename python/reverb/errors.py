@@ -49,9 +49,13 @@ class ReverbError(Exception):
     Attributes:
       is_transient: Whether the same call may succeed later, because the server was lost, stopped or not reached, and
         may come back.
+      step_taken: Whether the call of a writer or an adder that raised the error has appended its step and queued its
+        items, so that the program goes on with the next step. False if nothing was appended, and for all other calls.
+        A call that reports an earlier item, which the server has refused, does its own work first.
     """
 
     is_transient = False
+    step_taken: bool = False
 
 
 class DeadlineExceededError(ReverbError):

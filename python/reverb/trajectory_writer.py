@@ -61,7 +61,7 @@ class TrajectoryWriter(FlushingWriter):
         super().__init__(self._writer)
 
     def append(self, data: Any, *, partial_step: bool = False) -> None:
-        """Appends a step, or a part of one. On an error nothing is appended.
+        """Appends a step, or a part of one. On an error nothing is appended, unless its `step_taken` says so.
 
         Args:
           data: Nest of arrays, or of values that numpy can convert into arrays. A leaf that is None has no value in
@@ -72,7 +72,7 @@ class TrajectoryWriter(FlushingWriter):
         Raises:
           ValueError: A value has another dtype or shape than its column, the open step already has a value for its
             column, or the structure of the step contradicts earlier steps. Also raised if the server rejected an
-            earlier item; see `create_item`.
+            earlier item, after the step was appended (`step_taken`); see `create_item`.
           TypeError: A leaf cannot be stored.
           UnavailableError: The server could not be reached within `reconnect_timeout`.
         """
@@ -124,16 +124,17 @@ class TrajectoryWriter(FlushingWriter):
           TypeError: A leaf is not a TrajectoryColumn.
           ValueError: There is no column, a column is empty or refers to values that are no longer kept or belong to
             another writer, its values differ in dtype or shape, `priority` is NaN, or the item does not fit the
-            table's signature. Also raised if the server rejected an earlier item, with the reason; that item is
-            dropped, and the writer can still be used.
+            table's signature. Also raised if the server rejected an earlier item, with the reason, after this item
+            was queued (`step_taken` of the error); the earlier one is dropped, and the writer can still be used.
           TableNotFoundError: There is no such table.
           UnavailableError: The server could not be reached within `reconnect_timeout`.
         """
         try:
             self._create_item(table, priority, trajectory)
             return
-        except TableNotFoundError:
-            if self._signatures is None:
+        except TableNotFoundError as error:
+            # The server may also have refused an earlier item; this one is queued then.
+            if self._signatures is None or error.step_taken:
                 raise
         # The server may have been restarted with other tables. Outside of `except`, a second error stands alone.
         self._writer.set_signatures(self._signatures())
@@ -178,7 +179,8 @@ class TrajectoryWriter(FlushingWriter):
         Raises:
           DeadlineExceededError: Not all items were confirmed within the timeout. They stay queued, and the episode has
             ended.
-          ValueError: A time limit is negative, both are given, or the server rejected an earlier item; see `flush`.
+          ValueError: A time limit is negative, both are given, or the server rejected an earlier item; see `flush`. In
+            the last case the episode has ended (`step_taken`).
         """
         self._end_episode(self._writer.end_episode, clear_buffers, as_seconds(timeout_ms, timeout))
 

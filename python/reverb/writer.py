@@ -12,6 +12,7 @@ from reverb.errors import CancelledError, TableNotFoundError, UnavailableError
 from reverb.writing import closing
 from reverb.writing.flushing import as_seconds
 from reverb.writing.options import WriterOptions
+from reverb.writing.reports import Reports
 
 if TYPE_CHECKING:
     from reverb.data.signatures import FlatSignature
@@ -38,6 +39,7 @@ class Writer:
         self._options = options
         self._signatures = signatures
         self._closed = False
+        self._reports = Reports()
         self._writer = _binding.RowWriter(client, max_sequence_length, signatures(), options)
         self._finalizer = closing.close_when_deleted(
             self, self._writer, warning="Writer-object deleted without calling .close explicitly."
@@ -74,7 +76,7 @@ class Writer:
         )
 
     def append(self, data: Any) -> None:
-        """Appends a step. On an error nothing is appended.
+        """Appends a step. On an error nothing is appended, unless its `step_taken` says so.
 
         Waits while more than `max_in_flight_items` sendable items are unconfirmed.
 
@@ -83,7 +85,8 @@ class Writer:
             leaves, with the same dtypes and shapes; these may change between chunks.
 
         Raises:
-          ValueError: The step does not fit its chunk. Also raised if the server rejected an earlier item.
+          ValueError: The step does not fit its chunk. Also raised if the server rejected an earlier item, after the
+            step was appended (`step_taken` of the error).
           TypeError: A leaf cannot be stored.
           RuntimeError: The writer is closed (CancelledError), or the server could not be reached within
             `reconnect_timeout` (UnavailableError).
@@ -99,11 +102,13 @@ class Writer:
 
         Raises:
           ValueError: There is no leaf, or the leaves differ in their number of steps, and nothing was appended. Also
-            raised in the cases of `append`; steps before the one that does not fit have then been appended.
+            raised in the cases of `append`; steps before the one that does not fit have then been appended. An error
+            whose `step_taken` is true comes after all steps were appended.
         """
         self._check_open("AppendSequence")
         for step in _steps(sequence):
-            self.append(step)
+            self._reports.call(self.append, step)
+        self._reports.finish()
 
     def create_item(self, table: str, num_timesteps: int, priority: float) -> None:
         """Creates an item from the last steps, with all their columns.
@@ -115,7 +120,8 @@ class Writer:
 
         Raises:
           ValueError: `num_timesteps` is below 1 or greater than the number of steps kept, `priority` is NaN, or the
-            steps do not fit the table's signature. Also raised if the server rejected an earlier item, with the reason.
+            steps do not fit the table's signature. Also raised if the server rejected an earlier item, with the reason,
+            after this item was queued (`step_taken` of the error).
           TableNotFoundError: There is no such table.
           RuntimeError: The writer is closed, or the server could not be reached; see `append`.
         """
@@ -128,8 +134,10 @@ class Writer:
         try:
             self._writer.create_item(table, count, priority)
             return
-        except TableNotFoundError:
-            pass
+        except TableNotFoundError as error:
+            # The server may also have refused an earlier item; this one is queued then.
+            if error.step_taken:
+                raise
         # The server may have been restarted with other tables. Outside of `except`, a second error stands alone.
         self._writer.set_signatures(self._signatures())
         self._writer.create_item(table, count, priority)

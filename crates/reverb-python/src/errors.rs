@@ -15,6 +15,17 @@ pub enum PyReverbError {
 /// The result of a method of this crate.
 pub type PyReverbResult<T> = Result<T, PyReverbError>;
 
+impl PyReverbError {
+    /// The error of a call that has appended its step, or queued its item.
+    pub fn after_step(self, py: Python<'_>) -> Self {
+        let raised = PyErr::from(self);
+        match raised.value(py).setattr("step_taken", true) {
+            Ok(()) => Self::Python(raised),
+            Err(error) => Self::Python(error),
+        }
+    }
+}
+
 impl From<Error> for PyReverbError {
     fn from(error: Error) -> Self {
         Self::Core(error)

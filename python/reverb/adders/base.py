@@ -17,6 +17,7 @@ from reverb.adders.recording import Recorder, Transition
 from reverb.client import Client
 from reverb.data import checks
 from reverb.writing.options import WriterOptions
+from reverb.writing.reports import Reports
 
 # Unconfirmed items of an adder of few environments.
 # limit (Writers): number of an adder's unconfirmed items; other writers have no limit | {}, or two for each environment
@@ -59,6 +60,8 @@ class AdderBase:
             options = dataclasses.replace(options, max_in_flight_items=in_flight)
         self._options = options
         self._writer: Any = None
+        # Errors of writer calls that have done their work. `add` raises them when it has done its own.
+        self._reports = Reports()
         # The structure of what the writer takes.
         self._blank: Any = None
         # For each environment the number of steps in its episode, and whether the rows before the first are there.
@@ -90,6 +93,7 @@ class AdderBase:
           timeout_ms: Time limit in milliseconds; None waits as long as the tables' rate limiters block.
           timeout: Time limit in seconds, instead of `timeout_ms`.
         """
+        self._reports.finish()
         if self._writer is not None:
             self._writer.flush(block_until_num_items, timeout_ms, timeout=timeout)
 
@@ -152,6 +156,7 @@ class AdderBase:
         ends = self._flags("mask", True if mask is None else mask) & (self._steps > 0)
         if True in ends:
             self._end_episodes(ends, self._priorities.of_step(None))
+            self._reports.finish()
 
     def _end_episodes(self, ends: NDArray[np.bool_], priority: Any) -> None:
         """Ends the episodes of these environments, whose next steps are the first of others."""
@@ -165,10 +170,11 @@ class AdderBase:
 
     def _finish(self, ends: NDArray[np.bool_], priority: Any) -> None:
         """Ends the episodes of these environments. Patterns that apply there create their items."""
+        finish = self._reports.finish_part
         if self._num_envs is None:
-            self._writer.end_episode(priority=priority)
+            finish(self._writer.end_episode, priority=priority)
         else:
-            self._writer.append(self._blank, mask=np.zeros_like(ends), episode_end=ends, priorities=priority)
+            finish(self._writer.append, self._blank, mask=np.zeros_like(ends), episode_end=ends, priorities=priority)
 
     def _open(self, step: Any, configs: Sequence[Any]) -> None:
         """Creates the writer for steps of this structure."""
@@ -181,11 +187,11 @@ class AdderBase:
     def _append(self, step: Any, present: NDArray[np.bool_], ends: NDArray[np.bool_], priority: Any) -> None:
         """Appends a step of the environments that are present, then ends the episodes of those in `ends`."""
         if self._num_envs is not None:
-            self._writer.append(step, episode_end=ends, mask=present, priorities=priority)
+            self._reports.call(self._writer.append, step, episode_end=ends, mask=present, priorities=priority)
         elif present[0]:
-            self._writer.append(step, priority=priority)
+            self._reports.call(self._writer.append, step, priority=priority)
             if ends[0]:
-                self._writer.end_episode(priority=priority)
+                self._reports.finish_part(self._writer.end_episode, priority=priority)
 
     def _append_no_end(self, step: Any, present: NDArray[np.bool_], priority: Any) -> None:
         self._append(step, present, np.zeros_like(present), priority)

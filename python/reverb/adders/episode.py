@@ -112,15 +112,16 @@ class EpisodeAdder(AdderBase):
             row = columns.replaced(step, self._after, final, "final")
             starts = present & ~self._is_led
             if True in starts:
-                self._writer.append(columns.only(step, self._after), mask=starts)
+                self._reports.call(self._writer.append, columns.only(step, self._after), mask=starts)
                 self._is_led |= starts
-        self._writer.append(row, mask=present)
+        self._reports.call(self._writer.append, row, mask=present)
         self._blank = columns.blank(step)
         self._steps += present
         if self._errors is not None:
             self._errors.push(tree.flatten(step), present)
         if True in ends:
             self._end_episodes(ends, given)
+        self._reports.finish()
 
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
@@ -134,8 +135,9 @@ class EpisodeAdder(AdderBase):
         lead = 1 if self._final else None
         views = tree.flatten(self._writer.history)
         rows = [view[:] if leaf in self._after else view[lead:] for leaf, view in enumerate(views)]
-        self._writer.create_items(self._table, priority, rows, mask=ends)
-        self._writer.append(self._blank, mask=np.zeros_like(ends), episode_end=ends)
+        finish = self._reports.finish_part
+        finish(self._writer.create_items, self._table, priority, rows, mask=ends)
+        finish(self._writer.append, self._blank, mask=np.zeros_like(ends), episode_end=ends)
 
 
 def as_vector(leaf: Any) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -190,6 +191,7 @@ class HindsightAdder(AdderBase):
         self._steps += present
         if ends.any():
             self._end_episodes(ends, None)
+        self._reports.finish()
 
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
@@ -241,7 +243,7 @@ class HindsightAdder(AdderBase):
         if self._is_writing:
             self._end_rows(episode)
         self._is_writing = True
-        append = self._writer.append
+        append = functools.partial(self._reports.call_unless_interrupted, self._writer.append)
         for step in episode:
             discount = self._discounted(step.terminated)
             given = {"action": step.action, "reward": step.reward, "discount": discount}
@@ -261,7 +263,7 @@ class HindsightAdder(AdderBase):
     def _end_rows(self, episode: list[_Step]) -> None:
         """Ends the writer's episode. `episode` gives the structure of a row."""
         blank = columns.blank(dict(episode[-1].following))
-        self._writer.append(blank, mask=np.zeros(1, bool), episode_end=np.ones(1, bool))
+        self._reports.call(self._writer.append, blank, mask=np.zeros(1, bool), episode_end=np.ones(1, bool))
         self._is_writing = False
 
     def _others(self, episode: list[_Step], t: int) -> list[tuple[int, Any]]:
@@ -298,7 +300,8 @@ class HindsightAdder(AdderBase):
         # The columns of the dict in the order of their names.
         action, discount, reward = (history[name] for name in ("action", "discount", "reward"))
         columns = [_at(action, t), _at(discount, row), observed(t + 1), observed(t), _at(reward, row)]
-        self._writer.create_items(self._table, priority, [column for part in columns for column in part])
+        rows = [column for part in columns for column in part]
+        self._reports.call_unless_interrupted(self._writer.create_items, self._table, priority, rows)
 
 
 def _at(views: list[Any], index: int) -> list[Any]:

@@ -68,6 +68,13 @@ class NStepReturns:
           `return_k` and `discount_k` for k = 1 to n, each float64 with the shape of `reward`. Values for windows that
           are longer than the episode so far are meaningless.
         """
+        self.commit(*self.after(reward, terminated, mask))
+        return self._returns, self._discounts
+
+    def after(
+        self, reward: ArrayLike, terminated: ArrayLike, mask: ArrayLike | None
+    ) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+        """What `push` would return. For the adder, which commits it later; it is not part of the public interface."""
         rewards = np.asarray(reward, np.float64)
         keep = self._discount * (1.0 - np.asarray(terminated, np.float64))
         zeros = [np.zeros_like(rewards)] * self._n
@@ -79,8 +86,11 @@ class NStepReturns:
         if mask is not None:
             returns = [np.where(mask, new, old) for new, old in zip(returns, self._returns or zeros, strict=True)]
             discounts = [np.where(mask, new, old) for new, old in zip(discounts, self._discounts or zeros, strict=True)]
+        return returns, discounts
+
+    def commit(self, returns: list[NDArray[Any]], discounts: list[NDArray[Any]]) -> None:
+        """Takes the step that `after` has computed. For the adder; it is not part of the public interface."""
         self._returns, self._discounts = returns, discounts
-        return self._returns, self._discounts
 
 
 @shows_writer_options
@@ -193,9 +203,9 @@ class NStepTransitionAdder(AdderBase):
         if True in present:
             columns.refuse_none(parts)
         if self._num_envs is None:
-            returns, discounts = self._returns.push(rewards, is_terminal.reshape(rewards.shape))
+            returns, discounts = self._returns.after(rewards, is_terminal.reshape(rewards.shape), None)
         else:
-            returns, discounts = self._returns.push(rewards, is_terminal, None if mask is None else present)
+            returns, discounts = self._returns.after(rewards, is_terminal, None if mask is None else present)
         step = {
             "action": action,
             "discounts": [value.astype(self._dtype) for value in discounts],
@@ -217,8 +227,10 @@ class NStepTransitionAdder(AdderBase):
                 lambda: {**columns.blank(step), "next_observation": observation}, max(self._frames.values()), present
             )
         self._append(step, present, ends, given)
+        self._returns.commit(returns, discounts)
         self._steps += present
         self._begin_anew(ends)
+        self._reports.finish()
 
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""

@@ -261,6 +261,7 @@ class SequenceAdder(AdderBase):
         if self._pad and True in ends:
             self._finish(ends, given)
         self._begin_anew(ends)
+        self._reports.finish()
 
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from reverb import _binding
 from reverb.data import checks
-from reverb.errors import DeadlineExceededError, ReverbError
+from reverb.errors import CancelledError, DeadlineExceededError, ReverbError
 from reverb.writing import closing
 
 _Writer = TypeVar("_Writer", bound="FlushingWriter")
@@ -75,11 +75,14 @@ class FlushingWriter:
         self._flush("Flush", block_until_num_items, as_seconds(timeout_ms, timeout))
 
     def _end_episode(self, end: Callable[[bool], None], clear_buffers: bool, seconds: float | None) -> None:
-        """Flushes, and ends the episode also if items were not confirmed in time."""
+        """Flushes, and ends the episode also if items were not confirmed in time or were refused."""
         try:
             self._flush("End episode", 0, seconds)
-        except DeadlineExceededError:
+        except CancelledError:
+            raise
+        except ReverbError as error:
             end(clear_buffers)
+            error.step_taken = True
             raise
         end(clear_buffers)
 

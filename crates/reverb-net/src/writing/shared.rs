@@ -5,7 +5,7 @@ use super::outbox::{Outbox, is_ready, waits_for_chunk};
 use super::pending_limit::{DEFAULT_PENDING_BYTES, PendingLimit};
 use parking_lot::Mutex;
 use reverb_core::writer::{DroppedChunks, WriterItem};
-use reverb_core::{Error, fork, random_key};
+use reverb_core::{Error, Result, fork, random_key};
 use reverb_service::write_queue::Done;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,6 +80,15 @@ impl SessionState {
         let bytes = self.outbox.bytes();
         if bytes != self.counted {
             all.change(std::mem::replace(&mut self.counted, bytes), bytes);
+        }
+    }
+
+    /// Checks that items can be sent.
+    pub fn check_open(&self) -> Result<()> {
+        match &self.failed {
+            Some(error) => Err(error.clone()),
+            None if self.closed => Err(Error::Cancelled("TrajectoryWriter::Close has been called.".into())),
+            None => Ok(()),
         }
     }
 

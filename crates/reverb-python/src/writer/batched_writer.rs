@@ -106,7 +106,7 @@ impl BatchedWriter {
         ends: Option<PyReadonlyArray1<'_, bool>>,
         priorities: Option<PyReadonlyArray1<'_, f64>>,
     ) -> PyReverbResult<()> {
-        self.session.check()?;
+        let must_report = self.session.begin()?;
         let step = self.structure.step(data)?;
         let rows = step.rows(py, self.num_envs, &self.structure)?;
         let is_in = |mask: &Option<PyReadonlyArray1<'_, bool>>, env: usize, default| {
@@ -125,13 +125,11 @@ impl BatchedWriter {
             }
         });
         appended.map_err(|error| step.describe(py, &self.structure, error))?;
-        self.structure.accept(py, &step)?;
-        if !items.is_empty() {
-            self.session.push(py, items)?;
-        } else if ends.contains(&true) {
+        let accepted = self.structure.accept(py, &step);
+        if items.is_empty() && ends.contains(&true) {
             self.session.pump();
         }
-        Ok(made?)
+        self.session.end_step(py, items, must_report, accepted.and(made.map_err(Into::into)))
     }
 
     /// Makes one item of every environment in `mask` that has all rows of the item. Returns for which environments it

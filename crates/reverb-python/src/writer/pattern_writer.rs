@@ -49,7 +49,7 @@ impl PatternWriter {
         partial_step: bool,
         priority: Option<f64>,
     ) -> PyReverbResult<()> {
-        self.session.check()?;
+        let must_report = self.session.begin()?;
         let step = self.structure.step(data)?;
         let mut items = Vec::new();
         let (appended, made) = {
@@ -61,18 +61,16 @@ impl PatternWriter {
             }
         };
         appended.map_err(|error| step.describe(py, &self.structure, error))?;
-        self.structure.accept(py, &step)?;
-        self.session.push(py, items)?;
-        Ok(made?)
+        let accepted = self.structure.accept(py, &step);
+        self.session.end_step(py, items, must_report, accepted.and(made.map_err(Into::into)))
     }
 
     #[pyo3(signature = (priority=None))]
     fn make_last_items(&self, py: Python<'_>, priority: Option<f64>) -> PyReverbResult<()> {
-        self.session.check()?;
+        let must_report = self.session.begin()?;
         let mut items = Vec::new();
         let made = self.make(&self.steps.lock(), &mut self.evaluator.lock(), true, priority, &mut items);
-        self.session.push(py, items)?;
-        Ok(made?)
+        self.session.end_step(py, items, must_report, made.map_err(Into::into))
     }
 
     fn end_episode(&self, clear_buffers: bool) -> PyReverbResult<()> {

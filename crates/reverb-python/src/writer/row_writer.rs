@@ -86,7 +86,7 @@ impl RowWriter {
     }
 
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyReverbResult<()> {
-        self.session.check()?;
+        let must_report = self.session.begin()?;
         let (leaves, structure) = convert(data)?;
         let (appended, is_new) = {
             let mut rows = self.rows.lock();
@@ -99,10 +99,13 @@ impl RowWriter {
             error.describe(|column| path(data, (column - first) as usize), |_| String::new())
         })?;
         if is_new {
-            let nest = Arc::new(skeleton(data)?);
+            let nest = Arc::new(skeleton(data).map_err(|error| error.after_step(py))?);
             self.rows.lock().begin_structure(structure, nest, self.max_length);
         }
         self.session.pump();
+        if must_report {
+            self.session.report(py)?;
+        }
         self.session.wait_in_flight(py, self.max_in_flight)
     }
 

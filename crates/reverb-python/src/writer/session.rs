@@ -1,7 +1,7 @@
 //! The session through which a writer sends its items.
 
 use crate::client::Client;
-use crate::errors::PyReverbResult;
+use crate::errors::{PyReverbError, PyReverbResult};
 use crate::runtime::{deadline, runtime, wait};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
@@ -112,12 +112,19 @@ impl WriterSession {
         tables[tables.len() - 1].clone()
     }
 
-    /// Fails if the session has failed or is closed.
-    pub fn check(&self) -> PyReverbResult<()> {
-        Ok(self.session.check()?)
+    /// Begins a call that appends a step. Fails if the session has failed or is closed. Returns whether
+    /// [`WriterSession::report`] has an item to report once the step is appended.
+    pub fn begin(&self) -> PyReverbResult<bool> {
+        Ok(self.session.check_open()?)
     }
 
-    /// Queues items, and waits while too many items or bytes are unconfirmed. Without items, it does nothing.
+    /// Raises the error of an earlier item that was refused, after the call has appended its own step.
+    pub fn report(&self, py: Python<'_>) -> PyReverbResult<()> {
+        self.session.check().map_err(|error| PyReverbError::from(error).after_step(py))
+    }
+
+    /// Queues items, and waits while too many items or bytes are unconfirmed. Without items, it does nothing. An earlier
+    /// item that was refused is reported after these were queued.
     pub fn push<I>(&self, py: Python<'_>, items: I) -> PyReverbResult<()>
     where
         I: IntoIterator<Item = WriterItem, IntoIter: ExactSizeIterator + Send>,
@@ -129,9 +136,22 @@ impl WriterSession {
         let runtime = runtime()?;
         let is_full = py.detach(|| self.session.push(runtime.1.handle(), items))?;
         if is_full {
-            wait(py, self.session.room(warn))?;
+            wait(py, self.session.room(warn)).map_err(|error| error.after_step(py))?;
         }
         Ok(())
+    }
+
+    /// Ends a call that has appended its step: queues its items, and raises the first error. `made` is what became of
+    /// making them.
+    pub fn end_step(
+        &self,
+        py: Python<'_>,
+        items: Vec<WriterItem>,
+        must_report: bool,
+        made: PyReverbResult<()>,
+    ) -> PyReverbResult<()> {
+        let queued = if items.is_empty() && must_report { self.report(py) } else { self.push(py, items) };
+        queued.and(made).map_err(|error| error.after_step(py))
     }
 
     /// Sends what can be sent now.
@@ -139,12 +159,12 @@ impl WriterSession {
         self.session.pump();
     }
 
-    /// Waits while more than `max_in_flight` items that could be sent are unconfirmed.
+    /// Waits while more than `max_in_flight` items that could be sent are unconfirmed, after the call has done its work.
     pub fn wait_in_flight(&self, py: Python<'_>, max_in_flight: usize) -> PyReverbResult<()> {
         if !self.session.has_more_in_flight(max_in_flight) {
             return Ok(());
         }
-        wait(py, self.session.wait_in_flight(max_in_flight, warn))
+        wait(py, self.session.wait_in_flight(max_in_flight, warn)).map_err(|error| error.after_step(py))
     }
 }
 

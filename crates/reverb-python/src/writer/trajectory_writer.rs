@@ -49,7 +49,7 @@ impl TrajectoryWriter {
     }
 
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>, partial_step: bool) -> PyReverbResult<()> {
-        self.session.check()?;
+        let must_report = self.session.begin()?;
         let step = self.structure.step(data)?;
         for &(column, options) in step.new_columns() {
             self.steps.lock().configure(column, column_options(options))?;
@@ -57,7 +57,8 @@ impl TrajectoryWriter {
         // The lock is released first, since Python is asked for the names.
         let appended = self.steps.lock().append(&step.values(), partial_step);
         appended.map_err(|error| step.describe(py, &self.structure, error))?;
-        self.structure.accept(py, &step)
+        self.structure.accept(py, &step).map_err(|error| error.after_step(py))?;
+        if must_report { self.session.report(py) } else { Ok(()) }
     }
 
     fn create_item(

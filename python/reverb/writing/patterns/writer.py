@@ -8,6 +8,7 @@ from reverb.data.keys import as_priority
 from reverb.writing.flushing import FlushingWriter, as_seconds
 from reverb.writing.key_check import patterns_fit_tables
 from reverb.writing.options import WriterOptions
+from reverb.writing.reports import Reports
 from reverb.writing.structure import FixedStructure
 
 
@@ -26,6 +27,7 @@ class StructuredWriter(FlushingWriter):
         texts = [config.SerializeToString() for config in configs]
         self._writer = _binding.PatternWriter(client, FixedStructure(), texts, options)
         self._client = client
+        self._reports = Reports()
         self._configs = configs
         # Replaced by the append of the extension once the patterns are known to fit their tables.
         self._append = self._check_and_append
@@ -43,7 +45,8 @@ class StructuredWriter(FlushingWriter):
           ValueError: The structure of the step differs from that of the first, or a value has another dtype or shape
             than its column, and nothing was appended. Also raised if a condition or a TD error cannot use its column or
             a priority is NaN; then the step was appended, and the items of that config and of later configs were not
-            created. Also raised if the server rejected an earlier item.
+            created. Also raised if the server rejected an earlier item, after the step was appended and its items were
+            queued. `step_taken` of the error tells the cases apart.
           TypeError: A leaf cannot be stored.
           SignatureMismatchError: A pattern has other keys than the signature of its table. The first append asks the
             server for the signatures; nothing was appended.
@@ -85,8 +88,11 @@ class StructuredWriter(FlushingWriter):
         Raises:
           DeadlineExceededError: Not all items were confirmed within the timeout. They stay queued, and the episode has
             ended.
-          ValueError: A time limit is negative, both are given, or one of the cases of `append` and `flush` occurred.
+          ValueError: A time limit is negative, both are given, or one of the cases of `append` and `flush` occurred. If
+            `step_taken` of the error is true, the episode has ended.
         """
         seconds = as_seconds(timeout_ms, timeout)
-        self._writer.make_last_items(None if priority is None else as_priority(priority))
-        self._end_episode(self._writer.end_episode, clear_buffers, seconds)
+        given = None if priority is None else as_priority(priority)
+        self._reports.call(self._writer.make_last_items, given)
+        self._reports.call(self._end_episode, self._writer.end_episode, clear_buffers, seconds)
+        self._reports.finish()

@@ -46,19 +46,21 @@ impl Session {
     }
 
     /// Queues items, and inserts them into tables of this process at once if possible. Returns true if the caller
-    /// should wait for [`Session::room`].
+    /// should wait for [`Session::room`], which also reports an earlier item that was refused.
     ///
     /// # Errors
-    /// The errors of [`Session::check`]. No item is queued then.
+    /// The errors of [`Session::check_open`]. No item is queued then.
     pub fn push(&self, runtime: &Handle, items: impl IntoIterator<Item = WriterItem>) -> Result<bool> {
-        self.check()?;
+        self.check_open()?;
         let shared = &self.shared;
-        let (has_worker, was_idle) = {
+        let (has_worker, was_idle, has_refusal) = {
             let mut state = shared.state.lock();
+            // Not of these items, which the next call reports.
+            let has_refusal = state.outbox.has_refusal();
             let was_idle = state.outbox.front().is_none();
             items.into_iter().for_each(|item| state.outbox.push(item));
             state.count(&shared.all);
-            (std::mem::replace(&mut state.has_worker, true), was_idle)
+            (std::mem::replace(&mut state.has_worker, true), was_idle, has_refusal)
         };
         if !has_worker {
             if let Some(replay) = self.client.road_now().as_ref().and_then(Road::here) {
@@ -75,7 +77,7 @@ impl Session {
         if was_idle || has_ready {
             self.pump();
         }
-        Ok(is_full && !shared.has_room(&shared.state.lock().outbox))
+        Ok(has_refusal || is_full && !shared.has_room(&shared.state.lock().outbox))
     }
 
     /// Sends the items that are ready. Called after chunks were closed.
@@ -91,20 +93,36 @@ impl Session {
     /// The first error that was not reported yet, of an item that the server refused. The writer continues without that
     /// item. [`Error::Cancelled`] after the session was closed, [`Error::Unavailable`] after the writer has given up.
     pub fn check(&self) -> Result<()> {
-        if self.shared.generation != fork::generation() {
-            return Err(Error::Cancelled(
-                "a writer cannot be used in a child of the process that made it; make a new writer in the child".into(),
-            ));
-        }
+        self.check_process()?;
         let mut state = self.shared.state.lock();
-        if let Some(error) = state.outbox.take_refusal() {
-            return Err(error);
+        match state.outbox.take_refusal() {
+            Some(error) => Err(error),
+            None => state.check_open(),
         }
-        match &state.failed {
-            Some(error) => Err(error.clone()),
-            None if state.closed => Err(Error::Cancelled("TrajectoryWriter::Close has been called.".into())),
-            None => Ok(()),
+    }
+
+    /// Checks that items can be sent. Returns whether [`Session::check`] has an item to report that was refused, which a
+    /// call does after its own work.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`] after the session was closed, [`Error::Unavailable`] after the writer has given up. An item
+    /// that was refused is reported before either.
+    pub fn check_open(&self) -> Result<bool> {
+        self.check_process()?;
+        let mut state = self.shared.state.lock();
+        match state.check_open() {
+            Ok(()) => Ok(state.outbox.has_refusal()),
+            Err(error) => Err(state.outbox.take_refusal().unwrap_or(error)),
         }
+    }
+
+    fn check_process(&self) -> Result<()> {
+        if self.shared.generation == fork::generation() {
+            return Ok(());
+        }
+        Err(Error::Cancelled(
+            "a writer cannot be used in a child of the process that made it; make a new writer in the child".into(),
+        ))
     }
 
     /// Closes the chunks of the items that must be confirmed first, and waits until there is room for more items. Passes
