@@ -1,6 +1,7 @@
 //! The kinds of selectors, and the priorities that each kind can take.
 
 use crate::{Error, Result};
+use std::fmt::{self, Display, Formatter};
 
 /// Maximum weight of an item: the sum of 2^33 of them, more than a table has slots, is still finite.
 const MAX_WEIGHT: f64 = f64::MAX / (1_u64 << 33) as f64;
@@ -23,6 +24,20 @@ pub enum SelectorKind {
     MinHeap,
     /// The item of highest priority; among equals the one inserted or updated longest ago.
     MaxHeap,
+}
+
+impl Display for SelectorKind {
+    /// The name by which people know it.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fifo => f.write_str("fifo"),
+            Self::Lifo => f.write_str("lifo"),
+            Self::Uniform => f.write_str("uniform"),
+            Self::Prioritized { priority_exponent } => write!(f, "prioritized({priority_exponent})"),
+            Self::MinHeap => f.write_str("min_heap"),
+            Self::MaxHeap => f.write_str("max_heap"),
+        }
+    }
 }
 
 impl SelectorKind {

@@ -3,7 +3,7 @@
 use super::columns;
 use super::limiter::limiter;
 use super::schema::{TableDocument, TablesDocument, WaitingDocument};
-use reverb_core::{FIGURES, FigureValue, SelectorKind, TableInfo};
+use reverb_core::{FIGURES, FigureValue, TableInfo};
 use reverb_service::{Replay, TableHandle, TableStatus};
 use serde_json::Value;
 
@@ -20,8 +20,8 @@ fn describe(number: usize, table: &TableHandle) -> TableDocument {
     TableDocument {
         number,
         name: config.name.clone(),
-        sampler: selector(&config.sampler),
-        remover: selector(&config.remover),
+        sampler: config.sampler.to_string(),
+        remover: config.remover.to_string(),
         max_items: config.max_size,
         max_bytes: config.max_bytes,
         max_times_sampled: config.max_times_sampled,
@@ -59,15 +59,4 @@ fn figures(info: &TableInfo) -> Value {
         Some((figure.name, value))
     });
     entries.collect()
-}
-
-fn selector(kind: &SelectorKind) -> String {
-    match kind {
-        SelectorKind::Fifo => "fifo".into(),
-        SelectorKind::Lifo => "lifo".into(),
-        SelectorKind::Uniform => "uniform".into(),
-        SelectorKind::MinHeap => "min_heap".into(),
-        SelectorKind::MaxHeap => "max_heap".into(),
-        SelectorKind::Prioritized { priority_exponent, .. } => format!("prioritized({priority_exponent})"),
-    }
 }
