@@ -3,7 +3,7 @@
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, SupportsIndex, TypeAlias, final
+from typing import Any, Literal, SupportsIndex, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,13 @@ _ColumnOptions = tuple[int, int | None]
 _Discarded = tuple[dict[str, int], list[str]]
 # Whether this package wrote a checkpoint; for each table a serialized `deepmind.reverb.TableInfo`, and its items.
 _Summary: TypeAlias = tuple[bool, list[tuple[bytes, int | None]]]
+# An option of a table: its name, its value on the server, that in the checkpoint, and the one that holds.
+_Option: TypeAlias = tuple[str, str, str, str]
+# A table of a checkpoint: its name there, its name on the server if it is loaded, its items if their number is known,
+# and its options if the server has it.
+_Planned: TypeAlias = tuple[str, str | None, int | None, list[_Option] | None]
+# The checkpoint, the damage of newer ones, and the tables of the checkpoint.
+_Plan: TypeAlias = tuple[pathlib.Path | None, list[str], list[_Planned]]
 
 def unconfirmed() -> list[tuple[str, dict[str, int], int]]:
     """What each writer of this process has not confirmed: the address of its client, items by table, and bytes.
@@ -142,9 +149,13 @@ class Checkpointer:
         is_temporary: bool,
         load_path: str | os.PathLike[str] | None,
         tables: Sequence[tuple[str, str]] | None,
-        keep_definitions: bool,
+        definitions: Literal["saved", "edited", "here"],
+        must_be_writable: bool,
     ) -> Checkpointer:
         """See `reverb.checkpointers.DefaultCheckpointer`; `is_temporary`: an unused folder is removed."""
+
+    def plan(self, tables: Sequence[Table]) -> _Plan:
+        """What a server with these tables would load. Reads no items, and changes nothing."""
 
 @final
 class CheckpointReader:

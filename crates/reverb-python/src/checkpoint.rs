@@ -3,6 +3,8 @@
 use crate::errors::PyReverbResult;
 use crate::runtime::wait;
 use crate::sampled_batch::SampledBatch;
+use crate::table::Table;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use reverb_core::Error;
@@ -10,6 +12,7 @@ use reverb_formats::definitions::info_bytes;
 use reverb_store::checkpoint::{
     self, CheckpointOptions, CheckpointReader as CoreReader, LoadOptions, SizeLimit, Summary,
 };
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -34,13 +37,59 @@ impl Checkpointer {
         is_temporary: bool,
         load_path: Option<PathBuf>,
         tables: Option<Vec<(String, String)>>,
-        keep_definitions: bool,
+        definitions: Definitions,
+        must_be_writable: bool,
     ) -> Self {
         let interval = interval.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
-        let load = LoadOptions { path: load_path, tables, keep_definitions };
-        let options =
-            CheckpointOptions { root, group, fallback, keep, compression, interval, save_on_stop, is_temporary, load };
+        let load = LoadOptions { path: load_path, tables, definitions: definitions.0 };
+        let options = CheckpointOptions {
+            root,
+            group,
+            fallback,
+            keep,
+            compression,
+            interval,
+            save_on_stop,
+            is_temporary,
+            must_be_writable,
+            load,
+        };
         Self { options }
+    }
+
+    /// What a server with these tables would load, and which options its tables would then have.
+    fn plan(&self, py: Python<'_>, tables: Vec<PyRef<'_, Table>>) -> PyReverbResult<Planned> {
+        let tables: Vec<_> = tables.iter().map(|table| table.handle.clone()).collect();
+        let plan = py.detach(|| checkpoint::Plan::new(&self.options, &tables))?;
+        let options = |options: Vec<checkpoint::OptionTexts>| -> Vec<_> {
+            options.into_iter().map(|option| (option.name, option.here, option.saved, option.used)).collect()
+        };
+        let planned = plan
+            .tables
+            .into_iter()
+            .map(|table| (table.saved_name, table.name, table.items, table.options.map(options)));
+        Ok((plan.path, plan.damaged, planned.collect()))
+    }
+}
+
+/// Name, value on the server, value in the checkpoint, and the value that holds.
+type OptionOf = (&'static str, String, String, String);
+/// The checkpoint, damage of newer ones, and for each table of it its name there and here, its items and its options.
+type Planned = (Option<PathBuf>, Vec<String>, Vec<(String, Option<String>, Option<u64>, Option<Vec<OptionOf>>)>);
+
+/// `saved`, `edited` or `here`.
+struct Definitions(checkpoint::Definitions);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Definitions {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        match &*given.extract::<Cow<'_, str>>()? {
+            "saved" => Ok(Self(checkpoint::Definitions::Saved)),
+            "edited" => Ok(Self(checkpoint::Definitions::Edited)),
+            "here" => Ok(Self(checkpoint::Definitions::Here)),
+            other => Err(PyValueError::new_err(format!("definitions must be saved, edited or here, got {other}"))),
+        }
     }
 }
 

@@ -14,11 +14,20 @@ pub trait Store: Debug + Send + Sync {
     /// [`reverb_core::Error::Storage`] if it cannot be written. Earlier states are kept then.
     fn save(&self, tables: &[TableHandle]) -> Result<PathBuf>;
 
+    /// As [`Store::save`], for a server that has stopped.
+    ///
+    /// # Errors
+    /// Those of [`Store::save`]. They say what is lost.
+    fn save_last(&self, tables: &[TableHandle]) -> Result<PathBuf>;
+
     /// Returns the time between saves in the background. `None` disables them.
     fn interval(&self) -> Option<Duration>;
 
     /// Whether a server saves once more when it stops.
     fn saves_on_stop(&self) -> bool;
+
+    /// Returns the error of the latest save, if it failed. Does not use the disk.
+    fn failure(&self) -> Option<String>;
 
     /// Returns what the store has done so far, without waiting for a save. The server's documents and metrics show it.
     fn status(&self) -> StoreStatus;

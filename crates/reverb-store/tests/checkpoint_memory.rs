@@ -205,6 +205,7 @@ fn restore(folder: &Path) -> Result<(), Error> {
         interval: None,
         save_on_stop: false,
         is_temporary: false,
+        must_be_writable: false,
         load,
     };
     let record = decode_table(&table()).unwrap();

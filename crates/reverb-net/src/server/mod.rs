@@ -156,7 +156,7 @@ impl Server {
 
     fn save_and_close(&self) -> Result<()> {
         let Some(store) = self.replay.store() else { return Ok(()) };
-        let saved = if store.saves_on_stop() { store.save(self.replay.tables()).map(drop) } else { Ok(()) };
+        let saved = if store.saves_on_stop() { store.save_last(self.replay.tables()).map(drop) } else { Ok(()) };
         store.close();
         saved
     }

@@ -20,6 +20,7 @@ struct SlowStore {
     is_let_go: Mutex<bool>,
     changed: Condvar,
     done_bytes: Mutex<Option<u64>>,
+    failure: Mutex<Option<String>>,
 }
 
 impl Store for SlowStore {
@@ -29,12 +30,20 @@ impl Store for SlowStore {
         Ok(PathBuf::new())
     }
 
+    fn save_last(&self, tables: &[TableHandle]) -> Result<PathBuf> {
+        self.save(tables)
+    }
+
     fn interval(&self) -> Option<Duration> {
         None
     }
 
     fn saves_on_stop(&self) -> bool {
         true
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.failure.lock().clone()
     }
 
     fn status(&self) -> StoreStatus {
@@ -99,6 +108,10 @@ fn probes_hear_what_a_server_does_from_its_start_to_its_end() {
     let runtime = runtime();
     let options = ListenOptions::default();
     let mut server = Server::start(runtime.handle(), replay.clone(), &options, Some(http)).expect("the server starts");
+    all(answer("200", "ready"));
+    *store.failure.lock() = Some("the disk is full".into());
+    all(answer("200", "ready, but the latest save failed: the disk is full"));
+    *store.failure.lock() = None;
     all(answer("200", "ready"));
 
     let stopping = std::thread::spawn(move || server.stop());

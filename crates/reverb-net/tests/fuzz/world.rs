@@ -236,6 +236,7 @@ fn options() -> CheckpointOptions {
         interval: None,
         save_on_stop: false,
         is_temporary: false,
+        must_be_writable: false,
         load: LoadOptions::default(),
     }
 }

@@ -1,14 +1,15 @@
 //! The checkpoints of one server: saves its tables to a folder and loads them from there.
 
+use super::definition::changeable;
 use super::options::CheckpointOptions;
 use super::status::StatusBoard;
 use super::{folder, load, restore, save};
 use crate::disk::{Disk, RealDisk, storage_error};
 use crate::lock::{self, FolderLock};
 use parking_lot::Mutex;
-use reverb_core::{Error, Result, TableSnapshot};
+use reverb_core::{Error, Result, Table, TableSnapshot};
 use reverb_service::{Store, StoreStatus, TableHandle, snapshot_all};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,15 +34,18 @@ struct CheckpointerState {
     verified: HashSet<String>,
     /// Names of damaged checkpoints, which were reported to the log.
     damaged: HashSet<String>,
+    /// The changeable options with which the server has defined its tables, by the names of the tables.
+    defined: HashMap<String, BTreeMap<String, String>>,
 }
 
 impl Checkpointer {
     /// Creates the folder if it is missing, locks it, and removes incomplete checkpoints of killed processes.
     ///
-    /// If the folder is not writable, checkpoints can still be loaded, but saves fail.
+    /// If the folder is not writable, checkpoints can still be loaded, but saves fail, unless the options refuse that.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if another server has locked the folder.
+    /// [`Error::InvalidArgument`] if another server has locked the folder; [`Error::Storage`] if it must be writable and
+    /// is not.
     pub fn open(options: CheckpointOptions) -> Result<Self> {
         Self::with_disk(options, Arc::new(RealDisk))
     }
@@ -54,14 +58,25 @@ impl Checkpointer {
         let root = options.root.clone();
         let lock = match Self::prepare(&*disk, &options) {
             Err(error @ Error::InvalidArgument(_)) => return Err(error),
+            Err(Error::Storage(why)) if options.must_be_writable => {
+                return Err(Error::Storage(format!(
+                    "{why}. A server that saves needs a folder that it can write to. To load a checkpoint from another \
+                     one, name it as `load_path`"
+                )));
+            }
             Err(error) => {
                 tracing::warn!("checkpoints cannot be saved in {}: {error}", root.display());
                 Err(error)
             }
             Ok(lock) => Ok(lock),
         };
-        let state =
-            CheckpointerState { lock, is_root_synced: false, verified: HashSet::new(), damaged: HashSet::new() };
+        let state = CheckpointerState {
+            lock,
+            is_root_synced: false,
+            verified: HashSet::new(),
+            damaged: HashSet::new(),
+            defined: HashMap::new(),
+        };
         Ok(Self { options, disk, state: Mutex::new(state), board: StatusBoard::default() })
     }
 
@@ -70,6 +85,12 @@ impl Checkpointer {
         disk.create_dir_all(root).map_err(|error| storage_error("cannot create", root, &error))?;
         let lock = FolderLock::take(root)?;
         folder::remove_leftovers(disk, root)?;
+        if options.must_be_writable {
+            // The file of the lock may be older than a change of the folder's owner.
+            let probe = folder::saving_path(root, "probe");
+            let made = disk.create_dir_all(&probe).and_then(|()| disk.remove_dir(&probe));
+            made.map_err(|error| storage_error("cannot write to", root, &error))?;
+        }
         Ok(lock)
     }
 
@@ -83,6 +104,9 @@ impl Checkpointer {
     /// file cannot be read.
     pub fn restore(&self, tables: &[TableHandle], limit_bytes: u64) -> Result<Option<PathBuf>> {
         let begun = Instant::now();
+        let define =
+            |table: &TableHandle| (table.name().to_owned(), table.with_table(|table| changeable(table.config())));
+        self.state.lock().defined = tables.iter().map(define).collect();
         let restored = restore::restore(&*self.disk, &self.options, tables, limit_bytes, &self.board)?;
         if let Some(path) = &restored {
             self.board.note_restored(path);
@@ -106,6 +130,16 @@ impl Checkpointer {
         saved
     }
 
+    /// Says why the last checkpoint could not be saved, and what is lost with it.
+    fn lost(&self, tables: &[TableHandle], why: &str) -> String {
+        let items: usize = tables.iter().map(|table| table.with_table(Table::len)).sum();
+        let lost = match Store::status(self).saved.first() {
+            Some(saved) => format!("all that was done since {} was saved is lost", saved.path.display()),
+            None => "all of it is lost, because there is no checkpoint".into(),
+        };
+        format!("the last checkpoint could not be saved: {why}. The tables have {items} items; {lost}")
+    }
+
     /// As [`Checkpointer::save`]. Sets `begun` when its turn comes.
     fn save_in_turn(&self, tables: &[TableHandle], begun: &mut Instant) -> Result<PathBuf> {
         if !self.options.group.is_empty() {
@@ -122,7 +156,7 @@ impl Checkpointer {
         let name = folder::new_name(&folder::checkpoints(disk, root)?, OffsetDateTime::now_utc())?;
         let path = root.join(&name);
         let saving = folder::saving_path(root, &name);
-        let write = |disk: &dyn Disk| self.write(disk, &saving, &path, snapshot_all(tables));
+        let write = |disk: &dyn Disk| self.write(disk, &saving, &path, snapshot_all(tables), &state.defined);
         let bytes = self.board.saving(disk, &path, write).inspect_err(|_| {
             if let Err(left) = folder::remove_files(disk, &saving) {
                 tracing::warn!("an incomplete checkpoint could not be removed: {left}");
@@ -150,8 +184,15 @@ impl Checkpointer {
     }
 
     /// Writes a checkpoint, and returns the size of its files.
-    fn write(&self, disk: &dyn Disk, saving: &Path, path: &Path, snapshots: Vec<TableSnapshot>) -> Result<u64> {
-        let sidecar = save::write_checkpoint(disk, saving, snapshots, self.options.compression)?;
+    fn write(
+        &self,
+        disk: &dyn Disk,
+        saving: &Path,
+        path: &Path,
+        snapshots: Vec<TableSnapshot>,
+        defined: &HashMap<String, BTreeMap<String, String>>,
+    ) -> Result<u64> {
+        let sidecar = save::write_checkpoint(disk, saving, snapshots, self.options.compression, defined)?;
         // Verified before the rename, so that a damaged checkpoint is removed like any other failed save.
         for name in sidecar.files.keys() {
             load::check_file(disk, saving, name, &sidecar)?;
@@ -215,12 +256,24 @@ impl Store for Checkpointer {
         Self::save(self, tables)
     }
 
+    fn save_last(&self, tables: &[TableHandle]) -> Result<PathBuf> {
+        Self::save(self, tables).map_err(|error| match error {
+            Error::Storage(why) => Error::Storage(self.lost(tables, &why)),
+            Error::DataLoss(why) => Error::DataLoss(self.lost(tables, &why)),
+            error => error,
+        })
+    }
+
     fn interval(&self) -> Option<Duration> {
         self.options.interval
     }
 
     fn saves_on_stop(&self) -> bool {
         self.options.save_on_stop
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.board.failure()
     }
 
     fn status(&self) -> StoreStatus {

@@ -10,6 +10,7 @@ use reverb_formats::chunk::ChunkDecoder;
 use reverb_formats::item::{Chunks, ItemMessage};
 use reverb_formats::table::{Counts, TableRecord, decode_table};
 use reverb_formats::tfrecord::{Tallied, Tally};
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::num::NonZero;
 use std::path::Path;
@@ -82,8 +83,9 @@ impl Limits {
     }
 }
 
-/// Returns the definition of the table to make of a record. `None` skips the table and its items.
-pub type Choose<'a> = &'a mut dyn FnMut(&TableRecord) -> Result<Option<TableConfig>>;
+/// Returns the definition of the table to make of a record and of [`super::sidecar::TableExtra::defined`]. `None` skips
+/// the table and its items.
+pub type Choose<'a> = &'a mut dyn FnMut(&TableRecord, Option<&BTreeMap<String, String>>) -> Result<Option<TableConfig>>;
 
 /// A table that was read from a checkpoint.
 #[derive(Debug)]
@@ -103,11 +105,8 @@ pub struct ReadTable {
 /// be read; those of `choose`; [`Error::InvalidPriority`] and [`Error::SignatureMismatch`] for items that do not fit a
 /// table that `choose` has changed.
 pub fn read_checkpoint(disk: &dyn Disk, path: &Path, limit: SizeLimit, choose: Choose<'_>) -> Result<Vec<ReadTable>> {
-    let files = files_of(disk, path)?.unwrap_or_default();
+    let files = check_complete(disk, path)?;
     let has = |name: &str| files.iter().any(|file| file == name);
-    if !is_complete(&files) {
-        return Err(Error::invalid(format!("Load called with invalid checkpoint path: {}", path.display())));
-    }
     let sidecar = if has(SIDECAR) { Some(read_sidecar(disk, path)?) } else { None };
     let mut loader = Loader::new(disk, path, limit, sidecar);
     [TABLES, CHUNKS, ITEMS].iter().try_for_each(|name| loader.check_size(name))?;
@@ -122,6 +121,18 @@ pub fn read_checkpoint(disk: &dyn Disk, path: &Path, limit: SizeLimit, choose: C
     loader.finish()
 }
 
+/// Returns the names of the files of a checkpoint.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if the path is not a checkpoint, [`Error::Storage`] if it cannot be read.
+pub fn check_complete(disk: &dyn Disk, path: &Path) -> Result<Vec<String>> {
+    let files = files_of(disk, path)?.unwrap_or_default();
+    if !is_complete(&files) {
+        return Err(Error::invalid(format!("Load called with invalid checkpoint path: {}", path.display())));
+    }
+    Ok(files)
+}
+
 /// Reads the records of the tables of a checkpoint without their items, and the sidecar if there is one.
 ///
 /// # Errors
@@ -130,7 +141,7 @@ pub fn read_tables(disk: &dyn Disk, path: &Path) -> Result<(Vec<TableRecord>, Op
     let files = files_of(disk, path)?.unwrap_or_default();
     let sidecar = if files.iter().any(|file| file == SIDECAR) { Some(read_sidecar(disk, path)?) } else { None };
     let mut loader = Loader::new(disk, path, SizeLimit::All(MAX_BYTES), sidecar);
-    loader.read_tables(&mut |_| Ok(None))?;
+    loader.read_tables(&mut |_, _| Ok(None))?;
     Ok((loader.targets.into_iter().map(|target| target.record).collect(), loader.sidecar))
 }
 
@@ -312,7 +323,8 @@ impl<'a> Loader<'a> {
             record.config.seed = extra.seed;
             record.config.validate()?;
         }
-        let chosen = choose(&record)?;
+        let extra = self.sidecar.as_ref().and_then(|sidecar| sidecar.table(&record.config.name));
+        let chosen = choose(&record, extra.and_then(|extra| extra.defined.as_ref()))?;
         let is_changed = chosen.as_ref().is_some_and(|config| is_changed(config, &record.config));
         let table = chosen.map(Table::new).transpose()?;
         self.targets.push(Target { record, table, is_changed, items: 0 });

@@ -6,7 +6,8 @@
 //! - `checkpointer.rs`: the checkpoints of one server: opens, saves, restores and removes them.
 //! - `save.rs`: writes a checkpoint; `record_file.rs`: writes one file of it on a separate thread.
 //! - `load.rs`: reads a checkpoint into new tables; `record_stream.rs`: reads one file of it on several threads.
-//! - `restore.rs`: chooses the checkpoint to load and replaces the tables of a server.
+//! - `restore.rs`: chooses the checkpoint to load and replaces the tables of a server, or says what that would do.
+//! - `definition.rs`: which options a restored table has.
 //! - `reader.rs`: lists, verifies and reads checkpoints without a server.
 //! - `status.rs`: the progress and results of saves and loads.
 //! - `folder.rs`: names, order and removal of checkpoints; `sidecar.rs`: the additional file.
@@ -16,6 +17,7 @@
 //! removed.
 
 mod checkpointer;
+mod definition;
 mod folder;
 mod load;
 mod options;
@@ -29,6 +31,8 @@ mod sidecar;
 mod status;
 
 pub use checkpointer::Checkpointer;
+pub use definition::OptionTexts;
 pub use load::SizeLimit;
-pub use options::{CheckpointOptions, LoadOptions};
+pub use options::{CheckpointOptions, Definitions, LoadOptions};
 pub use reader::{CheckpointBatch, CheckpointReader, Summary, list, verify};
+pub use restore::{Plan, PlannedTable};

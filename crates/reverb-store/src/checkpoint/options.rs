@@ -23,6 +23,8 @@ pub struct CheckpointOptions {
     pub save_on_stop: bool,
     /// Whether the root is removed when the server stops, if nothing was saved there.
     pub is_temporary: bool,
+    /// Whether a root that cannot be written is refused. Otherwise checkpoints can be loaded from it, and saves fail.
+    pub must_be_writable: bool,
     /// Options of loading.
     pub load: LoadOptions,
 }
@@ -34,8 +36,22 @@ pub struct LoadOptions {
     pub path: Option<PathBuf>,
     /// Names of the tables to load, each in the checkpoint and on the server. `None` for all, without renaming.
     pub tables: Option<Vec<(String, String)>>,
-    /// Whether to keep the selectors, sizes and rate limiter of the server instead of the saved ones.
-    pub keep_definitions: bool,
+    /// Which definitions of tables hold: those of the server or the saved ones.
+    pub definitions: Definitions,
+}
+
+/// Which definition of a table holds where that of the server differs from the saved one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Definitions {
+    /// The saved one.
+    #[default]
+    Saved,
+    /// The saved one, except for what was edited since: options that a running server can change are those of the
+    /// server, unless the checkpoint was saved by a server that was defined with the same values. Then they were changed
+    /// while that server ran.
+    Edited,
+    /// That of the server.
+    Here,
 }
 
 impl LoadOptions {

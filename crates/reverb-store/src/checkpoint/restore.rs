@@ -1,16 +1,40 @@
-//! Chooses a checkpoint in a folder and restores the tables of a server from it.
+//! Chooses a checkpoint in a folder, and restores the tables of a server from it or says what that would do.
 
+use super::definition::{Merged, OptionTexts};
 use super::folder::{checkpoints, files_of, is_complete};
-use super::load::{ReadTable, SizeLimit, read_checkpoint};
-use super::options::{CheckpointOptions, LoadOptions};
+use super::load::{ReadTable, SizeLimit, check_complete, read_checkpoint, read_tables};
+use super::options::{CheckpointOptions, Definitions, LoadOptions};
 use super::status::StatusBoard;
-use crate::disk::Disk;
-use reverb_core::{Error, Result, Signature, TableConfig};
-use reverb_formats::signature::are_compatible;
+use crate::disk::{Disk, RealDisk};
+use reverb_core::{Error, Result};
 use reverb_formats::table::TableRecord;
 use reverb_service::TableHandle;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+
+/// What a restore would do.
+#[derive(Debug)]
+pub struct Plan {
+    /// The checkpoint that would be loaded. `None` if there is none.
+    pub path: Option<PathBuf>,
+    /// Newer checkpoints that are damaged, each with the damage.
+    pub damaged: Vec<String>,
+    /// The tables of the checkpoint.
+    pub tables: Vec<PlannedTable>,
+}
+
+/// What a restore would do with a table of a checkpoint.
+#[derive(Debug)]
+pub struct PlannedTable {
+    /// Its name in the checkpoint.
+    pub saved_name: String,
+    /// Its name on the server. `None` if it would not be loaded.
+    pub name: Option<String>,
+    /// Number of items. `None` if it is not known without reading all items.
+    pub items: Option<u64>,
+    /// The options that it would have. `None` if the server has no such table.
+    pub options: Option<Vec<OptionTexts>>,
+}
 
 /// See [`super::checkpointer::Checkpointer::restore`].
 pub fn restore(
@@ -22,23 +46,54 @@ pub fn restore(
 ) -> Result<Option<PathBuf>> {
     let load =
         |path: &Path| board.loading(disk, path, |disk| load_into(disk, path, &options.load, tables, limit_bytes));
+    let (found, damaged) = select(disk, options, load)?;
+    if let (Some((path, ())), false) = (&found, damaged.is_empty()) {
+        tracing::warn!(
+            "loaded checkpoint {}, because newer ones are damaged (they are kept): {}",
+            path.display(),
+            damaged.join("; ")
+        );
+    }
+    if let (None, Some(path)) = (&found, &options.fallback) {
+        // Like the reference, the server starts with empty tables then. Unlike the reference, it logs a warning.
+        tracing::warn!("fallback_checkpoint_path {} holds no checkpoint; the tables are empty", path.display());
+    }
+    Ok(found.map(|(path, ())| path))
+}
+
+impl Plan {
+    /// Says what a restore with these options would do, without reading items. Nothing is changed.
+    ///
+    /// # Errors
+    /// Those of [`super::checkpointer::Checkpointer::restore`] that show without items. A table that the server lacks
+    /// is not an error here.
+    pub fn new(options: &CheckpointOptions, tables: &[TableHandle]) -> Result<Self> {
+        let plan = |path: &Path| plan_tables(&RealDisk, path, &options.load, tables);
+        let (found, damaged) = select(&RealDisk, options, plan)?;
+        let (path, tables) = found.unzip();
+        Ok(Self { path, damaged, tables: tables.unwrap_or_default() })
+    }
+}
+
+/// Loads the checkpoint that the options select by `load`. Returns its path and what `load` has returned, or `None` if
+/// there is no checkpoint, and what was damaged before.
+#[expect(clippy::type_complexity, reason = "a path with what was made of it, and texts")]
+fn select<T>(
+    disk: &dyn Disk,
+    options: &CheckpointOptions,
+    load: impl Fn(&Path) -> Result<T>,
+) -> Result<(Option<(PathBuf, T)>, Vec<String>)> {
+    let load_certain = |path: &Path| {
+        load(path).map(|loaded| (Some((path.into(), loaded)), Vec::new())).map_err(|error| in_checkpoint(path, error))
+    };
     if let Some(path) = &options.load.path {
-        return load(path).map(|()| Some(path.clone())).map_err(|error| in_checkpoint(path, error));
+        return load_certain(path);
     }
     let mut damaged = Vec::new();
     for entry in checkpoints(disk, &options.root)? {
         let path = options.root.join(&entry.name);
         match load(&path) {
-            Ok(()) => {
-                if !damaged.is_empty() {
-                    tracing::warn!(
-                        "loaded checkpoint {}, because newer ones are damaged (they are kept): {}",
-                        path.display(),
-                        damaged.join("; ")
-                    );
-                }
-                return Ok(Some(path));
-            }
+            Ok(loaded) => return Ok((Some((path, loaded)), damaged)),
             Err(Error::DataLoss(reason)) => damaged.push(format!("{}: {reason}", path.display())),
             Err(error) => return Err(in_checkpoint(&path, error)),
         }
@@ -46,13 +101,10 @@ pub fn restore(
     if !damaged.is_empty() {
         return Err(Error::DataLoss(format!("no checkpoint can be loaded: {}", damaged.join("; "))));
     }
-    let Some(path) = &options.fallback else { return Ok(None) };
-    if !is_complete(&files_of(disk, path)?.unwrap_or_default()) {
-        // Like the reference, the server starts with empty tables then. Unlike the reference, it logs a warning.
-        tracing::warn!("fallback_checkpoint_path {} holds no checkpoint; the tables are empty", path.display());
-        return Ok(None);
+    match &options.fallback {
+        Some(path) if is_complete(&files_of(disk, path)?.unwrap_or_default()) => load_certain(path),
+        _ => Ok((None, damaged)),
     }
-    load(path).map(|()| Some(path.clone())).map_err(|error| in_checkpoint(path, error))
 }
 
 fn in_checkpoint(path: &Path, error: Error) -> Error {
@@ -76,20 +128,30 @@ fn load_into(
 ) -> Result<()> {
     let mut differences = Vec::new();
     let mut found = Vec::new();
-    // Tables that may have been within other limits.
+    let mut left_out = Vec::new();
+    // Tables that were within other limits.
     let mut limited = Vec::new();
-    let mut choose = |record: &TableRecord| {
-        let Some(name) = options.target_name(&record.config.name) else { return Ok(None) };
+    let mut choose = |record: &TableRecord, defined: Option<&BTreeMap<String, String>>| {
+        let Some(name) = options.target_name(&record.config.name) else {
+            left_out.push(record.config.name.clone());
+            return Ok(None);
+        };
         found.push(record.config.name.clone());
-        let handle = find(tables, name)?;
-        let here = handle.with_table(|table| table.config().clone());
-        if options.keep_definitions || (record.config.max_bytes.is_none() && here.max_bytes.is_some()) {
+        let here = find(tables, name)?.with_table(|table| table.config().clone());
+        let merged = Merged::new(&record.config, &here, defined, options.definitions)?;
+        differences.extend(merged.difference(options.definitions));
+        let (saved, used) = (&record.config, &merged.config);
+        if (used.max_size, used.max_bytes) != (saved.max_size, saved.max_bytes) {
             limited.push(record.config.name.clone());
         }
-        merge(record, here, options.keep_definitions, &mut differences).map(Some)
+        Ok(Some(merged.config))
     };
     let restored = read_checkpoint(disk, path, SizeLimit::Foreign(limit_bytes), &mut choose)?;
     options.check_found(path, &found)?;
+    if options.definitions == Definitions::Edited && !left_out.is_empty() {
+        // They are not in the next checkpoint.
+        differences.push(format!("not loaded, because `tables` leaves them out: {}", left_out.join(", ")));
+    }
     if !differences.is_empty() {
         tracing::warn!("checkpoint {}: {}", path.display(), differences.join("; "));
     }
@@ -114,66 +176,30 @@ fn find<'a>(tables: &'a [TableHandle], name: &str) -> Result<&'a TableHandle> {
     })
 }
 
-/// Returns the definition of a restored table: that of the checkpoint or, if `keep_here`, that of the server.
-fn merge(
-    record: &TableRecord,
-    here: TableConfig,
-    keep_here: bool,
-    differences: &mut Vec<String>,
-) -> Result<TableConfig> {
-    let saved = &record.config;
-    let signature = merge_signatures(saved, &here, keep_here)?;
-    let (there_text, here_text) = (describe(saved), describe(&here));
-    if there_text != here_text {
-        let used = if keep_here { "server" } else { "checkpoint" };
-        let hint = if keep_here { "" } else { "; override_definitions=True keeps yours" };
-        differences.push(format!(
-            "table `{}` was saved with {there_text} but is defined with {here_text}; those of the {used} are used{hint}",
-            here.name
-        ));
-    }
-    if keep_here {
-        return Ok(TableConfig { signature, ..here });
-    }
-    Ok(TableConfig {
-        name: here.name,
-        signature,
-        // Checkpoints of the reference do not have these.
-        max_bytes: saved.max_bytes.or(here.max_bytes),
-        seed: saved.seed.or(here.seed),
-        ..saved.clone()
-    })
-}
-
-fn merge_signatures(saved: &TableConfig, here: &TableConfig, keep_here: bool) -> Result<Option<Arc<Signature>>> {
-    Ok(match (&saved.signature, &here.signature) {
-        (Some(saved), Some(own)) if !are_compatible(saved, own) => {
-            let text =
-                |signature: &Signature| signature.specs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            return Err(Error::SignatureMismatch(format!(
-                "table `{}` has another signature in the checkpoint ({}) than on the server ({})",
-                here.name,
-                text(saved),
-                text(own)
-            )));
-        }
-        (Some(saved), Some(_)) if !keep_here => Some(saved.clone()),
-        (_, Some(own)) => Some(own.clone()),
-        (saved, None) => saved.clone(),
-    })
-}
-
-fn describe(config: &TableConfig) -> String {
-    let limiter = &config.rate_limiter;
-    format!(
-        "sampler={:?}, remover={:?}, max_size={}, max_times_sampled={}, rate_limiter=({}, {}, {:?}, {:?})",
-        config.sampler,
-        config.remover,
-        config.max_size,
-        config.max_times_sampled.max(0),
-        limiter.samples_per_insert,
-        limiter.min_size_to_sample,
-        limiter.min_diff,
-        limiter.max_diff
-    )
+/// Says what [`load_into`] would do with each table of a checkpoint.
+fn plan_tables(
+    disk: &dyn Disk,
+    path: &Path,
+    options: &LoadOptions,
+    tables: &[TableHandle],
+) -> Result<Vec<PlannedTable>> {
+    check_complete(disk, path)?;
+    let (records, sidecar) = read_tables(disk, path)?;
+    let mut found = Vec::new();
+    let planned = records.into_iter().map(|record| {
+        let saved_name = record.config.name.clone();
+        let extra = sidecar.as_ref().and_then(|sidecar| sidecar.table(&saved_name));
+        let name = options.target_name(&saved_name).map(str::to_owned);
+        found.extend(name.is_some().then(|| saved_name.clone()));
+        let handle = name.as_ref().and_then(|name| tables.iter().find(|table| table.name() == name));
+        let options = handle.map(|handle| {
+            let here = handle.with_table(|table| table.config().clone());
+            let defined = extra.and_then(|extra| extra.defined.as_ref());
+            Merged::new(&record.config, &here, defined, options.definitions).map(|merged| merged.options)
+        });
+        Ok(PlannedTable { saved_name, name, items: extra.map(|extra| extra.items), options: options.transpose()? })
+    });
+    let planned = planned.collect::<Result<Vec<_>>>()?;
+    options.check_found(path, &found)?;
+    Ok(planned)
 }

@@ -9,19 +9,25 @@ use reverb_core::{Chunk, EpisodeIds, ItemView, Result, TableSnapshot, random_key
 use reverb_formats::chunk::ChunkEncoder;
 use reverb_formats::item::ItemEncoder;
 use reverb_formats::table::encode_table;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Writes all files of a checkpoint to the new folder `path`, and returns when they are on disk. `level` is the
-/// compression level of zlib.
+/// compression level of zlib. `defined` has what [`TableExtra::defined`] states, by the names of tables.
 ///
 /// # Errors
 /// [`reverb_core::Error::Storage`], naming the file.
-pub fn write_checkpoint(disk: &dyn Disk, path: &Path, snapshots: Vec<TableSnapshot>, level: u32) -> Result<Sidecar> {
+pub fn write_checkpoint(
+    disk: &dyn Disk,
+    path: &Path,
+    snapshots: Vec<TableSnapshot>,
+    level: u32,
+    defined: &HashMap<String, BTreeMap<String, String>>,
+) -> Result<Sidecar> {
     disk.create_dir_all(path).map_err(|error| storage_error("cannot create", path, &error))?;
     let mut sidecar = Sidecar::new(level);
-    write_tables(disk, path, &snapshots, level, &mut sidecar)?;
+    write_tables(disk, path, &snapshots, &mut sidecar, defined)?;
     let mut content = ContentWriter::new(disk, path, level)?;
     let total = sidecar.tables.iter().map(|table| table.items).sum();
     let mut progress = Progress::new("saving", path, total);
@@ -43,10 +49,10 @@ fn write_tables(
     disk: &dyn Disk,
     path: &Path,
     snapshots: &[TableSnapshot],
-    level: u32,
     sidecar: &mut Sidecar,
+    defined: &HashMap<String, BTreeMap<String, String>>,
 ) -> Result<()> {
-    let mut tables = RecordFile::create(disk, path, TABLES, level)?;
+    let mut tables = RecordFile::create(disk, path, TABLES, sidecar.compression)?;
     for snapshot in snapshots {
         let config = &snapshot.config;
         let items = snapshot.num_items() as u64;
@@ -57,6 +63,7 @@ fn write_tables(
             max_bytes: config.max_bytes,
             seed: config.seed,
             items,
+            defined: defined.get(&config.name).cloned(),
         });
     }
     tables.finish(sidecar)

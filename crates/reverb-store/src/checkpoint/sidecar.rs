@@ -64,6 +64,10 @@ pub struct TableExtra {
     pub seed: Option<u64>,
     /// Number of items in the checkpoint.
     pub items: u64,
+    /// Options with which the server had defined the table, as texts by name. Those that differ from the table's own were
+    /// changed while the server ran, or are of an earlier checkpoint. `None` in checkpoints of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defined: Option<BTreeMap<String, String>>,
 }
 
 impl Sidecar {

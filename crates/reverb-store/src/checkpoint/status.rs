@@ -109,6 +109,11 @@ impl StatusBoard {
         self.0.lock().done.restored_from = Some(path.into());
     }
 
+    /// Returns the error of the latest save, if it failed.
+    pub fn failure(&self) -> Option<String> {
+        self.0.lock().done.last_error.clone()
+    }
+
     /// Returns the status. Lists the folder only if it may have changed since it was listed last. Checkpoints whose
     /// names are not times are left out.
     pub fn status(&self, disk: &dyn Disk, root: &Path) -> StoreStatus {

@@ -9,8 +9,9 @@ mod world;
 use world::{World, contents, fill, handle, options, options_of, temp_dir};
 
 use proptest::prelude::*;
+use reverb_core::TableChanges;
 use reverb_core::{Error, SelectorKind};
-use reverb_store::checkpoint::{Checkpointer, LoadOptions, SizeLimit, list, verify};
+use reverb_store::checkpoint::{Checkpointer, Definitions, LoadOptions, Plan, SizeLimit, list, verify};
 use std::fs;
 
 const LIMIT: u64 = 16 << 20;
@@ -242,13 +243,13 @@ fn definitions_are_those_of_the_checkpoint_unless_the_server_keeps_its_own() {
     let saver = Checkpointer::open(options(&root)).unwrap();
     saver.save(std::slice::from_ref(&table)).unwrap();
     drop(saver);
-    for keep_definitions in [false, true] {
+    for definitions in [Definitions::Saved, Definitions::Here] {
         let other = handle("a", SelectorKind::Lifo, 5);
-        let load = LoadOptions { keep_definitions, ..LoadOptions::default() };
+        let load = LoadOptions { definitions, ..LoadOptions::default() };
         let loader = Checkpointer::open(options_of(&root, 1, load)).unwrap();
         loader.restore(std::slice::from_ref(&other), LIMIT).unwrap();
         let info = other.status().info;
-        if keep_definitions {
+        if definitions == Definitions::Here {
             assert_eq!((info.config.sampler, info.config.max_size, info.current_size), (SelectorKind::Lifo, 5, 5));
             assert_eq!(info.inserts - other.with_table(|table| table.limiter().deletes), 5);
             assert_eq!(world::values(&other), [15, 16, 17, 18, 19], "the remover has taken the oldest");
@@ -256,6 +257,75 @@ fn definitions_are_those_of_the_checkpoint_unless_the_server_keeps_its_own() {
             assert_eq!((info.config.sampler, info.config.max_size, info.current_size), (SelectorKind::Fifo, 50, 20));
         }
     }
+}
+
+/// A server that is defined with `max_size`, at a folder whose checkpoints have 20 items at most.
+fn serve_edited(root: &std::path::Path, max_size: u64) -> (Checkpointer, reverb_service::TableHandle) {
+    let table = handle("a", SelectorKind::Fifo, max_size);
+    let load = LoadOptions { definitions: Definitions::Edited, ..LoadOptions::default() };
+    let options = options_of(root, 1, load);
+    let planned = Plan::new(&options, std::slice::from_ref(&table)).unwrap();
+    let server = Checkpointer::open(options).unwrap();
+    assert_eq!(server.restore(std::slice::from_ref(&table), LIMIT).unwrap(), planned.path);
+    let served = table.status().info.config.max_size.to_string();
+    for option in planned.tables.into_iter().flat_map(|table| table.options.expect("the server has this table")) {
+        if option.name == "max_size" {
+            assert_eq!((option.here, &option.used), (max_size.to_string(), &served));
+        }
+    }
+    (server, table)
+}
+
+#[test]
+fn an_edited_definition_holds_and_what_a_running_server_was_told_stays_until_the_next_edit() {
+    let root = temp_dir();
+    let max_size = |table: &reverb_service::TableHandle| {
+        let info = table.status().info;
+        (info.config.max_size, info.current_size)
+    };
+    // Saved by a server that knew nothing of definitions, like one of an earlier version.
+    let old = handle("a", SelectorKind::Fifo, 50);
+    fill(&old, 0..20);
+    let saver = Checkpointer::open(options(&root)).unwrap();
+    saver.save(std::slice::from_ref(&old)).unwrap();
+    drop(saver);
+    let (server, table) = serve_edited(&root, 15);
+    assert_eq!(max_size(&table), (15, 15), "an edit holds");
+    table.configure(&TableChanges { max_size: Some(12), ..TableChanges::default() }).unwrap();
+    server.save(std::slice::from_ref(&table)).unwrap();
+    drop(server);
+    for _ in 0..2 {
+        let (server, table) = serve_edited(&root, 15);
+        assert_eq!(max_size(&table), (12, 12), "nothing was edited since");
+        server.save(std::slice::from_ref(&table)).unwrap();
+    }
+    let (server, table) = serve_edited(&root, 10);
+    assert_eq!(max_size(&table), (10, 10), "another edit");
+    server.save(std::slice::from_ref(&table)).unwrap();
+    drop(server);
+    let (_server, table) = serve_edited(&root, 15);
+    assert_eq!(max_size(&table), (15, 10), "and one back");
+}
+
+#[test]
+fn a_folder_that_must_be_writable_and_is_not_is_refused() {
+    let folder = temp_dir();
+    fs::write(folder.join("file"), "").unwrap();
+    let of = |must_be_writable| {
+        let root = folder.join("file/root");
+        reverb_store::checkpoint::CheckpointOptions { must_be_writable, ..options(&root) }
+    };
+    let refused = Checkpointer::open(of(true)).unwrap_err();
+    assert!(matches!(&refused, Error::Storage(why) if why.contains("file/root")), "{refused}");
+    let saver = Checkpointer::open(of(false)).unwrap();
+    assert!(matches!(saver.save(&[]), Err(Error::Storage(_))));
+    let good = Checkpointer::open(reverb_store::checkpoint::CheckpointOptions {
+        must_be_writable: true,
+        ..options(&folder.join("root"))
+    });
+    good.unwrap().save(&[]).unwrap();
+    let names: Vec<_> = fs::read_dir(folder.join("root")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!names.iter().any(|name| name.to_string_lossy().contains("probe")), "{names:?}");
 }
 
 #[test]

@@ -55,6 +55,7 @@ pub fn options_of(root: &Path, keep: usize, load: LoadOptions) -> CheckpointOpti
         interval: None,
         save_on_stop: false,
         is_temporary: false,
+        must_be_writable: false,
         load,
     }
 }

@@ -116,6 +116,7 @@ fn options(root: PathBuf, load: LoadOptions) -> CheckpointOptions {
         interval: None,
         save_on_stop: false,
         is_temporary: false,
+        must_be_writable: false,
         load,
     }
 }

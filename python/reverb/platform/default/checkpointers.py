@@ -8,7 +8,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from reverb import _binding
 from reverb.checkpoint_reader import Checkpoint, CheckpointTable, open
@@ -52,7 +52,9 @@ class DefaultCheckpointer(CheckpointerBase):
     Only undamaged checkpoints of this package are counted and removed; other files are never touched. Each save is
     logged to the logger `reverb` at level INFO, as is the progress of a save or load every ten seconds.
 
-    The arguments are checked, and the folder is created, when a server is created.
+    The arguments are checked, and the folder is created, when a server is created. With `interval` or `save_on_stop`, a
+    folder that cannot be written to raises StorageError then. Without them it can be loaded from, and
+    `client.checkpoint()` raises StorageError.
 
     Args:
       path: Folder for the checkpoints, on a disk of the server's machine. It is created together with the server.
@@ -107,10 +109,13 @@ class DefaultCheckpointer(CheckpointerBase):
             self._is_temporary,
             _as_optional_path("load_path", self.load_path),
             _as_pairs(self.tables),
-            bool(self.override_definitions),
+            "here" if self.override_definitions else self._definitions,
+            self._must_be_writable or self.interval is not None or bool(self.save_on_stop),
         )
 
     _is_temporary = False
+    _definitions: ClassVar[Literal["saved", "edited"]] = "saved"
+    _must_be_writable = False
 
     def __repr__(self) -> str:
         return f"TFRecordCheckpointer(root_dir={os.fspath(self.path)}, group={self.group})"
