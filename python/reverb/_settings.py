@@ -96,10 +96,10 @@ def _names_of(name: str, text: str) -> list[str]:
     return [part for part in text.split(",") if part.strip()]
 
 
-_NUMBER = Kind(int, int, "a number")
-_TEXT = Kind(str, str, "a text")
+NUMBER = Kind(int, int, "a number")
+TEXT = Kind(str, str, "a text")
 _SECONDS = Kind(float, (int, float), "a number of seconds", of_text=_seconds_of)
-_TRUE_OR_FALSE = Kind(bool, bool, "true or false", of_text=lambda name, text: text == "1")
+TRUE_OR_FALSE = Kind(bool, bool, "true or false", of_text=lambda name, text: text == "1")
 _ON_OR_OFF = _choice("on", "off", of_text=_is_on)
 _PORT_OR_OFF = Kind(str, (int, str), 'a number or "off"', ("off",), "N|off", _port_of)
 _NAMES = Kind(str, (list, str), "a list of texts", (), "NAME,...", _names_of)
@@ -213,17 +213,17 @@ class Setting:
 # In the order of the help.
 SETTINGS = (
     Setting(
-        "port", "port", _NUMBER, 0, "Port; by default, a free one.", "a free port", _checked_port, is_in_library=False
+        "port", "port", NUMBER, 0, "Port; by default, a free one.", "a free port", _checked_port, is_in_library=False
     ),
-    Setting("host", "host", _TEXT, _LOCAL, "Host; by default, this machine only.", "127.0.0.1", _checked_host),
+    Setting("host", "host", TEXT, _LOCAL, "Host; by default, this machine only.", "127.0.0.1", _checked_host),
     Setting(
-        *("allow_insecure", "allow_insecure", _TRUE_OR_FALSE, False),
+        *("allow_insecure", "allow_insecure", TRUE_OR_FALSE, False),
         shown="no",
         help="Allow access from other machines, unauthenticated.",
         check=_truth,
     ),
     Setting(
-        *("max_message_size", "max_message_size", _NUMBER, _MAX_MESSAGE_SIZE),
+        *("max_message_size", "max_message_size", NUMBER, _MAX_MESSAGE_SIZE),
         help="Maximum bytes of the data of one insert.",
         check=checks.as_count,
         is_in_library=False,
@@ -235,7 +235,7 @@ SETTINGS = (
         check=_checked_http_port,
     ),
     Setting(
-        *("http_host", "http.host", _TEXT, _LOCAL),
+        *("http_host", "http.host", TEXT, _LOCAL),
         shown="127.0.0.1",
         help="Host of that port; by default, this machine only.",
         check=_checked_host,
@@ -252,7 +252,7 @@ SETTINGS = (
         check=_truth,
     ),
     Setting(
-        *("checkpoint_path", "checkpoint.path", _TEXT, None),
+        *("checkpoint_path", "checkpoint.path", TEXT, None),
         shown="a temporary folder, removed at the end",
         help="Folder to save to and load from.",
     ),
@@ -262,11 +262,11 @@ SETTINGS = (
         help="Seconds between checkpoints.",
     ),
     Setting(
-        *("save_on_stop", "checkpoint.save_on_stop", _TRUE_OR_FALSE, None),
+        *("save_on_stop", "checkpoint.save_on_stop", TRUE_OR_FALSE, None),
         shown="no",
         help="Save a last checkpoint on Ctrl-C or SIGTERM.",
     ),
-    Setting("keep", "checkpoint.keep", _NUMBER, None, "Number of undamaged checkpoints to keep.", "1"),
+    Setting("keep", "checkpoint.keep", NUMBER, None, "Number of undamaged checkpoints to keep.", "1"),
     Setting(
         *("heartbeat", "heartbeat", _SECONDS, 15.0),
         help="Seconds between empty messages on waiting streams.",

@@ -92,9 +92,12 @@ def serve(
 ) -> None:
     """Serve tables until Ctrl-C.
 
-    A TOML file has one section per table:
+    A TOML file has one section per table. These are all keys:
 
         port = 8000
+        # host = "0.0.0.0"
+        # allow_insecure = true
+        # max_message_size = 268_435_456
         # heartbeat = 15.0
 
         [tables.replay]
@@ -102,9 +105,14 @@ def serve(
         # sampler = { prioritized = 0.6 }
         remover = "fifo"
         max_size = 1_000_000
+        # max_bytes = 20_000_000_000
+        # max_times_sampled = 1
+        # seed = 1
         rate_limiter.min_size = 1000
         # rate_limiter.samples_per_insert = 4.0
         # rate_limiter.error_buffer = 400.0
+        # rate_limiter.min_diff = -400.0    # with max_diff, instead
+        # rate_limiter.max_diff = 400.0
         signature = { obs = "float32[4]", reward = "float32" }
 
         [tables.windows]
@@ -117,9 +125,16 @@ def serve(
         path = "/data/checkpoints"
         interval = 600.0
         save_on_stop = true
+        # keep = 2
+        # compression = 1       # zlib, 0 to 9
+        # load_path = "/data/old/2026-01-31T12:00:00+00:00"
+        # fallback_checkpoint_path = "/data/first/2026-01-01T12:00:00+00:00"
+        # tables = ["replay"]   # loads these alone; or { old = "new" }
+        # override_definitions = true
 
         [http]
         port = 8080             # or "off"
+        # host = "0.0.0.0"
         # allowed_hosts = "replay.example, monitoring.example"
 
         [metrics]
@@ -128,6 +143,8 @@ def serve(
         [log]
         format = "json"
         level = "info"
+
+    Beside a checkpoint, the file decides on the limits of tables: `--check` shows both. docs/operate.md has the rules.
 
     Each flag has an environment variable: `--http-port` is REVERB_HTTP_PORT. A flag overrides the variable, and the
     variable overrides the file.

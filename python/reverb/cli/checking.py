@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reverb import _binding, errors
 from reverb._settings import SETTINGS, ServerOptions, Setting, is_loopback
-from reverb.cli import output, serving
+from reverb.cli import output, restoring, serving
+from reverb.cli.restoring import FileCheckpointer, Restored
 from reverb.cli.settings import Settings
 from reverb.logging.escaping import escaped
 from reverb.server import Table
@@ -16,15 +16,19 @@ def check(path: str | None, given: Mapping[str, tuple[Any, str]]) -> None:
     """Checks what `reverb serve` checks before it listens, and prints the settings and the tables."""
     described, settings = serving.read(path, given)
     options = settings.of_server()
-    checkpointer = serving.checkpointer_of(settings)
-    if checkpointer is not None:
-        # Made and dropped: only a server opens it.
-        checkpointer.internal_checkpointer()
+    checkpointer = restoring.checkpointer_of(settings)
+    restored = restoring.plan(described.tables, settings, checkpointer)
     print(escaped(f"{path} is valid. It would be served like this:"))
     for setting in SETTINGS:
         print(escaped(f"  {setting.name:<16} {_shown(settings, setting)}  ({settings.sources[setting.name]})"))
-    for line in [*_notes(options, settings), *map(_of_table, described.tables)]:
+    for line in _notes(options):
         print(escaped(f"  {line}"))
+    if checkpointer is not None:
+        for line in _checkpoint_notes(restored, checkpointer):
+            print(escaped(f"  {line}"))
+    for table in described.tables:
+        for line in _of_table(table, restored):
+            print(escaped(f"  {line}"))
 
 
 def _shown(settings: Settings, setting: Setting) -> str:
@@ -34,32 +38,52 @@ def _shown(settings: Settings, setting: Setting) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def _notes(options: ServerOptions, settings: Settings) -> Iterator[str]:
+def _notes(options: ServerOptions) -> Iterator[str]:
     if not (is_loopback(options.listen.host) and is_loopback(options.observe.http_host)):
         yield "Whoever can reach the host can read and write the tables: there is no password and no encryption."
     else:
         yield "Every user of this machine can connect, and nobody from elsewhere."
-    if settings.checkpoint:
-        yield _checkpoint_note(settings.checkpoint)
 
 
-def _checkpoint_note(options: Mapping[str, Any]) -> str:
-    path = os.path.abspath(options["path"])
-    if options.get("load_path"):
-        return f"It would load the checkpoint {options['load_path']}."
-    if not os.path.isdir(path):
-        return f"There is no folder {path} yet: it would be made, and the tables would be empty."
-    found = list(map(os.fspath, _binding.checkpoint_list(path)))
-    for newest in found:
-        try:
-            _binding.checkpoint_summary(newest)
-        except errors.ReverbError as error:
-            return f"{newest} is damaged: {error}"
-        return f"It would load the newest checkpoint, {newest}, whose definitions of tables replace those of the file."
-    return f"There is no checkpoint in {path}: the tables would be empty."
+def _checkpoint_notes(restored: Restored, checkpointer: FileCheckpointer) -> Iterator[str]:
+    path = os.path.abspath(checkpointer.path)
+    for damage in restored.damaged:
+        yield f"It would pass over a damaged checkpoint, {damage}"
+    if restored.path is None:
+        if os.path.isdir(path):
+            yield f"There is no checkpoint in {path}: the tables would be empty."
+        else:
+            yield f"There is no folder {path} yet: it would be made, and the tables would be empty."
+        fallback = checkpointer.fallback_checkpoint_path
+        if fallback is not None:
+            yield f"There is no checkpoint at fallback_checkpoint_path, {os.fspath(fallback)}, either."
+    else:
+        newest = "newest " if os.path.dirname(restored.path) == path and checkpointer.load_path is None else ""
+        yield f"It would load the {newest}checkpoint, {restored.path} (`reverb checkpoint verify` reads its items)."
+    for name in restored.left_out:
+        yield f"It would not load table {name} of that checkpoint, and the next checkpoint would be without it."
 
 
-def _of_table(table: Table) -> str:
+def _of_table(table: Table, restored: Restored) -> Iterator[str]:
+    """What would be served: as the file describes it, or beside what the checkpoint has."""
+    if table.name not in restored.tables:
+        yield f"{_described(table)}{'' if restored.path is None else '; not in the checkpoint, so empty'}"
+        return
+    items, options = restored.tables[table.name]
+    yield f"table {table.name}, {'?' if items is None else format(items, ',')} items in the checkpoint:"
+    rows = [("option", "file", "checkpoint", "served")]
+    # A signature is long, and seldom differs.
+    rows += [
+        (option.name, option.in_file, option.in_checkpoint, option.served)
+        for option in options
+        if option.name != "signature" or option.in_file != option.in_checkpoint
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _described(table: Table) -> str:
     info = table.info
     limiter = info.rate_limiter_info
     limit = "" if not info.max_times_sampled else f", sampled at most {info.max_times_sampled} times each"

@@ -1,14 +1,13 @@
 """Reads files that describe the tables of a server: TOML, or the textproto format of `reverb_server`."""
 
 import dataclasses
-import inspect
 import pathlib
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from reverb import item_selectors, rate_limiters
-from reverb._settings import SETTINGS
+from reverb._settings import NUMBER, SETTINGS, TEXT, TRUE_OR_FALSE, Kind, Setting
 from reverb.data.spec_text import parse_spec
 from reverb.platform.default.checkpointers import DefaultCheckpointer
 from reverb.reverb_types import SpecNest
@@ -22,8 +21,17 @@ _SELECTORS: dict[str, Callable[[], item_selectors.Selector]] = {
     "max_heap": item_selectors.MaxHeap,
 }
 _TABLE_KEYS = ("sampler", "remover", "max_size", "max_times_sampled", "rate_limiter", "max_bytes", "seed", "signature")
-# The arguments of a checkpointer, without one of dm-reverb that must be empty.
-_CHECKPOINT_KEYS = [name for name in inspect.signature(DefaultCheckpointer).parameters if name != "group"]
+_KINDS = {"queue": Table.queue, "stack": Table.stack}
+_LIMITER_KEYS = ("min_size", "samples_per_insert", "error_buffer", "min_diff", "max_diff")
+# What only the file says of checkpoints. With the settings, all arguments of a checkpointer but one of dm-reverb that
+# must be empty.
+_CHECKPOINT_KEYS = {
+    "load_path": TEXT,
+    "fallback_checkpoint_path": TEXT,
+    "tables": Kind(str, (list, dict), "a list of names, or a table of names in the checkpoint and on the server"),
+    "override_definitions": TRUE_OR_FALSE,
+    "compression": NUMBER,
+}
 
 
 @dataclasses.dataclass
@@ -31,11 +39,13 @@ class ServerConfig:
     """The contents of a configuration file.
 
     Attributes:
+      path: Path of the file.
       tables: New tables, as described by the file.
       settings: Values of the settings that the file has, by their names.
       checkpoint: Arguments for DefaultCheckpointer; if empty, checkpoints are saved in a temporary folder.
     """
 
+    path: str
     tables: list[Table]
     settings: dict[str, Any]
     checkpoint: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -50,27 +60,37 @@ def read(path: str) -> ServerConfig:
     """
     try:
         text = pathlib.Path(path).read_text(encoding="utf-8")
-        return _from_toml(text) if path.endswith(".toml") else _from_textproto(text)
+        return _from_toml(path, text) if path.endswith(".toml") else _from_textproto(path, text)
     except (ValueError, TypeError, NotImplementedError) as error:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _from_textproto(text: str) -> ServerConfig:
+def key_names() -> list[str]:
+    """All keys of a TOML file, with their sections. That of a table is `tables.NAME`."""
+    return [
+        *(setting.key for setting in SETTINGS),
+        *(f"checkpoint.{key}" for key in _CHECKPOINT_KEYS),
+        *(f"tables.NAME.{key}" for key in (*_TABLE_KEYS, *_KINDS)),
+        *(f"tables.NAME.rate_limiter.{key}" for key in _LIMITER_KEYS),
+    ]
+
+
+def _from_textproto(path: str, text: str) -> ServerConfig:
     from reverb.server_executable import server_from_proto, server_main
 
     message = server_main.parse_config(text)
     return ServerConfig(
-        server_from_proto.tables_from_proto(message.tables), {"port": message.port} if message.port else {}
+        path, server_from_proto.tables_from_proto(message.tables), {"port": message.port} if message.port else {}
     )
 
 
-def _from_toml(text: str) -> ServerConfig:
+def _from_toml(path: str, text: str) -> ServerConfig:
     parsed = _toml_module().loads(text)
-    sections: dict[str, list[str]] = {"": [], "checkpoint": _CHECKPOINT_KEYS}
+    sections: dict[str, list[str]] = {"": []}
     for setting in SETTINGS:
         section, _, name = setting.key.rpartition(".")
-        if section != "checkpoint":
-            sections.setdefault(section, []).append(name)
+        sections.setdefault(section, []).append(name)
+    sections["checkpoint"] += _CHECKPOINT_KEYS
     _check_keys("the file", parsed, (*sections.pop(""), "tables", *sections))
     for section, keys in sections.items():
         _check_keys(f"[{section}]", parsed.get(section, {}), tuple(keys))
@@ -82,13 +102,35 @@ def _from_toml(text: str) -> ServerConfig:
         section, _, name = setting.key.rpartition(".")
         values = parsed.get(section, {}) if section else parsed
         if name in values:
-            # The checkpointer checks its arguments itself.
-            if section != "checkpoint":
-                setting.kind.check_in_file(setting.key, values[name])
+            _check_value(setting, values[name])
             settings[setting.name] = values[name]
-    return ServerConfig(
-        [_table(name, section) for name, section in tables.items()], settings, dict(parsed.get("checkpoint", {}))
-    )
+    checkpoint = dict(parsed.get("checkpoint", {}))
+    _check_checkpoint(checkpoint)
+    return ServerConfig(path, [_table(name, section) for name, section in tables.items()], settings, checkpoint)
+
+
+def _check_value(setting: Setting, value: Any) -> None:
+    setting.kind.check_in_file(setting.key, value)
+    if setting.check is None:
+        return
+    try:
+        setting.resolve(setting.kind.of_text(setting.key, value) if isinstance(value, str) else value, False)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{setting.key}: {error}") from None
+
+
+def _check_checkpoint(values: dict[str, Any]) -> None:
+    for key, kind in _CHECKPOINT_KEYS.items():
+        if key in values:
+            kind.check_in_file(f"checkpoint.{key}", values[key])
+    tables = values.get("tables", [])
+    for name in [*tables, *(tables.values() if isinstance(tables, dict) else [])]:
+        TEXT.check_in_file("a name in checkpoint.tables", name)
+    for key, value in values.items():
+        try:
+            DefaultCheckpointer(**{"path": "unused", key: value}).internal_checkpointer()
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"checkpoint.{key}: {error}") from None
 
 
 def _toml_module() -> Any:
@@ -109,10 +151,10 @@ def _check_keys(place: str, section: Any, known: tuple[str, ...]) -> None:
 
 def _table(name: str, section: Any) -> Table:
     place = f"[tables.{name}]"
-    kinds = [kind for kind in ("queue", "stack") if isinstance(section, Mapping) and kind in section]
+    kinds = [kind for kind in _KINDS if isinstance(section, Mapping) and kind in section]
     _check_keys(place, section, (*kinds[:1], "signature") if kinds else _TABLE_KEYS)
     try:
-        for key in ("queue", "stack", "max_size", "max_times_sampled", "max_bytes", "seed"):
+        for key in (*_KINDS, "max_size", "max_times_sampled", "max_bytes", "seed"):
             if not isinstance(section.get(key, 0), int):
                 raise ValueError(f"{key} must be a number without a fraction, got {section[key]!r}")
         return _table_from(name, section)
@@ -122,7 +164,7 @@ def _table(name: str, section: Any) -> Table:
 
 def _table_from(name: str, section: Mapping[str, Any]) -> Table:
     signature = _signature("signature", section["signature"]) if "signature" in section else None
-    for kind, make in (("queue", Table.queue), ("stack", Table.stack)):
+    for kind, make in _KINDS.items():
         if kind in section:
             return make(name, section[kind], signature=signature)
     missing = [key for key in ("sampler", "remover", "max_size", "rate_limiter") if key not in section]
@@ -167,7 +209,7 @@ def _selector(role: str, value: Any) -> item_selectors.Selector:
 
 
 def _limiter(value: Any) -> rate_limiters.RateLimiter:
-    _check_keys("rate_limiter", value, ("min_size", "samples_per_insert", "error_buffer", "min_diff", "max_diff"))
+    _check_keys("rate_limiter", value, _LIMITER_KEYS)
     if "min_size" not in value:
         raise ValueError("rate_limiter needs min_size")
     for key, number in value.items():

@@ -7,11 +7,10 @@ from typing import Any
 
 from reverb import errors
 from reverb._shutdown import ExitOnSigterm
-from reverb.cli import config, output
+from reverb.cli import config, output, restoring
 from reverb.cli.settings import Settings
 from reverb.logging import JsonFormatter, TextFormatter
 from reverb.logging.escaping import escaped
-from reverb.platform.default.checkpointers import CheckpointerBase, DefaultCheckpointer
 from reverb.server import Server
 
 _logger = logging.getLogger("reverb")
@@ -27,7 +26,8 @@ def serve(path: str | None, given: Mapping[str, tuple[Any, str]]) -> None:
     described, settings = read(path, given)
     log_format = settings.values["log_format"]
     _log_to_stderr(log_format, settings.values["log_level"])
-    checkpointer = checkpointer_of(settings)
+    checkpointer = restoring.checkpointer_of(settings)
+    restoring.plan(described.tables, settings, checkpointer)
     # Also while the checkpoint is loaded. The process then ends, so the handler stays.
     ExitOnSigterm().begin()
     try:
@@ -35,6 +35,8 @@ def serve(path: str | None, given: Mapping[str, tuple[Any, str]]) -> None:
     except errors.UnavailableError as error:
         # Here it means that the port is in use, not that a server cannot be reached.
         output.fail(error, output.FAILED)
+    # A last save that fails is then a line with a time and a level, like all others.
+    output.report_to(_logger.error)
     with server:
         _announce(server, [table.name for table in described.tables], is_json=log_format == "json")
         server.wait()
@@ -46,15 +48,6 @@ def read(path: str | None, given: Mapping[str, tuple[Any, str]]) -> tuple[config
         output.fail("serve needs a file that describes the tables; see `reverb serve --help`", output.WRONG_USAGE)
     described = config.read(path)
     return described, Settings.merge(given, described)
-
-
-def checkpointer_of(settings: Settings) -> CheckpointerBase | None:
-    """The checkpointer; None leaves it to the server."""
-    if not settings.checkpoint:
-        return None
-    if "path" not in settings.checkpoint:
-        raise ValueError("checkpoints need a path: --checkpoint-path, or `path` in the section [checkpoint]")
-    return DefaultCheckpointer(**settings.checkpoint)
 
 
 def _log_to_stderr(log_format: str, level: str) -> None:

@@ -18,11 +18,13 @@ class Settings:
     """The values that hold.
 
     Attributes:
+      path: Path of the file.
       values: Values by the names of settings.
       sources: Where each is from: a flag, a variable, `file` or `default`.
       checkpoint: All arguments for DefaultCheckpointer, those of the file included.
     """
 
+    path: str
     values: dict[str, Any]
     sources: dict[str, str]
     checkpoint: dict[str, Any]
@@ -44,7 +46,12 @@ class Settings:
             section, _, argument = setting.key.rpartition(".")
             if section == "checkpoint" and sources[name] != "default":
                 checkpoint[argument] = values[name]
-        return cls(values, sources, checkpoint)
+        return cls(file.path, values, sources, checkpoint)
+
+    def place(self, key: str) -> str:
+        """Where the value of a key is from, for errors: a flag, a variable, or the file and the key."""
+        source = next((self.sources[setting.name] for setting in SETTINGS if setting.key == key), "file")
+        return f"{self.path}: {key}" if source in ("file", "default") else source
 
     def of_server(self) -> ServerOptions:
         """The options of the server. The environment is part of the values already.
@@ -58,7 +65,13 @@ class Settings:
             if argument == "http_port":
                 value = _http_port(value)
             given[argument] = setting.kind.of_text(setting.flag, value) if isinstance(value, str) else value
-        return ServerOptions.of(given, reads_environment=False)
+        try:
+            return ServerOptions.of(given, reads_environment=False)
+        except ValueError as error:
+            # Values of the file were checked one by one, but not whether a host needs `allow_insecure`.
+            if "file" not in (self.sources["host"], self.sources["http_host"]):
+                raise
+            raise ValueError(f"{self.path}: {error}") from None
 
 
 def _http_port(value: int | str) -> int | str:
