@@ -3,15 +3,12 @@
 import json
 import pathlib
 import re
-import socket
 import subprocess
 import threading
-import time
-import urllib.error
-import urllib.parse
 import urllib.request
 
 import numpy as np
+import prometheus_support
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
@@ -110,77 +107,13 @@ def test_promtool_accepts_the_rules_and_the_example():
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-class Prometheus:
-    """A running Prometheus.
-
-    Args:
-      port: Port of its HTTP interface.
-    """
-
-    def __init__(self, port):
-        self._url = f"http://127.0.0.1:{port}/api/v1"
-
-    def ask(self, path, **arguments):
-        """Returns the data of an answer. Fails with Prometheus' own words."""
-        url = f"{self._url}/{path}?{urllib.parse.urlencode(arguments)}"
-        try:
-            with urllib.request.urlopen(url, timeout=30) as response:
-                return json.load(response)["data"]
-        except urllib.error.HTTPError as error:
-            raise AssertionError(f"{arguments}: {error.read().decode()}") from error
-
-    def series(self, expression):
-        """Returns the series that an expression finds now."""
-        return self.ask("query", query=expression)["result"]
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
-
-
 @pytest.fixture(scope="module")
 def prometheus(server, tmp_path_factory):
     """A Prometheus that has scraped the server for half a minute."""
-    folder, port = tmp_path_factory.mktemp("prometheus"), free_port()
-    config = {
-        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-        "rule_files": [str(RULES)],
-        "scrape_configs": [{"job_name": "reverb", "static_configs": [{"targets": [f"127.0.0.1:{server.http_port}"]}]}],
-    }
-    # JSON is YAML.
-    (folder / "prometheus.yml").write_text(json.dumps(config))
-    with open(folder / "log", "w+") as log:
-        process = subprocess.Popen(
-            [
-                "prometheus",
-                f"--config.file={folder / 'prometheus.yml'}",
-                f"--storage.tsdb.path={folder / 'data'}",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-            stdout=log,
-            stderr=log,
-        )
-        prometheus = Prometheus(port)
-        try:
-            end = time.monotonic() + PATIENCE_S
-            while not has_scraped(prometheus):
-                log.seek(0)
-                assert process.poll() is None, log.read()
-                assert time.monotonic() < end, f"too few scrapes; {prometheus.ask('targets')}"
-                time.sleep(1)
-            yield prometheus
-        finally:
-            process.terminate()
-            process.wait(PATIENCE_S)
-
-
-def has_scraped(prometheus):
-    try:
-        found = prometheus.series("sum(sum_over_time(up[5m]))")
-    except (OSError, AssertionError):
-        return False
-    return bool(found) and float(found[0]["value"][1]) >= SCRAPES
+    targets = [f"127.0.0.1:{server.http_port}"]
+    with prometheus_support.running(tmp_path_factory.mktemp("prometheus"), RULES, targets) as prometheus:
+        prometheus.wait_for("sum(sum_over_time(up[5m]))", lambda scrapes: scrapes >= SCRAPES)
+        yield prometheus
 
 
 DASHBOARD = json.loads((PACKAGING / "grafana/reverb.json").read_text())
@@ -225,22 +158,27 @@ def test_variables_of_the_dashboard_name_metrics(prometheus):
         assert all(label in one["metric"] for one in prometheus.series(substituted(selector)))
 
 
-def alerts(prometheus):
-    return [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
+def made(name, values, **labels):
+    text = ", ".join(f'{label}="{value}"' for label, value in {"job": "reverb", **labels}.items())
+    return {"series": f"{name}{{{text}}}", "values": values}
 
 
-def test_alerts_find_their_series(prometheus):
-    rules = alerts(prometheus)
-    assert {rule["name"] for rule in rules} >= {"ReverbBlocked", "ReverbNoInserts", "ReverbCheckpointOld"}
-    for rule in rules:
-        assert rule["health"] == "ok", rule
-        # The threshold is the end of the text, and hides what is below it.
-        without_threshold = re.sub(r" > [\d.]+$", "", rule["query"])
-        assert without_threshold != rule["query"]
-        assert prometheus.series(without_threshold), rule["name"]
+def blocked(table, inserts, waits):
+    return [
+        made("reverb_table_inserts_total", inserts, instance="a", table=table),
+        made("reverb_table_samples_total", "0x400", instance="a", table=table),
+        made("reverb_table_waiting_requests", waits, instance="a", table=table, operation="sample"),
+    ]
 
 
-# Series of five minutes and more, which this test does not wait for: from `promtool test rules`.
+def due(time_of, name, severity, *expected):
+    alerts = [{"exp_labels": {"severity": severity, "job": "reverb", **labels}} for labels in expected]
+    return {"eval_time": time_of, "alertname": name, "exp_alerts": alerts}
+
+
+A, B, C = ({"instance": instance} for instance in "abc")
+STARVED = {"table": "starved", "operation": "sample", **A}
+# The thresholds of the rules, as `promtool test rules` sees them. test_alerts.py has servers.
 MADE_SERIES = {
     "rule_files": ["alerts.yml"],
     "evaluation_interval": "1m",
@@ -248,40 +186,45 @@ MADE_SERIES = {
         {
             "interval": "1m",
             "input_series": [
-                {
-                    "series": "reverb_table_blocked_seconds_total"
-                    f'{{table="{table}", operation="sample", instance="a"}}',
-                    "values": values,
-                }
-                # One is always blocked, and the other half of the time.
-                for table, values in (("starved", "0+60x30"), ("replay", "0+30x30"))
-            ]
-            + [
-                {"series": f'{name}{{instance="{instance}"}}', "values": values}
-                for name, instance, values in (
-                    ("process_resident_memory_bytes", "a", "95x30"),
-                    ("process_resident_memory_bytes", "b", "80x30"),
-                    ("reverb_memory_limit_bytes", "a", "100x30"),
-                    ("reverb_memory_limit_bytes", "b", "100x30"),
-                    ("reverb_checkpoint_last_success_timestamp_seconds", "a", "0x200"),
-                    ("reverb_table_last_insert_timestamp_seconds", "a", "0x200"),
-                )
+                made("up", "1x10 0x100", **A),
+                # One waits for inserts that never come, one fills up, and nobody waits at the third.
+                *blocked("starved", "0x400", "1x400"),
+                *blocked("filling", "0+60x400", "1x400"),
+                *blocked("idle", "0x400", "0x400"),
+                made("process_resident_memory_bytes", "95x30", **A),
+                made("process_resident_memory_bytes", "80x30", **B),
+                made("reverb_memory_limit_bytes", "100x30", **A),
+                made("reverb_memory_limit_bytes", "100x30", **B),
+                made("reverb_table_last_insert_timestamp_seconds", "0x200", **A),
+                # All save every ten minutes: the first never, the second once, and the third as it should. The fourth
+                # saves when it is asked to.
+                *(made("reverb_checkpoint_interval_seconds", "600x400", **labels) for labels in (A, B, C)),
+                *(made("process_start_time_seconds", "1x400", instance=instance) for instance in "abcd"),
+                made("reverb_checkpoints_total", "0x400", **A, result="ok"),
+                made("reverb_checkpoints_total", "0x10 1x390", **B, result="ok"),
+                made("reverb_checkpoints_total", "0+0.1x400", **C, result="ok"),
+                made("reverb_checkpoints_total", "0x400", instance="d", result="ok"),
+                made("reverb_checkpoint_last_success_timestamp_seconds", "0x400", **A),
+                made("reverb_checkpoint_last_success_timestamp_seconds", "0x10 600x390", **B),
+                made("reverb_checkpoint_last_success_timestamp_seconds", "0+60x400", **C),
+                made("reverb_checkpoint_last_success_timestamp_seconds", "0x400", instance="d"),
+                made("reverb_checkpoint_last_failed", "0x20 1x10 0x100", **A),
             ],
             "alert_rule_test": [
-                {
-                    "eval_time": time_of,
-                    "alertname": name,
-                    "exp_alerts": [{"exp_labels": {"severity": severity, **labels}} for labels in expected],
-                }
-                for time_of, name, severity, expected in (
-                    ("4m", "ReverbBlocked", "warning", []),
-                    ("12m", "ReverbBlocked", "warning", [{"table": "starved", "operation": "sample", "instance": "a"}]),
-                    ("14m", "ReverbNoInserts", "warning", []),
-                    ("16m", "ReverbNoInserts", "warning", [{"instance": "a"}]),
-                    ("10m", "ReverbMemoryNearLimit", "critical", [{"instance": "a"}]),
-                    ("119m", "ReverbCheckpointOld", "critical", []),
-                    ("121m", "ReverbCheckpointOld", "critical", [{"instance": "a"}]),
-                )
+                due("11m", "ReverbDown", "critical"),
+                due("13m", "ReverbDown", "critical", A),
+                due("4m", "ReverbBlocked", "warning"),
+                due("12m", "ReverbBlocked", "warning", STARVED),
+                due("14m", "ReverbNoInserts", "warning"),
+                due("16m", "ReverbNoInserts", "warning", A),
+                due("20m", "ReverbSaveFailed", "critical"),
+                due("21m", "ReverbSaveFailed", "critical", A),
+                due("33m", "ReverbSaveFailed", "critical"),
+                due("29m", "ReverbNeverSaved", "critical"),
+                due("32m", "ReverbNeverSaved", "critical", A),
+                due("39m", "ReverbCheckpointOld", "critical"),
+                due("42m", "ReverbCheckpointOld", "critical", B),
+                due("10m", "ReverbMemoryNearLimit", "critical", A),
             ],
         }
     ],

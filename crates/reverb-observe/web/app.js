@@ -56,10 +56,11 @@ function headerView(node) {
     themeButton(),
   );
   /** @param {Live} live */
-  const update = ({ server, goneSince }) => {
+  const update = ({ server, goneSince, checkpoints }) => {
     const word = goneSince === undefined ? (server?.state ?? "connecting") : "disconnected";
-    setText(state, word[0].toUpperCase() + word.slice(1));
-    setAttrs(state, { class: `state-word row ${word}` });
+    const unsaved = word === "serving" && Boolean(checkpoints?.last_error);
+    setText(state, word[0].toUpperCase() + word.slice(1) + (unsaved ? ", saves fail" : ""));
+    setAttrs(state, { class: `state-word row ${unsaved ? "unsaved" : word}` });
     if (!server) return;
     setText(version, server.version);
     const [first = `pid ${server.pid}`] = server.addresses;
@@ -114,7 +115,7 @@ function themeIcon() {
   return svg("svg", { viewBox: "0 0 14 14", width: 14, height: 14, "aria-hidden": "true" }, circle, half);
 }
 
-/** What is above the content: a lost server, a refused request, a checkpoint that loads. */
+/** What is above the content: a lost server, a refused request, saves that fail, a checkpoint that loads. */
 /** @param {HTMLElement} node */
 function noticesView(node) {
   // The words that change once are announced; the seconds that tick are not.
@@ -122,6 +123,7 @@ function noticesView(node) {
   const ticking = el("span", { class: "end", "aria-hidden": "true" });
   const gone = el("div", { class: "notice wrap gone" }, words, ticking);
   const refused = el("div", { class: "notice wrap" });
+  const unsaved = el("div", { class: "notice wrap", role: "status" });
   const progress = progressView("Loading a checkpoint");
   const loading = el(
     "div",
@@ -129,9 +131,9 @@ function noticesView(node) {
     progress.node,
     el("p", { class: "muted" }, "Clients can connect as soon as it is loaded."),
   );
-  node.append(gone, refused, loading);
+  node.append(gone, refused, unsaved, loading);
   /** @param {Live} live */
-  const update = ({ server, goneSince, errors }) => {
+  const update = ({ server, goneSince, errors, checkpoints }) => {
     const lost = goneSince !== undefined;
     document.body.classList.toggle("lost", lost);
     setText(
@@ -146,6 +148,12 @@ function noticesView(node) {
         refused,
         `The server refused the request for “${name}”${error.status ? ` (${error.status})` : ""}: ${error.message}`,
       );
+    const failure = lost ? null : checkpoints?.last_error;
+    unsaved.hidden = !failure;
+    if (failure) {
+      const kept = checkpoints.checkpoints.length > 0 ? "what is newer than the latest checkpoint" : "everything";
+      setUserText(unsaved, `The latest save failed: ${failure}. A restart would lose ${kept}.`);
+    }
     const load = !lost && server?.state === "loading" ? server.loading : null;
     loading.hidden = !load;
     if (server && load) progress.update(load, server.now);

@@ -74,6 +74,11 @@ def human_bytes(count: float) -> str:
     raise AssertionError
 
 
+def save_failure(error: str) -> str:
+    """A line that says that the latest save of a server failed."""
+    return f"The latest save failed: {error}"
+
+
 def selector_text(options: Any) -> str:
     """The name of the selector in a `KeyDistributionOptions` message."""
     kind = options.WhichOneof("distribution")

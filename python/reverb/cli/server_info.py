@@ -2,6 +2,8 @@
 
 import dataclasses
 import itertools
+import json
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
@@ -12,7 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table as Grid
 from rich.text import Text
 
-from reverb import _binding
+from reverb import _binding, errors
 from reverb.cli import observing, output
 from reverb.data.endpoint import Endpoint
 from reverb.data.table_figures import TableFigures
@@ -77,21 +79,34 @@ class Look:
 
 def show(endpoint: Endpoint, watch: bool, interval: float, as_json: bool, timeout: float) -> None:
     """Prints a server's tables, once or repeatedly."""
-    looks = _looks(_binding.Client(endpoint), interval, timeout)
+    client = _binding.Client(endpoint)
+    looks = _looks(client, interval, timeout)
     title = endpoint.address if watch else None
     if not watch:
         looks = itertools.islice(looks, 1)
     console = Console()
+    views = (View(each, title, _save_failure(client, timeout)) for each in looks)
     if as_json:
-        for each in looks:
-            output.print_json([look.as_json() for look in each])
+        for view in views:
+            if view.failure is not None:
+                print(escaped(view.failure), file=sys.stderr)
+            output.print_json([look.as_json() for look in view.looks])
     elif watch and console.is_terminal:
-        with Live(View(next(looks), title), console=console, auto_refresh=False) as live:
-            for each in looks:
-                live.update(View(each, title), refresh=True)
+        with Live(next(views), console=console, auto_refresh=False) as live:
+            for view in views:
+                live.update(view, refresh=True)
     else:
-        for each in looks:
-            console.print(View(each, title))
+        for view in views:
+            console.print(view)
+
+
+def _save_failure(client: _binding.Client, timeout: float) -> str | None:
+    """A line about the latest save if it failed. Several servers, and those of dm-reverb, tell nothing."""
+    try:
+        error = json.loads(client.observe(timeout))["checkpoints"]["last_error"]
+    except (errors.UnimplementedError, errors.InvalidArgumentError):
+        return None
+    return None if error is None else output.save_failure(error)
 
 
 def _looks(client: _binding.Client, interval: float, timeout: float) -> Iterator[list[Look]]:
@@ -143,10 +158,12 @@ class View:
     Attributes:
       looks: States of the tables.
       title: Address of a server that is watched, whose rates are shown; None without.
+      failure: Line above them about a save that failed; None without.
     """
 
     looks: list[Look]
     title: str | None = None
+    failure: str | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Renders the widest grid that fits. Names and reasons that do not fit in one line go on in the next."""
@@ -155,6 +172,8 @@ class View:
             if Measurement.get(console, options.update(width=10_000), self._grid(columns)).maximum <= options.max_width:
                 break
             columns = [column for column in columns if column.header != header]
+        if self.failure is not None:
+            yield Text(escaped(self.failure), style="red", overflow="fold")
         yield self._grid(columns)
         reasons = [reason for look in self.looks for reason in look.wait_lines]
         if reasons:

@@ -154,6 +154,9 @@ class View:
 
 def _facts(seen: Observation, address: str, glyphs: parts.Glyphs) -> Iterator[Text]:
     server = seen.server
+    failure = seen.checkpoints["last_error"]
+    if failure is not None:
+        yield Text(escaped(output.save_failure(failure)), style=_ALARM)
     yield Text(escaped(f"reverb {server['version']}"), style=_HEAD)
     yield Text(escaped(f"{server['hostname'] or address} pid {server['pid']}"))
     if server["state"] != "serving":
@@ -172,8 +175,6 @@ def _checkpoint(seen: Observation) -> Text:
     store, now = seen.checkpoints, seen.server["now"]
     if store["saving"] is not None:
         return Text(f"checkpoint saving for {parts.seconds(max(0.0, now - store['saving']['since']))}")
-    if store["last_error"] is not None:
-        return Text(escaped(f"checkpoint failed: {store['last_error']}"), style=_ALARM)
     if not store["checkpoints"]:
         return Text("no checkpoint")
     newest = store["checkpoints"][0]

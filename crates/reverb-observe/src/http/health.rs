@@ -16,9 +16,15 @@ pub fn answer(path: &str, state: &HttpState) -> Response {
     let obstacle = if path == "/livez" { None } else { obstacle(state) };
     match obstacle {
         Some(obstacle) => text(StatusCode::SERVICE_UNAVAILABLE, &obstacle),
-        None if path == "/readyz" => text(StatusCode::OK, "ready"),
+        None if path == "/readyz" => text(StatusCode::OK, &ready(state)),
         None => text(StatusCode::OK, "ok"),
     }
+}
+
+/// Returns what a server that serves says of itself. One whose saves fail serves on: without it nothing would be left.
+fn ready(state: &HttpState) -> String {
+    let failure = state.replay.store().and_then(|store| store.failure());
+    failure.map_or_else(|| "ready".into(), |error| format!("ready, but the latest save failed: {error}"))
 }
 
 /// Returns why the server does not serve.

@@ -5,6 +5,7 @@ use crate::calls::{CallCount, Calls};
 use crate::documents::seconds;
 use reverb_service::{Connections, Replay, StoreStatus, StreamKind};
 use std::fmt::Result;
+use std::time::Duration;
 
 const BUILD: Family = Family::plain("reverb_build", "Version of the server.");
 const CONNECTIONS: Family = Family::plain("reverb_connections", "Open connections of the gRPC port.");
@@ -16,8 +17,14 @@ const CALLS: Family = Family::plain("grpc_server_handled", "Calls and streams th
 const CHECKPOINTS: Family = Family::plain("reverb_checkpoints", "Checkpoints that were saved, or failed.");
 const CHECKPOINT_IN_PROGRESS: Family =
     Family::plain("reverb_checkpoint_in_progress", "1 while a checkpoint is saved, otherwise 0.");
-const CHECKPOINT_TIME: Family =
-    Family::seconds("reverb_checkpoint_last_success_timestamp", "Unix time of the latest checkpoint.");
+const CHECKPOINT_FAILED: Family =
+    Family::plain("reverb_checkpoint_last_failed", "1 if the latest save failed, otherwise 0.");
+const CHECKPOINT_INTERVAL: Family =
+    Family::seconds("reverb_checkpoint_interval", "Time between saves; absent if the server saves only when asked.");
+const CHECKPOINT_TIME: Family = Family::seconds(
+    "reverb_checkpoint_last_success_timestamp",
+    "Unix time of the latest checkpoint; 0 if there is none.",
+);
 const CHECKPOINT_DURATION: Family =
     Family::seconds("reverb_checkpoint_last_duration", "Time that the latest checkpoint took.");
 const CHECKPOINT_SIZE: Family = Family::bytes("reverb_checkpoint_last_size", "Size of the latest checkpoint's files.");
@@ -28,7 +35,7 @@ pub fn write(writer: &mut Writer<'_>, replay: &Replay, calls: &Calls) -> Result 
     writer.info(&BUILD, &[("version", env!("CARGO_PKG_VERSION")), ("revision", revision)])?;
     write_connections(writer, &replay.connections)?;
     write_calls(writer, calls)?;
-    replay.store().map_or(Ok(()), |store| write_checkpoints(writer, &store.status()))
+    replay.store().map_or(Ok(()), |store| write_checkpoints(writer, &store.status(), store.interval()))
 }
 
 fn write_connections(writer: &mut Writer<'_>, connections: &Connections) -> Result {
@@ -51,15 +58,17 @@ fn write_calls(writer: &mut Writer<'_>, calls: &Calls) -> Result {
     writer.counters(&CALLS, by_code.iter().map(|(labels, count)| (&labels[..], (*count).into())))
 }
 
-fn write_checkpoints(writer: &mut Writer<'_>, status: &StoreStatus) -> Result {
+fn write_checkpoints(writer: &mut Writer<'_>, status: &StoreStatus, interval: Option<Duration>) -> Result {
     let results = [([("result", "ok")], status.saves_ok), ([("result", "failed")], status.saves_failed)];
     writer.counters(&CHECKPOINTS, results.iter().map(|(labels, count)| (&labels[..], (*count).into())))?;
     let gauge = |writer: &mut Writer<'_>, family: &Family, value: Option<Number>| {
         writer.gauges(family, value.map(|value| (&[][..], value)).into_iter())
     };
     gauge(writer, &CHECKPOINT_IN_PROGRESS, Some(u64::from(status.saving.is_some()).into()))?;
+    gauge(writer, &CHECKPOINT_FAILED, Some(u64::from(status.last_error.is_some()).into()))?;
+    gauge(writer, &CHECKPOINT_INTERVAL, interval.map(|interval| interval.as_secs_f64().into()))?;
     let latest = status.saved.first();
-    gauge(writer, &CHECKPOINT_TIME, latest.map(|saved| seconds(saved.saved_at).into()))?;
+    gauge(writer, &CHECKPOINT_TIME, Some(latest.map_or(0.0, |saved| seconds(saved.saved_at)).into()))?;
     let duration = latest.and_then(|saved| saved.duration);
     gauge(writer, &CHECKPOINT_DURATION, duration.map(|duration| duration.as_secs_f64().into()))?;
     gauge(writer, &CHECKPOINT_SIZE, latest.map(|saved| saved.size_bytes.into()))
