@@ -46,6 +46,7 @@ __all__ = [
     "descriptor_set",
     "health",
     "importance_weights",
+    "tensorflow_kernel",
     "unconfirmed",
 ]
 
@@ -64,6 +65,9 @@ _Option: TypeAlias = tuple[str, str, str, str]
 _Planned: TypeAlias = tuple[str, str | None, int | None, list[_Option] | None]
 # The checkpoint, the damage of newer ones, and the tables of the checkpoint.
 _Plan: TypeAlias = tuple[pathlib.Path | None, list[str], list[_Planned]]
+
+def tensorflow_kernel(function: Callable[[int], object]) -> int:
+    """The address of a kernel of TensorFlow, which passes its pointer to the first function that was given here."""
 
 def unconfirmed() -> list[tuple[str, dict[str, int], int]]:
     """What each writer of this process has not confirmed: the address of its client, items by table, and bytes.

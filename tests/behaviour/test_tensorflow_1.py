@@ -59,6 +59,51 @@ def test_one_shot_iterators(serve, session, make):
     assert run_all(session, element) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("in_flight", [1, 2, 3, 5])
+def test_steps_are_drawn_in_whole_rounds_of_what_may_be_in_flight(serve, in_flight):
+    client = serve(make_table())
+    with client.trajectory_writer(1) as writer:
+        for _ in range(20):
+            writer.append({"x": np.zeros(3, np.int64)})
+            writer.create_item("table", 1.0, {"x": writer.history["x"][-1:]})
+    with tf.Graph().as_default(), tf1.Session() as session:
+        dataset = reverb.TimestepDataset(serve.address, "table", {"x": tf.int64}, {"x": tf.TensorShape([3])}, in_flight)
+        iterator = dataset.make_initializable_iterator()
+        element = iterator.get_next()
+        session.run(iterator.initializer)
+        counts = []
+        for _ in range(4 * in_flight):
+            session.run(element)
+            counts.append(client.server_info()["table"].rate_limiter_info.sample_stats.completed)
+    assert [count % in_flight for count in counts] == [0] * len(counts)
+    assert counts[-1] >= 4 * in_flight
+
+
+def test_an_error_in_a_session_has_its_class_and_the_session_goes_on(serve, session):
+    missing = reverb.TimestepDataset(serve.address, "nowhere", tf.int64, tf.TensorShape([]), 1)
+    iterator = missing.make_initializable_iterator()
+    element = iterator.get_next()
+    for _ in range(2):
+        session.run(iterator.initializer)
+        with pytest.raises(tf.errors.NotFoundError, match="nowhere"):
+            session.run(element)
+    good = steps(serve, max_samples=2).make_initializable_iterator()
+    element = good.get_next()
+    session.run(good.initializer)
+    assert run_all(session, element) == [0, 1]
+
+
+def test_texts_arrive_in_sessions_too(serve):
+    client = serve(make_table(sampler="fifo"))
+    client.insert({"text": np.array(["a", "\u00e4" * 40])}, {"table": 1.0})
+    with tf.Graph().as_default(), tf1.Session() as session:
+        dataset = reverb.TrajectoryDataset(
+            serve.address, "table", {"text": tf.string}, {"text": tf.TensorShape([None, 2])}, 1
+        )
+        element = dataset.make_one_shot_iterator().get_next()
+        assert session.run(element).data["text"].tolist() == [[b"a", ("\u00e4" * 40).encode()]]
+
+
 @pytest.mark.parametrize(
     "transform",
     [
@@ -176,19 +221,30 @@ DEVICES_OF_SESSIONS = """
         dataset = dataset.batch(2).prefetch(1)
         iterator = getattr(tf1.data, sys.argv[2])(dataset)
         element = iterator.get_next()
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        virtual = [tf.config.experimental.VirtualDeviceConfiguration() for _ in range(4)]
-        tf.config.experimental.set_virtual_device_configuration(cpu, virtual)
+        def configure():
+            cpu = tf.config.list_physical_devices("CPU")[0]
+            virtual = [tf.config.experimental.VirtualDeviceConfiguration() for _ in range(4)]
+            tf.config.experimental.set_virtual_device_configuration(cpu, virtual)
+        if sys.argv[3] == "before":
+            configure()
         with tf1.Session() as session:
             if sys.argv[2] == "make_initializable_iterator":
                 session.run(iterator.initializer)
             print([session.run(element).data.ravel().tolist() for _ in range(2)])
+            try:
+                session.run(element)
+                raise AssertionError("there are four items")
+            except tf.errors.OutOfRangeError:
+                pass
+        if sys.argv[3] == "after":
+            configure()
     assert len(tf.config.list_logical_devices("CPU")) == 4
 """
 
 
 @pytest.mark.parametrize("make", ["make_initializable_iterator", "make_one_shot_iterator"])
 @pytest.mark.parametrize("form", ["timesteps", "1", "0"], ids=["timesteps", "trajectories", "unknown length"])
-def test_devices_can_be_configured_after_an_iterator_was_made_in_a_graph(form, make):
-    printed = run_program(DEVICES_OF_SESSIONS, form, make, patience_s=4 * PATIENCE_S)[0]
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_devices_can_be_configured_before_and_after_an_iterator_runs_in_a_graph(form, make, when):
+    printed = run_program(DEVICES_OF_SESSIONS, form, make, when, patience_s=4 * PATIENCE_S)[0]
     assert printed == "[[0.0, 1.0], [2.0, 3.0]]\n"

@@ -19,6 +19,7 @@ mod errors;
 mod frames;
 mod health;
 mod items;
+mod kernel;
 mod key_check;
 mod loader;
 mod log;
@@ -76,6 +77,7 @@ mod _rust {
         health::health,
         importance_weights,
         items::ItemIterator,
+        kernel::tensorflow_kernel,
         loader::{BatchIterator, LocalDraws, StatsClock},
         sampled_batch::SampledBatch,
         server::Server,

@@ -1,25 +1,24 @@
 """Calls from TensorFlow graphs into Python, whose errors are raised as the right `tf.errors` classes.
 
 TensorFlow turns most Python exceptions into UnknownError. So a call does not raise, but returns the number of its
-error, and an operation of our own fails with that error. The operation is registered at run time through TensorFlow's C
-API, which its shared library exports: nothing is compiled against TensorFlow. If the library cannot be found, errors
+error, and an operation of our own fails with that error (see `tensorflow_kernels`). If it cannot be registered, errors
 are raised in Python, and TensorFlow converts them as it does all others.
 """
 
 import ctypes
 import functools
-import glob
 import itertools
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from reverb import errors
+from reverb import _binding, errors
+from reverb.frameworks import tensorflow_kernels
 
 _OP = "ReverbRaise"
+_CALL = "ReverbCall"
 _OUT_OF_RANGE = 11
 _UNKNOWN = 2
 # The code of an error is that of the first class that it is an instance of.
@@ -38,6 +37,8 @@ _CODES: list[tuple[type[BaseException], int]] = [
 ]
 
 _raised: dict[int, tuple[int, bytes]] = {}
+# Those that graphs of sessions call. Datasets of the same leaves share them.
+_functions: dict[int, Callable[..., list[Any]]] = {}
 _numbers = itertools.count(1)
 
 
@@ -90,66 +91,81 @@ def _eagerly(function: Callable[..., list[Any]], dtypes: tuple[Any, ...], num_in
 
 
 def _register_error(error: Exception) -> int:
-    code = next((code for kind, code in _CODES if isinstance(error, kind)), _UNKNOWN)
     number = next(_numbers)
-    _raised[number] = (code, str(error).encode() or type(error).__name__.encode())
+    _raised[number] = _code_of(error), _text_of(error)
     return number
+
+
+def _code_of(error: Exception) -> int:
+    return next((code for kind, code in _CODES if isinstance(error, kind)), _UNKNOWN)
+
+
+def _text_of(error: Exception) -> bytes:
+    return str(error).encode() or type(error).__name__.encode()
 
 
 @functools.cache
 def _is_registered() -> bool:
     """Registers the operation once. False if this TensorFlow does not support that."""
-    paths = glob.glob(os.path.join(tf.sysconfig.get_lib(), "libtensorflow_framework*"))
-    for path in sorted(paths):
-        try:
-            library = ctypes.CDLL(path)
-            _register(library)
-        except (OSError, AttributeError, RuntimeError):
-            continue
-        return True
-    return False
+    return tensorflow_kernels.register(_OP, ["number: int64"], [], [], tensorflow_kernels.kernel_of(_raise))
 
 
-# TensorFlow calls these as long as the process lives.
-_kept_alive: list[Any] = []
-
-
-def _register(library: ctypes.CDLL) -> None:
-    for name in ("TF_NewOpDefinitionBuilder", "TF_NewKernelBuilder", "TF_NewStatus", "TF_TensorData"):
-        getattr(library, name).restype = ctypes.c_void_p
-    pointer = ctypes.c_void_p
-    status = pointer(library.TF_NewStatus())
-    builder = pointer(library.TF_NewOpDefinitionBuilder(_OP.encode()))
-    library.TF_OpDefinitionBuilderAddInput(builder, b"number: int64")
-    library.TF_OpDefinitionBuilderSetIsStateful(builder, ctypes.c_bool(True))
-    unknown_shape = ctypes.cast(library.TF_ShapeInferenceContextSetUnknownShape, pointer)
-    library.TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, unknown_shape)
-    library.TF_RegisterOpDefinition(builder, status)
-    _check(library, status)
-    compute = ctypes.CFUNCTYPE(None, pointer, pointer)(functools.partial(_compute, library))
-    _kept_alive.extend([library, compute])
-    # The kernel has no functions that create and delete it. TensorFlow would call them while a Python exception is
-    # pending, which a call into Python loses, and after the interpreter has ended.
-    kernel = pointer(library.TF_NewKernelBuilder(_OP.encode(), b"CPU", None, compute, None))
-    library.TF_RegisterKernelBuilder(_OP.encode(), kernel, status)
-    _check(library, status)
-    library.TF_DeleteStatus(status)
-
-
-def _check(library: ctypes.CDLL, status: ctypes.c_void_p) -> None:
-    if library.TF_GetCode(status) != 0:
-        raise RuntimeError(f"TensorFlow does not accept the operation {_OP}")
-
-
-def _compute(library: ctypes.CDLL, _: Any, context: int) -> None:
+def _raise(context: tensorflow_kernels.Context) -> None:
     """Fails with the error whose number is the input; 0 stands for no error."""
-    pointer = ctypes.c_void_p
-    status, tensor = pointer(library.TF_NewStatus()), pointer()
-    library.TF_GetInput(pointer(context), 0, ctypes.byref(tensor), status)
-    number = ctypes.cast(library.TF_TensorData(tensor), ctypes.POINTER(ctypes.c_int64))[0]
-    library.TF_DeleteTensor(tensor)
+    number = int(context.input(0))
     if number:
-        code, message = _raised.pop(number, (_UNKNOWN, b"an error that has been raised already"))
-        library.TF_SetStatus(status, code, message)
-        library.TF_OpKernelContext_Failure(pointer(context), status)
-    library.TF_DeleteStatus(status)
+        context.fail(*_raised.pop(number, (_UNKNOWN, b"an error that has been raised already")))
+
+
+def session_call(function: Callable[..., list[Any]], inputs: list[Any], dtypes: list[Any]) -> list[Any]:
+    """As `call`, in the graph of a session: TensorFlow's devices are not initialised when it first runs.
+
+    TensorFlow's own operation for calls initialises them, and so it is only used for leaves of strings, which cannot be
+    copied in Python, and by a TensorFlow that takes no operations at run time.
+
+    Args:
+      function: Function from NumPy arrays to a list of NumPy arrays, as for `call`; it is never freed.
+      inputs: Tensors that are passed to the function, without strings.
+      dtypes: TensorFlow dtypes of the function's results.
+    """
+    if tf.string in dtypes or not _can_call():
+        return call(function, inputs, dtypes)
+    number = next(_numbers)
+    _functions[number] = function
+    operation = tf.compat.v1.get_default_graph().create_op(
+        _CALL,
+        [tf.constant(number, tf.int64), *inputs],
+        dtypes,
+        name=_CALL,
+        attrs={
+            "Tin": tf.compat.v1.AttrValue(list=_types(tensor.dtype for tensor in inputs)),
+            "Tout": tf.compat.v1.AttrValue(list=_types(dtypes)),
+        },
+    )
+    return list(operation.outputs)
+
+
+def _types(dtypes: Iterable[Any]) -> Any:
+    return tf.compat.v1.AttrValue.ListValue(type=[dtype.as_datatype_enum for dtype in dtypes])
+
+
+@functools.cache
+def _can_call() -> bool:
+    inputs, outputs = ["function: int64", "inputs: Tin"], ["outputs: Tout"]
+    # TensorFlow runs it while the interpreter ends, if a session is still open.
+    kernel = ctypes.c_void_p(_binding.tensorflow_kernel(_call_function))
+    return tensorflow_kernels.register(
+        _CALL, inputs, outputs, ["Tin: list(type) >= 0", "Tout: list(type) >= 0"], kernel
+    )
+
+
+def _call_function(pointer: int) -> None:
+    """Calls the function whose number is the first input with the others."""
+    context = tensorflow_kernels.Context(pointer)
+    try:
+        function = _functions[int(context.input(0))]
+        results = function(*(context.input(index) for index in range(1, context.num_inputs)))
+        for index, result in enumerate(results):
+            context.set_output(index, result)
+    except Exception as error:
+        context.fail(_code_of(error), _text_of(error))

@@ -182,6 +182,7 @@ class _Functions:
         self._dtypes = dtypes
         self._shapes = shapes
         self._of_steps = of_steps
+        self._in_session = in_session
         self._specs = [
             LeafSpec("?", dtype.as_datatype_enum, shape) for dtype, shape in zip(dtypes, shapes, strict=True)
         ]
@@ -281,21 +282,33 @@ class _Functions:
         return of_same_length.concatenate(tf.data.Dataset.range(tf.shape(uneven[0], tf.int64)[0]).map(item))
 
     def _open(self, address: Any, table: Any, numbers: Any) -> Any:
-        return tf.numpy_function(self._open_stream, [address, table, numbers], tf.int64)
+        if not self._in_session:
+            return tf.numpy_function(self._open_stream, [address, table, numbers], tf.int64)
+
+        def opened(address: Any, table: Any, numbers: Any) -> list[Any]:
+            return [self._open_stream(address.tobytes(), table.tobytes(), numbers)]
+
+        texts = [tf.io.decode_raw(text, tf.uint8) for text in (address, table)]
+        return tensorflow_calls.session_call(opened, [*texts, numbers], [tf.int64])[0]
 
     def _fetch(self, number: Any) -> list[Any]:
-        arrays = tensorflow_calls.call(self._fetch_arrays, [number], [spec.dtype for spec in self._fetched])
+        call = tensorflow_calls.session_call if self._in_session else tensorflow_calls.call
+        arrays = call(self._fetch_arrays, [number], [spec.dtype for spec in self._fetched])
         for array, spec in zip(arrays, self._fetched, strict=True):
             array.set_shape(spec.shape)
         return arrays
 
     def _close(self, number: Any) -> Any:
-        return tf.numpy_function(_close_stream, [number], tf.int64)
+        if not self._in_session:
+            return tf.numpy_function(_close_stream, [number], tf.int64)
+        return tensorflow_calls.session_call(lambda number: [_close_stream(number)], [number], [tf.int64])[0]
 
     def _open_stream(self, address: bytes, table: bytes, numbers: Any) -> Any:
         options = streams.StreamOptions(*numbers.tolist())
         shape = self._shape_function()
-        stream = streams.Stream(address.decode(), table.decode(), options, self._specs, shape, self._of_steps)
+        # Programs of TensorFlow 1 may count on steps being drawn as dm-reverb draws them.
+        whole = self._of_steps and self._in_session
+        stream = streams.Stream(address.decode(), table.decode(), options, self._specs, shape, self._of_steps, whole)
         return np.int64(streams.open_stream(stream))
 
     def _shape_function(self) -> streams.ToArrays:

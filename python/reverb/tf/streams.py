@@ -56,10 +56,18 @@ class Stream:
       specs: Specs of the leaves that the dataset requests.
       shape: Function from a sampled batch to lists of arrays; several lists where items do not fit into one.
       of_steps: Whether the leaves are single steps, which are checked without the time axis.
+      draws_whole: Whether each draw is for all samples that may be in flight, so that none is drawn ahead.
     """
 
     def __init__(
-        self, address: str, table: str, options: StreamOptions, specs: list[LeafSpec], shape: ToArrays, of_steps: bool
+        self,
+        address: str,
+        table: str,
+        options: StreamOptions,
+        specs: list[LeafSpec],
+        shape: ToArrays,
+        of_steps: bool,
+        draws_whole: bool,
     ) -> None:
         self._client = client_of(address)
         self._table = table
@@ -69,6 +77,9 @@ class Stream:
         self._signature = ""
         self._shape = shape
         self._of_steps = of_steps
+        # Half of what may be in flight otherwise, so that the other half can be on its way while this half is used.
+        most = options.max_in_flight_samples
+        self._most = most if draws_whole else (most + 1) // 2
         self._draw: Draw | None = None
         self._left = options.max_samples if options.max_samples > 0 else None
         self._ready: list[Arrays] = []
@@ -172,8 +183,7 @@ class Stream:
         return self._ready.pop(0) if self._ready else []
 
     def _begin(self, room: int) -> "Draw":
-        # Requests half of what may be in flight, so that the other half can be on its way while this half is used.
-        count = min(room, max(1, (self._options.max_in_flight_samples + 1) // 2))
+        count = min(room, self._most)
         if self._left is not None:
             count = min(count, self._left)
         timeout = None if self._options.timeout_ms < 0 else self._options.timeout_ms / 1000
