@@ -78,6 +78,63 @@ def test_whole_episodes_become_items_of_their_lengths(client):
     assert [item[5].tolist() for item in items(client)] == [[b"\0a\0"] * 4, [b"\0a\0"]]
 
 
+def goal_steps(episode, length, *, terminal=True):
+    """Steps of an environment whose goal is a place on a line, at which observation `100 * episode + index` is."""
+    for step in steps_of(episode, length, terminal=terminal):
+        place = step["observation"]["x"]
+        goals = {"observation": place, "achieved_goal": place + 0.5, "desired_goal": np.array([-1], np.float32)}
+        yield {**step, "observation": goals}
+
+
+def reached(achieved, desired, info):
+    assert info == {}
+    return float(abs(achieved - desired)[0] < 0.1)
+
+
+def hindsight(client, compute_reward=reached):
+    return adders.HindsightAdder(
+        client, "table", discount=0.5, compute_reward=compute_reward, k=1, strategy="final", seed=1
+    )
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_hindsight_sees_the_goals_of_a_data_set(client, terminal):
+    with hindsight(client) as adder:
+        episodes = [{"steps": goal_steps(number, 3, terminal=terminal)} for number in range(2)]
+        assert exchange.from_rlds(client, episodes, adder=adder) == (2, 6)
+    read = items(client)
+    # Two transitions an episode, each with its own goal and with the last one that was reached.
+    assert len(read) == 8
+    action, discount, *following, _, _, place, reward = zip(*read, strict=True)
+    _, next_goal, next_place = following
+    assert [int(value) for value in action] == [0, 0, 1, 1] * 2
+    assert [float(value) for value in reward] == [1.0, 0.0, 2.0, 1.0] * 2
+    assert [float(value) for value in discount] == [0.5, 0.5, *[0.0 if terminal else 0.5] * 2] * 2
+    assert [value.item() for value in place] == [0, 0, 1, 1, 100, 100, 101, 101]
+    assert [value.item() for value in next_place] == [1, 1, 2, 2, 101, 101, 102, 102]
+    assert [value.item() for value in next_goal] == [-1, 2.5, -1, 2.5, -1, 102.5, -1, 102.5]
+
+
+@pytest.mark.parametrize("kind", ["hindsight", "transitions", "sequences", "episodes"])
+def test_an_adder_begins_another_episode_after_an_import_that_failed(client, kind):
+    adder = {
+        "hindsight": lambda: hindsight(client),
+        "transitions": lambda: adders.NStepTransitionAdder(client, "table", n=2, discount=0.5),
+        "sequences": lambda: adders.SequenceAdder(client, "table", length=4, period=4),
+        "episodes": lambda: adders.EpisodeAdder(client, "table", max_length=4),
+    }[kind]()
+    torn = [*goal_steps(1, 4)][:3]
+    with adder:
+        with pytest.raises(TypeError, match="episode 0, step 2: a step must be a dict"):
+            exchange.from_rlds(client, [{"steps": [*torn, 3]}], adder=adder)
+        exchange.from_rlds(client, [{"steps": goal_steps(5, 3)}], adder=adder)
+    # Observations and goals that were reached are in the hundreds of their episode, and no other number is above 99.
+    numbers = [np.concatenate([leaf.ravel() for leaf in item if leaf.dtype.kind in "if"]) for item in items(client)]
+    of_episodes = [{number // 100 for number in each if number > 99} for each in numbers]
+    assert {5} in of_episodes
+    assert all(len(episodes) == 1 for episodes in of_episodes), of_episodes
+
+
 def test_importing_no_episodes_inserts_nothing(client):
     assert exchange.from_rlds(client, [], lambda step: []) == (0, 0)
 

@@ -131,6 +131,18 @@ def test_texts_become_strings(client):
     assert item.data[0].tolist() == [b"a", b"bc", b""]
 
 
+def test_hindsight_sees_the_goals_of_a_data_set(client):
+    places = np.arange(3, dtype=np.float32).reshape(3, 1)
+    dataset = dataset_of({"observation": places, "achieved_goal": places + 10, "desired_goal": places - 10}, 2)
+    with adders.HindsightAdder(
+        client, "table", discount=0.5, compute_reward=lambda *_: 5.0, k=1, strategy="final"
+    ) as adder:
+        assert exchange.from_minari(client, dataset, adder=adder) == (1, 3)
+    read = [item.data for item in checkpointers.open(client.checkpoint()).table("table")]
+    rewards, goals = zip(*((item[-1].item(), item[3].item()) for item in read), strict=True)
+    assert (rewards, goals) == ((0, 5, 0, 5), (-9, 12, -8, 12))
+
+
 def test_an_episode_whose_lengths_do_not_match_is_named(client):
     dataset = dataset_of({"x": np.zeros(3)}, 3)
     with (

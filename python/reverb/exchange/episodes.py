@@ -6,16 +6,17 @@ datasets in reinforcement learning"): dicts of `observation`, `action`, `reward`
 last step have no meaning.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, Protocol
 
-from reverb.adders import EpisodeAdder, NStepTransitionAdder, SequenceAdder
+from reverb.adders import EpisodeAdder, HindsightAdder, NStepTransitionAdder, SequenceAdder
 from reverb.client import Client
 from reverb.errors import ReverbError
 from reverb.exchange.progress import Progress
 
 Step = Mapping[str, Any]
-Adder = NStepTransitionAdder | SequenceAdder | EpisodeAdder
+Adder = NStepTransitionAdder | HindsightAdder | SequenceAdder | EpisodeAdder
 # Configs of a structured writer; or a function that makes them from the first step, if the structure is not known
 # before.
 Configs = Sequence[Any] | Callable[[Any], Sequence[Any]]
@@ -37,6 +38,7 @@ class _Sink(Protocol):
     """Consumes the steps of episodes."""
 
     def add(self, step: Any, *, is_last: bool) -> None: ...
+    def break_off(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -74,8 +76,13 @@ def insert_episodes(
                 for step, is_last in _with_last(episode):
                     sink.add(step if transform is None else transform(step), is_last=is_last)
                     count += 1
-            except (ReverbError, ValueError, TypeError, KeyError) as error:
-                _refuse(error, number, count)
+            except Exception as error:
+                # The adder may be used again, and the steps that it then gets are of another episode.
+                with contextlib.suppress(Exception):
+                    sink.break_off()
+                if isinstance(error, (ReverbError, ValueError, TypeError, KeyError)):
+                    _refuse(error, number, count)
+                raise
             if not count:
                 raise ValueError(f"episode {number} has no steps.")
             steps += count
@@ -122,6 +129,9 @@ class _PatternSink:
         if is_last:
             self._writer.end_episode()
 
+    def break_off(self) -> None:
+        """Leaves the steps to the writer, which is not used again."""
+
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
@@ -136,6 +146,9 @@ class _StepSink:
     def add(self, step: Any, *, is_last: bool) -> None:
         self._adder.add(step, last=is_last)
 
+    def break_off(self) -> None:
+        self._adder.end_episode()
+
     def close(self) -> None:
         self._adder.flush()
 
@@ -143,7 +156,7 @@ class _StepSink:
 class _TransitionSink:
     """Passes pairs of consecutive steps to an adder of transitions."""
 
-    def __init__(self, adder: NStepTransitionAdder) -> None:
+    def __init__(self, adder: NStepTransitionAdder | HindsightAdder) -> None:
         self._adder = adder
         self._before: Any = None
 
@@ -162,12 +175,15 @@ class _TransitionSink:
             )
         self._before = None if is_last else step
 
+    def break_off(self) -> None:
+        self._adder.end_episode()
+
     def close(self) -> None:
         self._adder.flush()
 
 
 def _adder_sink(adder: Any) -> _Sink:
-    if isinstance(adder, NStepTransitionAdder):
+    if isinstance(adder, (NStepTransitionAdder, HindsightAdder)):
         return _TransitionSink(adder)
     if not isinstance(adder, (SequenceAdder, EpisodeAdder)):
         raise TypeError(f"`adder` must be one of reverb.adders, got {type(adder).__name__}.")

@@ -37,9 +37,10 @@ def from_rlds(
       configs: Patterns for a structured writer, or a function from the first step to them, which name the tables; None
         if `adder` is given.
       adder: Adder of `reverb.adders` for one environment, which makes the items instead of `configs`. A
-        NStepTransitionAdder receives the transition from each step to the next, and needs `observation`, `action`,
-        `reward` and `is_terminal`. A SequenceAdder or an EpisodeAdder receives all steps, including the last. The adder
-        is flushed, and stays open.
+        NStepTransitionAdder or a HindsightAdder receives the transition from each step to the next, and needs
+        `observation`, `action`, `reward` and `is_terminal`. The infos that `compute_reward` of a HindsightAdder gets
+        are empty. A SequenceAdder or an EpisodeAdder receives all steps, including the last. The adder is flushed, and
+        stays open. An error ends its episode, as if the last step before had been truncated.
       transform: Function from a step to what the patterns or the adder see, for instance to leave fields out; None
         passes steps on unchanged.
       progress: Whether to show a progress bar. This needs a terminal and the package `rich`.
