@@ -47,15 +47,16 @@ class Balancer:
       text: Configuration, with the port 8000 and the servers of the recipes.
       ports: Ports of the three servers.
       folder: Empty folder for its files.
+      open_files: Limit of open files; None leaves that of the tests.
     """
 
-    def __init__(self, text, ports, folder):
+    def __init__(self, text, ports, folder, open_files=None):
         self.folder = folder
         self.port = _free_port()
         for number, port in enumerate(ports, 1):
             text = text.replace(f"10.0.0.{number}:8000", f"127.0.0.1:{port}")
         text = text.replace("bind :8000", f"bind 127.0.0.1:{self.port}")
-        text = text.replace("listen 8000", f"listen 127.0.0.1:{self.port}").replace("20000", "500")
+        text = text.replace("listen 8000", f"listen 127.0.0.1:{self.port}")
         config = folder / "config"
         if "http {" in text:
             text = _NGINX_HEAD.format(folder) + text.replace("http {", "http { " + _NGINX_PATHS.format(folder), 1)
@@ -64,6 +65,8 @@ class Balancer:
             command = [_installed("haproxy"), "-db", "-f", str(config)]
         config.write_text(text)
         with open(folder / "output", "w") as output:
+            if open_files is not None:
+                command = ["sh", "-c", f'ulimit -n {open_files} && exec "$0" "$@"', *command]
             self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         eventually(self._accepts)
 

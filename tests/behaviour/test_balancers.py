@@ -40,13 +40,21 @@ def balance(servers, tmp_path):
     """Starts a balancer in front of the servers: `balance(text)`."""
     balancers = []
 
-    def start(text):
-        balancers.append(Balancer(text, servers.ports, tmp_path))
+    def start(text, **options):
+        balancers.append(Balancer(text, servers.ports, tmp_path, **options))
         return balancers[-1]
 
     yield start
     for balancer in balancers:
         balancer.stop()
+
+
+@recipes
+@pytest.mark.parametrize("open_files", [1024, 20000])
+def test_recipes_start_under_common_limits_of_open_files(servers, balance, name, open_files):
+    client = balance(recipe(name), open_files=open_files).client()
+    client.insert(np.int64(1), {"table": 1.0})
+    assert sorted(servers.sizes()) == [0, 0, 1]
 
 
 @recipes
