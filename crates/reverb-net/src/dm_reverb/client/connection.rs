@@ -3,7 +3,8 @@
 use super::answering::within;
 use super::draw_call::DrawCall;
 use super::draws::Draws;
-use super::idle_inserts::IdleInserts;
+use super::idle_streams::IdleStreams;
+use super::insert_link::InsertLink;
 use super::sample_link::SampleLink;
 use super::tables::{Tables, statuses};
 use crate::dm_reverb::proto::ServerInfoRequest;
@@ -36,7 +37,7 @@ pub struct Connection {
     pub tables: Arc<Tables>,
     draws: Arc<Draws>,
     /// The insert streams that no call uses.
-    pub(super) idle_inserts: IdleInserts,
+    pub(super) idle_inserts: IdleStreams<InsertLink>,
     /// Ends when the connection does.
     watch: JoinHandle<()>,
 }
@@ -69,7 +70,7 @@ impl Connection {
         let tables = Arc::new(tables);
         let draws = Arc::new(Draws::new(peer, service.clone(), tables.clone()));
         let watch = tokio::spawn(watch(service.clone()));
-        let idle_inserts = IdleInserts::default();
+        let idle_inserts = IdleStreams::default();
         Ok(Self { peer: peer.to_owned(), transport, service, tables, draws, idle_inserts, watch })
     }
 

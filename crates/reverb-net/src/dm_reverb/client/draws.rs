@@ -2,6 +2,7 @@
 
 use super::answering::{Answer, Answering, late, within};
 use super::chunk_cache::ChunkCache;
+use super::idle_streams::IdleStreams;
 use super::left::{Left, Unconfirmed};
 use super::sample_link::SampleLink;
 use super::tables::Tables;
@@ -17,10 +18,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tonic::transport::Channel;
 
-// limit (Beside dm-reverb): sample streams that a connection to a server of dm-reverb keeps for later draws | {} |
-// closed
-/// Maximum number of streams that are kept for later draws.
-const MAX_IDLE_STREAMS: usize = 16;
 /// The first and the longest pause before a stream is opened again that ended without a sample. The pause doubles.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 /// Number of bytes from which a batch is copied by another thread, so that other calls go on.
@@ -33,7 +30,7 @@ pub struct Draws {
     service: ReverbServiceClient<Channel>,
     tables: Arc<Tables>,
     cache: Arc<ChunkCache>,
-    idle: Mutex<Vec<SampleLink>>,
+    idle: IdleStreams<SampleLink>,
     left: Arc<Left>,
     /// By table, the turn after the last draw that has begun.
     last: Mutex<HashMap<String, Turn>>,
@@ -73,7 +70,7 @@ impl Draws {
             service,
             tables,
             cache: Arc::default(),
-            idle: Mutex::default(),
+            idle: IdleStreams::default(),
             left: Arc::default(),
             last: Mutex::default(),
         }
@@ -91,18 +88,12 @@ impl Draws {
     }
 
     fn idle_stream(&self) -> SampleLink {
-        loop {
-            let Some(mut stream) = self.idle.lock().pop() else { return SampleLink::open(self.service.clone()) };
-            if stream.is_quiet() {
-                return stream;
-            }
-        }
+        self.idle.take(SampleLink::is_quiet).unwrap_or_else(|| SampleLink::open(self.service.clone()))
     }
 
     fn keep(&self, mut stream: SampleLink) {
-        let mut idle = self.idle.lock();
-        if idle.len() < MAX_IDLE_STREAMS && stream.is_quiet() {
-            idle.push(stream);
+        if stream.is_quiet() {
+            self.idle.give_back(stream);
         }
     }
 }

@@ -26,7 +26,7 @@ impl Connection {
         self.check_insert(&insert, deadline).await?;
         let tables: Vec<String> = insert.tables.iter().map(|(table, _)| table.clone()).collect();
         let mut call = InsertCall::new(insert)?;
-        let mut stream = self.idle_inserts.take().unwrap_or_else(|| self.open_insert());
+        let mut stream = self.idle_inserts.take(InsertLink::is_idle).unwrap_or_else(|| self.open_insert());
         let ended = {
             let inserted = call.run(&mut stream);
             let inserted = async {

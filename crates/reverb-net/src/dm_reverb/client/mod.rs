@@ -5,7 +5,7 @@ mod chunk_cache;
 mod connection;
 mod draw_call;
 mod draws;
-mod idle_inserts;
+mod idle_streams;
 mod insert_call;
 mod insert_link;
 mod inserts;
