@@ -114,7 +114,7 @@ impl Table {
             last_restored_at: 0,
             tracks_draws: config.counts_samples(),
             max_evictions: usize::MAX,
-            in_flight: InFlight::new(config.max_times_sampled > 0),
+            in_flight: InFlight::new(config.max_times_sampled),
             epoch,
             first_epoch: epoch,
             rng: config.seed.map_or_else(SmallRng::from_os_rng, SmallRng::seed_from_u64),

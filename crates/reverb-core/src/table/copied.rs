@@ -124,7 +124,7 @@ impl Table {
         // After a reset there is nothing to take back.
         if draws.epoch == self.epoch {
             for &CopiedDraw { key, inserted_at, bytes, in_flight } in &draws.items {
-                self.undo(Flight { key, inserted_at }, bytes, removed);
+                self.undo(Flight { key, inserted_at }, in_flight, bytes, removed);
                 self.in_flight.remove(in_flight);
             }
         }

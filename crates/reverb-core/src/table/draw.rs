@@ -213,7 +213,8 @@ impl Table {
     /// to take back. Returns whether the draw was undone.
     pub fn give_back(&mut self, drawn: Drawn, removed: &mut Vec<Trajectory>) -> bool {
         let undone = self.is_current(&drawn) && {
-            let undone = self.undo(Flight::of(&drawn), referenced_bytes(&drawn.trajectory), removed);
+            let bytes = referenced_bytes(&drawn.trajectory);
+            let undone = self.undo(Flight::of(&drawn), drawn.in_flight, bytes, removed);
             self.in_flight.remove(drawn.in_flight);
             undone
         };
@@ -223,7 +224,13 @@ impl Table {
 
     /// Undoes [`Table::count_sample`] for an item, wherever it is now. `bytes` is the size of the rows that were drawn.
     /// Returns false if the draw stands.
-    pub(super) fn undo(&mut self, item: Flight, bytes: u64, removed: &mut Vec<Trajectory>) -> bool {
+    pub(super) fn undo(
+        &mut self,
+        item: Flight,
+        number: FlightNumber,
+        bytes: u64,
+        removed: &mut Vec<Trajectory>,
+    ) -> bool {
         let found = self.slab.find(item.key);
         // Another item may have been inserted under the same key.
         if let Some(slot) = found.filter(|slot| self.slab.get(*slot).inserted_at == item.inserted_at) {
@@ -232,7 +239,7 @@ impl Table {
                 *times_sampled -= 1;
                 self.num_unique_samples -= u64::from(*times_sampled == 0);
             }
-        } else if let Some(gone) = self.in_flight.gone_mut(item) {
+        } else if let Some(gone) = self.in_flight.gone_mut(item, number) {
             if found.is_some() {
                 return false;
             }

@@ -4,7 +4,9 @@
 //! drawn. Other tables track nothing.
 //!
 //! An item that was drawn often enough leaves its table with some of its draws in flight. It is kept here until all of
-//! them have ended, because it returns if fewer draws are left than it may have, whichever of them is given back.
+//! them have ended, because it returns if fewer draws are left than it may have, whichever of them is given back. The
+//! item of a queue has one draw, which keeps it. Where items may have several, or where a caller has changed one that
+//! has left, items are found by their keys: this makes the draws of a queue slower by a fifth.
 
 use crate::item::FlightNumber;
 use crate::{Drawn, ItemKey, ItemView, Trajectory};
@@ -41,15 +43,25 @@ struct FlownItem {
     gone: Option<Gone>,
 }
 
+/// A draw in flight.
+#[derive(Debug)]
+struct Draw {
+    item: Flight,
+    /// The item, if this was its only draw and items are not found by their keys.
+    gone: Option<Gone>,
+}
+
 /// The draws of a table in flight.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
-    flights: Vec<Option<Flight>>,
+    flights: Vec<Option<Draw>>,
     free: Vec<u32>,
     /// Draws that are delivered, but still have to be removed from `flights`.
     delivered: Vec<Vec<FlightNumber>>,
-    /// The items of all flights, if the table limits the draws of an item, or did.
+    /// The items of all flights by their keys. `None` as long as each item that has left had one draw, which keeps it.
     items: Option<FlownItems>,
+    /// Whether draws may keep items.
+    may_keep: bool,
     /// Number of draws in flight from before the table began to track draws.
     untracked: u64,
 }
@@ -114,6 +126,10 @@ impl FlownItems {
         }
     }
 
+    fn gone(&self, item: Flight) -> Option<&Gone> {
+        self.table.find(self.hash(item.key), |flown| flown.item == item)?.gone.as_ref()
+    }
+
     fn find_mut(&mut self, item: Flight) -> Option<&mut FlownItem> {
         self.table.find_mut(self.hash(item.key), |flown| flown.item == item)
     }
@@ -132,37 +148,42 @@ impl FlownItems {
 }
 
 impl InFlight {
-    /// Creates an empty set of flights. `by_item` says whether the table limits the draws of an item.
-    pub fn new(by_item: bool) -> Self {
-        Self { items: by_item.then(FlownItems::default), ..Self::default() }
+    /// Creates an empty set of flights of a table that limits the draws of an item to this number.
+    pub fn new(max_times_sampled: i32) -> Self {
+        Self { items: (max_times_sampled > 1).then(FlownItems::default), ..Self::default() }
     }
 
     /// Empties the set, and returns what it held.
     pub fn take(&mut self) -> Self {
-        let empty = Self::new(self.items.is_some());
-        std::mem::replace(self, empty)
+        let items = self.items.is_some().then(FlownItems::default);
+        std::mem::replace(self, Self { items, ..Self::default() })
     }
 
-    /// Knows the items of all flights from now on.
+    /// Finds the items of all flights by their keys from now on.
     pub fn track_items(&mut self) {
         if self.items.is_none() {
             let mut items = FlownItems::default();
-            self.flights.iter().flatten().for_each(|flight| items.add(*flight, None));
+            self.flights.iter_mut().flatten().for_each(|draw| items.add(draw.item, draw.gone.take()));
             self.items = Some(items);
         }
     }
 
-    /// Tracks a draw. `gone` is its item if the draw has removed it.
+    /// Tracks a draw of an item. `gone` is the item if the draw has removed it.
     #[inline]
-    pub fn add(&mut self, flight: Flight, gone: Option<Gone>) -> FlightNumber {
-        if let Some(items) = &mut self.items {
-            items.add(flight, gone);
+    pub fn add(&mut self, item: Flight, mut gone: Option<Gone>) -> FlightNumber {
+        if gone.as_ref().is_some_and(|gone| gone.times_sampled > 1) {
+            self.track_items();
         }
+        if let Some(items) = &mut self.items {
+            items.add(item, gone.take());
+        }
+        self.may_keep |= gone.is_some();
+        let draw = Some(Draw { item, gone });
         if let Some(number) = self.free.pop() {
-            self.flights[number as usize] = Some(flight);
+            self.flights[number as usize] = draw;
             return FlightNumber::new(number);
         }
-        self.flights.push(Some(flight));
+        self.flights.push(draw);
         FlightNumber::new(self.flights.len() as u32 - 1)
     }
 
@@ -170,14 +191,15 @@ impl InFlight {
     /// because the caller has the draw.
     pub fn remove(&mut self, number: FlightNumber) {
         let Some(number) = number.get() else { return };
-        let Some(flight) = self.flights.get_mut(number as usize).and_then(Option::take) else { return };
+        let Some(draw) = self.flights.get_mut(number as usize).and_then(Option::take) else { return };
         if let Some(items) = &mut self.items {
-            items.end(flight, self.untracked > 0);
+            items.end(draw.item, self.untracked > 0);
         }
         self.free.push(number);
         if self.free.len() == self.flights.len() {
             self.flights.clear();
             self.free.clear();
+            self.may_keep = false;
         }
     }
 
@@ -199,15 +221,21 @@ impl InFlight {
         }
     }
 
-    /// The item if it has left the table because it was drawn often enough.
+    /// The item of a draw, if the item has left the table because it was drawn often enough.
     #[inline]
-    pub fn gone_mut(&mut self, item: Flight) -> Option<&mut Option<Gone>> {
-        let flown = self.items.as_mut()?.find_mut(item)?;
-        flown.gone.is_some().then_some(&mut flown.gone)
+    pub fn gone_mut(&mut self, item: Flight, number: FlightNumber) -> Option<&mut Option<Gone>> {
+        let gone = match &mut self.items {
+            Some(items) => &mut items.find_mut(item)?.gone,
+            None => &mut self.flights.get_mut(number.get()? as usize)?.as_mut()?.gone,
+        };
+        gone.is_some().then_some(gone)
     }
 
     /// Changes the items with this key that have left the table because they were drawn often enough.
     pub fn change_gone(&mut self, key: ItemKey, mut change: impl FnMut(&mut Gone)) {
+        if self.may_keep {
+            self.track_items();
+        }
         let Some(items) = &mut self.items else { return };
         if !items.table.is_empty() {
             let of_key = items.table.iter_hash_mut(items.hasher.hash_one(key)).filter(|flown| flown.item.key == key);
@@ -258,18 +286,13 @@ impl InFlight {
         self.flights.len() - self.free.len()
     }
 
-    /// The draws in flight.
-    pub fn iter(&self) -> impl Iterator<Item = &Flight> {
+    /// The items of the draws in flight, with the item itself if it has left because it was drawn often enough.
+    pub fn iter(&self) -> impl Iterator<Item = (Flight, Option<&Gone>)> {
         let delivered: HashSet<_> = self.delivered.iter().flatten().filter_map(|number| number.get()).collect();
         let flights = self.flights.iter().enumerate();
         flights
             .filter(move |(number, _)| !delivered.contains(&(*number as u32)))
-            .filter_map(|(_, flight)| flight.as_ref())
-    }
-
-    /// The item if it has left the table because it was drawn often enough.
-    pub fn gone(&self, item: Flight) -> Option<&Gone> {
-        let items = self.items.as_ref()?;
-        items.table.find(items.hash(item.key), |flown| flown.item == item)?.gone.as_ref()
+            .filter_map(|(_, draw)| draw.as_ref())
+            .map(|Draw { item, gone }| (*item, self.items.as_ref().map_or(gone.as_ref(), |items| items.gone(*item))))
     }
 }

@@ -82,14 +82,17 @@ impl Table {
     pub fn snapshot_without_flights(&self) -> TableSnapshot {
         let mut snapshot = self.snapshot();
         let undelivered = &mut snapshot.undelivered;
-        for flight in self.in_flight.iter() {
-            *undelivered.draws.entry(*flight).or_insert(0) += 1;
+        let mut items = HashMap::new();
+        for (item, gone) in self.in_flight.iter() {
+            *undelivered.draws.entry(item).or_insert(0) += 1;
+            items.insert(item, gone);
         }
-        let mut items: Vec<_> = undelivered.draws.iter().map(|(item, draws)| (*item, *draws)).collect();
+        let mut items: Vec<_> = items.into_iter().collect();
         items.sort_unstable_by_key(|(item, _)| Reverse(item.inserted_at));
-        for (item, draws) in items {
+        for (item, gone) in items {
             let found = self.slab.find(item.key);
-            let times_sampled = match self.in_flight.gone(item) {
+            let draws = undelivered.draws[&item];
+            let times_sampled = match gone {
                 Some(_) if found.is_some() || undelivered.returned.contains_key(&item.key) => continue,
                 Some(gone) => {
                     if !gone.is_deleted && gone.times_sampled - draws < gone.returns_below {
