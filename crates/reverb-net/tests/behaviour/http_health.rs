@@ -158,6 +158,49 @@ fn health_is_answered_while_requests_that_read_tables_wait() {
     }
 }
 
+/// Asks for a path without an end of the connection.
+fn begin(port: u16, path: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the port listens");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it takes a request");
+    stream
+}
+
+#[test]
+fn while_all_connections_wait_for_answers_further_ones_are_asked_for_health_once() {
+    let Setting { http_runtime, state, http, .. } = setting();
+    let gate = Arc::new(Mutex::new(()));
+    let closed = gate.lock();
+    for _ in 0..8 {
+        let (state, gate) = (state.clone(), gate.clone());
+        http_runtime.spawn(async move { state.heavy(move |_: &HttpState| drop(gate.lock())).await.is_ok() });
+    }
+    let mut waiting = Vec::new();
+    let refused = loop {
+        let mut stream = begin(http.port(), "/metrics");
+        stream.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
+        let mut answer = [0; 1 << 10];
+        if let Ok(length @ 1..) = stream.read(&mut answer) {
+            break String::from_utf8_lossy(&answer[..length]).into_owned();
+        }
+        waiting.push(stream);
+        assert!(waiting.len() < 200, "nothing is refused");
+    };
+    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("64 HTTP requests"), "{refused}");
+    assert!(waiting.len() >= 64);
+    let mut health = begin(http.port(), "/livez");
+    write!(health, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it takes a request");
+    let mut answers = String::new();
+    health.read_to_string(&mut answers).expect("it answers, and ends");
+    assert_eq!(answers.matches("HTTP/1.1 200 ").count(), 1, "{answers}");
+    drop(closed);
+    for mut stream in waiting {
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        let mut start = [0; 13];
+        stream.read_exact(&mut start).expect("it answers");
+        assert_eq!(start, *b"HTTP/1.1 200 ");
+    }
+}
+
 #[test]
 fn work_that_panics_ends_its_own_request_only() {
     let Setting { http_runtime, state, http, .. } = setting();

@@ -3,7 +3,7 @@
 use super::answer::text;
 use super::guard::{Guard, set_headers};
 use super::health;
-use super::reserve::{Place, Reserve};
+use super::places::{Activity, Place, Places};
 use super::state::HttpState;
 use super::stream::Stream;
 use axum::Router;
@@ -18,14 +18,16 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tower::ServiceExt;
 
-// limit (HTTP, metrics and logs): HTTP connections that may ask for anything | {} | {MAX_RESERVE} further ones may ask
-// for health, once; anything else is 503. Beyond that, the oldest of these is closed
-/// Maximum number of connections that may ask for anything. Further ones may ask for health.
+// limit (HTTP, metrics and logs): HTTP connections that may ask for anything | {} | the one that has been idle the
+// longest is closed. While requests of all of them are being answered, {MAX_RESERVE} further ones may ask for health,
+// once; anything else is 503. Beyond that, the longest idle of these is closed
+/// Maximum number of connections that may ask for anything. The one that has been idle the longest gives way to a new
+/// one. While requests of all of them are being answered, further ones may ask for health.
 const MAX_CONNECTIONS: usize = 64;
-/// Maximum number of connections that may ask for health only. The oldest of them gives way to a new one.
+/// Maximum number of connections that may ask for health only.
 const MAX_RESERVE: usize = 64;
 // limit (HTTP, metrics and logs): time for the head of an HTTP request, and for which a connection stays open without
 // one | {} | closed
@@ -44,31 +46,37 @@ pub struct Port {
     state: Arc<HttpState>,
     router: Router,
     guard: Guard,
-    connections: Arc<Semaphore>,
-    reserve: Arc<Reserve>,
+    connections: Arc<Places>,
+    reserve: Arc<Places>,
 }
 
 impl Port {
     pub fn new(state: Arc<HttpState>, router: Router, guard: Guard) -> Self {
-        let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        Self { state, router, guard, connections, reserve: Arc::new(Reserve::new(MAX_RESERVE)) }
+        let [connections, reserve] = [MAX_CONNECTIONS, MAX_RESERVE].map(|size| Arc::new(Places::new(size)));
+        Self { state, router, guard, connections, reserve }
     }
 
-    /// Gives room to a new connection.
-    fn room(&self) -> Room {
-        let free = self.connections.clone().try_acquire_owned();
-        free.map_or_else(|_| Room::Reserve(self.reserve.enter()), Room::Usual)
+    /// Gives room to a new connection. `None` if no other one can leave for it.
+    fn room(&self) -> Option<Room> {
+        let usual = self.connections.enter().map(|place| Room { place, is_reserve: false });
+        usual.or_else(|| self.reserve.enter().map(|place| Room { place, is_reserve: true }))
     }
 
     /// Answers a request. Its body is not read.
-    async fn answer(&self, request: Request<Incoming>, is_in_reserve: bool) -> Response<Body> {
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        activity: &Arc<Activity>,
+        is_in_reserve: bool,
+    ) -> Response<Body> {
+        let _stays = activity.answer();
         let (request, _unread) = request.into_parts();
         let mut response = if let Some(refusal) = self.guard.refusal(&request) {
             refusal
         } else if health::is_path(request.uri.path()) {
             health::answer(request.uri.path(), &self.state)
         } else if is_in_reserve {
-            let line = format!("{MAX_CONNECTIONS} HTTP connections are open. Close one, or try again later.");
+            let line = format!("{MAX_CONNECTIONS} HTTP requests are being answered. Try again later.");
             text(StatusCode::SERVICE_UNAVAILABLE, &line)
         } else {
             let request = Request::from_parts(request, Body::empty());
@@ -88,8 +96,10 @@ pub async fn accept_from(open: Sender<()>, listener: Listener, port: Arc<Port>, 
         tokio::select! {
             accepted = listener.0.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let room = port.room();
-                    tokio::spawn(serve(open.clone(), Stream::new(stream), room, port.clone(), stopped.clone()));
+                    if let Some(room) = port.room() {
+                        let stream = Stream::new(stream, room.place.activity.clone());
+                        tokio::spawn(serve(open.clone(), stream, room, port.clone(), stopped.clone()));
+                    }
                 }
                 Err(error) => {
                     // Usually the process has no free file descriptor. Some become free when open connections close.
@@ -112,29 +122,20 @@ impl Drop for Listener {
     }
 }
 
-/// What a connection may ask for.
-enum Room {
-    /// Anything. The permit counts the connection.
-    Usual(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit),
-    /// Health, once, until another connection needs the place.
-    Reserve(Place),
-}
-
-impl Room {
-    async fn lost(&mut self) {
-        match self {
-            Self::Usual(_) => std::future::pending().await,
-            Self::Reserve(place) => place.displaced().await,
-        }
-    }
+/// The place of a connection.
+struct Room {
+    place: Place,
+    /// Whether it may ask for health only, once.
+    is_reserve: bool,
 }
 
 /// Serves a connection until its client ends it, or `stopped` changes. The stream is closed before `_open` is dropped.
 async fn serve(_open: Sender<()>, stream: Stream, mut room: Room, port: Arc<Port>, mut stopped: watch::Receiver<()>) {
-    let is_in_reserve = matches!(room, Room::Reserve(_));
+    let is_in_reserve = room.is_reserve;
+    let activity = room.place.activity.clone();
     let answer = |request| {
-        let port = port.clone();
-        async move { Ok::<_, Infallible>(port.answer(request, is_in_reserve).await) }
+        let (port, activity) = (port.clone(), activity.clone());
+        async move { Ok::<_, Infallible>(port.answer(request, &activity, is_in_reserve).await) }
     };
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).keep_alive(!is_in_reserve);
@@ -143,6 +144,6 @@ async fn serve(_open: Sender<()>, stream: Stream, mut room: Room, port: Arc<Port
         // An error concerns this client only, which may send any bytes.
         _ended = builder.serve_connection(TokioIo::new(stream), service_fn(answer)) => {}
         _dropped = stopped.changed() => {}
-        () = room.lost() => {}
+        () = room.place.displaced() => {}
     }
 }

@@ -9,7 +9,7 @@ mod health;
 mod histogram_cache;
 mod history;
 mod metrics;
-mod reserve;
+mod places;
 mod state;
 mod stream;
 

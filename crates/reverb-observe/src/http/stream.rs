@@ -1,9 +1,11 @@
 //! A connection of the HTTP port.
 
+use super::places::Activity;
 use socket2::SockRef;
 use std::io::{IoSlice, Result};
 use std::net::Shutdown;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -15,33 +17,45 @@ const UNREAD_TIME: Duration = Duration::from_secs(30);
 
 /// A connection that ends when it is dropped, even if a process that was forked meanwhile has a copy of it.
 #[derive(Debug)]
-pub struct Stream(TcpStream);
+pub struct Stream {
+    socket: TcpStream,
+    activity: Arc<Activity>,
+}
 
 impl Stream {
-    /// Wraps a connection, and limits the time for which its client may not read.
-    pub fn new(stream: TcpStream) -> Self {
-        let _without_delay = stream.set_nodelay(true);
+    /// Wraps a connection, and limits the time for which its client may not read. Bytes that move are noted.
+    pub fn new(socket: TcpStream, activity: Arc<Activity>) -> Self {
+        let _without_delay = socket.set_nodelay(true);
         #[cfg(target_os = "linux")]
-        let _where_supported = SockRef::from(&stream).set_tcp_user_timeout(Some(UNREAD_TIME));
-        Self(stream)
+        let _where_supported = SockRef::from(&socket).set_tcp_user_timeout(Some(UNREAD_TIME));
+        Self { socket, activity }
+    }
+
+    fn noted<T>(&self, moved: Poll<T>) -> Poll<T> {
+        if moved.is_ready() {
+            self.activity.note();
+        }
+        moved
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let _closed = SockRef::from(&self.0).shutdown(Shutdown::Both);
+        let _closed = SockRef::from(&self.socket).shutdown(Shutdown::Both);
     }
 }
 
 impl AsyncRead for Stream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buffer)
+        let read = Pin::new(&mut self.socket).poll_read(cx, buffer);
+        self.noted(read)
     }
 }
 
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.socket).poll_write(cx, bytes);
+        self.noted(written)
     }
 
     fn poll_write_vectored(
@@ -49,18 +63,19 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(cx, parts)
+        let written = Pin::new(&mut self.socket).poll_write_vectored(cx, parts);
+        self.noted(written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
+        self.socket.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.socket).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.socket).poll_shutdown(cx)
     }
 }
