@@ -157,6 +157,17 @@ def test_drop_remainder_gives_short_batches_back(serve):
     eventually(lambda: info_of(client).current_size == 3)
 
 
+def test_batches_that_were_dropped_do_not_count(serve):
+    client = serve(queue_table(max_size=100))
+    options = {"batch_size": 4, "num_batches": 2, "timeout": 0.1, "drop_remainder": True}
+    with NumpyLoader(client, "table", **options) as loader:
+        insert_numbers(client, 1)
+        with pytest.raises(reverb.DeadlineExceededError):
+            next(loader)
+        insert_numbers(client, 8)
+        assert [numbers(batch) for batch in loader] == [[0, 0, 1, 2], [3, 4, 5, 6]]
+
+
 def test_timeout_0_takes_the_items_available_now(serve):
     client = serve(queue_table(max_size=100))
     insert_numbers(client, 3)

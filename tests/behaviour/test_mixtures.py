@@ -4,7 +4,7 @@ import collections
 
 import numpy as np
 import pytest
-from behaviour_support import eventually, info_of, make_table
+from behaviour_support import Proxy, eventually, info_of, make_table
 
 import reverb
 from reverb.loaders import NumpyLoader
@@ -68,6 +68,27 @@ def test_batches_that_nobody_got_do_not_change_the_shares(serve):
         for _ in range(6):
             eventually(load)
     assert loaded == [[2, 1], [1, 2]] * 3
+
+
+def test_batches_that_went_back_when_the_connection_was_cut_do_not_change_the_shares():
+    with reverb.Server([reverb.Table.queue(name, 100) for name in "ab"]) as server:
+        here, proxy = server.localhost_client(), Proxy(server.port)
+        here.insert_batch(np.zeros(30), {"a": 1.0, "b": 1.0})
+        there = reverb.Client(f"ipv4:127.0.0.1:{proxy.port}")
+
+        def left():
+            return [info_of(here, name).current_size for name in "ab"]
+
+        with NumpyLoader(there, {"a": 1, "b": 1}, batch_size=3, prefetch=1, num_batches=4, timeout=20) as loader:
+            assert shares_of(loader, 1, 2) == [[2, 1]]
+            # The next batch is here, and goes back.
+            eventually(lambda: left() == [27, 27])
+            proxy.cut()
+            eventually(lambda: left() == [28, 29])
+            assert info_of(there, "a").current_size == 28
+            assert shares_of(loader, 3, 2) == [[1, 2], [2, 1], [1, 2]]
+            assert next(loader, None) is None
+        proxy.close()
 
 
 def test_random_shares_are_right_on_average_and_repeat_with_their_seed(serve):

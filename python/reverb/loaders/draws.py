@@ -134,8 +134,9 @@ class Draws:
 
         Returns:
           Whether the learner may have the batch. False if the connection was lost or the server was stopped, so that
-          the samples went back to their tables, from which somebody may draw them again. A batch of which a part was
-          acknowledged before is delivered all the same, so that no sample is lost.
+          the samples went back to their tables, from which somebody may draw them again; the caller then calls
+          `forget`. A batch of which a part was acknowledged before is delivered all the same, so that no sample is
+          lost.
         """
         for number, draw in enumerate(draws):
             try:
@@ -144,9 +145,13 @@ class Draws:
                 if number == 0:
                     for other in reversed(draws[1:]):
                         other.give_back()
-                    self.begun -= 1
                     return False
         return True
+
+    def forget(self, shares: list[tuple[int, int]]) -> None:
+        """Stops counting a batch that nobody gets, given its number of items of each table."""
+        self.begun -= 1
+        self._shares.take_back(shares)
 
     def go_on(self, begun: int, pending: Draw | None) -> None:
         """Continues after batches of the one table that were drawn without this object.
@@ -175,8 +180,7 @@ class Draws:
         return True
 
     def _drop(self, request: _Request) -> None:
-        self.begun -= 1
-        self._shares.take_back(request.shares)
+        self.forget(request.shares)
         request.give_back()
 
     def _patience(self) -> float:
@@ -238,6 +242,7 @@ class Draws:
         if not size or (size < self._options.batch_size and self._options.drop_remainder):
             for part in reversed(parts):
                 part.draw.give_back()
+            self.begun -= bool(parts)
             self._check_end()
             return None
         return parts

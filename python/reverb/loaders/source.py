@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reverb._binding import Draw, LocalDraws, StatsClock
+from reverb._binding import LocalDraws, StatsClock
 from reverb.client import Client
 from reverb.loaders.assembly import Assembly, Part
 from reverb.loaders.batch import Batch
@@ -28,14 +28,16 @@ class Fetched:
       batch: The batch that the source's conversion made.
       samples: The number of items.
       draws: The draws that gave the items.
+      shares: The number of each table and of its items.
     """
 
-    __slots__ = ("batch", "draws", "samples")
+    __slots__ = ("batch", "draws", "samples", "shares")
 
-    def __init__(self, batch: Any, samples: int, draws: list[Draw]) -> None:
+    def __init__(self, batch: Any, parts: list[Part]) -> None:
         self.batch = batch
-        self.samples = samples
-        self.draws = draws
+        self.samples = _samples(parts)
+        self.draws = [part.draw for part in parts]
+        self.shares = _shares(parts)
 
     def give_back(self) -> None:
         """Gives the samples back to their tables: the learner will not get the batch."""
@@ -115,7 +117,7 @@ class BatchSource:
                 return None
             # The next batch is on its way while this one is put together.
             self._draws.begin_next()
-            fetched = Fetched(self._assemble(parts), _samples(parts), [part.draw for part in parts])
+            fetched = Fetched(self._assemble(parts), parts)
             self._fetched.append(fetched)
             return fetched
 
@@ -134,6 +136,7 @@ class BatchSource:
                 batch = self._assemble(parts)
                 if self._draws.receive([part.draw for part in parts]):
                     break
+                self._draws.forget(_shares(parts))
             self.clock.given(_samples(parts))
             self._draw_locally(parts)
             self._draws.begin_next()
@@ -151,6 +154,8 @@ class BatchSource:
             self._forget(fetched)
             if delivered:
                 self.clock.given(fetched.samples)
+            else:
+                self._draws.forget(fetched.shares)
         return delivered
 
     def refuse(self, fetched: Fetched) -> None:
@@ -231,6 +236,7 @@ class BatchSource:
         except Exception:
             for part in reversed(parts):
                 part.draw.give_back()
+            self._draws.forget(_shares(parts))
             raise
         self.clock.converted()
         return batch
@@ -251,3 +257,7 @@ def _kind(value: object) -> str:
 
 def _samples(parts: list[Part]) -> int:
     return sum(len(part.sampled) for part in parts)
+
+
+def _shares(parts: list[Part]) -> list[tuple[int, int]]:
+    return [(part.table, len(part.sampled)) for part in parts]
