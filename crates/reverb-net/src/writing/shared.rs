@@ -83,6 +83,29 @@ impl SessionState {
         }
     }
 
+    /// Queues items, unless the session was closed or has failed. Returns whether an earlier item was refused, which is
+    /// not reported yet.
+    ///
+    /// # Errors
+    /// The error of an earlier item that was refused, else those of [`SessionState::check_open`].
+    pub fn push(&mut self, items: impl IntoIterator<Item = WriterItem>, all: &PendingLimit) -> Result<bool> {
+        let has_refusal = self.has_refusal()?;
+        items.into_iter().for_each(|item| self.outbox.push(item));
+        self.count(all);
+        Ok(has_refusal)
+    }
+
+    /// Whether an item was refused and not reported yet.
+    ///
+    /// # Errors
+    /// Those of [`SessionState::push`].
+    pub fn has_refusal(&mut self) -> Result<bool> {
+        match self.check_open() {
+            Ok(()) => Ok(self.outbox.has_refusal()),
+            Err(error) => Err(self.outbox.take_refusal().unwrap_or(error)),
+        }
+    }
+
     /// Checks that items can be sent.
     pub fn check_open(&self) -> Result<()> {
         match &self.failed {
@@ -258,5 +281,24 @@ impl SharedSession {
                 let _reported_later = chunk.compress();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_that_come_when_the_session_was_closed_are_refused_and_do_not_count() {
+        let all = Arc::new(PendingLimit::new(0));
+        let session = SharedSession::new("", all.clone(), SessionOptions::default(), DroppedChunks::default());
+        let item =
+            || WriterItem { table: "table".into(), key: 1, priority: 1.0, columns: Box::default(), is_validated: true };
+        let mut state = session.state.lock();
+        assert!(matches!(state.push([item()], &all), Ok(false)));
+        assert!(all.is_exceeded_by(1), "it counts");
+        assert_eq!(state.close(&all).len(), 1);
+        assert!(matches!(state.push([item()], &all), Err(Error::Cancelled(_))));
+        assert!(!all.is_exceeded_by(1) && state.outbox.len() == 0, "nothing would take its bytes back");
     }
 }

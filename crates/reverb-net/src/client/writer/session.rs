@@ -51,15 +51,13 @@ impl Session {
     /// # Errors
     /// The errors of [`Session::check_open`]. No item is queued then.
     pub fn push(&self, runtime: &Handle, items: impl IntoIterator<Item = WriterItem>) -> Result<bool> {
-        self.check_open()?;
+        self.check_process()?;
         let shared = &self.shared;
         let (has_worker, was_idle, has_refusal) = {
             let mut state = shared.state.lock();
-            // Not of these items, which the next call reports.
-            let has_refusal = state.outbox.has_refusal();
             let was_idle = state.outbox.front().is_none();
-            items.into_iter().for_each(|item| state.outbox.push(item));
-            state.count(&shared.all);
+            // Not of these items, which the next call reports.
+            let has_refusal = state.push(items, &shared.all)?;
             (std::mem::replace(&mut state.has_worker, true), was_idle, has_refusal)
         };
         if !has_worker {
@@ -109,11 +107,7 @@ impl Session {
     /// that was refused is reported before either.
     pub fn check_open(&self) -> Result<bool> {
         self.check_process()?;
-        let mut state = self.shared.state.lock();
-        match state.check_open() {
-            Ok(()) => Ok(state.outbox.has_refusal()),
-            Err(error) => Err(state.outbox.take_refusal().unwrap_or(error)),
-        }
+        self.shared.state.lock().has_refusal()
     }
 
     fn check_process(&self) -> Result<()> {
