@@ -412,6 +412,36 @@ fn draws_of_one_item_come_back_in_any_order() {
     }
 }
 
+#[test]
+fn an_insert_evicts_few_items_while_several_changes_shrink_the_table() {
+    let mut table = table(config(Fifo, Fifo, 4000));
+    fill(&mut table, 0..4000);
+    let mut key = 4000;
+    let mut evicted_by_insert = |table: &mut Table| {
+        let before = table.len();
+        key += 1;
+        fill(table, [key]);
+        before + 1 - table.len()
+    };
+    let sized = |max_size| TableChanges { max_size: Some(max_size), ..TableChanges::default() };
+    let mut first = table.configure(&TableChanges { max_times_sampled: Some(5), ..sized(3900) }).unwrap();
+    while table.len() > 3900 {
+        assert!(evicted_by_insert(&mut table) <= 16);
+        table.shrink(&mut first, 10, &mut Vec::new());
+    }
+    // The first one still looks for items that were drawn often enough when the second one begins.
+    let mut second = table.configure(&sized(100)).unwrap();
+    let mut is_over = [false; 2];
+    while is_over != [true; 2] {
+        assert!(evicted_by_insert(&mut table) <= 16);
+        for (is_over, shrinking) in is_over.iter_mut().zip([&mut first, &mut second]) {
+            *is_over = *is_over || !table.shrink(shrinking, 10, &mut Vec::new());
+            assert!(evicted_by_insert(&mut table) <= 16);
+        }
+    }
+    assert_eq!(table.len(), 100);
+}
+
 fn limit_draws(table: &mut Table, max_times_sampled: i32, untracked: u64) {
     let changes = TableChanges { max_times_sampled: Some(max_times_sampled), ..TableChanges::default() };
     let mut shrinking = table.configure(&changes).unwrap();
