@@ -1,11 +1,16 @@
 //! The memory that an insert stream holds: its chunks, and the items that wait for their tables.
 
 use foldhash::fast::RandomState;
-use reverb_core::{Chunk, Slice, TrajectoryColumn};
+use reverb_core::{Chunk, Error, Result, Slice, TrajectoryColumn};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
+// limit (Writers): memory of the chunks that a stream of a writer, or of a client of dm-reverb, has sent and not released
+// | {} | the stream ends
+/// Maximum memory of a stream's chunks and waiting items in bytes: two of the largest items. Chunks count whether or not
+/// an item names them, since a client decides alone when it releases them.
+const MAX_HELD_BYTES: usize = 8 << 30;
 /// Bytes that a chunk counts in addition to its data.
 pub const CHUNK_BYTES: usize = 512;
 
@@ -45,8 +50,19 @@ impl HeldMemory {
     }
 
     /// Counts new chunks. `bytes` is the size of their data.
-    pub fn add(&mut self, chunks: usize, bytes: usize) {
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the stream holds too much then.
+    pub fn add(&mut self, chunks: usize, bytes: usize) -> Result<()> {
         self.bytes += bytes + chunks * CHUNK_BYTES;
+        if self.bytes <= MAX_HELD_BYTES {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "the chunks that this writer has sent and not released take {} bytes, and a writer may have {MAX_HELD_BYTES}; \
+             keep fewer steps in its history, or end episodes earlier",
+            self.bytes
+        )))
     }
 
     /// Stops counting a chunk that the client does not need any more. It still counts while waiting items use it.

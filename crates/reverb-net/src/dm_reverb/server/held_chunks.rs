@@ -39,8 +39,8 @@ impl HeldChunks {
     /// Adds the chunks of a message. Of chunks with the same key, the first stays.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if a chunk is damaged, [`Error::MessageTooLarge`] if one of them or all exceed the
-    /// limit.
+    /// [`Error::InvalidArgument`] if a chunk is damaged, or if the stream holds too much; [`Error::MessageTooLarge`] if
+    /// one chunk or all exceed the limit.
     pub fn add(&mut self, messages: Vec<Bytes>) -> Result<()> {
         let mut spent_bytes = 0;
         // A chunk that is most of what was allocated for its message stays there. Smaller ones are copied, since each
@@ -54,7 +54,7 @@ impl HeldChunks {
                 false => self.decoder.decode(&message, EpisodeIds::Same),
             };
             let chunk = chunk.map_err(as_invalid)?;
-            self.memory.add(1, chunk.size_bytes());
+            self.memory.add(1, chunk.size_bytes())?;
             // A packed chunk takes the memory of its message.
             let data_bytes = if chunk.is_packed() { message.len() } else { chunk.size_bytes() };
             place.insert(Arc::new(chunk));

@@ -204,7 +204,7 @@ impl WriteStreamTask {
         let (before, chunks) = (self.known.len(), request.chunks);
         let (layouts, known) = (&mut self.layouts, &mut self.known);
         let bytes = decode(decoded, || chunks_from_wire(chunks, layouts, known, limit)).await?;
-        self.held.add(self.known.len() - before, bytes);
+        self.held.add(self.known.len() - before, bytes)?;
         // The loop below also computes the number after that of the last item, which must not overflow.
         if request.first_sequence.checked_add(request.items.len() as u64 + 1).is_none() {
             return Err(Error::invalid(format!("{} is not a valid sequence number", request.first_sequence)));
@@ -279,6 +279,36 @@ mod tests {
     use reverb_core::{Codec, DType, Layout};
     use reverb_service::Transport;
 
+    async fn task() -> WriteStreamTask {
+        let replay = Replay::new(vec![queue("queue", 10)], 256 << 20).unwrap();
+        let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
+        let guard = replay.ledgers.take(7).await;
+        WriteStreamTask::new(replay, Inserter { peer: &peer, client: 1 }, None, guard)
+    }
+
+    #[tokio::test]
+    async fn chunks_that_no_item_names_and_nobody_releases_end_the_stream() {
+        let mut task = task().await;
+        let layout = Layout::new(1024, [(DType::UInt8, smallvec::smallvec![128 << 10], 0)]).unwrap();
+        let chunk = chunk_to_wire(&chunk_of(layout, vec![0; 128 << 20]));
+        let mut send = async |key: u64, release: Vec<u64>| {
+            let chunks = vec![crate::replay_v1::proto::Chunk { key, ..chunk.clone() }];
+            task.take(WriteRequest { chunks, release, ..WriteRequest::default() }, &mut Done::new()).await
+        };
+        for key in 1..200 {
+            send(key, vec![key]).await.unwrap();
+        }
+        // Those of one item may have 4 GiB.
+        for key in 200..240 {
+            send(key, Vec::new()).await.unwrap();
+        }
+        let mut all = Ok(());
+        for key in 240..300 {
+            all = all.and(send(key, Vec::new()).await);
+        }
+        assert!(matches!(all, Err(Error::InvalidArgument(reason)) if reason.contains("not released")));
+    }
+
     #[tokio::test]
     async fn a_message_of_large_compressed_chunks_waits_for_its_turn() {
         let message = |rows: usize| {
@@ -287,10 +317,7 @@ mod tests {
             let chunk = crate::replay_v1::proto::Chunk { key: rows as u64, ..chunk_to_wire(&chunk) };
             WriteRequest { chunks: vec![chunk], ..WriteRequest::default() }
         };
-        let replay = Replay::new(vec![queue("queue", 10)], 8 << 20).unwrap();
-        let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
-        let guard = replay.ledgers.take(7).await;
-        let mut task = WriteStreamTask::new(replay, Inserter { peer: &peer, client: 1 }, None, guard);
+        let mut task = task().await;
         let mut done = Done::new();
         let room = take_all_room().await;
         let early = tokio::time::timeout(Duration::from_millis(200), task.take(message(2048), &mut done)).await;
