@@ -718,6 +718,9 @@ class WriterSession:
     def close(self, patience: float) -> _Discarded | None:
         """Waits at most `patience` seconds for confirmations. Returns what was discarded, if anything was."""
 
+    def note_priority(self, priority: float) -> None:
+        """Gives later items of priority "max" at least this priority."""
+
     @property
     def num_pending_items(self) -> int: ...
     @property
@@ -739,7 +742,7 @@ class TrajectoryWriter(WriterSession):
         """`structure`: a `reverb.writing.structure.Structure`. `signatures` None: items are not checked."""
 
     def append(self, data: object, partial_step: bool) -> None: ...
-    def create_item(self, table: str, priority: float, trajectory: object) -> None: ...
+    def create_item(self, table: str, priority: float | Literal["max"], trajectory: object) -> None: ...
     def set_signatures(self, signatures: _Signatures) -> None: ...
     def configure(self, column: int, options: _ColumnOptions) -> None: ...
     def end_episode(self, clear_buffers: bool) -> None:
@@ -774,10 +777,10 @@ class PatternWriter(WriterSession):
     ) -> PatternWriter:
         """`configs`: serialized `deepmind.reverb.StructuredWriterConfig`s."""
 
-    def append(self, data: object, partial_step: bool, priority: float | None = None) -> None:
+    def append(self, data: object, partial_step: bool, priority: float | Literal["max"] | None = None) -> None:
         """`priority`: of the items that are due; None takes those of the configs."""
 
-    def make_last_items(self, priority: float | None = None) -> None:
+    def make_last_items(self, priority: float | Literal["max"] | None = None) -> None:
         """Makes the items that are due where an episode ends."""
 
     def end_episode(self, clear_buffers: bool) -> None: ...
@@ -796,7 +799,7 @@ class RowWriter(WriterSession):
         options: WriterOptions,
     ) -> RowWriter: ...
     def append(self, data: object) -> None: ...
-    def create_item(self, table: str, num_timesteps: int, priority: float) -> None: ...
+    def create_item(self, table: str, num_timesteps: int, priority: float | Literal["max"]) -> None: ...
     def set_signatures(self, signatures: _Signatures) -> None: ...
     @property
     def episode_id(self) -> int: ...
@@ -821,12 +824,12 @@ class BatchedWriter(WriterSession):
         data: object,
         mask: NDArray[np.bool_] | None,
         ends: NDArray[np.bool_] | None,
-        priorities: NDArray[np.float64] | None = None,
+        priorities: NDArray[np.float64] | Literal["max"] | None = None,
     ) -> None: ...
     def create_items(
         self,
         table: str,
-        priorities: NDArray[np.float64],
+        priorities: NDArray[np.float64] | Literal["max"],
         columns: Sequence[tuple[int, int | None, int | None, int, bool]],
         mask: NDArray[np.bool_] | None,
     ) -> NDArray[np.bool_]: ...

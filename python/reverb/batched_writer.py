@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reverb import _binding
+from reverb.data.keys import is_max
 from reverb.writing.flushing import FlushingWriter
 from reverb.writing.history import History
 from reverb.writing.key_check import fits_table, patterns_fit_tables
@@ -111,7 +112,7 @@ class BatchedWriter(FlushingWriter):
         *,
         episode_end: ArrayLike | None = None,
         mask: ArrayLike | None = None,
-        priorities: ArrayLike | None = None,
+        priorities: ArrayLike | Literal["max"] | None = None,
     ) -> None:
         """Appends a step of every environment, and creates the items that the patterns describe.
 
@@ -120,8 +121,9 @@ class BatchedWriter(FlushingWriter):
           episode_end: Bools `[num_envs]` that mark the environments whose episode ends with this step. Later items
             cannot refer to the rows of these episodes. None marks no environment.
           mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.
-          priorities: Priorities of the items that the patterns create in this call, one number for all or an array
-            `[num_envs]`; None, the default, means those of the configs.
+          priorities: Priorities of the items that the patterns create in this call: one number for all, an array
+            `[num_envs]`, or "max" for the largest that each table has seen; None, the default, means those of the
+            configs.
 
         Raises:
           ValueError: An array has another first axis, or rows have another dtype or shape than earlier ones, and
@@ -140,7 +142,7 @@ class BatchedWriter(FlushingWriter):
         data: Any,
         mask: NDArray[np.bool_] | None,
         episode_end: NDArray[np.bool_] | None,
-        priorities: NDArray[np.float64] | None,
+        priorities: NDArray[np.float64] | Literal["max"] | None,
     ) -> None:
         if patterns_fit_tables(self._client, self._configs):
             self._append = self._writer.append
@@ -166,7 +168,7 @@ class BatchedWriter(FlushingWriter):
         return self._writer.episode_steps()
 
     def create_items(
-        self, table: str, priorities: ArrayLike, trajectory: Any, *, mask: ArrayLike | None = None
+        self, table: str, priorities: ArrayLike | Literal["max"], trajectory: Any, *, mask: ArrayLike | None = None
     ) -> NDArray[np.bool_]:
         """Creates an item for every environment that has all the selected rows.
 
@@ -175,7 +177,8 @@ class BatchedWriter(FlushingWriter):
 
         Args:
           table: Name of the table for the items.
-          priorities: Priorities of the items, one number for all or an array `[num_envs]`.
+          priorities: Priorities of the items: one number for all, an array `[num_envs]`, or "max" for the largest that
+            the table has seen since it was reset.
           trajectory: Nest of BatchedColumns, which becomes the data of the items.
           mask: Bools `[num_envs]` that mark the environments to create items for; None marks all.
 
@@ -199,7 +202,11 @@ class BatchedWriter(FlushingWriter):
         values = self._as_priorities(priorities)
         return self._writer.create_items(table, values, columns, self._as_mask("mask", mask))
 
-    def _as_priorities(self, priorities: ArrayLike, shape: tuple[int, ...] | None = None) -> NDArray[np.float64]:
+    def _as_priorities(
+        self, priorities: ArrayLike | Literal["max"], shape: tuple[int, ...] | None = None
+    ) -> NDArray[np.float64] | Literal["max"]:
+        if is_max(priorities):
+            return priorities
         values = np.atleast_1d(np.asarray(priorities, np.float64))
         if values.shape not in ((1,), (self._num_envs,)):
             raise ValueError(

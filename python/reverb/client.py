@@ -13,14 +13,13 @@ from reverb import _binding
 from reverb.data import checks, signatures, table_arguments
 from reverb.data.endpoint import Endpoint
 from reverb.data.items import sample_maker
-from reverb.data.keys import as_keys, as_updates, broadcast
+from reverb.data.keys import ItemPriority, as_keys, as_updates, broadcast
 from reverb.data.timeouts import as_reconnect_timeout, countdown
 from reverb.errors import DeadlineExceededError
 from reverb.rate_limiters import RateLimiter
 from reverb.replay_sample import BatchInfo, ItemInfo, ReplaySample
 from reverb.reverb_types import TableInfo, table_infos
 from reverb.writer import Writer
-from reverb.writing.largest_priority import note_update
 from reverb.writing.options import MAX_PENDING_BYTES, WriterArguments, WriterOptions, shows_writer_options
 from reverb.writing.unconfirmed import add_unconfirmed
 
@@ -97,12 +96,13 @@ class Client:
     def __repr__(self) -> str:
         return f"Client, server_address={self.server_address}"
 
-    def insert(self, data: Any, priorities: dict[str, float], *, timeout: float | None = None) -> None:
+    def insert(self, data: Any, priorities: Mapping[str, ItemPriority], *, timeout: float | None = None) -> None:
         """Inserts one item of one step into one or more tables.
 
         Args:
           data: Nest of arrays, or of values that numpy can convert into arrays.
-          priorities: Mapping from the name of each table that gets the item to the item's priority in that table.
+          priorities: Mapping from the name of each table that gets the item to the item's priority in that table: a
+            number, or "max" for the largest priority that the table has seen since it was reset.
           timeout: Time limit in seconds; None waits as long as the tables' rate limiters block.
 
         Raises:
@@ -119,8 +119,8 @@ class Client:
 
         Args:
           data: Nest of arrays `[n, ...]`. Row i of all leaves becomes item i.
-          priorities: Mapping from the name of each table that gets the items to one priority for all items, or to an
-            array `[n]` of priorities.
+          priorities: Mapping from the name of each table that gets the items to one priority for all items, to an
+            array `[n]` of priorities, or to "max" for the largest that the table has seen since it was reset.
           timeout: Time limit in seconds; None waits as long as the tables' rate limiters block.
 
         Raises:
@@ -432,9 +432,7 @@ class Client:
         """
         pairs = as_updates(updates)
         keys = [checks.as_key(key) for key in (() if deletes is None else deletes)]
-        changed = self.engine.mutate_priorities(table, pairs, keys, checks.as_timeout(timeout))
-        note_update(self.endpoint.address, table, [priority for _, priority in pairs])
-        return changed
+        return self.engine.mutate_priorities(table, pairs, keys, checks.as_timeout(timeout))
 
     def update_priorities(
         self, table: str, keys: ArrayLike, priorities: ArrayLike, *, timeout: float | None = None
@@ -465,9 +463,7 @@ class Client:
         values = np.ascontiguousarray(priorities, dtype=np.float64)
         if values.shape != keys.shape:
             values = np.ascontiguousarray(broadcast(values, keys.shape))
-        changed = self.engine.update_priorities(table, keys, values, checks.as_timeout(timeout))
-        note_update(self.endpoint.address, table, values)
-        return changed
+        return self.engine.update_priorities(table, keys, values, checks.as_timeout(timeout))
 
     def configure_table(
         self,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from reverb import _binding
 from reverb.data import checks
+from reverb.data.keys import ItemPriority
 from reverb.errors import TableNotFoundError
 from reverb.writing.flushing import FlushingWriter, as_seconds
 from reverb.writing.history import History
@@ -110,14 +111,15 @@ class TrajectoryWriter(FlushingWriter):
         """Number of complete steps in the episode so far."""
         return self._writer.episode_steps
 
-    def create_item(self, table: str, priority: float, trajectory: Any) -> None:
+    def create_item(self, table: str, priority: ItemPriority, trajectory: Any) -> None:
         """Creates an item and queues it for its table.
 
         Waits only while the items that the server has not confirmed take more than `max_pending_bytes`.
 
         Args:
           table: Name of the table for the item.
-          priority: Priority of the item, a finite number that the table's selectors accept.
+          priority: Priority of the item: a finite number that the table's selectors accept, or "max" for the largest
+            priority that the table has seen since it was reset.
           trajectory: Nest of TrajectoryColumns, which becomes the item's data.
 
         Raises:

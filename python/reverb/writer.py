@@ -8,6 +8,7 @@ import numpy as np
 
 from reverb import _binding
 from reverb.data import checks, nests
+from reverb.data.keys import ItemPriority
 from reverb.errors import CancelledError, TableNotFoundError, UnavailableError
 from reverb.writing import closing
 from reverb.writing.flushing import as_seconds
@@ -110,13 +111,14 @@ class Writer:
             self._reports.call(self.append, step)
         self._reports.finish()
 
-    def create_item(self, table: str, num_timesteps: int, priority: float) -> None:
+    def create_item(self, table: str, num_timesteps: int, priority: ItemPriority) -> None:
         """Creates an item from the last steps, with all their columns.
 
         Args:
           table: Name of the table for the item.
           num_timesteps: Number of steps in the item, from 1 to `max_sequence_length`.
-          priority: Priority of the item, a finite number that the table's selectors accept.
+          priority: Priority of the item: a finite number that the table's selectors accept, or "max" for the largest
+            priority that the table has seen since it was reset.
 
         Raises:
           ValueError: `num_timesteps` is below 1 or greater than the number of steps kept, `priority` is NaN, or the

@@ -30,6 +30,7 @@ NUMBERS = {
     "sample_wait_seconds": 25,
     "sample_age_seconds": 26,
     "removed_times_sampled": 27,
+    "largest_priority": 28,
     "inserts_by_client": 29,
 }
 

@@ -10,10 +10,28 @@ pub struct NewItem {
     pub key: ItemKey,
     /// Priority, from which the selectors choose.
     pub priority: f64,
+    /// Whether the item enters with [`Table::largest_priority`](crate::Table::largest_priority) of that moment, if that
+    /// is above `priority`.
+    pub takes_largest: bool,
     /// Number of draws so far: 0 except for restored items.
     pub times_sampled: i32,
     /// The data.
     pub trajectory: Trajectory,
+}
+
+/// The priority that a caller gives to an item.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NewPriority {
+    /// See [`NewItem::priority`].
+    pub value: f64,
+    /// See [`NewItem::takes_largest`].
+    pub takes_largest: bool,
+}
+
+impl From<f64> for NewPriority {
+    fn from(value: f64) -> Self {
+        Self { value, takes_largest: false }
+    }
 }
 
 impl NewItem {

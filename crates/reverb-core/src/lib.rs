@@ -45,7 +45,7 @@ pub use compressor::{AutoCodec, Compression, Compressor};
 pub use encoding::{Codec, Encoding};
 pub use error::{Error, Result};
 pub use importance::importance_weights;
-pub use item::{Drawn, ItemView, NewItem};
+pub use item::{Drawn, ItemView, NewItem, NewPriority};
 pub use key::{ChunkKey, EpisodeId, ItemKey, item_key, item_keys, random_key};
 pub use layout::Layout;
 pub use limits::MAX_ITEM_BYTES;

@@ -180,7 +180,7 @@ impl Slab {
         if self.free.pop().is_none() {
             self.grow();
         }
-        let NewItem { key, priority, times_sampled, trajectory } = item;
+        let NewItem { key, priority, times_sampled, trajectory, .. } = item;
         // Written field by field in place: building the item elsewhere and copying it costs more than the search.
         self.slot_mut(slot).get_or_insert_with(|| Item { key, priority, inserted_at, trajectory, times_sampled, hash });
         Ok(slot)
@@ -353,7 +353,13 @@ mod tests {
         let layout = Arc::new(Layout::new(1, [(DType::UInt8, smallvec![1], 0)]).unwrap());
         let chunk = Chunk::new(1, EpisodeIds::Same(1), StepRange::default(), layout, vec![0].into()).unwrap();
         let trajectory = Trajectory::rows(Arc::new(chunk), 0, 1).unwrap();
-        let item = || NewItem { key: random_key(), priority: 1.0, times_sampled: 0, trajectory: trajectory.clone() };
+        let item = || NewItem {
+            key: random_key(),
+            priority: 1.0,
+            takes_largest: false,
+            times_sampled: 0,
+            trajectory: trajectory.clone(),
+        };
         let mut slab = Slab::default();
         for _ in 0..4096 {
             slab.insert(item(), 0).ok().unwrap();

@@ -90,7 +90,13 @@ fn table_bytes(codec: Option<Codec>) -> (usize, u64) {
         })
         .collect();
     for last in STACK - 1..FRAMES {
-        let item = NewItem { key: last as u64, priority: 1.0, times_sampled: 0, trajectory: stack(&chunks, last) };
+        let item = NewItem {
+            key: last as u64,
+            priority: 1.0,
+            takes_largest: false,
+            times_sampled: 0,
+            trajectory: stack(&chunks, last),
+        };
         table.insert(item, 0, &mut Vec::new());
     }
     drop(chunks);

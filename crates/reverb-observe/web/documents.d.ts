@@ -112,6 +112,8 @@ interface TableDocument {
   last_insert_at: number | null;
   /** Unix time of the latest sample. Absent before the first. */
   last_sample_at: number | null;
+  /** Largest finite priority of inserts and updates since the last reset. 1 before the first above 0. */
+  largest_priority: number | null;
   /** Items inserted, by the name of the program that inserted them: of at most 1,024, and of `others`. */
   inserts_by_client: Record<string, number> | null;
   /** The rate limiter. */

@@ -20,7 +20,7 @@ use reverb_net::client::{
 };
 use reverb_net::status_bytes;
 use reverb_net::transport::caller_driven::CallerDrivenRuntime;
-use reverb_service::{Batch, BatchRequest, DrawRequest, Replay, RowInsert, Transport};
+use reverb_service::{Batch, BatchRequest, DrawRequest, Priorities, Replay, RowInsert, Transport};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -321,7 +321,7 @@ impl Client {
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
         (chunk, structure): NestChunk,
-        tables: Vec<(String, Vec<f64>)>,
+        tables: Vec<(String, Priorities)>,
         timeout: Option<f64>,
     ) -> PyReverbResult<()> {
         let deadline = deadline(timeout)?;

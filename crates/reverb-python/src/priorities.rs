@@ -1,4 +1,4 @@
-//! Reads the priorities that a caller gives to the rows of an insert.
+//! Reads the priorities that a caller gives to items.
 
 use crate::array_in::asarray;
 use crate::errors::PyReverbResult;
@@ -7,9 +7,43 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyMapping, PyString};
 use reverb_core::Error;
+use reverb_service::Priorities;
+
+/// What a caller gives for the largest priority so far.
+const LARGEST: &str = "max";
+
+/// The priority of an item as an argument: a number, or "max".
+#[derive(Clone, Copy)]
+pub enum Priority {
+    Given(f64),
+    Largest,
+}
+
+impl<'py> FromPyObject<'_, 'py> for Priority {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(number) = object.cast_exact::<PyFloat>() {
+            return Ok(Self::Given(number.value()));
+        }
+        if is_largest(&object)? {
+            return Ok(Self::Largest);
+        }
+        object.extract().map(Self::Given)
+    }
+}
+
+/// Whether an argument is the word for the largest priority so far.
+fn is_largest(priority: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let Ok(text) = priority.cast::<PyString>() else { return Ok(false) };
+    if text == LARGEST {
+        return Ok(true);
+    }
+    Err(PyTypeError::new_err(format!("priority: expected a number or \"{LARGEST}\", got {}", text.repr()?)))
+}
 
 /// The tables of an insert, each with one priority for all rows or one for each.
-pub fn table_priorities(priorities: &Bound<'_, PyAny>, rows: usize) -> PyReverbResult<Vec<(String, Vec<f64>)>> {
+pub fn table_priorities(priorities: &Bound<'_, PyAny>, rows: usize) -> PyReverbResult<Vec<(String, Priorities)>> {
     let mut tables = Vec::with_capacity(1);
     let mut add = |table: Bound<'_, PyAny>, value: Bound<'_, PyAny>| -> PyReverbResult<()> {
         let table = table_name(&table)?;
@@ -45,14 +79,17 @@ pub fn table_name(name: &Bound<'_, PyAny>) -> PyReverbResult<String> {
     Err(PyTypeError::new_err(format!("priorities: expected names of tables, got {}", name.get_type())).into())
 }
 
-fn priority_values(table: &str, value: &Bound<'_, PyAny>, rows: usize) -> PyReverbResult<Vec<f64>> {
+fn priority_values(table: &str, value: &Bound<'_, PyAny>, rows: usize) -> PyReverbResult<Priorities> {
     if let Ok(number) = value.cast_exact::<PyFloat>() {
-        return Ok(vec![number.value()]);
+        return Ok(vec![number.value()].into());
     }
     if let Ok(array) = value.cast_exact::<PyArray1<f64>>()
         && array.len()? == rows
     {
-        return Ok(array.to_owned_array().to_vec());
+        return Ok(array.to_owned_array().to_vec().into());
+    }
+    if is_largest(value)? {
+        return Ok(Priorities::largest());
     }
     let py = value.py();
     let array = asarray(py)?.call1((value, "float64")).map_err(|error| {
@@ -68,5 +105,5 @@ fn priority_values(table: &str, value: &Bound<'_, PyAny>, rows: usize) -> PyReve
         ))
         .into());
     }
-    Ok(flat)
+    Ok(flat.into())
 }

@@ -32,7 +32,7 @@ pub use bench::{BenchTable, BenchTables};
 pub use connections::{Connections, OpenConnection, OpenStream, StreamKind, TransportTotals};
 pub use facts::ServerFacts;
 pub use insert::{InsertGroup, wait_for_inserts};
-pub use local::{BatchRequest, RowInsert};
+pub use local::{BatchRequest, Priorities, RowInsert};
 pub use notice::{Notice, warn};
 pub use peer::{Identity, Inserter, Peer, Traffic, Transport};
 pub use process_name::{host_name, process_name};

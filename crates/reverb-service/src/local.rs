@@ -25,8 +25,36 @@ pub struct RowInsert {
     pub chunk: Arc<Chunk>,
     /// Number of rows of an item.
     pub rows_per_item: u32,
-    /// Names of the tables, each with one priority for all items or one for each item.
-    pub tables: Vec<(String, Vec<f64>)>,
+    /// Names of the tables, and the priorities of the items there.
+    pub tables: Vec<(String, Priorities)>,
+}
+
+/// The priorities of the items of an insert in one table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Priorities {
+    /// One priority for all items, or one for each item.
+    pub values: Vec<f64>,
+    /// See [`NewItem::takes_largest`].
+    pub take_largest: bool,
+}
+
+impl Priorities {
+    /// Returns those of items that take the largest priority so far.
+    pub fn largest() -> Self {
+        Self { values: vec![0.0], take_largest: true }
+    }
+
+    /// Returns the priority of an item.
+    #[inline]
+    pub fn of(&self, index: usize) -> f64 {
+        self.values[if self.values.len() == 1 { 0 } else { index }]
+    }
+}
+
+impl From<Vec<f64>> for Priorities {
+    fn from(values: Vec<f64>) -> Self {
+        Self { values, take_largest: false }
+    }
 }
 
 impl RowInsert {
@@ -57,11 +85,12 @@ pub fn begin_insert(replay: &Replay, insert: &RowInsert, client: u64) -> Result<
     replay.check_size(insert.chunk.decoded_bytes() as u64)?;
     // One check for all items: their rows lie within the chunk.
     Trajectory::rows(insert.chunk.clone(), 0, insert.num_items() * insert.rows_per_item)?;
-    let to_group = |(table, priorities): &(String, Vec<f64>)| {
+    let to_group = |(table, priorities): &(String, Priorities)| {
         let table = replay.table(table)?.clone();
         let item = |key: u64, index: u32| NewItem {
             key,
-            priority: priorities[if priorities.len() == 1 { 0 } else { index as usize }],
+            priority: priorities.of(index as usize),
+            takes_largest: priorities.take_largest,
             times_sampled: 0,
             trajectory: Trajectory::Rows {
                 chunk: insert.chunk.clone(),

@@ -26,6 +26,7 @@ fn a_look_needs_no_memory_for_items_that_it_does_not_show() {
         let items = (0..ITEMS).map(|row| NewItem {
             key: u64::from(row),
             priority: 1.0,
+            takes_largest: false,
             times_sampled: 0,
             trajectory: Trajectory::rows(chunk.clone(), row, 1).unwrap(),
         });

@@ -51,7 +51,7 @@ class AdderBase:
         *,
         takes_formula: bool = True,
     ) -> None:
-        self._priorities = Priorities(client, table, priority, num_envs, takes_formula=takes_formula)
+        self._priorities = Priorities(priority, num_envs, takes_formula=takes_formula)
         options = WriterOptions.of(f"{type(self).__name__}.__init__", options, given)
         self._client, self._table = client, table
         self._num_envs = None if num_envs is None else checks.as_count("num_envs", num_envs)
@@ -103,15 +103,18 @@ class AdderBase:
             self._writer.close()
 
     def note_priorities(self, priorities: ArrayLike) -> None:
-        """Takes priorities into account for `priority="max"`, such as those that a learner elsewhere has computed.
+        """Takes priorities into account for `priority="max"`, beside those that the table has seen.
 
-        Updates by clients of this process with the same address count by themselves. A learner in another process may
-        publish its largest priority beside its parameters. With another `priority` the call does nothing.
+        A server of this package sees all priorities itself. One of dm-reverb tells none, so that "max" is the largest
+        of 1, the priorities that this process has set there, and those noted here. A learner in another process may
+        publish its largest priority beside its parameters.
 
         Args:
           priorities: Priorities, one number or an array of any shape.
         """
         self._priorities.note(priorities)
+        if self._writer is not None:
+            self._writer.note_priority(self._priorities.noted)
 
     def add_from(
         self, env: Any, *, autoreset_mode: Any = None, transform: Callable[[Any], Any] | None = None
@@ -183,6 +186,7 @@ class AdderBase:
             self._writer = self._client.structured_writer(configs, options=self._options)
         else:
             self._writer = self._client.batched_writer(self._num_envs, configs=configs, options=self._options)
+        self._writer.note_priority(self._priorities.noted)
 
     def _append(self, step: Any, present: NDArray[np.bool_], ends: NDArray[np.bool_], priority: Any) -> None:
         """Appends a step of the environments that are present, then ends the episodes of those in `ends`."""

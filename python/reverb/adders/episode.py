@@ -31,9 +31,9 @@ class EpisodeAdder(AdderBase):
       client: Client for the server that holds the table.
       table: Name of the table for the items.
       max_length: Number of steps in the longest episode, at least 1. The writer keeps this many steps.
-      priority: Priority of items that get none in `add`: a number, 1 by default; `max` for the largest of 1, the
-        priorities given in `add` and those set since then by clients of this process or `note_priorities`; or the
-        formula of `structured.td_error`, whose column the step must have.
+      priority: Priority of items that get none in `add`: a number, 1 by default; `max` for the largest that the table
+        has seen since it was reset, in inserts and updates by anybody; or the formula of `structured.td_error`, whose
+        column the step must have.
       num_envs: Number of environments in the vector; None for a single environment.
       final: Names of columns that have one row more than the others: the value after the last step. With
         `final=("observation",)` an agent can bootstrap from the last observation of an episode that was truncated.

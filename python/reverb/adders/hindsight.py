@@ -17,6 +17,7 @@ from reverb.adders.flags import per_env
 from reverb.adders.recording import Transition
 from reverb.client import Client
 from reverb.data import checks
+from reverb.data.keys import ItemPriority, is_max
 from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_options
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class _Step(NamedTuple):
     following: Any
     terminated: bool
     info: Any
-    priority: float
+    priority: ItemPriority
 
 
 @shows_writer_options
@@ -68,8 +69,8 @@ class HindsightAdder(AdderBase):
         of the episode; `final` for the last one, which all k items then have; `episode` for random ones of the whole
         episode.
       seed: Seed for the choice of steps; None, the default, takes one from the operating system.
-      priority: Priority of items that get none in `add`: a number, 1 by default; or `max` for the largest of 1, the
-        priorities given in `add` and those set since then by clients of this process or `note_priorities`.
+      priority: Priority of items that get none in `add`: a number, 1 by default; or `max` for the largest that the
+        table has seen since it was reset, in inserts and updates by anybody.
       num_envs: Number of environments in the vector; None for a single environment.
       dtype: Floating-point dtype of `reward` and `discount` in the items, float32 by default.
       options: Options of the adder's writer, for all that is not given by name; None means their defaults.
@@ -167,7 +168,8 @@ class HindsightAdder(AdderBase):
         ends = (is_terminal | self._flags("truncated", truncated)) & present
         rewards = per_env("reward", reward, self._dtype, self._num_envs)
         given = self._priorities.of_step(priority)
-        each = np.broadcast_to(self._default_priority if given is None else given, present.shape)
+        each: Any = self._default_priority if given is None else given
+        each = [each] * present.size if is_max(each) else np.broadcast_to(each, present.shape).tolist()
         step = {
             "action": action,
             "next_observation": _checked("next_observation", next_observation),
@@ -184,7 +186,7 @@ class HindsightAdder(AdderBase):
                 row["next_observation"],
                 bool(is_terminal[env]),
                 self._info(info, env),
-                float(each[env]),
+                each[env],
             )
         for env, taken in added.items():
             self._episodes[env].append(taken)
@@ -290,7 +292,7 @@ class HindsightAdder(AdderBase):
     def _discounted(self, terminated: bool) -> Any:
         return self._dtype.type(0.0 if terminated else self._discount)
 
-    def _create_item(self, history: dict[str, Any], t: int, row: int, reached: int, priority: float) -> None:
+    def _create_item(self, history: dict[str, Any], t: int, row: int, reached: int, priority: ItemPriority) -> None:
         """Creates an item of step t with the reward in a row, and the goal achieved in another; 0 keeps its goal."""
 
         def observed(index: int) -> Any:

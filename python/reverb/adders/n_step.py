@@ -108,8 +108,8 @@ class NStepTransitionAdder(AdderBase):
       table: Name of the table for the items.
       n: Number of steps in a transition, at least 1.
       discount: Discount per step, in [0, 1].
-      priority: Priority of items that get none in `add`: a number, 1 by default; or `max` for the largest of 1, the
-        priorities given in `add` and those set since then by clients of this process or `note_priorities`.
+      priority: Priority of items that get none in `add`: a number, 1 by default; or `max` for the largest that the
+        table has seen since it was reset, in inserts and updates by anybody.
       num_envs: Number of environments in the vector; None for a single environment.
       dtype: Floating-point dtype of `reward` and `discount` in the items, float32 by default.
       stack: Mapping from `observation`, or a path below it such as `observation/pixels`, to a number of frames. The

@@ -9,9 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from reverb import structured_writer as structured
 from reverb.adders.flags import per_env
-from reverb.client import Client
-from reverb.data.keys import as_priority
-from reverb.writing.largest_priority import LargestPriority
+from reverb.data.keys import as_priority, is_max
 
 # A number, "max", or a formula that `structured.td_error` or `structured.constant_priority_fn` has made.
 Priority = float | Literal["max"] | structured.Priority
@@ -35,47 +33,45 @@ class Priorities:
     """The priorities of one adder's items.
 
     Args:
-      client: Client for the server that holds the table.
-      table: Name of the table for the items.
       priority: Priority as the adder was given it.
       num_envs: Number of environments in the vector; None for a single environment.
       takes_formula: Whether the adder's items have a column of TD errors, so that `structured.td_error` works.
 
     Attributes:
       config: Priority function for patterns, which applies where a step gives no priority.
+      noted: Largest priority that `note` has taken into account; 0.0 before the first.
 
     Raises:
       ValueError: The priority is text other than `max`, or a formula that the adder cannot use.
       TypeError: The priority is neither a number nor a formula.
     """
 
-    def __init__(
-        self, client: Client, table: str, priority: Any, num_envs: int | None, *, takes_formula: bool = True
-    ) -> None:
+    def __init__(self, priority: Any, num_envs: int | None, *, takes_formula: bool = True) -> None:
         self._num_envs = num_envs
-        is_max = isinstance(priority, str) and priority == "max"
-        self._largest = LargestPriority(client.server_address, table) if is_max else None
+        self._is_max = is_max(priority)
+        self.noted = 0.0
         allowed = "a number, 'max', or a formula of `reverb.structured`" if takes_formula else "a number or 'max'"
         if isinstance(priority, structured.Priority) and priority.HasField("td_error") and not takes_formula:
             raise ValueError(f"`priority` must be {allowed}: give TD errors with the steps, as `add(..., priority=)`.")
-        self.config = structured.constant_priority_fn(1.0) if is_max else priority_fn(priority, allowed)
+        self.config = structured.constant_priority_fn(1.0) if self._is_max else priority_fn(priority, allowed)
 
-    def of_step(self, given: ArrayLike | None) -> float | NDArray[np.float64] | None:
-        """The priority of the items that a step creates, a number or an array `[num_envs]`; None if it is `config`.
+    def of_step(self, given: ArrayLike | None) -> float | NDArray[np.float64] | Literal["max"] | None:
+        """The priority of the items that a step creates: a number, `[num_envs]` or "max"; None if it is `config`.
 
         Args:
-          given: Priority given with the step, a number or an array `[num_envs]`; None if none was given.
+          given: Priority given with the step, a number, an array `[num_envs]` or "max"; None if none was given.
         """
         if given is None:
-            return None if self._largest is None else self._largest.value
+            return "max" if self._is_max else None
+        if is_max(given):
+            return given
         values = per_env("priority", given, np.float64, self._num_envs)
-        self.note(values)
         return float(values[0]) if self._num_envs is None else values
 
     def note(self, priorities: ArrayLike) -> None:
-        """Takes priorities into account for `max`."""
-        if self._largest is not None:
-            self._largest.note(priorities)
+        """Takes priorities into account for `max`. Those that are not finite are ignored."""
+        values = np.asarray(priorities, np.float64)
+        self.noted = max(self.noted, float(np.max(values, initial=0.0, where=np.isfinite(values))))
 
 
 class TdErrors:

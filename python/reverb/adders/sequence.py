@@ -155,10 +155,9 @@ class SequenceAdder(AdderBase):
       period: Number of steps between the starts of two windows, at least 1.
       end: Treatment of a window in which the episode ends: `truncate`, the default, makes it shorter, `pad` fills it up
         with steps of zeros, `drop` omits it.
-      priority: Priority of items that get none in `add`: a number, 1 by default; `max` for the largest of 1, the
-        priorities given in `add` and those set since then by clients of this process or `note_priorities`; or the
-        formula of `structured.td_error`, whose column the step must have. Steps of padding have no TD error: they
-        count as 0.
+      priority: Priority of items that get none in `add`: a number, 1 by default; `max` for the largest that the table
+        has seen since it was reset, in inserts and updates by anybody; or the formula of `structured.td_error`, whose
+        column the step must have. Steps of padding have no TD error: they count as 0.
       num_envs: Number of environments in the vector; None for a single environment.
       first: Names of columns, or paths such as `lstm/state`, of which an item has only the value of its first step,
         without a time axis: batches have `[batch, ...]`. Other values are neither sent nor stored.

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, SupportsFloat, cast
+from typing import Any, Literal, SupportsFloat, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reverb.data.checks import as_key, check_key_bits
+
+# The priority of a new item: a number, or the largest that its table has seen since it was reset.
+ItemPriority = float | Literal["max"]
+
+
+def is_max(priority: object) -> TypeGuard[Literal["max"]]:
+    """Whether a priority is the word for the largest one so far."""
+    return isinstance(priority, str) and priority == "max"
+
+
+def as_item_priority(priority: object) -> ItemPriority:
+    """Converts the priority of a new item to a float, unless it is "max".
+
+    Raises:
+      TypeError: The priority is another text, or cannot be converted to a float.
+    """
+    return priority if is_max(priority) else as_priority(priority)
 
 
 def as_priority(priority: object) -> float:

@@ -28,6 +28,7 @@ class TableFigures:
       last_sample_at: Unix time of the latest sample. Absent before the first.
       longest_insert_wait_seconds: Time that the first waiting insert has waited. 0 if none waits.
       longest_sample_wait_seconds: Time that the first waiting sample has waited. 0 if none waits.
+      largest_priority: Largest finite priority of inserts and updates since the last reset. 1 before the first above 0.
       inserts_by_client: Items inserted, by the name of the program that inserted them: of at most 1,024, and of
         `others`.
     """
@@ -49,4 +50,5 @@ class TableFigures:
     last_sample_at: float | None = dataclasses.field(default=None, compare=False)
     longest_insert_wait_seconds: float | None = dataclasses.field(default=None, compare=False)
     longest_sample_wait_seconds: float | None = dataclasses.field(default=None, compare=False)
+    largest_priority: float | None = dataclasses.field(default=None, compare=False)
     inserts_by_client: dict[str, int] | None = dataclasses.field(default=None, compare=False)

@@ -35,6 +35,14 @@ class FlushingWriter:
         if not isinstance(error, ReverbError):
             self.flush()
 
+    def note_priority(self, priority: float) -> None:
+        """Gives later items of priority "max" at least this priority. For adders.
+
+        Args:
+          priority: Lower bound of the priority, at least 0.
+        """
+        self._sender.note_priority(priority)
+
     def leave(self, error: BaseException | None) -> None:
         """Flushes as `__exit__` does, but waits only as long as `close`. For adders.
 

@@ -41,7 +41,11 @@ fn drawn(items: impl ExactSizeIterator<Item = Trajectory>) -> Vec<Drawn> {
     };
     let (mut table, count) = (Table::new(config).unwrap(), items.len());
     for (key, trajectory) in (0..).zip(items) {
-        table.insert(NewItem { key, priority: 1.0, times_sampled: 0, trajectory }, 0, &mut Vec::new());
+        table.insert(
+            NewItem { key, priority: 1.0, takes_largest: false, times_sampled: 0, trajectory },
+            0,
+            &mut Vec::new(),
+        );
     }
     (0..count).filter_map(|_| table.sample(0)).collect()
 }

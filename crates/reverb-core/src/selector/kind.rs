@@ -46,6 +46,11 @@ impl SelectorKind {
         !matches!(self, Self::Uniform | Self::Prioritized { .. })
     }
 
+    /// Whether it always chooses the item of highest priority.
+    pub fn chooses_highest(&self) -> bool {
+        *self == Self::MaxHeap
+    }
+
     /// Checks that the selector can be built.
     ///
     /// # Errors

@@ -44,6 +44,7 @@ impl Table {
         let deleted = changed;
         for &(key, priority) in updates {
             if let Some(slot) = self.slab.find(key) {
+                self.note_priority(priority);
                 self.set_priority(slot, priority);
                 changed += 1;
             } else {

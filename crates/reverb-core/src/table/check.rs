@@ -13,6 +13,18 @@ impl Table {
         self.config.check_priority(priority)
     }
 
+    /// Checks that both selectors can take the priority of the item, also if it is the largest so far.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPriority`].
+    #[inline]
+    fn check_new_priority(&self, item: &NewItem) -> Result<()> {
+        if item.takes_largest {
+            self.config.check_takes_largest()?;
+        }
+        self.check_priority(item.priority)
+    }
+
     /// Checks that the table can take the item. Changes nothing.
     ///
     /// # Errors
@@ -28,7 +40,7 @@ impl Table {
     /// # Errors
     /// The errors of [`Table::check_item`] except [`Error::SignatureMismatch`].
     pub fn check_not_validated(&self, item: &NewItem) -> Result<()> {
-        self.check_priority(item.priority)?;
+        self.check_new_priority(item)?;
         if item.times_sampled < 0 {
             return Err(Error::invalid(format!("times_sampled must not be negative, got {}", item.times_sampled)));
         }
@@ -47,8 +59,9 @@ impl Table {
         for (index, item) in items.iter().enumerate() {
             let is_alike = before.is_some_and(|before| before.is_like(item));
             if is_alike {
-                if before.is_none_or(|before| before.priority != item.priority) {
-                    self.check_priority(item.priority).map_err(|error| (index, error))?;
+                let priority = |item: &NewItem| (item.priority, item.takes_largest);
+                if before.is_none_or(|before| priority(before) != priority(item)) {
+                    self.check_new_priority(item).map_err(|error| (index, error))?;
                 }
             } else {
                 self.check_item(item).map_err(|error| (index, error))?;

@@ -46,6 +46,21 @@ impl TableConfig {
         Ok(())
     }
 
+    /// Checks that items may take the largest priority so far.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPriority`] if the remover takes the item of highest priority: it would remove each new item.
+    pub fn check_takes_largest(&self) -> Result<()> {
+        if !self.remover.chooses_highest() {
+            return Ok(());
+        }
+        Err(Error::InvalidPriority(format!(
+            "table `{}` does not take priority \"max\": its remover, {:?}, would remove the new items first. Give a \
+             number, or take another remover.",
+            self.name, self.remover
+        )))
+    }
+
     /// Checks that an item fits the signature.
     ///
     /// # Errors

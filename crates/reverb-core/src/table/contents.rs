@@ -27,6 +27,8 @@ pub struct Table {
     /// Removals by reason, since the table was created.
     pub(super) removed: RemovalCounts,
     pub(super) counting: Counting,
+    /// The largest finite priority above 0 of inserts and updates since the last reset. 0 before the first.
+    pub(super) largest_priority: f64,
     /// Time stamp of the latest insert.
     pub(super) last_inserted_at: u64,
     /// Time stamp of the latest restored item.
@@ -110,6 +112,7 @@ impl Table {
             num_unique_samples: 0,
             removed: RemovalCounts::default(),
             counting: Counting::default(),
+            largest_priority: 0.0,
             last_inserted_at: 0,
             last_restored_at: 0,
             tracks_draws: config.counts_samples(),
@@ -141,7 +144,11 @@ impl Table {
     /// A table that is then over `max_size` or `max_bytes` removes the items that its remover chooses, possibly the new
     /// one. The time stamp of the item is `now_nanos`, or one nanosecond after the previous stamp if the clock has not
     /// advanced: stamps give the order of inserts.
-    pub fn insert(&mut self, item: NewItem, now_nanos: u64, removed: &mut Vec<Trajectory>) {
+    pub fn insert(&mut self, mut item: NewItem, now_nanos: u64, removed: &mut Vec<Trajectory>) {
+        if item.takes_largest {
+            item.priority = item.priority.max(self.largest_priority());
+        }
+        self.note_priority(item.priority);
         let inserted_at = now_nanos.max(self.last_inserted_at.saturating_add(1));
         let entered = match self.remover.oldest() {
             Some(oldest) if self.slab.len() as u64 == self.max_items() => {
@@ -191,6 +198,7 @@ impl Table {
         self.referenced_bytes = 0;
         self.sparse_removals = 0;
         self.num_unique_samples = 0;
+        self.largest_priority = 0.0;
         self.epoch = next_epoch();
         old
     }
@@ -270,6 +278,14 @@ impl Table {
                 self.sampler.insert_at(slot, priority, in_sampler);
                 self.remover.insert_at(slot, priority, in_remover);
             }
+        }
+    }
+
+    /// Takes a priority into account for [`Table::largest_priority`].
+    #[inline]
+    pub(super) fn note_priority(&mut self, priority: f64) {
+        if priority > self.largest_priority && priority.is_finite() {
+            self.largest_priority = priority;
         }
     }
 

@@ -261,10 +261,11 @@ impl Table {
     fn put_back(&mut self, item: Flight, gone: Gone, removed: &mut Vec<Trajectory>) {
         let Gone { priority, times_sampled, trajectory, places, is_deleted, .. } = gone;
         let num_episodes = self.usage.num_episodes();
-        let new = NewItem { key: item.key, priority, times_sampled, trajectory };
+        let new = NewItem { key: item.key, priority, takes_largest: false, times_sampled, trajectory };
         let Ok(slot) = self.put_again(new, item.inserted_at) else {
             unreachable!("the caller saw that the key is gone")
         };
+        self.note_priority(priority);
         self.place(slot, Some(places));
         self.usage.uncount_deleted_episodes(self.usage.num_episodes() - num_episodes);
         self.num_unique_samples -= u64::from(times_sampled == 0);

@@ -84,6 +84,8 @@ macro_rules! table_figures {
                 sample_age_seconds: Option<Log2Histogram>, histogram(-10, 20, 2), Total;
                 /// Number of times that items had been sampled when they left.
                 removed_times_sampled: Option<Log2Histogram>, histogram(-1, 16, 1), Total;
+                /// Largest finite priority of inserts and updates since the last reset. 1 before the first above 0.
+                largest_priority: Option<f64>, GAUGE, Largest;
                 /// Items inserted, by the name of the program that inserted them: of at most 1,024, and of `others`.
                 inserts_by_client: Option<ClientCounts>, NOT_A_METRIC, Total;
             }

@@ -71,6 +71,12 @@ impl Table {
         self.sampler.total_weight().unwrap_or(self.slab.len() as f64)
     }
 
+    /// The largest finite priority of inserts and updates since the last reset; 1 before the first that is above 0.
+    #[inline]
+    pub fn largest_priority(&self) -> f64 {
+        if self.largest_priority > 0.0 { self.largest_priority } else { 1.0 }
+    }
+
     /// Configuration and figures, except those of waiting requests. Takes `&mut self` because [`Table::weight`] does.
     pub fn info(&mut self) -> TableInfo {
         // Stamps ascend, so that of an insert is above those of restored items.
@@ -85,6 +91,7 @@ impl Table {
             size_bytes: Some(self.bytes()),
             removed: Some(self.removed),
             weight: Some(self.weight()),
+            largest_priority: Some(self.largest_priority()),
             referenced_bytes: Some(self.referenced_bytes),
             index_bytes: Some((self.slab.held_bytes() + self.sampler.held_bytes() + self.remover.held_bytes()) as u64),
             chunks: Some(self.usage.num_chunks()),

@@ -21,6 +21,8 @@ pub struct TableSnapshot {
     pub num_deleted_episodes: u64,
     /// Number of items that were drawn at least once.
     pub num_unique_samples: u64,
+    /// The largest finite priority above 0 that the table has seen since the last reset. `None` before the first.
+    pub largest_priority: Option<f64>,
     pages: Vec<Arc<Page>>,
     num_items: usize,
     /// Draws that the items of the pages have counted and that did not reach their callers.
@@ -122,6 +124,7 @@ impl Table {
             limiter: self.limiter.clone(),
             num_deleted_episodes: self.usage.num_deleted_episodes(),
             num_unique_samples: self.num_unique_samples,
+            largest_priority: Some(self.largest_priority).filter(|&largest| largest > 0.0),
             pages: self.slab.share_pages(),
             num_items: self.len(),
             undelivered: Undelivered::default(),
@@ -153,6 +156,7 @@ impl Table {
         let slot = self.put_again(item, inserted_at).map_err(|(_, item)| {
             Error::invalid(format!("InsertCheckpointItem called for item with already present key: {}", item.key))
         })?;
+        self.note_priority(self.slab.get(slot).priority);
         self.last_inserted_at = self.last_inserted_at.max(inserted_at);
         self.last_restored_at = self.last_inserted_at;
         self.place(slot, None);
@@ -166,6 +170,14 @@ impl Table {
         self.evict_size(removed);
         self.evict_bytes(removed);
         (before - self.len()) as u64
+    }
+
+    /// Sets [`Table::largest_priority`] of a checkpoint, unless an item that was restored has a larger one, or the
+    /// selectors cannot take it.
+    pub fn restore_largest_priority(&mut self, largest: f64) {
+        if self.check_priority(largest).is_ok() {
+            self.note_priority(largest);
+        }
     }
 
     /// Sets the counts of a checkpoint, after its items were restored.

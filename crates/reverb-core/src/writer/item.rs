@@ -2,7 +2,7 @@
 
 use super::chunk::WriterChunk;
 use super::selection::Selection;
-use crate::{Chunk, Error, ItemKey, Result, Signature, Slice, Trajectory, TrajectoryColumn, item_key};
+use crate::{Chunk, Error, ItemKey, NewPriority, Result, Signature, Slice, Trajectory, TrajectoryColumn, item_key};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub struct WriterItem {
     /// Key of the item.
     pub key: ItemKey,
     /// Priority of the item.
-    pub priority: f64,
+    pub priority: NewPriority,
     /// Columns of the item.
     pub columns: Box<[Selection]>,
     /// Whether the table checks the item against its signature.
@@ -29,7 +29,7 @@ impl WriterItem {
     /// [`Error::InvalidPriority`] for NaN; [`Error::SignatureMismatch`] if a signature is given and does not fit.
     pub fn new(
         table: Arc<str>,
-        priority: f64,
+        priority: impl Into<NewPriority>,
         columns: Box<[Selection]>,
         writer: u64,
         signature: Option<&Signature>,
@@ -37,9 +37,8 @@ impl WriterItem {
         if columns.iter().all(Selection::is_empty) {
             return Err(Error::invalid("trajectory must not be empty."));
         }
-        if priority.is_nan() {
-            return Err(Error::InvalidPriority("`priority` must not be nan.".into()));
-        }
+        let priority = priority.into();
+        check_priority(priority)?;
         for (index, column) in columns.iter().enumerate() {
             column.check(writer).map_err(|error| Error::invalid(format!("Error in column {index}: {error}")))?;
         }
@@ -61,9 +60,8 @@ impl WriterItem {
     /// # Errors
     /// [`Error::InvalidPriority`] for NaN.
     pub(crate) fn selected(table: Arc<str>, priority: f64, columns: Box<[Selection]>) -> Result<Self> {
-        if priority.is_nan() {
-            return Err(Error::InvalidPriority("`priority` must not be nan.".into()));
-        }
+        let priority = priority.into();
+        check_priority(priority)?;
         Ok(Self { table, key: item_key(), priority, columns, is_validated: true })
     }
 
@@ -115,4 +113,11 @@ impl WriterItem {
         }
         Trajectory::columns(columns)
     }
+}
+
+fn check_priority(priority: NewPriority) -> Result<()> {
+    if priority.value.is_nan() {
+        return Err(Error::InvalidPriority("`priority` must not be nan.".into()));
+    }
+    Ok(())
 }

@@ -27,7 +27,7 @@ fn chunk(layout: &Arc<Layout>) -> Arc<Chunk> {
 }
 
 fn insert(table: &mut Table, key: u64, trajectory: Trajectory) {
-    let item = NewItem { key, priority: 1.0 + key as f64, times_sampled: 0, trajectory };
+    let item = NewItem { key, priority: 1.0 + key as f64, takes_largest: false, times_sampled: 0, trajectory };
     table.insert(item, key, &mut Vec::new());
 }
 
@@ -223,7 +223,11 @@ fn draws_of_items_that_have_left_are_given_back_to_the_limiter_alone() {
     for &key in &keys {
         // Another item under the same key, inserted later.
         let trajectory = Trajectory::rows(chunk(&layout), 0, 1).unwrap();
-        table.insert(NewItem { key, priority: 1.0, times_sampled: 1, trajectory }, 10_000 + key, &mut Vec::new());
+        table.insert(
+            NewItem { key, priority: 1.0, takes_largest: false, times_sampled: 1, trajectory },
+            10_000 + key,
+            &mut Vec::new(),
+        );
     }
     table.give_back_copied(&draws, &mut Vec::new());
     let (samples, _, times_sampled) = counts(&mut table);

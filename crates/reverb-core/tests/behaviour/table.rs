@@ -192,6 +192,7 @@ fn table_restored_from_a_snapshot_continues_it() {
         let item = NewItem {
             key: view.key,
             priority: view.priority,
+            takes_largest: false,
             times_sampled: view.times_sampled,
             trajectory: view.trajectory,
         };

@@ -18,6 +18,21 @@ fn counters_of_a_restored_table_start_at_0() {
 }
 
 #[test]
+fn largest_priority_of_a_restored_table_is_that_of_the_checkpoint_or_of_the_items() {
+    let mut table = Table::new(config(SelectorKind::Fifo, SelectorKind::Fifo, 5)).unwrap();
+    assert_eq!(table.largest_priority(), 1.0);
+    table.restore_item(item(1, 0.5), 1000).unwrap();
+    table.restore_item(item(2, f64::INFINITY), 2000).unwrap();
+    assert_eq!(table.largest_priority(), 0.5);
+    table.restore_largest_priority(f64::NAN);
+    assert_eq!(table.largest_priority(), 0.5);
+    table.restore_largest_priority(7.0);
+    assert_eq!((table.largest_priority(), table.snapshot().largest_priority), (7.0, Some(7.0)));
+    table.insert(NewItem { takes_largest: true, ..item(3, 0.0) }, 0, &mut Vec::new());
+    assert_eq!(table.get(3).unwrap().priority, 7.0);
+}
+
+#[test]
 fn counts_of_a_reset_are_not_added_to_a_table_that_replaced_it() {
     let mut one = Table::new(config(SelectorKind::Fifo, SelectorKind::Fifo, 5)).unwrap();
     one.insert(item(1, 1.0), 0, &mut Vec::new());

@@ -15,6 +15,8 @@ const ITEM_BYTES: u64 = 4;
 #[derive(Debug, Clone)]
 enum Op {
     Insert(u64, f64, i32),
+    /// Inserts an item that takes the largest priority so far, at least this one.
+    InsertLargest(u64, f64),
     Sample,
     /// Gives back one of the draws that are held; the number is taken modulo their count.
     GiveBack(usize),
@@ -34,6 +36,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     let updates = prop::collection::vec((key.clone(), priority.clone()), 0..4);
     let deletes = prop::collection::vec(key.clone(), 0..3);
     let op = prop_oneof![
+        3 => (key.clone(), prop_oneof![Just(0.0), priority.clone()]).prop_map(|(key, p)| Op::InsertLargest(key, p)),
         12 => (key, priority, times_sampled).prop_map(|(key, p, times)| Op::Insert(key, p, times)),
         12 => Just(Op::Sample),
         5 => (0..100_usize).prop_map(Op::GiveBack),
@@ -114,6 +117,8 @@ struct Model {
     limiter: RateLimiter,
     num_unique_samples: u64,
     num_deleted_episodes: u64,
+    /// The largest priority since the last reset.
+    largest: f64,
     /// Whether draws are tracked from now on.
     tracks: bool,
     /// Number of items inserted under a new key, and of removals; a reset clears neither.
@@ -144,6 +149,7 @@ impl Model {
             inside: BTreeMap::new(),
             num_unique_samples: 0,
             num_deleted_episodes: 0,
+            largest: 0.0,
             entered: 0,
             removed: RemovalCounts::default(),
             now: 0,
@@ -156,7 +162,15 @@ impl Model {
         self.now += 1;
         match op {
             Op::Insert(key, priority, times_sampled) if self.limiter.can_insert(1) => {
-                self.insert(table, *key, *priority, *times_sampled);
+                self.insert(table, NewItem { times_sampled: *times_sampled, ..item(*key, *priority) }, *priority);
+            }
+            Op::InsertLargest(key, priority) if self.limiter.can_insert(1) => {
+                let new = NewItem { takes_largest: true, ..item(*key, *priority) };
+                let is_refused = self.config.remover == SelectorKind::MaxHeap;
+                assert_eq!(table.check_item(&new).is_err(), is_refused);
+                if !is_refused {
+                    self.insert(table, new, priority.max(self.told_largest()));
+                }
             }
             Op::Sample if self.limiter.can_sample(1) => self.sample(table),
             Op::GiveBack(number) if !self.held.is_empty() => {
@@ -205,10 +219,13 @@ impl Model {
         }
     }
 
-    fn insert(&mut self, table: &mut Table, key: u64, priority: f64, times_sampled: i32) {
+    /// Inserts an item, which enters with this priority.
+    fn insert(&mut self, table: &mut Table, new: NewItem, priority: f64) {
+        let (key, times_sampled) = (new.key, new.times_sampled);
         let mut removed = Vec::new();
         // The clock does not advance, because the order must not depend on it.
-        table.insert(NewItem { times_sampled, ..item(key, priority) }, 1000, &mut removed);
+        table.insert(new, 1000, &mut removed);
+        self.largest = self.largest.max(priority);
         if self.items.contains_key(&key) {
             return self.update(key, priority);
         }
@@ -297,6 +314,7 @@ impl Model {
             && times < below
         {
             self.lives[life].place = Place::Inside;
+            self.largest = self.largest.max(plain.priority);
             self.items.insert(key, plain);
             self.inside.insert(key, life);
             self.limiter.deletes -= 1;
@@ -342,6 +360,7 @@ impl Model {
         match self.items.get_mut(&key) {
             Some(plain) => {
                 (plain.priority, plain.changed) = (priority, self.now);
+                self.largest = self.largest.max(priority);
                 self.lives[self.inside[&key]].plain = *plain;
             }
             None => {
@@ -416,6 +435,7 @@ impl Model {
         let found = snapshot.items().map(|item| (item.key, item.priority, item.times_sampled));
         assert_eq!(found.collect::<Vec<_>>(), items.collect::<Vec<_>>());
         assert_eq!(snapshot.num_items(), by_age.len());
+        assert_eq!(snapshot.largest_priority.unwrap_or_default(), self.largest);
         assert_eq!(snapshot.limiter, limiter);
         assert_eq!((snapshot.num_unique_samples, snapshot.num_deleted_episodes), (unique, deleted_episodes));
     }
@@ -438,8 +458,14 @@ impl Model {
         }
     }
 
+    /// What the table says of its largest priority.
+    fn told_largest(&self) -> f64 {
+        if self.largest == 0.0 { 1.0 } else { self.largest }
+    }
+
     fn check(&self, table: &mut Table) {
         let info = table.info();
+        assert_eq!(info.largest_priority, Some(self.told_largest()));
         assert_eq!(info.current_size, self.items.len() as u64);
         assert_eq!(info.num_episodes, self.items.len() as u64);
         assert_eq!(info.num_deleted_episodes, self.num_deleted_episodes);

@@ -65,7 +65,13 @@ pub fn item(key: u64, priority: f64) -> NewItem {
 }
 
 pub fn row_item(key: u64, priority: f64, chunk: &Arc<Chunk>, row: u32) -> NewItem {
-    NewItem { key, priority, times_sampled: 0, trajectory: Trajectory::rows(chunk.clone(), row, 1).unwrap() }
+    NewItem {
+        key,
+        priority,
+        takes_largest: false,
+        times_sampled: 0,
+        trajectory: Trajectory::rows(chunk.clone(), row, 1).unwrap(),
+    }
 }
 
 /// The keys in the table, oldest first.

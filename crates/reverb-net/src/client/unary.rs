@@ -6,6 +6,7 @@ use super::started::Started;
 use crate::dm_reverb::client as dm_reverb;
 use crate::dm_reverb::proto::{self as theirs, KeyWithPriority, MutatePrioritiesRequest};
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
+use crate::grpc::largest;
 use crate::replay_v1::client::{BenchHold, Connection};
 use crate::replay_v1::proto::{
     CheckpointRequest, InfoRequest, MutateRequest, ObserveRequest, PeekRequest, ResetRequest,
@@ -62,6 +63,9 @@ impl Call for Mutate<'_> {
         let (update_keys, priorities) = self.updates.iter().copied().unzip();
         let delete_keys = self.deletes.into_owned();
         let request = MutateRequest { table: self.table.into(), update_keys, priorities, delete_keys };
+        if !connection.knows_largest {
+            largest::note(&connection.peer, self.table, self.updates.iter().map(|update| update.1));
+        }
         Ok(connection.unary(deadline, async |mut service| service.mutate(request).await).await?.num_changed)
     }
 
@@ -70,8 +74,10 @@ impl Call for Mutate<'_> {
         let delete_keys = self.deletes.into_owned();
         let request = MutatePrioritiesRequest { table: self.table.into(), updates, delete_keys };
         let call = async |mut service: ReverbServiceClient<_>| service.mutate_priorities(request).await;
+        connection.unary(Some(self.table), deadline, call).await?;
+        largest::note(&connection.peer, self.table, self.updates.iter().map(|update| update.1));
         // The server does not count the items that it finds.
-        connection.unary(Some(self.table), deadline, call).await.map(|_| None)
+        Ok(None)
     }
 }
 

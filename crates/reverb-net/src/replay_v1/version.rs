@@ -3,5 +3,8 @@
 /// The version of `reverb.replay.v1`.
 pub const VERSION: u32 = 1;
 
+/// The server fills in the largest priority of a table in items that take it.
+pub const LARGEST_PRIORITY: &str = "largest-priority";
+
 /// Features of this package beyond the first edition of that version. A peer may use those that both ends announce.
-pub const CAPABILITIES: [&str; 3] = ["peer-names", "same-server", "heartbeats"];
+pub const CAPABILITIES: [&str; 4] = ["peer-names", "same-server", "heartbeats", LARGEST_PRIORITY];

@@ -1,7 +1,7 @@
 //! The road of a writer to tables of the same process. The calling thread inserts the items.
 
 use reverb_core::writer::WriterItem;
-use reverb_core::{NewItem, Result};
+use reverb_core::{NewItem, NewPriority, Result};
 use reverb_service::Arrival;
 use reverb_service::write_queue::{Done, WriteQueue};
 use reverb_service::{Inserter, Replay};
@@ -87,7 +87,7 @@ fn check_size(replay: &Replay, arrival: Arrival) -> Result<Arrival> {
 
 /// Converts an item of a writer to an item for a table.
 pub fn arrival(sequence: u64, item: &WriterItem) -> Result<Arrival> {
-    let &WriterItem { key, priority, is_validated, .. } = item;
-    let item = NewItem { key, priority, times_sampled: 0, trajectory: item.trajectory()? };
+    let &WriterItem { key, priority: NewPriority { value: priority, takes_largest }, is_validated, .. } = item;
+    let item = NewItem { key, priority, takes_largest, times_sampled: 0, trajectory: item.trajectory()? };
     Ok(Arrival { sequence, item, is_validated })
 }

@@ -292,8 +292,13 @@ mod tests {
     fn items_that_come_when_the_session_was_closed_are_refused_and_do_not_count() {
         let all = Arc::new(PendingLimit::new(0));
         let session = SharedSession::new("", all.clone(), SessionOptions::default(), DroppedChunks::default());
-        let item =
-            || WriterItem { table: "table".into(), key: 1, priority: 1.0, columns: Box::default(), is_validated: true };
+        let item = || WriterItem {
+            table: "table".into(),
+            key: 1,
+            priority: 1.0.into(),
+            columns: Box::default(),
+            is_validated: true,
+        };
         let mut state = session.state.lock();
         assert!(matches!(state.push([item()], &all), Ok(false)));
         assert!(all.is_exceeded_by(1), "it counts");

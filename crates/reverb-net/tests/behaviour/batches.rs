@@ -37,7 +37,7 @@ async fn a_batch_of_many_pieces_arrives_bit_exact() {
     assert!(chunk.size_bytes() > 6 * (512 << 10));
     for address in addresses(&server) {
         let client = Client::new(&address);
-        let tables = vec![("queue".into(), vec![1.0])];
+        let tables = vec![("queue".into(), vec![1.0].into())];
         client.insert(RowInsert { chunk: chunk.clone(), rows_per_item: 1, tables }, soon()).await.unwrap();
         let batch = client.sample(&draw("queue", ROWS), soon()).await.unwrap();
         assert_eq!(batch.layout.columns[0].shape, [ROWS, ROW]);
@@ -63,7 +63,7 @@ async fn an_encoded_chunk_is_kept_encoded_and_its_rows_arrive_bit_exact() {
         assert!(chunk.is_encoded() && chunk.size_bytes() < plain.size_bytes());
         for address in [addresses(&server).to_vec(), vec![format!("localhost:{}", server.port())]].concat() {
             let client = Client::new(&address);
-            let tables = vec![("queue".into(), vec![1.0])];
+            let tables = vec![("queue".into(), vec![1.0].into())];
             client.insert(RowInsert { chunk: chunk.clone(), rows_per_item: 1, tables }, soon()).await.unwrap();
             assert_eq!(server.replay().tables()[0].with_table(Table::bytes), chunk.size_bytes() as u64);
             let batch = client.sample(&draw("queue", ROWS as usize), soon()).await.unwrap();
@@ -92,7 +92,7 @@ async fn items_of_several_rows_keep_their_time_axis() {
     let server = server(vec![queue("queue", 100)]);
     for address in addresses(&server) {
         let client = Client::new(&address);
-        let tables = vec![("queue".into(), vec![1.0, 2.0])];
+        let tables = vec![("queue".into(), vec![1.0, 2.0].into())];
         let chunk = common::chunk(&[1, 2, 3, 4, 5, 6]);
         client.insert(RowInsert { chunk, rows_per_item: 3, tables }, soon()).await.unwrap();
         let batch = client.sample(&draw("queue", 2), soon()).await.unwrap();
@@ -110,7 +110,7 @@ async fn items_of_different_lengths_arrive_ragged() {
         for (rows, chunk) in
             [(2, strings(&["a", "", "ccc", "dd"])), (1, strings(&["é", "f"])), (3, strings(&["", "", "g"]))]
         {
-            let tables = vec![("queue".into(), vec![1.0])];
+            let tables = vec![("queue".into(), vec![1.0].into())];
             client.insert(RowInsert { chunk, rows_per_item: rows, tables }, soon()).await.unwrap();
         }
         let batch = client.sample(&draw("queue", 5), soon()).await.unwrap();

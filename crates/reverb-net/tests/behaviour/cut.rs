@@ -29,7 +29,7 @@ fn limited(name: &str, remover: &SelectorKind, max_bytes: u64) -> TableHandle {
 fn batch(rows: std::ops::Range<u8>, tables: &[&str]) -> RowInsert {
     let layout = Layout::new(rows.len(), [(DType::UInt8, smallvec![ROW], 0)]).unwrap();
     let data: Vec<u8> = rows.flat_map(|row| [row; ROW]).collect();
-    let tables = tables.iter().map(|&table| (table.into(), vec![1.0])).collect();
+    let tables = tables.iter().map(|&table| (table.into(), vec![1.0].into())).collect();
     RowInsert { chunk: common::chunk_of(layout, data), rows_per_item: 1, tables }
 }
 
@@ -124,7 +124,7 @@ fn strings_are_cut_by_the_length_of_each() {
     let texts: Vec<&str> = (0..40).map(|i| if i % 10 == 0 { long.as_str() } else { "y" }).collect();
     let table = limited("table", &SelectorKind::Fifo, 1000);
     let replay = Replay::new(vec![table.clone()], 1 << 20).unwrap();
-    let tables = vec![("table".into(), vec![1.0])];
+    let tables = vec![("table".into(), vec![1.0].into())];
     let insert = RowInsert { chunk: strings(&texts), rows_per_item: 1, tables };
     reverb_service::local::begin_insert(&replay, &insert, 1).unwrap();
     let (items, size_bytes) = held(&table);
@@ -138,7 +138,7 @@ async fn rows_of_one_episode_stay_in_their_chunk() {
     let layout = Arc::new(Layout::new(10, [(DType::Int64, smallvec![], 0)]).unwrap());
     let data: Vec<u8> = (0..10_i64).flat_map(i64::to_le_bytes).collect();
     let chunk = reverb_core::Chunk::new(random_key(), EpisodeIds::Same(1), StepRange::default(), layout, data.into());
-    let tables = vec![("table".into(), vec![1.0])];
+    let tables = vec![("table".into(), vec![1.0].into())];
     let client = Client::new(&addresses(&server)[0]);
     client.insert(RowInsert { chunk: Arc::new(chunk.unwrap()), rows_per_item: 1, tables }, soon()).await.unwrap();
     assert_eq!(table.status().info.num_episodes, 1);

@@ -8,6 +8,7 @@ use reverb_formats::chunk::ChunkDecoder;
 use reverb_formats::proto::schema::ChunkData;
 use reverb_net::client::Client;
 use reverb_service::RowInsert;
+use reverb_service::local::Priorities;
 use smallvec::smallvec;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ fn insert(client: &Arc<Client>, insert: RowInsert) -> tokio::task::JoinHandle<Re
 async fn each_row_is_a_chunk_with_an_item_in_each_table() {
     let mut server = Reference::start(&["a", "b"]).await;
     let client = Arc::new(Client::new(&server.address()));
-    let tables = vec![("a".into(), vec![1.0, 2.0, 3.0]), ("b".into(), vec![5.0])];
+    let tables = vec![("a".into(), vec![1.0, 2.0, 3.0].into()), ("b".into(), vec![5.0].into())];
     let call = insert(&client, RowInsert { tables, ..rows("a", &[10, 11, 12]) });
     let mut stream = server.stream().await;
     let message = stream.receive().await.unwrap();
@@ -70,13 +71,42 @@ async fn each_row_is_a_chunk_with_an_item_in_each_table() {
 }
 
 #[tokio::test]
+async fn items_that_take_the_largest_priority_get_the_largest_that_the_client_has_set() {
+    let mut server = Reference::start(&["a", "b"]).await;
+    let client = Arc::new(Client::new(&server.address()));
+    let mut stream = None;
+    for (given, sent) in [
+        (Priorities::largest(), [1.0, 1.0]),
+        (vec![0.5, 0.25].into(), [0.5, 0.25]),
+        (Priorities::largest(), [1.0, 1.0]),
+        (vec![5.0, 3.0].into(), [5.0, 3.0]),
+        (vec![f64::INFINITY, 2.0].into(), [f64::INFINITY, 2.0]),
+        (Priorities::largest(), [5.0, 5.0]),
+    ] {
+        let tables = vec![("a".into(), given), ("b".into(), Priorities::largest())];
+        let call = insert(&client, RowInsert { tables, ..rows("a", &[10, 11]) });
+        if stream.is_none() {
+            stream = Some(server.stream().await);
+        }
+        let open = stream.as_mut().unwrap();
+        let message = open.receive().await.unwrap();
+        let of = |name: &str| -> Vec<f64> {
+            message.items.iter().filter(|item| item.table == name).map(|item| item.priority).collect()
+        };
+        assert_eq!((of("a"), of("b")), (sent.to_vec(), vec![1.0; 2]));
+        open.confirm(message.items.iter().map(|item| item.key));
+        call.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
 async fn strings_and_interleaved_rows_keep_their_values() {
     let mut server = Reference::start(&["table"]).await;
     let client = Arc::new(Client::new(&server.address()));
     let texts = RowInsert {
         chunk: strings(&["one", "", "three"]),
         rows_per_item: 1,
-        tables: vec![("table".into(), vec![1.0])],
+        tables: vec![("table".into(), vec![1.0].into())],
     };
     let call = insert(&client, texts);
     let mut stream = server.stream().await;
@@ -93,7 +123,7 @@ async fn strings_and_interleaved_rows_keep_their_values() {
     data[first..first + 2].copy_from_slice(&[1, 2]);
     data[second..second + 4].copy_from_slice(&[3, 4, 5, 6]);
     let chunk = Arc::new(chunk_of(layout, data).interleave().unwrap());
-    let call = insert(&client, RowInsert { chunk, rows_per_item: 1, tables: vec![("table".into(), vec![1.0])] });
+    let call = insert(&client, RowInsert { chunk, rows_per_item: 1, tables: vec![("table".into(), vec![1.0].into())] });
     let message = stream.receive().await.unwrap();
     let tensors = |chunk: &ChunkData| -> Vec<Vec<u8>> {
         let tensors = &chunk.data.as_ref().unwrap().tensors;
@@ -204,7 +234,7 @@ async fn what_the_server_would_not_check_is_checked_before_anything_is_sent() {
     let mut server = Reference::start_with(tables).await;
     let client = Arc::new(Client::new(&server.address()));
     let priorities = |table: &str, priorities: &[f64]| RowInsert {
-        tables: vec![(table.into(), priorities.to_vec())],
+        tables: vec![(table.into(), priorities.to_vec().into())],
         ..rows(table, &[1, 2])
     };
     let refused = |request| {

@@ -3,7 +3,7 @@
 use crate::common::{SOON, config, eventually, uniform};
 use crate::reference::{InsertStream, Reference, chunk_keys};
 use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, DroppedChunks, StepBuffer, Value, WriterItem};
-use reverb_core::{DType, Error, SelectorKind, Table, TableConfig};
+use reverb_core::{DType, Error, NewPriority, SelectorKind, Table, TableConfig};
 use reverb_formats::proto::schema::PrioritizedItem;
 use reverb_net::client::Client;
 use reverb_net::client::writer::{Session, SessionOptions};
@@ -35,7 +35,7 @@ impl Writer {
     }
 
     /// Appends a step, and makes an item of the last `length` ones. Returns true if the caller should wait for room.
-    fn write(&mut self, table: &str, length: u64, priority: f64) -> bool {
+    fn write(&mut self, table: &str, length: u64, priority: impl Into<NewPriority>) -> bool {
         let number = self.steps.num_rows().to_le_bytes();
         let value = Value { dtype: DType::Int64, shape: &[], bytes: &number };
         self.steps.append(&[ColumnValue { column: 0, value }], false).unwrap();
@@ -70,6 +70,21 @@ async fn items_are_sent_without_confirmations_and_confirmed_in_any_order() {
     }
     writer.flush().await.unwrap();
     assert_eq!(writer.session.num_confirmed(), 200);
+}
+
+#[tokio::test]
+async fn items_that_take_the_largest_priority_get_the_largest_that_the_process_has_set() {
+    let mut server = Reference::start(&["a", "b"]).await;
+    let mut writer = Writer::new(&server.address(), 1);
+    let largest = |value| NewPriority { value, takes_largest: true };
+    for (table, priority) in [("a", 3.0.into()), ("a", largest(0.0)), ("b", largest(0.0)), ("b", largest(2.0))] {
+        writer.write(table, 1, priority);
+    }
+    let mut stream = server.stream().await;
+    let items = stream.items(4).await;
+    assert_eq!(items.iter().map(|item| item.priority).collect::<Vec<_>>(), [3.0, 3.0, 1.0, 2.0]);
+    stream.confirm(keys(&items));
+    writer.flush().await.unwrap();
 }
 
 #[tokio::test]

@@ -37,6 +37,7 @@ prop_compose! {
         each in any::<bool>(), chunk_key in 0_u64..2, first_row in number(), rows_per_item in number(),
         slices in prop::collection::vec((0_u64..2, number(), number(), number()), 0..3),
         squeeze in any::<bool>(), general in any::<bool>(), named in prop::bool::weighted(0.9),
+        takes_largest in any::<bool>(),
     ) -> ItemBatch {
         let slices = slices.into_iter();
         let slices = slices.map(|(chunk_key, column, offset, length)| Slice { chunk_key, column, offset, length });
@@ -45,7 +46,7 @@ prop_compose! {
             table: if named { "table".into() } else { "nowhere".into() },
             priorities: vec![priority; if each { keys.len() } else { 1 }],
             trajectories: if general { vec![trajectory; keys.len()] } else { vec![] },
-            keys, chunk_key, first_row, rows_per_item,
+            keys, chunk_key, first_row, rows_per_item, takes_largest,
         }
     }
 }

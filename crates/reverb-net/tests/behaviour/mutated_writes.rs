@@ -23,11 +23,14 @@ prop_compose! {
         first_row in prop_oneof![3 => Just(0), 1 => number()], rows in prop_oneof![3 => Just(1), 1 => number()],
         slices in prop::collection::vec((0_u64..2, number(), number(), number()), 0..3),
         squeeze in any::<bool>(), general in any::<bool>(), not_validated in any::<bool>(),
+        takes_largest in any::<bool>(),
     ) -> WriteItem {
         let slices = slices.into_iter();
         let slices = slices.map(|(chunk_key, column, offset, length)| Slice { chunk_key, column, offset, length });
         let trajectory = general.then(|| Trajectory { columns: vec![Column { slices: slices.collect(), squeeze }] });
-        WriteItem { table: table.into(), key, priority, chunk_key, first_row, rows, trajectory, not_validated }
+        WriteItem {
+            table: table.into(), key, priority, chunk_key, first_row, rows, trajectory, not_validated, takes_largest,
+        }
     }
 }
 

@@ -115,6 +115,7 @@ pub fn insert(request_id: u64, table: &str, rows: u32) -> InsertRequest {
         first_row: 0,
         rows_per_item: 1,
         trajectories: vec![],
+        takes_largest: false,
     };
     InsertRequest {
         request_id,

@@ -6,12 +6,13 @@ use super::steps_in::Structure;
 use crate::array_in::LeafRows;
 use crate::client::Client;
 use crate::errors::PyReverbResult;
+use crate::priorities::Priority;
 use numpy::{PyArray1, PyReadonlyArray1};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::pattern::Evaluator;
 use reverb_core::writer::{AppendError, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
-use reverb_core::{DType, Error, Shape};
+use reverb_core::{DType, Error, NewPriority, Shape};
 use reverb_formats::patterns::evaluator_from_bytes;
 use std::sync::Arc;
 
@@ -26,6 +27,26 @@ pub struct BatchedWriter {
     shapes: Mutex<StepShapes>,
     session: WriterSession,
     structure: Structure,
+}
+
+/// The priorities of items of the environments: one for all or one for each, or "max".
+#[derive(FromPyObject)]
+enum EnvPriorities<'py> {
+    Given(PyReadonlyArray1<'py, f64>),
+    All(Priority),
+}
+
+impl EnvPriorities<'_> {
+    /// One for each environment.
+    fn of(&self, num_envs: usize, session: &WriterSession) -> Vec<NewPriority> {
+        match self {
+            Self::Given(array) if array.as_array().len() == num_envs => {
+                array.as_array().iter().map(|&value| value.into()).collect()
+            }
+            Self::Given(array) => vec![array.as_array()[0].into(); num_envs],
+            Self::All(priority) => vec![session.priority(*priority); num_envs],
+        }
+    }
 }
 
 struct Env {
@@ -104,7 +125,7 @@ impl BatchedWriter {
         data: &Bound<'_, PyAny>,
         mask: Option<PyReadonlyArray1<'_, bool>>,
         ends: Option<PyReadonlyArray1<'_, bool>>,
-        priorities: Option<PyReadonlyArray1<'_, f64>>,
+        priorities: Option<EnvPriorities<'_>>,
     ) -> PyReverbResult<()> {
         let must_report = self.session.begin()?;
         let step = self.structure.step(data)?;
@@ -114,7 +135,7 @@ impl BatchedWriter {
         };
         let present: Vec<bool> = (0..self.num_envs).map(|env| is_in(&mask, env, true)).collect();
         let ends: Vec<bool> = (0..self.num_envs).map(|env| is_in(&ends, env, false)).collect();
-        let priorities: Option<Vec<f64>> = priorities.map(|priorities| priorities.as_array().to_vec());
+        let priorities = priorities.map(|priorities| priorities.of(self.num_envs, &self.session));
         let mut items = Vec::new();
         // The lock is taken without the GIL, so that no thread waits for one while it holds the other.
         let (appended, made) = py.detach(|| {
@@ -138,20 +159,19 @@ impl BatchedWriter {
         &self,
         py: Python<'py>,
         table: &Bound<'_, PyAny>,
-        priorities: PyReadonlyArray1<'_, f64>,
+        priorities: EnvPriorities<'_>,
         columns: Vec<RowsOf>,
         mask: Option<PyReadonlyArray1<'_, bool>>,
     ) -> PyReverbResult<Bound<'py, PyArray1<bool>>> {
         let table = self.session.table(table)?;
-        let priorities = priorities.as_array();
+        let priorities = priorities.of(self.num_envs, &self.session);
         let mut made = Vec::new();
         let mut items = Vec::new();
         {
             let envs = self.envs.lock();
             for (index, env) in envs.iter().enumerate() {
                 let wanted = mask.as_ref().is_none_or(|mask| mask.as_array()[index]);
-                let priority = priorities[if priorities.len() == 1 { 0 } else { index }];
-                let item = if wanted { env.item(&table, priority, &columns)? } else { None };
+                let item = if wanted { env.item(&table, priorities[index], &columns)? } else { None };
                 made.push(item.is_some());
                 items.extend(item);
             }
@@ -204,7 +224,7 @@ impl BatchedWriter {
         envs: &mut [Env],
         present: &[bool],
         ends: &[bool],
-        priorities: Option<&[f64]>,
+        priorities: Option<&[NewPriority]>,
         items: &mut Vec<WriterItem>,
     ) -> Result<(), Error> {
         let mut result = Ok(());
@@ -232,7 +252,7 @@ impl Env {
     }
 
     /// An item of the newest rows; `None` if one of the rows does not exist.
-    fn item(&self, table: &Arc<str>, priority: f64, columns: &[RowsOf]) -> Result<Option<WriterItem>, Error> {
+    fn item(&self, table: &Arc<str>, priority: NewPriority, columns: &[RowsOf]) -> Result<Option<WriterItem>, Error> {
         let mut selections = Vec::with_capacity(columns.len());
         for &(column, start, stop, step, squeeze) in columns {
             let Some(rows) = rows_of(start, stop, step, self.steps.num_rows() as i64) else { return Ok(None) };

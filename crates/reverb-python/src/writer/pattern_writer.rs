@@ -4,11 +4,12 @@ use super::session::{HOW_TO_GIVE_UP, WriterOptions, WriterSession};
 use super::steps_in::Structure;
 use crate::client::Client;
 use crate::errors::PyReverbResult;
+use crate::priorities::Priority;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use reverb_core::Error;
 use reverb_core::pattern::Evaluator;
 use reverb_core::writer::{StepBuffer, WriterItem};
+use reverb_core::{Error, NewPriority};
 use reverb_formats::patterns::evaluator_from_bytes;
 
 /// Appends steps; patterns say which items to make of them.
@@ -47,7 +48,7 @@ impl PatternWriter {
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
         partial_step: bool,
-        priority: Option<f64>,
+        priority: Option<Priority>,
     ) -> PyReverbResult<()> {
         let must_report = self.session.begin()?;
         let step = self.structure.step(data)?;
@@ -66,7 +67,7 @@ impl PatternWriter {
     }
 
     #[pyo3(signature = (priority=None))]
-    fn make_last_items(&self, py: Python<'_>, priority: Option<f64>) -> PyReverbResult<()> {
+    fn make_last_items(&self, py: Python<'_>, priority: Option<Priority>) -> PyReverbResult<()> {
         let must_report = self.session.begin()?;
         let mut items = Vec::new();
         let made = self.make(&self.steps.lock(), &mut self.evaluator.lock(), true, priority, &mut items);
@@ -91,11 +92,11 @@ impl PatternWriter {
         steps: &StepBuffer,
         evaluator: &mut Evaluator,
         end_of_episode: bool,
-        priority: Option<f64>,
+        priority: Option<Priority>,
         items: &mut Vec<WriterItem>,
     ) -> Result<(), Error> {
         let made = steps.make_items(evaluator, end_of_episode, |table| self.session.intern(table), items);
-        made.and(set_priority(items, 0, priority))
+        made.and(set_priority(items, 0, priority.map(|priority| self.session.priority(priority))))
     }
 }
 
@@ -103,9 +104,9 @@ impl PatternWriter {
 ///
 /// # Errors
 /// [`Error::InvalidPriority`] for NaN. These items are dropped.
-pub fn set_priority(items: &mut Vec<WriterItem>, first: usize, priority: Option<f64>) -> Result<(), Error> {
+pub fn set_priority(items: &mut Vec<WriterItem>, first: usize, priority: Option<NewPriority>) -> Result<(), Error> {
     let Some(priority) = priority else { return Ok(()) };
-    if priority.is_nan() && items.len() > first {
+    if priority.value.is_nan() && items.len() > first {
         items.truncate(first);
         return Err(Error::InvalidPriority("`priority` must not be nan.".into()));
     }

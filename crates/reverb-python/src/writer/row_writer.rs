@@ -7,6 +7,7 @@ use crate::client::Client;
 use crate::errors::PyReverbResult;
 use crate::key_check::{KnownKeys, explain, skeleton};
 use crate::nest::path;
+use crate::priorities::Priority;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::Error;
@@ -114,9 +115,9 @@ impl RowWriter {
         py: Python<'_>,
         table: &Bound<'_, PyAny>,
         num_timesteps: u64,
-        priority: f64,
+        priority: Priority,
     ) -> PyReverbResult<()> {
-        let table = self.session.table(table)?;
+        let (table, priority) = (self.session.table(table)?, self.session.priority(priority));
         let (writer, columns, structures) = {
             let rows = self.rows.lock();
             (rows.steps.writer(), rows.last(num_timesteps)?, rows.last_structures(num_timesteps))

@@ -2,16 +2,19 @@
 
 use crate::client::Client;
 use crate::errors::{PyReverbError, PyReverbResult};
+use crate::priorities::Priority;
 use crate::runtime::{deadline, runtime, wait};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
+use reverb_core::NewPriority;
 use reverb_core::writer::{ChunkCompression, ColumnOptions, DroppedChunks, StepBuffer, WriterItem};
 use reverb_net::client::writer::{Discarded, Session, SessionOptions};
 use reverb_service::warn;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// `reverb.WriterOptions`, read by the names of its fields.
@@ -72,6 +75,8 @@ pub const HOW_TO_GIVE_UP: &str = "To give up: Ctrl-C, `flush(timeout=...)`, or `
 pub struct WriterSession {
     session: Arc<Session>,
     tables: Arc<Mutex<Vec<Arc<str>>>>,
+    /// The bits of a number that is not negative: items that take the largest priority so far get at least this one.
+    noted: Arc<AtomicU64>,
     /// What a report of a long wait says of ending it.
     hint: &'static str,
 }
@@ -87,6 +92,7 @@ impl WriterSession {
         Self {
             session: Arc::new(Session::new(client.background().clone(), options, dropped)),
             tables: Arc::default(),
+            noted: Arc::default(),
             hint,
         }
     }
@@ -99,6 +105,14 @@ impl WriterSession {
         match table.cast::<PyBytes>() {
             Ok(name) => Ok(self.intern(&String::from_utf8_lossy(name.as_bytes()))),
             Err(_) => Err(PyTypeError::new_err(format!("table: expected a str, got {}", table.get_type())).into()),
+        }
+    }
+
+    /// The priority of an item to be made.
+    pub fn priority(&self, priority: Priority) -> NewPriority {
+        match priority {
+            Priority::Given(value) => value.into(),
+            Priority::Largest => NewPriority { value: f64::from_bits(self.noted.load(Relaxed)), takes_largest: true },
         }
     }
 
@@ -197,6 +211,12 @@ impl WriterSession {
     #[getter]
     fn is_settled(&self) -> bool {
         self.session.is_settled()
+    }
+
+    /// Items that take the largest priority so far get at least this one, which is not negative.
+    fn note_priority(&self, priority: f64) {
+        // The bits of such numbers have the order of the numbers.
+        self.noted.fetch_max(priority.max(0.0).to_bits(), Relaxed);
     }
 
     /// Ends the session. Returns what was discarded, if anything was.

@@ -8,6 +8,7 @@ use crate::column::TrajectoryColumn;
 use crate::errors::PyReverbResult;
 use crate::key_check::{KnownKeys, explain};
 use crate::nest::flatten_and_hash;
+use crate::priorities::Priority;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -65,11 +66,11 @@ impl TrajectoryWriter {
         &self,
         py: Python<'_>,
         table: &Bound<'_, PyAny>,
-        priority: f64,
+        priority: Priority,
         trajectory: &Bound<'_, PyAny>,
     ) -> PyReverbResult<()> {
         let (columns, structure) = columns(trajectory)?;
-        let table = self.session.table(table)?;
+        let (table, priority) = (self.session.table(table)?, self.session.priority(priority));
         let writer = self.steps.lock().writer();
         // The lock is released before Python compares keys.
         let signature = match &*self.signatures.lock() {

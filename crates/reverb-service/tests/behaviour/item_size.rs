@@ -12,7 +12,13 @@ const TEXT: usize = 1 << 20;
 fn item(chunk: &Arc<Chunk>, times: usize) -> NewItem {
     let slice = Slice { chunk: chunk.clone(), column: 0, offset: 0, length: 1 };
     let columns = vec![TrajectoryColumn { slices: vec![slice; times].into(), squeeze: false }];
-    NewItem { key: 1, priority: 1.0, times_sampled: 0, trajectory: Trajectory::columns(columns).unwrap() }
+    NewItem {
+        key: 1,
+        priority: 1.0,
+        takes_largest: false,
+        times_sampled: 0,
+        trajectory: Trajectory::columns(columns).unwrap(),
+    }
 }
 
 fn chunks() -> [Arc<Chunk>; 2] {

@@ -443,7 +443,8 @@ impl<'a> Loader<'a> {
         let finish = |target: Target| {
             let Target { record, mut table, items, .. } = target;
             let name = &record.config.name;
-            if let Some(extra) = self.sidecar.as_ref().and_then(|sidecar| sidecar.table(name))
+            let extra = self.sidecar.as_ref().and_then(|sidecar| sidecar.table(name));
+            if let Some(extra) = extra
                 && extra.items != items
             {
                 let written = extra.items;
@@ -454,6 +455,9 @@ impl<'a> Loader<'a> {
             let Counts { inserts, samples, deletes, num_deleted_episodes, num_unique_samples } = record.counts;
             if let Some(table) = &mut table {
                 table.restore_counters(inserts, samples, deletes, num_deleted_episodes, num_unique_samples);
+                if let Some(largest) = extra.and_then(|extra| extra.largest_priority) {
+                    table.restore_largest_priority(largest);
+                }
             }
             Ok(ReadTable { record, items, table })
         };

@@ -63,6 +63,7 @@ fn write_tables(
             max_bytes: config.max_bytes,
             seed: config.seed,
             items,
+            largest_priority: snapshot.largest_priority,
             defined: defined.get(&config.name).cloned(),
         });
     }

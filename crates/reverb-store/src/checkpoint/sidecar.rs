@@ -1,8 +1,8 @@
 //! The sidecar: a file with the data for which the format of the reference has no place.
 //!
 //! `reverb.jsonl` has two lines: a JSON object, and the hash of the first line (XXH3, 128 bits). The object holds the
-//! sizes and hashes of the other files and, for each table, the true `max_size`, `max_bytes`, the seed and the number
-//! of items.
+//! sizes and hashes of the other files and, for each table, the true `max_size`, `max_bytes`, the seed, the number of
+//! items and the largest priority so far.
 
 use reverb_core::{Error, Result};
 use reverb_formats::tfrecord::hash_text;
@@ -17,7 +17,7 @@ const FORMAT: u32 = 1;
 pub const MAX_BYTES: u64 = 64 << 20;
 
 /// The content of the sidecar.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sidecar {
     /// Version of the format.
     pub format: u32,
@@ -52,7 +52,7 @@ pub struct FileSum {
 }
 
 /// Data of a table that the record of the reference lacks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TableExtra {
     /// Name of the table.
     pub name: String,
@@ -64,6 +64,10 @@ pub struct TableExtra {
     pub seed: Option<u64>,
     /// Number of items in the checkpoint.
     pub items: u64,
+    /// The largest priority that the table has seen since its last reset. `None` if none was above 0, and in checkpoints
+    /// of earlier versions: then it is that of the items.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest_priority: Option<f64>,
     /// Options with which the server had defined the table, as texts by name. Those that differ from the table's own were
     /// changed while the server ran, or are of an earlier checkpoint. `None` in checkpoints of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]

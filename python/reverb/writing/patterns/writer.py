@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from reverb import _binding
-from reverb.data.keys import as_priority
+from reverb.data.keys import ItemPriority, as_item_priority
 from reverb.writing.flushing import FlushingWriter, as_seconds
 from reverb.writing.key_check import patterns_fit_tables
 from reverb.writing.options import WriterOptions
@@ -33,13 +33,14 @@ class StructuredWriter(FlushingWriter):
         self._append = self._check_and_append
         super().__init__(self._writer)
 
-    def append(self, data: Any, *, partial_step: bool = False, priority: float | None = None) -> None:
+    def append(self, data: Any, *, partial_step: bool = False, priority: ItemPriority | None = None) -> None:
         """Appends a step, or a part of one, and creates the items that are due.
 
         Args:
           data: Nest with the structure of the first step. Leaves without a value in this append are None.
           partial_step: Whether the step stays open, so that the next append adds other columns to it.
-          priority: Priority of the items that this call creates; None, the default, means that of their configs.
+          priority: Priority of the items that this call creates, a number or "max"; None, the default, means that of
+            their configs.
 
         Raises:
           ValueError: The structure of the step differs from that of the first, or a value has another dtype or shape
@@ -55,9 +56,9 @@ class StructuredWriter(FlushingWriter):
         if priority is None:
             self._append(data, partial_step)
         else:
-            self._append(data, partial_step, as_priority(priority))
+            self._append(data, partial_step, as_item_priority(priority))
 
-    def _check_and_append(self, data: Any, partial_step: bool, priority: float | None = None) -> None:
+    def _check_and_append(self, data: Any, partial_step: bool, priority: ItemPriority | None = None) -> None:
         if patterns_fit_tables(self._client, self._configs):
             self._append = self._writer.append
         self._writer.append(data, partial_step, priority)
@@ -73,7 +74,7 @@ class StructuredWriter(FlushingWriter):
         timeout_ms: int | None = None,
         *,
         timeout: float | None = None,
-        priority: float | None = None,
+        priority: ItemPriority | None = None,
     ) -> None:
         """Creates the items that are due at the end of an episode, flushes, and restarts the step count at 0.
 
@@ -83,7 +84,8 @@ class StructuredWriter(FlushingWriter):
           timeout_ms: Time limit in milliseconds for the confirmations; None waits as long as the tables' rate limiters
             block.
           timeout: Time limit in seconds, instead of `timeout_ms`.
-          priority: Priority of the items that this call creates; None, the default, means that of their configs.
+          priority: Priority of the items that this call creates, a number or "max"; None, the default, means that of
+            their configs.
 
         Raises:
           DeadlineExceededError: Not all items were confirmed within the timeout. They stay queued, and the episode has
@@ -92,7 +94,7 @@ class StructuredWriter(FlushingWriter):
             `step_taken` of the error is true, the episode has ended.
         """
         seconds = as_seconds(timeout_ms, timeout)
-        given = None if priority is None else as_priority(priority)
+        given = None if priority is None else as_item_priority(priority)
         self._reports.call(self._writer.make_last_items, given)
         self._reports.call(self._end_episode, self._writer.end_episode, clear_buffers, seconds)
         self._reports.finish()

@@ -100,7 +100,7 @@ impl InsertCall {
             bytes += message.len();
             request.chunks.push(message.into());
             for (table, priorities) in &*tables {
-                let item = (item_key(), priorities[if priorities.len() == 1 { 0 } else { index }]);
+                let item = (item_key(), priorities.of(index));
                 let mut message = Vec::new();
                 items.encode_rows(item, table, (key, chunk.columns().len(), *rows_per_item), &mut message)?;
                 bytes += message.len();

@@ -6,6 +6,7 @@ use super::insert_call::{Failure, InsertCall};
 use super::insert_link::{InsertLink, check_message_size};
 use super::tables::Tables;
 use crate::dm_reverb::status::from_status;
+use crate::grpc::largest;
 use reverb_core::{Error, Result, TableInfo, Trajectory};
 use reverb_service::insert::name_row;
 use reverb_service::local::RowInsert;
@@ -22,8 +23,15 @@ const ASK_TIME: Duration = Duration::from_secs(2);
 impl Connection {
     /// See [`crate::client::Client::insert`]. Dropping the future ends its stream. Items that the server has received by
     /// then are still inserted.
-    pub async fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Result<()> {
+    pub async fn insert(&self, mut insert: RowInsert, deadline: Option<Instant>) -> Result<()> {
         self.check_insert(&insert, deadline).await?;
+        for (table, priorities) in &mut insert.tables {
+            if std::mem::take(&mut priorities.take_largest) {
+                self.warn_of_largest(table);
+                priorities.values = vec![largest::known(&self.peer, table)];
+            }
+            largest::note(&self.peer, table, priorities.values.iter().copied());
+        }
         let tables: Vec<String> = insert.tables.iter().map(|(table, _)| table.clone()).collect();
         let mut call = InsertCall::new(insert)?;
         let mut stream = self.idle_inserts.take(InsertLink::is_idle).unwrap_or_else(|| self.open_insert());
@@ -56,6 +64,17 @@ impl Connection {
         }
     }
 
+    /// Says once that items with the largest priority so far may enter with a lower one.
+    pub fn warn_of_largest(&self, table: &str) {
+        if largest::begin_warning(&self.peer) {
+            warn(&format!(
+                "the server at {} is one of dm-reverb, which does not know the largest priority of table `{table}`: \
+                 items with priority \"max\" get the largest one that this process has set there",
+                self.peer
+            ));
+        }
+    }
+
     /// Opens an insert stream.
     pub fn open_insert(&self) -> InsertLink {
         InsertLink::open(self.service())
@@ -85,7 +104,10 @@ impl Connection {
             if let Some(signature) = &info.config.signature {
                 signature.check_rows(name, insert.chunk.columns(), rows as usize)?;
             }
-            for (row, &priority) in priorities.iter().enumerate() {
+            if priorities.take_largest {
+                info.config.check_takes_largest()?;
+            }
+            for (row, &priority) in priorities.values.iter().enumerate() {
                 info.config.check_priority(priority).map_err(|error| name_row(row, items as usize, error))?;
             }
         }

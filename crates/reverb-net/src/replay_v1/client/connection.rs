@@ -4,6 +4,7 @@ use super::insert_link::InsertLink;
 use super::named_channel::NamedChannel;
 use super::sample_link::{DrawCall, SampleLink};
 use super::session::{Link, Session};
+use crate::grpc::largest;
 use crate::replay_v1::headers::{hex, shown};
 use crate::replay_v1::proto::{
     BenchRequest, BenchResponse, Draw, HelloRequest, HelloResponse, InsertRequest, ItemBatch, WriteRequest,
@@ -11,14 +12,14 @@ use crate::replay_v1::proto::{
 };
 use crate::replay_v1::rpc::replay_client::ReplayClient;
 use crate::replay_v1::status::from_status;
-use crate::replay_v1::version::{CAPABILITIES, VERSION};
+use crate::replay_v1::version::{CAPABILITIES, LARGEST_PRIORITY, VERSION};
 use crate::replay_v1::wire::chunk_to_wire;
 use crate::transport::address::Endpoint;
 use crate::transport::caller_driven::flush;
 use crate::transport::dial::ATTEMPT_TIME;
 use reverb_core::{Error, Result, item_keys};
 use reverb_service::insert::check_size;
-use reverb_service::local::{BatchRequest, RowInsert};
+use reverb_service::local::{BatchRequest, Priorities, RowInsert};
 use reverb_service::{Batch, Transport, process_name};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -47,6 +48,8 @@ pub struct Connection {
     /// The time after which an empty message is sent on a stream that waits. `None` if the server does not know such
     /// messages.
     pub heartbeat: Option<Duration>,
+    /// Whether the server fills in the largest priority of a table; see [`largest`].
+    pub knows_largest: bool,
     inserts: InsertLink,
     samples: SampleLink,
 }
@@ -122,7 +125,9 @@ impl Connection {
         let inserts = InsertLink::open(service(channel.clone()), peer, link.clone(), heartbeat);
         let samples = SampleLink::open(channel.clone(), peer, link.clone(), heartbeat);
         let (peer, service) = (peer.to_owned(), service(channel));
-        Ok(Greeting::Connected(Arc::new(Self { peer, transport, service, link, hello, heartbeat, inserts, samples })))
+        let knows_largest = hello.capabilities.iter().any(|name| name == LARGEST_PRIORITY);
+        let connection = Self { peer, transport, service, link, hello, heartbeat, knows_largest, inserts, samples };
+        Ok(Greeting::Connected(Arc::new(connection)))
     }
 
     /// Opens a stream for the items of a writer.
@@ -140,10 +145,11 @@ impl Connection {
     pub async fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Result<()> {
         check_size(insert.chunk.decoded_bytes() as u64, self.hello.max_message_size)?;
         let items = insert.num_items();
-        let batch = |(table, priorities): (String, Vec<f64>)| ItemBatch {
-            table,
+        let batch = |(table, priorities): (String, Priorities)| ItemBatch {
             keys: item_keys(|key| (0..items).map(|_| key()).collect()),
-            priorities,
+            takes_largest: priorities.take_largest && self.knows_largest,
+            priorities: self.filled_in(&table, priorities),
+            table,
             chunk_key: insert.chunk.key,
             first_row: 0,
             rows_per_item: insert.rows_per_item,
@@ -156,6 +162,19 @@ impl Connection {
             ..InsertRequest::default()
         };
         self.within(deadline, self.inserts.call(request)).await
+    }
+
+    /// Returns the priorities of items for a table. For a server that does not know its largest priority, they are filled
+    /// in as far as this process knows it.
+    fn filled_in(&self, table: &str, priorities: Priorities) -> Vec<f64> {
+        if self.knows_largest {
+            return priorities.values;
+        }
+        if priorities.take_largest {
+            return vec![largest::known(&self.peer, table)];
+        }
+        largest::note(&self.peer, table, priorities.values.iter().copied());
+        priorities.values
     }
 
     pub async fn sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {

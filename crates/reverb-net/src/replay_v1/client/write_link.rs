@@ -1,8 +1,9 @@
 //! The road of a writer over a network: one stream for each writer.
 
 use super::connection::Connection;
+use crate::grpc::largest;
 use crate::replay_v1::heartbeat::spawn_heartbeat;
-use crate::replay_v1::proto::{WriteFailure, WriteRequest, WriteResponse};
+use crate::replay_v1::proto::{WriteFailure, WriteItem, WriteRequest, WriteResponse};
 use crate::replay_v1::status::{from_failure, from_status};
 use crate::replay_v1::wire::{chunk_to_wire, write_item_to_wire};
 use crate::writing::{Linger, Outbox, SharedSession, is_ready};
@@ -33,8 +34,7 @@ pub async fn write(shared: &Arc<SharedSession>, connection: &Connection, lost_at
     // The channel has room for one message beside the one being sent. Further items wait in the outbox.
     let (messages, stream) = mpsc::channel(1);
     let opening = connection.open_write(ReceiverStream::new(stream));
-    let mut sender =
-        Sender { messages, streamed: HashSet::new(), first: true, limit_bytes: connection.hello.max_message_size };
+    let mut sender = Sender { messages, streamed: HashSet::new(), first: true, connection };
     // The server accepts the call at once, and then waits for the first message.
     let mut responses = opening.await?;
     *lost_at = None;
@@ -120,16 +120,15 @@ struct MessageSize {
     decoded_bytes: u64,
 }
 
-struct Sender {
+struct Sender<'a> {
     messages: mpsc::Sender<WriteRequest>,
     /// Keys of the chunks that the server has on this stream.
     streamed: HashSet<u64>,
     first: bool,
-    /// Maximum size in bytes of the decoded chunks of a message.
-    limit_bytes: u64,
+    connection: &'a Connection,
 }
 
-impl Sender {
+impl Sender<'_> {
     /// Makes a message of the items that are ready, with the chunks that the server does not have.
     fn message(&mut self, shared: &SharedSession) -> Result<WriteRequest> {
         shared.compress();
@@ -162,13 +161,24 @@ impl Sender {
                 match self.add_chunks(item, &mut request, &mut size) {
                     // The rest of the chunks, and the item itself, are sent with the next message.
                     Ok(false) => break,
-                    Ok(true) => drop(state.outbox.send_front(|_, item| request.items.push(write_item_to_wire(item)))),
+                    Ok(true) => drop(state.outbox.send_front(|_, item| request.items.push(self.item_message(item)))),
                     Err(error) => drop(state.outbox.send_front(|sequence, _| refused.push((sequence, Err(error))))),
                 }
             }
         }
         shared.settle(refused);
         Ok(request)
+    }
+
+    /// Makes the message of an item. For a server that does not know its largest priority, that is filled in as far as
+    /// this process knows it.
+    fn item_message(&self, item: &WriterItem) -> WriteItem {
+        let mut message = write_item_to_wire(item);
+        if !self.connection.knows_largest {
+            message.priority = largest::filled_in(&self.connection.peer, &item.table, item.priority);
+            message.takes_largest = false;
+        }
+        message
     }
 
     /// Adds the chunks of an item that the server does not have, up to the size of a message. Returns true if all of
@@ -182,11 +192,10 @@ impl Sender {
                 return Ok(false);
             }
             let closed = chunk.close()?;
+            let limit_bytes = self.connection.hello.max_message_size;
             let decoded_bytes = closed.decoded_bytes() as u64;
-            check_size(decoded_bytes, self.limit_bytes)?;
-            if size.decoded_bytes > 0
-                && size.decoded_bytes + decoded_bytes > self.limit_bytes.min(MESSAGE_DECODED_BYTES)
-            {
+            check_size(decoded_bytes, limit_bytes)?;
+            if size.decoded_bytes > 0 && size.decoded_bytes + decoded_bytes > limit_bytes.min(MESSAGE_DECODED_BYTES) {
                 return Ok(false);
             }
             size.bytes += closed.size_bytes();

@@ -42,7 +42,13 @@ pub fn items_from_wire(batch: ItemBatch, chunks: &HashMap<u64, Arc<Chunk>>) -> R
     let priority = |index: usize| batch.priorities[if batch.priorities.len() == 1 { 0 } else { index }];
     let items = batch.keys.iter().zip(trajectories).enumerate();
     Ok(items
-        .map(|(index, (&key, trajectory))| NewItem { key, priority: priority(index), times_sampled: 0, trajectory })
+        .map(|(index, (&key, trajectory))| NewItem {
+            key,
+            priority: priority(index),
+            takes_largest: batch.takes_largest,
+            times_sampled: 0,
+            trajectory,
+        })
         .collect())
 }
 
@@ -109,7 +115,8 @@ pub fn write_item_from_wire(item: &replay::WriteItem, chunks: &HashMap<u64, Arc<
         Some(trajectory) => trajectory_from_wire(trajectory, chunks)?,
         None => Trajectory::rows(find_chunk(chunks, item.chunk_key)?.clone(), item.first_row, item.rows)?,
     };
-    Ok(NewItem { key: item.key, priority: item.priority, times_sampled: 0, trajectory })
+    let (key, priority, takes_largest) = (item.key, item.priority, item.takes_largest);
+    Ok(NewItem { key, priority, takes_largest, times_sampled: 0, trajectory })
 }
 
 /// Converts an item of a writer to a message. Its chunks must be closed.
@@ -117,7 +124,8 @@ pub fn write_item_to_wire(item: &WriterItem) -> replay::WriteItem {
     let mut message = replay::WriteItem {
         table: item.table.to_string(),
         key: item.key,
-        priority: item.priority,
+        priority: item.priority.value,
+        takes_largest: item.priority.takes_largest,
         not_validated: !item.is_validated,
         ..replay::WriteItem::default()
     };

@@ -4,9 +4,10 @@ use super::streamed_chunks::{StreamedChunks, Used, uses};
 use crate::dm_reverb::client::connection::Connection;
 use crate::dm_reverb::client::insert_link::{MESSAGE_BYTES, MESSAGE_ITEMS, check_message_size};
 use crate::dm_reverb::proto::InsertStreamRequest;
+use crate::grpc::largest;
 use crate::writing::{SharedSession, is_ready};
 use reverb_core::writer::WriterItem;
-use reverb_core::{Chunk, Error, ItemView, Result, TableConfig};
+use reverb_core::{Chunk, Error, ItemView, NewPriority, Result, TableConfig};
 use reverb_formats::chunk::ChunkEncoder;
 use reverb_formats::item::ItemEncoder;
 use reverb_service::write_queue::Done;
@@ -23,6 +24,7 @@ type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 struct Taken {
     sequence: u64,
     table: Arc<str>,
+    priority: NewPriority,
     is_validated: bool,
     item: ItemView,
     chunks: Box<[TakenChunk]>,
@@ -191,6 +193,10 @@ impl<'a> ItemSender<'a> {
             }
             taken.next_chunk += 1;
         }
+        if taken.priority.takes_largest {
+            self.connection.warn_of_largest(&taken.table);
+        }
+        taken.item.priority = largest::filled_in(&self.connection.peer, &taken.table, taken.priority);
         let mut message = Vec::new();
         self.items.encode(&taken.item, &taken.table, |chunk| chunk.key, &mut message)?;
         *bytes += message.len();
@@ -214,10 +220,17 @@ impl Taken {
         Ok(Self {
             sequence,
             table: item.table.clone(),
+            priority,
             is_validated,
             chunks: chunks.collect::<Result<_>>()?,
             next_chunk: 0,
-            item: ItemView { key, priority, times_sampled: 0, inserted_at: 0, trajectory: item.trajectory()? },
+            item: ItemView {
+                key,
+                priority: priority.value,
+                times_sampled: 0,
+                inserted_at: 0,
+                trajectory: item.trajectory()?,
+            },
         })
     }
 
@@ -227,7 +240,10 @@ impl Taken {
         if self.is_validated {
             config.check_signature(trajectory)?;
         }
-        config.check_priority(self.item.priority)?;
+        if self.priority.takes_largest {
+            config.check_takes_largest()?;
+        }
+        config.check_priority(self.priority.value)?;
         self.chunks.iter().try_for_each(|taken| check_message_size(taken.chunk.decoded_bytes()))
     }
 }
