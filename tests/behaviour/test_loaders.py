@@ -275,7 +275,7 @@ def test_batches_are_padded_with_a_mask(serve):
         assert not batch.data[1][:, 1:].any()
 
 
-def test_columns_that_differ_in_the_rows_of_an_item_have_a_mask_each(serve):
+def test_padded_batches_have_one_mask_or_one_for_each_column_whatever_the_items_are(serve):
     client = serve(make_table(sampler="uniform"))
     with client.trajectory_writer(3) as writer:
         for step in range(3):
@@ -283,13 +283,26 @@ def test_columns_that_differ_in_the_rows_of_an_item_have_a_mask_each(serve):
         history = writer.history
         columns = {"long": history["long"][:], "short": history["short"][:2], "first": history["first"][0]}
         writer.create_item("table", 1.0, columns)
-    with NumpyLoader(client, "table", batch_size=2, pad_to=4) as loader:
+    options = {"batch_size": 2, "pad_to": 4}
+    with NumpyLoader(client, "table", **options, mask_per_column=True) as loader:
         first, long, short = next(loader).mask
     assert first is None
     assert long.tolist() == [[True, True, True, False]] * 2
     assert short.tolist() == [[True, True, False, False]] * 2
-    with NumpyLoader(client, "table", batch_size=2, pad_to=4, fields=[0, 1]) as loader:
+    with NumpyLoader(client, "table", **options, fields=[0, 1]) as loader:
         assert next(loader).mask.tolist() == [[True, True, True, False]] * 2
+    with NumpyLoader(client, "table", **options, fields=[0, 1], mask_per_column=True) as loader:
+        first, long = next(loader).mask
+        assert first is None
+        assert long.tolist() == [[True, True, True, False]] * 2
+    with NumpyLoader(client, "table", **options, fields=[0]) as loader:
+        assert next(loader).mask is None
+    with NumpyLoader(client, "table", **options) as loader:
+        text = "an item differ in their rows: 1 has 3, 2 2. `mask_per_column=True`"
+        for _ in range(2):
+            with pytest.raises(ValueError, match=text):
+                next(loader)
+    eventually(lambda: info_of(client).undelivered_samples == 0)
 
 
 @pytest.mark.ports
@@ -461,6 +474,7 @@ def test_a_forked_child_leaves_the_parents_samples_alone(serve):
         ({"batch_size": 1, "pad_to": 0}, "pad_to"),
         ({"batch_size": 1, "pad_to": "most"}, "pad_to"),
         ({"batch_size": 1, "pad_to": 3, "squeeze_time": True}, "squeeze_time"),
+        ({"batch_size": 1, "mask_per_column": True}, "mask_per_column"),
         ({"batch_size": 1, "beta": -0.5}, "beta"),
     ],
 )

@@ -54,7 +54,7 @@ def load(client: reverb.Client) -> None:
             assert_type(batch.info.key, NDArray[np.uint64])
             assert_type(batch.info.probability, NDArray[np.float64])
             assert_type(batch.data["observation"], NDArray[np.float32])
-            # `Any` stands for None, and for the nest of masks of columns that differ in length.
+            # `Any` stands for None, and for the nest of masks of `mask_per_column`.
             assert_type(batch.weights, NDArray[np.float32] | Any)
             assert_type(batch.mask, NDArray[np.bool_] | Any)
             assert_type(batch.table, NDArray[np.int32] | Any)

@@ -115,8 +115,12 @@ class Assembly:
         columns = [join_columns(list(column), flag, name) for column, flag, name in places]
         mask = None
         if self._options.pad_to is not None:
-            columns, masks = self._pad(columns, squeezed, first.names)
-            mask = maker.data(masks) if isinstance(masks, list) else self._converted_mask(masks)
+            columns, rows, length = self._pad(columns, squeezed, first.names)
+            if self._options.mask_per_column:
+                masks = [mask_of(rows[place], length) if place in rows else None for place in range(len(columns))]
+                mask = maker.data(masks)
+            elif rows:
+                mask = self._converted_mask(mask_of(_shared_rows(rows, first.names), length))
         if self._options.squeeze_time:
             columns = [column if flag else _squeeze(column) for column, flag in zip(columns, squeezed, strict=True)]
         infos = [part.sampled.info for part in parts]
@@ -132,8 +136,8 @@ class Assembly:
 
     def _pad(
         self, columns: list[Column], squeezed: list[bool], names: list[str]
-    ) -> tuple[list[Column], NDArray[np.bool_] | list[NDArray[np.bool_] | None]]:
-        """Pads columns. Returns their mask; a mask for each column if they differ in the rows of an item."""
+    ) -> tuple[list[Column], dict[int, NDArray[np.int64]], int]:
+        """Pads the columns with a time axis. Returns all, the rows of each item by padded column, and the length."""
         rows = {place: rows_of(columns[place]) for place, flag in enumerate(squeezed) if not flag}
         longest = max((int(of_column.max(initial=0)) for of_column in rows.values()), default=0)
         length = next((length for length in self._lengths if length >= longest), longest)
@@ -141,10 +145,7 @@ class Assembly:
             name = next(names[place] for place, of_column in rows.items() if int(of_column.max()) == longest)
             raise ValueError(f"column {name}: an item has {longest} rows, `pad_to` allows {self._lengths[-1]}.")
         padded = [pad_column(column, length) if place in rows else column for place, column in enumerate(columns)]
-        first = next(iter(rows.values()), None)
-        if first is not None and all(np.array_equal(first, of_column) for of_column in rows.values()):
-            return padded, mask_of(first, length)
-        return padded, [mask_of(rows[place], length) if place in rows else None for place in range(len(columns))]
+        return padded, rows, length
 
     def _converted_mask(self, mask: NDArray[np.bool_]) -> Any:
         convert = self._conversion.columns
@@ -180,6 +181,23 @@ class Assembly:
             convert=self._conversion.batch,
             unknown_lengths=places,
         )
+
+
+def _shared_rows(rows: dict[int, NDArray[np.int64]], names: list[str]) -> NDArray[np.int64]:
+    """The number of rows of each item, int64 `[batch]`, which is the same in all columns.
+
+    Raises:
+      ValueError: The columns of an item differ.
+    """
+    (first, shared), *others = rows.items()
+    for place, of_column in others:
+        if not np.array_equal(shared, of_column):
+            item = int((shared != of_column).argmax())
+            raise ValueError(
+                f"the columns of an item differ in their rows: {names[first]} has {shared[item]}, {names[place]} "
+                f"{of_column[item]}. `mask_per_column=True` gives each column a mask; `fields` can leave columns out."
+            )
+    return shared
 
 
 def _squeeze(column: Column) -> Column:

@@ -42,9 +42,9 @@ else:
         data: Any
         # float32 `[batch]`: importance weights; None if the loader has no `beta`.
         weights: Any = None
-        # bool `[batch, time]`, True where a row is the item's and not padding. If the columns of an item differ in
-        # their numbers of rows, a nest like `data` of such masks, and None for columns without a time axis. None if the
-        # loader does not pad.
+        # bool `[batch, time]`, True where a row is the item's and not padding. With `mask_per_column`, a nest like
+        # `data` of such masks, and None for columns without a time axis. None if the loader does not pad, or no column
+        # has a time axis.
         mask: Any = None
         # int32 `[batch]`, a NumPy array: the number of the table of each item; None if there is one table only.
         table: Any = None

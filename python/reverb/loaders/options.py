@@ -55,6 +55,8 @@ class Options:
         number; several numbers, of which the smallest that is sufficient for the batch is used, so that few shapes
         occur; or `longest`, the rows of the longest item of the batch. None: columns whose signature leaves the number
         of rows open are `reverb.Ragged`, and without a signature those whose items differ in length.
+      mask_per_column: Whether padded batches have a mask for each column, since the columns of an item may differ in
+        their numbers of rows. Otherwise they have one mask, and a batch with such an item is an error.
       squeeze_time: Whether columns of items of one step lose their time axis.
       shares: Whether each table of a mixture has exactly its share of every batch, or only on average. `exact`: where
         the weights do not divide the batch, shares are rounded, and later batches make up for it. `random`: the table
@@ -75,6 +77,7 @@ class Options:
     beta: float | Callable[[int], float] | None = None
     fields: Sequence[Any] | None = None
     pad_to: int | Sequence[int] | Literal["longest"] | None = None
+    mask_per_column: bool = False
     squeeze_time: bool = False
     shares: Literal["exact", "random"] = "exact"
     seed: int | None = None
@@ -96,6 +99,8 @@ class Options:
         if self.fields is not None and (isinstance(self.fields, str) or not self.fields):
             raise ValueError(f"`fields` must be a list of keys or paths, or None for all, got {self.fields!r}.")
         self.lengths()
+        if self.mask_per_column and self.pad_to is None:
+            raise ValueError("`mask_per_column` is for padded batches: give `pad_to` as well.")
         if self.pad_to is not None and self.squeeze_time:
             raise ValueError("`squeeze_time` drops the time axis along which `pad_to` pads: give one of the two.")
 
