@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reverb import _binding
+from reverb.data.arrays import as_array
 from reverb.data.keys import is_max
 from reverb.writing.flushing import FlushingWriter
 from reverb.writing.history import History
@@ -207,7 +208,7 @@ class BatchedWriter(FlushingWriter):
     ) -> NDArray[np.float64] | Literal["max"]:
         if is_max(priorities):
             return priorities
-        values = np.atleast_1d(np.asarray(priorities, np.float64))
+        values = np.atleast_1d(as_array(priorities, np.float64))
         if values.shape not in ((1,), (self._num_envs,)):
             raise ValueError(
                 f"priorities must be one number or have shape [{self._num_envs}], got {list(values.shape)}."

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from reverb import _binding
 from reverb.data import checks, signatures, table_arguments
+from reverb.data.arrays import as_array
 from reverb.data.endpoint import Endpoint
 from reverb.data.items import sample_maker
 from reverb.data.keys import ItemPriority, as_keys, as_updates, broadcast
@@ -460,7 +461,7 @@ class Client:
           DeadlineExceededError: The server did not answer within the timeout.
         """
         keys = as_keys(keys)
-        values = np.ascontiguousarray(priorities, dtype=np.float64)
+        values = np.ascontiguousarray(as_array(priorities, np.float64))
         if values.shape != keys.shape:
             values = np.ascontiguousarray(broadcast(values, keys.shape))
         return self.engine.update_priorities(table, keys, values, checks.as_timeout(timeout))

@@ -166,8 +166,8 @@ class TensorSpec:
 
     Args:
       shape: Sizes of the dimensions, None for each unknown size; or None if the rank is unknown.
-      dtype: Dtype of the elements in any form that numpy accepts, or a `tf.DType`; float32 by default. All kinds of
-        strings become `object`.
+      dtype: Dtype of the elements in any form that numpy accepts, a `tf.DType` or a `torch.dtype`; float32 by default.
+        All kinds of strings become `object`.
       name: Name of the leaf, which becomes part of the column's name in error messages; None for no name.
 
     Raises:
@@ -243,7 +243,7 @@ class BoundedTensorSpec(TensorSpec):
 
     Args:
       shape: Sizes of the dimensions, None for each unknown size; or None if the rank is unknown.
-      dtype: Dtype of the elements in any form that numpy accepts, or a `tf.DType`.
+      dtype: Dtype of the elements in any form that numpy accepts, a `tf.DType` or a `torch.dtype`.
       minimum: Lower bound, inclusive: a scalar, or an array that broadcasts to the shape.
       maximum: Upper bound, inclusive: a scalar, or an array that broadcasts to the shape.
       name: Name of the leaf, which becomes part of the column's name in error messages; None for no name.
@@ -317,7 +317,7 @@ def spec_from_leaf(leaf: Any) -> TensorSpec:
 
     Args:
       leaf: Spec to convert: one of ours, a `tf.TensorSpec` or `dm_env.specs.Array` or the bounded kind of either, or
-        another object that has `shape` and `dtype` but no data, such as `jax.ShapeDtypeStruct`.
+        another object that has `shape` and `dtype` but no data, such as `jax.ShapeDtypeStruct` or a space of Gymnasium.
 
     Returns:
       The spec, which is bounded if the leaf is.
@@ -357,5 +357,5 @@ def _is_plain_spec(leaf: Any) -> bool:
 def _describes_an_array(leaf: Any) -> bool:
     if isinstance(leaf, type) or type(leaf).__module__.partition(".")[0] == "tensorflow":
         return False  # Only TensorFlow's dense specs, for which the caller has checked, have a usable shape.
-    has_data = any(hasattr(leaf, name) for name in ("__array__", "__array_interface__", "__dlpack__", "__getitem__"))
+    has_data = any(hasattr(leaf, name) for name in ("__array__", "__array_interface__", "__dlpack__"))
     return hasattr(leaf, "shape") and hasattr(leaf, "dtype") and not has_data

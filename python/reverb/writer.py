@@ -4,10 +4,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from reverb import _binding
 from reverb.data import checks, nests
+from reverb.data.arrays import as_array
 from reverb.data.keys import ItemPriority
 from reverb.errors import CancelledError, TableNotFoundError, UnavailableError
 from reverb.writing import closing
@@ -200,7 +199,7 @@ class Writer:
 
 def _steps(sequence: Any) -> list[Any]:
     tree = nests.dm_tree()
-    leaves = [np.asarray(leaf) for leaf in tree.flatten(sequence)]
+    leaves = [as_array(leaf) for leaf in tree.flatten(sequence)]
     if not leaves:
         raise ValueError("AppendSequence called with empty data.")
     for index, leaf in enumerate(leaves):

@@ -7,6 +7,7 @@ import pytest
 from behaviour_support import draw, info_of, make_table
 
 from reverb import adders
+from reverb.tensor_spec import spec_from_leaf
 
 gymnasium = pytest.importorskip("gymnasium", reason="Gymnasium comes with the extra `minari`")
 
@@ -18,6 +19,22 @@ GAMMA = 0.9
 @pytest.fixture
 def client(serve):
     return serve(make_table(max_size=10_000, max_times_sampled=1))
+
+
+def test_spaces_are_specs(serve):
+    spaces = gymnasium.spaces
+    for space in (
+        spaces.MultiDiscrete([3, 4]),
+        spaces.MultiDiscrete(np.full((2, 3), 5), dtype=np.int32),
+        spaces.Discrete(3),
+        spaces.MultiBinary(2),
+        spaces.Box(0, 1, (2, 2), np.float32),
+    ):
+        spec = spec_from_leaf(space)
+        assert (spec.shape, spec.dtype) == (space.shape, space.dtype)
+        client = serve(make_table(signature={"action": space}))
+        client.insert({"action": space.sample()}, {"table": 1.0})
+        assert client.sample_batch("table", 1).data["action"].dtype == space.dtype
 
 
 def walk():

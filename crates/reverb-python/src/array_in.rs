@@ -266,7 +266,7 @@ pub fn leaf(object: Bound<'_, PyAny>) -> PyReverbResult<Leaf<'_>> {
     }
     let py = object.py();
     let kind = object.get_type();
-    let array = asarray(py)?.call1((object,)).map_err(|error| {
+    let array = as_array(py)?.call1((object,)).map_err(|error| {
         let wrapped = PyTypeError::new_err(format!("NumPy cannot convert a value of type {kind}: {error}"));
         wrapped.set_cause(py, Some(error));
         wrapped
@@ -274,16 +274,16 @@ pub fn leaf(object: Bound<'_, PyAny>) -> PyReverbResult<Leaf<'_>> {
     array_leaf(array.cast_into::<PyUntypedArray>().map_err(PyErr::from)?)
 }
 
-/// `numpy.asarray`.
-pub fn asarray(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
-    static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    ASARRAY.import(py, "numpy", "asarray")
+/// `reverb.data.arrays.as_array`: `numpy.asarray`, also for the tensors of PyTorch that it refuses.
+pub fn as_array(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static AS_ARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    AS_ARRAY.import(py, "reverb.data.arrays", "as_array")
 }
 
 /// Makes sure that NumPy can be called when nothing can be imported any more: its C interface is looked up at first use.
 pub fn prepare(py: Python<'_>) -> PyResult<()> {
     drop(PyArray1::<f64>::zeros(py, 0, false).try_readonly());
-    asarray(py).map(drop)
+    as_array(py).map(drop)
 }
 
 fn array_leaf(array: Bound<'_, PyUntypedArray>) -> PyReverbResult<Leaf<'_>> {

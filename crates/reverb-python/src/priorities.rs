@@ -1,6 +1,6 @@
 //! Reads the priorities that a caller gives to items.
 
-use crate::array_in::asarray;
+use crate::array_in::as_array;
 use crate::errors::PyReverbResult;
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::exceptions::PyTypeError;
@@ -29,7 +29,11 @@ impl<'py> FromPyObject<'_, 'py> for Priority {
         if is_largest(&object)? {
             return Ok(Self::Largest);
         }
-        object.extract().map(Self::Given)
+        // PyTorch warns of tensors that require a gradient.
+        match object.getattr_opt("detach")? {
+            Some(detach) => detach.call0()?.extract().map(Self::Given),
+            None => object.extract().map(Self::Given),
+        }
     }
 }
 
@@ -92,7 +96,7 @@ fn priority_values(table: &str, value: &Bound<'_, PyAny>, rows: usize) -> PyReve
         return Ok(Priorities::largest());
     }
     let py = value.py();
-    let array = asarray(py)?.call1((value, "float64")).map_err(|error| {
+    let array = as_array(py)?.call1((value, "float64")).map_err(|error| {
         let kind = value.get_type();
         PyTypeError::new_err(format!("priorities of table `{table}`: expected numbers, got {kind} ({error})"))
     })?;

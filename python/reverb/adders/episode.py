@@ -15,6 +15,7 @@ from reverb.adders.priorities import Priority, TdErrors
 from reverb.adders.recording import Transition
 from reverb.client import Client
 from reverb.data import checks
+from reverb.data.arrays import as_array
 from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_options
 
 if TYPE_CHECKING:
@@ -142,4 +143,4 @@ class EpisodeAdder(AdderBase):
 
 def as_vector(leaf: Any) -> NDArray[Any]:
     """Adds a first axis of length 1. Text becomes an object array: numpy's fixed-width types drop trailing NULs."""
-    return np.array([leaf], object) if isinstance(leaf, bytes | str) else np.asarray(leaf)[None]
+    return np.array([leaf], object) if isinstance(leaf, bytes | str) else as_array(leaf)[None]

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from reverb.data.arrays import as_array
+
 
 def per_env(name: str, values: ArrayLike, dtype: Any, num_envs: int | None) -> NDArray[Any]:
     """One value for each environment, `[num_envs]`, or `[1]` without a vector. A single value counts for all.
@@ -14,7 +16,7 @@ def per_env(name: str, values: ArrayLike, dtype: Any, num_envs: int | None) -> N
     Raises:
       ValueError: There are more or fewer values than environments.
     """
-    array = np.asarray(values, dtype)
+    array = as_array(values, dtype)
     if array.size == 1 or array.shape == (num_envs,):
         each: NDArray[Any] = np.broadcast_to(array.ravel(), (num_envs or 1,))
         return each

@@ -17,6 +17,7 @@ from reverb.adders.flags import per_env
 from reverb.adders.recording import Transition
 from reverb.client import Client
 from reverb.data import checks
+from reverb.data.arrays import as_array
 from reverb.data.keys import ItemPriority, is_max
 from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_options
 
@@ -287,7 +288,7 @@ class HindsightAdder(AdderBase):
         judge = self._compute_terminated
         terminated = step.terminated if judge is None else bool(judge(achieved, goal, step.info))
         discount = self._discounted(terminated)
-        return {"reward": np.full(1, reward, self._dtype), "discount": as_vector(discount)}
+        return {"reward": np.full(1, as_array(reward, self._dtype)), "discount": as_vector(discount)}
 
     def _discounted(self, terminated: bool) -> Any:
         return self._dtype.type(0.0 if terminated else self._discount)
@@ -319,7 +320,7 @@ def _checked(name: str, observation: Any) -> Mapping[str, Any]:
 
 
 def _own(leaf: Any) -> Any:
-    return leaf if isinstance(leaf, (bytes, str)) else np.array(leaf)
+    return leaf if isinstance(leaf, (bytes, str)) else np.array(as_array(leaf))
 
 
 def _info_of(infos: Mapping[str, Any], env: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from reverb.adders.flags import per_env
 from reverb.adders.recording import Transition
 from reverb.client import Client
 from reverb.data import checks
+from reverb.data.arrays import as_array
 from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_options
 
 if TYPE_CHECKING:
@@ -75,8 +76,8 @@ class NStepReturns:
         self, reward: ArrayLike, terminated: ArrayLike, mask: ArrayLike | None
     ) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
         """What `push` would return. For the adder, which commits it later; it is not part of the public interface."""
-        rewards = np.asarray(reward, np.float64)
-        keep = self._discount * (1.0 - np.asarray(terminated, np.float64))
+        rewards = as_array(reward, np.float64)
+        keep = self._discount * (1.0 - as_array(terminated, np.float64))
         zeros = [np.zeros_like(rewards)] * self._n
         before = [np.zeros_like(rewards), *(self._returns or zeros)[:-1]]
         reach = [np.ones_like(rewards), *(self._discounts or zeros)[:-1]]
@@ -189,7 +190,7 @@ class NStepTransitionAdder(AdderBase):
           TypeError, UnavailableError: See `StructuredWriter.append`.
         """
         present = self._present(mask)
-        rewards = np.asarray(reward)
+        rewards = as_array(reward)
         if rewards.size != 1:
             rewards = per_env("reward", rewards, rewards.dtype, self._num_envs)
         is_terminal = self._flags("terminated", terminated)

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from reverb import structured_writer as structured
 from reverb.adders.flags import per_env
+from reverb.data.arrays import as_array
 from reverb.data.keys import as_priority, is_max
 
 # A number, "max", or a formula that `structured.td_error` or `structured.constant_priority_fn` has made.
@@ -70,7 +71,7 @@ class Priorities:
 
     def note(self, priorities: ArrayLike) -> None:
         """Takes priorities into account for `max`. Those that are not finite are ignored."""
-        values = np.asarray(priorities, np.float64)
+        values = as_array(priorities, np.float64)
         self.noted = max(self.noted, float(np.max(values, initial=0.0, where=np.isfinite(values))))
 
 
@@ -90,7 +91,7 @@ class TdErrors:
 
     def push(self, leaves: list[Any], present: NDArray[np.bool_]) -> None:
         """Adds the errors of a step, given by the leaves of the step."""
-        errors = np.abs(np.asarray(leaves[self._column], np.float64)) * present
+        errors = np.abs(as_array(leaves[self._column], np.float64)) * present
         self._largest = np.maximum(self._largest, errors)
         self._sum += errors
 

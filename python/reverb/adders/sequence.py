@@ -16,6 +16,7 @@ from reverb.adders.priorities import Priority, priority_fn
 from reverb.adders.recording import Transition
 from reverb.client import Client
 from reverb.data import checks
+from reverb.data.arrays import as_array
 from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_options
 
 if TYPE_CHECKING:
@@ -279,7 +280,7 @@ class SequenceAdder(AdderBase):
         self._open(step, configs)
         # What padding consists of, but for the columns `first`.
         given = columns.only(step, set(range(len(tree.flatten(step)))) - window.first)
-        self._zeros = tree.map_structure(lambda leaf: None if leaf is None else np.zeros_like(np.asarray(leaf)), given)
+        self._zeros = tree.map_structure(lambda leaf: None if leaf is None else np.zeros_like(as_array(leaf)), given)
 
     def _finish(self, ends: NDArray[np.bool_], priority: Any) -> None:
         if self._pad:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from reverb import _binding
 from reverb.data import dtypes, nests
+from reverb.data.arrays import as_array
 from reverb.errors import InvalidArgumentError
 from reverb.tensor_spec import TensorShape
 
@@ -65,7 +66,7 @@ class FrameNest:
         """Does the same as `add` for flat leaves."""
         arrays = []
         for leaf, dtype, shape in zip(leaves, self.dtypes, self.shapes, strict=True):
-            array = np.asarray(leaf, dtype)
+            array = as_array(leaf, dtype)
             if array.shape[1:] != shape or not array.ndim:
                 raise InvalidArgumentError(
                     f"expected frames [n, {', '.join(map(str, shape))}], got shape {array.shape}"

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from reverb.buffers.frame_nest import FrameNest
 from reverb.buffers.outputs import converter
 from reverb.data import checks
+from reverb.data.arrays import as_array
 from reverb.prioritized import importance_weights
 from reverb.replay_sample import SampleInfo
 
@@ -170,7 +171,7 @@ class PrioritizedBuffer(UniformBuffer):
           ValueError: The structure or a shape differs from the data spec, n is not a multiple of `segments`, or a
             priority is negative, infinite or NaN.
         """
-        values = np.array([self._greatest]) if priorities is None else np.atleast_1d(np.asarray(priorities, np.float64))
+        values = np.array([self._greatest]) if priorities is None else np.atleast_1d(as_array(priorities, np.float64))
         self._nest.add(data, values.tolist())
         self._greatest = max(self._greatest, float(values.max(initial=0.0)))
 
@@ -197,6 +198,6 @@ class PrioritizedBuffer(UniformBuffer):
         Raises:
           ValueError: A priority is negative, infinite or NaN. No priority has been changed.
         """
-        values = np.array(np.broadcast_to(np.asarray(priorities, np.float64), sample.ids.shape))
+        values = np.array(np.broadcast_to(as_array(priorities, np.float64), sample.ids.shape))
         self._nest.frames.update_priorities(sample.segments, sample.ids, values)
         self._greatest = max(self._greatest, float(values.max(initial=0.0)))

@@ -49,7 +49,7 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
     """Converts any description of a dtype to a numpy dtype.
 
     Args:
-      dtype: A numpy dtype, a scalar type, a name, or a `tf.DType`.
+      dtype: A numpy dtype, a scalar type, a name, a `tf.DType` or a `torch.dtype`.
 
     Returns:
       The dtype in the byte order of this machine; `object` for any kind of string.
@@ -60,6 +60,11 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
     dtype = getattr(dtype, "as_numpy_dtype", dtype)
     if dtype is None:
         raise TypeError("None is not a dtype.")
+    if type(dtype).__module__ == "torch":
+        name = str(dtype).removeprefix("torch.")
+        if name not in _NUMBERS:
+            raise TypeError(f"Elements of dtype {dtype} cannot be stored.")
+        return dtype_from_number(_NUMBERS[name])
     found: np.dtype[Any] = np.dtype(dtype)
     if found.kind in "OSU":
         return np.dtype(object)

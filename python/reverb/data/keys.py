@@ -34,10 +34,15 @@ def as_priority(priority: object) -> float:
     Raises:
       TypeError: The priority is text, or cannot be converted to a float.
     """
+    if type(priority) is float:
+        return priority
     if isinstance(priority, (str, bytes)):
         raise TypeError(f"Priorities must be numbers, got {priority!r}.")
     if isinstance(priority, np.ndarray) and priority.size == 1:
         return float(priority.item())
+    if hasattr(priority, "detach"):
+        # PyTorch warns of tensors that require a gradient.
+        priority = priority.detach()
     return float(cast(SupportsFloat, priority))
 
 

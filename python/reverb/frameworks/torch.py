@@ -8,16 +8,15 @@ import torch
 from numpy.typing import NDArray
 
 from reverb._binding import TensorMaker
+from reverb.data.arrays import BITS
 from reverb.data.leaves import map_leaves
 from reverb.frameworks.dtype_rules import narrow, refuse
 from reverb.replay_sample import Ragged
 
-# Types that ml_dtypes adds to NumPy. Their bits are passed on as an integer type of the same size.
-_BY_BITS = {"bfloat16": np.int16, "float8_e5m2": np.uint8, "float8_e4m3fn": np.uint8}
 # Types that older releases lack, and the types that replace them there.
 _UNSIGNED = {"uint16": np.int32, "uint32": np.int64, "uint64": np.int64}
 # Whether this release has all dtypes except strings.
-TAKES_ALL = all(hasattr(torch, name) for name in (*_BY_BITS, *_UNSIGNED))
+TAKES_ALL = all(hasattr(torch, name) for name in (*BITS, *_UNSIGNED))
 
 
 def as_device(device: Any) -> torch.device | None:
@@ -84,11 +83,11 @@ def to_tensor(array: Any, name: str) -> Any:
 
 def _tensor(array: NDArray[Any], name: str) -> torch.Tensor:
     kind = array.dtype.name
-    if kind in _BY_BITS:
+    if kind in BITS:
         dtype = getattr(torch, kind, None)
         if dtype is None:
             refuse(name, array.dtype, "this PyTorch")
-        return torch.from_numpy(array.view(_BY_BITS[kind])).view(dtype)
+        return torch.from_numpy(array.view(BITS[kind])).view(dtype)
     if kind in _UNSIGNED and not hasattr(torch, kind):
         array = narrow(array, _UNSIGNED[kind], name, "this PyTorch")
     try:

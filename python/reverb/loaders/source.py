@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from reverb._binding import LocalDraws, StatsClock
 from reverb.client import Client
+from reverb.data.arrays import as_array
 from reverb.loaders.assembly import Assembly, Part
 from reverb.loaders.batch import Batch
 from reverb.loaders.conversion import Conversion
@@ -187,7 +188,7 @@ class BatchSource:
         if tables is None:
             return self.client.update_priorities(self.tables[0], keys, priorities, timeout=timeout)
         found: int | None = 0
-        values = np.broadcast_to(np.asarray(priorities, np.float64), keys.shape)
+        values = np.broadcast_to(as_array(priorities, np.float64), keys.shape)
         for number in np.unique(tables):
             of_table = tables == number
             of_keys, of_values = keys[of_table], values[of_table]

@@ -119,8 +119,6 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
         source = self._last
         if source is None:
             source = BatchSource(self._client, self._table, self.options)
-        if isinstance(priorities, torch.Tensor):
-            priorities = priorities.detach().cpu().double().numpy()
         return source.update_priorities(batch, priorities, timeout=timeout)
 
     def close(self) -> None:
