@@ -381,6 +381,9 @@ class Frames:
     ) -> list[NDArray[Any]]:
         """Sequences of `steps` frames: columns `[*prefix, ...]`."""
 
+    def priorities(self) -> NDArray[np.float64] | None:
+        """The priorities `[segments * stored]`, segment by segment, oldest first; None if frames have none."""
+
     def update_priorities(
         self, segments: NDArray[np.int64], ids: NDArray[np.int64], priorities: NDArray[np.float64]
     ) -> None: ...

@@ -121,6 +121,46 @@ def test_a_saved_buffer_is_restored_and_can_be_written_to(tmp_path, make):
         make(NUMBER, 4, segments=1).load(tmp_path / "buffer.npz")
 
 
+def test_a_saved_buffer_keeps_its_priorities(tmp_path):
+    buffer, other = (PrioritizedBuffer(NUMBER, 8, exponent=1.0, segments=2, seed=1) for _ in range(2))
+    for step in range(6):
+        buffer.add(np.array([step, 10 + step]), [float(step), 0.0])
+    sample = buffer.sample(200)
+    buffer.update_priorities(sample._replace(segments=1 - sample.segments), np.where(sample.ids == 4, 9.0, 0.0))
+    buffer.save(tmp_path / "buffer.npz")
+    other.load(tmp_path / "buffer.npz")
+
+    def probabilities(of):
+        drawn = of.sample(2000)
+        return dict(zip(drawn.data.tolist(), drawn.probabilities.tolist(), strict=True))
+
+    assert probabilities(buffer) == probabilities(other)
+    assert probabilities(other) == pytest.approx({2: 2 / 23, 3: 3 / 23, 4: 4 / 23, 5: 5 / 23, 14: 9 / 23})
+    # New frames have the greatest priority so far.
+    for one in (buffer, other):
+        one.add(np.array([6, 16]))
+    assert (
+        probabilities(other)
+        == probabilities(buffer)
+        == pytest.approx({3: 3 / 39, 4: 4 / 39, 5: 5 / 39, 14: 9 / 39, 6: 9 / 39, 16: 9 / 39})
+    )
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.6])
+def test_a_file_without_priorities_gives_each_frame_the_priority_1(tmp_path, exponent):
+    uniform, buffer = UniformBuffer(NUMBER, 4), PrioritizedBuffer(NUMBER, 4, exponent=exponent)
+    uniform.add(np.arange(4))
+    uniform.save(tmp_path / "uniform.npz")
+    buffer.add(np.arange(2), 50.0)
+    buffer.load(tmp_path / "uniform.npz")
+    buffer.add(np.arange(4, 6))
+    assert set(buffer.sample(100).probabilities) == {0.25}
+    # And back: a UniformBuffer does not need them.
+    buffer.save(tmp_path / "buffer.npz")
+    uniform.load(tmp_path / "buffer.npz")
+    assert uniform.all().tolist() == [[2, 3, 4, 5]]
+
+
 def test_many_large_frames_keep_their_contents():
     buffer = UniformBuffer({"image": reverb.TensorSpec([32, 32, 3], np.uint8), "n": NUMBER}, 1000)
     for first in range(0, 2500, 50):

@@ -40,6 +40,15 @@ pub struct FrameId {
 /// The result of a draw: first frames of the sequences, and the probability of each.
 pub type FrameDraw = (Vec<FrameId>, Vec<f64>);
 
+/// The priorities by which frames are drawn.
+#[derive(Debug)]
+struct Priorities {
+    kind: SelectorKind,
+    selector: Prioritized,
+    /// By slot, as they were given.
+    values: Vec<f64>,
+}
+
 /// The frames of a buffer. A plain struct: a caller that shares one puts a lock around it.
 #[derive(Debug)]
 pub struct Frames {
@@ -53,7 +62,7 @@ pub struct Frames {
     added: u64,
     /// The first id since the last clear.
     base: u64,
-    priorities: Option<(SelectorKind, Prioritized)>,
+    priorities: Option<Priorities>,
     rng: SmallRng,
 }
 
@@ -85,7 +94,7 @@ impl Frames {
             Some(exponent) => {
                 let kind = SelectorKind::Prioritized { priority_exponent: exponent };
                 kind.validate()?;
-                Some((kind, Prioritized::new(exponent)))
+                Some(Priorities { kind, selector: Prioritized::new(exponent), values: Vec::new() })
             }
         };
         Ok(Self {
@@ -115,7 +124,7 @@ impl Frames {
     pub fn clear(&mut self, next_id: u64) {
         self.added = next_id;
         self.base = next_id;
-        if let Some((_, selector)) = &mut self.priorities {
+        if let Some(Priorities { selector, .. }) = &mut self.priorities {
             drop(selector.take());
         }
     }
@@ -152,7 +161,7 @@ impl Frames {
         if !rows.is_multiple_of(self.segments) {
             return Err(Error::invalid(format!("expected a multiple of {} rows, got {rows}", self.segments)));
         }
-        if let Some((kind, _)) = &self.priorities {
+        if let Some(Priorities { kind, .. }) = &self.priorities {
             if priorities.len() != 1 && priorities.len() as u64 != rows {
                 return Err(Error::invalid(format!("expected 1 or {rows} priorities, got {}", priorities.len())));
             }
@@ -212,8 +221,12 @@ impl Frames {
     }
 
     fn set_priority(&mut self, slot: u64, id: u64, priorities: &[f64], row: usize) {
-        let Some((_, selector)) = &mut self.priorities else { return };
+        let Some(Priorities { selector, values, .. }) = &mut self.priorities else { return };
         let priority = priorities[if priorities.len() == 1 { 0 } else { row }];
+        if values.len() <= slot as usize {
+            values.resize(slot as usize + 1, 0.0);
+        }
+        values[slot as usize] = priority;
         if id - self.base >= self.length {
             selector.update(slot as u32, priority);
         } else {
@@ -228,7 +241,7 @@ impl Frames {
     /// exist. Nothing has changed then.
     pub fn update_priorities(&mut self, frames: &[FrameId], priorities: &[f64]) -> Result<()> {
         let (oldest, added, length, segments) = (self.oldest(), self.added, self.length, self.segments);
-        let Some((kind, selector)) = &mut self.priorities else {
+        let Some(Priorities { kind, selector, values }) = &mut self.priorities else {
             return Err(Error::invalid("this buffer does not draw by priority"));
         };
         for (frame, &priority) in frames.iter().zip(priorities) {
@@ -238,10 +251,19 @@ impl Frames {
         for (frame, &priority) in frames.iter().zip(priorities) {
             if (oldest..added).contains(&frame.id) {
                 let row = u64::from(frame.segment) * length + frame.id % length;
+                values[row as usize] = priority;
                 selector.update(row as u32, priority);
             }
         }
         Ok(())
+    }
+
+    /// Returns the priorities of all stored frames: segment by segment, oldest first. `None` if frames have none.
+    pub fn priorities(&self) -> Option<Vec<f64>> {
+        let Priorities { values, .. } = self.priorities.as_ref()?;
+        let slots = (0..self.segments)
+            .flat_map(|segment| (self.oldest()..self.added).map(move |id| segment * self.length + id % self.length));
+        Some(slots.map(|slot| values[slot as usize]).collect())
     }
 
     /// Draws `count` sequences of `steps` frames. Each sequence lies within one segment and ends at its newest frame at
@@ -261,7 +283,7 @@ impl Frames {
             )));
         }
         let (oldest, added, length, segments) = (self.oldest(), self.added, self.length, self.segments);
-        let Some((_, selector)) = &mut self.priorities else {
+        let Some(Priorities { selector, .. }) = &mut self.priorities else {
             let rng = &mut self.rng;
             let frame = |_| FrameId {
                 segment: if segments == 1 { 0 } else { rng.random_range(0..segments as u32) },

@@ -98,6 +98,11 @@ impl Frames {
         Ok(PyList::new(py, columns_to_arrays(py, &layout.columns, Arc::new(buffer))?)?)
     }
 
+    fn priorities<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<f64>>> {
+        let priorities = py.detach(|| self.frames.lock().priorities())?;
+        Some(PyArray1::from_vec(py, priorities))
+    }
+
     fn update_priorities(
         &self,
         py: Python<'_>,

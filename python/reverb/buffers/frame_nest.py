@@ -85,14 +85,17 @@ class FrameNest:
         return self.gather(np.arange(self.segments), starts, self.stored, [self.segments, self.stored])
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Returns all frames, as arrays by name."""
+        """Returns all frames and their priorities, if they have any, as arrays by name."""
         state = {"next_id": np.array(self.frames.added)}
         if self.stored:
             state.update({f"leaf_{index}": leaf for index, leaf in enumerate(self.all())})
+            priorities = self.frames.priorities()
+            if priorities is not None:
+                state["priorities"] = priorities.reshape(self.segments, self.stored)
         return state
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Replaces all frames by those of `state`.
+        """Replaces all frames by those of `state`. Frames of a state without priorities have the priority 1.
 
         Raises:
           ValueError: The state has other leaves or segments, or more frames than the capacity.
@@ -107,7 +110,9 @@ class FrameNest:
             raise ValueError("the state is from a buffer with other leaves, segments or length")
         self.frames.clear(next_id - count)
         # One frame of each segment in turn.
-        self.add_leaves([leaf.swapaxes(0, 1).reshape(-1, *leaf.shape[2:]) for leaf in leaves])
+        in_turn = [leaf.swapaxes(0, 1).reshape(-1, *leaf.shape[2:]) for leaf in leaves]
+        priorities = state["priorities"].T.ravel().tolist() if "priorities" in state else (1.0,)
+        self.add_leaves(in_turn, priorities)
 
 
 def is_spec(node: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -114,9 +115,9 @@ class UniformBuffer:
         self._nest.frames.clear(0)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes all frames to a file in NumPy's `.npz` format. Priorities are not written."""
+        """Writes all frames, with their priorities if they have any, to a file in NumPy's `.npz` format."""
         with open(path, "wb") as file:
-            np.savez(file, **cast(Any, self._nest.state()))
+            np.savez(file, **cast(Any, self._state()))
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Replaces all frames by those that `save` wrote.
@@ -125,7 +126,13 @@ class UniformBuffer:
           ValueError: The file has other leaves or segments, or more frames than the capacity.
         """
         with np.load(path, allow_pickle=False) as state:
-            self._nest.restore(state)
+            self._restore(state)
+
+    def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self._nest.restore(state)
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        return self._nest.state()
 
 
 class PrioritizedBuffer(UniformBuffer):
@@ -201,3 +208,11 @@ class PrioritizedBuffer(UniformBuffer):
         values = np.array(np.broadcast_to(as_array(priorities, np.float64), sample.ids.shape))
         self._nest.frames.update_priorities(sample.segments, sample.ids, values)
         self._greatest = max(self._greatest, float(values.max(initial=0.0)))
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        return {**super()._state(), "greatest": np.array(self._greatest)}
+
+    def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        super()._restore(state)
+        # Files of earlier versions have no priorities.
+        self._greatest = float(state["greatest"]) if "greatest" in state else 1.0
