@@ -259,6 +259,10 @@ class SampledBatch:
         """The columns: `[batch, time, ...]`, `[batch, ...]` without a time axis, or ragged."""
 
     @property
+    def has_open_rows(self) -> list[bool]:
+        """For each column whether the lengths of its `Ragged` are those of single rows, one of each item."""
+
+    @property
     def squeezed(self) -> list[bool]:
         """For each column whether its items have no time axis."""
 

@@ -118,7 +118,8 @@ class BatchedWriter(FlushingWriter):
         """Appends a step of every environment, and creates the items that the patterns describe.
 
         Args:
-          data: Nest of arrays `[num_envs, ...]`, one row per environment.
+          data: Nest of arrays `[num_envs, ...]`, one row per environment. Rows that differ in the length of their first
+            axis are given as a `Ragged` of `num_envs` items.
           episode_end: Bools `[num_envs]` that mark the environments whose episode ends with this step. Later items
             cannot refer to the rows of these episodes. None marks no environment.
           mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.

@@ -101,7 +101,7 @@ class Client:
         """Inserts one item of one step into one or more tables.
 
         Args:
-          data: Nest of arrays, or of values that numpy can convert into arrays.
+          data: Nest of arrays, or of values that numpy can convert into arrays. A `Ragged` of one item is its rows.
           priorities: Mapping from the name of each table that gets the item to the item's priority in that table: a
             number, or "max" for the largest priority that the table has seen since it was reset.
           timeout: Time limit in seconds; None waits as long as the tables' rate limiters block.
@@ -119,7 +119,9 @@ class Client:
         """Inserts many items of one step each in one call, like one call of `insert` per row.
 
         Args:
-          data: Nest of arrays `[n, ...]`. Row i of all leaves becomes item i.
+          data: Nest of arrays `[n, ...]`. Row i of all leaves becomes item i. Rows that differ in the length of their
+            first axis are given as a `Ragged` of n items or, where the signature has one array of open length, as a
+            list of n arrays.
           priorities: Mapping from the name of each table that gets the items to one priority for all items, to an
             array `[n]` of priorities, or to "max" for the largest that the table has seen since it was reset.
           timeout: Time limit in seconds; None waits as long as the tables' rate limiters block.

@@ -117,6 +117,8 @@ else:
 class Ragged(_RaggedFields):
     """A column of a batch whose items may differ in length. The rows of the items are concatenated.
 
+    Where data is inserted or appended, it is a leaf: each item is the array of one step, and lengths may differ.
+
     Its length is the number of items, `column[i]` are the rows of item i, and a slice is a Ragged of some items. The
     arrays are those of NumPy, PyTorch or JAX. To nests it is a named tuple: iteration and unpacking give the two
     fields, so that functions such as `jax.tree.map` find the arrays. To iterate over the items, `split` them.

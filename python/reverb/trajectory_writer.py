@@ -67,7 +67,7 @@ class TrajectoryWriter(FlushingWriter):
         Args:
           data: Nest of arrays, or of values that numpy can convert into arrays. A leaf that is None has no value in
             this step. Later steps may have more or fewer leaves than the first. A column keeps the dtype and shape of
-            its first value.
+            its first value; one given as a `Ragged` of one item may differ from earlier ones in its first axis.
           partial_step: Whether the step stays open, so that the next append adds other columns to it.
 
         Raises:

@@ -46,13 +46,14 @@ def test_strings_of_unknown_length_are_ragged(serve):
     assert column.row_lengths.tolist() == [2, 2]
 
 
-def test_columns_without_time_axis_and_without_signature_are_arrays(serve):
+def test_equal_rows_are_ragged_by_their_signature_only(serve):
     client = serve(make_table("signed", signature=[TensorSpec([None], np.int64)]), make_table("unsigned"))
     with client.trajectory_writer(2) as writer:
         writer.append([np.arange(4)])
         writer.create_item("signed", 1.0, [writer.history[0][-1]])
         writer.create_item("unsigned", 1.0, [writer.history[0][:]])
-    assert client.sample_batch("signed", 3).data[0].shape == (3, 4)
+    [column] = client.sample_batch("signed", 3).data
+    assert (column.values.tolist(), column.row_lengths.tolist()) == ([0, 1, 2, 3] * 3, [4] * 3)
     assert client.sample_batch("unsigned", 3).data[0].shape == (3, 1, 4)
 
 

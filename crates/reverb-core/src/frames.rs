@@ -330,6 +330,7 @@ impl Frames {
             dtype: column.dtype,
             shape: prefix.iter().copied().chain(column.shape.iter().copied()).collect(),
             row_lengths: None,
+            has_open_rows: false,
             squeezed: false,
             offset: 0,
             size_bytes: 0,

@@ -72,6 +72,11 @@ pub fn shape_text(shape: &[usize]) -> String {
     format!("[{}]", dims.join(","))
 }
 
+/// Whether two different shapes differ in their first axis only.
+pub(crate) fn differ_in_first_axis(a: &[usize], b: &[usize]) -> bool {
+    a.len() == b.len() && !a.is_empty() && a[1..] == b[1..]
+}
+
 /// One entry of a signature: the dtype and the shape that a table accepts in a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorSpec {

@@ -3,6 +3,7 @@
 use crate::dtype::from_numpy;
 use crate::errors::{PyReverbError, PyReverbResult};
 use crate::nest::{flatten_and_hash, joined_path, path};
+use crate::records::RAGGED;
 use crate::scalar::{MAX_SCALAR_BYTES, read_scalar, scalar_dtype};
 use crate::strided::copy_small;
 use numpy::npyffi::{NPY_ORDER, PY_ARRAY_API};
@@ -14,6 +15,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 use reverb_core::writer::Value;
 use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, Shape, StepRange, encode_strings, random_key, shape_text};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Copies of more bytes than this release the GIL.
@@ -28,9 +30,49 @@ pub struct Leaf<'py> {
     dtype: DType,
     shape: Shape,
     source: Source<'py>,
+    /// The number of rows of each item, if this is a `reverb.Ragged`; the shape is that of all its rows.
+    row_lengths: Option<Box<[usize]>>,
 }
 
-impl Leaf<'_> {
+impl<'py> Leaf<'py> {
+    fn new(dtype: DType, shape: Shape, source: Source<'py>) -> Self {
+        Self { dtype, shape, source, row_lengths: None }
+    }
+
+    /// Whether this is a `reverb.Ragged`.
+    pub fn is_ragged(&self) -> bool {
+        self.row_lengths.is_some()
+    }
+
+    /// How many steps this holds if steps are stacked; `None` if it has no axis for them.
+    fn num_steps(&self) -> Option<usize> {
+        match &self.row_lengths {
+            Some(lengths) => Some(lengths.len()),
+            None => self.shape.first().copied(),
+        }
+    }
+
+    /// The shape for people: `shape [2,3]`, `a Ragged of 2 items`.
+    pub fn shape_text(&self) -> String {
+        match &self.row_lengths {
+            Some(lengths) => format!("a Ragged of {} items", lengths.len()),
+            None => format!("shape {}", shape_text(&self.shape)),
+        }
+    }
+
+    /// Checks that this is the value of one step. A `reverb.Ragged` of one item is one.
+    ///
+    /// # Errors
+    /// What was expected, and what came.
+    pub fn check_one_step(&self) -> Result<(), String> {
+        match &self.row_lengths {
+            Some(lengths) if lengths.len() != 1 => {
+                Err(format!("expected the rows of one step, got a Ragged of {} items", lengths.len()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The value as a writer takes it.
     pub fn value(&self) -> Value<'_> {
         let bytes = match &self.source {
@@ -51,44 +93,64 @@ impl Leaf<'_> {
     }
 }
 
-/// The rows of a value along its first axis.
+/// The rows of a value along its first axis, or the items of a `reverb.Ragged`.
 pub struct LeafRows<'a> {
     value: Value<'a>,
     /// The encoded strings of each row; empty if the value does not hold strings.
     strings: Vec<Vec<u8>>,
+    /// The bytes and the shape of each item of a `reverb.Ragged`; empty for other values.
+    items: Vec<(Range<usize>, Shape)>,
 }
 
 impl<'a> LeafRows<'a> {
     /// `None` if the value has no first axis, or not `count` rows.
     pub fn new(leaf: &'a Leaf<'_>, count: usize) -> PyReverbResult<Option<Self>> {
-        let value = leaf.value();
-        if value.shape.first() != Some(&count) {
+        if leaf.num_steps() != Some(count) {
             return Ok(None);
+        }
+        let value = leaf.value();
+        let elements: usize = value.shape[1..].iter().product();
+        let mut items = Vec::new();
+        let mut first = 0;
+        for &length in leaf.row_lengths.iter().flatten() {
+            let row_bytes = elements * value.dtype.size();
+            let shape = std::iter::once(length).chain(value.shape[1..].iter().copied()).collect();
+            items.push((first * row_bytes..(first + length) * row_bytes, shape));
+            first += length;
         }
         let mut strings = Vec::new();
         if value.dtype == DType::String {
-            let elements: usize = value.shape[1..].iter().product();
-            let (ends, text) = value.bytes.split_at((count * elements + 1) * 4);
+            let (ends, text) = value.bytes.split_at((value.shape[0] * elements + 1) * 4);
             let end = |i: usize| u32::from_le_bytes([ends[4 * i], ends[4 * i + 1], ends[4 * i + 2], ends[4 * i + 3]]);
             let string = |i: usize| &text[end(i) as usize..end(i + 1) as usize];
+            let mut first = 0;
             for row in 0..count {
-                strings.push(encode_strings((row * elements..(row + 1) * elements).map(string))?);
+                let length = leaf.row_lengths.as_ref().map_or(1, |lengths| lengths[row]);
+                strings.push(encode_strings((first * elements..(first + length) * elements).map(string))?);
+                first += length;
             }
         }
-        Ok(Some(Self { value, strings }))
+        Ok(Some(Self { value, strings, items }))
+    }
+
+    /// Whether rows may differ in the length of their first axis.
+    pub fn has_open_rows(&self) -> bool {
+        !self.items.is_empty()
     }
 
     /// The value of a row.
     pub fn row(&self, row: usize) -> Value<'_> {
         let Value { dtype, shape, bytes } = self.value;
-        let bytes = match self.strings.get(row) {
-            Some(region) => region,
-            None => {
+        let item = self.items.get(row);
+        let bytes = match (self.strings.get(row), item) {
+            (Some(region), _) => region,
+            (None, Some((place, _))) => &bytes[place.clone()],
+            (None, None) => {
                 let size = bytes.len() / shape[0];
                 &bytes[row * size..(row + 1) * size]
             }
         };
-        Value { dtype, shape: &shape[1..], bytes }
+        Value { dtype, shape: item.map_or(&shape[1..], |(_, shape)| shape), bytes }
     }
 }
 
@@ -153,17 +215,43 @@ fn is_drawn_better_by_row(layout: &Layout) -> bool {
         && layout.columns.iter().all(|column| column.dtype != DType::String)
 }
 
-/// A chunk of a nest, and the hash of the nest's structure; `None` if dm-tree walked it.
-pub type NestChunk = (Chunk, Option<u64>);
+/// The data of a nest.
+pub struct NestChunk {
+    /// The rows; the first one if there are more chunks.
+    pub chunk: Chunk,
+    /// Chunks of the other rows, if rows differ in shape.
+    pub more: Vec<Arc<Chunk>>,
+    /// The hash of the nest's structure; `None` if dm-tree walked it.
+    pub structure: Option<u64>,
+}
+
+impl NestChunk {
+    pub fn num_rows(&self) -> usize {
+        self.chunk.rows() as usize + self.more.len()
+    }
+}
 
 /// One step as a chunk of one row.
 pub fn step_chunk(data: &Bound<'_, PyAny>, layouts: &Layouts) -> PyReverbResult<NestChunk> {
     let (leaves, structure) = convert(data)?;
+    check_one_step(data, &leaves)?;
     let layout = layouts.find(1, &leaves, false)?;
-    Ok((fill(data.py(), layout, &leaves, EpisodeIds::Same(random_key()))?, structure))
+    let chunk = fill(data.py(), layout, &leaves, EpisodeIds::Same(random_key()))?;
+    Ok(NestChunk { chunk, more: Vec::new(), structure })
 }
 
-/// `n` independent steps, stacked along the first axis of every leaf, as a chunk of `n` rows. `None` if `n` is 0.
+/// Checks that the leaves of a nest are values of one step.
+///
+/// # Errors
+/// The column that holds the rows of several steps.
+pub fn check_one_step(data: &Bound<'_, PyAny>, leaves: &[Leaf<'_>]) -> Result<(), Error> {
+    leaves.iter().enumerate().try_for_each(|(index, leaf)| {
+        leaf.check_one_step().map_err(|text| Error::invalid(format!("column {}: {text}", joined_path(data, index))))
+    })
+}
+
+/// `n` independent steps, stacked along the first axis of every leaf, as a chunk of `n` rows. `None` if `n` is 0. If a
+/// leaf is a `reverb.Ragged`, there is a chunk for each step.
 pub fn batch_chunk(data: &Bound<'_, PyAny>, layouts: &Layouts) -> PyReverbResult<Option<NestChunk>> {
     let (leaves, structure) = convert(data)?;
     let uneven = |text| format!("insert_batch takes {text} One step: insert. A list of steps: stack them first.");
@@ -171,14 +259,42 @@ pub fn batch_chunk(data: &Bound<'_, PyAny>, layouts: &Layouts) -> PyReverbResult
     if rows == 0 {
         return Ok(None);
     }
+    if leaves.iter().any(Leaf::is_ragged) {
+        let mut chunks = row_chunks(&leaves, rows)?.into_iter();
+        let first = chunks.next();
+        return Ok(first.map(|chunk| NestChunk { chunk, more: chunks.map(Arc::new).collect(), structure }));
+    }
     let layout = layouts.find(rows, &leaves, true)?;
-    Ok(Some((fill(data.py(), layout, &leaves, EpisodeIds::PerRow(random_key()))?, structure)))
+    let chunk = fill(data.py(), layout, &leaves, EpisodeIds::PerRow(random_key()))?;
+    Ok(Some(NestChunk { chunk, more: Vec::new(), structure }))
+}
+
+/// A chunk of one row for each of `rows` stacked steps.
+fn row_chunks(leaves: &[Leaf<'_>], rows: usize) -> PyReverbResult<Vec<Chunk>> {
+    let mut columns = Vec::with_capacity(leaves.len());
+    for leaf in leaves {
+        columns.push(LeafRows::new(leaf, rows)?.expect("the leaves have this number of rows"));
+    }
+    let chunk = |row| {
+        let values: Vec<_> = columns.iter().map(|column| column.row(row)).collect();
+        let string_bytes = |value: &Value<'_>| if value.dtype == DType::String { value.bytes.len() } else { 0 };
+        let shapes = values.iter().map(|value| (value.dtype, Shape::from_slice(value.shape), string_bytes(value)));
+        let layout = Arc::new(Layout::new(1, shapes)?);
+        let data = layout.assemble(&values.iter().map(|value| value.bytes).collect::<Vec<_>>());
+        let episodes = EpisodeIds::Same(random_key());
+        Ok(Chunk::new(random_key(), episodes, StepRange::default(), layout, data.into())?)
+    };
+    (0..rows).map(chunk).collect()
 }
 
 /// The leaves of stacked steps, and how many steps there are: the length of the first axis of every leaf.
 pub fn batch_leaves<'py>(data: &Bound<'py, PyAny>) -> PyReverbResult<(Vec<Leaf<'py>>, usize)> {
     let (leaves, _) = convert(data)?;
     let rows = num_rows(data, &leaves).map_err(|error| error.describe(|text| format!("expected {text}")))?;
+    if let Some(index) = leaves.iter().position(Leaf::is_ragged) {
+        let name = joined_path(data, index);
+        return Err(Error::invalid(format!("column {name}: expected rows of one shape, got a Ragged")).into());
+    }
     Ok((leaves, rows))
 }
 
@@ -201,13 +317,16 @@ impl NotStacked {
 /// The length of the first axis, which all leaves share.
 fn num_rows(data: &Bound<'_, PyAny>, leaves: &[Leaf<'_>]) -> Result<usize, NotStacked> {
     let Some(first) = leaves.first() else { return Err(NotStacked::Empty) };
-    let rows = first.shape.first().copied();
-    let is_uneven = |leaf: &Leaf<'_>| leaf.shape.is_empty() || leaf.shape.first().copied() != rows;
+    let rows = first.num_steps();
+    let is_uneven = |leaf: &Leaf<'_>| leaf.num_steps().is_none() || leaf.num_steps() != rows;
     let Some(index) = leaves.iter().position(is_uneven) else { return Ok(rows.unwrap_or(0)) };
-    let shape = |index: usize| format!("{} is {}", joined_path(data, index), shape_text(&leaves[index].shape));
+    let named = |index: usize, verb: &str| {
+        let shape = leaves[index].shape_text().replace("shape ", "");
+        format!("{}{verb} {shape}", joined_path(data, index))
+    };
     let shapes = match index {
-        0 => shape(0),
-        _ => format!("{}, {} {}", shape(0), joined_path(data, index), shape_text(&leaves[index].shape)),
+        0 => named(0, " is"),
+        _ => format!("{}, {}", named(0, " is"), named(index, "")),
     };
     Err(NotStacked::Uneven(format!("n stacked steps, arrays [n, ...]; {shapes}.")))
 }
@@ -220,6 +339,9 @@ pub fn convert<'py>(data: &Bound<'py, PyAny>) -> PyReverbResult<(Vec<Leaf<'py>>,
         leaf(object).map_err(|error| match error {
             PyReverbError::Python(error) if error.is_instance_of::<PyTypeError>(data.py()) => {
                 PyTypeError::new_err(format!("column {}: {}", path(data, index), error.value(data.py()))).into()
+            }
+            PyReverbError::Core(Error::InvalidArgument(text)) => {
+                Error::invalid(format!("column {}: {text}", path(data, index))).into()
             }
             other => other,
         })
@@ -237,7 +359,7 @@ pub fn leaf(object: Bound<'_, PyAny>) -> PyReverbResult<Leaf<'_>> {
     let number = |dtype, value: [u8; 8]| {
         let mut bytes = [0; MAX_SCALAR_BYTES];
         bytes[..8].copy_from_slice(&value);
-        Ok(Leaf { dtype, shape: Shape::new(), source: Source::Number(bytes) })
+        Ok(Leaf::new(dtype, Shape::new(), Source::Number(bytes)))
     };
     if object.is_exact_instance_of::<PyFloat>() {
         return number(DType::Float64, object.extract::<f64>()?.to_ne_bytes());
@@ -256,15 +378,18 @@ pub fn leaf(object: Bound<'_, PyAny>) -> PyReverbResult<Leaf<'_>> {
     if object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>() {
         let text = string_bytes(&object)?;
         let region = encode_strings(std::iter::once(text.as_slice()))?;
-        return Ok(Leaf { dtype: DType::String, shape: Shape::new(), source: Source::Strings(region) });
+        return Ok(Leaf::new(DType::String, Shape::new(), Source::Strings(region)));
     }
     if let Some(dtype) = scalar_dtype(&object) {
-        return Ok(Leaf { dtype, shape: Shape::new(), source: Source::Number(read_scalar(&object, dtype)) });
+        return Ok(Leaf::new(dtype, Shape::new(), Source::Number(read_scalar(&object, dtype))));
     }
     if object.is_none() {
         return Err(PyTypeError::new_err("expected a value that NumPy can hold, got None").into());
     }
     let py = object.py();
+    if RAGGED.is_type_of(&object)? {
+        return ragged_leaf(&object);
+    }
     let kind = object.get_type();
     let array = as_array(py)?.call1((object,)).map_err(|error| {
         let wrapped = PyTypeError::new_err(format!("NumPy cannot convert a value of type {kind}: {error}"));
@@ -280,6 +405,22 @@ pub fn as_array(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     AS_ARRAY.import(py, "reverb.data.arrays", "as_array")
 }
 
+/// A `reverb.Ragged`.
+fn ragged_leaf<'py>(ragged: &Bound<'py, PyAny>) -> PyReverbResult<Leaf<'py>> {
+    let values = leaf(ragged.getattr("values")?)?;
+    let lengths = as_array(ragged.py())?.call1((ragged.getattr("row_lengths")?,))?.call_method0("tolist")?;
+    let expected = || PyTypeError::new_err("expected integers as the `row_lengths` of a Ragged");
+    let lengths: Vec<usize> = lengths.extract().map_err(|_| expected())?;
+    let rows = lengths.iter().try_fold(0_usize, |sum, &length| sum.checked_add(length));
+    if values.is_ragged() || values.shape.is_empty() || rows != values.shape.first().copied() {
+        let (sum, shape) = (lengths.iter().map(|&length| length as u128).sum::<u128>(), shape_text(&values.shape));
+        let text =
+            format!("expected a Ragged of {sum} values, the sum of its `row_lengths`, got values of shape {shape}");
+        return Err(Error::invalid(text).into());
+    }
+    Ok(Leaf { row_lengths: Some(lengths.into()), ..values })
+}
+
 /// Makes sure that NumPy can be called when nothing can be imported any more: its C interface is looked up at first use.
 pub fn prepare(py: Python<'_>) -> PyResult<()> {
     drop(PyArray1::<f64>::zeros(py, 0, false).try_readonly());
@@ -292,7 +433,7 @@ fn array_leaf(array: Bound<'_, PyUntypedArray>) -> PyReverbResult<Leaf<'_>> {
     // 'O': objects, 'S' and 'U': strings of fixed length, 'T': the strings of NumPy 2.
     if matches!(descriptor.kind(), b'O' | b'S' | b'U' | b'T') {
         let region = encode_array_of_strings(&array)?;
-        return Ok(Leaf { dtype: DType::String, shape, source: Source::Strings(region) });
+        return Ok(Leaf::new(DType::String, shape, Source::Strings(region)));
     }
     let array = if descriptor.is_native_byteorder() == Some(false) {
         let native = descriptor.call_method1("newbyteorder", ("=",))?;
@@ -311,7 +452,7 @@ fn array_leaf(array: Bound<'_, PyUntypedArray>) -> PyReverbResult<Leaf<'_>> {
             None => Source::Array(contiguous(&array)?),
         }
     };
-    Ok(Leaf { dtype, shape, source })
+    Ok(Leaf::new(dtype, shape, source))
 }
 
 /// A copy of the array in C order.

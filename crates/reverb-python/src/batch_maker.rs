@@ -132,10 +132,10 @@ impl BatchMaker {
         for &(place, num_axes) in &self.unknown_lengths {
             let Some(lengths) = columns.get(place).and_then(|column| equal_lengths(column, num_axes)) else { continue };
             let column = &mut columns.to_mut()[place];
-            if column.shape.len() > num_axes {
-                column.shape.remove(0);
-                column.shape[0] *= lengths.len();
-            }
+            // The axes of the batch, of time and of the rows become one.
+            let outer = column.shape.len() + 1 - num_axes;
+            let rows = column.shape.drain(..outer).product();
+            column.shape.insert(0, rows);
             column.row_lengths = Some(lengths);
         }
         Ok(columns)
@@ -178,13 +178,14 @@ impl BatchMaker {
     }
 }
 
-/// The number of rows of each item of a column that is not ragged, where an item has as many axes as its signature.
-/// The time axis may have been dropped, but only if each item has one row.
+/// The length of each item of a column that is not ragged. An item has as many axes as its signature, or it is one row
+/// with as many. The time axis may have been dropped, but only if each item has one row.
 fn equal_lengths(column: &BatchColumn, num_axes: usize) -> Option<Vec<u32>> {
-    let is_stacked = column.row_lengths.is_none() && !column.squeezed;
+    let is_stacked = column.row_lengths.is_none();
     let length = match column.shape.len().checked_sub(num_axes).filter(|_| is_stacked)? {
-        0 => 1,
+        0 if !column.squeezed => 1,
         1 => *column.shape.get(1)?,
+        2 if column.shape[1] == 1 => column.shape[2],
         _ => return None,
     };
     Some(vec![length as u32; *column.shape.first()?])

@@ -5,6 +5,7 @@ use crate::draw::Draw;
 use crate::endpoint::PyEndpoint;
 use crate::errors::{self, PyReverbError, PyReverbResult};
 use crate::key_check::{self, KnownKeys, KnownSignatures, compare_keys, explain};
+use crate::nest::has_list;
 use crate::priorities::{table_name, table_priorities};
 use crate::runtime::{deadline, runtime, wait, wait_driving};
 use crate::sampled_batch::SampledBatch;
@@ -103,9 +104,10 @@ impl Client {
         priorities: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyReverbResult<()> {
+        let data = &self.without_lists(py, data, priorities, timeout)?;
         match batch_chunk(data, &self.layouts)? {
             Some(chunk) => {
-                let tables = table_priorities(priorities, chunk.0.rows() as usize)?;
+                let tables = table_priorities(priorities, chunk.num_rows())?;
                 let inserted = self.insert_rows(py, data, chunk, tables, timeout);
                 inserted.map_err(|error| self.explain(py, error, data, priorities, true))
             }
@@ -320,7 +322,7 @@ impl Client {
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
-        (chunk, structure): NestChunk,
+        NestChunk { chunk, more, structure }: NestChunk,
         tables: Vec<(String, Priorities)>,
         timeout: Option<f64>,
     ) -> PyReverbResult<()> {
@@ -334,8 +336,28 @@ impl Client {
                 self.check_new_keys(py, data, (&chunk, structure), table, deadline)?;
             }
         }
-        let insert = RowInsert { chunk: Arc::new(chunk), rows_per_item: 1, tables };
+        let insert = RowInsert { chunk: Arc::new(chunk), more, rows_per_item: 1, tables };
         self.call(py, || self.client.insert(insert, deadline))
+    }
+
+    /// The data of `insert_batch`, with lists of arrays where the signature of its table has arrays of open length as one
+    /// `reverb.Ragged` each.
+    fn without_lists<'py>(
+        &self,
+        py: Python<'py>,
+        data: &Bound<'py, PyAny>,
+        priorities: &Bound<'py, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyReverbResult<Bound<'py, PyAny>> {
+        if !has_list(data) {
+            return Ok(data.clone());
+        }
+        for table in priorities.try_iter()? {
+            if let Some(Some(signature)) = self.signature(py, &table_name(&table?)?, deadline(timeout)?)? {
+                return key_check::lists_to_ragged(data, &signature);
+            }
+        }
+        Ok(data.clone())
     }
 
     /// Compares the keys of a nest with those of the signature that the server has for a table.

@@ -23,7 +23,7 @@ impl CellRef {
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyReverbResult<Bound<'py, PyList>> {
         self.check()?;
-        Ok(PyList::new(py, self.0.column.shape.iter())?)
+        Ok(PyList::new(py, self.0.shape().iter())?)
     }
 
     #[getter]
@@ -34,13 +34,13 @@ impl CellRef {
 
     fn numpy<'py>(&self, py: Python<'py>) -> PyReverbResult<Bound<'py, PyAny>> {
         self.check()?;
-        Ok(to_array(py, self.0.column.dtype, &self.0.column.shape, vec![self.0.read()?])?)
+        Ok(to_array(py, self.0.column.dtype, self.0.shape(), vec![self.0.read()?])?)
     }
 
     fn __repr__(&self) -> String {
         let column = &self.0.column;
         let state = if self.0.expired() { ", expired" } else { "" };
-        format!("CellRef(dtype={}, shape={:?}{state})", column.dtype, &column.shape[..])
+        format!("CellRef(dtype={}, shape={:?}{state})", column.dtype, &self.0.shape()[..])
     }
 }
 
@@ -217,7 +217,7 @@ pub fn selection_to_array<'py>(py: Python<'py>, selection: &Selection) -> PyReve
         .into());
     }
     let first = selection.cell_type();
-    if selection.runs.iter().any(|run| Some((run.column.dtype, &run.column.shape)) != first) {
+    if selection.runs.iter().any(|run| Some((run.column.dtype, run.shape())) != first) {
         return Err(Error::invalid("the column's values differ in dtype or shape").into());
     }
     let cells = selection.runs.iter().map(CellRun::read).collect::<Result<_, Error>>()?;

@@ -27,6 +27,8 @@ pub struct ItemIterator {
 struct ItemColumn {
     rows: ColumnRows,
     extents: Extents,
+    /// An item is one row, which the extents describe: whether it has a time axis.
+    open_row: Option<bool>,
 }
 
 enum Extents {
@@ -88,7 +90,7 @@ impl ItemIterator {
 
     /// The number of steps of an item, of which all columns must have as many.
     fn num_steps(&self, item: usize) -> PyResult<usize> {
-        let mut lengths = self.columns.iter().map(|column| column.extents.of(item).1);
+        let mut lengths = self.columns.iter().map(|column| column.num_steps(item));
         let length = lengths.next().ok_or_else(not_steps)?;
         if lengths.any(|other| other != length) { Err(not_steps()) } else { Ok(length) }
     }
@@ -101,7 +103,12 @@ impl ItemColumn {
             None if of_steps => (2, Extents::Same(column.shape[1])),
             None => (1, Extents::One),
         };
-        Ok(Self { rows: ColumnRows::new(memory, column, axes)?, extents })
+        let open_row = column.has_open_rows.then_some(!column.squeezed);
+        Ok(Self { rows: ColumnRows::new(memory, column, axes)?, extents, open_row })
+    }
+
+    fn num_steps(&self, item: usize) -> usize {
+        if self.open_row.is_some() { 1 } else { self.extents.of(item).1 }
     }
 
     fn item<'py>(&self, py: Python<'py>, item: usize) -> PyResult<Bound<'py, PyAny>> {
@@ -109,13 +116,16 @@ impl ItemColumn {
             Extents::One => self.rows.one(py, item),
             _ => {
                 let (first, count) = self.extents.of(item);
-                self.rows.run(py, first, count)
+                let rows = self.rows.run(py, first, count)?;
+                // The time axis of a single row.
+                if self.open_row == Some(true) { rows.get_item((py.None(), py.Ellipsis())) } else { Ok(rows) }
             }
         }
     }
 
     fn step<'py>(&self, py: Python<'py>, item: usize, step: usize) -> PyResult<Bound<'py, PyAny>> {
-        self.rows.one(py, self.extents.of(item).0 + step)
+        let (first, count) = self.extents.of(item);
+        if self.open_row.is_some() { self.rows.run(py, first, count) } else { self.rows.one(py, first + step) }
     }
 }
 

@@ -19,6 +19,7 @@ const MODULE: &str = "reverb.data.structures";
 static KEY_DIFFERENCES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static LIKELY_MISTAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static SKELETON: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static LISTS_TO_RAGGED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// Makes sure that nests can be compared when nothing can be imported any more.
 pub fn prepare(py: Python<'_>) -> PyResult<()> {
@@ -125,6 +126,12 @@ pub fn explain(error: Error, data: &Bound<'_, PyAny>, signature: Option<&Signatu
         Ok(Some(likely)) => Error::SignatureMismatch(format!("{likely}\n{text}")),
         _ => error,
     }
+}
+
+/// Makes a `reverb.Ragged` of each list of arrays at whose place the signature has one array of open length.
+pub fn lists_to_ragged<'py>(data: &Bound<'py, PyAny>, signature: &Signature) -> PyReverbResult<Bound<'py, PyAny>> {
+    let structure = PyBytes::new(data.py(), &signature.structure);
+    Ok(LISTS_TO_RAGGED.import(data.py(), MODULE, "lists_to_ragged")?.call1((data, structure))?)
 }
 
 /// A copy of a nest without the values of its leaves.

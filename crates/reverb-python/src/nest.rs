@@ -1,6 +1,7 @@
 //! Flattens nests of Python objects by dm-tree's rules.
 
 use crate::column::TrajectoryColumn;
+use crate::records::RAGGED;
 use crate::scalar::scalar_dtype;
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
@@ -10,7 +11,7 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 
 /// Collects the leaves of a nest: those of mappings in key order, those of sequences and named tuples in their own
-/// order. `None` is a leaf.
+/// order. `None` and a `reverb.Ragged` are leaves.
 ///
 /// Common containers are walked here. Others, such as attrs classes and mappings other than dicts, are left to dm-tree.
 pub fn flatten<'py>(data: &Bound<'py, PyAny>, leaves: &mut Vec<Bound<'py, PyAny>>) -> PyResult<()> {
@@ -18,6 +19,10 @@ pub fn flatten<'py>(data: &Bound<'py, PyAny>, leaves: &mut Vec<Bound<'py, PyAny>
         return flatten_dict(dict, leaves);
     }
     if let Ok(tuple) = data.cast::<PyTuple>() {
+        if is_ragged(tuple)? {
+            leaves.push(data.clone());
+            return Ok(());
+        }
         return tuple.iter_borrowed().try_for_each(|child| flatten(&child, leaves));
     }
     if let Ok(list) = data.cast_exact::<PyList>() {
@@ -38,7 +43,7 @@ pub fn flatten<'py>(data: &Bound<'py, PyAny>, leaves: &mut Vec<Bound<'py, PyAny>
 /// The path of leaf `index` in the nest, joined by `/`: `a/0`. A nest that is one leaf is called `the data`.
 pub fn joined_path(data: &Bound<'_, PyAny>, index: usize) -> String {
     let path = || -> PyResult<String> {
-        let flat = tree(data.py())?.call_method1("flatten_with_path", (data,))?;
+        let flat = tree(data.py())?.call_method1("flatten_with_path", (without_ragged(data)?,))?;
         let path: Vec<Bound<'_, PyAny>> = flat.get_item(index)?.get_item(0)?.extract()?;
         Ok(path.iter().map(ToString::to_string).collect::<Vec<_>>().join("/"))
     };
@@ -52,10 +57,27 @@ pub fn joined_path(data: &Bound<'_, PyAny>, index: usize) -> String {
 /// The path of leaf `index` in the nest, as dm-tree writes it: `('a', 0)`.
 pub fn path(data: &Bound<'_, PyAny>, index: usize) -> String {
     let path = || -> PyResult<String> {
-        let flat = tree(data.py())?.call_method1("flatten_with_path", (data,))?;
+        let flat = tree(data.py())?.call_method1("flatten_with_path", (without_ragged(data)?,))?;
         flat.get_item(index)?.get_item(0)?.repr()?.extract()
     };
     path().unwrap_or_else(|_| format!("number {index}"))
+}
+
+/// Whether a list is among the dicts and tuples of a nest.
+pub fn has_list(data: &Bound<'_, PyAny>) -> bool {
+    if let Ok(dict) = data.cast_exact::<PyDict>() {
+        return dict.iter().any(|(_, child)| has_list(&child));
+    }
+    match data.cast::<PyTuple>() {
+        Ok(tuple) => tuple.iter_borrowed().any(|child| has_list(&child)),
+        Err(_) => data.is_exact_instance_of::<PyList>(),
+    }
+}
+
+/// The nest for dm-tree, to which a `reverb.Ragged` has two leaves.
+fn without_ragged<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    static WITHOUT_RAGGED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    WITHOUT_RAGGED.import(data.py(), "reverb.data.leaves", "without_ragged")?.call1((data,))
 }
 
 fn flatten_dict<'py>(dict: &Bound<'py, PyDict>, leaves: &mut Vec<Bound<'py, PyAny>>) -> PyResult<()> {
@@ -67,6 +89,11 @@ fn flatten_dict<'py>(dict: &Bound<'py, PyDict>, leaves: &mut Vec<Bound<'py, PyAn
         leaves.push(leaf?);
     }
     Ok(())
+}
+
+/// A `reverb.Ragged` is a leaf, although it is a named tuple.
+fn is_ragged(tuple: &Bound<'_, PyTuple>) -> PyResult<bool> {
+    if tuple.is_exact_instance_of::<PyTuple>() { Ok(false) } else { RAGGED.is_type_of(tuple) }
 }
 
 fn is_leaf(data: &Bound<'_, PyAny>) -> bool {
@@ -127,6 +154,11 @@ impl StructureHasher {
             return flatten_dict(dict, leaves);
         }
         if let Ok(tuple) = data.cast::<PyTuple>() {
+            if is_ragged(tuple)? {
+                self.mix(4);
+                leaves.push(data.clone());
+                return Ok(());
+            }
             self.mix(2 + ((tuple.len() as u64) << 8));
             self.mix(tuple.get_type().as_ptr() as u64);
             return tuple.iter_borrowed().try_for_each(|child| self.walk(&child, leaves));

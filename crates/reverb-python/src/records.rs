@@ -26,6 +26,11 @@ impl Record {
         Self { module, name, class: PyOnceLock::new() }
     }
 
+    /// Whether an object is an instance, and not of a subclass.
+    pub fn is_type_of(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(object.get_type().is(self.class.import(object.py(), self.module, self.name)?))
+    }
+
     /// An instance with these fields, of which there must be as many as the class has.
     pub fn make<'py, const N: usize>(
         &self,

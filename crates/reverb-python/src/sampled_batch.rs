@@ -75,6 +75,11 @@ impl SampledBatch {
     }
 
     #[getter]
+    fn has_open_rows(&self) -> Vec<bool> {
+        self.layout.columns.iter().map(|column| column.has_open_rows).collect()
+    }
+
+    #[getter]
     fn squeezed(&self) -> Vec<bool> {
         self.layout.columns.iter().map(|column| column.squeezed).collect()
     }

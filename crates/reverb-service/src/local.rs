@@ -18,11 +18,14 @@ use tokio::task::JoinHandle;
 /// the copy.
 const GATHER_AT_ONCE_BYTES: usize = 128 << 10;
 
-/// A chunk whose rows become items in each of several tables, `rows_per_item` consecutive rows an item.
+/// A chunk whose rows become items in each of several tables, `rows_per_item` consecutive rows an item; or several
+/// chunks of one item each.
 #[derive(Debug)]
 pub struct RowInsert {
-    /// The rows of all items.
+    /// The rows of all items; of the first item if there are more chunks.
     pub chunk: Arc<Chunk>,
+    /// The other items, whose rows may differ in shape from those of the first. Mostly empty.
+    pub more: Vec<Arc<Chunk>>,
     /// Number of rows of an item.
     pub rows_per_item: u32,
     /// Names of the tables, and the priorities of the items there.
@@ -61,7 +64,37 @@ impl RowInsert {
     /// Returns the number of items that each table gets.
     #[inline]
     pub fn num_items(&self) -> u32 {
-        self.chunk.rows() / self.rows_per_item
+        self.chunk.rows() / self.rows_per_item + self.more.len() as u32
+    }
+
+    /// Returns the chunk of an item, and its first row there.
+    #[inline]
+    pub fn place(&self, item: u32) -> (&Arc<Chunk>, u32) {
+        match self.more.get((item as usize).wrapping_sub(1)) {
+            Some(chunk) => (chunk, 0),
+            None => (&self.chunk, item * self.rows_per_item),
+        }
+    }
+
+    /// The chunks, in the order of the items.
+    pub fn chunks(&self) -> impl Iterator<Item = &Arc<Chunk>> {
+        std::iter::once(&self.chunk).chain(&self.more)
+    }
+
+    /// Size of all rows in bytes, decoded.
+    pub fn decoded_bytes(&self) -> u64 {
+        self.chunks().map(|chunk| chunk.decoded_bytes() as u64).sum()
+    }
+
+    /// Checks that the items are rows of their chunks.
+    ///
+    /// # Errors
+    /// Those of [`Trajectory::rows`].
+    pub fn check(&self) -> Result<()> {
+        self.chunks().try_for_each(|chunk| {
+            let rows = chunk.rows() / self.rows_per_item * self.rows_per_item;
+            Trajectory::rows(chunk.clone(), 0, rows).map(drop)
+        })
     }
 }
 
@@ -82,21 +115,20 @@ pub struct BatchRequest {
 /// [`Error::TableNotFound`], [`Error::MessageTooLarge`], and the errors of an item that a table refuses. Nothing is
 /// inserted then.
 pub fn begin_insert(replay: &Replay, insert: &RowInsert, client: u64) -> Result<Vec<Call<()>>> {
-    replay.check_size(insert.chunk.decoded_bytes() as u64)?;
-    // One check for all items: their rows lie within the chunk.
-    Trajectory::rows(insert.chunk.clone(), 0, insert.num_items() * insert.rows_per_item)?;
+    replay.check_size(insert.decoded_bytes())?;
+    // One check for all items of a chunk: their rows lie within it.
+    insert.check()?;
     let to_group = |(table, priorities): &(String, Priorities)| {
         let table = replay.table(table)?.clone();
-        let item = |key: u64, index: u32| NewItem {
-            key,
-            priority: priorities.of(index as usize),
-            takes_largest: priorities.take_largest,
-            times_sampled: 0,
-            trajectory: Trajectory::Rows {
-                chunk: insert.chunk.clone(),
-                offset: index * insert.rows_per_item,
-                length: insert.rows_per_item,
-            },
+        let item = |key: u64, index: u32| {
+            let (chunk, offset) = insert.place(index);
+            NewItem {
+                key,
+                priority: priorities.of(index as usize),
+                takes_largest: priorities.take_largest,
+                times_sampled: 0,
+                trajectory: Trajectory::Rows { chunk: chunk.clone(), offset, length: insert.rows_per_item },
+            }
         };
         let items = item_keys(|key| (0..insert.num_items()).map(|index| item(key(), index)).collect());
         Ok(InsertGroup { table, items })

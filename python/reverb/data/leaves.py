@@ -33,3 +33,10 @@ def map_leaves(change: Callable[[Any, str], Any], nest: Any, path: tuple[str, ..
     names = getattr(nest, "_fields", range(len(nest)))
     values = [map_leaves(change, value, (*path, str(name))) for name, value in zip(names, nest, strict=True)]
     return type(nest)(*values) if hasattr(nest, "_fields") else type(nest)(values)
+
+
+def without_ragged(nest: Any) -> Any:
+    """A nest in which each `Ragged` is replaced by its values, so that dm-tree takes it for a leaf."""
+    import tree
+
+    return tree.traverse(lambda node: node.values if isinstance(node, Ragged) else None, nest)

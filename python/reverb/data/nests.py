@@ -8,6 +8,8 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from reverb.replay_sample import Ragged
+
 Packer = Callable[[Sequence[Any]], Any]
 
 
@@ -105,9 +107,9 @@ class _ExpressionBuilder:
 
 
 def is_container(node: Any) -> bool:
-    """Whether dm-tree finds children in it, if it has any."""
+    """Whether dm-tree finds children in it, if it has any. A `Ragged`, although a named tuple, is a leaf."""
     if isinstance(node, (Mapping, list, tuple)):
-        return True
+        return not isinstance(node, Ragged)
     if node is None or type(node).__module__ in ("builtins", "numpy", "reverb.tensor_spec"):
         return False
     return bool(dm_tree().is_nested(node))

@@ -8,7 +8,10 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from reverb.data import signatures
+from reverb.replay_sample import Ragged
 
 _STACKED = "insert_batch takes n stacked steps, arrays [n, ...]"
 _REMEDY = "One step: insert. A list of steps: stack them first."
@@ -104,14 +107,14 @@ def _sequences_for_leaves(data: Any, signature: Any, path: str) -> Iterator[tupl
         if isinstance(data, (list, tuple)) and len(data) == len(signature):
             for position, (value, spec) in enumerate(zip(data, signature, strict=True)):
                 yield from _sequences_for_leaves(value, spec, f"{path}/{position}" if path else str(position))
-    elif signature is not None and isinstance(data, (list, tuple)):
+    elif signature is not None and isinstance(data, (list, tuple)) and not isinstance(data, Ragged):
         yield path, data
 
 
 def _leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(node, Mapping):
         children: Any = ((key, node[key]) for key in sorted(node))
-    elif isinstance(node, (list, tuple)):
+    elif isinstance(node, (list, tuple)) and not isinstance(node, Ragged):
         children = enumerate(node)
     else:
         yield path, node
@@ -133,6 +136,41 @@ def _fit(shapes: list[tuple[str, list[int]]], signature: Any) -> bool:
     )
 
 
+def lists_to_ragged(data: Any, structure: bytes) -> Any:
+    """Makes a `Ragged` of each list of arrays at whose place the signature has one array of open length.
+
+    Args:
+      data: Nest of stacked steps, in which such a list has an array for each step.
+      structure: Serialized signature of the table.
+
+    Returns:
+      A nest of new containers. Lists elsewhere, and those whose arrays do not fit together, stay as they are.
+    """
+    return _lists_to_ragged(data, _decode(structure))
+
+
+def _lists_to_ragged(data: Any, signature: Any) -> Any:
+    if isinstance(data, Mapping):
+        if isinstance(signature, Mapping):
+            return {key: _lists_to_ragged(value, signature.get(key)) for key, value in data.items()}
+    elif isinstance(data, (list, tuple)) and isinstance(signature, (list, tuple)):
+        if len(data) == len(signature):
+            parts = [_lists_to_ragged(value, spec) for value, spec in zip(data, signature, strict=True)]
+            return type(data)(*parts) if hasattr(data, "_fields") else type(data)(parts)
+    elif isinstance(data, list) and data and _has_open_length(signature):
+        rows = [np.asarray(row) for row in data]
+        first = rows[0]
+        if all(row.ndim and (row.dtype, row.shape[1:]) == (first.dtype, first.shape[1:]) for row in rows):
+            return Ragged(np.concatenate(rows), np.array([len(row) for row in rows], np.int64))
+    return data
+
+
+def _has_open_length(signature: Any) -> bool:
+    specs = None if signature is None or isinstance(signature, (Mapping, tuple, list)) else [signature]
+    flat = signatures.flat_specs(specs)
+    return bool(flat and flat[0][2] and flat[0][2][0] < 0)
+
+
 def skeleton(data: Any) -> Any:
     """Copies a nest. Mappings become dicts, other sequences lists or tuples, and leaves None.
 
@@ -143,6 +181,6 @@ def skeleton(data: Any) -> Any:
         return {key: skeleton(value) for key, value in data.items()}
     if isinstance(data, list):
         return [skeleton(value) for value in data]
-    if isinstance(data, tuple):
+    if isinstance(data, tuple) and not isinstance(data, Ragged):
         return tuple(skeleton(value) for value in data)
     return None

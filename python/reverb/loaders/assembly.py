@@ -129,16 +129,16 @@ class Assembly:
         return Batch(info, maker.data(columns), weights, mask, self._table_numbers(parts))
 
     def _columns(self, part: Part, kept: _Kept) -> list[Column]:
-        if self._options.pad_to is None:
-            return list(kept.maker.columns(part.sampled))
-        # Padding gives all items as many rows, and copies nothing that has them already.
-        return [part.sampled.columns[column] for column in kept.selection.columns]
+        # Padding copies nothing of columns whose items have the rows already, whatever their form.
+        return list(kept.maker.columns(part.sampled))
 
     def _pad(
         self, columns: list[Column], squeezed: list[bool], names: list[str]
     ) -> tuple[list[Column], dict[int, NDArray[np.int64]], int]:
         """Pads the columns with a time axis. Returns all, the rows of each item by padded column, and the length."""
-        rows = {place: rows_of(columns[place]) for place, flag in enumerate(squeezed) if not flag}
+        # A row may have an open length, also where the items have no time axis.
+        has_length = [isinstance(column, Ragged) or not flag for column, flag in zip(columns, squeezed, strict=True)]
+        rows = {place: rows_of(columns[place]) for place, flag in enumerate(has_length) if flag}
         longest = max((int(of_column.max(initial=0)) for of_column in rows.values()), default=0)
         length = next((length for length in self._lengths if length >= longest), longest)
         if self._lengths and length > self._lengths[-1]:

@@ -28,6 +28,8 @@ def pad_column(column: Column, length: int) -> NDArray[Any]:
       The padded column, `[batch, length, ...]`.
     """
     if isinstance(column, Ragged):
+        if bool((column.row_lengths == length).all()):
+            return column.values.reshape(len(column), length, *column.values.shape[1:])
         return column.to_padded(length)[0]
     if column.shape[1] == length:
         return column

@@ -72,14 +72,20 @@ def check_request(table: str, requested: list[LeafSpec], signature: list[LeafSpe
 
 
 def check_batch(
-    table: str, specs: list[LeafSpec], columns: list[NDArray[Any] | Ragged], squeezed: list[bool], of_steps: bool
+    table: str,
+    specs: list[LeafSpec],
+    columns: list[NDArray[Any] | Ragged],
+    squeezed: list[bool],
+    has_open_rows: list[bool],
+    of_steps: bool,
 ) -> None:
     """Refuses data that do not fit the specs.
 
     Raises:
       InvalidArgumentError: The data and the specs differ in the number of leaves, a dtype or a shape.
     """
-    found = [_column_spec(column, flag, of_steps) for column, flag in zip(columns, squeezed, strict=True)]
+    forms = zip(columns, squeezed, has_open_rows, strict=True)
+    found = [_column_spec(column, flag, is_open, of_steps) for column, flag, is_open in forms]
     if len(found) != len(specs):
         raise InvalidArgumentError(
             f"Inconsistent number of tensors received from table '{table}'.  Specification has {len(specs)} tensors, "
@@ -95,9 +101,12 @@ def check_batch(
             )
 
 
-def _column_spec(column: NDArray[Any] | Ragged, squeezed: bool, of_steps: bool) -> LeafSpec:
+def _column_spec(column: NDArray[Any] | Ragged, squeezed: bool, is_open: bool, of_steps: bool) -> LeafSpec:
     if isinstance(column, Ragged):
         dims: tuple[int | None, ...] = column.values.shape[1:]
+        if is_open:
+            time = () if squeezed or of_steps else (1,)
+            return LeafSpec("?", dtypes.number_of(column.values.dtype), (*time, None, *dims))
         return LeafSpec("?", dtypes.number_of(column.values.dtype), dims if of_steps else (None, *dims))
     dims = column.shape[2:] if of_steps and not squeezed else column.shape[1:]
     return LeafSpec("?", dtypes.number_of(column.dtype), dims)

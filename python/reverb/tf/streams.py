@@ -178,7 +178,7 @@ class Stream:
             self._left = left
             raise
         assert self._specs is not None
-        check_batch(self._table, self._specs, sampled.columns, sampled.squeezed, self._of_steps)
+        check_batch(self._table, self._specs, sampled.columns, sampled.squeezed, sampled.has_open_rows, self._of_steps)
         self._ready = self._shape(sampled)
         return self._ready.pop(0) if self._ready else []
 

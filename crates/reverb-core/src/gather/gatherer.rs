@@ -4,7 +4,7 @@ use super::columns::for_each_segment;
 use super::cursor::{Cursor, END_BYTES};
 use super::decode::decode;
 use super::layout::BatchLayout;
-use super::plan::{first_mismatch, plan};
+use super::plan::{has_open_rows, plan};
 use super::rows::{ReadableRows, Uniformity, copy_column, copy_columns};
 use crate::copy::copy;
 use crate::{Buffer, DType, Drawn};
@@ -51,22 +51,26 @@ impl Gatherer {
     /// Plans the batch of `items`. If `squeeze_time` is set, a time axis of length 1 in every item is dropped.
     ///
     /// # Errors
-    /// A [`Mismatch`] with the items, if their columns differ in number, dtype or row shape.
+    /// A [`Mismatch`] with the items, if their columns differ in number, dtype or row shape; items of one row may differ
+    /// in the first axis of that row.
     pub fn new(items: Vec<Drawn>, squeeze_time: bool) -> std::result::Result<Self, Box<Mismatch>> {
         let uniformity = Uniformity::of(&items);
-        let mismatch = if uniformity == Uniformity::SameLayout { None } else { first_mismatch(&items) };
-        let planned = match mismatch {
-            Some((index, reason)) => Err((index, reason)),
-            None => decode(&items, uniformity)
+        let is_same = uniformity == Uniformity::SameLayout;
+        let has_open_rows = if is_same { Ok(false) } else { has_open_rows(&items) };
+        let planned = has_open_rows.and_then(|has_open_rows| {
+            // Rows of different lengths have different sizes.
+            let uniformity = if has_open_rows { Uniformity::Mixed } else { uniformity };
+            decode(&items, uniformity)
                 .and_then(|decoded| {
                     let (read, uniformity) = match decoded.is_empty() {
                         true => (&items, uniformity),
+                        false if has_open_rows => (&decoded, Uniformity::Mixed),
                         false => (&decoded, Uniformity::of(&decoded)),
                     };
-                    Ok((plan(read, uniformity, squeeze_time)?, decoded, uniformity))
+                    Ok((plan(read, uniformity, has_open_rows, squeeze_time)?, decoded, uniformity))
                 })
-                .map_err(|error| (0, error.to_string())),
-        };
+                .map_err(|error| (0, error.to_string()))
+        });
         match planned {
             Ok((layout, decoded, uniformity)) => Ok(Self {
                 items,

@@ -10,10 +10,13 @@ use std::iter;
 pub struct BatchColumn {
     /// Element type.
     pub dtype: DType,
-    /// Shape of the array: `[batch, time, *row]`, `[batch, *row]` without a time axis, or `[rows, *row]` if ragged.
+    /// Shape of the array: `[batch, time, *row]`, `[batch, *row]` without a time axis, or `[rows, *row]` if ragged. If
+    /// `has_open_rows`, it is `[sum of the lengths, *rest]`.
     pub shape: Vec<usize>,
     /// Number of rows of each item if they differ; the array then holds all rows one after another.
     pub row_lengths: Option<Vec<u32>>,
+    /// Whether the lengths are not those of the items, which have one row each, but of the first axis of that row.
+    pub has_open_rows: bool,
     /// Whether the column has no time axis in the items themselves.
     pub squeezed: bool,
     /// Place of the first byte in the buffer, a multiple of 64.

@@ -22,7 +22,15 @@ pub(crate) fn copy_batch(
     };
     let to_column = |column: &Column| {
         let shape = batch_shape(rows.len(), time, column).collect();
-        BatchColumn { dtype: column.dtype, shape, row_lengths: None, squeezed: false, offset: 0, size_bytes: 0 }
+        BatchColumn {
+            dtype: column.dtype,
+            shape,
+            row_lengths: None,
+            has_open_rows: false,
+            squeezed: false,
+            offset: 0,
+            size_bytes: 0,
+        }
     };
     let layout = match used.filter(fits) {
         Some(used) => used,

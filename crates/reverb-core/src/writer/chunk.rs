@@ -86,6 +86,11 @@ impl ChunkTemplate {
         })
     }
 
+    /// Shape of a row of the column at `index`.
+    pub fn shape(&self, index: u32) -> &Shape {
+        &self.columns[index as usize].shape
+    }
+
     fn layout(&self, rows: u32, string_bytes: impl Fn(usize) -> usize) -> Result<Arc<Layout>> {
         let fits = |layout: &&Arc<Layout>| {
             layout.rows == rows

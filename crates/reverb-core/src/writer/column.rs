@@ -1,6 +1,6 @@
 //! The properties of a column that a writer shares with references to its values.
 
-use crate::{DType, Shape};
+use crate::DType;
 use std::sync::atomic::AtomicU64;
 
 /// The properties of a column that references to its values need.
@@ -12,8 +12,6 @@ pub struct WriterColumn {
     pub writer: u64,
     /// Element type.
     pub dtype: DType,
-    /// Shape of a value.
-    pub shape: Shape,
     /// The first step whose value is still kept, counted since the writer was created.
     pub alive_from: AtomicU64,
 }

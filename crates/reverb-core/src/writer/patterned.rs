@@ -29,7 +29,7 @@ impl Steps for StepBuffer {
             CellData::Numbers(bytes) => Cow::Owned(bytes),
             CellData::Strings(_) => Cow::Borrowed(&[][..]),
         };
-        Some(Cell { dtype: run.column.dtype, elements: run.column.shape.iter().product(), bytes })
+        Some(Cell { dtype: run.column.dtype, elements: run.shape().iter().product(), bytes })
     }
 }
 

@@ -36,6 +36,11 @@ impl CellRun {
         self.chunk.read(self.index, self.offset, self.length)
     }
 
+    /// Shape of a cell.
+    pub fn shape(&self) -> &Shape {
+        self.chunk.template.shape(self.index)
+    }
+
     /// The cell at `index` in the run.
     pub fn cell(&self, index: u32) -> Self {
         Self { offset: self.offset + index, length: 1, ..self.clone() }
@@ -88,7 +93,7 @@ impl Selection {
 
     /// Element type and shape of a cell; `None` if there are no cells.
     pub fn cell_type(&self) -> Option<(DType, &Shape)> {
-        self.runs.first().map(|run| (run.column.dtype, &run.column.shape))
+        self.runs.first().map(|run| (run.column.dtype, run.shape()))
     }
 
     /// Type of the array, with the time axis unless it is dropped; `None` if there are no cells.
@@ -124,11 +129,11 @@ impl Selection {
                     run.column.dtype
                 )));
             }
-            if run.column.shape != *shape {
+            if run.shape() != shape {
                 return Err(Error::invalid(format!(
                     "Column references tensors with incompatible shapes: {} (index 0) not compatible with {} (index {index}).",
                     crate::tensor::shape_text(shape),
-                    crate::tensor::shape_text(&run.column.shape)
+                    crate::tensor::shape_text(run.shape())
                 )));
             }
             index += run.length;

@@ -12,6 +12,7 @@ use super::column::WriterColumn;
 use super::options::ColumnOptions;
 use super::selection::{CellRun, Selection};
 use crate::pattern::StepId;
+use crate::tensor::differ_in_first_axis;
 use crate::{DType, EpisodeId, Result, Shape, random_key};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Debug)]
 struct ColumnState {
     shared: Arc<WriterColumn>,
+    /// Shape of the last value.
+    shape: Shape,
     group: usize,
     /// Step of the last value.
     last_row: u64,
@@ -78,6 +81,8 @@ pub struct StepBuffer {
     compression: ChunkCompression,
     /// Options of columns that differ from the default.
     options: Vec<(u32, ColumnOptions)>,
+    /// Columns whose values may differ in their first axis.
+    open_columns: Vec<u32>,
     episode: EpisodeId,
     step: i32,
     /// Steps are numbered consecutively. These are the numbers of the first step since the last clear and of the next
@@ -104,6 +109,7 @@ impl StepBuffer {
             default_options,
             compression,
             options: Vec::new(),
+            open_columns: Vec::new(),
             episode: random_key(),
             step: 0,
             first_row: 0,
@@ -138,6 +144,29 @@ impl StepBuffer {
         Ok(())
     }
 
+    /// Lets the values of a column differ in the length of their first axis. The column, which may have no values yet,
+    /// gets chunks of one row.
+    ///
+    /// # Errors
+    /// If a chunk cannot be closed because its strings exceed 4 GiB.
+    pub fn open_rows(&mut self, column: u32) -> Result<()> {
+        if self.is_open(column) {
+            return Ok(());
+        }
+        self.open_columns.push(column);
+        if let Some(known) = self.columns.get(column as usize).and_then(Option::as_ref) {
+            let group = known.group;
+            self.close_open(group)?;
+            let group = self.split(group, |id| id == column)?;
+            self.groups[group].template = Arc::new(self.template(&[column], self.groups[group].options)?);
+        }
+        Ok(())
+    }
+
+    fn is_open(&self, column: u32) -> bool {
+        self.open_columns.contains(&column)
+    }
+
     fn options_of(&self, column: u32) -> ColumnOptions {
         let own = self.options.iter().find(|(other, _)| *other == column);
         own.map_or(self.default_options, |(_, options)| *options)
@@ -163,6 +192,7 @@ impl StepBuffer {
         let row = self.row_to_fill();
         self.add_columns(values)?;
         self.split_groups(values)?;
+        self.change_shapes(values)?;
         self.next_row = row + 1;
         for group in 0..self.groups.len() {
             if values.iter().any(|value| value.column == self.groups[group].columns[0]) {
@@ -192,16 +222,10 @@ impl StepBuffer {
         let row = self.row_to_fill();
         for &ColumnValue { column, value } in values {
             let Some(known) = self.columns.get(column as usize).and_then(Option::as_ref) else {
-                // Fails here, before anything changes, if such a column is not possible.
-                ChunkTemplate::new(
-                    &[(column, value.dtype, Shape::from_slice(value.shape))],
-                    1,
-                    true,
-                    ChunkCompression::default(),
-                )?;
+                check_column(column, value)?;
                 continue;
             };
-            let WriterColumn { dtype, shape, .. } = &*known.shared;
+            let (WriterColumn { dtype, .. }, shape) = (&*known.shared, &known.shape);
             if self.step_is_open && known.last_row == row {
                 return Err(AppendError::AlreadySet { column });
             }
@@ -209,6 +233,10 @@ impl StepBuffer {
                 return Err(AppendError::WrongDType { column, got: value.dtype, expected: *dtype });
             }
             if shape[..] != *value.shape {
+                if self.is_open(column) && differ_in_first_axis(shape, value.shape) {
+                    check_column(column, value)?;
+                    continue;
+                }
                 let got = Shape::from_slice(value.shape);
                 return Err(AppendError::WrongShape { column, got, expected: shape.clone() });
             }
@@ -216,18 +244,37 @@ impl StepBuffer {
         Ok(())
     }
 
-    /// Creates the columns that get their first value. Columns with the same options form one group.
+    /// Gives open columns the shapes of these values.
+    fn change_shapes(&mut self, values: &[ColumnValue<'_>]) -> Result<()> {
+        if self.open_columns.is_empty() {
+            return Ok(());
+        }
+        for ColumnValue { column, value } in values {
+            let known = self.column_mut(*column);
+            if known.shape[..] != *value.shape {
+                known.shape = Shape::from_slice(value.shape);
+                let group = known.group;
+                // Chunks of open columns are full with one row, so none is open.
+                let Group { columns, options, .. } = &self.groups[group];
+                self.groups[group].template = Arc::new(self.template(columns, *options)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates the columns that get their first value. Columns with the same options form one group, without the open
+    /// ones.
     fn add_columns(&mut self, values: &[ColumnValue<'_>]) -> Result<()> {
         let is_new = |columns: &[Option<ColumnState>], id: u32| columns.get(id as usize).is_none_or(Option::is_none);
         if !values.iter().any(|value| is_new(&self.columns, value.column)) {
             return Ok(());
         }
-        let mut groups: Vec<(ColumnOptions, Vec<u32>)> = Vec::new();
+        let mut groups: Vec<((ColumnOptions, bool), Vec<u32>)> = Vec::new();
         for ColumnValue { column, value } in values {
             if !is_new(&self.columns, *column) {
                 continue;
             }
-            let options = self.options_of(*column);
+            let options = (self.options_of(*column), self.is_open(*column));
             match groups.iter_mut().find(|(other, _)| *other == options) {
                 Some((_, columns)) => columns.push(*column),
                 None => groups.push((options, vec![*column])),
@@ -236,15 +283,15 @@ impl StepBuffer {
                 id: *column,
                 writer: self.writer,
                 dtype: value.dtype,
-                shape: Shape::from_slice(value.shape),
                 alive_from: AtomicU64::new(0),
             });
             if self.columns.len() <= *column as usize {
                 self.columns.resize_with(*column as usize + 1, || None);
             }
-            self.columns[*column as usize] = Some(ColumnState { shared, group: usize::MAX, last_row: u64::MAX });
+            let shape = Shape::from_slice(value.shape);
+            self.columns[*column as usize] = Some(ColumnState { shared, shape, group: usize::MAX, last_row: u64::MAX });
         }
-        for (options, columns) in groups {
+        for ((options, _), columns) in groups {
             let template = Arc::new(self.template(&columns, options)?);
             columns.iter().for_each(|&id| self.column_mut(id).group = self.groups.len());
             self.groups.push(Group { columns, options, template, open: None, cells: VecDeque::new() });
@@ -256,8 +303,8 @@ impl StepBuffer {
         let specs: Vec<_> = columns
             .iter()
             .map(|&id| {
-                let WriterColumn { dtype, shape, .. } = &*self.column(id).shared;
-                (id, *dtype, shape.clone())
+                let ColumnState { shared, shape, .. } = self.column(id);
+                (id, shared.dtype, shape.clone())
             })
             .collect();
         // The size of a row of strings is not known; each string counts as the size of a pointer.
@@ -266,7 +313,8 @@ impl StepBuffer {
         };
         let row_bytes = specs.iter().map(row_bytes).fold(0, usize::saturating_add);
         let closes_early = options.max_chunk_length.is_none();
-        ChunkTemplate::new(&specs, options.rows_of_chunk(row_bytes), closes_early, self.compression)
+        let rows = if columns.iter().any(|&id| self.is_open(id)) { 1 } else { options.rows_of_chunk(row_bytes) };
+        ChunkTemplate::new(&specs, rows, closes_early, self.compression)
     }
 
     /// Splits groups of which only some columns have a value.
@@ -472,6 +520,12 @@ impl StepBuffer {
     fn column_mut(&mut self, id: u32) -> &mut ColumnState {
         self.columns[id as usize].as_mut().expect("the caller knows the column")
     }
+}
+
+/// Fails, before anything changes, if a column of such values is not possible.
+fn check_column(column: u32, value: Value<'_>) -> Result<()> {
+    let columns = [(column, value.dtype, Shape::from_slice(value.shape))];
+    ChunkTemplate::new(&columns, 1, true, ChunkCompression::default()).map(drop)
 }
 
 /// Whether the values are those of the columns, in order, which is the common case.

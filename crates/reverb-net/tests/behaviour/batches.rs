@@ -38,7 +38,10 @@ async fn a_batch_of_many_pieces_arrives_bit_exact() {
     for address in addresses(&server) {
         let client = Client::new(&address);
         let tables = vec![("queue".into(), vec![1.0].into())];
-        client.insert(RowInsert { chunk: chunk.clone(), rows_per_item: 1, tables }, soon()).await.unwrap();
+        client
+            .insert(RowInsert { chunk: chunk.clone(), more: Vec::new(), rows_per_item: 1, tables }, soon())
+            .await
+            .unwrap();
         let batch = client.sample(&draw("queue", ROWS), soon()).await.unwrap();
         assert_eq!(batch.layout.columns[0].shape, [ROWS, ROW]);
         assert!(bytes(&batch, 0) == first);
@@ -64,7 +67,10 @@ async fn an_encoded_chunk_is_kept_encoded_and_its_rows_arrive_bit_exact() {
         for address in [addresses(&server).to_vec(), vec![format!("localhost:{}", server.port())]].concat() {
             let client = Client::new(&address);
             let tables = vec![("queue".into(), vec![1.0].into())];
-            client.insert(RowInsert { chunk: chunk.clone(), rows_per_item: 1, tables }, soon()).await.unwrap();
+            client
+                .insert(RowInsert { chunk: chunk.clone(), more: Vec::new(), rows_per_item: 1, tables }, soon())
+                .await
+                .unwrap();
             assert_eq!(server.replay().tables()[0].with_table(Table::bytes), chunk.size_bytes() as u64);
             let batch = client.sample(&draw("queue", ROWS as usize), soon()).await.unwrap();
             assert_eq!(int64s(&batch, 0), numbers);
@@ -94,7 +100,7 @@ async fn items_of_several_rows_keep_their_time_axis() {
         let client = Client::new(&address);
         let tables = vec![("queue".into(), vec![1.0, 2.0].into())];
         let chunk = common::chunk(&[1, 2, 3, 4, 5, 6]);
-        client.insert(RowInsert { chunk, rows_per_item: 3, tables }, soon()).await.unwrap();
+        client.insert(RowInsert { chunk, more: Vec::new(), rows_per_item: 3, tables }, soon()).await.unwrap();
         let batch = client.sample(&draw("queue", 2), soon()).await.unwrap();
         assert_eq!(batch.layout.columns[0].shape, [2, 3]);
         assert_eq!(int64s(&batch, 0), [1, 2, 3, 4, 5, 6]);
@@ -111,7 +117,7 @@ async fn items_of_different_lengths_arrive_ragged() {
             [(2, strings(&["a", "", "ccc", "dd"])), (1, strings(&["é", "f"])), (3, strings(&["", "", "g"]))]
         {
             let tables = vec![("queue".into(), vec![1.0].into())];
-            client.insert(RowInsert { chunk, rows_per_item: rows, tables }, soon()).await.unwrap();
+            client.insert(RowInsert { chunk, more: Vec::new(), rows_per_item: rows, tables }, soon()).await.unwrap();
         }
         let batch = client.sample(&draw("queue", 5), soon()).await.unwrap();
         let column = &batch.layout.columns[0];

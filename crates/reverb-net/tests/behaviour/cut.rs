@@ -30,7 +30,7 @@ fn batch(rows: std::ops::Range<u8>, tables: &[&str]) -> RowInsert {
     let layout = Layout::new(rows.len(), [(DType::UInt8, smallvec![ROW], 0)]).unwrap();
     let data: Vec<u8> = rows.flat_map(|row| [row; ROW]).collect();
     let tables = tables.iter().map(|&table| (table.into(), vec![1.0].into())).collect();
-    RowInsert { chunk: common::chunk_of(layout, data), rows_per_item: 1, tables }
+    RowInsert { chunk: common::chunk_of(layout, data), more: Vec::new(), rows_per_item: 1, tables }
 }
 
 /// Returns the same rows in two interleaved columns.
@@ -125,7 +125,7 @@ fn strings_are_cut_by_the_length_of_each() {
     let table = limited("table", &SelectorKind::Fifo, 1000);
     let replay = Replay::new(vec![table.clone()], 1 << 20).unwrap();
     let tables = vec![("table".into(), vec![1.0].into())];
-    let insert = RowInsert { chunk: strings(&texts), rows_per_item: 1, tables };
+    let insert = RowInsert { chunk: strings(&texts), more: Vec::new(), rows_per_item: 1, tables };
     reverb_service::local::begin_insert(&replay, &insert, 1).unwrap();
     let (items, size_bytes) = held(&table);
     assert!(items >= 9 && size_bytes <= 1000, "{items} items, {size_bytes} bytes");
@@ -140,7 +140,10 @@ async fn rows_of_one_episode_stay_in_their_chunk() {
     let chunk = reverb_core::Chunk::new(random_key(), EpisodeIds::Same(1), StepRange::default(), layout, data.into());
     let tables = vec![("table".into(), vec![1.0].into())];
     let client = Client::new(&addresses(&server)[0]);
-    client.insert(RowInsert { chunk: Arc::new(chunk.unwrap()), rows_per_item: 1, tables }, soon()).await.unwrap();
+    client
+        .insert(RowInsert { chunk: Arc::new(chunk.unwrap()), more: Vec::new(), rows_per_item: 1, tables }, soon())
+        .await
+        .unwrap();
     assert_eq!(table.status().info.num_episodes, 1);
     assert_eq!(held(&table), (10, 80));
     assert_eq!(int64s(&client.sample(&draw("table", 10), soon()).await.unwrap(), 0), Vec::from_iter(0..10));

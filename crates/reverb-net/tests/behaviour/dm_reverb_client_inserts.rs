@@ -105,6 +105,7 @@ async fn strings_and_interleaved_rows_keep_their_values() {
     let client = Arc::new(Client::new(&server.address()));
     let texts = RowInsert {
         chunk: strings(&["one", "", "three"]),
+        more: Vec::new(),
         rows_per_item: 1,
         tables: vec![("table".into(), vec![1.0].into())],
     };
@@ -123,7 +124,10 @@ async fn strings_and_interleaved_rows_keep_their_values() {
     data[first..first + 2].copy_from_slice(&[1, 2]);
     data[second..second + 4].copy_from_slice(&[3, 4, 5, 6]);
     let chunk = Arc::new(chunk_of(layout, data).interleave().unwrap());
-    let call = insert(&client, RowInsert { chunk, rows_per_item: 1, tables: vec![("table".into(), vec![1.0].into())] });
+    let call = insert(
+        &client,
+        RowInsert { chunk, more: Vec::new(), rows_per_item: 1, tables: vec![("table".into(), vec![1.0].into())] },
+    );
     let message = stream.receive().await.unwrap();
     let tensors = |chunk: &ChunkData| -> Vec<Vec<u8>> {
         let tensors = &chunk.data.as_ref().unwrap().tensors;

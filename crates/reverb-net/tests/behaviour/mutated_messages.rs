@@ -15,7 +15,14 @@ use std::cell::RefCell;
 use std::sync::atomic::Ordering::Relaxed;
 
 fn response() -> SampleResponse {
-    let column = BatchColumn { dtype: 9, shape: vec![2], row_lengths: vec![1, 1], squeezed: true, string_bytes: 0 };
+    let column = BatchColumn {
+        dtype: 9,
+        shape: vec![2],
+        row_lengths: vec![1, 1],
+        has_open_rows: true,
+        squeezed: true,
+        string_bytes: 0,
+    };
     let batch = Batch {
         keys: vec![1; 16].into(),
         probabilities: vec![2; 16].into(),

@@ -32,7 +32,12 @@ pub fn addresses(server: &Server) -> [String; 2] {
 
 /// Returns an insert of items of one row into one table.
 pub fn rows(table: &str, values: &[i64]) -> RowInsert {
-    RowInsert { chunk: chunk(values), rows_per_item: 1, tables: vec![(table.into(), vec![1.0].into())] }
+    RowInsert {
+        chunk: chunk(values),
+        more: Vec::new(),
+        rows_per_item: 1,
+        tables: vec![(table.into(), vec![1.0].into())],
+    }
 }
 
 pub fn draw(table: &str, count: usize) -> BatchRequest {

@@ -52,7 +52,7 @@ impl EnvPriorities<'_> {
 struct Env {
     steps: StepBuffer,
     evaluator: Option<Evaluator>,
-    /// The number of the shape of the last step that it took; see [`StepShapes`].
+    /// The number of the shape of the last step that it took, or 0; see [`StepShapes`].
     shape: u64,
 }
 
@@ -200,10 +200,13 @@ impl BatchedWriter {
             step.extend(used.iter().map(|(column, rows)| ColumnValue { column: *column, value: rows.row(env) }));
         };
         row(0, &mut step);
-        let shape = self.shapes.lock().number(&step);
-        for (index, env) in envs.iter().enumerate() {
-            if present[index] && env.shape != shape {
+        let open: Vec<u32> = used.iter().filter(|(_, rows)| rows.has_open_rows()).map(|(column, _)| *column).collect();
+        // Rows that differ in shape have no number.
+        let shape = if open.is_empty() { self.shapes.lock().number(&step) } else { 0 };
+        for (index, env) in envs.iter_mut().enumerate() {
+            if present[index] && (env.shape != shape || shape == 0) {
                 row(index, &mut step);
+                open.iter().try_for_each(|&column| env.steps.open_rows(column))?;
                 env.steps.check(&step)?;
             }
         }

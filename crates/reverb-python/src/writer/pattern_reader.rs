@@ -29,9 +29,11 @@ impl PatternReader {
 
     fn append<'py>(&self, py: Python<'py>, data: &Bound<'py, PyAny>) -> PyReverbResult<Vec<Vec<Bound<'py, PyAny>>>> {
         let step = self.structure.step(data)?;
+        let mut values = step.values(py, &self.structure)?;
         let appended = {
             let (mut steps, evaluator) = (self.steps.lock(), self.evaluator.lock());
-            let values: Vec<_> = step.values().into_iter().filter(|value| evaluator.uses(value.column)).collect();
+            values.retain(|value| evaluator.uses(value.column));
+            step.open_columns().try_for_each(|column| steps.open_rows(column))?;
             steps.append(&values, false)
         };
         appended.map_err(|error| step.describe(py, &self.structure, error))?;

@@ -53,9 +53,11 @@ impl PatternWriter {
         let must_report = self.session.begin()?;
         let step = self.structure.step(data)?;
         let mut items = Vec::new();
+        let mut values = step.values(py, &self.structure)?;
         let (appended, made) = {
             let (mut steps, mut evaluator) = (self.steps.lock(), self.evaluator.lock());
-            let values: Vec<_> = step.values().into_iter().filter(|value| evaluator.uses(value.column)).collect();
+            values.retain(|value| evaluator.uses(value.column));
+            step.open_columns().try_for_each(|column| steps.open_rows(column))?;
             match steps.append(&values, partial_step) {
                 Ok(()) => (Ok(()), self.make(&steps, &mut evaluator, false, priority, &mut items)),
                 Err(error) => (Err(error), Ok(())),

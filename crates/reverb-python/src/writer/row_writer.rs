@@ -2,7 +2,7 @@
 
 use super::session::{WriterOptions, WriterSession};
 use super::signatures::{FlatSignatures, Signatures, find_signature, to_signatures};
-use crate::array_in::{Leaf, convert};
+use crate::array_in::{Leaf, check_one_step, convert};
 use crate::client::Client;
 use crate::errors::PyReverbResult;
 use crate::key_check::{KnownKeys, explain, skeleton};
@@ -89,6 +89,7 @@ impl RowWriter {
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyReverbResult<()> {
         let must_report = self.session.begin()?;
         let (leaves, structure) = convert(data)?;
+        check_one_step(data, &leaves)?;
         let (appended, is_new) = {
             let mut rows = self.rows.lock();
             (

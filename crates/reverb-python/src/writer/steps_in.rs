@@ -67,6 +67,9 @@ impl Structure {
                     named.set_cause(data.py(), error.cause(data.py()));
                     named.into()
                 }
+                PyReverbError::Core(Error::InvalidArgument(text)) => {
+                    Error::invalid(format!("column {}: {text}", self.path(data.py(), columns[index]))).into()
+                }
                 other => other,
             })?;
             leaves.push((index, leaf));
@@ -114,11 +117,23 @@ impl Step<'_> {
     }
 
     /// The values, for [`reverb_core::writer::StepBuffer::append`].
-    pub fn values(&self) -> Vec<ColumnValue<'_>> {
-        self.leaves
-            .iter()
-            .map(|(index, leaf)| ColumnValue { column: self.columns[*index], value: leaf.value() })
-            .collect()
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`], naming the column, if a value holds the rows of several steps.
+    pub fn values(&self, py: Python<'_>, structure: &Structure) -> Result<Vec<ColumnValue<'_>>, Error> {
+        let mut values = Vec::with_capacity(self.leaves.len());
+        for (index, leaf) in &self.leaves {
+            let column = self.columns[*index];
+            let named = |text| Error::invalid(format!("column {}: {text}", structure.path(py, column)));
+            leaf.check_one_step().map_err(named)?;
+            values.push(ColumnValue { column, value: leaf.value() });
+        }
+        Ok(values)
+    }
+
+    /// The columns whose values are given as `reverb.Ragged`.
+    pub fn open_columns(&self) -> impl Iterator<Item = u32> {
+        self.leaves.iter().filter(|(_, leaf)| leaf.is_ragged()).map(|(index, _)| self.columns[*index])
     }
 
     /// The values of `count` environments, which are stacked along the first axis: for each leaf its column and rows.
@@ -132,9 +147,9 @@ impl Step<'_> {
         for (index, leaf) in &self.leaves {
             let column = self.columns[*index];
             let rows = LeafRows::new(leaf, count)?.ok_or_else(|| {
-                let got = reverb_core::shape_text(leaf.value().shape);
+                let got = leaf.shape_text();
                 Error::invalid(format!(
-                    "column {}: expected an array of shape [{count}, ...], a row for each environment, got shape {got}",
+                    "column {}: expected an array of shape [{count}, ...], a row for each environment, got {got}",
                     structure.path(py, column)
                 ))
             })?;

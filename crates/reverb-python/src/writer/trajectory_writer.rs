@@ -55,8 +55,13 @@ impl TrajectoryWriter {
         for &(column, options) in step.new_columns() {
             self.steps.lock().configure(column, column_options(options))?;
         }
+        let values = step.values(py, &self.structure)?;
         // The lock is released first, since Python is asked for the names.
-        let appended = self.steps.lock().append(&step.values(), partial_step);
+        let appended = {
+            let mut steps = self.steps.lock();
+            step.open_columns().try_for_each(|column| steps.open_rows(column))?;
+            steps.append(&values, partial_step)
+        };
         appended.map_err(|error| step.describe(py, &self.structure, error))?;
         self.structure.accept(py, &step).map_err(|error| error.after_step(py))?;
         if must_report { self.session.report(py) } else { Ok(()) }

@@ -69,7 +69,12 @@ async fn calls_in_the_same_process_commit_before_they_return() {
     let replay = Replay::new(vec![free.clone(), counted.clone()], 1 << 20).unwrap();
     let journals = [&free, &counted].map(Recorder::of);
     let tables = ["free", "counted"].map(|name| (name.to_owned(), vec![1.0].into())).into();
-    begin_insert(&replay, &RowInsert { chunk: common::chunk(&[7, 8, 9]), rows_per_item: 1, tables }, 1).unwrap();
+    begin_insert(
+        &replay,
+        &RowInsert { chunk: common::chunk(&[7, 8, 9]), more: Vec::new(), rows_per_item: 1, tables },
+        1,
+    )
+    .unwrap();
     for journal in &journals {
         assert!(matches!(journal.take()[..], [Change::Inserted { written: None, .. }, _, _]));
     }

@@ -145,7 +145,12 @@ async fn each_server_counts_the_callers_in_its_process_by_itself() {
     let (one, other) = (uniform("one"), uniform("other"));
     let servers = [&one, &other].map(|table| Replay::new(vec![table.clone()], 1 << 20).unwrap());
     let traffic = || servers.each_ref().map(|server| traffic(server.this_process()));
-    let rows = RowInsert { chunk: chunk(&[1, 2, 3]), rows_per_item: 1, tables: vec![("one".into(), vec![1.0].into())] };
+    let rows = RowInsert {
+        chunk: chunk(&[1, 2, 3]),
+        more: Vec::new(),
+        rows_per_item: 1,
+        tables: vec![("one".into(), vec![1.0].into())],
+    };
     begin_insert(&servers[0], &rows, 1).unwrap();
     assert_eq!(traffic(), [(3, 0), (0, 0)]);
     let request = |table: &str| BatchRequest { table: table.into(), draw: exactly(2), squeeze_time: true };

@@ -35,8 +35,10 @@ impl InsertCall {
     /// # Errors
     /// [`Error::DataLoss`] if the chunk does not decode.
     pub fn new(mut insert: RowInsert) -> Result<Self> {
-        if insert.chunk.is_encoded() {
-            insert.chunk = plain(&insert.chunk)?.into();
+        for chunk in std::iter::once(&mut insert.chunk).chain(&mut insert.more) {
+            if chunk.is_encoded() {
+                *chunk = plain(chunk)?.into();
+            }
         }
         Ok(Self {
             insert,
@@ -86,23 +88,23 @@ impl InsertCall {
     /// Makes the next message. Each chunk is sent with all its items, so the server keeps none for later.
     fn message(&mut self) -> Result<InsertStreamRequest> {
         let Self { insert, chunks, items, unconfirmed, next, .. } = self;
-        let RowInsert { chunk, rows_per_item, tables } = insert;
-        let count = chunk.rows() / *rows_per_item;
-        let mut scratch = Vec::new();
-        let view = chunk.view(&mut scratch)?;
+        let (count, rows_per_item) = (insert.num_items(), insert.rows_per_item);
         let mut request = InsertStreamRequest::default();
         let mut bytes = 0;
         while *next < count && bytes < MESSAGE_BYTES && request.items.len() < MESSAGE_ITEMS {
             let index = *next as usize;
-            let first = *next * *rows_per_item;
+            let (chunk, first) = insert.place(*next);
             let (key, mut message) = (random_key(), Vec::new());
-            chunks.encode_rows(chunk, Some(view), first..first + *rows_per_item, key, false, &mut message)?;
+            // The chunk is plain, so its view copies nothing.
+            let mut scratch = Vec::new();
+            let view = chunk.view(&mut scratch)?;
+            chunks.encode_rows(chunk, Some(view), first..first + rows_per_item, key, false, &mut message)?;
             bytes += message.len();
             request.chunks.push(message.into());
-            for (table, priorities) in &*tables {
+            for (table, priorities) in &insert.tables {
                 let item = (item_key(), priorities.of(index));
                 let mut message = Vec::new();
-                items.encode_rows(item, table, (key, chunk.columns().len(), *rows_per_item), &mut message)?;
+                items.encode_rows(item, table, (key, chunk.columns().len(), rows_per_item), &mut message)?;
                 bytes += message.len();
                 request.items.push(Bytes::from(message));
                 unconfirmed.insert(item.0);

@@ -7,7 +7,7 @@ use super::insert_link::{InsertLink, check_message_size};
 use super::tables::Tables;
 use crate::dm_reverb::status::from_status;
 use crate::grpc::largest;
-use reverb_core::{Error, Result, TableInfo, Trajectory};
+use reverb_core::{Error, Result, TableInfo};
 use reverb_service::insert::name_row;
 use reverb_service::local::RowInsert;
 use reverb_service::warn;
@@ -94,15 +94,19 @@ impl Connection {
     /// Checks what the server does not check, or would answer with the end of the stream.
     async fn check_insert(&self, insert: &RowInsert, deadline: Option<Instant>) -> Result<()> {
         let (items, rows) = (insert.num_items(), insert.rows_per_item);
-        Trajectory::rows(insert.chunk.clone(), 0, items * rows)?;
-        check_message_size(insert.chunk.decoded_bytes() / items.max(1) as usize)?;
+        insert.check()?;
+        let largest = match insert.more.is_empty() {
+            true => insert.chunk.decoded_bytes() / items.max(1) as usize,
+            false => insert.chunks().map(|chunk| chunk.decoded_bytes()).max().unwrap_or_default(),
+        };
+        check_message_size(largest)?;
         let mut tables = Vec::with_capacity(insert.tables.len());
         for (name, _) in &insert.tables {
             tables.push(self.table(name, deadline).await?);
         }
         for ((name, priorities), info) in insert.tables.iter().zip(tables) {
             if let Some(signature) = &info.config.signature {
-                signature.check_rows(name, insert.chunk.columns(), rows as usize)?;
+                insert.chunks().try_for_each(|chunk| signature.check_rows(name, chunk.columns(), rows as usize))?;
             }
             if priorities.take_largest {
                 info.config.check_takes_largest()?;

@@ -17,7 +17,7 @@ use crate::replay_v1::wire::chunk_to_wire;
 use crate::transport::address::Endpoint;
 use crate::transport::caller_driven::flush;
 use crate::transport::dial::ATTEMPT_TIME;
-use reverb_core::{Error, Result, item_keys};
+use reverb_core::{Chunk, Error, Result, item_keys};
 use reverb_service::insert::check_size;
 use reverb_service::local::{BatchRequest, Priorities, RowInsert};
 use reverb_service::{Batch, Transport, process_name};
@@ -143,25 +143,46 @@ impl Connection {
     }
 
     pub async fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Result<()> {
-        check_size(insert.chunk.decoded_bytes() as u64, self.hello.max_message_size)?;
-        let items = insert.num_items();
-        let batch = |(table, priorities): (String, Priorities)| ItemBatch {
-            keys: item_keys(|key| (0..items).map(|_| key()).collect()),
-            takes_largest: priorities.take_largest && self.knows_largest,
-            priorities: self.filled_in(&table, priorities),
-            table,
-            chunk_key: insert.chunk.key,
-            first_row: 0,
-            rows_per_item: insert.rows_per_item,
-            trajectories: Vec::new(),
-        };
+        check_size(insert.decoded_bytes(), self.hello.max_message_size)?;
         let request = InsertRequest {
-            chunks: vec![chunk_to_wire(&insert.chunk)],
-            batches: insert.tables.into_iter().map(batch).collect(),
+            chunks: insert.chunks().map(|chunk| chunk_to_wire(chunk)).collect(),
+            batches: self.item_batches(insert),
             timeout_ms: timeout_ms(deadline),
             ..InsertRequest::default()
         };
         self.within(deadline, self.inserts.call(request)).await
+    }
+
+    /// Returns the items of an insert: one batch for each chunk and table, those of a table one after another.
+    fn item_batches(&self, insert: RowInsert) -> Vec<ItemBatch> {
+        let RowInsert { chunk, more, rows_per_item, tables } = insert;
+        let batch = |table, priorities, takes_largest, chunk: &Chunk| {
+            let items = chunk.rows() / rows_per_item;
+            ItemBatch {
+                table,
+                keys: item_keys(|key| (0..items).map(|_| key()).collect()),
+                priorities,
+                takes_largest,
+                chunk_key: chunk.key,
+                first_row: 0,
+                rows_per_item,
+                trajectories: Vec::new(),
+            }
+        };
+        let mut batches = Vec::with_capacity(tables.len() * (1 + more.len()));
+        for (table, priorities) in tables {
+            let takes_largest = priorities.take_largest && self.knows_largest;
+            let priorities = self.filled_in(&table, priorities);
+            if more.is_empty() {
+                batches.push(batch(table, priorities, takes_largest, &chunk));
+                continue;
+            }
+            for (index, chunk) in std::iter::once(&chunk).chain(&more).enumerate() {
+                let priority = priorities[if priorities.len() == 1 { 0 } else { index }];
+                batches.push(batch(table.clone(), vec![priority], takes_largest, chunk));
+            }
+        }
+        batches
     }
 
     /// Returns the priorities of items for a table. For a server that does not know its largest priority, they are filled

@@ -3,7 +3,7 @@
 use super::waiting_beats::beat_while_waiting;
 use crate::grpc::decoding::decode;
 use crate::grpc::held_memory::CHUNK_BYTES;
-use crate::replay_v1::proto::{InsertRequest, InsertResponse, ItemBatch};
+use crate::replay_v1::proto::{InsertRequest, InsertResponse};
 use crate::replay_v1::status::to_failure;
 use crate::replay_v1::wire::{LayoutCache, decoded_bytes, insert_chunks_from_wire, items_bytes, items_from_wire};
 use reverb_core::{Error, Result};
@@ -179,12 +179,19 @@ impl InsertStreamTask {
             chunks = decode(decoded, || insert_chunks_from_wire(request.chunks, layouts, limit)) => chunks?,
             () = self.answers.closed() => return Err(Error::Cancelled("the client has disconnected".into())),
         };
-        let to_group = |batch: ItemBatch| {
-            let table = self.replay.served(&batch.table)?;
-            Ok(InsertGroup { table, items: items_from_wire(batch, &chunks)? })
-        };
+        let mut groups: Vec<InsertGroup> = Vec::with_capacity(1);
+        for batch in request.batches {
+            match groups.last_mut() {
+                // Neighbours are one insert: rows of different shapes come in a chunk each.
+                Some(last) if last.table.name() == batch.table => last.items.extend(items_from_wire(batch, &chunks)?),
+                _ => {
+                    let table = self.replay.served(&batch.table)?;
+                    groups.push(InsertGroup { table, items: items_from_wire(batch, &chunks)? });
+                }
+            }
+        }
         let by = Inserter { peer: &self.peer, client: self.client };
-        self.replay.insert(request.batches.into_iter().map(to_group).collect::<Result<_>>()?, by)
+        self.replay.insert(groups, by)
     }
 
     async fn answer(&self, request_id: u64, result: Result<()>) -> std::result::Result<(), ()> {

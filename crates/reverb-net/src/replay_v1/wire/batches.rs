@@ -57,6 +57,7 @@ fn columns_to_wire(layout: &BatchLayout) -> Vec<replay::BatchColumn> {
         dtype: column.dtype as u32,
         shape: column.shape.iter().map(|&dim| dim as u64).collect(),
         row_lengths: column.row_lengths.clone().unwrap_or_default(),
+        has_open_rows: column.has_open_rows,
         squeezed: column.squeezed,
         string_bytes: if column.dtype == DType::String { column.size_bytes as u64 } else { 0 },
     };
@@ -91,7 +92,9 @@ pub fn batch_from_wire(batch: replay::Batch) -> Result<(BatchInfo, BatchLayout, 
         if !fits {
             return Err(Error::DataLoss(format!("a column of a batch of {count} items has the shape {shape:?}")));
         }
-        Ok(BatchColumn { dtype, shape: shape.to_vec(), row_lengths, squeezed: column.squeezed, offset: 0, size_bytes })
+        let (has_open_rows, squeezed) = (ragged && column.has_open_rows, column.squeezed);
+        let shape = shape.to_vec();
+        Ok(BatchColumn { dtype, shape, row_lengths, has_open_rows, squeezed, offset: 0, size_bytes })
     };
     let columns = batch.columns.into_iter().map(to_column).collect::<Result<_>>()?;
     Ok((info, BatchLayout::new(columns)?, batch.signature_token))
