@@ -90,5 +90,5 @@ def test_mixtures_give_ragged_columns_and_padding_gives_arrays(serve):
         assert set(batch.table) == {0, 1}
         assert isinstance(batch.data["x"], Ragged)
         assert batch.data["x"].row_lengths.tolist() == [2] * 16
-    with NumpyLoader(client, weights, batch_size=4, pad_to=3) as loader:
+    with NumpyLoader(client, weights, batch_size=4, pad_to=3, mask_per_column=True) as loader:
         assert next(loader).data["x"].shape == (4, 3, 2)
