@@ -134,6 +134,14 @@ def test_priorities_of_updates_are_tensors(serve, name):
     assert set(priorities().values()) == {3.0}
 
 
+def test_a_ragged_of_tensors_is_taken(serve):
+    client = serve(make_table(signature={"x": reverb.TensorSpec([None, 2], torch.bfloat16)}))
+    client.insert_batch({"x": reverb.Ragged(tensor([*VALUES, VALUES[0]]), torch.tensor([2, 1]))}, {"table": 1.0})
+    found = client.sample_batch("table", 2).data["x"]
+    assert found.row_lengths.tolist() == [2, 2]
+    assert found.values.astype(np.float64).tolist() == VALUES * 2
+
+
 def test_priorities_that_count_for_max_are_tensors(serve):
     client = serve(make_table(max_times_sampled=1))
     with adders.SequenceAdder(client, "table", length=1, period=1, priority="max") as adder:

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from matrix_processes import PATIENCE_S, table
+from matrix_processes import PATIENCE_S, eventually, table
 
 import reverb
 
@@ -59,6 +59,27 @@ def test_a_draw_with_a_timeout_gets_what_is_there_or_an_error(processes, server)
     # Nothing waits at the table that would take the next item.
     insert(processes, server, [3], "once")
     assert numbers(client.sample_batch("once", 1, timeout=PATIENCE_S).data) == [3]
+
+
+def test_the_largest_priority_is_that_which_this_process_has_set_and_one_warning_says_so(server, caplog):
+    client = reverb.Client(server)
+
+    def write(priority):
+        client.insert(np.int64(0), {"once": priority})
+        with client.trajectory_writer(1) as writer:
+            writer.append(np.int64(0))
+            writer.create_item("once", priority, writer.history[-1:])
+        return [sample.info.priority for sample in client.sample("once", 2, emit_timesteps=False)]
+
+    with caplog.at_level("WARNING", "reverb"):
+        assert write("max") == [1.0, 1.0]
+        assert write(3.0) == [3.0, 3.0]
+        assert write("max") == [3.0, 3.0]
+        client.update_priorities("once", [1], [40.0])
+        client = reverb.Client(server)
+        assert write("max") == [40.0, 40.0]
+        eventually(lambda: 'priority "max"' in caplog.text)
+    assert len([record for record in caplog.records if 'priority "max"' in record.getMessage()]) == 1
 
 
 def test_commands_show_the_tables_and_refuse_what_the_protocol_lacks(processes, server):
