@@ -189,7 +189,8 @@ def _first_step(address: bytes, table: bytes, num_leaves: int) -> list[Any]:
     sampled = client.engine.sample(name, 1, 1, 0, None, False, _RECONNECT_S)
     info = table_infos(client.engine, _SIGNATURE_S).get(name)
     if info is not None and info.signature is not None:
-        check_batch(name, of_signature(info.signature), sampled.columns, sampled.squeezed, of_steps=True)
+        specs, open_rows = of_signature(info.signature), sampled.has_open_rows
+        check_batch(name, specs, sampled.columns, sampled.squeezed, open_rows, of_steps=True)
     (arrays,) = tf_shapes.steps(sampled)
     if len(arrays) != _NUM_INFOS + num_leaves:
         raise InvalidArgumentError(

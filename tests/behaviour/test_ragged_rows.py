@@ -206,15 +206,19 @@ def test_loaders_give_ragged_rows_or_pad_them(serve):
             data = next(loader).data
             for number, rows in zip(data["id"].ravel(), data["tokens"].split(), strict=True):
                 assert rows.tolist() == tokens(LENGTHS[number], 10 * number).tolist()
-    with NumpyLoader(client, "table", batch_size=8, pad_to=6, fields=["tokens"]) as loader:
+    with NumpyLoader(client, "table", batch_size=8, pad_to=6) as loader:
         batch = next(loader)
         assert batch.data["tokens"].shape == (8, 6)
+        assert batch.data["id"].shape == (8, 1)
         assert batch.mask.shape == (8, 6)
         assert set(batch.mask.sum(axis=1)) <= set(LENGTHS)
     client = serve(make_table(signature=SIGNATURE))
     insert_rows(client, [4])
-    with NumpyLoader(client, "table", batch_size=2, pad_to=6, fields=["tokens"]) as loader:
-        assert next(loader).data["tokens"].tolist() == [[0, 1, 2, 3, 0, 0]] * 2
+    for pad_to, padding in ((6, [0, 0]), ("longest", [])):
+        with NumpyLoader(client, "table", batch_size=2, pad_to=pad_to) as loader:
+            batch = next(loader)
+            assert batch.data["tokens"].tolist() == [[0, 1, 2, 3, *padding]] * 2
+            assert batch.mask.tolist() == [[True] * 4 + [False] * len(padding)] * 2
 
 
 def test_ragged_rows_survive_a_checkpoint(tmp_path):

@@ -115,7 +115,8 @@ class Assembly:
         columns = [join_columns(list(column), flag, name) for column, flag, name in places]
         mask = None
         if self._options.pad_to is not None:
-            columns, rows, length = self._pad(columns, squeezed, first.names)
+            is_row = any(_has_open_rows(part, of) for part, of in zip(parts, kept, strict=True))
+            columns, rows, length = self._pad(columns, [is_row or flag for flag in squeezed], first.names)
             if self._options.mask_per_column:
                 masks = [mask_of(rows[place], length) if place in rows else None for place in range(len(columns))]
                 mask = maker.data(masks)
@@ -135,8 +136,8 @@ class Assembly:
     def _pad(
         self, columns: list[Column], squeezed: list[bool], names: list[str]
     ) -> tuple[list[Column], dict[int, NDArray[np.int64]], int]:
-        """Pads the columns with a time axis. Returns all, the rows of each item by padded column, and the length."""
-        # A row may have an open length, also where the items have no time axis.
+        """Pads the columns with a length. Returns all, the rows of each item by padded column, and the length."""
+        # A row may have an open length, also where the items have no time axis, or one that does not matter.
         has_length = [isinstance(column, Ragged) or not flag for column, flag in zip(columns, squeezed, strict=True)]
         rows = {place: rows_of(columns[place]) for place, flag in enumerate(has_length) if flag}
         longest = max((int(of_column.max(initial=0)) for of_column in rows.values()), default=0)
@@ -198,6 +199,21 @@ def _shared_rows(rows: dict[int, NDArray[np.int64]], names: list[str]) -> NDArra
                 f"{of_column[item]}. `mask_per_column=True` gives each column a mask; `fields` can leave columns out."
             )
     return shared
+
+
+def _has_open_rows(part: Part, kept: _Kept) -> bool:
+    """Whether the items are one step each, in which an array has an open length."""
+    sampled = part.sampled
+    for place, num_axes in kept.maker.unknown_lengths:
+        number = kept.selection.columns[place]
+        column = sampled.columns[number]
+        # Beside those of the signature an array has the axes of the batch and, unless it is dropped, of time.
+        if isinstance(column, Ragged):
+            if sampled.has_open_rows[number]:
+                return True
+        elif column.ndim + sampled.squeezed[number] == num_axes + 2:
+            return True
+    return False
 
 
 def _squeeze(column: Column) -> Column:

@@ -21,7 +21,7 @@ def items(sampled: "SampledBatch") -> list[Arrays]:
 
 
 def _runs(sampled: "SampledBatch", columns: list[NDArray[Any] | Ragged], has_time: list[bool]) -> list[Arrays]:
-    """Infos and columns of runs of items with equal lengths. The flags say which `Ragged` are of rows below a time axis."""
+    """Infos and columns of runs of items with equal lengths. Flagged columns get a time axis of one step."""
     infos = sampled.info
     ragged = [column.row_lengths for column in columns if isinstance(column, Ragged)]
     if not ragged:

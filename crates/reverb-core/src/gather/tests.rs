@@ -88,3 +88,50 @@ fn the_visits_of_one_item_of_many_slices_grow_with_its_slices() {
     let (pieces, visits) = gather(drawn([item].into_iter()));
     assert!(pieces > 1000 && visits <= most_visits(ROWS, pieces), "{visits} visits in {pieces} pieces");
 }
+
+/// An item of one step: `length` pairs of bytes, and as many empty strings.
+fn open_row(length: usize) -> Trajectory {
+    let text = encode_strings((0..length).map(|_| &b""[..])).unwrap();
+    let columns = [(DType::UInt8, smallvec![length, 2], 0), (DType::String, smallvec![length], text.len())];
+    let layout = Arc::new(Layout::new(1, columns).unwrap());
+    let pairs: Vec<u8> = (0..2 * length).map(|byte| (16 * length + byte) as u8).collect();
+    let data = layout.assemble(&[pairs, text]).into();
+    let chunk = Chunk::new(1, EpisodeIds::Same(1), StepRange::default(), layout, data).unwrap();
+    Trajectory::rows(Arc::new(chunk), 0, 1).unwrap()
+}
+
+#[test]
+fn rows_of_different_lengths_lie_one_after_another() {
+    let gatherer = || Gatherer::new(drawn([3, 0, 2].map(open_row).into_iter()), false).unwrap();
+    let columns = gatherer().layout().columns.clone();
+    assert_eq!([&columns[0].shape[..], &columns[1].shape], [&[5, 2][..], &[5]]);
+    for column in &columns {
+        assert_eq!((column.row_lengths.as_deref(), column.has_open_rows), (Some(&[3, 0, 2][..]), true));
+    }
+    let whole = gatherer().gather();
+    // SAFETY: the batch was gathered completely.
+    let whole = unsafe { whole.to_vec() };
+    assert_eq!(whole[..10], [48, 49, 50, 51, 52, 53, 32, 33, 34, 35]);
+    let (mut pieces, mut gatherer) = (Vec::new(), gatherer());
+    while gatherer.remaining() > 0 {
+        let mut piece = [MaybeUninit::uninit(); 7];
+        let now = piece.len().min(gatherer.remaining());
+        gatherer.fill(&mut piece[..now]);
+        // SAFETY: `fill` has written these bytes.
+        pieces.extend(piece[..now].iter().map(|byte| unsafe { byte.assume_init() }));
+    }
+    assert_eq!(pieces, whole);
+}
+
+#[test]
+fn rows_of_different_lengths_in_an_item_of_several_are_refused() {
+    let layout =
+        Arc::new(Layout::new(2, [(DType::UInt8, smallvec![3, 2], 0), (DType::String, smallvec![3], 28)]).unwrap());
+    let text = encode_strings((0..6).map(|_| &b""[..])).unwrap();
+    let data = layout.assemble(&[vec![0; 12], text]).into();
+    let chunk = Arc::new(Chunk::new(2, EpisodeIds::Same(1), StepRange::default(), layout, data).unwrap());
+    let two = Trajectory::rows(chunk, 0, 2).unwrap();
+    let mismatch = Gatherer::new(drawn([open_row(3), two, open_row(2)].into_iter()), false).unwrap_err();
+    assert_eq!(mismatch.index, 1);
+    assert!(mismatch.reason.contains("has 2 rows of shape [3,2]"), "{}", mismatch.reason);
+}
