@@ -75,6 +75,7 @@ def sections(by_area):
         ("loaders", loaders),
         ("buffers", buffers),
         ("operations", operations),
+        ("stalls", stalls),
     ):
         if area in by_area:
             yield make([result for result in by_area[area][1]["results"] if result["area"] == area])
@@ -186,6 +187,16 @@ def operations(results):
         rows.append([NAMES[result["side"]], of, cost])
     header = ["", "", "processor time of the server; of a start, the time that it takes; of the page, its size gzipped"]
     return "### Watching a server\n\n" + table_of(header, rows)
+
+
+def stalls(results):
+    header = ["large call", "its seconds", "longest call of another client, median ms", "rounds"]
+    rows = []
+    for result in results:
+        rounds = result["rounds ms"]
+        longest = result["longest call, median ms"]
+        rows.append([result["work"], result["large call, median s"], longest, f"{min(rounds)} to {max(rounds)}"])
+    return "### Large calls of another client\n\n" + table_of(header, rows)
 
 
 def checkpoints(results):

@@ -1,6 +1,8 @@
-//! Encodes protobuf messages into gRPC frames and decodes them. The buffer of a frame is reserved once, at full size.
+//! Encodes protobuf messages into gRPC frames and decodes them. The buffer of a frame is reserved once, at full size. Large
+//! messages are encoded and decoded beside the tasks of other clients.
 
 use super::checked::{Checked, UNCHECKED_BYTES};
+use super::decoding::on_bytes;
 use bytes::Buf;
 use prost::Message;
 use std::marker::PhantomData;
@@ -45,8 +47,11 @@ impl<T: Message> Encoder for CheckedEncoder<T> {
     type Error = Status;
 
     fn encode(&mut self, message: T, target: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        target.reserve(message.encoded_len());
-        message.encode_raw(target);
+        let size = message.encoded_len();
+        on_bytes(size, || {
+            target.reserve(size);
+            message.encode_raw(target);
+        });
         Ok(())
     }
 
@@ -64,10 +69,12 @@ impl<U: Message + Default + Checked> Decoder for CheckedDecoder<U> {
     type Error = Status;
 
     fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
-        if source.remaining() > UNCHECKED_BYTES {
-            U::check(source.chunk())?;
-        }
-        U::decode(source).map(Some).map_err(|error| Status::internal(format!("cannot decode a message: {error}")))
+        on_bytes(source.remaining(), || {
+            if source.remaining() > UNCHECKED_BYTES {
+                U::check(source.chunk())?;
+            }
+            U::decode(source).map(Some).map_err(|error| Status::internal(format!("cannot decode a message: {error}")))
+        })
     }
 
     fn buffer_settings(&self) -> BufferSettings {

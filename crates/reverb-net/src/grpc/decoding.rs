@@ -1,8 +1,12 @@
-//! Decoding of chunks beside the tasks of other clients, and how much of it all streams do at once.
+//! Work that takes long, beside the tasks of other clients; and how much of the decoding of chunks all streams do at once.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
 
+/// Number of items up to which work on all of them takes a few milliseconds at most, and is done at once.
+pub const ITEMS_AT_ONCE: usize = 16 << 10;
+/// Size in bytes up to which the data of a message can be taken, and older data be freed for it, at once.
+const BYTES_AT_ONCE: usize = 4 << 20;
 /// Size in bytes up to which decoding takes about a millisecond at most, and is done at once.
 const DECODED_AT_ONCE_BYTES: u64 = 1 << 20;
 // limit (Chunks and messages): compressed chunks that a process decodes at one time, and their messages and draws |
@@ -28,10 +32,22 @@ pub async fn decode<T>(decoded_bytes: u64, work: impl FnOnce() -> T) -> T {
     beside_others(work)
 }
 
+/// Does work on a number of items, beside other tasks if they are many.
+pub fn on_items<T>(items: usize, work: impl FnOnce() -> T) -> T {
+    if items > ITEMS_AT_ONCE { beside_others(work) } else { work() }
+}
+
+/// Does work on a message of this size, beside other tasks if it is large.
+#[inline]
+pub fn on_bytes<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    if bytes > BYTES_AT_ONCE { beside_others(work) } else { work() }
+}
+
 /// Does work while another thread runs the other tasks of this one, so that other clients are served.
-pub fn beside_others<T>(work: impl FnOnce() -> T) -> T {
-    let can_move_tasks = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
-    if can_move_tasks() { tokio::task::block_in_place(work) } else { work() }
+fn beside_others<T>(work: impl FnOnce() -> T) -> T {
+    let can_move_tasks =
+        Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if can_move_tasks { tokio::task::block_in_place(work) } else { work() }
 }
 
 /// Takes all the room, so that nothing large is decoded meanwhile.

@@ -2,7 +2,7 @@
 
 use super::inserts_by_client::InsertsByClient;
 use super::journal::{Change, JournaledTable};
-use super::requests::{Ended, OPERATIONS_PER_STEP, Queues, STEPS_PER_TURN, SampleWork};
+use super::requests::{Ended, OPERATIONS_PER_LOCK, OPERATIONS_PER_STEP, Queues, STEPS_PER_TURN, SampleWork};
 use reverb_core::Table;
 use std::time::{Duration, Instant};
 
@@ -94,7 +94,21 @@ impl TableState {
     /// Makes as many steps as one turn has. Returns false if no further progress is possible.
     #[inline]
     pub fn take_turn(&mut self, now: u64, ended: &mut Ended) -> bool {
-        (0..STEPS_PER_TURN).all(|_| self.step(now, ended))
+        let has_more = (0..STEPS_PER_TURN).all(|_| self.step(now, ended));
+        if has_more && self.queues.turns.are_several() {
+            self.interrupt_large_insert();
+        }
+        has_more
+    }
+
+    /// Lets other clients insert before a large insert goes on that did not have to wait.
+    #[cold]
+    fn interrupt_large_insert(&mut self) {
+        let Queues { inserts, turns, .. } = &mut self.queues;
+        let head = turns.current().and_then(|ticket| inserts.get_mut(ticket));
+        if let Some(head) = head.filter(|head| !head.waited && head.work.total > OPERATIONS_PER_LOCK) {
+            turns.pass_from(head.work.turn);
+        }
     }
 
     /// Makes one step: one or more inserts of the insert whose turn it is, and draws of a waiting draw. Returns false if
@@ -112,7 +126,8 @@ impl TableState {
             Some(ticket) => inserts.get_mut(ticket),
         };
         let Some(head) = head else { return false };
-        // An insert that did not have to wait goes on to its end. Others insert one item each time.
+        // An insert that did not have to wait goes on to its end, or, if it is large, to that of this turn of the table.
+        // Others insert one item each time.
         let takes_turns = head.waited && turns.are_several();
         // Without waiting draws, inserts do not have to take turns with them.
         let at_most = if samples.is_empty() && !takes_turns { OPERATIONS_PER_STEP } else { 1 };

@@ -5,7 +5,9 @@ use crate::common::{config, exactly, here, items, keys, queue};
 use crate::{done, waits};
 use reverb_core::{RateLimiterConfig, SelectorKind, Table, TableConfig};
 use reverb_service::write_queue::{Done, WriteQueue};
-use reverb_service::{Arrival, Call, Inserter, TableHandle, Waiting};
+use reverb_service::{Arrival, Call, Change, Inserter, Journal, TableHandle, Waiting};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Waker};
 
 /// A writer of a client, and what it does not know to be inserted.
@@ -122,6 +124,40 @@ fn the_streams_and_calls_of_one_client_share_its_turn() {
     alone.fill_up(&table, 8);
     draw(&table, 8);
     assert_eq!(clients(&draw(&table, 8)), [1, 2, 1, 2, 1, 2, 1, 2]);
+}
+
+/// Inserts an item of client 2 when the table lets go of its lock for the first time, and notes how many items there are
+/// then.
+#[derive(Debug)]
+struct InsertBetween {
+    table: TableHandle,
+    seen: AtomicU64,
+}
+
+impl Journal for InsertBetween {
+    fn note(&self, _: Change) {}
+
+    fn commit(&self) {
+        if self.seen.compare_exchange(0, 1, Relaxed, Relaxed).is_ok() {
+            done!(self.table.insert(items([0]), by(2)));
+            self.seen.store(self.table.with_table(Table::len) as u64, Relaxed);
+        }
+    }
+}
+
+#[test]
+fn an_insert_of_another_client_enters_between_the_parts_of_a_large_one_only() {
+    for (count, between) in [(100_000, true), (16_384, false)] {
+        let table = queue("table", 200_000);
+        let journal = Arc::new(InsertBetween { table: table.clone(), seen: AtomicU64::new(0) });
+        table.set_journal(journal.clone());
+        done!(table.insert(items(1..count + 1), by(1)));
+        assert_eq!(table.with_table(Table::len) as u64, count + 1);
+        let seen = journal.seen.load(Relaxed);
+        assert_eq!(seen <= 40_000.min(count), between, "it saw {seen} of {count} items");
+        let drawn = keys(&done!(table.sample(exactly(count as usize + 1), here())));
+        assert!(drawn.iter().filter(|key| **key > 0).is_sorted(), "the large insert keeps its order");
+    }
 }
 
 #[test]

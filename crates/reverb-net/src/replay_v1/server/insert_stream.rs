@@ -1,7 +1,7 @@
 //! The server side of an insert stream. Requests are processed in order, and answered when they complete.
 
 use super::waiting_beats::beat_while_waiting;
-use crate::grpc::decoding::decode;
+use crate::grpc::decoding::{decode, on_bytes, on_items};
 use crate::grpc::held_memory::CHUNK_BYTES;
 use crate::replay_v1::proto::{InsertRequest, InsertResponse};
 use crate::replay_v1::status::to_failure;
@@ -152,7 +152,7 @@ impl InsertStreamTask {
         }
         let size = request_bytes(&request);
         let deadline = request.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-        match self.begin(request).await {
+        match self.begin(request, size).await {
             Ok(calls) if calls.iter().all(|call| matches!(call, Call::Done(Ok(())))) => {
                 self.answer(request_id, Ok(())).await
             }
@@ -167,7 +167,8 @@ impl InsertStreamTask {
         }
     }
 
-    async fn begin(&mut self, request: InsertRequest) -> Result<Vec<Call<()>>> {
+    /// Begins to insert the items of a request, whose memory is `size` bytes.
+    async fn begin(&mut self, request: InsertRequest, size: usize) -> Result<Vec<Call<()>>> {
         if request.batches.is_empty() {
             return Err(Error::invalid("the request does not contain any items"));
         }
@@ -179,19 +180,26 @@ impl InsertStreamTask {
             chunks = decode(decoded, || insert_chunks_from_wire(request.chunks, layouts, limit)) => chunks?,
             () = self.answers.closed() => return Err(Error::Cancelled("the client has disconnected".into())),
         };
-        let mut groups: Vec<InsertGroup> = Vec::with_capacity(1);
-        for batch in request.batches {
-            match groups.last_mut() {
-                // Neighbours are one insert: rows of different shapes come in a chunk each.
-                Some(last) if last.table.name() == batch.table => last.items.extend(items_from_wire(batch, &chunks)?),
-                _ => {
-                    let table = self.replay.served(&batch.table)?;
-                    groups.push(InsertGroup { table, items: items_from_wire(batch, &chunks)? });
+        let by = Inserter { peer: &self.peer, client: self.client };
+        let items: usize = request.batches.iter().map(|batch| batch.keys.len()).sum();
+        let insert = || {
+            let mut groups: Vec<InsertGroup> = Vec::with_capacity(1);
+            for batch in request.batches {
+                match groups.last_mut() {
+                    // Neighbours are one insert: rows of different shapes come in a chunk each.
+                    Some(last) if last.table.name() == batch.table => {
+                        last.items.extend(items_from_wire(batch, &chunks)?);
+                    }
+                    _ => {
+                        let table = self.replay.served(&batch.table)?;
+                        groups.push(InsertGroup { table, items: items_from_wire(batch, &chunks)? });
+                    }
                 }
             }
-        }
-        let by = Inserter { peer: &self.peer, client: self.client };
-        self.replay.insert(groups, by)
+            self.replay.insert(groups, by)
+        };
+        // Also a few large items take a while: the memory of those that leave for them is freed.
+        on_items(items, || on_bytes(size, insert))
     }
 
     async fn answer(&self, request_id: u64, result: Result<()>) -> std::result::Result<(), ()> {
@@ -231,4 +239,67 @@ async fn wait(
 
 fn answer(request_id: u64, result: Result<()>) -> InsertResponse {
     InsertResponse { request_id, failure: result.err().map(|error| to_failure(&error)), ..InsertResponse::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tables::{Recorder, uniform};
+    use super::*;
+    use crate::replay_v1::proto::{Chunk, ColumnSpec, ItemBatch};
+    use reverb_core::DType;
+    use reverb_service::Transport;
+    use std::sync::mpsc::channel;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    /// An insert of this many rows.
+    fn insert(rows: usize) -> InsertRequest {
+        let column = ColumnSpec { dtype: DType::Int64 as u32, ..ColumnSpec::default() };
+        let data = vec![0; 8 * rows].into();
+        let chunk = Chunk { key: 1, rows: rows as u32, columns: vec![column], data, ..Chunk::default() };
+        let (keys, priorities) = ((0..rows as u64).collect(), vec![1.0]);
+        let batch = ItemBatch {
+            table: "table".into(),
+            keys,
+            priorities,
+            chunk_key: 1,
+            rows_per_item: 1,
+            ..ItemBatch::default()
+        };
+        InsertRequest { request_id: 1, chunks: vec![chunk], batches: vec![batch], ..InsertRequest::default() }
+    }
+
+    /// The only thread of the runtime serves other tasks while a large insert is under way.
+    #[test]
+    fn a_large_insert_is_made_beside_other_tasks() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let table = uniform("table");
+        let (other, others) = channel();
+        let (handle, mut is_first) = (runtime.handle().clone(), true);
+        Recorder::of(&table).at_commit(move || {
+            if std::mem::take(&mut is_first) {
+                let (ran, runs) = channel();
+                handle.spawn(async move { ran.send(()) });
+                other.send(runs.recv_timeout(SOON).is_ok()).unwrap();
+            }
+        });
+        let replay = Replay::new(vec![table.clone()], 1 << 30).unwrap();
+        let (answers, mut answered) = mpsc::channel(4);
+        let mut task = InsertStreamTask {
+            held: Arc::default(),
+            layouts: LayoutCache::default(),
+            waiting: JoinSet::new(),
+            handles: HashMap::new(),
+            replay,
+            peer: Arc::new(Peer::new(Transport::Tcp, String::new())),
+            client: 1,
+            answers,
+        };
+        let rows = 50_000;
+        let inserted = runtime.spawn(async move { task.take(insert(rows)).await });
+        assert!(runtime.block_on(inserted).unwrap().is_ok());
+        assert_eq!(answered.blocking_recv().unwrap().unwrap().failure, None);
+        assert!(others.recv_timeout(SOON).unwrap(), "another task waited for the insert");
+        assert_eq!(table.status().info.current_size, rows as u64);
+    }
 }

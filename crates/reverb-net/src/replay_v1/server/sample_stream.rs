@@ -1,7 +1,7 @@
 //! The server side of a sample stream. Each draw is answered with one batch, which is gathered as it is sent.
 
 use super::waiting_beats::beat_while_waiting;
-use crate::grpc::decoding::{beside_others, decode};
+use crate::grpc::decoding::{decode, on_items};
 use crate::replay_v1::proto::{Draw, SampleRequest, sample_request};
 use crate::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use crate::replay_v1::status::to_failure;
@@ -22,8 +22,6 @@ use tonic::Status;
 
 /// Maximum number of bytes of a batch in one message.
 const PIECE_BYTES: usize = 512 << 10;
-/// Number of samples above which work on all of them at once takes milliseconds.
-const LARGE_BATCH: usize = 16 << 10;
 // limit (Draws): draws of a stream that wait or are not yet received | {} | `ResourceExhaustedError`
 /// Maximum number of draws of one stream that wait or are undelivered.
 const MAX_DRAWS: usize = 4096;
@@ -180,7 +178,7 @@ impl SampleStreamTask {
     fn received(&mut self, request_id: u64) {
         if let Some(lease) = self.end_lease(request_id) {
             // After a stop of the server they go back.
-            let _closed = on_samples(lease.samples(), || lease.received());
+            let _closed = on_items(lease.samples(), || lease.received());
         }
     }
 
@@ -210,7 +208,7 @@ impl SampleStreamTask {
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let request =
             DrawRequest { at_least: count(draw.at_least), at_most: count(draw.at_most), ahead: count(draw.ahead) };
-        match on_samples(request.at_least, || table.sample(request, &self.peer)) {
+        match on_items(request.at_least, || table.sample(request, &self.peer)) {
             Call::Done(drawn) => Ok(Begun::Drawn(table, draw, drawn?)),
             Call::Waiting(waiting) => {
                 let deadline = draw.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
@@ -262,7 +260,7 @@ impl SampleStreamTask {
         let at_least = usize::try_from(draw.at_least).unwrap_or(usize::MAX);
         let decoded = decoded_bytes(&drawn);
         let stack = || {
-            on_samples(drawn.len(), || {
+            on_items(drawn.len(), || {
                 let gatherer = table.stack(drawn, at_least, draw.squeeze_time)?;
                 let header = batch_to_wire(&gatherer, &table, waited);
                 Ok((gatherer, header))
@@ -298,11 +296,6 @@ impl SampleStreamTask {
     }
 }
 
-/// Does work on a number of samples, beside other tasks if they are many.
-fn on_samples<T>(samples: usize, work: impl FnOnce() -> T) -> T {
-    if samples > LARGE_BATCH { beside_others(work) } else { work() }
-}
-
 /// A draw that was begun.
 enum Begun {
     Drawn(TableHandle, Draw, Vec<Drawn>),
@@ -313,7 +306,7 @@ enum Begun {
 mod tests {
     use super::super::tables::{Recorder, chunk_of, here, items, queue};
     use super::*;
-    use crate::grpc::decoding::take_all_room;
+    use crate::grpc::decoding::{ITEMS_AT_ONCE, take_all_room};
     use reverb_core::{Codec, DType, Layout, NewItem, Trajectory};
     use reverb_service::{Change, Transport};
     use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -387,7 +380,7 @@ mod tests {
         let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
         let (requests, stream) = mpsc::unbounded_channel();
         let _answers = sample_stream(replay, peer, None, UnboundedReceiverStream::new(stream));
-        let count = LARGE_BATCH as u64 + 1;
+        let count = ITEMS_AT_ONCE as u64 + 1;
         let draw = Draw { table: "queue".into(), at_least: count, at_most: count, ..Draw::default() };
         table.with_table(|_| {
             requests.send(Ok(SampleRequest { request_id: 1, kind: Some(sample_request::Kind::Draw(draw)) })).unwrap();
