@@ -206,7 +206,13 @@ class Server:
     def http_port(self) -> int | None: ...
     @property
     def dashboard_url(self) -> str | None: ...
-    def stop(self) -> None: ...
+    def stop(self, end: Literal["for good", "returns", "with program", "collected"]) -> None:
+        """Stops. Clients elsewhere are told whether the server will be back; by default the exit status says it."""
+
+    @staticmethod
+    def set_last(is_last: bool) -> None:
+        """Says whether the end of this program is for good whatever its exit status."""
+
     def wait(self, timeout: float | None) -> bool:
         """True once the server has stopped, False when `timeout` seconds have passed."""
 

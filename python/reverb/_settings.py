@@ -167,6 +167,7 @@ class Setting:
         converts it. None means that `reverb serve` alone has the setting.
       argument: Name of the argument of `Server`; empty means that of the flag.
       is_in_library: Whether `Server` reads the variable in every program, and not only in `reverb serve`.
+      flags: Declaration of the flag, if there is more to it than its name.
     """
 
     name: str
@@ -178,6 +179,7 @@ class Setting:
     check: Callable[[str, Any], Any] | None = None
     argument: str = ""
     is_in_library: bool = True
+    flags: tuple[str, ...] = ()
 
     @property
     def flag(self) -> str:
@@ -272,6 +274,12 @@ SETTINGS = (
         help="Seconds between empty messages on waiting streams.",
         check=_checked_heartbeat,
         argument="heartbeat_interval",
+    ),
+    Setting(
+        *("returns", "returns", TRUE_OR_FALSE, True),
+        shown="yes",
+        help="Clients wait for the server to come back after Ctrl-C or SIGTERM; not with `--no-return`.",
+        flags=("--returns/--no-return", " /--no-returns"),
     ),
     Setting(
         *("log_format", "log.format", _choice("text", "json"), "text"),
@@ -389,6 +397,11 @@ class ServerOptions:
         options.security.check(f"Listening on {values['host']!r}", "read and write the tables", values["host"])
         options.security.check(f"{names['http_host']}={host!r}", "read the tables and see who uses them", host)
         return options
+
+
+def returns_by_default() -> bool:
+    """Whether servers of this process will be back after a signal or an error, unless the program says otherwise."""
+    return os.environ.get("REVERB_RETURNS") != "0"
 
 
 def is_loopback(host: str) -> bool:

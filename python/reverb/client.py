@@ -350,7 +350,8 @@ class Client:
           TableNotFoundError: The table does not exist.
           DeadlineExceededError: Not all items were drawn within the timeout.
           UnavailableError: The server cannot be reached, or did not come back within `reconnect_timeout`.
-          CancelledError: The server of this process stopped. Over a network, a stop is an UnavailableError.
+          CancelledError: The server of this process stopped. Over a network, a stop is an UnavailableError, or a
+            ServerStoppedError if it was for good.
         """
         if num_samples == 0 or num_samples < -1:
             raise ValueError(f"max_samples ({num_samples}) must be -1 or >= 1")
@@ -389,6 +390,7 @@ class Client:
           TableNotFoundError: The table does not exist.
           DeadlineExceededError: No item was drawn within the timeout.
           UnavailableError: The server cannot be reached, was lost or was stopped. The samples are back in their table.
+          ServerStoppedError: The server in another process was stopped for good.
           CancelledError: The server of this process stopped.
         """
         # Calls the checks only if they are needed: a small batch takes only a few microseconds in total.

@@ -10,7 +10,8 @@
         │   └── MessageTooLargeError
         ├── TableNotFoundError        (RuntimeError, ValueError)
         ├── CancelledError            (RuntimeError)
-        │   └── CallCancelledError    (UnavailableError)
+        │   ├── CallCancelledError    (UnavailableError)
+        │   └── ServerStoppedError
         ├── UnavailableError          (RuntimeError)
         │   └── CallCancelledError
         ├── ResourceExhaustedError    (IndexError)
@@ -35,6 +36,7 @@ __all__ = [
     "MessageTooLargeError",
     "ResourceExhaustedError",
     "ReverbError",
+    "ServerStoppedError",
     "SignatureMismatchError",
     "StorageError",
     "TableNotFoundError",
@@ -123,6 +125,16 @@ class UnavailableError(ReverbError, RuntimeError):
 
 class CallCancelledError(UnavailableError, CancelledError):
     """A server in another process was stopped while the call waited. A new server may come back at its address."""
+
+
+class ServerStoppedError(CancelledError):
+    """A server in another process was stopped for good, and no other answers at its address.
+
+    It is not an `UnavailableError`, so programs that wait for a server to come back end instead. Nothing is remembered:
+    a later call looks for a server at the address once.
+    """
+
+    is_transient = False
 
 
 class ResourceExhaustedError(ReverbError, IndexError):

@@ -3,6 +3,7 @@
 import abc
 import logging
 import os
+import sys
 import weakref
 from collections.abc import Iterable, Sequence
 from types import TracebackType
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from reverb import _binding, rate_limiters
 from reverb._announcement import announce
-from reverb._settings import ARGUMENTS, ServerOptions
+from reverb._settings import ARGUMENTS, ServerOptions, returns_by_default
 from reverb._shutdown import ExitOnSigterm, Stage, at_exit
 from reverb.client import Client
 from reverb.data import checks, signatures, table_arguments
@@ -303,6 +304,7 @@ class Server:
 
     # Already there while the constructor runs, because `__del__` also runs if that raises.
     _server: _binding.Server | None = None
+    _is_in_block = False
 
     def __init__(
         self,
@@ -347,6 +349,7 @@ class Server:
 
     def _start(self, tables: list[Table], options: ServerOptions, checkpointer: "CheckpointerBase | None") -> None:
         self._pid = os.getpid()
+        _binding.Server.set_last(not returns_by_default())
         self._tables = tables
         self._checkpointer = _default_checkpointer() if checkpointer is None else checkpointer
         internal = _internal_checkpointer(self._checkpointer)
@@ -392,24 +395,34 @@ class Server:
         """Creates a client of this server, for programs on this machine."""
         return Client(f"localhost:{self._port}")
 
-    def stop(self) -> None:
+    def stop(self, *, returns: bool = False) -> None:
         """Closes the tables for good, fails all waiting calls, and stops listening. May be called more than once.
 
         If the checkpointer has `save_on_stop`, the tables are then saved. Such a server also stops at interpreter exit,
         after the program's writers have been closed.
 
+        Args:
+          returns: Whether a server will be back at this address, so that clients in other processes go on waiting for
+            it. By default they are told that the server was stopped for good, and raise ServerStoppedError.
+
         Raises:
           StorageError: The save failed. The server has stopped nevertheless.
         """
+        self._end("returns" if returns else "for good")
+
+    def _end(self, end: Literal["for good", "returns", "with program", "collected"]) -> None:
         if self._server is not None:
-            self._server.stop()
+            self._server.stop(end)
             _saving_at_exit.discard(self)
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self, timeout: float | None = None, *, returns: bool | None = None) -> bool:
         """Waits until the server is stopped.
 
         Args:
           timeout: Time limit in seconds; None means no limit.
+          returns: Whether clients in other processes are told, if a signal ends the wait, that a server will be back at
+            this address. None means True, but False in a `with` block of the server, or if the variable
+            `REVERB_RETURNS` is 0.
 
         Returns:
           True if the server has stopped, immediately if it had stopped before; False if the timeout passed.
@@ -417,27 +430,30 @@ class Server:
         Raises:
           KeyboardInterrupt: Ctrl-C was pressed. The server has then been stopped.
           SystemExit: The process received SIGTERM, and the exit status is 143. The server has then been stopped. Only
-            if a server of this process has `save_on_stop`, and only in the main thread; otherwise SIGTERM does what it
-            did before the call. A handler that the program has installed stays. If it raises SystemExit, the server is
-            stopped as well.
+            if a server of this process has `save_on_stop` or `returns` is False, and only in the main thread; otherwise
+            SIGTERM does what it did before the call. A handler that the program has installed stays. If it raises
+            SystemExit, the server is stopped as well.
           StorageError: The server was stopped by Ctrl-C or SIGTERM, and the save failed.
           ValueError: `timeout` is negative.
         """
         if self._server is None:
             return True
+        if returns is None:
+            returns = not self._is_in_block and returns_by_default()
         sigterm = ExitOnSigterm()
         try:
-            if _unsaved():
+            if _unsaved() or not returns:
                 sigterm.begin()
             return self._server.wait(checks.as_timeout(timeout))
         except (KeyboardInterrupt, SystemExit):
-            self.stop()
+            self.stop(returns=returns)
             raise
         finally:
             # Not before the save, which a second SIGTERM must not interrupt.
             sigterm.end()
 
     def __enter__(self) -> "Server":
+        self._is_in_block = True
         return self
 
     def __exit__(
@@ -449,7 +465,9 @@ class Server:
         # A forked child must not stop its parent's server. At interpreter exit, any module may already be gone.
         try:
             if self._pid == os.getpid():
-                self.stop()
+                # Without a caller, it is the end of the program that has released the server.
+                is_exiting = sys.is_finalizing() or sys._getframe().f_back is None
+                self._end("with program" if is_exiting else "collected")
         except Exception:
             pass
 
@@ -475,7 +493,7 @@ def _save_all() -> None:
     """Stops the servers that have yet to save a last checkpoint."""
     for server in _unsaved():
         try:
-            server.stop()
+            server._end("with program")
         except Exception as error:
             _logger.error("A server could not save its tables at interpreter exit: %s", error)
 

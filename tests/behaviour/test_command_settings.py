@@ -46,6 +46,7 @@ VALUES = {
     # Both values, since there are no three.
     "allow_insecure": (True, False, True),
     "save_on_stop": (False, True, False),
+    "returns": (False, True, False),
 }
 
 

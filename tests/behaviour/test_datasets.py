@@ -193,7 +193,7 @@ def test_a_restarted_server_is_found_again(serve_far):
     )
     iterator = iter(dataset)
     next(iterator)
-    serve_far.server.stop()
+    serve_far.server.stop(returns=True)
     server = reverb.Server([make_table(sampler="uniform")], port=port)
     try:
         reverb.Client(f"ipv4:127.0.0.1:{port}").insert({"a": 77, "b": np.ones(2, np.float32)}, {"table": 1.0})
@@ -212,7 +212,7 @@ def test_a_lost_server_is_waited_for_longer_than_a_first_connection(serve_far, m
     )
     iterator = iter(dataset)
     next(iterator)
-    serve_far.server.stop()
+    serve_far.server.stop(returns=True)
 
     def until_new_item():
         while int(next(iterator).data["a"][0]) != 77:

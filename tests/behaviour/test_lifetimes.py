@@ -169,16 +169,18 @@ def test_client_finds_the_server_that_replaced_a_stopped_one(where):
     ],
     ids=["sample", "sample_batch", "sample_batch with timeout", "insert", "insert_batch"],
 )
-def test_stop_wakes_every_waiter(serve, road, call):
+@pytest.mark.parametrize("returns", [False, True])
+def test_stop_wakes_every_waiter(serve, road, call, returns):
     client = serve(reverb.Table.queue("empty", max_size=1), reverb.Table.queue("full", max_size=1))
     insert_values(client, [0], table="full")
     waiting = [Background(call, serve.connect()) for _ in range(3)]
     assert not comes_true(lambda: not all(one.is_running for one in waiting), patience_s=0.3)
-    serve.server.stop()
+    serve.server.stop(returns=returns)
+    elsewhere = errors.UnavailableError if returns else errors.ServerStoppedError
     for one in waiting:
-        with pytest.raises(errors.CancelledError if road == "same_process" else errors.UnavailableError) as raised:
+        with pytest.raises(errors.CancelledError if road == "same_process" else elsewhere) as raised:
             one.result(patience_s=5)
-        assert isinstance(raised.value, errors.UnavailableError) == (road != "same_process")
+        assert isinstance(raised.value, errors.UnavailableError) == (road != "same_process" and returns)
 
 
 def test_stop_can_be_called_twice(serve):

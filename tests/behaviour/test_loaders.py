@@ -313,7 +313,7 @@ def test_a_stopped_and_restarted_server_is_found_again(serve_far):
     insert_numbers(client, 3)
     loader = NumpyLoader(f"ipv4:127.0.0.1:{port}", "table", batch_size=2)
     next(loader)
-    serve_far.server.stop()
+    serve_far.server.stop(returns=True)
     server = reverb.Server([uniform_table()], port=port)
     try:
         other = reverb.Client(f"ipv4:127.0.0.1:{port}")
@@ -332,7 +332,7 @@ def test_a_lost_server_is_waited_for_until_the_reconnect_timeout(serve_far, monk
     loaders = [NumpyLoader(f"ipv4:127.0.0.1:{port}", "table", batch_size=2, reconnect_timeout=t) for t in (0.2, 300)]
     for loader in loaders:
         next(loader)
-    serve_far.server.stop()
+    serve_far.server.stop(returns=True)
     with pytest.raises(reverb.errors.UnavailableError):
         [next(loaders[0]) for _ in range(10)]
 
@@ -366,7 +366,7 @@ def test_an_outage_is_logged_when_it_begins_while_it_lasts_and_when_it_is_over(s
         time.sleep(0.3)
         assert waiting.is_running
         assert not told(), "the server is there"
-        serve_far.server.stop()
+        serve_far.server.stop(returns=True)
         eventually(lambda: len(told()) >= 2, patience_s=40)
         assert all("has waited" in record.getMessage() for record in told())
         serve_far(queue_table(), port=port)
@@ -434,7 +434,7 @@ def test_stats_can_be_read_while_another_thread_waits(serve):
 def test_a_server_that_stays_away_is_an_error(serve_far):
     serve_far(make_table())
     loader = NumpyLoader(serve_far.address, "table", batch_size=4, timeout=0.3)
-    serve_far.server.stop()
+    serve_far.server.stop(returns=True)
     with pytest.raises((reverb.errors.UnavailableError, reverb.DeadlineExceededError)):
         next(loader)
 

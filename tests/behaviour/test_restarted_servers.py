@@ -19,7 +19,7 @@ SERVER_PROGRAM = """
     server = reverb.Server([reverb.Table.queue("queue", max_size=10)], port=int(sys.argv[1]) if sys.argv[1:] else None)
     print(server.port, server.unix_path, flush=True)
     if sys.stdin.readline() == "stop\\n":
-        server.stop()
+        server.stop(returns=True)
         print("stopped", flush=True)
         sys.stdin.read()
 """
@@ -197,6 +197,6 @@ def test_a_wait_that_a_stop_ends_is_a_cancelled_call_too(serve_far):
     client = serve_far(reverb.Table.queue("queue", max_size=10))
     waiting = Background(client.sample_batch, "queue", 1)
     assert waits(waiting)
-    serve_far.server.stop()
+    serve_far.server.stop(returns=True)
     with pytest.raises(errors.CallCancelledError, match="the server was stopped"):
         waiting.result()

@@ -152,7 +152,7 @@ def test_a_server_that_stays_away_is_named_with_the_unconfirmed_items():
     writer = client.trajectory_writer(1, reconnect_timeout=0.5)
     write(writer, 0)
     writer.flush()
-    server.stop()
+    server.stop(returns=True)
     for value in range(3):
         write(writer, value)
     with pytest.raises(errors.UnavailableError, match=r"3 items were not confirmed \(3 for table `table`\)"):
@@ -168,7 +168,7 @@ def test_a_flush_that_waits_for_a_lost_server_raises_at_its_timeout():
     writer = client.trajectory_writer(1)
     write(writer, 0)
     writer.flush()
-    server.stop()
+    server.stop(returns=True)
     write(writer, 1)
     eventually(lambda: not _is_sent(writer))
     with pytest.raises(errors.DeadlineExceededError, match="1 items"):

@@ -18,6 +18,7 @@ BUILT_INS = {
     "TableNotFoundError": (RuntimeError, ValueError),
     "CancelledError": (RuntimeError,),
     "CallCancelledError": (RuntimeError,),
+    "ServerStoppedError": (RuntimeError,),
     "UnavailableError": (RuntimeError,),
     "ResourceExhaustedError": (IndexError,),
     "DataLossError": (RuntimeError,),
@@ -54,6 +55,11 @@ def test_a_stop_elsewhere_is_caught_as_a_lost_server_and_as_a_cancelled_call():
     assert issubclass(errors.CallCancelledError, errors.UnavailableError)
     assert issubclass(errors.CallCancelledError, errors.CancelledError)
     assert not issubclass(errors.CancelledError, errors.UnavailableError)
+
+
+def test_a_stop_for_good_is_a_cancelled_call_but_not_a_lost_server():
+    assert issubclass(errors.ServerStoppedError, errors.CancelledError)
+    assert not issubclass(errors.ServerStoppedError, errors.UnavailableError)
 
 
 TRANSIENT = {"CallCancelledError", "CancelledError", "UnavailableError"}

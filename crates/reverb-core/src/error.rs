@@ -68,6 +68,9 @@ pub enum Error {
     /// A server elsewhere has cancelled the call, because it was stopped. To the caller, that server is away.
     #[error("{0}")]
     CallCancelled(String),
+    /// A server elsewhere has said that it was stopped for good, and no other answers at its address.
+    #[error("{0}")]
+    ServerStopped(String),
     /// The server cannot be reached, or the connection was lost.
     #[error("{0}")]
     Unavailable(String),
@@ -120,6 +123,7 @@ impl Error {
             Self::DeadlineExceeded(_) | Self::Unreached(_) => "DeadlineExceeded",
             Self::Cancelled(_) => "Cancelled",
             Self::CallCancelled(_) => "CallCancelled",
+            Self::ServerStopped(_) => "ServerStopped",
             Self::Unavailable(_) | Self::SplitClient { .. } => "Unavailable",
             Self::DataLoss(_) => "DataLoss",
             Self::Unimplemented(_) => "Unimplemented",
@@ -134,10 +138,28 @@ impl Error {
         matches!(self, Self::Unavailable(_) | Self::Unreached(_) | Self::Cancelled(_) | Self::CallCancelled(_))
     }
 
+    /// Whether a server has said that it was stopped for good.
+    pub fn is_for_good(&self) -> bool {
+        match self {
+            Self::Unconfirmed(cause) => cause.is_for_good(),
+            error => matches!(error, Self::ServerStopped(_)),
+        }
+    }
+
+    /// The same error where another server has taken the place of the one that was stopped for good.
+    #[must_use]
+    pub fn with_successor(self) -> Self {
+        match self {
+            Self::ServerStopped(text) => Self::CallCancelled(text),
+            Self::Unconfirmed(cause) => Self::Unconfirmed(Box::new(cause.with_successor())),
+            error => error,
+        }
+    }
+
     /// The error of an insert that a server has got: an [`Error::Unconfirmed`] if the server was lost or stopped.
     #[must_use]
     pub fn of_sent_insert(self) -> Self {
-        if self.is_transient() { Self::Unconfirmed(Box::new(self)) } else { self }
+        if self.is_transient() || self.is_for_good() { Self::Unconfirmed(Box::new(self)) } else { self }
     }
 
     /// Adds a remark to the text, unless the text consists of facts only.
@@ -153,6 +175,7 @@ impl Error {
             | Self::Unreached(text)
             | Self::Cancelled(text)
             | Self::CallCancelled(text)
+            | Self::ServerStopped(text)
             | Self::Unavailable(text)
             | Self::DataLoss(text)
             | Self::Storage(text)

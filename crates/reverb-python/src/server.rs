@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::Error;
 use reverb_net::METHODS;
-use reverb_net::server::{ListenOptions, Server as CoreServer};
+use reverb_net::server::{End, ListenOptions, Server as CoreServer, set_last};
 use reverb_observe::http::{HttpOptions, HttpServer, HttpState};
 use reverb_service::Replay;
 use reverb_store::checkpoint::Checkpointer as CoreCheckpointer;
@@ -154,8 +154,20 @@ impl Server {
         })
     }
 
-    fn stop(&self, py: Python<'_>) -> PyReverbResult<()> {
-        Ok(py.detach(|| self.server.lock().stop())?)
+    fn stop(&self, py: Python<'_>, end: &str) -> PyReverbResult<()> {
+        let end = match end {
+            "for good" => End::ForGood,
+            "returns" => End::Returns,
+            "with program" => End::WithProgram,
+            _ => End::Collected,
+        };
+        Ok(py.detach(|| self.server.lock().end(end))?)
+    }
+
+    #[staticmethod]
+    #[pyo3(name = "set_last")]
+    fn say_last(is_last: bool) {
+        set_last(is_last);
     }
 
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyReverbResult<bool> {

@@ -115,6 +115,11 @@ impl Connections {
         self.streams[kind as usize].load(Relaxed)
     }
 
+    /// Whether a stream is open.
+    pub fn has_streams(&self) -> bool {
+        self.streams.iter().any(|streams| streams.load(Relaxed) > 0)
+    }
+
     /// Returns the counts of each transport: TCP, then the Unix socket. Only the number of open connections ever falls.
     pub fn totals(&self) -> [TransportTotals; 2] {
         let registry = self.registry.lock();

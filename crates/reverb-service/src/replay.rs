@@ -14,7 +14,7 @@ use reverb_core::{Error, Result};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 // limit (Draws): passes of `peek` over tables without a Fifo or Lifo selector, for each server | {} | the next one
 // waits
@@ -44,7 +44,9 @@ pub struct Replay {
     /// Permits for passes over tables, so that other passes wait without occupying a thread.
     pub(crate) passes: Arc<Semaphore>,
     /// Its drop tells the tasks of this server to end.
-    stop: Mutex<Option<tokio::sync::watch::Sender<bool>>>,
+    stop: Mutex<Option<watch::Sender<bool>>>,
+    /// Whether the server will be back at its address after its end. `None` while that is not known.
+    returns: watch::Sender<Option<bool>>,
 }
 
 impl Replay {
@@ -58,7 +60,7 @@ impl Replay {
                 return Err(Error::invalid(format!("Multiple items in tables have the same name: {}", table.name())));
             }
         }
-        let (stop, _) = tokio::sync::watch::channel(false);
+        let (stop, _) = watch::channel(false);
         Ok(Arc::new(Self {
             id: rand::random(),
             tables,
@@ -73,6 +75,7 @@ impl Replay {
             saving: Arc::default(),
             passes: Arc::new(Semaphore::new(MAX_PASSES)),
             stop: Mutex::new(Some(stop)),
+            returns: watch::Sender::new(None),
         }))
     }
 
@@ -183,6 +186,39 @@ impl Replay {
         self.stop.lock().take();
     }
 
+    /// Says whether the server will be back at its address after its end. Only the first call has an effect.
+    pub fn set_returns(&self, returns: bool) {
+        self.returns.send_if_modified(|known| {
+            let is_new = known.is_none();
+            known.get_or_insert(returns);
+            is_new
+        });
+    }
+
+    /// Returns whether the server will be back at its address. Waits until that is known.
+    pub async fn returns(&self) -> bool {
+        let mut known = self.returns.subscribe();
+        // The sender is a part of this service.
+        known.wait_for(Option::is_some).await.ok().and_then(|known| *known).unwrap_or(true)
+    }
+
+    /// Returns the error of a call, as a client elsewhere is told it: a call that the end of the server has cancelled says
+    /// whether the server will be back. Waits until that is known.
+    pub async fn as_told(&self, error: Error) -> Error {
+        match error {
+            Error::Cancelled(text) if self.is_closed() && !self.returns().await => Error::ServerStopped(text),
+            error => error,
+        }
+    }
+
+    /// As [`Replay::as_told`], without a wait: while it is not known, the server may be back.
+    pub fn as_told_now(&self, error: Error) -> Error {
+        match error {
+            Error::Cancelled(text) if *self.returns.borrow() == Some(false) => Error::ServerStopped(text),
+            error => error,
+        }
+    }
+
     /// Whether the service was closed.
     #[inline]
     pub fn is_closed(&self) -> bool {
@@ -191,7 +227,7 @@ impl Replay {
 
     /// Completes when the service is closed.
     pub async fn closed(&self) {
-        let receiver = self.stop.lock().as_ref().map(tokio::sync::watch::Sender::subscribe);
+        let receiver = self.stop.lock().as_ref().map(watch::Sender::subscribe);
         if let Some(mut receiver) = receiver {
             // An error means that the sender was dropped, which is the signal.
             while receiver.changed().await.is_ok() {}

@@ -56,7 +56,9 @@ def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
             default=None,
             annotation=Annotated[
                 setting.kind.flag | None,
-                typer.Option(envvar=setting.variable, help=_help_of(setting), metavar=setting.kind.metavar),
+                typer.Option(
+                    *setting.flags, envvar=setting.variable, help=_help_of(setting), metavar=setting.kind.metavar
+                ),
             ],
         )
         for setting in SETTINGS
@@ -99,6 +101,7 @@ def serve(
         # allow_insecure = true
         # max_message_size = 268_435_456
         # heartbeat = 15.0
+        # returns = false       # clients do not wait after Ctrl-C or SIGTERM
 
         [tables.replay]
         sampler = "uniform"     # fifo, lifo, uniform, min_heap, max_heap
@@ -298,7 +301,7 @@ def run() -> None:
         app()
     except errors.DataLossError as error:
         output.fail(error, output.DAMAGED)
-    except (errors.UnavailableError, errors.DeadlineExceededError) as error:
+    except (errors.UnavailableError, errors.ServerStoppedError, errors.DeadlineExceededError) as error:
         output.fail(error, output.NO_SERVER)
     except (errors.ReverbError, ValueError, TypeError, NotImplementedError, ImportError, OSError) as error:
         output.fail(error, output.FAILED)

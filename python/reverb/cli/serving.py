@@ -37,9 +37,12 @@ def serve(path: str | None, given: Mapping[str, tuple[Any, str]]) -> None:
         output.fail(error, output.FAILED)
     # A last save that fails is then a line with a time and a level, like all others.
     output.report_to(_logger.error)
-    with server:
+    returns = bool(settings.values["returns"])
+    try:
         _announce(server, [table.name for table in described.tables], is_json=log_format == "json")
-        server.wait()
+        server.wait(returns=returns)
+    finally:
+        server.stop(returns=returns)
 
 
 def read(path: str | None, given: Mapping[str, tuple[Any, str]]) -> tuple[config.ServerConfig, Settings]:

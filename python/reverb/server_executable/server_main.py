@@ -49,16 +49,20 @@ def main(unused_argv: Sequence[str] | None = None, *, config: str | None = None)
     Raises:
       ValueError: The text cannot be parsed, and the error gives the line; or it does not describe any tables.
     """
-    parsed = parse_config(_arguments(sys.argv[1:]).config if config is None else config)
+    returns = None
+    if config is None:
+        arguments = _arguments(sys.argv[1:])
+        config, returns = arguments.config, False if arguments.no_return else None
+    parsed = parse_config(config)
     tables = server_from_proto.tables_from_proto(parsed.tables)
     sigterm = ExitOnSigterm()
     try:
         sigterm.begin()
         # If no port is given, the server chooses a free one, which is printed below.
-        with Server(tables=tables, port=parsed.port or None) as server:
-            names = ", ".join(table.name for table in tables)
-            print(f"reverb_server: {server.host} port {server.port}, tables: {names}", file=sys.stderr, flush=True)
-            server.wait()
+        server = Server(tables=tables, port=parsed.port or None)
+        names = ", ".join(table.name for table in tables)
+        print(f"reverb_server: {server.host} port {server.port}, tables: {names}", file=sys.stderr, flush=True)
+        server.wait(returns=returns)
     finally:
         sigterm.end()
 
@@ -103,6 +107,7 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--config", "-config", metavar="TEXTPROTO", help="a ReverbServerConfig as text")
     parser.add_argument("--flagfile", "-flagfile", metavar="FILE", help="a file with one flag per line")
+    parser.add_argument("--no-return", action="store_true", help="clients do not wait after Ctrl-C or SIGTERM")
     parsed = parser.parse_args(arguments)
     if parsed.flagfile is not None:
         parsed = parser.parse_args([*_read_flags(parsed.flagfile), *arguments])

@@ -64,6 +64,41 @@ pub async fn connect_after_stop(endpoint: &Endpoint, session: &Session, deadline
     }
 }
 
+/// Time for which something that listens at the address of a server may keep a client waiting after that server was stopped
+/// for good: the stopped server itself for a moment, or a balancer.
+const SUCCESSOR_TIME: Duration = Duration::from_millis(500);
+
+/// Connects after the server with the id `ended` has said that it was stopped for good. There is one attempt.
+///
+/// # Errors
+/// [`Error::ServerStopped`] if nobody listens at the address. [`Error::Unavailable`] if somebody does who is not a server:
+/// a balancer, which may have other servers again.
+pub async fn connect_to_successor(
+    endpoint: &Endpoint,
+    session: &Session,
+    ended: &[u8],
+    deadline: Option<Instant>,
+) -> Result<Road> {
+    let begun = Instant::now();
+    loop {
+        if dial(endpoint, KeepAlive::Pings).await.is_err() {
+            return Err(Error::ServerStopped(format!("the server at {endpoint} was stopped for good")));
+        }
+        let error = match tokio::time::timeout(ATTEMPT_TIME, attempt(endpoint, session)).await {
+            Ok(Ok(road)) if road.server_id() != Some(ended) => return Ok(road),
+            Ok(Err(error)) if !error.is_transient() => return Err(error),
+            Ok(Err(error)) => error,
+            Ok(Ok(_)) | Err(_) => Error::Unavailable("the server does not answer".into()),
+        };
+        let now = Instant::now();
+        let is_late = deadline.is_some_and(|deadline| now >= deadline);
+        if is_late || now - begun >= SUCCESSOR_TIME {
+            return Err(unreached(endpoint, &error, begun.elapsed(), is_late));
+        }
+        tokio::time::sleep(BackOff::SHORTEST).await;
+    }
+}
+
 // limit (Connections and calls): connections that a client opens until a balancer gives it the server of its other
 // connection | {} | the other connection is given up
 /// Maximum number of connections that a client opens until a balancer gives it the server that its others have.

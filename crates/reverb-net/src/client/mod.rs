@@ -129,6 +129,10 @@ impl Client {
         if let Some(roads) = self.roads_now() {
             return Ok(roads);
         }
+        if let Some(ended) = self.with_current(|current| current.roads.ended_server()) {
+            let road = connect::connect_to_successor(&self.endpoint, &self.session, &ended, deadline).await?;
+            return Ok(self.keep(road.into()));
+        }
         // The last server was in this process, and was stopped.
         let was_stopped = self.with_current(|current| current.roads.is_here().then_some(())).is_some();
         let road = match was_stopped {
@@ -171,6 +175,23 @@ impl Client {
         self.with_current(|current| Some(current.roads.is_here())).unwrap_or(false)
     }
 
+    /// Returns the result of a call. Where its server was stopped for good, the client looks once for another at its
+    /// address: if there is one, or if the client has several servers, one of them is lost, as after a restart.
+    async fn settled<T>(&self, result: Result<T>, deadline: Option<Instant>) -> Result<T> {
+        match result {
+            Err(error) if error.is_for_good() => Err(self.after_end(error, deadline).await),
+            result => result,
+        }
+    }
+
+    async fn after_end(&self, error: Error, deadline: Option<Instant>) -> Error {
+        let found = self.endpoint.address.several().is_some() || {
+            let searched = Box::pin(self.roads(deadline)).await;
+            !searched.is_err_and(|error| error.is_for_good())
+        };
+        if found { error.with_successor() } else { error }
+    }
+
     fn keep(&self, roads: Roads) -> Roads {
         let number = self.num_roads.fetch_add(1, Relaxed);
         let current = Current { generation: fork::generation(), number, roads: roads.clone() };
@@ -185,12 +206,17 @@ impl Client {
         turn: Turn,
         (connect_by, deadline): (Option<Instant>, Option<Instant>),
     ) -> Started<'a, C::Answer> {
-        match self.road_now() {
-            Some(road) => road.call(call, deadline),
-            None => {
-                Started::elsewhere(async move { self.road(turn, None, connect_by).await?.call(call, deadline).await })
-            }
-        }
+        let road = match self.road_now() {
+            Some(road) if road.is_here() => return road.call(call, deadline),
+            road => road,
+        };
+        Started::elsewhere(async move {
+            let road = match road {
+                Some(road) => road,
+                None => self.road(turn, None, connect_by).await?,
+            };
+            self.settled(road.complete(call, deadline).await, deadline).await
+        })
     }
 
     /// Makes a call with one request and one answer, such as [`Info`]. With several servers, it goes to all of them, and
@@ -217,7 +243,8 @@ impl Client {
         }
         Started::elsewhere(async move {
             let roads = self.roads(connect_by).await?;
-            match roads.call(call.clone(), connect_by, deadline).await {
+            let answer = roads.call(call.clone(), connect_by, deadline).await;
+            match self.settled(answer, deadline).await {
                 // A server other than the one meant refuses such calls whole. It may have replaced that one, and a new
                 // connection finds out whether a balancer splits the client.
                 Err(Error::SplitClient { .. }) if roads.only().is_some() => {
@@ -251,10 +278,17 @@ impl Client {
     /// # Errors
     /// Errors of the table, or [`Error::Unavailable`] if the server cannot be reached or is lost.
     pub fn sample<'a>(&'a self, request: &'a BatchRequest, deadline: Option<Instant>) -> Started<'a, Batch> {
-        match self.roads_now() {
-            Some(roads) => roads.sample(request, deadline),
-            None => Started::elsewhere(async move { self.roads(deadline).await?.sample(request, deadline).await }),
-        }
+        let roads = match self.roads_now() {
+            Some(roads) if roads.is_here() => return roads.sample(request, deadline),
+            roads => roads,
+        };
+        Started::elsewhere(async move {
+            let roads = match roads {
+                Some(roads) => roads,
+                None => self.roads(deadline).await?,
+            };
+            self.settled(roads.sample(request, deadline).await, deadline).await
+        })
     }
 
     /// Begins to draw a batch. Waits at most for a connection, until `connect_by` or, if that is `None`, until

@@ -65,7 +65,8 @@ impl PendingDraw {
         }
         match &mut *self.draw {
             Draw::Local(draw) => draw.result().await,
-            Draw::Remote(call) => call.result().await,
+            // The next draw finds out whether another server has taken the place of one that was stopped for good.
+            Draw::Remote(call) => call.result().await.map_err(Error::with_successor),
             Draw::DmReverb(call) => call.result().await,
             Draw::Over => Err(taken()),
         }

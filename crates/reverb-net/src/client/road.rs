@@ -106,6 +106,11 @@ impl Road {
         }
     }
 
+    /// Whether the server, which is elsewhere, has said that it was stopped for good.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self, Self::ReplayV1(connection) if connection.link.is_over())
+    }
+
     /// Begins a call, which tables of this process may complete at once.
     pub fn call<'a, C: Call + 'a>(self, call: C, deadline: Option<Instant>) -> Started<'a, C::Answer> {
         match self {

@@ -55,6 +55,11 @@ impl Roads {
         self.either(|road| !road.is_here() && !road.is_open(), Servers::are_lost)
     }
 
+    /// Returns the id of the only server, which is elsewhere, if it has said that it was stopped for good.
+    pub fn ended_server(&self) -> Option<Vec<u8>> {
+        self.only().filter(|road| road.is_over())?.server_id().map(<[u8]>::to_vec)
+    }
+
     /// Returns the transport. `None` before a server was reached.
     pub fn transport(&self) -> Option<Transport> {
         self.either(|road| Some(road.transport()), Servers::transport)

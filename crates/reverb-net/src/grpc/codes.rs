@@ -15,7 +15,7 @@ pub fn code_of(error: &Error) -> Code {
         Error::TableNotFound { .. } => Code::NotFound,
         Error::ResourceExhausted(_) => Code::ResourceExhausted,
         Error::DeadlineExceeded(_) | Error::Unreached(_) => Code::DeadlineExceeded,
-        Error::Cancelled(_) | Error::CallCancelled(_) => Code::Cancelled,
+        Error::Cancelled(_) | Error::CallCancelled(_) | Error::ServerStopped(_) => Code::Cancelled,
         Error::Unavailable(_) | Error::SplitClient { .. } => Code::Unavailable,
         Error::DataLoss(_) => Code::DataLoss,
         Error::Unimplemented(_) => Code::Unimplemented,

@@ -38,6 +38,7 @@ pub fn to_failure(error: &Error) -> Failure {
         Error::DeadlineExceeded(message) => text(Kind::DeadlineExceeded, message),
         // Clients alone tell a stop elsewhere from one in their process.
         Error::Cancelled(message) | Error::CallCancelled(message) => text(Kind::Cancelled, message),
+        Error::ServerStopped(message) => Failure { for_good: true, ..text(Kind::Cancelled, message) },
         Error::Unavailable(message) => text(Kind::Unavailable, message),
         Error::SplitClient { expected, reached } => {
             Failure { name: expected.clone(), ..text(Kind::WrongServer, reached) }
@@ -55,7 +56,7 @@ pub fn to_failure(error: &Error) -> Failure {
 /// Converts the failure message of a peer to an error.
 pub fn from_failure(failure: Failure) -> Error {
     let kind = failure.kind();
-    let Failure { text, name, value, limit, .. } = failure;
+    let Failure { text, name, value, limit, for_good, .. } = failure;
     match kind {
         Kind::InvalidArgument => Error::InvalidArgument(text),
         Kind::InvalidRow => Error::InvalidRow { row: value as usize, reason: text },
@@ -68,6 +69,7 @@ pub fn from_failure(failure: Failure) -> Error {
         }
         Kind::ResourceExhausted => Error::ResourceExhausted(text),
         Kind::DeadlineExceeded => Error::DeadlineExceeded(text),
+        Kind::Cancelled if for_good => Error::ServerStopped(text),
         Kind::Cancelled => Error::CallCancelled(text),
         Kind::Unavailable => Error::Unavailable(text),
         Kind::WrongServer => Error::SplitClient { expected: name, reached: text },

@@ -1,12 +1,14 @@
 //! A server of the replay service: it listens on TCP and on a Unix socket, and owns all background tasks.
 
 mod count_calls;
+mod farewell;
 mod health;
 mod listen;
 mod reflection;
 mod serve;
 
 pub use count_calls::METHODS;
+pub use farewell::{End, set_last};
 pub use listen::ListenOptions;
 
 use crate::dm_reverb;
@@ -72,6 +74,7 @@ impl Server {
         let (host, port, unix_path) = (listeners.host, listeners.port, listeners.unix_path.clone());
         let _set_once = replay.facts.addresses.set(listeners.addresses());
         registry::register(&listeners.hosts, port, &replay);
+        farewell::register(&replay);
         for table in replay.tables() {
             runtime.spawn(run_maintenance(table.clone(), replay.clone()));
         }
@@ -123,12 +126,21 @@ impl Server {
         self.unix_path.as_deref()
     }
 
-    /// Ends all waiting calls, closes all connections and frees the ports. Saves the tables if the store is configured
-    /// to do so. Does nothing in a forked child process.
+    /// Ends the server for good: see [`Server::end`].
+    ///
+    /// # Errors
+    /// Those of [`Server::end`].
+    pub fn stop(&mut self) -> Result<()> {
+        self.end(End::ForGood)
+    }
+
+    /// Ends all waiting calls, closes all connections and frees the ports. Tells the clients of other processes whether
+    /// the server will be back. Saves the tables if the store is configured to do so. Does nothing in a forked child
+    /// process.
     ///
     /// # Errors
     /// The error of the save. The server has stopped in any case.
-    pub fn stop(&mut self) -> Result<()> {
+    pub fn end(&mut self, end: End) -> Result<()> {
         let (serving, http) = (self.serving.take(), self.http.take());
         if self.generation != fork::generation() {
             std::mem::forget((serving, http));
@@ -137,18 +149,29 @@ impl Server {
         let Some(serving) = serving else { return Ok(()) };
         serving.health.stop();
         registry::unregister(&self.replay);
+        if matches!(end, End::ForGood | End::Returns) {
+            self.replay.set_returns(end == End::Returns);
+        }
         self.replay.close();
         tracing::info!("the server at {}, port {} stops", self.host, self.port);
         if let Some(path) = &self.unix_path {
             let _gone = std::fs::remove_file(path);
         }
         let _freed = serving.freed.lock().recv_timeout(STOP_TIME);
+        let replay = self.replay.clone();
         // A stream ends by itself after all its waiting calls are answered, but not if the client does not read.
         self.runtime.spawn(async move {
+            if end == End::Collected && tokio::time::timeout(STOP_TIME, replay.returns()).await.is_err() {
+                replay.set_returns(true);
+            }
+            replay.returns().await;
             tokio::time::sleep(STOP_TIME).await;
             serving.task.abort();
         });
         let saved = self.save_and_close();
+        if end == End::ForGood {
+            farewell::wait_told(&self.replay);
+        }
         // After the save, which may take minutes: probes see that the server is stopping, and not that it is dead.
         drop(http);
         saved
@@ -164,7 +187,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Err(error) = self.stop() {
+        if let Err(error) = self.end(End::Returns) {
             tracing::error!("the tables were not saved when the server stopped: {error}");
         }
     }

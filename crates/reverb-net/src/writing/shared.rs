@@ -259,7 +259,7 @@ impl SharedSession {
                 finished.push(match result {
                     Ok(()) => state.outbox.confirm(sequence),
                     // The server was stopped. The item stays, and is sent to the next server.
-                    Err(Error::Cancelled(_) | Error::CallCancelled(_)) => None,
+                    Err(Error::Cancelled(_) | Error::CallCancelled(_) | Error::ServerStopped(_)) => None,
                     Err(error) => state.outbox.refuse(sequence, error),
                 });
             }

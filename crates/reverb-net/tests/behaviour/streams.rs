@@ -5,7 +5,7 @@ use crate::common::{self, SOON, addresses, draw, eventually, exactly, here, int6
 use reverb_core::{Error, NewItem};
 use reverb_net::client::{Client, Info};
 use reverb_net::replay_v1::proto::{Draw, SampleRequest, sample_request};
-use reverb_net::server::{ListenOptions, Server};
+use reverb_net::server::{End, ListenOptions, Server};
 use reverb_service::{BatchRequest, Replay, TableHandle, Transport};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
@@ -253,6 +253,12 @@ async fn a_stream_is_not_read_while_its_waiting_inserts_hold_too_much_memory() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stopping_the_server_cancels_waiting_calls_within_a_second() {
+    let lost = |error: &Error| matches!(error, Error::CallCancelled(_));
+    stop_with_waiting_calls(End::Returns, lost).await;
+    stop_with_waiting_calls(End::ForGood, |error| matches!(error, Error::ServerStopped(_))).await;
+}
+
+async fn stop_with_waiting_calls(end: End, is_expected: impl Fn(&Error) -> bool) {
     let mut server = server(vec![queue("samples", 1), queue("inserts", 1)]);
     let clients = addresses(&server).map(|address| Client::new(&address));
     let calls = clients.iter().map(|client| async {
@@ -267,21 +273,27 @@ async fn stopping_the_server_cancels_waiting_calls_within_a_second() {
         })
         .await;
         let begun = Instant::now();
-        tokio::task::block_in_place(|| server.stop()).unwrap();
+        tokio::task::block_in_place(|| server.end(end)).unwrap();
         begun
     };
     let [first, second] = <[_; 2]>::try_from(calls).ok().unwrap();
     let (begun, first, second) = tokio::join!(stop, first, second);
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     for (sample, insert) in [first, second] {
-        assert!(matches!(sample, Err(Error::CallCancelled(_))), "{sample:?}");
+        assert!(sample.as_ref().is_err_and(&is_expected), "{sample:?}");
         let Err(Error::Unconfirmed(cause)) = insert else { panic!("expected an unknown outcome, got {insert:?}") };
-        assert!(matches!(*cause, Error::CallCancelled(_)), "{cause:?}");
+        assert!(is_expected(&cause), "{cause:?}");
     }
     let deadline = Some(Instant::now() + Duration::from_millis(200));
     let error = clients[0].sample(&draw("samples", 1), deadline).await.unwrap_err();
     // The client tries to reach a server, or sent the call before it had noticed the end of the stream.
-    assert!(matches!(error, Error::DeadlineExceeded(_) | Error::Unreached(_) | Error::Unavailable(_)), "{error:?}");
+    match end {
+        End::ForGood => assert!(is_expected(&error), "{error:?}"),
+        _ => assert!(
+            matches!(error, Error::DeadlineExceeded(_) | Error::Unreached(_) | Error::Unavailable(_)),
+            "{error:?}"
+        ),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -316,7 +328,7 @@ async fn a_client_continues_with_the_server_that_replaced_the_first() {
     let mut first = server(vec![uniform("table")]);
     let client = Client::new(&addresses(&first)[0]);
     client.insert(rows("table", &[1]), soon()).await.unwrap();
-    tokio::task::block_in_place(|| first.stop()).unwrap();
+    tokio::task::block_in_place(|| first.end(End::Returns)).unwrap();
     let replay = Replay::new(vec![uniform("table")], common::MAX_MESSAGE_SIZE).unwrap();
     let options = ListenOptions { port: Some(first.port()), ..ListenOptions::default() };
     let _second = Server::start(&Handle::current(), replay, &options, None).unwrap();

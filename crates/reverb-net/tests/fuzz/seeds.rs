@@ -149,7 +149,7 @@ fn batch() -> Batch {
 }
 
 fn failure() -> Failure {
-    Failure { kind: 3, text: "a, b".into(), name: "table".into(), value: 7, limit: 9 }
+    Failure { kind: 3, text: "a, b".into(), name: "table".into(), value: 7, limit: 9, for_good: true }
 }
 
 pub fn answers() -> Vec<Vec<u8>> {

@@ -7,7 +7,7 @@ pub fn at_server(error: Error, peer: &str) -> Error {
     error.with_remark(&format!(" (server {peer})"))
 }
 
-/// Whether an error says that the server is lost, so that another may answer instead.
+/// Whether an error says that the server is lost or was stopped, so that another may answer instead.
 pub fn is_lost(error: &Error) -> bool {
-    error.is_transient() || matches!(error, Error::SplitClient { .. })
+    error.is_transient() || error.is_for_good() || matches!(error, Error::SplitClient { .. })
 }

@@ -39,6 +39,7 @@ pub async fn run(client: Arc<Client>, shared: Arc<SharedSession>) {
             Ok(road) => {
                 match road.call(Sending { shared: &shared, client: client.id(), lost_at: &mut lost_at }, None).await {
                     Ok(()) => return,
+                    Err(error) if error.is_for_good() => client.after_end(error, None).await,
                     Err(error) => error,
                 }
             }
@@ -49,6 +50,13 @@ pub async fn run(client: Arc<Client>, shared: Arc<SharedSession>) {
         shared.state.lock().outbox.return_all();
         if now - started > GOOD_ROAD {
             (back_off, split_at) = (BackOff::default(), None);
+        }
+        if lost.is_for_good() && shared.state.lock().outbox.len() == 0 {
+            // Another server may be there when the program has the next item.
+            shared.note_lost(&lost);
+            lost_at = None;
+            has_items(&shared).await;
+            continue;
         }
         let is_split = matches!(lost, Error::SplitClient { .. });
         // A balancer may lead the next connection to one server. The deadline is that of one search.
@@ -92,7 +100,8 @@ impl Call for Sending<'_> {
     }
 
     async fn replay_v1(self, connection: &replay_v1::Connection, _: Option<Instant>) -> Result<()> {
-        replay_v1::write(self.shared, connection, self.lost_at).await
+        let written = replay_v1::write(self.shared, connection, self.lost_at).await;
+        written.map_err(|error| connection.link.note(error))
     }
 
     async fn dm_reverb(self, connection: &dm_reverb::Connection, _: Option<Instant>) -> Result<()> {
@@ -102,12 +111,22 @@ impl Call for Sending<'_> {
 
 fn give_up(shared: &SharedSession, error: &Error, lost_for: Duration) {
     let lost_for = lost_for.as_secs_f64();
+    if error.is_for_good() {
+        return shared.fail(|items| Error::ServerStopped(format!("{error}; {items}")));
+    }
     shared.fail(|items| {
         Error::Unavailable(match error {
             Error::SplitClient { .. } => format!("{error}; the writer gave up after {lost_for:.0} s; {items}"),
             _ => format!("the writer gave up after {lost_for:.0} s without its server; {items}; {error}"),
         })
     });
+}
+
+/// Waits for the next item, or until the writer is closed.
+async fn has_items(shared: &SharedSession) {
+    while !shared.is_over() && shared.state.lock().outbox.len() == 0 {
+        shared.wake.notified().await;
+    }
 }
 
 async fn closed(shared: &SharedSession) {

@@ -30,6 +30,10 @@ use tonic::{Code, Response, Status, Streaming};
 // limit (Connections and calls): time for the answer after a deadline has passed | {} | `DeadlineExceededError`
 /// Time to wait, after the deadline of a call, for the answer of the server that the deadline has passed.
 const GRACE: Duration = Duration::from_secs(2);
+/// Time within which the streams of a connection end after a call has failed because the connection was lost, and time
+/// between two looks.
+const STREAM_END_TIME: Duration = Duration::from_millis(100);
+const STREAM_END_PAUSE: Duration = Duration::from_millis(1);
 /// Number of times that a client says `Hello` again where a balancer may spread its streams. A balancer that chooses among
 /// two servers at random goes unnoticed once in 65 536 times.
 const PROBES: usize = 16;
@@ -231,7 +235,7 @@ impl Connection {
         let call = async {
             match call(self.service.clone()).await {
                 Ok(answer) => Ok(answer.into_inner()),
-                Err(status) => Err(self.link.note(from_status(&status, &self.peer))),
+                Err(status) => Err(self.reason(from_status(&status, &self.peer)).await),
             }
         };
         match self.until(deadline, call).await {
@@ -241,6 +245,19 @@ impl Connection {
             ))),
             answer => answer,
         }
+    }
+
+    /// Returns the error of a call. If the connection was lost, its streams say whether the server was stopped for good.
+    async fn reason(&self, error: Error) -> Error {
+        let error = self.link.note(error);
+        if !error.is_transient() {
+            return error;
+        }
+        let ended_by = Instant::now() + STREAM_END_TIME;
+        while !self.link.is_broken() && Instant::now() < ended_by {
+            tokio::time::sleep(STREAM_END_PAUSE).await;
+        }
+        if self.link.is_over() { Error::ServerStopped(error.to_string()) } else { error }
     }
 
     /// Awaits a call whose deadline the server enforces, because the server knows what the call waited for. Gives up if

@@ -24,10 +24,10 @@ impl InsertLink {
         link: Arc<Link>,
         heartbeat: Option<Duration>,
     ) -> Self {
-        let peer = peer.to_owned();
+        let (peer, of_failures) = (peer.to_owned(), link.clone());
         Self(SharedStream::open(link, heartbeat, |requests, calls| async move {
             match service.insert(UnboundedReceiverStream::new(requests)).await {
-                Ok(responses) => read(&calls, responses.into_inner(), &peer).await,
+                Ok(responses) => read(&calls, responses.into_inner(), &peer, &of_failures).await,
                 Err(status) => from_status(&status, &peer),
             }
         }))
@@ -63,12 +63,13 @@ impl Drop for Withdraw<'_> {
     }
 }
 
-async fn read(calls: &Calls<()>, mut responses: tonic::Streaming<InsertResponse>, peer: &str) -> Error {
+async fn read(calls: &Calls<()>, mut responses: tonic::Streaming<InsertResponse>, peer: &str, link: &Link) -> Error {
     loop {
         match responses.message().await {
             Ok(Some(response)) if !response.notice.is_empty() => warn(&response.notice),
             Ok(Some(InsertResponse { request_id, failure, .. })) => {
-                calls.answer(request_id, failure.map_or(Ok(()), |failure| Err(from_failure(failure))));
+                let failed = |failure| Err(link.note(from_failure(failure)));
+                calls.answer(request_id, failure.map_or(Ok(()), failed));
             }
             Ok(None) => {
                 return Error::Unavailable(format!(

@@ -24,10 +24,10 @@ pub struct SampleLink(SharedStream<SampleRequest, Batch>);
 impl SampleLink {
     /// Opens the stream in the background.
     pub fn open(channel: NamedChannel, peer: &str, link: Arc<Link>, heartbeat: Option<Duration>) -> Self {
-        let peer = peer.to_owned();
+        let (peer, of_failures) = (peer.to_owned(), link.clone());
         Self(SharedStream::open(link, heartbeat, |requests, calls| async move {
             match Answers::open(channel, requests).await {
-                Ok(answers) => read(&calls, answers, &peer).await,
+                Ok(answers) => read(&calls, answers, &peer, &of_failures).await,
                 Err(status) => from_status(&status, &peer),
             }
         }))
@@ -138,7 +138,7 @@ impl Incoming {
     }
 }
 
-async fn read(calls: &Calls<Batch>, mut answers: Answers, peer: &str) -> Error {
+async fn read(calls: &Calls<Batch>, mut answers: Answers, peer: &str, link: &Link) -> Error {
     let mut incoming = HashMap::new();
     loop {
         let response = match answers.next().await {
@@ -154,7 +154,7 @@ async fn read(calls: &Calls<Batch>, mut answers: Answers, peer: &str) -> Error {
         if let Some(result) = take(&mut incoming, response) {
             incoming.remove(&request_id);
             // The server takes the samples of a draw back that was withdrawn.
-            calls.answer(request_id, result);
+            calls.answer(request_id, result.map_err(|error| link.note(error)));
         }
     }
 }

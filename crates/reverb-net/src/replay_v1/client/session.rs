@@ -44,6 +44,8 @@ pub struct Link {
     place: String,
     server: Bytes,
     is_broken: AtomicBool,
+    /// Whether the server has said that it was stopped for good.
+    is_over: AtomicBool,
     /// The refusal of another server, if there was one.
     split: OnceLock<Error>,
 }
@@ -96,8 +98,8 @@ impl Connections {
     /// Adds a new connection. Those that lead to another server are given up.
     pub fn add(self: Arc<Self>, place: &str, server: &Bytes) -> Arc<Link> {
         let (place, server) = (place.to_owned(), server.clone());
-        let (is_broken, split) = (AtomicBool::new(false), OnceLock::new());
-        let link = Arc::new(Link { connections: self, place, server, is_broken, split });
+        let (is_broken, is_over, split) = (AtomicBool::new(false), AtomicBool::new(false), OnceLock::new());
+        let link = Arc::new(Link { connections: self, place, server, is_broken, is_over, split });
         let mut places = link.connections.places.lock();
         let known = places.entry(link.place.clone()).or_default();
         known.open.retain(|open| {
@@ -124,8 +126,18 @@ impl Link {
         self.is_broken.store(true, Relaxed);
     }
 
-    /// Marks the connection as failed if another server has refused a part of it. Returns the error.
+    /// Whether the server has said that it was stopped for good.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Relaxed)
+    }
+
+    /// Marks the connection as failed if another server has refused a part of it, or if its server was stopped for good.
+    /// Returns the error.
     pub fn note(&self, error: Error) -> Error {
+        if error.is_for_good() {
+            self.is_over.store(true, Relaxed);
+            self.set_broken();
+        }
         if matches!(error, Error::SplitClient { .. }) {
             self.set_broken();
             self.connections.set_split(&self.place);

@@ -1,5 +1,6 @@
 //! The server side of an insert stream. Requests are processed in order, and answered when they complete.
 
+use super::last_word::end_stopped;
 use super::waiting_beats::beat_while_waiting;
 use crate::grpc::decoding::{decode, on_bytes, on_items};
 use crate::grpc::held_memory::CHUNK_BYTES;
@@ -125,6 +126,9 @@ impl InsertStreamTask {
                 () = self.answers.closed() => return,
             }
         }
+        if replay.is_closed() {
+            end_stopped(&replay, &self.answers).await;
+        }
     }
 
     fn forget(&mut self, done: std::result::Result<u64, tokio::task::JoinError>) {
@@ -158,8 +162,9 @@ impl InsertStreamTask {
             }
             Ok(calls) => {
                 let held = HeldBytes::new(&self.held, size);
-                let peer = self.peer.clone();
-                let handle = self.waiting.spawn(wait(request_id, peer, calls, deadline, self.answers.clone(), held));
+                let (replay, peer) = (self.replay.clone(), self.peer.clone());
+                let handle =
+                    self.waiting.spawn(wait(request_id, (replay, peer), calls, deadline, self.answers.clone(), held));
                 self.handles.insert(request_id, handle);
                 Ok(())
             }
@@ -203,7 +208,8 @@ impl InsertStreamTask {
     }
 
     async fn answer(&self, request_id: u64, result: Result<()>) -> std::result::Result<(), ()> {
-        self.answers.send(Ok(answer(request_id, result))).await.map_err(|_| ())
+        let answer = answer(&self.replay, request_id, result).await;
+        self.answers.send(Ok(answer)).await.map_err(|_| ())
     }
 }
 
@@ -217,7 +223,7 @@ fn request_bytes(request: &InsertRequest) -> usize {
 
 async fn wait(
     request_id: u64,
-    peer: Arc<Peer>,
+    (replay, peer): (Arc<Replay>, Arc<Peer>),
     calls: Vec<Call<()>>,
     deadline: Option<Instant>,
     answers: Answers,
@@ -233,12 +239,16 @@ async fn wait(
         }));
     };
     let result = wait_for_inserts(calls, deadline, notice).await;
-    let _gone = answers.send(Ok(answer(request_id, result))).await;
+    let _gone = answers.send(Ok(answer(&replay, request_id, result).await)).await;
     request_id
 }
 
-fn answer(request_id: u64, result: Result<()>) -> InsertResponse {
-    InsertResponse { request_id, failure: result.err().map(|error| to_failure(&error)), ..InsertResponse::default() }
+async fn answer(replay: &Replay, request_id: u64, result: Result<()>) -> InsertResponse {
+    let failure = match result {
+        Ok(()) => None,
+        Err(error) => Some(to_failure(&replay.as_told(error).await)),
+    };
+    InsertResponse { request_id, failure, ..InsertResponse::default() }
 }
 
 #[cfg(test)]

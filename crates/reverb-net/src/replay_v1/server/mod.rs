@@ -2,6 +2,7 @@
 
 mod bench_stream;
 mod insert_stream;
+mod last_word;
 mod same_server;
 mod sample_stream;
 mod service;

@@ -1,5 +1,6 @@
 //! The server side of a sample stream. Each draw is answered with one batch, which is gathered as it is sent.
 
+use super::last_word::end_stopped;
 use super::waiting_beats::beat_while_waiting;
 use crate::grpc::decoding::{decode, on_items};
 use crate::replay_v1::proto::{Draw, SampleRequest, sample_request};
@@ -120,6 +121,11 @@ impl SampleStreamTask {
             if go_on.is_err() {
                 return self.disconnected(requests).await;
             }
+        }
+        if replay.is_closed() {
+            let Self { answers, leases, .. } = self;
+            drop(leases);
+            end_stopped(&replay, &answers).await;
         }
     }
 
@@ -290,7 +296,7 @@ impl SampleStreamTask {
     }
 
     async fn fail(&self, request_id: u64, error: &Error) -> std::result::Result<(), ()> {
-        let kind = Some(Kind::Failure(to_failure(error)));
+        let kind = Some(Kind::Failure(to_failure(&self.replay.as_told(error.clone()).await)));
         let response = SampleResponse { request_id, kind, payload: Payload::default() };
         self.answers.send(Ok(response)).await.map_err(|_| ())
     }

@@ -43,7 +43,12 @@ impl Router {
     }
 
     fn table(&self, name: &str) -> Result<TableHandle, Status> {
-        open(&self.replay).and_then(|replay| replay.table(name).cloned()).map_err(|error| to_status(&error))
+        self.open()?.table(name).cloned().map_err(|error| to_status(&error))
+    }
+
+    /// Returns the service, or the status of calls to a server that was stopped.
+    fn open(&self) -> Result<&Arc<Replay>, Status> {
+        open(&self.replay).map_err(|error| to_status(&self.replay.as_told_now(error)))
     }
 }
 
@@ -151,21 +156,18 @@ impl ReplayService for Router {
     }
 
     async fn observe(&self, _: Request<ObserveRequest>) -> Result<Response<ObserveResponse>, Status> {
-        open(&self.replay).map_err(|error| to_status(&error))?;
-        let replay = self.replay.clone();
+        let replay = self.open()?.clone();
         let json = in_background(move || Ok(observed(&replay))).await.map_err(|error| to_status(&error))?;
         Ok(Response::new(ObserveResponse { json: json.into() }))
     }
 
     async fn bench(&self, request: Request<BenchRequest>) -> Result<Response<Self::BenchStream>, Status> {
-        open(&self.replay).map_err(|error| to_status(&error))?;
-        let stream = bench_stream(self.replay.clone(), &peer_of(&request), self.heartbeat);
+        let stream = bench_stream(self.open()?.clone(), &peer_of(&request), self.heartbeat);
         stream.map(Response::new).map_err(|error| to_status(&error))
     }
 
     async fn info(&self, _: Request<InfoRequest>) -> Result<Response<InfoResponse>, Status> {
-        let tables =
-            open(&self.replay).map_err(|error| to_status(&error))?.status().iter().map(status_to_wire).collect();
+        let tables = self.open()?.status().iter().map(status_to_wire).collect();
         Ok(Response::new(InfoResponse { server_id: self.replay.id().to_vec().into(), tables }))
     }
 }

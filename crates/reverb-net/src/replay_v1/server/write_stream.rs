@@ -1,5 +1,6 @@
 //! The server side of the stream of a writer: inserts items in order, and confirms them.
 
+use super::last_word::stopped;
 use crate::grpc::decoding::decode;
 use crate::grpc::held_memory::HeldMemory;
 use crate::replay_v1::proto::{WriteFailure, WriteItem, WriteRequest, WriteResponse};
@@ -73,7 +74,7 @@ async fn serve(
         return drop(answers.send(Err(to_status(&error))).await);
     }
     let guard = replay.ledgers.take(writer_id).await;
-    let mut task = WriteStreamTask::new(replay, Inserter { peer: &peer, client }, heartbeat, guard);
+    let mut task = WriteStreamTask::new(replay.clone(), Inserter { peer: &peer, client }, heartbeat, guard);
     let ended = task.serve(first, &mut requests, &answers).await;
     let is_complete = ended.is_ok();
     if let Err(Some(reason)) = ended {
@@ -84,6 +85,9 @@ async fn serve(
     drop(queue);
     if is_complete {
         guard.forget();
+    } else if replay.is_closed() {
+        // The connection has taken the last word then.
+        answers.closed().await;
     }
 }
 
@@ -92,10 +96,6 @@ type Ended = std::result::Result<(), Option<Status>>;
 
 fn taken_over() -> Error {
     Error::Cancelled("a newer stream of the same writer was opened".into())
-}
-
-fn stopped() -> Error {
-    Error::Unavailable("the server was stopped".into())
 }
 
 /// The state of one stream.
@@ -139,7 +139,7 @@ impl WriteStreamTask {
                     biased;
                     taken = self.take(request, &mut done) => taken.map_err(|error| to_status(&error))?,
                     () = answers.closed() => return Err(None),
-                    () = &mut closed => return Err(Some(to_status(&stopped()))),
+                    () = &mut closed => return Err(Some(to_status(&stopped(&replay).await))),
                 }
             }
             if done.is_empty() {
@@ -164,7 +164,7 @@ impl WriteStreamTask {
                     }
                     () = self.guard.taken_over() => return Err(Some(to_status(&taken_over()))),
                     () = answers.closed() => return Err(None),
-                    () = &mut closed => return Err(Some(to_status(&stopped()))),
+                    () = &mut closed => return Err(Some(to_status(&stopped(&replay).await))),
                 }
             }
             if !done.is_empty() || self.queue.num_waiting() == 0 {
@@ -193,7 +193,7 @@ impl WriteStreamTask {
         done.retain(|(_, result)| !matches!(result, Err(Error::Cancelled(_))));
         let stopping = done.len() < before;
         answers.send(Ok(self.answer(done))).await.map_err(|_| None)?;
-        if stopping { Err(Some(to_status(&stopped()))) } else { Ok(()) }
+        if stopping { Err(Some(to_status(&stopped(&self.replay).await))) } else { Ok(()) }
     }
 
     /// Processes the chunks and items of a message. An error ends the stream, because the client is faulty.
