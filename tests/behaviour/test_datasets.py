@@ -202,6 +202,16 @@ def test_a_restarted_server_is_found_again(serve_far):
         server.stop()
 
 
+def test_a_server_that_is_stopped_for_good_ends_a_dataset(serve_far):
+    insert_numbers(serve_far(make_table(sampler="uniform")), 5)
+    address = f"ipv4:127.0.0.1:{serve_far.server.port}"
+    iterator = iter(reverb.TrajectoryDataset(address, "table", NUMBERS, dict.fromkeys("ab", tf.TensorShape(None)), 4))
+    next(iterator)
+    serve_far.server.stop()
+    with pytest.raises(tf.errors.CancelledError, match="was stopped for good"):
+        Background(list, iterator).result()
+
+
 @pytest.mark.ports
 def test_a_lost_server_is_waited_for_longer_than_a_first_connection(serve_far, monkeypatch):
     monkeypatch.setattr(streams, "_CONNECT_TIMEOUT_S", 2.0)
