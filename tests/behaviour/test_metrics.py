@@ -122,6 +122,71 @@ def test_counters_are_what_a_client_did(start):
     assert metrics("process_resident_memory_bytes") < metrics("reverb_memory_limit_bytes")
 
 
+def grown(server, before=None):
+    """The counters and histograms of tables, none of which has fallen."""
+    _, text = metrics_support.scrape(server)
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+    growing = tuple(name for name, kind in types.items() if kind in ("counter", "histogram"))
+    values = {key: value for key, value in metrics_support.samples(text).items() if key[0].startswith("reverb_table_")}
+    counters = {key: value for key, value in values.items() if key[0].startswith(growing)}
+    assert len(counters) > 40
+    fallen = {key: (value, counters[key]) for key, value in (before or {}).items() if counters[key] < value}
+    assert not fallen
+    return counters
+
+
+def test_no_counter_falls_when_draws_go_back_or_a_table_is_reset(start):
+    server, client = start(reverb.Table.queue("queue", 200), support.make_table())
+    support.insert_values(client, range(100), "queue")
+    support.insert_values(client, range(7))
+    there = reverb.Client(f"ipv4:127.0.0.1:{server.port}")
+    with reverb.loaders.NumpyLoader(there, "queue", batch_size=4, prefetch=3) as loader:
+        next(loader)
+        support.eventually(lambda: Metrics(server)("reverb_table_items", table="queue") == 84)
+        before = grown(server)
+    support.eventually(lambda: Metrics(server)("reverb_table_undelivered_samples", table="queue") == 0)
+    left = Metrics(server)("reverb_table_items", table="queue")
+    assert left > 84
+    before = grown(server, before)
+    metrics = Metrics(server)
+    assert metrics("reverb_table_samples_total", table="queue") == 16
+    assert metrics("reverb_table_returned_samples_total", table="queue") == left - 84
+    assert metrics("reverb_table_returned_items_total", table="queue") == left - 84
+    assert metrics("reverb_table_limiter_samples", table="queue") == 100 - left
+    assert support.num_samples(client, "queue") == 100 - left
+    support.draw(client, 3)
+    before = grown(server, before)
+    client.reset("table")
+    client.reset("queue")
+    before = grown(server, before)
+    support.insert_values(client, range(2))
+    support.draw(client, 5)
+    metrics = Metrics(server)
+    grown(server, before)
+    assert metrics("reverb_table_inserts_total", table="table") == 9
+    assert metrics("reverb_table_samples_total", table="table") == 8
+    assert metrics("reverb_table_limiter_inserts", table="table") == 2
+    assert metrics("reverb_table_limiter_samples", table="table") == 5
+    assert metrics("reverb_table_unique_samples", table="table") >= 1
+
+
+def test_counters_start_at_0_after_a_restore_while_totals_of_the_table_go_on(start, tmp_path):
+    saves = {"checkpointer": reverb.checkpointers.DefaultCheckpointer(str(tmp_path))}
+    server, client = start(support.make_table(), **saves)
+    support.insert_values(client, range(5))
+    support.draw(client, 3)
+    client.checkpoint()
+    server.stop()
+    server, client = start(support.make_table(), **saves)
+    metrics = Metrics(server)
+    assert metrics("reverb_table_limiter_inserts", table="table") == 5
+    assert metrics("reverb_table_limiter_samples", table="table") == 3
+    for name in ("inserts", "samples", "returned_samples", "insert_bytes", "sample_bytes"):
+        assert metrics(f"reverb_table_{name}_total", table="table") == 0
+    info = support.info_of(client).rate_limiter_info
+    assert (info.insert_stats.completed, info.sample_stats.completed) == (5, 3)
+
+
 def test_bounds_of_the_limiter_are_infinite_where_it_has_none(start):
     ratio = rate_limiters.SampleToInsertRatio(samples_per_insert=4.0, min_size_to_sample=2, error_buffer=(3.0, 13.0))
     server, client = start(support.make_table(), support.make_table("ratio", limiter=ratio))

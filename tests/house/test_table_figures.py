@@ -32,6 +32,10 @@ NUMBERS = {
     "removed_times_sampled": 27,
     "largest_priority": 28,
     "inserts_by_client": 29,
+    "process_inserts": 30,
+    "process_samples": 31,
+    "returned_samples": 32,
+    "returned_items": 33,
 }
 
 

@@ -16,7 +16,8 @@ const table = (number, more = {}) => ({
   number, name: `table ${number}`, sampler: "uniform", remover: "fifo", items: 5, max_items: 10, bytes: 2048, max_bytes: null,
   referenced_bytes: 1024, index_bytes: 512, chunks: 2, episodes: 1, max_times_sampled: 0, undelivered_samples: 0,
   inserts: 5, samples: 20, unique_samples: 4, removals: { max_size: 3, max_bytes: 0, max_times_sampled: 0, delete: 1, reset: 0 },
-  unsampled_removals: 1, priority_updates: 0, insert_bytes: 10, sample_bytes: 20, last_insert_at: null, last_sample_at: 95,
+  unsampled_removals: 1, priority_updates: 0, insert_bytes: 10, sample_bytes: 20,
+  process_inserts: 5, process_samples: 22, returned_samples: 2, returned_items: 0, last_insert_at: null, last_sample_at: 95,
   limiter: LIMITER, waiting_inserts: waits, waiting_samples: waits,
   signature: [{ number: 0, name: "obs", dtype: "float32", shape: [null, 4] }], ...more,
 });

@@ -84,6 +84,7 @@ const FIGURES = [
   ["Priority updates", (table) => number(table.priority_updates, 0)],
   ["Episodes", (table) => number(table.episodes, 0)],
   ["Undelivered samples", (table) => number(table.undelivered_samples, 0)],
+  ["Returned samples", (table) => number(table.returned_samples, 0)],
   ["Last insert", (table, live) => ago(table.last_insert_at, live)],
   ["Last sample", (table, live) => ago(table.last_sample_at, live)],
   ["Inserts blocked", (table) => duration(table.waiting_inserts.blocked_seconds)],

@@ -80,9 +80,9 @@ interface TableDocument {
   deleted_episodes: number;
   /** Items that were sampled at least once, also of those that have left. */
   unique_samples: number;
-  /** Items inserted. */
+  /** Items inserted since the last reset, also before a checkpoint. */
   inserts: number;
-  /** Items sampled. */
+  /** Items sampled since the last reset, also before a checkpoint, without samples that went back. */
   samples: number;
   /** Time since the table was created. */
   age_seconds: number;
@@ -90,7 +90,7 @@ interface TableDocument {
   bytes: number | null;
   /** Samples that were drawn and have not arrived yet. */
   undelivered_samples: number | null;
-  /** Items that left the table, by reason. */
+  /** Items that left the table, by reason. One that came back and left again counts twice. */
   removals: Record<string, number> | null;
   /** Sum of the weights of all items in draws: for a prioritized sampler of their priorities to the power of its exponent, otherwise their number. */
   weight: number | null;
@@ -106,7 +106,7 @@ interface TableDocument {
   priority_updates: number | null;
   /** Size of the rows of inserted items. */
   insert_bytes: number | null;
-  /** Size of the rows of sampled items. */
+  /** Size of the rows of sampled items, also of samples that went back. */
   sample_bytes: number | null;
   /** Unix time of the latest insert. Absent before the first. */
   last_insert_at: number | null;
@@ -114,6 +114,14 @@ interface TableDocument {
   last_sample_at: number | null;
   /** Largest finite priority of inserts and updates since the last reset. 1 before the first above 0. */
   largest_priority: number | null;
+  /** Items inserted since the server started. */
+  process_inserts: number | null;
+  /** Items sampled since the server started, also of samples that went back. */
+  process_samples: number | null;
+  /** Samples that went back to the table, since their receiver never got them. */
+  returned_samples: number | null;
+  /** Items that came back to the table after their last sample, which went back. */
+  returned_items: number | null;
   /** Items inserted, by the name of the program that inserted them: of at most 1,024, and of `others`. */
   inserts_by_client: Record<string, number> | null;
   /** The rate limiter. */
@@ -322,9 +330,9 @@ interface TableHistoryDocument {
   items: number[];
   /** Size of the chunks. */
   bytes: number[];
-  /** Inserts so far. */
+  /** Inserts since the server started. */
   inserts: number[];
-  /** Samples so far. */
+  /** Samples since the server started, also those that went back. */
   samples: number[];
   /** See `LimiterDocument.diff`. */
   diff: number[];

@@ -166,6 +166,7 @@ impl Table {
         self.evict_size(removed);
         self.evict_bytes(removed);
         self.limiter.inserts += 1;
+        self.counting.inserts += 1;
     }
 
     /// Reads memory that the inserts of these items will need, if the table is large: half of the time of an insert into

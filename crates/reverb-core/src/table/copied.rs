@@ -46,7 +46,6 @@ pub struct CopiedDraws {
 struct CopiedDraw {
     key: ItemKey,
     inserted_at: u64,
-    bytes: u64,
     in_flight: FlightNumber,
 }
 
@@ -101,11 +100,10 @@ impl Table {
     pub fn lease_copied(&mut self, draws: &[DrawnSlot]) -> CopiedDraws {
         let tracks = self.tracks_draws;
         let items = draws.iter().map(|(slot, _)| {
-            let &Item { key, inserted_at, ref trajectory, .. } = self.slab.get(*slot);
-            let bytes = referenced_bytes(trajectory);
+            let &Item { key, inserted_at, .. } = self.slab.get(*slot);
             let flight = Flight { key, inserted_at };
             let in_flight = if tracks { self.in_flight.add(flight, None) } else { FlightNumber::NONE };
-            CopiedDraw { key, inserted_at, bytes, in_flight }
+            CopiedDraw { key, inserted_at, in_flight }
         });
         CopiedDraws { items: items.collect(), epoch: self.epoch }
     }
@@ -123,8 +121,8 @@ impl Table {
     pub fn give_back_copied(&mut self, draws: &CopiedDraws, removed: &mut Vec<Trajectory>) {
         // After a reset there is nothing to take back.
         if draws.epoch == self.epoch {
-            for &CopiedDraw { key, inserted_at, bytes, in_flight } in &draws.items {
-                self.undo(Flight { key, inserted_at }, in_flight, bytes, removed);
+            for &CopiedDraw { key, inserted_at, in_flight } in &draws.items {
+                self.undo(Flight { key, inserted_at }, in_flight, removed);
                 self.in_flight.remove(in_flight);
             }
         }

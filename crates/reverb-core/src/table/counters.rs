@@ -1,6 +1,7 @@
 //! Counts of what happens in a table.
 //!
-//! A checkpoint does not contain them, so those of a restored table start at 0. A reset does not clear them.
+//! A checkpoint does not contain them, so those of a restored table start at 0. A reset does not clear them, and nothing
+//! takes from them: what is undone is counted apart.
 
 use super::figures::TableInfo;
 use super::histograms::{LOG2_BUCKETS, Log2Histogram};
@@ -24,11 +25,17 @@ pub(super) struct Counting {
     pub(super) priority_updates: u64,
     /// Size in bytes of the rows of items that were inserted under a new key. Compressed rows count as stored.
     pub(super) insert_bytes: u64,
-    /// Size in bytes of the rows of drawn items. Draws that were given back do not count, as in the rate limiter.
+    /// Number of items inserted under a new key.
+    pub(super) inserts: u64,
+    /// Size in bytes of the rows of drawn items.
     pub(super) sample_bytes: u64,
+    /// Number of draws that were undone.
+    pub(super) returned_samples: u64,
+    /// Number of items that came back because the draw that had removed them was undone.
+    pub(super) returned_items: u64,
     /// Time stamp of the latest draw. 0 before the first. A draw that is given back keeps it.
     last_sample_nanos: u64,
-    /// Number of draws, including those that were given back.
+    /// Number of draws.
     draws: u64,
     age_seconds: f64,
     /// Seconds between the insert of an item and a draw of it. Bucket 0 ends at 2^-10 s.
@@ -40,7 +47,7 @@ pub(super) struct Counting {
     /// Number of draws that items had when they left the table. Bucket 0 has those without a draw, bucket 1 those with
     /// one.
     ///
-    /// A draw that removed its item and is given back takes it out again. Items of a reset are in it as soon as
+    /// An item that comes back and leaves again is in it twice. Items of a reset are in it as soon as
     /// [`Table::count_old`](crate::Table::count_old) was called.
     removed: TimesSampled,
 }
@@ -88,17 +95,6 @@ impl TimesSampled {
         self.many.0[times_bucket(times_sampled)] += 1;
     }
 
-    /// Takes back [`TimesSampled::add`].
-    pub(super) fn subtract(&mut self, times_sampled: i32) {
-        match self.few.get_mut(times_sampled as usize) {
-            Some(count) => *count -= 1,
-            None => {
-                self.many_sum -= times_sampled as u64;
-                self.many.0[times_bucket(times_sampled)] -= 1;
-            }
-        }
-    }
-
     fn add_all(&mut self, other: &Self) {
         self.few.iter_mut().zip(other.few).for_each(|(count, more)| *count += more);
         self.many.0.iter_mut().zip(other.many.0).for_each(|(count, more)| *count += more);
@@ -138,6 +134,11 @@ fn age_bucket(seconds: f64) -> usize {
 }
 
 impl Counting {
+    /// Number of draws.
+    pub(super) fn draws(&self) -> u64 {
+        self.draws
+    }
+
     /// Counts draws that were just made, except for their bytes.
     #[inline]
     pub(super) fn count_draws(&mut self, count: usize, now_nanos: u64, inserted_at: impl Fn(usize) -> u64) {
@@ -172,11 +173,6 @@ impl Counting {
         self.removed.add(times_sampled);
     }
 
-    /// Takes back a draw that removed its item.
-    pub(super) fn uncount_removed(&mut self, times_sampled: i32) {
-        self.removed.subtract(times_sampled);
-    }
-
     /// Counts the items of a reset.
     pub(super) fn count_all_removed(&mut self, items: &TimesSampled) {
         self.removed.add_all(items);
@@ -188,6 +184,10 @@ impl Counting {
         info.priority_updates = Some(self.priority_updates);
         info.insert_bytes = Some(self.insert_bytes);
         info.sample_bytes = Some(self.sample_bytes);
+        info.process_inserts = Some(self.inserts);
+        info.process_samples = Some(self.draws);
+        info.returned_samples = Some(self.returned_samples);
+        info.returned_items = Some(self.returned_items);
         info.last_sample_at = unix_seconds(self.last_sample_nanos);
         info.sample_age_seconds =
             Some(Log2Histogram { counts: self.ages.0, sum: self.age_seconds, first_exponent: AGE_EXPONENT });

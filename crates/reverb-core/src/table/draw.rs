@@ -213,8 +213,7 @@ impl Table {
     /// to take back. Returns whether the draw was undone.
     pub fn give_back(&mut self, drawn: Drawn, removed: &mut Vec<Trajectory>) -> bool {
         let undone = self.is_current(&drawn) && {
-            let bytes = referenced_bytes(&drawn.trajectory);
-            let undone = self.undo(Flight::of(&drawn), drawn.in_flight, bytes, removed);
+            let undone = self.undo(Flight::of(&drawn), drawn.in_flight, removed);
             self.in_flight.remove(drawn.in_flight);
             undone
         };
@@ -222,15 +221,8 @@ impl Table {
         undone
     }
 
-    /// Undoes [`Table::count_sample`] for an item, wherever it is now. `bytes` is the size of the rows that were drawn.
-    /// Returns false if the draw stands.
-    pub(super) fn undo(
-        &mut self,
-        item: Flight,
-        number: FlightNumber,
-        bytes: u64,
-        removed: &mut Vec<Trajectory>,
-    ) -> bool {
+    /// Undoes [`Table::count_sample`] for an item, wherever it is now. Returns false if the draw stands.
+    pub(super) fn undo(&mut self, item: Flight, number: FlightNumber, removed: &mut Vec<Trajectory>) -> bool {
         let found = self.slab.find(item.key);
         // Another item may have been inserted under the same key.
         if let Some(slot) = found.filter(|slot| self.slab.get(*slot).inserted_at == item.inserted_at) {
@@ -244,16 +236,15 @@ impl Table {
                 return false;
             }
             let Some(left) = gone.as_mut() else { return false };
-            self.counting.uncount_removed(left.times_sampled);
             left.times_sampled -= 1;
-            if left.times_sampled >= left.returns_below {
-                self.counting.count_removed(left.times_sampled);
-            } else if let Some(gone) = gone.take() {
+            if left.times_sampled < left.returns_below
+                && let Some(gone) = gone.take()
+            {
                 self.put_back(item, gone, removed);
             }
         }
         self.limiter.samples -= 1;
-        self.counting.sample_bytes -= bytes;
+        self.counting.returned_samples += 1;
         true
     }
 
@@ -270,7 +261,7 @@ impl Table {
         self.usage.uncount_deleted_episodes(self.usage.num_episodes() - num_episodes);
         self.num_unique_samples -= u64::from(times_sampled == 0);
         self.limiter.deletes -= 1;
-        *self.removed.of(RemovalReason::MaxTimesSampled) -= 1;
+        self.counting.returned_items += 1;
         if is_deleted {
             removed.push(self.remove(slot, RemovalReason::Delete).trajectory);
         }

@@ -24,13 +24,13 @@ macro_rules! table_figures {
                 /// Distinct episodes that items refer to.
                 num_episodes ("episodes"): u64, GAUGE, Total;
                 /// Episodes whose last item has left the table.
-                num_deleted_episodes ("deleted_episodes"): u64, COUNTER, Total;
+                num_deleted_episodes ("deleted_episodes"): u64, GAUGE, Total;
                 /// Items that were sampled at least once, also of those that have left.
-                num_unique_samples ("unique_samples"): u64, COUNTER, Total;
-                /// Items inserted.
-                inserts: i64, COUNTER, Total;
-                /// Items sampled.
-                samples: i64, COUNTER, Total;
+                num_unique_samples ("unique_samples"): u64, GAUGE, Total;
+                /// Items inserted since the last reset, also before a checkpoint.
+                inserts: i64, GAUGE.named("limiter_inserts", "Inserts that the rate limiter counts."), Total;
+                /// Items sampled since the last reset, also before a checkpoint, without samples that went back.
+                samples: i64, GAUGE.named("limiter_samples", "Samples that the rate limiter counts."), Total;
                 /// Time since the table was created.
                 age_seconds: f64, GAUGE, Largest;
                 /// Time during which at least one insert waited.
@@ -47,7 +47,7 @@ macro_rules! table_figures {
                 waiting_inserts: Option<u64>, WAITING.of("insert"), Total;
                 /// Samples that wait.
                 waiting_samples: Option<u64>, WAITING.of("sample"), Total;
-                /// Items that left the table, by reason.
+                /// Items that left the table, by reason. One that came back and left again counts twice.
                 removed ("removals"): Option<RemovalCounts>, COUNTER, Total;
                 /// Sum of the weights of all items in draws: for a prioritized sampler of their priorities to the power
                 /// of its exponent, otherwise their number.
@@ -66,7 +66,7 @@ macro_rules! table_figures {
                 priority_updates: Option<u64>, COUNTER, Total;
                 /// Size of the rows of inserted items.
                 insert_bytes: Option<u64>, COUNTER, Total;
-                /// Size of the rows of sampled items.
+                /// Size of the rows of sampled items, also of samples that went back.
                 sample_bytes: Option<u64>, COUNTER, Total;
                 /// Unix time of the latest insert. Absent before the first.
                 last_insert_at: Option<f64>, GAUGE.named("last_insert_timestamp_seconds", "Unix time of the latest insert."), Latest;
@@ -86,6 +86,14 @@ macro_rules! table_figures {
                 removed_times_sampled: Option<Log2Histogram>, histogram(-1, 16, 1), Total;
                 /// Largest finite priority of inserts and updates since the last reset. 1 before the first above 0.
                 largest_priority: Option<f64>, GAUGE, Largest;
+                /// Items inserted since the server started.
+                process_inserts: Option<u64>, COUNTER.named("inserts", "Items inserted since the server started."), Total;
+                /// Items sampled since the server started, also of samples that went back.
+                process_samples: Option<u64>, COUNTER.named("samples", "Items sampled since the server started."), Total;
+                /// Samples that went back to the table, since their receiver never got them.
+                returned_samples: Option<u64>, COUNTER, Total;
+                /// Items that came back to the table after their last sample, which went back.
+                returned_items: Option<u64>, COUNTER, Total;
                 /// Items inserted, by the name of the program that inserted them: of at most 1,024, and of `others`.
                 inserts_by_client: Option<ClientCounts>, NOT_A_METRIC, Total;
             }
@@ -199,7 +207,7 @@ pub enum MetricKind {
     None,
     /// It can fall.
     Gauge,
-    /// It only grows while its table is neither reset nor replaced.
+    /// It only grows, from 0 at the start of the server.
     Counter,
     /// A histogram. Of one with powers of two as bounds, every `step`th from `2^lowest` to `2^highest` is shown.
     Histogram {

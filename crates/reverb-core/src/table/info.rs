@@ -31,6 +31,11 @@ impl Table {
         &self.limiter
     }
 
+    /// Number of inserts and of draws that this process has made. They only grow.
+    pub fn totals(&self) -> (u64, u64) {
+        (self.counting.inserts, self.counting.draws())
+    }
+
     /// Number of items.
     pub fn len(&self) -> usize {
         self.slab.len()

@@ -18,9 +18,10 @@ pub(super) enum RemovalReason {
 /// Number of items that left a table, by reason.
 ///
 /// The counts start at 0 with a new table. A checkpoint does not contain them, so they also start at 0 with a restored
-/// table. A reset does not clear them. Giving back a draw that removed its item also takes back the removal. Over the
-/// life of a table, the number of items that were inserted under a new key or restored equals the number of items in
-/// the table plus [`RemovalCounts::total`].
+/// table. A reset does not clear them. An item that comes back, because the draw that removed it is given back, stays
+/// counted, and `returned_items` of [`TableInfo`](super::figures::TableInfo) counts its return. Over the life of a table,
+/// the number of items that were inserted under a new key, were restored or came back equals the number of items in the
+/// table plus [`RemovalCounts::total`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemovalCounts {
     /// Items that the remover chose because the table was over `max_size`.

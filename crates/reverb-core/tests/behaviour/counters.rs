@@ -1,5 +1,6 @@
 //! The counters of a table under many random calls, against a plain model.
 
+use crate::common::counted::counters;
 use crate::common::histogram::Plain;
 use crate::common::{SELECTORS, config, min_size, prioritized, queue};
 use bytes::Bytes;
@@ -80,6 +81,10 @@ struct Model {
     last_insert: u64,
     last_sample: u64,
     draws: u64,
+    returned_draws: u64,
+    returned_items: u64,
+    /// The counters at the last look.
+    counted: Vec<f64>,
     copied: u64,
     ages: Plain,
     times: Plain,
@@ -113,6 +118,9 @@ impl Model {
             last_insert: 0,
             last_sample: 0,
             draws: 0,
+            returned_draws: 0,
+            returned_items: 0,
+            counted: Vec::new(),
             copied: 0,
             ages: Plain::new(2f64.powi(-10)),
             times: Plain::new(0.5),
@@ -379,27 +387,23 @@ impl Model {
         let untracked = held.num_untracked();
         match held {
             Held::One { drawn, resets } => {
-                let bytes = match &drawn.trajectory {
-                    Trajectory::Rows { length, .. } => ROW_BYTES * u64::from(*length),
-                    Trajectory::Columns(columns) => 8 * u64::from(columns[0].slices[0].length),
-                };
                 let (key, inserted_at) = (drawn.key, drawn.inserted_at);
                 self.table.give_back(drawn, &mut Vec::new());
                 if resets == self.resets {
-                    self.uncount_draw(key, inserted_at, bytes);
+                    self.uncount_draw(key, inserted_at);
                 }
             }
             Held::Copied { draws, items, resets } => {
                 self.table.give_back_copied(&draws, &mut Vec::new());
                 if resets == self.resets {
-                    items.into_iter().for_each(|(key, row)| self.uncount_draw(key, row.inserted_at, row.bytes));
+                    items.into_iter().for_each(|(key, row)| self.uncount_draw(key, row.inserted_at));
                 }
             }
         }
         self.table.end_untracked(untracked);
     }
 
-    fn uncount_draw(&mut self, key: u64, inserted_at: u64, bytes: u64) {
+    fn uncount_draw(&mut self, key: u64, inserted_at: u64) {
         let in_table = self.items.get_mut(&key);
         let is_in_table = in_table.is_some();
         if let Some(row) = in_table.filter(|row| row.inserted_at == inserted_at) {
@@ -408,23 +412,18 @@ impl Model {
             if is_in_table {
                 return;
             }
-            *self.times.at(f64::from(away.row.times_sampled)) -= 1;
-            self.times.sum -= 1.0;
             away.row.times_sampled -= 1;
-            if away.row.times_sampled >= away.below {
-                *self.times.at(f64::from(away.row.times_sampled)) += 1;
-            } else {
+            if away.row.times_sampled < away.below {
                 let Away { row, is_deleted, .. } = self.away.remove(&(key, inserted_at)).unwrap();
-                self.times.sum -= f64::from(row.times_sampled);
                 self.items.insert(key, row);
-                self.removed.max_times_sampled -= 1;
+                self.returned_items += 1;
                 if is_deleted {
                     self.removed.deleted += 1;
                     self.leave(key);
                 }
             }
         }
-        self.sample_bytes -= bytes;
+        self.returned_draws += 1;
         self.evict(0);
     }
 
@@ -448,7 +447,17 @@ impl Model {
         let removed = info.removed.unwrap();
         assert_eq!(info.current_size, self.items.len() as u64);
         assert_eq!(removed, self.removed);
-        assert_eq!(removed.total(), self.entered - info.current_size);
+        assert_eq!(removed.total(), self.entered + self.returned_items - info.current_size);
+        assert_eq!((info.process_inserts, info.process_samples), (Some(self.entered), Some(self.draws)));
+        assert_eq!(info.returned_samples, Some(self.returned_draws));
+        assert_eq!(info.returned_items, Some(self.returned_items));
+        let counted = counters(&info);
+        assert!(
+            self.counted.iter().zip(&counted).all(|(before, now)| before <= now),
+            "{:?}, {counted:?}",
+            self.counted
+        );
+        self.counted = counted;
         assert_eq!(info.priority_updates, Some(self.updates));
         assert_eq!(info.insert_bytes, Some(self.insert_bytes));
         assert_eq!(info.sample_bytes, Some(self.sample_bytes));

@@ -141,8 +141,9 @@ fn removals_are_counted_by_their_reason() {
     let drawn = table.sample(0).unwrap();
     table.give_back(drawn, &mut Vec::new());
     drop(table.reset());
-    let want = RemovalCounts { max_size: 2, max_bytes: 1, max_times_sampled: 1, deleted: 1, reset: 1 };
-    assert_eq!((table.info().removed, want.total()), (Some(want), 6));
+    // One item came back, and left again with the reset.
+    let want = RemovalCounts { max_size: 2, max_bytes: 1, max_times_sampled: 2, deleted: 1, reset: 1 };
+    assert_eq!((table.info().removed, want.total(), table.info().returned_items), (Some(want), 7, Some(1)));
 }
 
 #[test]
@@ -221,6 +222,10 @@ fn table_restored_from_a_snapshot_continues_it() {
             last_sample_at: None,
             sample_age_seconds: None,
             removed_times_sampled: None,
+            process_inserts: None,
+            process_samples: None,
+            returned_samples: None,
+            returned_items: None,
             ..table.info()
         };
         format!("{new:?}")
@@ -508,6 +513,8 @@ fn an_item_in_flight_comes_back_with_its_new_priority_and_not_at_all_if_it_was_d
         table.give_back(drawn, &mut Vec::new());
     }
     assert_eq!((keys(&table), table.get(1).unwrap().priority), (vec![1], 7.0));
-    let removed = table.info().removed.unwrap();
-    assert_eq!((removed.deleted, removed.max_times_sampled, table.limiter().deletes), (1, 0, 1));
+    let info = table.info();
+    let removed = info.removed.unwrap();
+    assert_eq!((removed.deleted, removed.max_times_sampled, table.limiter().deletes), (1, 2, 1));
+    assert_eq!((info.returned_items, info.returned_samples, info.process_samples), (Some(2), Some(2), Some(2)));
 }

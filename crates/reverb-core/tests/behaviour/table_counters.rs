@@ -12,6 +12,7 @@ fn counters_of_a_restored_table_start_at_0() {
     let info = table.info();
     let left = info.removed_times_sampled.unwrap();
     assert_eq!((info.insert_bytes, info.last_insert_at, left.count()), (Some(0), None, 0));
+    assert_eq!((info.process_inserts, info.process_samples, info.inserts, info.samples), (Some(0), Some(0), 2, 3));
     table.mutate(&[], &[1, 2], &mut Vec::new()).unwrap();
     let info = table.info();
     assert_eq!((info.unsampled_removals, info.removed_times_sampled.unwrap().sum), (Some(1), 3.0));

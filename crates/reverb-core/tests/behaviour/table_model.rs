@@ -124,6 +124,8 @@ struct Model {
     /// Number of items inserted under a new key, and of removals; a reset clears neither.
     entered: u64,
     removed: RemovalCounts,
+    /// Number of items that came back.
+    returned: u64,
     /// Counts calls, which orders events.
     now: u64,
     resets: u64,
@@ -152,6 +154,7 @@ impl Model {
             largest: 0.0,
             entered: 0,
             removed: RemovalCounts::default(),
+            returned: 0,
             now: 0,
             resets: 0,
             held: Vec::new(),
@@ -212,6 +215,7 @@ impl Model {
                     resets: self.resets + 1,
                     entered: self.entered,
                     removed: self.removed,
+                    returned: self.returned,
                     ..Self::new(self.config.clone())
                 };
             }
@@ -319,7 +323,7 @@ impl Model {
             self.inside.insert(key, life);
             self.limiter.deletes -= 1;
             self.num_deleted_episodes -= 1;
-            self.removed.max_times_sampled -= 1;
+            self.returned += 1;
             if is_deleted {
                 self.removed.deleted += self.remove(key);
             }
@@ -477,7 +481,8 @@ impl Model {
         let told = info.weight.unwrap();
         assert!((told - weight).abs() <= 1e-12 * weight, "{told} is not {weight}");
         assert_eq!(info.removed, Some(self.removed));
-        assert_eq!(self.entered, info.current_size + self.removed.total());
+        assert_eq!(info.returned_items, Some(self.returned));
+        assert_eq!(self.entered + self.returned, info.current_size + self.removed.total());
         let mut by_age: Vec<_> = self.items.iter().collect();
         by_age.sort_by_key(|(_, plain)| plain.inserted);
         let by_age: Vec<u64> = by_age.iter().map(|(key, _)| **key).collect();

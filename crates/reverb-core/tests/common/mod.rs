@@ -1,6 +1,7 @@
 //! Tables and items for tests.
 #![allow(dead_code, reason = "each test file is a program of its own, and none uses all of this")]
 
+pub mod counted;
 pub mod drawn;
 pub mod histogram;
 pub mod plain;

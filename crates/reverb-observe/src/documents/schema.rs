@@ -305,10 +305,10 @@ pub struct TableHistoryDocument {
     pub items: Vec<u64>,
     /// Size of the chunks.
     pub bytes: Vec<u64>,
-    /// Inserts so far.
-    pub inserts: Vec<i64>,
-    /// Samples so far.
-    pub samples: Vec<i64>,
+    /// Inserts since the server started.
+    pub inserts: Vec<u64>,
+    /// Samples since the server started, also those that went back.
+    pub samples: Vec<u64>,
     /// See [`LimiterDocument::diff`].
     pub diff: Vec<f64>,
     /// Waiting inserts.

@@ -37,6 +37,10 @@ pub struct TablePulse {
     pub bytes: u64,
     /// The rate limiter and what it has counted.
     pub limiter: RateLimiter,
+    /// Number of items inserted by this process.
+    pub inserts: u64,
+    /// Number of items sampled in this process.
+    pub samples: u64,
     /// Number of inserts that wait.
     pub waiting_inserts: usize,
     /// Number of draws that wait.
@@ -85,12 +89,17 @@ impl TableHandle {
 
     /// Returns a few numbers of the table.
     pub fn pulse(&self) -> TablePulse {
-        self.upkeep(|state| TablePulse {
-            items: state.table.len() as u64,
-            bytes: state.table.bytes(),
-            limiter: state.table.limiter().clone(),
-            waiting_inserts: state.queues.num_inserts(),
-            waiting_samples: state.queues.samples.len(),
+        self.upkeep(|state| {
+            let (inserts, samples) = state.table.totals();
+            TablePulse {
+                items: state.table.len() as u64,
+                bytes: state.table.bytes(),
+                limiter: state.table.limiter().clone(),
+                inserts,
+                samples,
+                waiting_inserts: state.queues.num_inserts(),
+                waiting_samples: state.queues.samples.len(),
+            }
         })
     }
 }

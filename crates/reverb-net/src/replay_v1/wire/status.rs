@@ -158,7 +158,7 @@ mod tests {
         assert!(info.index_bytes.is_none() && info.last_insert_at.is_none() && info.sample_age_seconds.is_none());
         let (known, unknown): (Vec<_>, Vec<_>) =
             FIGURES.iter().partition(|Figure { value, .. }| value(&info).is_some());
-        assert_eq!((known.len(), unknown.len()), (15, 17), "{unknown:?}");
+        assert_eq!((known.len(), unknown.len()), (15, 21), "{unknown:?}");
     }
 
     #[test]
