@@ -48,7 +48,7 @@ pub use importance::importance_weights;
 pub use item::{Drawn, ItemView, NewItem, NewPriority};
 pub use key::{ChunkKey, EpisodeId, ItemKey, item_key, item_keys, random_key};
 pub use layout::Layout;
-pub use limits::MAX_ITEM_BYTES;
+pub use limits::{MAX_ITEM_BYTES, MAX_ITEM_SLICES};
 pub use packed::Unpack;
 pub use rate_limiter::{RateLimiter, RateLimiterConfig};
 pub use repack::{MovedRows, UsedRows, keep_rows, keep_rows_encoded};

@@ -3,7 +3,7 @@
 //! A trajectory is checked when it is created: ranges lie inside their chunks, slices of a column agree in dtype and
 //! row shape, and a squeezed column has one row.
 
-use crate::{Chunk, Error, Result};
+use crate::{Chunk, Error, MAX_ITEM_SLICES, Result};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -93,12 +93,18 @@ impl Trajectory {
     /// Creates a trajectory of slices of any chunks. Checks that a reader can concatenate the slices of every column.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`], naming the column, if there are no columns; if a column has no rows; if a slice lies
-    /// outside its chunk; if slices of a column differ in dtype or row shape; or if a squeezed column has more than one
-    /// row.
+    /// [`Error::InvalidArgument`], naming the column, if there are no columns, or more than [`MAX_ITEM_SLICES`] with
+    /// their slices; if a column has no rows; if a slice lies outside its chunk; if slices of a column differ in dtype or
+    /// row shape; or if a squeezed column has more than one row.
     pub fn columns(columns: Vec<TrajectoryColumn>) -> Result<Self> {
         if columns.is_empty() {
             return Err(Error::invalid("Item trajectory must not be empty."));
+        }
+        let slices = columns.iter().map(|column| 1 + column.slices.len()).sum::<usize>();
+        if slices > MAX_ITEM_SLICES {
+            return Err(Error::invalid(format!(
+                "an item has {slices} columns and slices of chunks, and may have {MAX_ITEM_SLICES}; use longer chunks"
+            )));
         }
         for (index, column) in columns.iter().enumerate() {
             check_column(column).map_err(|error| Error::invalid(format!("Error in column {index}: {error}")))?;
@@ -263,5 +269,25 @@ fn check_column(column: &TrajectoryColumn) -> Result<()> {
             "TrajectoryColumn must contain exactly one row when squeeze is set but got {rows}."
         ))),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, EpisodeIds, Layout, StepRange};
+
+    #[test]
+    fn an_item_has_no_more_slices_than_a_checkpoint_can_hold() {
+        let layout = Layout::new(1, [(DType::UInt8, smallvec::smallvec![], 0)]).unwrap();
+        let chunk = Chunk::new(1, EpisodeIds::Same(1), StepRange::default(), Arc::new(layout), vec![1].into()).unwrap();
+        let slice = Slice { chunk: Arc::new(chunk), column: 0, offset: 0, length: 1 };
+        let columns = |count: usize| {
+            let slices = std::iter::repeat_n(slice.clone(), count).collect();
+            Trajectory::columns(vec![TrajectoryColumn { slices, squeeze: false }])
+        };
+        assert!(columns(MAX_ITEM_SLICES - 1).is_ok());
+        let error = columns(MAX_ITEM_SLICES).unwrap_err();
+        assert!(matches!(&error, Error::InvalidArgument(reason) if reason.contains("4194305")), "{error}");
     }
 }

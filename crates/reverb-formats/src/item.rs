@@ -2,15 +2,13 @@
 
 use crate::wire::{Value, fields, put_bytes, put_double, put_int32, put_length, put_number, varint};
 use reverb_core::{
-    Chunk, ChunkKey, Drawn, Error, ItemKey, ItemView, NewItem, Result, Slice, Trajectory, TrajectoryColumn,
+    Chunk, ChunkKey, Drawn, Error, ItemKey, ItemView, MAX_ITEM_SLICES, NewItem, Result, Slice, Trajectory,
+    TrajectoryColumn,
 };
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-// limit (Checkpoints): slices of an item in a checkpoint | {} | `DataLossError`
-/// Maximum number of slices of an item. A slice may take two bytes in a message and takes about thirty in memory.
-const MAX_SLICES: usize = 1 << 22;
 const NANOS: u64 = 1_000_000_000;
 
 /// How many chunks a [`ChunkFinder`] compares after and before the position of the last match.
@@ -292,8 +290,8 @@ impl<'a> ItemMessage<'a> {
     }
 
     fn push_old_key(&mut self, key: u64) -> Result<()> {
-        if self.old_keys.len() == MAX_SLICES {
-            return Err(Error::DataLoss(format!("item {} has more than {MAX_SLICES} chunks", self.key)));
+        if self.old_keys.len() == MAX_ITEM_SLICES {
+            return Err(Error::DataLoss(format!("item {} has more than {MAX_ITEM_SLICES} chunks", self.key)));
         }
         self.old_keys.push(key);
         Ok(())
@@ -407,7 +405,7 @@ fn read_timestamp(message: &[u8]) -> Result<u64> {
 
 fn read_columns(message: &[u8], chunks: &mut impl FindChunk) -> Result<Vec<TrajectoryColumn>> {
     let mut columns = Vec::new();
-    let mut left = MAX_SLICES;
+    let mut left = MAX_ITEM_SLICES;
     for field in fields(message) {
         if let (1, column) = field? {
             columns.push(read_column(column.bytes()?, chunks, &mut left)?);
@@ -420,7 +418,8 @@ fn read_column(message: &[u8], chunks: &mut impl FindChunk, left: &mut usize) ->
     let mut slices = SmallVec::new();
     let mut squeeze = false;
     let mut take = || {
-        *left = left.checked_sub(1).ok_or_else(|| Error::DataLoss(format!("it has more than {MAX_SLICES} slices")))?;
+        *left =
+            left.checked_sub(1).ok_or_else(|| Error::DataLoss(format!("it has more than {MAX_ITEM_SLICES} slices")))?;
         Ok::<_, Error>(())
     };
     take()?;

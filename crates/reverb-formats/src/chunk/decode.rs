@@ -18,6 +18,10 @@ const MAX_TENSORS: usize = 1 << 16;
 const MAX_RANK: usize = 64;
 /// Maximum compression ratio of Snappy: an element of three bytes yields at most 64 bytes.
 const MAX_SNAPPY_RATIO: usize = 22;
+// limit (Chunks and messages): a chunk that stays packed until its first reader | {} | a larger one is decoded when it
+// arrives or is loaded; `ResourceExhaustedError` if there is no memory for it
+/// Maximum size in bytes of a chunk that stays packed. Its first reader needs memory for it, and could not fail.
+const MAX_PACKED_BYTES: usize = 256 << 20;
 
 /// Decodes chunks. Consecutive chunks with the same layout share one layout object.
 #[derive(Debug)]
@@ -78,15 +82,16 @@ impl ChunkDecoder {
         Self { repeats_limit_bytes: limit_bytes.min(self.limit_bytes), ..self }
     }
 
-    /// Keeps chunks of at least `from_bytes` bytes compressed until they are first read, if they compress to half or
-    /// less.
+    /// Keeps chunks of at least `from_bytes` bytes, and at most 256 MiB, compressed until they are first read, if they
+    /// compress to half or less.
     #[must_use]
     pub fn leave_packed(self, from_bytes: usize) -> Self {
         Self { packed_from: from_bytes, ..self }
     }
 
     /// Keeps the messages of chunks of at least `from_bytes` bytes until the chunks are first read, so that they can be
-    /// sent again unchanged; see [`Chunk::message`]. Chunks of strings and of old checkpoints are decoded at once.
+    /// sent again unchanged; see [`Chunk::message`]. Chunks of strings, of old checkpoints and of more than 256 MiB are
+    /// decoded at once.
     #[must_use]
     pub fn keep_messages(self, from_bytes: usize) -> Self {
         Self { messages_from: from_bytes, ..self }
@@ -180,6 +185,9 @@ impl ChunkDecoder {
     ) -> Result<Option<PackedTensors>> {
         let size_bytes = layout.size_bytes;
         let content_bytes = tensors.iter().map(|tensor| tensor.content.len()).sum();
+        if size_bytes > MAX_PACKED_BYTES {
+            return Ok(None);
+        }
         let keeps_message = size_bytes >= self.messages_from.max(1)
             && parts.deprecated.is_empty()
             && may_stay(message.len(), size_bytes);

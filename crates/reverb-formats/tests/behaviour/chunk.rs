@@ -285,6 +285,26 @@ fn old_chunks_and_strings_in_their_own_field_decode() {
     assert_eq!(chunk.strings_of(0, 0, 3).collect::<Vec<_>>(), [&b"a"[..], b"bc", b"bc"]);
 }
 
+/// A chunk of one row.
+fn zeros(size_bytes: usize) -> Chunk {
+    let layout = Arc::new(Layout::new(1, [(DType::UInt8, [size_bytes].into_iter().collect(), 0)]).unwrap());
+    Chunk::new(1, EpisodeIds::Same(1), StepRange::default(), layout, vec![0; size_bytes].into()).unwrap()
+}
+
+#[test]
+fn only_chunks_of_up_to_256_mib_stay_packed() {
+    for (mib, packed) in [(256, true), (257, false)] {
+        let chunk = zeros(mib << 20);
+        let message = encode(&chunk, false);
+        drop(chunk);
+        for decoder in [ChunkDecoder::new(1 << 30).leave_packed(0), ChunkDecoder::new(1 << 30).keep_messages(0)] {
+            let decoded = { decoder }.decode(&message, EpisodeIds::Same).unwrap();
+            assert_eq!(decoded.is_packed(), packed, "{mib} MiB");
+            assert_eq!(decoded.decoded_bytes(), mib << 20);
+        }
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn rows_that_count_are_left_packed_as_differences() {
