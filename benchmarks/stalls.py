@@ -22,7 +22,7 @@ import numpy as np
 import reverb
 
 LIMIT_MS = 50.0
-WORKS = ("nothing", "insert", "draw", "update", "delete", "write", "reset", "256 MiB")
+WORKS = ("nothing", "insert", "draw", "update", "delete", "write", "reset", "256 MiB", "zstd 200 MiB")
 
 
 def main():
@@ -147,6 +147,10 @@ def make_large_calls(connection, address):
             write(client, rows)
         elif work == "reset":
             client.reset("rows")
+        elif work == "zstd 200 MiB":
+            with client.trajectory_writer(num_keep_alive_refs=1, compression="zstd") as writer:
+                writer.append(np.zeros(200 << 20, np.uint8))
+                writer.create_item("large", 1.0, writer.history[-1:])
         else:
             client.insert(np.zeros(256 << 20, np.uint8), {"large": 1.0})
         connection.send(time.perf_counter() - start)
@@ -174,7 +178,7 @@ def row(work, measured):
 def line(result):
     rounds = result["rounds ms"]
     return (
-        f"{result['work']:>8}: longest other call {result['longest call, median ms']:6.1f} ms, rounds {min(rounds)} to "
+        f"{result['work']:>12}: longest other call {result['longest call, median ms']:6.1f} ms, rounds {min(rounds)} to "
         f"{max(rounds)}, in {result['large call, median s']} s{'' if result['holds'] else '  TOO LONG'}"
     )
 

@@ -10,6 +10,9 @@ pub mod dm_reverb;
 mod grpc;
 pub mod replay_v1;
 pub mod server;
+#[cfg(test)]
+#[path = "../../reverb-service/tests/common/mod.rs"]
+mod tables;
 pub mod transport;
 mod writing;
 

@@ -8,6 +8,7 @@ mod bench;
 mod compaction;
 mod connections;
 mod cut;
+pub mod decoding;
 pub mod event_log;
 mod facts;
 mod freed_memory;

@@ -5,9 +5,10 @@
 //! such passes run at once.
 
 use crate::batch::Batch;
+use crate::decoding;
 use crate::replay::Replay;
 use crate::table_handle::TableHandle;
-use reverb_core::gather::Gatherer;
+use reverb_core::gather::{Gatherer, decoded_bytes};
 use reverb_core::{Drawn, Error, ItemPages, ItemView, PeekSearch, Result};
 
 // limit (Draws): items of one `peek` | {}, or {MAX_BYTES} | fewer are shown
@@ -39,7 +40,13 @@ pub async fn peek(replay: &Replay, table: &str, count: usize, newest: bool) -> R
     let table = replay.table(table)?.clone();
     let order = if newest { ItemOrder::Newest } else { ItemOrder::Oldest };
     let items = first_items(replay, &table, count, order).await?;
-    in_background(move || batches(&table, items)).await?
+    let turn = decoding::turn(decoded_bytes(items.iter().map(|item| &item.trajectory))).await;
+    in_background(move || {
+        let peeked = batches(&table, items);
+        drop(turn);
+        peeked
+    })
+    .await?
 }
 
 /// An order of the items of a table.
@@ -141,9 +148,16 @@ fn batches(table: &TableHandle, items: Vec<ItemView>) -> Result<Vec<Peeked>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reverb_core::{RateLimiterConfig, SelectorKind, Table, TableConfig};
+    use crate::peer::Peer;
+    use crate::table_handle::Call;
+    use reverb_core::{
+        Chunk, Codec, DType, EpisodeIds, Layout, NewItem, RateLimiterConfig, SelectorKind, StepRange, Table,
+        TableConfig, Trajectory,
+    };
     use std::pin::pin;
+    use std::sync::Arc;
     use std::task::{Context, Waker};
+    use std::time::Duration;
 
     fn table(name: &str, remover: SelectorKind) -> TableHandle {
         let rate_limiter = RateLimiterConfig {
@@ -178,5 +192,23 @@ mod tests {
         drop(others);
         assert_eq!(pass.await.unwrap().len(), 0);
         assert_eq!(replay.passes.available_permits(), 2);
+    }
+
+    #[tokio::test]
+    async fn large_compressed_chunks_are_decoded_in_turn() {
+        let layout = Layout::new(2048, [(DType::UInt8, [1024].into_iter().collect(), 0)]).unwrap();
+        let episodes = EpisodeIds::Same(1);
+        let chunk = Chunk::new(1, episodes, StepRange::default(), Arc::new(layout), vec![1; 2 << 20].into()).unwrap();
+        let trajectory = Trajectory::rows(Arc::new(chunk.compress(Codec::Lz4, &[])), 0, 1).unwrap();
+        let table = table("table", SelectorKind::Fifo);
+        let item = NewItem { key: 1, priority: 1.0, times_sampled: 0, trajectory };
+        assert!(matches!(table.insert(vec![item], &Peer::in_same_process()), Call::Done(Ok(()))));
+        let replay = Replay::new(vec![table], 1 << 20).unwrap();
+        let others = decoding::turn(u64::MAX).await;
+        let mut peeked = pin!(peek(&replay, "table", 1, true));
+        let early = tokio::time::timeout(Duration::from_millis(200), peeked.as_mut()).await;
+        assert!(early.is_err(), "the chunk was decoded without a turn");
+        drop(others);
+        assert_eq!(peeked.await.unwrap().len(), 1);
     }
 }

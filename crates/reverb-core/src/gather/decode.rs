@@ -6,15 +6,15 @@ use foldhash::fast::RandomState;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Returns the size in bytes to which the chunks of these items decode when they are stacked: those that are compressed
-/// or packed, each once.
-pub fn decoded_bytes(items: &[Drawn]) -> u64 {
+/// Returns the size in bytes to which the chunks of these items decode when they are read: those that are compressed or
+/// packed, each once.
+pub fn decoded_bytes<'a>(items: impl IntoIterator<Item = &'a Trajectory>) -> u64 {
     if !Chunk::may_be_compressed() {
         return 0;
     }
     let (mut seen, mut bytes) = (HashSet::with_hasher(RandomState::default()), 0);
-    for item in items {
-        item.trajectory.for_each_use(|chunk, _| {
+    for trajectory in items {
+        trajectory.for_each_use(|chunk, _| {
             if (chunk.is_compressed() || chunk.is_packed()) && seen.insert(Arc::as_ptr(chunk)) {
                 bytes += chunk.decoded_bytes() as u64;
             }

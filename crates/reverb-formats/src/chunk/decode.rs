@@ -18,6 +18,8 @@ const MAX_TENSORS: usize = 1 << 16;
 const MAX_RANK: usize = 64;
 /// Maximum compression ratio of Snappy: an element of three bytes yields at most 64 bytes.
 const MAX_SNAPPY_RATIO: usize = 22;
+/// The number of the type of strings in a `TensorProto`.
+const STRING: u64 = DType::String as u64;
 // limit (Chunks and messages): a chunk that stays packed until its first reader | {} | a larger one is decoded when it
 // arrives or is loaded; `ResourceExhaustedError` if there is no memory for it
 /// Maximum size in bytes of a chunk that stays packed. Its first reader needs memory for it, and could not fail.
@@ -45,6 +47,20 @@ struct ChunkParts<'a> {
     delta_encoded: bool,
     tensors: SmallVec<[&'a [u8]; 4]>,
     deprecated: SmallVec<[&'a [u8]; 1]>,
+}
+
+/// Returns an upper bound of the bytes that [`ChunkDecoder::decode`] makes at once of a message if it keeps messages: of a
+/// chunk of strings or of an old client, which is decoded, and of others, which are only checked.
+pub fn most_decoded_bytes(message: &[u8]) -> u64 {
+    let bytes = message.len() as u64;
+    let is_decoded = ChunkParts::read(message).is_ok_and(|parts| {
+        let is_string = |tensor: &&[u8]| {
+            let mut fields = fields(tensor).map_while(Result::ok);
+            fields.any(|(number, value)| number == 1 && value.varint().is_ok_and(|dtype| dtype == STRING))
+        };
+        !parts.deprecated.is_empty() || parts.tensors.iter().any(is_string)
+    });
+    if is_decoded { bytes.saturating_mul(MAX_SNAPPY_RATIO as u64) } else { bytes }
 }
 
 /// A `TensorProto`.

@@ -13,7 +13,7 @@ mod packed;
 mod pages;
 mod snappy;
 
-pub use decode::ChunkDecoder;
+pub use decode::{ChunkDecoder, most_decoded_bytes};
 pub use encode::ChunkEncoder;
 pub use pages::mapped_bytes;
 

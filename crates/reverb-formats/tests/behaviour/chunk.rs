@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use prost::Message;
 use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, StepRange, encode_strings};
-use reverb_formats::chunk::{ChunkDecoder, ChunkEncoder, mapped_bytes};
+use reverb_formats::chunk::{ChunkDecoder, ChunkEncoder, mapped_bytes, most_decoded_bytes};
 use reverb_formats::proto::schema::ChunkData;
 use serde_json::Value;
 use std::sync::Arc;
@@ -303,6 +303,19 @@ fn only_chunks_of_up_to_256_mib_stay_packed() {
             assert_eq!(decoded.decoded_bytes(), mib << 20);
         }
     }
+}
+
+#[test]
+fn strings_and_old_chunks_are_expected_to_be_decoded_and_others_to_stay() {
+    let numbers = encode(&chunk_of(100, &[(DType::Int32, vec![1])], &[7; 400]), false);
+    assert_eq!(most_decoded_bytes(&numbers), numbers.len() as u64);
+    let strings = message(DType::String, &[1], vec![1, b'a']);
+    let mut old = message(DType::Int16, &[2], vec![0]);
+    old.deprecated_data = old.data.take().unwrap().tensors;
+    for message in [strings.encode_to_vec(), old.encode_to_vec()] {
+        assert_eq!(most_decoded_bytes(&message), 22 * message.len() as u64);
+    }
+    assert_eq!(most_decoded_bytes(&[0xff; 9]), 9, "it will be refused");
 }
 
 #[cfg(target_os = "linux")]

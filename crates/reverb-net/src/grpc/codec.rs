@@ -2,9 +2,9 @@
 //! messages are encoded and decoded beside the tasks of other clients.
 
 use super::checked::{Checked, UNCHECKED_BYTES};
-use super::decoding::on_bytes;
 use bytes::Buf;
 use prost::Message;
+use reverb_service::decoding::on_bytes;
 use std::marker::PhantomData;
 use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};

@@ -1,10 +1,9 @@
-//! What both protocols have in common: how messages are encoded and bounded, the memory of insert streams, how much
-//! is decoded at one time, codes of errors, largest priorities, and helpers of services.
+//! What both protocols have in common: how messages are encoded and bounded, the memory of insert streams, codes
+//! of errors, largest priorities, and helpers of services.
 
 pub mod checked;
 pub mod codec;
 pub mod codes;
-pub mod decoding;
 pub mod held_memory;
 pub mod largest;
 pub mod service;

@@ -4,6 +4,7 @@ use super::call::Call;
 use super::handle::{TableHandle, now_nanos};
 use super::requests::{InsertWork, OPERATIONS_PER_LOCK, OPERATIONS_PER_STEP};
 use super::turns::InsertTurn;
+use crate::decoding::beside_others;
 use crate::peer::{Inserter, Peer};
 use crate::write_ledger::Ledger;
 use reverb_core::{Error, NewItem, Result, Table};
@@ -55,7 +56,7 @@ impl TableHandle {
     pub(crate) fn insert_arrival(&self, arrival: Arrival, writer: &Writer, is_checked: bool) -> Call<()> {
         let Arrival { sequence, item, is_validated } = arrival;
         // Before the lock, because this may decode chunks.
-        if !is_checked && let Err(error) = item.trajectory.check_size(self.name()) {
+        if !is_checked && let Err(error) = self.check_size(&item) {
             return Call::Done(Err(error));
         }
         let by = writer.ledger.clone().map(|ledger| (ledger, sequence));
@@ -115,8 +116,14 @@ impl TableHandle {
     /// # Errors
     /// Those of [`reverb_core::Trajectory::check_size`] and [`Table::check_item`].
     pub(crate) fn check_arrival(&self, arrival: &Arrival) -> Result<()> {
-        arrival.item.trajectory.check_size(self.name())?;
+        self.check_size(&arrival.item)?;
         self.with_table(|table| check(table, &arrival.item, arrival.is_validated))
+    }
+
+    /// Checks that an item does not refer to too much. That decodes the strings of a large one, beside others.
+    fn check_size(&self, item: &NewItem) -> Result<()> {
+        let may_be_too_large = item.trajectory.may_be_too_large();
+        if may_be_too_large { beside_others(|| item.trajectory.check_size(self.name())) } else { Ok(()) }
     }
 
     /// Checks that the table accepts all items.
@@ -127,8 +134,8 @@ impl TableHandle {
     /// [`Trajectory::check_size`]: reverb_core::Trajectory::check_size
     pub fn check_all(&self, items: &[NewItem]) -> std::result::Result<(), (usize, Error)> {
         // Before the lock, because this may decode chunks.
-        for (index, item) in items.iter().enumerate().filter(|(_, item)| item.trajectory.may_be_too_large()) {
-            item.trajectory.check_size(self.name()).map_err(|error| (index, error))?;
+        for (index, item) in items.iter().enumerate() {
+            self.check_size(item).map_err(|error| (index, error))?;
         }
         for (step, items) in items.chunks(OPERATIONS_PER_LOCK).enumerate() {
             self.with_table(|table| table.check_items(items))

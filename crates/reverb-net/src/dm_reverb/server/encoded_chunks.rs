@@ -8,6 +8,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use reverb_core::{Chunk, Error, Result};
 use reverb_formats::chunk::ChunkEncoder;
+use reverb_service::decoding::turn;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -118,8 +119,11 @@ pub async fn encode(chunk: &Arc<Chunk>, rows: Range<u32>, key: u64) -> Result<By
     if !reads_all || chunk.decoded_bytes() <= LARGE_BYTES {
         return encode_small(chunk, rows, key);
     }
+    let decodes = unpacks || chunk.is_compressed();
+    let turn = turn(if decodes { chunk.decoded_bytes() as u64 } else { 0 }).await;
     let chunk = chunk.clone();
     let encode = move || {
+        let _turn = turn;
         if unpacks {
             chunk.data();
         }

@@ -4,8 +4,9 @@ use crate::grpc::held_memory::{CHUNK_BYTES, HeldMemory, columns_bytes};
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use reverb_core::{Chunk, EpisodeIds, Error, Result, Trajectory};
-use reverb_formats::chunk::{ChunkDecoder, key_of};
+use reverb_formats::chunk::{ChunkDecoder, key_of, most_decoded_bytes};
 use reverb_formats::item::FindChunk;
+use reverb_service::decoding::decode;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -36,12 +37,17 @@ impl HeldChunks {
         Self { decoder, limit_bytes, known: HashMap::default(), memory: HeldMemory::default() }
     }
 
-    /// Adds the chunks of a message. Of chunks with the same key, the first stays.
+    /// Adds the chunks of a message, in turn with others if many bytes are decoded for them. Of chunks with the same key, the first stays.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if a chunk is damaged, or if the stream holds too much; [`Error::MessageTooLarge`] if
     /// one chunk or all exceed the limit.
-    pub fn add(&mut self, messages: Vec<Bytes>) -> Result<()> {
+    pub async fn add(&mut self, messages: Vec<Bytes>) -> Result<()> {
+        let most = messages.iter().map(|message| most_decoded_bytes(message)).sum::<u64>();
+        decode(most.min(self.limit_bytes), || self.add_all(messages)).await
+    }
+
+    fn add_all(&mut self, messages: Vec<Bytes>) -> Result<()> {
         let mut spent_bytes = 0;
         // A chunk that is most of what was allocated for its message stays there. Smaller ones are copied, since each
         // of them would keep the others.

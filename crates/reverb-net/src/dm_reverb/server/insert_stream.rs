@@ -110,7 +110,13 @@ impl InsertStreamTask {
                 request = requests.next(), if is_read => match request {
                     Some(request) => {
                         let limit = replay.max_message_size();
-                        self.take(request.map_err(|status| message_error(status, limit))?)?;
+                        let request = request.map_err(|status| message_error(status, limit))?;
+                        tokio::select! {
+                            biased;
+                            taken = self.take(request) => taken?,
+                            () = answers.closed() => return Err(None),
+                            () = &mut closed => return Err(Some(stopped())),
+                        }
                     }
                     None => is_half_closed = true,
                 },
@@ -132,12 +138,12 @@ impl InsertStreamTask {
     }
 
     /// Takes the chunks of a message, and puts its items aside.
-    fn take(&mut self, request: InsertStreamRequest) -> Result<(), Status> {
+    async fn take(&mut self, request: InsertStreamRequest) -> Result<(), Status> {
         let InsertStreamRequest { chunks, items, keep_chunk_keys } = request;
         if chunks.is_empty() && items.is_empty() {
             return Err(lacks_chunks_and_items(&keep_chunk_keys));
         }
-        self.held.add(chunks).map_err(|error| to_status(&error))?;
+        self.held.add(chunks).await.map_err(|error| to_status(&error))?;
         if !items.is_empty() {
             self.rest = Some(Rest { items: items.into_iter(), keep_keys: keep_chunk_keys });
         }
@@ -198,5 +204,42 @@ fn failure(error: &Error) -> Status {
         // The table was closed because the server is stopping.
         Error::Cancelled(_) => stopped(),
         error => to_status(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::{queue, strings};
+    use reverb_formats::chunk::ChunkEncoder;
+    use reverb_service::Transport;
+    use reverb_service::decoding::turn;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn chunks_that_are_decoded_at_once_wait_for_their_turn() {
+        let message = |texts: usize| {
+            let (mut message, chunk) = (Vec::new(), strings(&vec!["text"; texts]));
+            ChunkEncoder::default().encode(&chunk, texts as u64, false, &mut message).unwrap();
+            InsertStreamRequest { chunks: vec![message.into()], ..InsertStreamRequest::default() }
+        };
+        let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
+        let replay = Replay::new(vec![queue("queue", 10)], 64 << 20).unwrap();
+        let mut task = InsertStreamTask {
+            held: HeldChunks::new(64 << 20),
+            queue: WriteQueue::new(&peer, None),
+            rest: None,
+            num_items: 0,
+            inserted: Vec::new(),
+            replay,
+        };
+        let others = turn(u64::MAX).await;
+        let early = tokio::time::timeout(Duration::from_millis(200), task.take(message(100_000))).await;
+        assert!(early.is_err(), "the strings were decoded without a turn");
+        assert_eq!(task.held.memory.bytes(), 0);
+        task.take(message(100)).await.unwrap();
+        drop(others);
+        task.take(message(100_000)).await.unwrap();
+        assert!(task.held.memory.bytes() > 400_000);
     }
 }

@@ -2,13 +2,13 @@
 
 use super::last_word::end_stopped;
 use super::waiting_beats::beat_while_waiting;
-use crate::grpc::decoding::{decode, on_bytes, on_items};
 use crate::grpc::held_memory::CHUNK_BYTES;
 use crate::replay_v1::proto::{InsertRequest, InsertResponse};
 use crate::replay_v1::status::to_failure;
 use crate::replay_v1::wire::{LayoutCache, decoded_bytes, insert_chunks_from_wire, items_bytes, items_from_wire};
 use reverb_core::{Error, Result};
 use reverb_service::Call;
+use reverb_service::decoding::{decode, on_bytes, on_items};
 use reverb_service::insert::{InsertGroup, wait_for_inserts};
 use reverb_service::{Inserter, Notice, Peer, Replay, StreamKind};
 use std::collections::HashMap;
@@ -253,9 +253,9 @@ async fn answer(replay: &Replay, request_id: u64, result: Result<()>) -> InsertR
 
 #[cfg(test)]
 mod tests {
-    use super::super::tables::{Recorder, uniform};
     use super::*;
     use crate::replay_v1::proto::{Chunk, ColumnSpec, ItemBatch};
+    use crate::tables::{Recorder, uniform};
     use reverb_core::DType;
     use reverb_service::Transport;
     use std::sync::mpsc::channel;

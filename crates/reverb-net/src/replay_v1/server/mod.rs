@@ -6,9 +6,6 @@ mod last_word;
 mod same_server;
 mod sample_stream;
 mod service;
-#[cfg(test)]
-#[path = "../../../../reverb-service/tests/common/mod.rs"]
-mod tables;
 mod waiting_beats;
 mod write_stream;
 

@@ -2,7 +2,6 @@
 
 use super::last_word::end_stopped;
 use super::waiting_beats::beat_while_waiting;
-use crate::grpc::decoding::{decode, on_items};
 use crate::replay_v1::proto::{Draw, SampleRequest, sample_request};
 use crate::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use crate::replay_v1::status::to_failure;
@@ -10,6 +9,7 @@ use crate::replay_v1::wire::batch_to_wire;
 use parking_lot::Mutex;
 use reverb_core::gather::decoded_bytes;
 use reverb_core::{Drawn, Error, Result};
+use reverb_service::decoding::{decode, on_items};
 use reverb_service::lease::Lease;
 use reverb_service::{Call, DrawRequest, Notice, TableHandle};
 use reverb_service::{Peer, Replay, StreamKind};
@@ -264,7 +264,7 @@ impl SampleStreamTask {
         waited: Duration,
     ) -> std::result::Result<(), ()> {
         let at_least = usize::try_from(draw.at_least).unwrap_or(usize::MAX);
-        let decoded = decoded_bytes(&drawn);
+        let decoded = decoded_bytes(drawn.iter().map(|drawn| &drawn.trajectory));
         let stack = || {
             on_items(drawn.len(), || {
                 let gatherer = table.stack(drawn, at_least, draw.squeeze_time)?;
@@ -310,10 +310,10 @@ enum Begun {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tables::{Recorder, chunk_of, here, items, queue};
     use super::*;
-    use crate::grpc::decoding::{ITEMS_AT_ONCE, take_all_room};
+    use crate::tables::{Recorder, chunk_of, here, items, queue};
     use reverb_core::{Codec, DType, Layout, NewItem, Trajectory};
+    use reverb_service::decoding::{ITEMS_AT_ONCE, turn};
     use reverb_service::{Change, Transport};
     use tokio_stream::wrappers::UnboundedReceiverStream;
 
@@ -410,7 +410,7 @@ mod tests {
         let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
         let (requests, stream) = mpsc::unbounded_channel();
         let mut answers = sample_stream(replay, peer, None, UnboundedReceiverStream::new(stream));
-        let room = take_all_room().await;
+        let room = turn(u64::MAX).await;
         let draw = Draw { table: "queue".into(), at_least: 1, at_most: 1, ..Draw::default() };
         requests.send(Ok(SampleRequest { request_id: 1, kind: Some(sample_request::Kind::Draw(draw)) })).unwrap();
         let early = tokio::time::timeout(Duration::from_millis(200), answers.next()).await;

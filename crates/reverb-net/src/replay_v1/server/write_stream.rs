@@ -1,13 +1,13 @@
 //! The server side of the stream of a writer: inserts items in order, and confirms them.
 
 use super::last_word::stopped;
-use crate::grpc::decoding::decode;
 use crate::grpc::held_memory::HeldMemory;
 use crate::replay_v1::proto::{WriteFailure, WriteItem, WriteRequest, WriteResponse};
 use crate::replay_v1::status::{to_failure, to_status};
 use crate::replay_v1::wire::{LayoutCache, chunks_from_wire, decoded_bytes, write_item_bytes, write_item_from_wire};
 use reverb_core::{Chunk, Error, Result};
 use reverb_service::Arrival;
+use reverb_service::decoding::decode;
 use reverb_service::insert::check_size_of;
 use reverb_service::write_ledger::LedgerGuard;
 use reverb_service::write_queue::{Done, WriteQueue};
@@ -272,12 +272,12 @@ impl WriteStreamTask {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tables::{chunk_of, queue};
     use super::*;
-    use crate::grpc::decoding::take_all_room;
     use crate::replay_v1::wire::chunk_to_wire;
+    use crate::tables::{chunk_of, queue};
     use reverb_core::{Codec, DType, Layout};
     use reverb_service::Transport;
+    use reverb_service::decoding::turn;
 
     async fn task() -> WriteStreamTask {
         let replay = Replay::new(vec![queue("queue", 10)], 256 << 20).unwrap();
@@ -319,7 +319,7 @@ mod tests {
         };
         let mut task = task().await;
         let mut done = Done::new();
-        let room = take_all_room().await;
+        let room = turn(u64::MAX).await;
         let early = tokio::time::timeout(Duration::from_millis(200), task.take(message(2048), &mut done)).await;
         assert!(early.is_err(), "the chunk was decoded without room");
         assert!(task.known.is_empty());

@@ -1,7 +1,7 @@
 //! Work that takes long, beside the tasks of other clients; and how much of the decoding of chunks all streams do at once.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Number of items up to which work on all of them takes a few milliseconds at most, and is done at once.
 pub const ITEMS_AT_ONCE: usize = 16 << 10;
@@ -19,17 +19,27 @@ const DECODING_TASKS: u32 = 4;
 /// Bytes that may be decoded now. Those who wait get them in order.
 static ROOM: Semaphore = Semaphore::const_new(DECODING_BYTES as usize);
 
-/// Does work that decodes this number of bytes. If they are many, it waits for its turn, and another thread runs the
-/// other tasks of this one meanwhile. The work must not wait for anybody.
-pub async fn decode<T>(decoded_bytes: u64, work: impl FnOnce() -> T) -> T {
+/// The turn of somebody who decodes many bytes. It ends when this is dropped.
+#[derive(Debug)]
+pub struct DecodingTurn(#[expect(dead_code, reason = "held, not read")] SemaphorePermit<'static>);
+
+/// Waits for a turn to decode this number of bytes. `None`, without a wait, if they are few. Who has a turn must not wait
+/// for anybody.
+pub async fn turn(decoded_bytes: u64) -> Option<DecodingTurn> {
     if decoded_bytes <= DECODED_AT_ONCE_BYTES {
-        return work();
+        return None;
     }
     // What exceeds all the room takes all of it.
     let bytes = u32::try_from(decoded_bytes).unwrap_or(u32::MAX);
     let room = ROOM.acquire_many(bytes.clamp(DECODING_BYTES / DECODING_TASKS, DECODING_BYTES)).await;
-    let _room = room.expect("the semaphore is never closed");
-    beside_others(work)
+    Some(DecodingTurn(room.expect("the semaphore is never closed")))
+}
+
+/// Does work that decodes this number of bytes. If they are many, it waits for its turn, and another thread runs the
+/// other tasks of this one meanwhile. The work must not wait for anybody.
+pub async fn decode<T>(decoded_bytes: u64, work: impl FnOnce() -> T) -> T {
+    let turn = turn(decoded_bytes).await;
+    if turn.is_some() { beside_others(work) } else { work() }
 }
 
 /// Does work on a number of items, beside other tasks if they are many.
@@ -44,16 +54,10 @@ pub fn on_bytes<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
 }
 
 /// Does work while another thread runs the other tasks of this one, so that other clients are served.
-fn beside_others<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn beside_others<T>(work: impl FnOnce() -> T) -> T {
     let can_move_tasks =
         Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
     if can_move_tasks { tokio::task::block_in_place(work) } else { work() }
-}
-
-/// Takes all the room, so that nothing large is decoded meanwhile.
-#[cfg(test)]
-pub async fn take_all_room() -> tokio::sync::SemaphorePermit<'static> {
-    ROOM.acquire_many(DECODING_BYTES).await.expect("the semaphore is never closed")
 }
 
 #[cfg(test)]
