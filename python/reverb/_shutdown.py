@@ -11,6 +11,9 @@ import sys
 import threading
 from collections.abc import Callable
 
+# The exit status of a process that ends by SIGTERM, as shells report it.
+SIGTERM_STATUS = 128 + signal.SIGTERM
+
 
 class Stage(enum.IntEnum):
     """Shutdown stages; lower stages run first."""
@@ -86,4 +89,4 @@ class ExitOnSigterm:
     def _exit(self, number: int, frame: object) -> None:
         if not self._has_raised:
             self._has_raised = True
-            sys.exit(128 + number)
+            sys.exit(SIGTERM_STATUS)

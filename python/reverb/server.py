@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from reverb import _binding, rate_limiters
 from reverb._announcement import announce
 from reverb._settings import ARGUMENTS, ServerOptions, returns_by_default
-from reverb._shutdown import ExitOnSigterm, Stage, at_exit
+from reverb._shutdown import SIGTERM_STATUS, ExitOnSigterm, Stage, at_exit
 from reverb.client import Client
 from reverb.data import checks, signatures, table_arguments
 from reverb.data.spec_text import format_signature
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Server", "Table", "TableExtensionBase"]
 
 _logger = logging.getLogger("reverb")
+# What ends a wait by SystemExit, by the exit status.
+_ENDS: dict[object, str] = {SIGTERM_STATUS: "SIGTERM"}
 # Servers that save a last checkpoint at interpreter exit.
 _saving_at_exit: "weakref.WeakSet[Server]" = weakref.WeakSet()
 
@@ -445,7 +447,9 @@ class Server:
             if _unsaved() or not returns:
                 sigterm.begin()
             return self._server.wait(checks.as_timeout(timeout))
-        except (KeyboardInterrupt, SystemExit):
+        except (KeyboardInterrupt, SystemExit) as error:
+            reason = "Ctrl-C" if isinstance(error, KeyboardInterrupt) else _ENDS.get(error.code, "SystemExit")
+            _logger.info("the server at %s, port %s stops because of %s", self.host, self.port, reason)
             self.stop(returns=returns)
             raise
         finally:

@@ -1,9 +1,12 @@
 """What our client gives at a server of dm-reverb beyond single calls: loaders, timeouts, commands, and reconnects."""
 
+import concurrent.futures
 import itertools
+import logging
 import pickle
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -80,6 +83,25 @@ def test_the_largest_priority_is_that_which_this_process_has_set_and_one_warning
         assert write("max") == [40.0, 40.0]
         eventually(lambda: 'priority "max"' in caplog.text)
     assert len([record for record in caplog.records if 'priority "max"' in record.getMessage()]) == 1
+
+
+@pytest.mark.slow
+def test_a_long_wait_of_draws_is_logged_once_with_its_reason_and_its_end(processes, server, caplog):
+    client = reverb.Client(server)
+
+    def messages():
+        return [record.getMessage() for record in caplog.records if record.name == "reverb"]
+
+    with caplog.at_level(logging.INFO, logger="reverb"), concurrent.futures.ThreadPoolExecutor(2) as threads:
+        waiting = [threads.submit(client.sample_batch, "uniform", 1, timeout=PATIENCE_S) for _ in range(2)]
+        time.sleep(13)
+        [reason] = messages()
+        assert reason.startswith("sample of table `uniform` waits: 0 items, min_size_to_sample is 1")
+        insert(processes, server, [1], "uniform")
+        assert [numbers(one.result().data) for one in waiting] == [[1], [1]]
+        time.sleep(0.5)
+    [_, end] = messages()
+    assert end.startswith("sample of table `uniform` goes on after 1")
 
 
 def test_commands_show_the_tables_and_refuse_what_the_protocol_lacks(processes, server):

@@ -17,9 +17,10 @@ struct ToPython;
 
 /// Whether Python gets an event.
 fn is_for_python(metadata: &Metadata<'_>) -> bool {
-    // Below the level of warnings, only saves, loads and what happens to a table are sent.
-    let is_of_table = || metadata.fields().field("table").is_some();
-    *metadata.level() <= Level::WARN || metadata.target().starts_with("reverb_store::checkpoint") || is_of_table()
+    // Below the level of warnings, only saves, loads, what happens to a table, and clients that vanish are sent.
+    let has = |name| metadata.fields().field(name).is_some();
+    let is_of_checkpoint = metadata.target().starts_with("reverb_store::checkpoint");
+    *metadata.level() <= Level::WARN || is_of_checkpoint || has("table") || has("client")
 }
 
 impl Subscriber for ToPython {

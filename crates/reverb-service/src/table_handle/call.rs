@@ -102,13 +102,15 @@ impl TableHandle {
 
 impl<T: Reply> Waiting<T> {
     /// Waits for the table, until `deadline` if there is one. After ten seconds, calls `notice` once with the reason,
-    /// unless the program has been told of another call that still waits here.
+    /// unless the program has been told of another call that still waits here; and once more when the request is served.
     ///
     /// # Errors
     /// [`Error::DeadlineExceeded`] if nothing could be done in time, [`Error::Cancelled`] if the table was closed.
     pub async fn result(mut self, deadline: Option<Instant>, notice: impl Fn(&Notice)) -> Result<T> {
         let begun = Instant::now();
-        let mut notice_at = Some(begun + NOTICE_AFTER);
+        let (mut notice_at, mut is_told) = (Some(begun + NOTICE_AFTER), false);
+        let (table, operation) = (self.handle.name().to_owned(), T::Work::OPERATION);
+        let tell = |text| notice(&Notice { text, table: table.clone(), operation, waited: begun.elapsed() });
         loop {
             let wake = [deadline, notice_at].into_iter().flatten().min();
             let Some(receiver) = self.receiver.as_mut() else { return Err(forgotten()) };
@@ -118,6 +120,10 @@ impl<T: Reply> Waiting<T> {
             };
             if let Some(answer) = answer {
                 self.receiver = None;
+                if is_told && matches!(answer, Ok(Ok(_))) {
+                    let (what, waited) = (T::Work::title(&table), begun.elapsed().as_secs_f64());
+                    tell(format!("{what} goes on after {waited:.1} s"));
+                }
                 return answer.unwrap_or_else(|_| Err(forgotten()));
             }
             if deadline.is_some() && wake == deadline {
@@ -126,8 +132,8 @@ impl<T: Reply> Waiting<T> {
             notice_at = None;
             self.long = self.begin_long_wait();
             if self.long.as_ref().is_none_or(|wait| wait.is_first) {
-                let (text, operation) = (self.explain(), T::Work::OPERATION);
-                notice(&Notice { text, table: self.handle.name().into(), operation, waited: begun.elapsed() });
+                is_told = true;
+                tell(self.explain());
             }
         }
     }

@@ -117,6 +117,8 @@ pub trait Work: Default + Send {
     fn reply(self) -> Self::Reply;
     /// Returns the result of a request whose deadline passes before it is complete.
     fn expire(self, reason: &str) -> Result<Self::Reply>;
+    /// Says what a request does at the table with this name.
+    fn title(name: &str) -> String;
     /// Says what the first request waits for.
     fn explain(table: &Table, name: &str) -> String;
     /// Undoes operations whose result was not delivered, [`OPERATIONS_PER_LOCK`] of them at most.
@@ -155,8 +157,12 @@ impl Work for InsertWork {
         )))
     }
 
+    fn title(name: &str) -> String {
+        format!("insert into table `{name}`")
+    }
+
     fn explain(table: &Table, name: &str) -> String {
-        format!("insert into table `{name}` waits: {}", table.explain_insert())
+        format!("{} waits: {}", Self::title(name), table.explain_insert())
     }
 }
 
@@ -190,8 +196,12 @@ impl Work for SampleWork {
         )))
     }
 
+    fn title(name: &str) -> String {
+        format!("sample of table `{name}`")
+    }
+
     fn explain(table: &Table, name: &str) -> String {
-        format!("sample of table `{name}` waits: {}", table.explain_sample())
+        format!("{} waits: {}", Self::title(name), table.explain_sample())
     }
 
     fn undo(&mut self, table: &mut JournaledTable, removed: &mut Vec<Trajectory>) {

@@ -178,7 +178,8 @@ impl Session {
         enough: impl Fn(&Outbox) -> bool,
     ) -> Result<()> {
         let mut changed = self.shared.changed.subscribe();
-        let mut notice_at = Some(Instant::now() + REPORT_DELAY);
+        let begun = Instant::now();
+        let (mut notice_at, mut is_told) = (Some(begun + REPORT_DELAY), false);
         loop {
             let freed = self.shared.all.freed();
             let counts = {
@@ -188,6 +189,10 @@ impl Session {
                     return self.check();
                 }
                 if enough(&state.outbox) {
+                    drop(state);
+                    if is_told {
+                        notice(&format!("a writer goes on after {:.1} s", begun.elapsed().as_secs_f64()));
+                    }
                     return Ok(());
                 }
                 state.outbox.counts()
@@ -201,6 +206,7 @@ impl Session {
                 )));
             }
             if notice_at.is_some_and(|at| now >= at) {
+                is_told = true;
                 notice_at = (reports == Reports::Again).then(|| now + REPORT_DELAY);
                 let tables = self.shared.state.lock().outbox.describe();
                 notice(&format!(

@@ -5,14 +5,14 @@ use super::chunk_cache::ChunkCache;
 use super::idle_streams::IdleStreams;
 use super::left::{Left, Unconfirmed};
 use super::sample_link::SampleLink;
-use super::tables::Tables;
-use crate::dm_reverb::proto::{SampleStreamRequest, Timeout};
+use super::tables::{Tables, statuses};
+use crate::dm_reverb::proto::{SampleStreamRequest, ServerInfoRequest, Timeout};
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
 use parking_lot::Mutex;
 use reverb_core::{Drawn, Error, Result, TableInfo};
 use reverb_service::local::BatchRequest;
-use reverb_service::{Batch, MAX_DRAWN, stack};
-use std::collections::HashMap;
+use reverb_service::{Batch, MAX_DRAWN, stack, warn};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -22,6 +22,11 @@ use tonic::transport::Channel;
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 /// Number of bytes from which a batch is copied by another thread, so that other calls go on.
 const LARGE_BATCH: usize = 4 << 20;
+
+/// Time after which a wait is reported.
+const REPORT_DELAY: Duration = Duration::from_secs(10);
+/// Maximum time to ask the server what a draw waits for.
+const ASK_TIME: Duration = Duration::from_secs(2);
 
 /// What all draws of a connection share.
 #[derive(Debug)]
@@ -34,6 +39,14 @@ pub struct Draws {
     left: Arc<Left>,
     /// By table, the turn after the last draw that has begun.
     last: Mutex<HashMap<String, Turn>>,
+    /// The tables from which a draw waits whose long wait was reported.
+    reported: Mutex<HashSet<String>>,
+}
+
+/// A long wait that was reported. While it lasts, no other one at the same table is.
+struct Reported<'a> {
+    draws: &'a Draws,
+    table: &'a str,
 }
 
 /// The turn of a draw. Resolves when the previous draw has ended; a dropped draw passes on its own wait.
@@ -73,6 +86,7 @@ impl Draws {
             idle: IdleStreams::default(),
             left: Arc::default(),
             last: Mutex::default(),
+            reported: Mutex::default(),
         }
     }
 
@@ -85,6 +99,14 @@ impl Draws {
             _ => None,
         };
         Draw { draws: self.clone(), request: request.clone(), deadline, turn, end: Some(end) }
+    }
+
+    /// Asks the server whether a table allows no sample now, and says why. `None` if it seems to allow one.
+    async fn explain(&self, table: &str) -> Option<String> {
+        let response = self.service.clone().server_info(ServerInfoRequest {}).await.ok()?.into_inner();
+        let status = statuses(response).ok()?.into_iter().find(|status| status.info.config.name == table)?;
+        let limiter = status.info.limiter();
+        (!limiter.can_sample(1)).then(|| limiter.explain_sample())
     }
 
     fn idle_stream(&self) -> SampleLink {
@@ -112,7 +134,7 @@ impl Draw {
         let table = draws.tables.get(&self.request.table)?;
         let wanted = wanted(&self.request, table)?;
         let (drawn, first) = match within(self.deadline, self.wait_for_turn()).await {
-            Some(()) => self.receive(wanted, table).await?,
+            Some(()) => self.receive_and_report(wanted, table).await?,
             None => (draws.left.take(&self.request.table, wanted), None),
         };
         if drawn.is_empty() {
@@ -131,6 +153,34 @@ impl Draw {
         while let Some(Turn(turn)) = &mut self.turn {
             self.turn = turn.await.ok();
         }
+    }
+
+    /// As [`Draw::receive`]. Logs a long wait, and its end.
+    async fn receive_and_report(&self, wanted: usize, table: &TableInfo) -> Result<(Vec<Drawn>, Option<Instant>)> {
+        let (begun, mut reported) = (Instant::now(), None);
+        let received = tokio::select! {
+            received = self.receive(wanted, table) => received,
+            () = self.report_wait(&mut reported) => unreachable!("a report does not end the wait"),
+        };
+        if reported.is_some() && received.as_ref().is_ok_and(|(drawn, _)| !drawn.is_empty()) {
+            let (table, waited) = (&self.request.table, begun.elapsed().as_secs_f64());
+            warn(&format!("sample of table `{table}` goes on after {waited:.1} s"));
+        }
+        received
+    }
+
+    /// Logs once why the draw waits for a long time, unless another draw of the connection waits there and has. Never
+    /// completes.
+    async fn report_wait<'a>(&'a self, reported: &mut Option<Reported<'a>>) {
+        tokio::time::sleep(REPORT_DELAY).await;
+        let (draws, table) = (&*self.draws, self.request.table.as_str());
+        if draws.reported.lock().insert(table.to_owned()) {
+            *reported = Some(Reported { draws, table });
+            let reason = within(Instant::now().checked_add(ASK_TIME), draws.explain(table)).await.flatten();
+            let reason = reason.unwrap_or_else(|| format!("the server at {} has sent no sample", draws.peer));
+            warn(&format!("sample of table `{table}` waits: {reason}"));
+        }
+        std::future::pending().await
     }
 
     /// Receives samples until there are `wanted`, or until the deadline. Returns when the first one arrived
@@ -212,6 +262,12 @@ impl Drop for Draw {
         if let (Some(turn), Some(end)) = (self.turn.take(), self.end.take()) {
             let _is_last = end.send(turn);
         }
+    }
+}
+
+impl Drop for Reported<'_> {
+    fn drop(&mut self) {
+        self.draws.reported.lock().remove(self.table);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The server side of an insert stream. Requests are processed in order, and answered when they complete.
 
 use super::last_word::end_stopped;
+use super::vanished::log_vanished;
 use super::waiting_beats::beat_while_waiting;
 use crate::grpc::held_memory::CHUNK_BYTES;
 use crate::replay_v1::proto::{InsertRequest, InsertResponse};
@@ -108,6 +109,7 @@ impl InsertStreamTask {
                     None => break,
                     // The client disconnected, or sent an unreadable message. Waiting requests are withdrawn.
                     Some(Err(status)) => {
+                        self.log_vanished();
                         let Self { answers, waiting, .. } = self;
                         drop(waiting);
                         let _gone = answers.send(Err(status)).await;
@@ -115,7 +117,7 @@ impl InsertStreamTask {
                     }
                 },
                 Some(done) = self.waiting.join_next() => self.forget(done),
-                () = self.answers.closed() => return,
+                () = self.answers.closed() => return self.log_vanished(),
                 // The waiting calls have just failed. Their answers are still sent.
                 () = &mut closed => break,
             }
@@ -123,12 +125,17 @@ impl InsertStreamTask {
         while !self.waiting.is_empty() {
             tokio::select! {
                 Some(done) = self.waiting.join_next() => self.forget(done),
-                () = self.answers.closed() => return,
+                () = self.answers.closed() => return self.log_vanished(),
             }
         }
         if replay.is_closed() {
             end_stopped(&replay, &self.answers).await;
         }
+    }
+
+    /// Logs that the client has gone, if it had inserts that waited.
+    fn log_vanished(&self) {
+        log_vanished(&self.replay, &self.peer, &[(self.handles.len(), "waiting inserts")]);
     }
 
     fn forget(&mut self, done: std::result::Result<u64, tokio::task::JoinError>) {

@@ -6,6 +6,7 @@ mod last_word;
 mod same_server;
 mod sample_stream;
 mod service;
+mod vanished;
 mod waiting_beats;
 mod write_stream;
 

@@ -1,6 +1,7 @@
 //! The server side of a sample stream. Each draw is answered with one batch, which is gathered as it is sent.
 
 use super::last_word::end_stopped;
+use super::vanished::log_vanished;
 use super::waiting_beats::beat_while_waiting;
 use crate::replay_v1::proto::{Draw, SampleRequest, sample_request};
 use crate::replay_v1::sample_response::{Kind, Payload, SampleResponse};
@@ -99,7 +100,9 @@ impl SampleStreamTask {
                     Some(Ok(request)) => self.take(request).await,
                     // The client disconnected, or sent an unreadable message. Samples that it has not received go back.
                     Some(Err(status)) => {
+                        let draws = self.handles.len();
                         self.withdraw().await;
+                        self.log_vanished(draws);
                         let Self { answers, leases, .. } = self;
                         drop(leases);
                         let _gone = answers.send(Err(status)).await;
@@ -136,12 +139,20 @@ impl SampleStreamTask {
 
     /// Withdraws what waits, and processes the receipts that the client sent before it disconnected.
     async fn disconnected(mut self, mut requests: impl Stream<Item = Requested> + Unpin) {
+        let draws = self.handles.len();
         self.withdraw().await;
         while let Some(Ok(request)) = requests.next().await {
             if let Some(sample_request::Kind::Received(_)) = request.kind {
                 self.received(request.request_id);
             }
         }
+        self.log_vanished(draws);
+    }
+
+    /// Logs that the client has gone, if it had samples that it has not received, or draws that waited.
+    fn log_vanished(&self, draws: usize) {
+        let in_flight = [(self.undelivered, "undelivered samples, which go back,"), (draws, "waiting draws")];
+        log_vanished(&self.replay, &self.peer, &in_flight);
     }
 
     async fn take(&mut self, request: SampleRequest) -> std::result::Result<(), ()> {

@@ -1,6 +1,7 @@
 //! The server side of the stream of a writer: inserts items in order, and confirms them.
 
 use super::last_word::stopped;
+use super::vanished::log_vanished;
 use crate::grpc::held_memory::HeldMemory;
 use crate::replay_v1::proto::{WriteFailure, WriteItem, WriteRequest, WriteResponse};
 use crate::replay_v1::status::{to_failure, to_status};
@@ -77,6 +78,10 @@ async fn serve(
     let mut task = WriteStreamTask::new(replay.clone(), Inserter { peer: &peer, client }, heartbeat, guard);
     let ended = task.serve(first, &mut requests, &answers).await;
     let is_complete = ended.is_ok();
+    // The streams that the server ends have details.
+    if matches!(&ended, Err(reason) if reason.as_ref().is_none_or(|status| status.details().is_empty())) {
+        log_vanished(&replay, &peer, &[(task.queue.num_waiting(), "waiting items of a writer")]);
+    }
     if let Err(Some(reason)) = ended {
         let _gone = answers.send(Err(reason)).await;
     }
