@@ -53,9 +53,10 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Flushes and closes, even if the body raised an error."""
-        self.flush()
-        self.close()
+        """Flushes and closes, even if the body raised an error, unless the body has closed the writer."""
+        if not self._closed:
+            self.flush()
+            self.close()
 
     @property
     def is_closed(self) -> bool:

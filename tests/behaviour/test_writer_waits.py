@@ -7,7 +7,7 @@ import pytest
 from behaviour_support import Background, draw, eventually, info_of, program
 
 import reverb
-from reverb import errors, structured
+from reverb import adders, errors, structured
 
 STEP = {"x": np.int64(0)}
 CONFIG = structured.create_config(structured.pattern_from_transform(STEP, lambda x: x["x"][-1:]), "full")
@@ -104,15 +104,31 @@ def test_leave_waits_as_long_as_close_does(serve, caplog):
         writer.flush()
 
 
-def test_leave_does_not_wait_after_an_error_of_the_server(client):
+def test_leave_does_not_wait_after_an_error_of_the_server(serve, caplog):
+    client = serve(reverb.Table.queue("full", 1))
     with pytest.raises(errors.ReverbError) as error:
         client.sample_batch("none", 1, timeout=1)
-    writer = client.trajectory_writer(1)
-    writer.append(0)
-    writer.close()
+    writer = trajectory(client)
     writer.leave(error.value)
-    with pytest.raises(RuntimeError, match="Close has been called"):
-        writer.leave(None)
+    assert "still has items" not in caplog.text
+    assert len(draw(client, 3, "full")) == 3
+    writer.close()
+
+
+@pytest.mark.parametrize("make", WRITERS)
+def test_a_writer_may_be_closed_inside_its_with_statement(serve, make):
+    client = serve(reverb.Table.queue("full", 100))
+    with make(client) as writer:
+        writer.close()
+    assert info_of(client, "full").current_size == 3
+
+
+def test_an_adder_may_be_closed_inside_its_with_statement(serve):
+    client = serve(reverb.Table.queue("full", 100))
+    with adders.EpisodeAdder(client, "full", max_length=1) as adder:
+        adder.add({"x": np.int64(0)}, last=True)
+        adder.close()
+    assert info_of(client, "full").current_size == 1
 
 
 @pytest.mark.parametrize("make", WRITERS)

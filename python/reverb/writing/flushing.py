@@ -31,8 +31,8 @@ class FlushingWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Flushes without a time limit, unless the body raised a ReverbError. The writer stays usable."""
-        if not isinstance(error, ReverbError):
+        """Flushes without a time limit, unless the body raised a ReverbError or closed the writer. It stays usable."""
+        if not (isinstance(error, ReverbError) or self._closed):
             self.flush()
 
     def note_priority(self, priority: float) -> None:
@@ -51,7 +51,7 @@ class FlushingWriter:
         Args:
           error: Exception that the body of the `with` statement raised; None if it raised none.
         """
-        if isinstance(error, ReverbError) or closing.was_closed_at_exit(self._sender):
+        if isinstance(error, ReverbError) or self._closed or closing.was_closed_at_exit(self._sender):
             return
         try:
             self._sender.flush(0, closing.CLOSE_TIMEOUT_SECONDS)
