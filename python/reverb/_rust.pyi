@@ -48,6 +48,7 @@ __all__ = [
     "importance_weights",
     "tensorflow_kernel",
     "unconfirmed",
+    "wait_for_streams",
 ]
 
 _FlatSpec = tuple[str, int, Sequence[int] | None]
@@ -74,6 +75,9 @@ def unconfirmed() -> list[tuple[str, dict[str, int], int]]:
 
     Writers without unconfirmed items are left out.
     """
+
+def wait_for_streams(timeout: float) -> None:
+    """Waits for clients that were dropped, until their servers have processed the receipts of all their batches."""
 
 def descriptor_set() -> bytes:
     """A serialized `google.protobuf.FileDescriptorSet` of all messages, each file after those that it imports."""
@@ -226,15 +230,24 @@ class Draw:
     def is_ready(self) -> bool:
         """Whether `result` would return at once."""
 
-    def received(self) -> None:
-        """Marks the samples as delivered. Before `result` it gives them back.
+    def received(self, waits: bool = False) -> None:
+        """Marks the samples as delivered. Before `result` it gives them back. Another server is told some time later.
+
+        Args:
+          waits: Whether it is not told with the next draw, because that may begin before the program has the batch.
 
         Raises:
           UnavailableError, CancelledError: The samples went back: the connection was lost, or the server was stopped.
         """
 
+    def is_lost(self) -> bool:
+        """Whether the samples of a batch that has arrived went back, so that `received` would raise."""
+
     def give_back(self) -> None:
-        """Gives the samples back. On return a table of this process has them; another server was told to take them."""
+        """Gives the samples back. On return a table of this process has them; another server was told to take them.
+
+        After `received` only those of a server elsewhere that was not told yet.
+        """
 
     def times(self) -> tuple[float, float]:
         """Seconds that the draw waited for its table, and seconds that it took in all; zeros before `result`."""
@@ -559,8 +572,8 @@ class Client:
         timeout: float | None,
         squeeze_time: bool,
         reconnect_timeout: float | None = None,
-    ) -> SampledBatch:
-        """Draws items.
+    ) -> tuple[SampledBatch, Draw]:
+        """Draws items. They go back to their table unless the draw is acknowledged.
 
         Args:
           table: The name of the table.
@@ -632,6 +645,9 @@ class Client:
         """Changes options of a table; None keeps one. A `max_bytes` of 0 removes the limit."""
 
     def reset(self, table: str, timeout: float | None) -> None: ...
+    def settle(self, timeout: float) -> None:
+        """Waits until the servers have processed the receipts of the batches that the program has, as long at most."""
+
     def server_info(self, timeout: float | None) -> list[bytes]:
         """A serialized `deepmind.reverb.TableInfo` for each table."""
 

@@ -22,8 +22,10 @@ class Stage(enum.IntEnum):
     TENSORFLOW = 1
     # Writers send their remaining items, so they must close while servers of this process still accept items.
     WRITERS = 2
-    # Servers save the items that the writers have sent.
-    SERVERS = 3
+    # Readers send their last receipts, for which a server of this process waits otherwise.
+    READERS = 3
+    # Servers save the items that the writers have sent, and no samples that readers have received.
+    SERVERS = 4
 
 
 _hooks: dict[Stage, list[tuple[Callable[[], None], Callable[[], bool] | None]]] = {}

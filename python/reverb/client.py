@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reverb import _binding
+from reverb._receipts import settle_at_exit
 from reverb.data import checks, signatures, table_arguments
 from reverb.data.arrays import as_array
 from reverb.data.endpoint import Endpoint
 from reverb.data.items import sample_maker
 from reverb.data.keys import ItemPriority, as_keys, as_updates, broadcast
 from reverb.data.timeouts import as_reconnect_timeout, countdown
-from reverb.errors import DeadlineExceededError
+from reverb.errors import DeadlineExceededError, ReverbError
 from reverb.rate_limiters import RateLimiter
 from reverb.replay_sample import BatchInfo, ItemInfo, ReplaySample
 from reverb.reverb_types import TableInfo, table_infos
@@ -74,6 +75,7 @@ class Client:
         self.engine = _binding.Client(self.endpoint, self._max_pending_bytes)
         # Maps each table to the maker of samples that fits the signature which the table had last.
         self._makers: dict[str, _binding.BatchMaker] = {}
+        settle_at_exit(self)
 
     @property
     def server_address(self) -> str:
@@ -361,10 +363,21 @@ class Client:
         if left and unpack_as_table_signature and table not in self._makers:
             infos = self._infos_with(table, remaining())
         while left > 0:
-            sampled = self.engine.sample(table, 1, 1, min(_AHEAD, left - 1), remaining(), False, patience)
+            sampled, draw = self.engine.sample(table, 1, 1, min(_AHEAD, left - 1), remaining(), False, patience)
+            try:
+                maker = self.maker(table, sampled.signature_token, infos) if unpack_as_table_signature else _flat_maker
+                items = iter(_binding.ItemIterator(sampled, maker, of_steps=emit_timesteps))
+                first = next(items)
+                draw.received()
+            except BaseException as error:
+                draw.give_back()
+                if isinstance(error, ReverbError) and error.is_transient:
+                    # The server was lost, and the samples are back in their table. The next draw waits for it.
+                    continue
+                raise
             left -= len(sampled)
-            maker = self.maker(table, sampled.signature_token, infos) if unpack_as_table_signature else _flat_maker
-            yield from _binding.ItemIterator(sampled, maker, of_steps=emit_timesteps)
+            yield first
+            yield from items
 
     def sample_batch(
         self, table: str, batch_size: int, timeout: float | None = None, *, squeeze_time: bool = False
@@ -400,10 +413,17 @@ class Client:
         infos = None
         if maker is None:
             infos, seconds = self._infos_before_draw(seconds)
-        sampled = self.engine.sample(table, size, size, 0, seconds, squeeze_time)
-        if maker is None or maker.signature_token != sampled.signature_token:
-            maker = self.maker(table, sampled.signature_token, infos)
-        return maker.sample(sampled)
+        sampled, draw = self.engine.sample(table, size, size, 0, seconds, squeeze_time)
+        try:
+            if maker is None or maker.signature_token != sampled.signature_token:
+                maker = self.maker(table, sampled.signature_token, infos)
+            sample = maker.sample(sampled)
+            # A program that is killed before this, or meets an error, leaves the samples in the table.
+            draw.received()
+            return sample
+        except BaseException:
+            draw.give_back()
+            raise
 
     def mutate_priorities(
         self,

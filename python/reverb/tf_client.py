@@ -186,18 +186,23 @@ def _sample_in_graph(address: bytes, table: bytes, dtypes: NDArray[np.int64]) ->
 def _first_step(address: bytes, table: bytes, num_leaves: int) -> list[Any]:
     """Returns the fields of the info, and the leaves of the first step, of one sampled item."""
     client, name = streams.client_of(address.decode()), table.decode()
-    sampled = client.engine.sample(name, 1, 1, 0, None, False, _RECONNECT_S)
-    info = table_infos(client.engine, _SIGNATURE_S).get(name)
-    if info is not None and info.signature is not None:
-        specs, open_rows = of_signature(info.signature), sampled.has_open_rows
-        check_batch(name, specs, sampled.columns, sampled.squeezed, open_rows, of_steps=True)
-    (arrays,) = tf_shapes.steps(sampled)
-    if len(arrays) != _NUM_INFOS + num_leaves:
-        raise InvalidArgumentError(
-            "Number of tensors in the replay sample did not match the expected count. "
-            f"Got {len(arrays)} but wanted {_NUM_INFOS + num_leaves}"
-        )
-    return [array[0] for array in arrays]
+    sampled, draw = client.engine.sample(name, 1, 1, 0, None, False, _RECONNECT_S)
+    try:
+        info = table_infos(client.engine, _SIGNATURE_S).get(name)
+        if info is not None and info.signature is not None:
+            specs, open_rows = of_signature(info.signature), sampled.has_open_rows
+            check_batch(name, specs, sampled.columns, sampled.squeezed, open_rows, of_steps=True)
+        (arrays,) = tf_shapes.steps(sampled)
+        if len(arrays) != _NUM_INFOS + num_leaves:
+            raise InvalidArgumentError(
+                "Number of tensors in the replay sample did not match the expected count. "
+                f"Got {len(arrays)} but wanted {_NUM_INFOS + num_leaves}"
+            )
+        draw.received()
+        return [array[0] for array in arrays]
+    except BaseException:
+        draw.give_back()
+        raise
 
 
 def _type_mismatches(arrays: list[Any], dtypes: NDArray[np.int64]) -> Iterator[tuple[int, str, str]]:

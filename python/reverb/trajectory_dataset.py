@@ -9,7 +9,8 @@ class TrajectoryDataset(ReverbDataset):
     """A dataset whose elements are the items of a table, each a `ReplaySample(info, data)` with scalars in the info.
 
     Sampling starts when the first element of an iterator is requested. When the iterator is deleted, samples in transit
-    return to the table. A batch that TensorFlow has already received does not return.
+    return to the table. A batch that TensorFlow has already received does not return, except for the
+    last one if the program is killed.
 
     Args:
       server_address: Address of the server, `host:port`, as a str or a scalar tensor.

@@ -11,7 +11,8 @@ from reverb.loaders import NumpyLoader
 
 
 def test_an_unknown_option_names_the_loader_and_its_options():
-    with pytest.raises(TypeError, match="NumpyLoader has no option 'batch'; it has: batch_size, prefetch, .*, seed$"):
+    text = "NumpyLoader has no option 'batch'; it has: batch_size, prefetch, .*, seed, receipt$"
+    with pytest.raises(TypeError, match=text):
         NumpyLoader("localhost:1", "table", batch=3)
     with pytest.raises(TypeError, match="NumpyLoader needs `batch_size`"):
         NumpyLoader("localhost:1", "table")

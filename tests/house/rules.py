@@ -64,7 +64,7 @@ FACES = ("pattern_dataset", "pybind", "server_executable/", "tf_client", "timest
 # Modules of `python/reverb` from the lowest floor up. The longest entry that fits a file counts.
 MODULES = (
     ("_binding", "_shutdown", "errors", "logging/", "replay_sample"),
-    ("_protos", "cc/", "data/", "tensor_spec"),
+    ("_protos", "_receipts", "cc/", "data/", "tensor_spec"),
     ("_announcement", "_settings", "frameworks/", "item_selectors", "prioritized", "rate_limiters", "reverb_types"),
     ("_conditions", "writing/"),
     ("batched_writer", "selectors", "structured_writer", "trajectory_writer", "writer"),

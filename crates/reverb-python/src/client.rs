@@ -17,17 +17,24 @@ use reverb_core::{Chunk, Error, Signature, TableChanges};
 use reverb_formats::definitions::info_bytes;
 use reverb_net::client::{
     Checkpoint, Client as CoreClient, Configure, DEFAULT_PENDING_BYTES, Info, Mutate, Observe, Peek, PendingDraw,
-    Reset, Started, ToAll, WaitsFor,
+    Reset, Sampled, Started, ToAll, WaitsFor,
 };
 use reverb_net::status_bytes;
 use reverb_net::transport::caller_driven::CallerDrivenRuntime;
-use reverb_service::{Batch, BatchRequest, DrawRequest, Priorities, Replay, RowInsert, Transport};
+use reverb_service::{BatchRequest, DrawRequest, Priorities, Replay, RowInsert, Transport};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Time that a server has beyond the deadline of an insert to describe its tables.
 const INFO_TIME: Duration = Duration::from_secs(2);
+
+/// Waits for clients that were dropped: their servers have then processed the receipts of all their batches.
+#[pyfunction]
+pub fn wait_for_streams(py: Python<'_>, timeout: f64) {
+    let limit = Duration::try_from_secs_f64(timeout).unwrap_or_default();
+    py.detach(|| reverb_net::client::wait_for_streams(Instant::now() + limit));
+}
 
 /// A client of one server.
 #[pyclass(frozen, module = "reverb._rust")]
@@ -128,21 +135,21 @@ impl Client {
         timeout: Option<f64>,
         squeeze_time: bool,
         reconnect_timeout: Option<f64>,
-    ) -> PyReverbResult<SampledBatch> {
+    ) -> PyReverbResult<(SampledBatch, Draw)> {
         let draw = DrawRequest { at_least, at_most, ahead };
         let request = BatchRequest { table, draw, squeeze_time };
         let deadline = deadline(timeout)?;
-        let receipt_is_due = |batch: &Batch| !batch.receipt_may_wait;
         let sample = || match reconnect_timeout {
-            None => self.client.sample(&request, deadline).then_flush(receipt_is_due),
+            None => self.client.sample(&request, deadline),
             Some(seconds) => {
                 // Infinity, or more seconds than a Duration can hold, means no limit.
                 let reconnect = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-                self.client.sample_persistently(&request, deadline, reconnect).then_flush(receipt_is_due)
+                self.client.sample_persistently(&request, deadline, reconnect)
             }
         };
-        let batch = self.call(py, sample)?;
-        Ok(SampledBatch::new(py, batch)?)
+        let Sampled { batch, draw } = self.call(py, sample)?;
+        let driver = (!draw.is_local()).then(|| self.driver.clone());
+        Ok((SampledBatch::new(py, batch)?, self.draw(draw, driver)))
     }
 
     #[pyo3(signature = (table, counts, timeout, squeeze_time, connect_timeout=None, by_caller=false, at_once=false))]
@@ -260,6 +267,23 @@ impl Client {
 
     fn observe<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, &self.ask(py, Observe, timeout)?))
+    }
+
+    /// Waits until the servers have processed the receipts of the batches that the program has, for `timeout` seconds at
+    /// most.
+    fn settle(&self, py: Python<'_>, timeout: f64) -> PyReverbResult<()> {
+        let deadline = Instant::now() + Duration::try_from_secs_f64(timeout).unwrap_or_default();
+        let settle = async |client: &CoreClient| {
+            client.settle(deadline).await;
+            Ok(())
+        };
+        if self.client.is_unsettled() {
+            wait_driving(py, &self.driver, settle(&self.client))?;
+        }
+        if self.background.is_unsettled() {
+            wait(py, settle(&self.background))?;
+        }
+        Ok(())
     }
 
     fn table_statuses<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Vec<Bound<'py, PyBytes>>> {

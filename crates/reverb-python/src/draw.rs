@@ -27,19 +27,11 @@ pub struct Draw {
     driver: Option<Arc<CallerDrivenRuntime>>,
     /// Set to whether the batch was large. All draws of a client share it.
     is_large: Arc<AtomicBool>,
-    /// Whether the server should be told soon that the batch has been received.
-    receipt_is_urgent: AtomicBool,
 }
 
 impl Draw {
     pub fn new(pending: PendingDraw, driver: Option<Arc<CallerDrivenRuntime>>, is_large: Arc<AtomicBool>) -> Self {
-        Self {
-            pending: Mutex::new(Some(pending)),
-            times: Mutex::new((0.0, 0.0)),
-            driver,
-            is_large,
-            receipt_is_urgent: AtomicBool::new(false),
-        }
+        Self { pending: Mutex::new(Some(pending)), times: Mutex::new((0.0, 0.0)), driver, is_large }
     }
 
     /// The batch, if it has arrived. It is returned once.
@@ -57,7 +49,6 @@ impl Draw {
     fn note(&self, batch: &Batch, begun: Instant) {
         let total = batch.arrived.saturating_duration_since(begun);
         self.is_large.store(batch.buffer.len() > LARGE_BATCH, Relaxed);
-        self.receipt_is_urgent.store(!batch.receipt_may_wait, Relaxed);
         *self.times.lock() = (batch.waited.min(total).as_secs_f64(), total.as_secs_f64());
     }
 
@@ -94,20 +85,21 @@ impl Draw {
         self.pending.lock().as_ref().is_some_and(PendingDraw::is_ready)
     }
 
-    pub fn received(&self, py: Python<'_>) -> PyReverbResult<()> {
-        if let Some(mut pending) = self.pending.lock().take() {
-            py.detach(|| pending.received())?;
-        }
-        match &self.driver {
-            Some(driver) if self.receipt_is_urgent.load(Relaxed) => wait_driving(py, driver, async {
-                flush().await;
-                Ok(())
-            }),
-            _ => Ok(()),
-        }
+    #[pyo3(signature = (waits = false))]
+    pub fn received(&self, py: Python<'_>, waits: bool) -> PyReverbResult<()> {
+        let Some(mut pending) = self.pending.lock().take() else { return Ok(()) };
+        // The receipt of a draw from elsewhere leaves some time after this. The GIL is kept until then, because another
+        // thread could keep it for longer before the caller has the batch.
+        let received = if pending.is_local() { py.detach(|| pending.received(waits)) } else { pending.received(waits) };
+        *self.pending.lock() = Some(pending);
+        Ok(received?)
     }
 
-    fn give_back(&self, py: Python<'_>) -> PyReverbResult<()> {
+    fn is_lost(&self) -> bool {
+        self.pending.lock().as_ref().is_some_and(PendingDraw::is_lost)
+    }
+
+    pub fn give_back(&self, py: Python<'_>) -> PyReverbResult<()> {
         let Some(pending) = self.pending.lock().take() else { return Ok(()) };
         if let Some(driver) = &self.driver {
             return wait_driving(py, driver, async {

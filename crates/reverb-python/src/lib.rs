@@ -68,7 +68,7 @@ mod _rust {
         batch_maker::BatchMaker,
         bench::BenchTable,
         checkpoint::{CheckpointReader, Checkpointer, checkpoint_list, checkpoint_summary, checkpoint_verify},
-        client::Client,
+        client::{Client, wait_for_streams},
         column::{CellRef, TrajectoryColumn},
         descriptor_set,
         dlpack::TensorMaker,

@@ -66,6 +66,11 @@ impl Lease {
         self.samples
     }
 
+    /// Whether the table tracks the draws, so that it matters when the lease ends.
+    pub fn is_tracked(&self) -> bool {
+        self.draws.are_tracked()
+    }
+
     /// Adds items that were drawn later to a lease by [`Lease::drawn`].
     pub fn add(&mut self, drawn: Vec<Drawn>) {
         if let LeasedDraws::Drawn(items) = &mut self.draws {

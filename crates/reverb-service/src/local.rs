@@ -150,21 +150,27 @@ pub fn sample_copied(
     Some(Batch::new(copied, table.signature_token()))
 }
 
-/// Copies drawn items into a batch, which counts as delivered.
+/// As [`sample_copied`], with a lease if the table tracks its draws.
+pub fn sample_leased(replay: &Replay, table: &TableHandle, request: &BatchRequest) -> Option<(Batch, Option<Lease>)> {
+    if !table.counts_samples() {
+        return Some((sample_copied(replay, table, request, None)?, None));
+    }
+    let (peer, lease) = (replay.this_process(), Table::lease_copied);
+    let (copied, draws) = table.sample_copied(request.draw, request.squeeze_time, None, peer, lease)?;
+    let samples = copied.info.len();
+    Some((Batch::new(copied, table.signature_token()), Some(Lease::copied(table.clone(), draws, samples))))
+}
+
+/// Copies drawn items into a batch, with a lease if the table tracks its draws: the samples return to the table unless
+/// [`Lease::received`] is called.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] if too few items fit together; [`Error::Cancelled`] if the table was closed meanwhile. The
-/// items are back in the table then.
-pub fn gather(table: &TableHandle, drawn: Vec<Drawn>, request: &BatchRequest) -> Result<Batch> {
+/// [`Error::InvalidArgument`] if too few items fit together. The items are back in the table then.
+pub fn gather(table: &TableHandle, drawn: Vec<Drawn>, request: &BatchRequest) -> Result<(Batch, Option<Lease>)> {
     let mut gatherer = table.stack(drawn, request.draw.at_least, request.squeeze_time)?;
     let batch = Batch::gather(&mut gatherer, table.signature_token());
-    match table.delivered(gatherer.items()) {
-        Ok(()) => Ok(batch),
-        Err(error) => {
-            table.give_back(gatherer.into_items());
-            Err(error)
-        }
-    }
+    let is_tracked = gatherer.items().last().is_some_and(Drawn::is_tracked);
+    Ok((batch, is_tracked.then(|| Lease::new(table.clone(), Arc::new(Mutex::new(gatherer))))))
 }
 
 /// Copies the items of a gatherer into a batch. The samples return to the table unless [`Lease::received`] is called.
@@ -226,6 +232,11 @@ impl LocalDraw {
             }
         };
         Ok(Self(state))
+    }
+
+    /// Makes the draw of a batch that was taken already.
+    pub fn taken(lease: Lease) -> Self {
+        Self(DrawState::Taken(lease))
     }
 
     /// Whether [`LocalDraw::result`] would not wait.

@@ -6,6 +6,7 @@ use crate::cut::cut_to_fit;
 use crate::facts::ServerFacts;
 use crate::insert::{InsertGroup, check_size, name_row};
 use crate::peer::{Inserter, Peer};
+use crate::receipts::Receipts;
 use crate::store::Store;
 use crate::table_handle::{Call, TableHandle, TableStatus};
 use crate::write_ledger::Ledgers;
@@ -32,6 +33,8 @@ pub struct Replay {
     pub ledgers: Ledgers,
     /// The connections of the server.
     pub connections: Arc<Connections>,
+    /// The receipts of its sample streams.
+    pub receipts: Arc<Receipts>,
     /// The callers in this process.
     here: Arc<Peer>,
     /// The tables for measurements.
@@ -68,6 +71,7 @@ impl Replay {
             closed: AtomicBool::new(false),
             ledgers: Ledgers::default(),
             connections: Arc::default(),
+            receipts: Arc::default(),
             here: Peer::in_same_process(),
             bench: Arc::default(),
             facts: ServerFacts::default(),

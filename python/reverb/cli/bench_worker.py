@@ -54,7 +54,8 @@ def _samples(client: _binding.Client, task: dict[str, Any]) -> Callable[[], None
     rows, table, timeout = rows_of(task["size"]), task["table"], task["timeout"]
 
     def sample() -> None:
-        client.sample(table, rows, rows, 0, timeout, True)
+        _, draw = client.sample(table, rows, rows, 0, timeout, True)
+        draw.received()
 
     return sample
 

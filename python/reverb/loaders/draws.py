@@ -129,8 +129,12 @@ class Draws:
         except ReverbError:
             pass
 
-    def receive(self, draws: list[Draw]) -> bool:
+    def receive(self, draws: list[Draw], waits: bool = False) -> bool:
         """Acknowledges the draws of one batch before the learner gets it. Any thread may call it.
+
+        Args:
+          draws: The draws of the batch.
+          waits: Whether the receipts do not leave with the next draw, because the learner may not have the batch then.
 
         Returns:
           Whether the learner may have the batch. False if the connection was lost or the server was stopped, so that
@@ -140,7 +144,7 @@ class Draws:
         """
         for number, draw in enumerate(draws):
             try:
-                draw.received()
+                draw.received(waits)
             except ReverbError:
                 if number == 0:
                     for other in reversed(draws[1:]):
@@ -152,6 +156,10 @@ class Draws:
         """Stops counting a batch that nobody gets, given its number of items of each table."""
         self.begun -= 1
         self._shares.take_back(shares)
+
+    def are_lost(self, draws: list[Draw]) -> bool:
+        """Whether the samples of one batch went back to their tables, so that the learner must not have it."""
+        return draws[0].is_lost()
 
     def go_on(self, begun: int, pending: Draw | None) -> None:
         """Continues after batches of the one table that were drawn without this object.

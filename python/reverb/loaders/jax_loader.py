@@ -56,10 +56,11 @@ class JaxLoader(Loader[Batch[DataT, jax.Array, jax.Array]], Generic[DataT]):
     def _next(self) -> Batch[DataT, jax.Array, jax.Array] | None:
         if self._staging is None:
             return super()._next()
-        batch: Batch[DataT, jax.Array, jax.Array] | None = self._staging.take()
-        if batch is not None:
-            self._staging.stage_next()
-        return batch
+        while (fetched := self._staging.take()) is not None:
+            if self._staging.hand_over(fetched):
+                batch: Batch[DataT, jax.Array, jax.Array] = fetched.batch
+                return batch
+        return None
 
     def close(self) -> None:
         """Ends the iteration, and returns samples drawn in advance to their tables."""

@@ -62,6 +62,10 @@ class Options:
         the weights do not divide the batch, shares are rounded, and later batches make up for it. `random`: the table
         of each item is drawn by weight.
       seed: The seed of random shares of a mixture; None: a seed from the operating system.
+      receipt: When a batch counts as received, so that its samples do not go back to their tables: when the loader
+        returns it (`now`), or when the following one is asked for or the loader is closed (`next`). With `next`, the
+        samples of a learner that is killed during a step are drawn again. A server of this process ends with it in any
+        case.
 
     Raises:
       TypeError, ValueError: An option has an invalid value.
@@ -81,6 +85,7 @@ class Options:
     squeeze_time: bool = False
     shares: Literal["exact", "random"] = "exact"
     seed: int | None = None
+    receipt: Literal["now", "next"] = "now"
 
     def __post_init__(self) -> None:
         checks.as_count("batch_size", self.batch_size)
@@ -92,6 +97,8 @@ class Options:
             raise ValueError(f"`on_timeout` must be 'raise' or 'stop', got {self.on_timeout!r}.")
         if self.shares not in ("exact", "random"):
             raise ValueError(f"`shares` must be 'exact' or 'random', got {self.shares!r}.")
+        if self.receipt not in ("now", "next"):
+            raise ValueError(f"`receipt` must be 'now' or 'next', got {self.receipt!r}.")
         if self.num_batches is not None:
             _check_not_negative("num_batches", self.num_batches)
         if self.beta is not None and not callable(self.beta):

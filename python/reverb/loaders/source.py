@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reverb._binding import LocalDraws, StatsClock
+from reverb._binding import Draw, LocalDraws, StatsClock
+from reverb._receipts import SETTLE_SECONDS
 from reverb.client import Client
 from reverb.data.arrays import as_array
 from reverb.loaders.assembly import Assembly, Part
@@ -90,6 +91,8 @@ class BatchSource:
         )
         self._draws = Draws(self.client, self._shares, options, self.clock, by_caller)
         self._fetched: list[Fetched] = []
+        # The batch that the learner works on, with `receipt="next"`.
+        self._held: Fetched | None = None
         self._lock = threading.RLock()
 
     @property
@@ -125,9 +128,14 @@ class BatchSource:
     def take(self) -> Any:
         """The next batch, delivered; None at the end of the data. Raises the errors of `next`.
 
-        The receipt of this batch and the next request travel together, which saves a server and the background threads
-        of this process half of their wake-ups.
+        The receipt leaves with the request that the following call makes, because a learner that is killed before it
+        has the batch must not take the samples with it.
         """
+        if self.options.receipt == "next":
+            self.receive_held()
+            while (fetched := self.next()) is not None and not self.hand_over(fetched):
+                pass
+            return None if fetched is None else fetched.batch
         with self._lock:
             self._draws.go_on(*self.local.close())
             while True:
@@ -135,22 +143,49 @@ class BatchSource:
                 if parts is None:
                     return None
                 batch = self._assemble(parts)
-                if self._draws.receive([part.draw for part in parts]):
-                    break
+                try:
+                    self._draw_locally(parts)
+                    self._draws.begin_next()
+                    if self._draws.receive([part.draw for part in parts]):
+                        self.clock.given(_samples(parts))
+                        return batch
+                except BaseException:
+                    self._refuse(parts)
+                    raise
                 self._draws.forget(_shares(parts))
-            self.clock.given(_samples(parts))
-            self._draw_locally(parts)
-            self._draws.begin_next()
-            return batch
 
     def is_ready(self) -> bool:
         """Whether `next` would return at once."""
         with self._lock:
             return self._draws.is_ready()
 
-    def deliver(self, fetched: Fetched) -> bool:
+    def hand_over(self, fetched: Fetched) -> bool:
+        """Marks a batch as delivered just before the learner gets it, or lets the option `receipt` delay that.
+
+        Returns:
+          Whether the learner may have the batch. False if its samples went back to their tables.
+        """
+        try:
+            if self.options.receipt != "next":
+                return self.deliver(fetched)
+            if self._draws.are_lost(fetched.draws):
+                self.refuse(fetched)
+                return False
+            self._held = fetched
+            return True
+        except BaseException:
+            self.refuse(fetched)
+            raise
+
+    def receive_held(self) -> None:
+        """Marks the batch as delivered that the learner has got last, if the option `receipt` has delayed that."""
+        held, self._held = self._held, None
+        if held is not None:
+            self.deliver(held)
+
+    def deliver(self, fetched: Fetched, waits: bool = False) -> bool:
         """Marks a batch as delivered; False if its samples went back to their tables. See `Draws.receive`."""
-        delivered = self._draws.receive(fetched.draws)
+        delivered = self._draws.receive(fetched.draws, waits)
         with self._lock:
             self._forget(fetched)
             if delivered:
@@ -160,10 +195,11 @@ class BatchSource:
         return delivered
 
     def refuse(self, fetched: Fetched) -> None:
-        """Gives a batch back to its tables."""
+        """Gives a batch back to its tables, which nobody has got."""
         fetched.give_back()
         with self._lock:
             self._forget(fetched)
+            self._draws.forget(fetched.shares)
 
     def update_priorities(self, batch: Batch, priorities: ArrayLike, *, timeout: float | None = None) -> int | None:
         """Sets new priorities of a batch's items, in the tables from which they were drawn.
@@ -200,12 +236,14 @@ class BatchSource:
         """Gives back all undelivered samples. After that, the data have ended for `next`."""
         self._draws.closed = True
         with self._lock:
+            self.receive_held()
             self.local.close()
             self._leave_to_parent()
             for fetched in reversed(self._fetched):
                 fetched.give_back()
             self._fetched.clear()
             self._draws.give_up()
+            self.client.engine.settle(SETTLE_SECONDS)
 
     def __enter__(self) -> BatchSource:
         return self
@@ -225,6 +263,7 @@ class BatchSource:
     def _leave_to_parent(self) -> None:
         if self._draws.leave_to_parent():
             self._fetched.clear()
+            self._held = None
 
     def _next_parts(self) -> list[Part] | None:
         self._leave_to_parent()
@@ -234,13 +273,16 @@ class BatchSource:
         """Makes a batch. If that fails, its samples go back to their tables."""
         try:
             batch = self._assembly.batch(parts, self.clock.batches + len(self._fetched))
-        except Exception:
-            for part in reversed(parts):
-                part.draw.give_back()
-            self._draws.forget(_shares(parts))
+        except BaseException:
+            self._refuse(parts)
             raise
         self.clock.converted()
         return batch
+
+    def _refuse(self, parts: list[Part]) -> None:
+        for part in reversed(parts):
+            part.draw.give_back()
+        self._draws.forget(_shares(parts))
 
     def _draw_locally(self, parts: list[Part]) -> None:
         """Lets batches like this one be drawn without Python, if they can be."""

@@ -1,7 +1,6 @@
 """Batches that are put on their device before the learner asks for them."""
 
 import collections
-from typing import Any
 
 from reverb.loaders.source import BatchSource, Fetched
 
@@ -18,14 +17,9 @@ class Staging:
         self._staged: collections.deque[Fetched] = collections.deque()
         self._error: Exception | None = None
 
-    def take(self) -> Any:
-        """Returns the next batch, delivered; None at the end of the data."""
-        while (fetched := self._next()) is not None:
-            if self._source.deliver(fetched):
-                return fetched.batch
-        return None
-
-    def _next(self) -> Fetched | None:
+    def take(self) -> Fetched | None:
+        """Returns the next batch, undelivered; None at the end of the data."""
+        self._source.receive_held()
         if self._staged:
             return self._staged.popleft()
         if self._error is not None:
@@ -33,7 +27,12 @@ class Staging:
             raise error
         return self._source.next()
 
-    def stage_next(self) -> None:
+    def hand_over(self, fetched: Fetched) -> bool:
+        """Stages the batch that follows, and marks this one as delivered; False if its samples went back."""
+        self._stage_next()
+        return self._source.hand_over(fetched)
+
+    def _stage_next(self) -> None:
         """Converts the next batch if it has arrived. An error is raised when that batch is asked for."""
         try:
             if self._source.is_ready() and (fetched := self._source.next()) is not None:

@@ -89,7 +89,8 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
         if self._device is not None:
             raise ValueError("`device` must be None in workers of a DataLoader: copy the batches it yields instead.")
         options = _share(self.options, worker.id, worker.num_workers)
-        return self._batches(Client(self._client.endpoint), options, None, self._worker_prefetch - 1)
+        lag = self._worker_prefetch - 1 + (options.receipt == "next")
+        return self._batches(Client(self._client.endpoint), options, None, lag)
 
     def __next__(self) -> Batch[DataT, torch.Tensor, torch.Tensor]:
         if self._own is None:
@@ -177,16 +178,15 @@ class TorchBatches(BatchIterator, Iterator[Batch[DataT, torch.Tensor, torch.Tens
         return batch
 
     def _next_on_device(self) -> Batch | None:
-        taken = self._staging.take()
-        if taken is None:
-            return None
-        batch: Batch
-        batch, copied = taken
-        if copied is not None:
-            copied.wait(torch.cuda.current_stream(self._device))
-            _keep_until_used(batch, torch.cuda.current_stream(self._device))
-        self._staging.stage_next()
-        return batch
+        while (fetched := self._staging.take()) is not None:
+            batch: Batch
+            batch, copied = fetched.batch
+            if copied is not None:
+                copied.wait(torch.cuda.current_stream(self._device))
+                _keep_until_used(batch, torch.cuda.current_stream(self._device))
+            if self._staging.hand_over(fetched):
+                return batch
+        return None
 
     def _next_of_worker(self, lag: int) -> Batch | None:
         self._receive(lag)
@@ -200,8 +200,9 @@ class TorchBatches(BatchIterator, Iterator[Batch[DataT, torch.Tensor, torch.Tens
 
     def _receive(self, lag: int) -> None:
         while len(self._unreceived) > lag:
-            # The DataLoader has the batch already, even if its samples went back to their tables.
-            self.source.deliver(self._unreceived.popleft())
+            # The DataLoader has the batch already, even if its samples went back to their tables. It asks for more just
+            # before the learner gets the batch.
+            self.source.deliver(self._unreceived.popleft(), waits=True)
 
     def close(self) -> None:
         """Ends the iteration, and returns samples drawn in advance to their tables."""

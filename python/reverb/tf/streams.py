@@ -6,6 +6,7 @@ it and cannot delete the iterator meanwhile. A fetch that finds nothing returns 
 when it is split.
 """
 
+import contextlib
 import itertools
 import os
 import threading
@@ -81,6 +82,8 @@ class Stream:
         most = options.max_in_flight_samples
         self._most = most if draws_whole else (most + 1) // 2
         self._draw: Draw | None = None
+        # The draw of the batch that TensorFlow has, until it asks for the next one.
+        self._handed: Draw | None = None
         self._left = options.max_samples if options.max_samples > 0 else None
         self._ready: list[Arrays] = []
         self._connect_timeout_s = _CONNECT_TIMEOUT_S
@@ -97,6 +100,7 @@ class Stream:
         with self._lock:
             if self._ready:
                 return self._ready.pop(0)
+            self._receive()
             if self._closed:
                 return None
             if self._specs is None and not self._look_up():
@@ -115,9 +119,18 @@ class Stream:
         """Closes the stream, and returns samples in flight to their table."""
         self._closed = True
         with self._lock:
+            self._receive()
             draw, self._draw = self._draw, None
             if draw is not None:
                 draw.give_back()
+
+    def _receive(self) -> None:
+        """Acknowledges the batch that TensorFlow has."""
+        handed, self._handed = self._handed, None
+        if handed is not None:
+            with contextlib.suppress(ReverbError):
+                # The samples went back to their table, but TensorFlow has had them.
+                handed.received()
 
     def _look_up(self) -> bool:
         """Compares the request with the table's signature; False while the server cannot be reached."""
@@ -163,23 +176,19 @@ class Stream:
         if sampled is None:
             return []
         self._draw = None
+        if draw.is_lost():
+            raise UnavailableError("the samples went back to their table")
         count = len(sampled)
-        left = self._left
-        if left is not None:
-            self._left = left - count
+        if self._left is not None:
+            self._left -= count
         room = self._options.max_in_flight_samples - count
         if room > 0 and self._left != 0:
             self._begin_ahead(room)
-        # From here on TensorFlow owns the samples. It splits batches, and cannot tell which samples were used.
-        try:
-            draw.received()
-        except ReverbError:
-            # The samples went back to their table.
-            self._left = left
-            raise
         assert self._specs is not None
         check_batch(self._table, self._specs, sampled.columns, sampled.squeezed, sampled.has_open_rows, self._of_steps)
         self._ready = self._shape(sampled)
+        # TensorFlow splits batches, and cannot tell which samples were used. It has used them when it asks for more.
+        self._handed = draw
         return self._ready.pop(0) if self._ready else []
 
     def _begin(self, room: int) -> "Draw":

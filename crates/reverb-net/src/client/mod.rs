@@ -13,10 +13,10 @@ mod streamed;
 mod unary;
 pub mod writer;
 
-pub use crate::replay_v1::client::BenchHold;
+pub use crate::replay_v1::client::{BenchHold, wait_for_streams};
 pub use crate::writing::DEFAULT_PENDING_BYTES;
 pub use call::Call;
-pub use pending_draw::PendingDraw;
+pub use pending_draw::{PendingDraw, Sampled};
 pub use road::Road;
 pub use servers::{ToAll, Turn};
 pub use started::{Rest, Started, WaitsFor};
@@ -28,7 +28,7 @@ use crate::writing::PendingLimit;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use reverb_core::{Error, Result, fork};
 use reverb_service::local::{BatchRequest, RowInsert};
-use reverb_service::{Batch, Replay, Transport};
+use reverb_service::{Replay, Transport};
 use roads::Roads;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -273,11 +273,11 @@ impl Client {
         self.call_one(Insert { rows: insert, client: self.session.id }, Turn::Insert, (deadline, deadline))
     }
 
-    /// Draws a batch.
+    /// Draws a batch, which the caller acknowledges.
     ///
     /// # Errors
     /// Errors of the table, or [`Error::Unavailable`] if the server cannot be reached or is lost.
-    pub fn sample<'a>(&'a self, request: &'a BatchRequest, deadline: Option<Instant>) -> Started<'a, Batch> {
+    pub fn sample<'a>(&'a self, request: &'a BatchRequest, deadline: Option<Instant>) -> Started<'a, Sampled> {
         let roads = match self.roads_now() {
             Some(roads) if roads.is_here() => return roads.sample(request, deadline),
             roads => roads,
@@ -289,6 +289,23 @@ impl Client {
             };
             self.settled(roads.sample(request, deadline).await, deadline).await
         })
+    }
+
+    /// Whether a server elsewhere may not have processed the receipts of all batches that the program has.
+    pub fn is_unsettled(&self) -> bool {
+        self.reached().iter().any(Road::is_unsettled)
+    }
+
+    /// Sends the receipts of the batches that the program has, and waits until the servers have processed them, until
+    /// `deadline` at the latest. For a client that ends.
+    pub async fn settle(&self, deadline: Instant) {
+        for road in self.reached().into_iter().filter(Road::is_unsettled) {
+            road.settle(deadline).await;
+        }
+    }
+
+    fn reached(&self) -> Vec<Road> {
+        self.with_current(|current| Some(current.roads.reached())).unwrap_or_default()
     }
 
     /// Begins to draw a batch. Waits at most for a connection, until `connect_by` or, if that is `None`, until

@@ -1,7 +1,8 @@
 //! A draw in progress, for callers that do something else meanwhile.
 //!
 //! The samples count as undelivered in their table until the caller acknowledges them with [`PendingDraw::received`].
-//! They go back to the table if the draw is dropped before.
+//! They go back to the table if the draw is dropped before. Over a network, the receipt leaves later, so that a program
+//! that is killed while it gets the batch does not take the samples with it.
 
 use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client::DrawCall;
@@ -10,6 +11,15 @@ use reverb_service::Batch;
 use reverb_service::local::{LocalDraw, taken};
 use std::mem::ManuallyDrop;
 use std::time::Instant;
+
+/// A batch, and the draw that gave it, which the caller acknowledges.
+#[derive(Debug)]
+pub struct Sampled {
+    /// The batch.
+    pub batch: Batch,
+    /// Its draw.
+    pub draw: PendingDraw,
+}
 
 /// A draw that has begun. See the documentation of this module.
 #[derive(Debug)]
@@ -72,33 +82,49 @@ impl PendingDraw {
         }
     }
 
-    /// Acknowledges the samples, so that they do not go back. Gives the draw up if the batch was not taken yet.
+    /// Acknowledges the samples, so that they do not go back. With `waits`, a receipt does not leave with the next draw. Gives the draw up if the batch was not taken yet.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if the samples went back because the connection was lost, or [`Error::Cancelled`] because
     /// the server of this process was stopped. Later draws from the table may get them again.
-    pub fn received(&mut self) -> Result<()> {
+    pub fn received(&mut self, waits: bool) -> Result<()> {
         if self.generation != fork::generation() {
             return Ok(());
         }
+        // Until its receipt has left, a draw from a server elsewhere can still be given back.
+        if let Draw::Remote(call) = &mut *self.draw {
+            return call.received(waits);
+        }
         match std::mem::replace(&mut *self.draw, Draw::Over) {
             Draw::Local(draw) => draw.received(),
-            Draw::Remote(call) => call.received(),
             Draw::DmReverb(call) => {
                 call.received();
                 Ok(())
             }
-            Draw::Over => Ok(()),
+            Draw::Remote(_) | Draw::Over => Ok(()),
         }
     }
 
-    /// Gives the draw up. On return, the samples are back in a table of this process, or the server has been notified.
+    /// Whether the samples of a batch that has arrived went back, because the server was lost or is about to stop.
+    pub fn is_lost(&self) -> bool {
+        let is_own = self.generation == fork::generation();
+        is_own && matches!(&*self.draw, Draw::Remote(call) if call.is_lost())
+    }
+
+    /// Whether the table is in this process.
+    pub fn is_local(&self) -> bool {
+        matches!(&*self.draw, Draw::Local(_))
+    }
+
+    /// Gives the draw up, also after it was acknowledged, as long as that cannot be known elsewhere. On return, the samples
+    /// are back in a table of this process, or the server has been notified.
     pub async fn give_back(mut self) {
         if self.generation != fork::generation() {
             return;
         }
         match std::mem::replace(&mut *self.draw, Draw::Over) {
             Draw::Local(draw) => draw.give_back().await,
+            Draw::Remote(call) => call.give_back(),
             other => drop(other),
         }
     }

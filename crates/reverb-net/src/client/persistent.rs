@@ -1,10 +1,10 @@
 //! Draws that outlive their server: they go on with the next server at its address.
 
-use super::{Client, Started, Turn};
+use super::{Client, Sampled, Started, Turn};
 use crate::transport::back_off::BackOff;
 use reverb_core::{Error, Result};
 use reverb_service::local::BatchRequest;
-use reverb_service::{Batch, warn};
+use reverb_service::warn;
 use std::time::{Duration, Instant};
 
 /// A draw that ran this long had reached a server; the reconnect timer restarts.
@@ -21,7 +21,7 @@ impl Client {
         request: &'a BatchRequest,
         deadline: Option<Instant>,
         reconnect_timeout: Duration,
-    ) -> Started<'a, Batch> {
+    ) -> Started<'a, Sampled> {
         let roads = match self.roads_now() {
             Some(roads) if roads.is_here() => return roads.sample(request, deadline),
             roads => roads,
@@ -58,7 +58,7 @@ impl Client {
         request: &BatchRequest,
         deadline: Option<Instant>,
         reconnect_timeout: Duration,
-    ) -> Result<Batch> {
+    ) -> Result<Sampled> {
         let (mut lost_at, mut back_off, mut is_told) = (Instant::now(), BackOff::default(), false);
         while lost.is_transient() {
             let give_up = lost_at.checked_add(reconnect_timeout);

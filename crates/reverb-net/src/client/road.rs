@@ -111,6 +111,18 @@ impl Road {
         matches!(self, Self::ReplayV1(connection) if connection.link.is_over())
     }
 
+    /// Whether the server may not have processed all receipts of the client.
+    pub(super) fn is_unsettled(&self) -> bool {
+        matches!(self, Self::ReplayV1(connection) if connection.is_unsettled())
+    }
+
+    /// Waits until the server has processed the receipts of the client that are due, until `deadline` at the latest.
+    pub(super) async fn settle(&self, deadline: Instant) {
+        if let Self::ReplayV1(connection) = self {
+            let _lost_or_late = connection.settle(deadline).await;
+        }
+    }
+
     /// Begins a call, which tables of this process may complete at once.
     pub fn call<'a, C: Call + 'a>(self, call: C, deadline: Option<Instant>) -> Started<'a, C::Answer> {
         match self {

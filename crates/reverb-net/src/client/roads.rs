@@ -1,5 +1,6 @@
 //! The road to the server of a client, or those to all its servers. No other module distinguishes the two.
 
+use super::pending_draw::Sampled;
 use super::road::Road;
 use super::servers::{All, Servers, ToAll, Turn};
 use super::started::Started;
@@ -8,7 +9,7 @@ use crate::replay_v1::client::Session;
 use crate::transport::address::Endpoint;
 use reverb_core::Result;
 use reverb_service::local::BatchRequest;
-use reverb_service::{Batch, Transport, registry};
+use reverb_service::{Transport, registry};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -95,7 +96,7 @@ impl Roads {
     }
 
     /// Draws a batch. Of several servers, another one is asked if the first is lost.
-    pub fn sample(self, request: &BatchRequest, deadline: Option<Instant>) -> Started<'_, Batch> {
+    pub fn sample(self, request: &BatchRequest, deadline: Option<Instant>) -> Started<'_, Sampled> {
         match self {
             Self::One(road) => road.call(Sample(request), deadline),
             Self::Several(servers) => Started::elsewhere(async move { servers.sample(request, deadline).await }),
@@ -103,11 +104,16 @@ impl Roads {
     }
 
     /// Draws a batch over one of these roads.
-    pub async fn sample_on(&self, road: Road, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
+    pub async fn sample_on(&self, road: Road, request: &BatchRequest, deadline: Option<Instant>) -> Result<Sampled> {
         match self {
             Self::One(_) => road.complete(Sample(request), deadline).await,
             Self::Several(_) => Servers::sample_on(road, request, deadline).await,
         }
+    }
+
+    /// Returns the roads to the servers that are connected now.
+    pub fn reached(&self) -> Vec<Road> {
+        self.either(|road| vec![road.clone()], Servers::reached)
     }
 
     /// Makes a call that goes to all servers.

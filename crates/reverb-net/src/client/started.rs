@@ -1,6 +1,5 @@
 //! The result of making a call: it is complete, or in progress.
 
-use crate::transport::caller_driven::flush;
 use reverb_core::Result;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -35,24 +34,6 @@ impl<'a, T> Started<'a, T> {
     /// Wraps the rest of a call that waits for a server elsewhere.
     pub(crate) fn elsewhere(rest: impl Future<Output = Result<T>> + Send + 'a) -> Self {
         Self::Waiting(WaitsFor::Connection, Box::pin(rest))
-    }
-
-    /// After the answer of a server, sends data that is ready if `is_due` returns true. For callers that drive the
-    /// runtime only while they wait. The answer is lost if the call is dropped meanwhile.
-    pub fn then_flush(self, is_due: impl FnOnce(&T) -> bool + Send + 'a) -> Self
-    where
-        T: Send + 'a,
-    {
-        match self {
-            Self::Waiting(WaitsFor::Connection, rest) => Self::elsewhere(async move {
-                let answer = rest.await?;
-                if is_due(&answer) {
-                    flush().await;
-                }
-                Ok(answer)
-            }),
-            done_or_here => done_or_here,
-        }
     }
 }
 

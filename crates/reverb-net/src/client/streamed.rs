@@ -1,13 +1,14 @@
 //! The calls of the data path. Over a network they share the streams of a connection.
 
 use super::call::Call;
-use super::pending_draw::{Draw, PendingDraw};
+use super::pending_draw::{Draw, PendingDraw, Sampled};
 use super::started::Started;
 use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client::Connection;
 use reverb_core::{Error, Result};
 use reverb_service::insert::wait_for_inserts;
-use reverb_service::local::{BatchRequest, LocalDraw, RowInsert, begin_insert, gather, sample_copied};
+use reverb_service::lease::Lease;
+use reverb_service::local::{BatchRequest, LocalDraw, RowInsert, begin_insert, gather, sample_leased};
 use reverb_service::{Batch, Call as TableCall, Notice, Replay};
 use std::sync::Arc;
 use std::time::Instant;
@@ -52,35 +53,43 @@ impl Call for Insert {
 }
 
 impl Call for Sample<'_> {
-    type Answer = Batch;
+    type Answer = Sampled;
 
-    fn here<'a>(self, replay: Arc<Replay>, deadline: Option<Instant>) -> Started<'a, Batch>
+    fn here<'a>(self, replay: Arc<Replay>, deadline: Option<Instant>) -> Started<'a, Sampled>
     where
         Self: 'a,
     {
-        let request = self.0;
+        let (request, begun) = (self.0, Instant::now());
+        let sampled = move |(batch, lease): (Batch, Option<Lease>)| Sampled {
+            batch,
+            draw: PendingDraw::new(lease.map_or(Draw::Over, |lease| Draw::Local(LocalDraw::taken(lease))), begun),
+        };
         let table = match replay.table(&request.table) {
             Ok(table) => table,
             Err(error) => return Started::Done(Err(error)),
         };
-        if let Some(batch) = sample_copied(&replay, table, request, None) {
-            return Started::Done(Ok(batch));
+        if let Some(copied) = sample_leased(&replay, table, request) {
+            return Started::Done(Ok(sampled(copied)));
         }
         match table.sample(request.draw, replay.this_process()) {
-            TableCall::Done(drawn) => Started::Done(drawn.and_then(|drawn| gather(table, drawn, request))),
+            TableCall::Done(drawn) => Started::Done(drawn.and_then(|drawn| gather(table, drawn, request)).map(sampled)),
             TableCall::Waiting(waiting) => Started::here(async move {
                 let drawn = waiting.result(deadline, Notice::warn).await?;
-                gather(replay.table(&request.table)?, drawn, request)
+                gather(replay.table(&request.table)?, drawn, request).map(sampled)
             }),
         }
     }
 
-    async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<Batch> {
-        connection.sample(self.0, deadline).await
+    async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<Sampled> {
+        let begun = Instant::now();
+        let (batch, call) = connection.sample(self.0, deadline).await?;
+        Ok(Sampled { batch, draw: PendingDraw::new(Draw::Remote(call), begun) })
     }
 
-    async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<Batch> {
-        connection.sample(self.0, deadline).await
+    async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<Sampled> {
+        let begun = Instant::now();
+        let batch = connection.sample(self.0, deadline).await?;
+        Ok(Sampled { batch, draw: PendingDraw::new(Draw::Over, begun) })
     }
 }
 

@@ -26,7 +26,12 @@ pub fn peer_of<T>(request: &Request<T>) -> Arc<Peer> {
 
 /// Returns the service, or an error if it was stopped. Connections are closed a little later than the service.
 pub fn open(replay: &Arc<Replay>) -> Result<&Arc<Replay>> {
-    if replay.is_closed() { Err(Error::Cancelled("the server was stopped".into())) } else { Ok(replay) }
+    if replay.is_closed() { Err(stopped()) } else { Ok(replay) }
+}
+
+/// Returns the error of a call to a server that was stopped.
+pub fn stopped() -> Error {
+    Error::Cancelled("the server was stopped".into())
 }
 
 /// Runs work on a thread that serves no connections.

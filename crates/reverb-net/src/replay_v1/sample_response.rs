@@ -39,6 +39,9 @@ pub enum Kind {
     /// The reason why the draw still waits.
     #[prost(string, tag = "4")]
     Notice(String),
+    /// The server is about to stop, and asks for the receipts that are due.
+    #[prost(bool, tag = "6")]
+    Settle(bool),
 }
 
 /// Bytes of the columns of a batch.
@@ -93,7 +96,7 @@ impl Message for SampleResponse {
     ) -> Result<(), DecodeError> {
         match tag {
             REQUEST_ID => prost::encoding::uint64::merge(wire_type, &mut self.request_id, buf, ctx),
-            2..=4 => Kind::merge(&mut self.kind, tag, wire_type, buf, ctx),
+            2..=4 | 6 => Kind::merge(&mut self.kind, tag, wire_type, buf, ctx),
             PAYLOAD => {
                 let mut bytes = Bytes::new();
                 prost::encoding::bytes::merge(wire_type, &mut bytes, buf, ctx)?;

@@ -35,6 +35,10 @@ use tonic::service::Routes;
 /// Maximum time to wait for the release of the addresses, which usually takes microseconds.
 const STOP_TIME: Duration = Duration::from_secs(1);
 
+// limit (Draws): time that clients have for their last receipts when a server stops | {:time} | the samples go back
+/// Maximum time to wait for the receipts that are due, before the tables are closed.
+const RECEIPT_TIME: Duration = Duration::from_secs(1);
+
 /// A running server. Dropping it stops it.
 #[derive(Debug)]
 pub struct Server {
@@ -134,9 +138,9 @@ impl Server {
         self.end(End::ForGood)
     }
 
-    /// Ends all waiting calls, closes all connections and frees the ports. Tells the clients of other processes whether
-    /// the server will be back. Saves the tables if the store is configured to do so. Does nothing in a forked child
-    /// process.
+    /// Asks for the receipts that are due, ends all waiting calls, closes all connections and frees the ports. Tells the
+    /// clients of other processes whether the server will be back. Saves the tables if the store is configured to do
+    /// so. Does nothing in a forked child process.
     ///
     /// # Errors
     /// The error of the save. The server has stopped in any case.
@@ -152,6 +156,7 @@ impl Server {
         if matches!(end, End::ForGood | End::Returns) {
             self.replay.set_returns(end == End::Returns);
         }
+        self.replay.receipts.collect(RECEIPT_TIME);
         self.replay.close();
         tracing::info!("the server at {}, port {} stops", self.host, self.port);
         if let Some(path) = &self.unix_path {

@@ -1,7 +1,7 @@
 //! Batches arrive bit-exact over the network.
 
 use crate::common::wire::{self, Inserts};
-use crate::common::{self, SOON, addresses, bytes, chunk_of, draw, int64s, queue, server, strings};
+use crate::common::{self, Receive, SOON, addresses, bytes, chunk_of, draw, int64s, queue, server, strings};
 use reverb_core::{Codec, DType, Layout, Table, encode_strings};
 use reverb_net::client::Client;
 use reverb_net::replay_v1::proto::{Chunk, Column, ColumnSpec, InsertRequest, ItemBatch, Slice, Trajectory};
@@ -42,7 +42,7 @@ async fn a_batch_of_many_pieces_arrives_bit_exact() {
             .insert(RowInsert { chunk: chunk.clone(), more: Vec::new(), rows_per_item: 1, tables }, soon())
             .await
             .unwrap();
-        let batch = client.sample(&draw("queue", ROWS), soon()).await.unwrap();
+        let batch = client.receive(&draw("queue", ROWS), soon()).await.unwrap();
         assert_eq!(batch.layout.columns[0].shape, [ROWS, ROW]);
         assert!(bytes(&batch, 0) == first);
         assert_eq!(int64s(&batch, 1), Vec::from_iter(0..ROWS as i64));
@@ -72,7 +72,7 @@ async fn an_encoded_chunk_is_kept_encoded_and_its_rows_arrive_bit_exact() {
                 .await
                 .unwrap();
             assert_eq!(server.replay().tables()[0].with_table(Table::bytes), chunk.size_bytes() as u64);
-            let batch = client.sample(&draw("queue", ROWS as usize), soon()).await.unwrap();
+            let batch = client.receive(&draw("queue", ROWS as usize), soon()).await.unwrap();
             assert_eq!(int64s(&batch, 0), numbers);
             assert_eq!(texts(&batch, 1), words);
         }
@@ -86,7 +86,7 @@ async fn batches_drawn_at_the_same_time_on_one_connection_do_not_mix() {
     let values = Vec::from_iter(0..90_000);
     client.insert(common::rows("queue", &values), soon()).await.unwrap();
     let request = draw("queue", 30_000);
-    let [a, b, c] = [(); 3].map(|()| client.sample(&request, soon()));
+    let [a, b, c] = [(); 3].map(|()| client.receive(&request, soon()));
     let (a, b, c) = tokio::join!(a, b, c);
     let mut batches = [a, b, c].map(|batch| int64s(&batch.unwrap(), 0));
     batches.sort();
@@ -101,7 +101,7 @@ async fn items_of_several_rows_keep_their_time_axis() {
         let tables = vec![("queue".into(), vec![1.0, 2.0].into())];
         let chunk = common::chunk(&[1, 2, 3, 4, 5, 6]);
         client.insert(RowInsert { chunk, more: Vec::new(), rows_per_item: 3, tables }, soon()).await.unwrap();
-        let batch = client.sample(&draw("queue", 2), soon()).await.unwrap();
+        let batch = client.receive(&draw("queue", 2), soon()).await.unwrap();
         assert_eq!(batch.layout.columns[0].shape, [2, 3]);
         assert_eq!(int64s(&batch, 0), [1, 2, 3, 4, 5, 6]);
         assert_eq!(batch.info.priorities(), [1.0, 2.0]);
@@ -119,7 +119,7 @@ async fn items_of_different_lengths_arrive_ragged() {
             let tables = vec![("queue".into(), vec![1.0].into())];
             client.insert(RowInsert { chunk, more: Vec::new(), rows_per_item: rows, tables }, soon()).await.unwrap();
         }
-        let batch = client.sample(&draw("queue", 5), soon()).await.unwrap();
+        let batch = client.receive(&draw("queue", 5), soon()).await.unwrap();
         let column = &batch.layout.columns[0];
         assert_eq!((&column.shape, &column.row_lengths), (&vec![9], &Some(vec![2, 2, 1, 1, 3])));
         assert_eq!(texts(&batch, 0), ["a", "", "ccc", "dd", "é", "f", "", "", "g"]);
@@ -167,7 +167,7 @@ async fn trajectories_of_slices_of_several_chunks_arrive_assembled() {
     inserts.send(InsertRequest { request_id: 1, chunks, batches: vec![batch], ..InsertRequest::default() });
     assert_eq!(inserts.answer().await.unwrap().failure, None);
     let request = BatchRequest { squeeze_time: false, ..draw("queue", 2) };
-    let batch = Client::new(&addresses(&server)[1]).sample(&request, soon()).await.unwrap();
+    let batch = Client::new(&addresses(&server)[1]).receive(&request, soon()).await.unwrap();
     let shapes: Vec<_> =
         batch.layout.columns.iter().map(|c| (&*c.shape, c.row_lengths.as_deref(), c.squeezed)).collect();
     let lengths = Some(&[3_u32, 1][..]);

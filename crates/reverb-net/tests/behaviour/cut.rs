@@ -1,6 +1,6 @@
 //! A table that limits its bytes treats a batch like single inserts of its rows.
 
-use crate::common::{self, SOON, addresses, bytes, config, draw, int64s, server, strings};
+use crate::common::{self, Receive, SOON, addresses, bytes, config, draw, int64s, server, strings};
 use reverb_core::{DType, EpisodeIds, Error, Layout, SelectorKind, StepRange, Table, TableConfig, random_key};
 use reverb_net::client::{Client, Info, Reset};
 use reverb_service::{Replay, RowInsert, TableHandle, TableStatus};
@@ -61,8 +61,8 @@ async fn a_batch_above_max_bytes_leaves_the_same_items_as_single_inserts() {
                 assert_eq!(info.current_size, 10, "{remover:?}");
             }
             if !matches!(remover, SelectorKind::Uniform) {
-                let single = client.sample(&draw("single", 10), soon()).await.unwrap();
-                let batch = client.sample(&draw("batch", 10), soon()).await.unwrap();
+                let single = client.receive(&draw("single", 10), soon()).await.unwrap();
+                let batch = client.receive(&draw("batch", 10), soon()).await.unwrap();
                 assert_eq!(bytes(&single, 0), bytes(&batch, 0), "{remover:?}");
             }
             client.call(Reset { table: "single" }, soon()).await.unwrap();
@@ -91,7 +91,7 @@ async fn an_interleaved_batch_is_cut_in_the_same_way() {
         client.insert(interleaved(0..50, &["table"]), soon()).await.unwrap();
         let table = &server.replay().tables()[0];
         assert_eq!(held(table), (10, 10_000));
-        let batch = client.sample(&draw("table", 10), soon()).await.unwrap();
+        let batch = client.receive(&draw("table", 10), soon()).await.unwrap();
         for (column, width) in [(0, 400), (1, 600)] {
             assert_eq!(bytes(&batch, column), (40..50).flat_map(|row| vec![row; width]).collect::<Vec<u8>>());
         }
@@ -146,5 +146,5 @@ async fn rows_of_one_episode_stay_in_their_chunk() {
         .unwrap();
     assert_eq!(table.status().info.num_episodes, 1);
     assert_eq!(held(&table), (10, 80));
-    assert_eq!(int64s(&client.sample(&draw("table", 10), soon()).await.unwrap(), 0), Vec::from_iter(0..10));
+    assert_eq!(int64s(&client.receive(&draw("table", 10), soon()).await.unwrap(), 0), Vec::from_iter(0..10));
 }

@@ -3,7 +3,7 @@
 use crate::common::dm_reverb::{
     Answer, Running, Then, chunk, chunk_of, info, numbers, responses, sample, serve, snappy, table, tensor,
 };
-use crate::common::{SOON, draw, eventually, int64s, uniform};
+use crate::common::{Receive, SOON, draw, eventually, int64s, uniform};
 use reverb_core::Error;
 use reverb_net::client::{Checkpoint, Client, Info, Mutate, Observe, Peek, Reset};
 use reverb_net::dm_reverb::proto::sample_stream_response::SampleEntry;
@@ -64,7 +64,7 @@ async fn samples_arrive_whole_however_the_server_splits_them() {
         ])
     })
     .await;
-    let batch = client.sample(&draw("table", 2), soon()).await.unwrap();
+    let batch = client.receive(&draw("table", 2), soon()).await.unwrap();
     assert_eq!(int64s(&batch, 0), [10, 20, 30, 50, 51, 52]);
     assert_eq!(batch.info.keys(), [9, 51]);
     assert_eq!((batch.info.probabilities()[0], batch.info.priorities()[0]), (0.25, 0.5));
@@ -82,7 +82,7 @@ async fn a_stream_that_ends_early_is_opened_again_for_the_rest() {
         _ => responses(vec![values([2, 3])]),
     })
     .await;
-    let batch = client.sample(&draw("queue", 3), soon()).await.unwrap();
+    let batch = client.receive(&draw("queue", 3), soon()).await.unwrap();
     assert_eq!(int64s(&batch, 0), [1, 2, 3]);
     let log = server.log.lock();
     assert_eq!(log.requests.iter().map(|request| request.num_samples).collect::<Vec<_>>(), [3, 2, 2]);
@@ -93,8 +93,8 @@ async fn draws_ask_for_more_only_where_that_takes_nothing_from_others() {
     let (server, client) = start(numbers).await;
     let request =
         |table: &str| BatchRequest { draw: DrawRequest { at_least: 2, at_most: 5, ahead: 10 }, ..draw(table, 1) };
-    assert_eq!(client.sample(&request("queue"), soon()).await.unwrap().info.len(), 2);
-    assert_eq!(client.sample(&request("table"), None).await.unwrap().info.len(), 15);
+    assert_eq!(client.receive(&request("queue"), soon()).await.unwrap().info.len(), 2);
+    assert_eq!(client.receive(&request("table"), None).await.unwrap().info.len(), 15);
     let log = server.log.lock();
     assert_eq!(log.requests.iter().map(|request| request.num_samples).collect::<Vec<_>>(), [2, 15]);
     let timeouts = log.requests.iter().map(|request| request.rate_limiter_timeout.unwrap().milliseconds);
@@ -114,7 +114,7 @@ async fn a_deadline_that_has_passed_is_not_a_wait_without_end() {
     .await;
     client.call(Info, soon()).await.unwrap();
     for table in ["queue", "table"] {
-        let error = client.sample(&draw(table, 1), Some(Instant::now())).await.unwrap_err();
+        let error = client.receive(&draw(table, 1), Some(Instant::now())).await.unwrap_err();
         assert!(
             matches!(&error, Error::DeadlineExceeded(text) if text.starts_with("Rate Limiter: Timeout")),
             "{error:?}"
@@ -134,7 +134,7 @@ async fn samples_that_come_after_the_deadline_are_given_to_the_next_draw() {
     })
     .await;
     client.call(Info, soon()).await.unwrap();
-    let late = client.sample(&draw("queue", 3), Some(Instant::now() + SHORT)).await.unwrap();
+    let late = client.receive(&draw("queue", 3), Some(Instant::now() + SHORT)).await.unwrap();
     assert_eq!(int64s(&late, 0), [1]);
     // A draw that waits meanwhile gets them, although it has no request of its own at the server.
     let mut next = client.begin_sample(&draw("queue", 2), soon(), None, false).await.unwrap();
@@ -152,10 +152,10 @@ async fn samples_that_do_not_fit_together_are_drawn_one_by_one_afterwards() {
         responses(vec![response(vec![sample(1, 1), other])])
     })
     .await;
-    let error = client.sample(&draw("queue", 2), soon()).await.unwrap_err();
+    let error = client.receive(&draw("queue", 2), soon()).await.unwrap_err();
     assert!(matches!(&error, Error::InvalidArgument(text) if text.contains("cannot be stacked")), "{error:?}");
     for key in [2, 7] {
-        assert_eq!(client.sample(&draw("queue", 1), soon()).await.unwrap().info.keys(), [key]);
+        assert_eq!(client.receive(&draw("queue", 1), soon()).await.unwrap().info.keys(), [key]);
     }
     assert_eq!(server.log.lock().requests.len(), 1);
 }
@@ -175,7 +175,7 @@ async fn draws_from_a_queue_keep_its_order_however_many_begin_together() {
     let mut drawn = Vec::new();
     for mut draw in pending {
         drawn.extend(int64s(&draw.result().await.unwrap(), 0));
-        draw.received().unwrap();
+        draw.received(false).unwrap();
     }
     assert_eq!(drawn, (0..32).collect::<Vec<_>>());
 }
@@ -190,12 +190,12 @@ async fn draws_that_take_nothing_from_others_are_under_way_together() {
     let request = draw("table", 1);
     let waiting = client.begin_sample(&request, None, soon(), false).await.unwrap();
     eventually("the first request is there", || server.log.lock().requests.len() == 1).await;
-    client.sample(&request, soon()).await.unwrap();
+    client.receive(&request, soon()).await.unwrap();
     let closed = || server.log.lock().closed;
     assert_eq!(closed(), 0);
     drop(waiting);
     eventually("a withdrawn draw ends its stream", || closed() == 1).await;
-    client.sample(&request, soon()).await.unwrap();
+    client.receive(&request, soon()).await.unwrap();
 }
 
 #[tokio::test]
@@ -207,7 +207,7 @@ async fn a_key_alone_does_not_identify_a_chunk() {
     })
     .await;
     for value in [10, 10, 20] {
-        assert_eq!(int64s(&client.sample(&draw("table", 1), soon()).await.unwrap(), 0), [value]);
+        assert_eq!(int64s(&client.receive(&draw("table", 1), soon()).await.unwrap(), 0), [value]);
     }
 }
 
@@ -255,13 +255,13 @@ async fn samples_that_cannot_be_used_are_errors_and_the_client_goes_on() {
     .await;
     let mut unexpected = Vec::new();
     for (expected, _) in hostile() {
-        match client.sample(&draw("table", 1), soon()).await.unwrap_err() {
+        match client.receive(&draw("table", 1), soon()).await.unwrap_err() {
             Error::DataLoss(text) if text.contains(expected) => {}
             error => unexpected.push((expected, error)),
         }
     }
     assert!(unexpected.is_empty(), "{unexpected:?}");
-    client.sample(&draw("table", 1), soon()).await.unwrap();
+    client.receive(&draw("table", 1), soon()).await.unwrap();
 }
 
 #[tokio::test]
@@ -275,7 +275,7 @@ async fn samples_that_nobody_asked_for_end_their_stream() {
     // They may arrive only after the stream was checked.
     while server.log.lock().closed == 0 {
         assert!(begun.elapsed() < SOON);
-        client.sample(&draw("table", 1), soon()).await.unwrap();
+        client.receive(&draw("table", 1), soon()).await.unwrap();
     }
 }
 
@@ -283,9 +283,9 @@ async fn samples_that_nobody_asked_for_end_their_stream() {
 async fn a_draw_finds_the_next_server_at_the_address_whichever_it_is() {
     let (server, client) = start(numbers).await;
     let (port, request) = (server.port, draw("table", 1));
-    client.sample(&request, soon()).await.unwrap();
+    client.receive(&request, soon()).await.unwrap();
     drop(server);
-    let drawing = client.sample_persistently(&request, soon(), SOON);
+    let drawing = client.receive_persistently(&request, soon(), SOON);
     let starting = serve(port, vec![table("table", false)], numbers);
     let (batch, server) = tokio::join!(drawing, starting);
     assert_eq!(batch.unwrap().info.len(), 1);
@@ -308,7 +308,7 @@ async fn a_draw_finds_the_next_server_at_the_address_whichever_it_is() {
     });
     drop(ours);
     let _server = serve(port, vec![table("table", false)], numbers).await;
-    let batch = client.sample_persistently(&request, soon(), SOON).await.unwrap();
+    let batch = client.receive_persistently(&request, soon(), SOON).await.unwrap();
     assert_eq!((batch.info.len(), client.road_name().unwrap()), (1, "tcp (dm-reverb)".into()));
 }
 
@@ -354,7 +354,7 @@ async fn a_draw_that_the_server_cancels_goes_on() {
         _ => numbers(number, request),
     })
     .await;
-    client.sample_persistently(&draw("table", 1), soon(), SOON).await.unwrap();
+    client.receive_persistently(&draw("table", 1), soon(), SOON).await.unwrap();
 }
 
 #[tokio::test]
@@ -371,7 +371,7 @@ async fn calls_say_what_the_server_refuses_or_lacks() {
     assert!(matches!(&peeked, Error::Unimplemented(text) if text.contains("dm-reverb 0.14")), "{peeked:?}");
     let observed = client.call(Observe, soon()).await.unwrap_err();
     assert!(matches!(&observed, Error::Unimplemented(text) if text.contains("dm-reverb 0.14")), "{observed:?}");
-    let unknown = client.sample(&draw("other", 1), soon()).await.unwrap_err();
+    let unknown = client.receive(&draw("other", 1), soon()).await.unwrap_err();
     let expected = "Priority table other was not found; this server has: queue, table";
     assert_eq!(unknown.to_string(), expected);
     assert_eq!(client.call(Reset { table: "other" }, soon()).await.unwrap_err().to_string(), expected);

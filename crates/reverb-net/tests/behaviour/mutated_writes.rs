@@ -2,7 +2,7 @@
 //! continues to work.
 
 use crate::common::any::{any_chunk, count_panics, mutated, number};
-use crate::common::{self, SOON, draw, queue, server, uniform, wire};
+use crate::common::{self, Receive, SOON, draw, queue, server, uniform, wire};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use prost::Message;
@@ -88,7 +88,7 @@ fn any_write_request_is_answered_and_its_items_can_be_sampled() {
             if tables[0].with_table(|table| !table.is_empty()) {
                 taken.set(taken.get() + 1);
                 // Items that cannot be stacked are an error. The draw does not wait for others.
-                let _stacked_or_not = client.sample(&draw("table", 3), Some(Instant::now() + SOON)).await;
+                let _stacked_or_not = client.receive(&draw("table", 3), Some(Instant::now() + SOON)).await;
             }
         });
         // A reset would let the items in that still wait on a stream that the client has left.

@@ -2,7 +2,7 @@
 
 use crate::common::splitter::split_streams;
 use crate::common::wire::{chunk, connect, draw as wire_draw, insert};
-use crate::common::{self, MAX_MESSAGE_SIZE, SOON, addresses, draw, queue, rows, uniform};
+use crate::common::{self, MAX_MESSAGE_SIZE, Receive, SOON, addresses, draw, queue, rows, uniform};
 use reverb_core::Error;
 use reverb_net::client::{Checkpoint, Client, Info, Mutate, Peek, Reset};
 use reverb_net::replay_v1::proto::{
@@ -111,8 +111,8 @@ async fn a_client_that_a_balancer_splits_says_so_in_every_call() {
         // The first calls may be over before the connection knows that one of its streams is refused.
         while client.call(Info, soon()).await.is_ok() {}
         errors.push(client.insert(rows("table", &[2]), soon()).await.unwrap_err());
-        errors.push(client.sample(&request, soon()).await.map(drop).unwrap_err());
-        errors.push(client.sample_persistently(&request, soon(), SOON).await.map(drop).unwrap_err());
+        errors.push(client.receive(&request, soon()).await.map(drop).unwrap_err());
+        errors.push(client.receive_persistently(&request, soon(), SOON).await.map(drop).unwrap_err());
         errors.push(client.begin_sample(&request, soon(), None, false).await.map(drop).unwrap_err());
         errors.push(client.call(Mutate::new("table", &updates, &[]), soon()).await.map(drop).unwrap_err());
         errors.push(client.call(Reset { table: "table" }, soon()).await.unwrap_err());
@@ -216,7 +216,7 @@ async fn a_call_that_waits_through_heartbeats_gets_its_answer() {
     let server = server(vec![table.clone()]);
     let client = Client::new(&addresses(&server)[0]);
     let request = draw("queue", 1);
-    let waiting = client.sample(&request, soon()).into_future();
+    let waiting = client.receive(&request, soon()).into_future();
     let fill = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         client.insert(rows("queue", &[7]), soon()).await.unwrap();

@@ -1,7 +1,9 @@
 //! A server and its clients over TCP and over the Unix socket.
 
 use crate::common::wire::{self, Samples};
-use crate::common::{self, SOON, addresses, draw, eventually, exactly, here, int64s, queue, rows, server, uniform};
+use crate::common::{
+    self, Receive, SOON, addresses, draw, eventually, exactly, here, int64s, queue, rows, server, uniform,
+};
 use reverb_core::{Error, NewItem};
 use reverb_net::client::{Client, Info};
 use reverb_net::replay_v1::proto::{Draw, SampleRequest, sample_request};
@@ -36,7 +38,7 @@ async fn inserted_items_are_sampled_on_both_roads() {
         let client = Client::new(address);
         client.insert(rows("queue", &[5, 6, 7]), soon()).await.unwrap();
         assert_eq!(client.transport().map(Transport::name), Some(road));
-        let batch = client.sample(&draw("queue", 3), soon()).await.unwrap();
+        let batch = client.receive(&draw("queue", 3), soon()).await.unwrap();
         assert_eq!(int64s(&batch, 0), [5, 6, 7]);
         assert_eq!(batch.layout.columns[0].shape, [3]);
         assert_eq!(batch.info.times_sampled(), [1, 1, 1]);
@@ -49,7 +51,7 @@ async fn a_plain_address_finds_the_server_in_this_process() {
     let server = server(vec![queue("queue", 100)]);
     let client = Client::new(&format!("localhost:{}", server.port()));
     client.insert(rows("queue", &[5]), soon()).await.unwrap();
-    assert_eq!(int64s(&client.sample(&draw("queue", 1), soon()).await.unwrap(), 0), [5]);
+    assert_eq!(int64s(&client.receive(&draw("queue", 1), soon()).await.unwrap(), 0), [5]);
     assert_eq!(client.transport().map(Transport::name), Some("same_process"));
 }
 
@@ -60,7 +62,7 @@ async fn a_call_waits_for_the_table_and_a_dropped_one_takes_nothing() {
     for address in addresses(&server) {
         let client = Client::new(&address);
         let request = draw("queue", 3);
-        let mut sample = client.sample(&request, None).into_future();
+        let mut sample = client.receive(&request, None).into_future();
         tokio::select! {
             batch = &mut sample => panic!("{batch:?}"),
             () = eventually("the draw waits", || table.status().info.waiting_samples == Some(1)) => {}
@@ -73,7 +75,7 @@ async fn a_call_waits_for_the_table_and_a_dropped_one_takes_nothing() {
         let insert = tokio::time::timeout(Duration::from_millis(100), client.insert(rows("queue", &[3, 4, 5]), None));
         assert!(insert.await.is_err());
         at_rest(&table, 4).await;
-        assert_eq!(int64s(&client.sample(&draw("queue", 4), soon()).await.unwrap(), 0), [1, 2, 3, 4]);
+        assert_eq!(int64s(&client.receive(&draw("queue", 4), soon()).await.unwrap(), 0), [1, 2, 3, 4]);
         at_rest(&table, 0).await;
     }
 }
@@ -88,7 +90,7 @@ async fn a_request_that_waits_shows_who_makes_it() {
     for (address, road) in [(tcp, "over tcp from 127.0.0.1:"), (unix, "over unix"), (here, "over same_process")] {
         let client = Client::new(&address);
         let request = draw("queue", 3);
-        let mut sample = client.sample(&request, None).into_future();
+        let mut sample = client.receive(&request, None).into_future();
         tokio::select! {
             batch = &mut sample => panic!("{batch:?}"),
             () = eventually("the draw waits", || table.status().info.waiting_samples == Some(1)) => {}
@@ -111,7 +113,7 @@ async fn draws_dropped_at_any_moment_lose_nothing() {
     let mut taken = 0;
     for micros in 0..300 {
         let request = draw("queue", 50);
-        let sample = tokio::time::timeout(Duration::from_micros(micros * 4), client.sample(&request, None));
+        let sample = tokio::time::timeout(Duration::from_micros(micros * 4), client.receive(&request, None));
         if let Ok(batch) = sample.await {
             let values = int64s(&batch.unwrap(), 0);
             client.insert(rows("queue", &values), soon()).await.unwrap();
@@ -119,7 +121,7 @@ async fn draws_dropped_at_any_moment_lose_nothing() {
         }
     }
     at_rest(&table, 500).await;
-    let mut values = int64s(&client.sample(&draw("queue", 500), soon()).await.unwrap(), 0);
+    let mut values = int64s(&client.receive(&draw("queue", 500), soon()).await.unwrap(), 0);
     values.sort_unstable();
     assert_eq!(values, Vec::from_iter(0..500), "after {taken} whole batches");
 }
@@ -153,12 +155,12 @@ async fn a_deadline_ends_a_call_with_the_reason() {
     for address in addresses(&server) {
         let client = Client::new(&address);
         let deadline = || Some(Instant::now() + Duration::from_millis(50));
-        let error = client.sample(&draw("queue", 1), deadline()).await.unwrap_err();
+        let error = client.receive(&draw("queue", 1), deadline()).await.unwrap_err();
         assert!(matches!(&error, Error::DeadlineExceeded(text) if text.contains("min_size_to_sample")), "{error:?}");
         let error = client.insert(rows("queue", &[1, 2, 3]), deadline()).await.unwrap_err();
         assert!(matches!(&error, Error::DeadlineExceeded(text) if text.contains("2 of 3 items")), "{error:?}");
         let request = BatchRequest { draw: exactly(5), ..draw("queue", 5) };
-        let batch = client.sample(&request, deadline()).await.unwrap();
+        let batch = client.receive(&request, deadline()).await.unwrap();
         assert_eq!(int64s(&batch, 0), [1, 2], "the short batch");
     }
 }
@@ -180,7 +182,7 @@ async fn a_batch_that_the_client_did_not_acknowledge_goes_back_when_the_connecti
     eventually("one is received", || table.status().info.undelivered_samples == Some(2)).await;
     drop((samples, service));
     at_rest(&table, 3).await;
-    let batch = Client::new(&addresses(&server)[0]).sample(&draw("queue", 3), soon()).await.unwrap();
+    let batch = Client::new(&addresses(&server)[0]).receive(&draw("queue", 3), soon()).await.unwrap();
     assert_eq!(int64s(&batch, 0), [1, 2, 4]);
 }
 
@@ -263,7 +265,7 @@ async fn stop_with_waiting_calls(end: End, is_expected: impl Fn(&Error) -> bool)
     let clients = addresses(&server).map(|address| Client::new(&address));
     let calls = clients.iter().map(|client| async {
         let sample = draw("samples", 1);
-        tokio::join!(client.sample(&sample, None), client.insert(rows("inserts", &[1, 2, 3]), None))
+        tokio::join!(client.receive(&sample, None), client.insert(rows("inserts", &[1, 2, 3]), None))
     });
     let calls: Vec<_> = calls.collect();
     let stop = async {
@@ -285,7 +287,7 @@ async fn stop_with_waiting_calls(end: End, is_expected: impl Fn(&Error) -> bool)
         assert!(is_expected(&cause), "{cause:?}");
     }
     let deadline = Some(Instant::now() + Duration::from_millis(200));
-    let error = clients[0].sample(&draw("samples", 1), deadline).await.unwrap_err();
+    let error = clients[0].receive(&draw("samples", 1), deadline).await.unwrap_err();
     // The client tries to reach a server, or sent the call before it had noticed the end of the stream.
     match end {
         End::ForGood => assert!(is_expected(&error), "{error:?}"),

@@ -1,6 +1,6 @@
 //! A server tells each figure of its tables, and it travels.
 
-use crate::common::{SOON, addresses, draw, eventually, rows, server, uniform};
+use crate::common::{Receive, SOON, addresses, draw, eventually, rows, server, uniform};
 use reverb_core::{FIGURES, Figure, TableInfo};
 use reverb_net::client::{Client, Info};
 use reverb_net::server::Server;
@@ -19,7 +19,7 @@ async fn a_server_tells_each_figure_and_it_travels() {
     let server = server(vec![uniform("table")]);
     let client = Client::new(&addresses(&server)[0]);
     client.insert(rows("table", &[1, 2, 3]), soon()).await.unwrap();
-    client.sample(&draw("table", 2), soon()).await.unwrap();
+    client.receive(&draw("table", 2), soon()).await.unwrap();
     eventually("the samples are received", || info(&server).undelivered_samples == Some(0)).await;
     let told = info(&server);
     let mut tables = client.call(Info, soon()).await.unwrap();

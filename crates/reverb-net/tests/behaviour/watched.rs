@@ -2,7 +2,7 @@
 
 use crate::common::dm_reverb_client::{channel, sample, samples};
 use crate::common::wire::chunk;
-use crate::common::{self, SOON, addresses, draw, eventually, queue, rows, uniform};
+use crate::common::{self, Receive, SOON, addresses, draw, eventually, queue, rows, uniform};
 use reverb_core::Result;
 use reverb_net::client::{Client, Info, Reset};
 use reverb_net::replay_v1::proto::{WriteItem, WriteRequest};
@@ -77,7 +77,7 @@ async fn each_connection_counts_its_traffic_and_the_totals_survive_it() -> Resul
     for (number, (address, road)) in addresses(&watched.server).iter().zip(roads).enumerate() {
         let client = Client::new(address);
         client.insert(rows("table", &[1; 1000]), soon()).await?;
-        client.sample(&draw("table", 7), soon()).await?;
+        client.receive(&draw("table", 7), soon()).await?;
         let peers = watched.peers();
         let [peer] = peers.as_slice() else { panic!("expected one connection: {peers:?}") };
         assert_eq!((peer.name(), peer.road, items(peer)), (process_name().as_str(), road, (1000, 7)));
@@ -107,7 +107,7 @@ async fn callers_in_the_same_process_are_one_client_without_a_connection() -> Re
     let watched = watched(vec![queue("table", 10)]);
     let client = Client::new(&format!("localhost:{}", watched.server.port()));
     client.insert(rows("table", &[1, 2, 3]), soon()).await?;
-    client.sample(&draw("table", 2), soon()).await?;
+    client.receive(&draw("table", 2), soon()).await?;
     assert!(watched.peers().is_empty());
     let [here] = clients(watched.server.replay()).clients.try_into().unwrap();
     assert_eq!((here.transport, here.inserts, here.samples), ("same_process", 3, 2));

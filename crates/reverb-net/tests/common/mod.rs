@@ -10,9 +10,11 @@ pub mod splitter;
 mod tables;
 pub mod wire;
 
-use reverb_net::client::Client;
+use reverb_core::Result;
+use reverb_net::client::{Client, Sampled, Started};
 use reverb_net::server::{ListenOptions, Server};
 use reverb_service::{Batch, BatchRequest, Replay, RowInsert, TableHandle};
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 pub use tables::*;
 use tokio::runtime::Handle;
@@ -55,6 +57,41 @@ pub fn int64s(batch: &Batch, column: usize) -> Vec<i64> {
     bytes(batch, column).chunks_exact(8).map(|bytes| i64::from_le_bytes(bytes.try_into().unwrap())).collect()
 }
 
+/// Draws batches that count as received at once.
+pub trait Receive {
+    fn receive<'a>(&'a self, request: &'a BatchRequest, deadline: Option<Instant>) -> Receiving<'a>;
+
+    fn receive_persistently<'a>(
+        &'a self,
+        request: &'a BatchRequest,
+        deadline: Option<Instant>,
+        reconnect_timeout: Duration,
+    ) -> Receiving<'a>;
+}
+
+pub type Receiving<'a> = Pin<Box<dyn Future<Output = Result<Batch>> + Send + 'a>>;
+
+impl Receive for Client {
+    fn receive<'a>(&'a self, request: &'a BatchRequest, deadline: Option<Instant>) -> Receiving<'a> {
+        Box::pin(received(self.sample(request, deadline)))
+    }
+
+    fn receive_persistently<'a>(
+        &'a self,
+        request: &'a BatchRequest,
+        deadline: Option<Instant>,
+        reconnect_timeout: Duration,
+    ) -> Receiving<'a> {
+        Box::pin(received(self.sample_persistently(request, deadline, reconnect_timeout)))
+    }
+}
+
+async fn received(sampling: Started<'_, Sampled>) -> Result<Batch> {
+    let Sampled { batch, mut draw } = sampling.await?;
+    draw.received(false)?;
+    Ok(batch)
+}
+
 /// Waits until a condition becomes true on the server.
 pub async fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
     let deadline = Instant::now() + SOON;
@@ -69,5 +106,5 @@ pub async fn assert_serves(server: &Server, table: &str) {
     let client = Client::new(&addresses(server)[0]);
     let deadline = Some(Instant::now() + SOON);
     client.insert(rows(table, &[42]), deadline).await.unwrap();
-    client.sample(&draw(table, 1), deadline).await.unwrap();
+    client.receive(&draw(table, 1), deadline).await.unwrap();
 }

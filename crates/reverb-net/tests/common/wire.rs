@@ -78,7 +78,7 @@ impl Samples {
             match response.kind {
                 Some(Kind::Failure(failure)) => return (response.request_id, Err(failure)),
                 Some(Kind::Batch(header)) => batch = Some(header),
-                Some(Kind::Notice(_)) | None => {}
+                Some(Kind::Notice(_) | Kind::Settle(_)) | None => {}
             }
             if let Some(header) = batch.take_if(|header| size(header) == bytes.len()) {
                 return (response.request_id, Ok((header, bytes)));

@@ -1,5 +1,6 @@
 //! The fuzz targets of dm-reverb's protocol. Inputs have the form of those of our protocol.
 
+use crate::common::Receive;
 use crate::common::dm_inserts::{chunk, item, request};
 use crate::raw::{Answers, FakeDmServer};
 use crate::targets::{messages, outcome};
@@ -136,7 +137,7 @@ async fn ask(address: &str, method: &str) -> Result<(), Error> {
     // Streams that a server ends may be opened again until the deadline.
     let deadline = Some(Instant::now() + PATIENCE * if method == "ServerInfo" { 1 } else { 10 });
     match method {
-        "SampleStream" => client.sample(&crate::common::draw("table", 2), deadline).await.map(drop),
+        "SampleStream" => client.receive(&crate::common::draw("table", 2), deadline).await.map(drop),
         "InsertStream" => client.insert(crate::common::rows("table", &[1, 2]), deadline).await,
         _ => client.call(Info, deadline).await.map(drop),
     }

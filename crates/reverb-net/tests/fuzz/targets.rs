@@ -1,6 +1,6 @@
 //! The fuzz targets. An input of a stream is a list of messages, each after its length in two bytes.
 
-use crate::common::wire;
+use crate::common::{Receive, wire};
 use crate::raw::{Answers, FakeServer};
 use crate::world::{LAST, LAST_ID, World, measured, multiple_of, size_of_batch, world};
 use bytes::Bytes;
@@ -172,7 +172,7 @@ async fn ask(address: &str, method: &str) -> Result<(), Error> {
         "Mutate" => client.call(Mutate::new("table", &[], &[1]), deadline).await.map(drop),
         "Insert" => client.insert(crate::common::rows("table", &[1, 2]), deadline).await,
         "Write" => write(client).await,
-        "Sample" => client.sample(&crate::common::draw("table", 2), deadline).await.map(drop),
+        "Sample" => client.receive(&crate::common::draw("table", 2), deadline).await.map(drop),
         _ => client.call(Info, deadline).await.map(drop),
     }
 }

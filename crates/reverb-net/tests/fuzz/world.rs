@@ -1,6 +1,6 @@
 //! A server whose memory is measured while it gets arbitrary messages, and the reads of what it has accepted.
 
-use crate::common::{self, any::count_panics, config, here, item, items, queue};
+use crate::common::{self, Receive, any::count_panics, config, here, item, items, queue};
 use crate::done;
 use crate::memory::peak_of;
 use crate::raw::call;
@@ -157,7 +157,7 @@ impl World {
             // The items differ from those of the draw before.
             let most_copied = most + 6 * COPIED_BYTES.max(size);
             measured("a draw in the same process", most_copied, || {
-                let _stacked_or_not = self.runtime.block_on(async { self.near.sample(&request, None).await });
+                let _stacked_or_not = self.runtime.block_on(async { self.near.receive(&request, None).await });
             });
         }
         for newest in [false, true] {
@@ -183,7 +183,7 @@ impl World {
             match kind {
                 Some(Kind::Batch(batch)) => size = Some(size_of_batch(&batch)),
                 Some(Kind::Failure(_)) => return None,
-                Some(Kind::Notice(_)) | None => {}
+                Some(Kind::Notice(_) | Kind::Settle(_)) | None => {}
             }
             let Payload::Bytes(bytes) = payload else { panic!("it has no bytes") };
             read += bytes.len();

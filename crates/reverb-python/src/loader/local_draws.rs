@@ -163,7 +163,7 @@ impl Source {
         // If this fails, the draw is dropped, and its samples go back to the table.
         let batch = maker.batch_of(&infos, &layout, &Arc::new(buffer), beta, None)?;
         // The server may have been stopped meanwhile, which the caller handles.
-        if draw.is_some_and(|draw| draw.received(py).is_err()) {
+        if draw.is_some_and(|draw| draw.received(py, false).is_err()) {
             return Ok(Taken::Nothing);
         }
         *self.layout.lock() = Some(layout);

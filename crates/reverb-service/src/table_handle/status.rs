@@ -63,11 +63,13 @@ impl TableHandle {
             let of_table = state.table.upkeep().info();
             let (table, name) = (&state.table, self.name());
             let (inserts, samples) = (&state.queues.inserts, &state.queues.samples);
+            // Draws that wait have taken items, too.
+            let taken: usize = samples.iter().map(|request| request.work.drawn.len()).sum();
             let info = TableInfo {
                 age_seconds: state.made.elapsed().as_secs_f64(),
                 insert_blocked_seconds: state.insert_clock.total_seconds(),
                 sample_blocked_seconds: state.sample_clock.total_seconds(),
-                undelivered_samples: Some(self.0.undelivered.load(Relaxed)),
+                undelivered_samples: Some(self.0.undelivered.load(Relaxed) + taken as u64),
                 inserts_by_client: Some(state.inserts_by_client.counts()),
                 waiting_inserts: Some(state.queues.num_inserts() as u64),
                 waiting_samples: Some(samples.len() as u64),

@@ -3,6 +3,7 @@
 use super::at_server::{at_server, is_lost};
 use super::members::{Members, Wanted};
 use crate::client::connect::{CONNECT_TIME, attempt, unreached};
+use crate::client::pending_draw::Sampled;
 use crate::client::road::Road;
 use crate::client::streamed::Sample;
 use crate::replay_v1::client::Session;
@@ -12,7 +13,7 @@ use crate::transport::dial::ATTEMPT_TIME;
 use parking_lot::Mutex;
 use reverb_core::{Error, Result};
 use reverb_service::local::BatchRequest;
-use reverb_service::{Batch, Transport, warn};
+use reverb_service::{Transport, warn};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -90,11 +91,17 @@ impl Servers {
         self.reach(Wanted::All, deadline, Members::all).await
     }
 
+    /// Returns the roads to the servers that are connected now.
+    pub fn reached(&self) -> Vec<Road> {
+        let all = self.members.lock().all().unwrap_or_default();
+        all.into_iter().filter_map(|(_, road)| road.ok()).collect()
+    }
+
     /// Draws a batch from the server whose turn it is, or from another one if that is lost.
     ///
     /// # Errors
     /// Those of [`Servers::road`] and of the draw, which name the server that was asked.
-    pub async fn sample(self: &Arc<Self>, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
+    pub async fn sample(self: &Arc<Self>, request: &BatchRequest, deadline: Option<Instant>) -> Result<Sampled> {
         let mut servers_left = self.members.lock().len();
         loop {
             let road = self.road(Turn::Draw, None, deadline).await?;
@@ -109,7 +116,7 @@ impl Servers {
     ///
     /// # Errors
     /// Those of the draw.
-    pub async fn sample_on(road: Road, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
+    pub async fn sample_on(road: Road, request: &BatchRequest, deadline: Option<Instant>) -> Result<Sampled> {
         let peer = road.peer().map(str::to_owned).unwrap_or_default();
         road.call(Sample(request), deadline).await.map_err(|error| at_server(error, &peer))
     }

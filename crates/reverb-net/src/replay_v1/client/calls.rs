@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 
 /// The callers' side of a stream of requests `R`, whose answers are `T`.
@@ -33,15 +33,14 @@ struct State<T> {
 }
 
 impl<R: Default + Send + 'static, T: Send + 'static> SharedStream<R, T> {
-    /// Opens a stream in the background by `read`, which sends the requests, reads the answers, and returns the error
-    /// that ends the stream.
+    /// Opens a stream of the requests of a channel in the background by `read`, which sends them, reads the answers, and
+    /// returns the error that ends the stream.
     pub fn open<F: Future<Output = Error> + Send + 'static>(
         link: Arc<Link>,
         heartbeat: Option<Duration>,
+        (requests, to_send): (UnboundedSender<R>, UnboundedReceiver<R>),
         read: impl FnOnce(UnboundedReceiver<R>, Arc<Calls<T>>) -> F,
     ) -> Self {
-        // Each caller waits for its answer, so there are never more queued requests than callers.
-        let (requests, to_send) = mpsc::unbounded_channel();
         let calls = Arc::new(Calls(Mutex::new(State { waiting: HashMap::new(), broken: None })));
         let (reading, reader) = (read(to_send, calls.clone()), calls.clone());
         tokio::spawn(async move {

@@ -5,7 +5,7 @@ use super::named_channel::NamedChannel;
 use super::sample_link::{DrawCall, SampleLink};
 use super::session::{Link, Session};
 use crate::grpc::largest;
-use crate::replay_v1::headers::{hex, shown};
+use crate::replay_v1::headers::{RECEIPTS, hex, receipts_value, shown};
 use crate::replay_v1::proto::{
     BenchRequest, BenchResponse, Draw, HelloRequest, HelloResponse, InsertRequest, ItemBatch, WriteRequest,
     WriteResponse,
@@ -45,6 +45,7 @@ pub struct Connection {
     pub peer: String,
     pub transport: Transport,
     service: ReplayClient<NamedChannel>,
+    channel: NamedChannel,
     pub link: Arc<Link>,
     /// What the server has told of itself: the random id that it made when it started, the path of its Unix socket, and
     /// its limits.
@@ -96,9 +97,6 @@ impl Connection {
         let (peer, place) = (endpoint.address.text(), endpoint.address.place()?.name());
         let connections = session.connections();
         let channel = NamedChannel::new(channel, connections.number.clone());
-        let service = |channel| {
-            ReplayClient::new(channel).max_decoding_message_size(usize::MAX).max_encoding_message_size(usize::MAX)
-        };
         let mut greeter = service(channel.clone());
         let hello = match tokio::time::timeout(ATTEMPT_TIME, greeter.hello(hello())).await {
             Ok(Ok(hello)) => hello.into_inner(),
@@ -127,10 +125,11 @@ impl Connection {
         let channel = channel.to_server(hex(&hello.server_id));
         let heartbeat = (hello.heartbeat_ms > 0).then(|| Duration::from_millis(hello.heartbeat_ms));
         let inserts = InsertLink::open(service(channel.clone()), peer, link.clone(), heartbeat);
-        let samples = SampleLink::open(channel.clone(), peer, link.clone(), heartbeat);
-        let (peer, service) = (peer.to_owned(), service(channel));
+        let samples = SampleLink::open(&channel, peer, link.clone(), heartbeat);
+        let (peer, service) = (peer.to_owned(), service(channel.clone()));
         let knows_largest = hello.capabilities.iter().any(|name| name == LARGEST_PRIORITY);
-        let connection = Self { peer, transport, service, link, hello, heartbeat, knows_largest, inserts, samples };
+        let connection =
+            Self { peer, transport, service, channel, link, hello, heartbeat, knows_largest, inserts, samples };
         Ok(Greeting::Connected(Arc::new(connection)))
     }
 
@@ -148,6 +147,7 @@ impl Connection {
 
     pub async fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Result<()> {
         check_size(insert.decoded_bytes(), self.hello.max_message_size)?;
+        self.samples.send_receipts();
         let request = InsertRequest {
             chunks: insert.chunks().map(|chunk| chunk_to_wire(chunk)).collect(),
             batches: self.item_batches(insert),
@@ -202,8 +202,13 @@ impl Connection {
         priorities.values
     }
 
-    pub async fn sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<Batch> {
-        self.within(deadline, self.samples.call(draw(request, deadline))).await
+    /// Draws a batch and waits for it. Dropping the future withdraws the draw.
+    pub async fn sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<(Batch, DrawCall)> {
+        let drawn = async {
+            let mut call = self.samples.begin(draw(request, deadline))?;
+            Ok((call.result().await?, call))
+        };
+        self.within(deadline, drawn).await
     }
 
     /// Begins a draw, and sends the request.
@@ -223,7 +228,7 @@ impl Connection {
         self.unary(deadline, hold).await
     }
 
-    /// Makes a call with one request and one answer.
+    /// Makes a call with one request and one answer, which takes effect after the receipts of the client that are due.
     ///
     /// The connection has found our service before. If the server is lost, the channel may have opened another
     /// connection, to a server of dm-reverb that has taken its place.
@@ -232,9 +237,24 @@ impl Connection {
         deadline: Option<Instant>,
         call: impl AsyncFnOnce(ReplayClient<NamedChannel>) -> std::result::Result<Response<T>, Status>,
     ) -> Result<T> {
+        let receipts = self.link.receipts_of_client().into_iter();
+        let sent = receipts.filter_map(|receipts| {
+            let count = receipts.send_before_call(self.samples.is_driven())?;
+            Some((receipts, count))
+        });
+        let sent: Vec<_> = sent.collect();
+        let service = if sent.is_empty() {
+            self.service.clone()
+        } else {
+            let counts = receipts_value(sent.iter().map(|(receipts, count)| (receipts.stream, *count)));
+            service(self.channel.with_receipts(RECEIPTS, counts))
+        };
         let call = async {
-            match call(self.service.clone()).await {
-                Ok(answer) => Ok(answer.into_inner()),
+            match call(service).await {
+                Ok(answer) => {
+                    sent.iter().for_each(|(receipts, count)| receipts.processed(*count));
+                    Ok(answer.into_inner())
+                }
                 Err(status) => Err(self.reason(from_status(&status, &self.peer)).await),
             }
         };
@@ -260,6 +280,19 @@ impl Connection {
         if self.link.is_over() { Error::ServerStopped(error.to_string()) } else { error }
     }
 
+    /// Whether the server may not have processed all receipts of the client.
+    pub fn is_unsettled(&self) -> bool {
+        !self.link.is_broken() && self.link.receipts_of_client().iter().any(|receipts| receipts.is_unsettled())
+    }
+
+    /// Sends the receipts of the client that are due, and waits until the server has processed them.
+    ///
+    /// # Errors
+    /// The connection is lost, or the server did not answer in time.
+    pub async fn settle(&self, deadline: Instant) -> Result<()> {
+        self.unary(Some(deadline), async |mut service| service.hello(hello()).await).await.map(drop)
+    }
+
     /// Awaits a call whose deadline the server enforces, because the server knows what the call waited for. Gives up if
     /// the server does not answer [`GRACE`] after the deadline.
     fn within<T>(
@@ -281,6 +314,10 @@ impl Connection {
         };
         tokio::time::timeout_at(limit.into(), call).await.map_err(late)?
     }
+}
+
+fn service(channel: NamedChannel) -> ReplayClient<NamedChannel> {
+    ReplayClient::new(channel).max_decoding_message_size(usize::MAX).max_encoding_message_size(usize::MAX)
 }
 
 fn hello() -> HelloRequest {

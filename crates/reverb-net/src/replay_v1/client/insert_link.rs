@@ -10,6 +10,7 @@ use reverb_core::{Error, Result};
 use reverb_service::warn;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 /// Sends requests, and delivers an answer to each caller.
@@ -25,7 +26,9 @@ impl InsertLink {
         heartbeat: Option<Duration>,
     ) -> Self {
         let (peer, of_failures) = (peer.to_owned(), link.clone());
-        Self(SharedStream::open(link, heartbeat, |requests, calls| async move {
+        // Each caller waits for its answer, so there are never more queued requests than callers.
+        let channel = mpsc::unbounded_channel();
+        Self(SharedStream::open(link, heartbeat, channel, |requests, calls| async move {
             match service.insert(UnboundedReceiverStream::new(requests)).await {
                 Ok(responses) => read(&calls, responses.into_inner(), &peer, &of_failures).await,
                 Err(status) => from_status(&status, &peer),

@@ -4,12 +4,14 @@ mod calls;
 mod connection;
 mod insert_link;
 mod named_channel;
+mod receipts;
 mod sample_answers;
 mod sample_link;
 mod session;
 mod write_link;
 
 pub use connection::{BenchHold, Connection, Greeting};
+pub use receipts::wait_for_streams;
 pub use sample_link::DrawCall;
 pub use session::Session;
 pub use write_link::write;

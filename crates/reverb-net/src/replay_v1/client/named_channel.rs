@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service;
-use tonic::codegen::http::{HeaderValue, Request, Response, StatusCode};
+use tonic::codegen::http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use tonic::transport::{Channel, Error};
 
 /// See the documentation of this module.
@@ -16,18 +16,26 @@ pub struct NamedChannel {
     session: HeaderValue,
     /// The server that said `Hello`.
     server: Option<HeaderValue>,
+    /// A header that tells of receipts.
+    receipts: Option<(HeaderName, HeaderValue)>,
 }
 
 impl NamedChannel {
     /// Makes the channel for the first call, which finds the server.
     pub fn new(channel: Channel, session: HeaderValue) -> Self {
-        Self { channel, session, server: None }
+        Self { channel, session, server: None, receipts: None }
     }
 
     /// Makes the channel for all later calls, which other servers refuse.
     #[must_use]
     pub fn to_server(&self, server: HeaderValue) -> Self {
         Self { server: Some(server), ..self.clone() }
+    }
+
+    /// Makes the channel for a sample stream, or for a call that takes effect after receipts.
+    #[must_use]
+    pub fn with_receipts(&self, name: HeaderName, value: HeaderValue) -> Self {
+        Self { receipts: Some((name, value)), ..self.clone() }
     }
 }
 
@@ -45,6 +53,9 @@ impl Service<Request<Body>> for NamedChannel {
         headers.insert(SESSION, self.session.clone());
         if let Some(server) = &self.server {
             headers.insert(SERVER, server.clone());
+        }
+        if let Some((name, value)) = &self.receipts {
+            headers.insert(name.clone(), value.clone());
         }
         Answer(self.channel.call(request))
     }

@@ -2,8 +2,10 @@
 
 use super::calls::{Calls, SharedStream, answer};
 use super::named_channel::NamedChannel;
+use super::receipts::Receipts;
 use super::sample_answers::Answers;
 use super::session::Link;
+use crate::replay_v1::headers::{SAMPLE_STREAM, hex};
 use crate::replay_v1::proto::{self as replay, Draw, SampleRequest, sample_request};
 use crate::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use crate::replay_v1::status::{from_failure, from_status};
@@ -12,57 +14,73 @@ use reverb_core::{Buffer, CopiedBatch, Error, Result};
 use reverb_service::Batch;
 use reverb_service::warn;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 /// Sends draws, and delivers a batch to each caller.
 #[derive(Debug)]
-pub struct SampleLink(SharedStream<SampleRequest, Batch>);
+pub struct SampleLink {
+    stream: SharedStream<SampleRequest, Batch>,
+    receipts: Arc<Receipts>,
+}
 
 impl SampleLink {
     /// Opens the stream in the background.
-    pub fn open(channel: NamedChannel, peer: &str, link: Arc<Link>, heartbeat: Option<Duration>) -> Self {
+    pub fn open(channel: &NamedChannel, peer: &str, link: Arc<Link>, heartbeat: Option<Duration>) -> Self {
         let (peer, of_failures) = (peer.to_owned(), link.clone());
-        Self(SharedStream::open(link, heartbeat, |requests, calls| async move {
+        let (requests, to_send) = mpsc::unbounded_channel();
+        let (receipts, task) = Receipts::new(requests.clone());
+        link.set_receipts(&receipts);
+        let channel = channel.with_receipts(SAMPLE_STREAM, hex(&receipts.stream.to_be_bytes()));
+        let of_stream = Arc::downgrade(&receipts);
+        let stream = SharedStream::open(link, heartbeat, (requests, to_send), |requests, calls| async move {
+            let _task = task;
             match Answers::open(channel, requests).await {
-                Ok(answers) => read(&calls, answers, &peer, &of_failures).await,
+                Ok(answers) => read(&calls, answers, &peer, &of_failures, &of_stream).await,
                 Err(status) => from_status(&status, &peer),
             }
-        }))
+        });
+        Self { stream, receipts }
     }
 
-    /// Draws a batch and waits for it. Dropping the future withdraws the draw and returns its samples to the table.
-    pub async fn call(&self, draw: Draw) -> Result<Batch> {
-        let mut call = self.begin(draw)?;
-        let batch = call.result().await?;
-        call.received()?;
-        Ok(batch)
-    }
-
-    /// Requests a batch without waiting for it.
+    /// Requests a batch without waiting for it. The receipts that are due go out with the request.
     pub fn begin(&self, draw: Draw) -> Result<DrawCall> {
-        let (request_id, receiver) = self.0.begin()?;
-        let (requests, calls) = (self.0.requests.clone(), self.0.calls.clone());
-        let last = sample_request::Kind::Cancel(true);
-        let call = DrawCall { requests, calls, request_id, receiver, last, receipt_is_due: false };
-        call.send(sample_request::Kind::Draw(draw));
-        Ok(call)
+        let (request_id, receiver) = self.stream.begin()?;
+        let (receipts, calls) = (self.receipts.clone(), self.stream.calls.clone());
+        receipts.send_with_call();
+        receipts.send_request(request_id, sample_request::Kind::Draw(draw));
+        Ok(DrawCall { receipts, calls, request_id, receiver, receipt_is_due: false, is_received: false })
+    }
+
+    /// Sends the receipts that go out with another call.
+    pub fn send_receipts(&self) {
+        self.receipts.send_with_call();
+    }
+
+    /// Whether the connection lives on a runtime that its callers drive.
+    pub fn is_driven(&self) -> bool {
+        self.receipts.is_driven()
     }
 }
 
-/// A draw in progress, or a batch that has arrived and is not acknowledged. Dropping it tells the server whether the
-/// batch was received. Otherwise the samples go back to their table.
+impl Drop for SampleLink {
+    fn drop(&mut self) {
+        self.receipts.close();
+    }
+}
+
+/// A draw in progress, or a batch that has arrived. Dropping it withdraws the draw unless it was acknowledged: its
+/// samples go back to their table.
 #[derive(Debug)]
 pub struct DrawCall {
-    requests: UnboundedSender<SampleRequest>,
+    receipts: Arc<Receipts>,
     calls: Arc<Calls<Batch>>,
     request_id: u64,
     receiver: oneshot::Receiver<Result<Batch>>,
-    last: sample_request::Kind,
     /// Whether samples without a receipt go back to the table.
     receipt_is_due: bool,
+    is_received: bool,
 }
 
 impl DrawCall {
@@ -79,29 +97,39 @@ impl DrawCall {
         !self.receiver.is_empty()
     }
 
-    /// Acknowledges the samples, so that they do not go back to their table.
+    /// Acknowledges the samples, so that they do not go back to their table. The receipt leaves later; with
+    /// `waits`, not with the next draw. See [`Receipts`].
     ///
     /// # Errors
     /// The error that ended the stream, if the samples went back with it.
-    pub fn received(mut self) -> Result<()> {
-        if self.receipt_is_due
-            && let Some(error) = self.calls.broken()
-        {
-            return Err(error);
+    pub fn received(&mut self, waits: bool) -> Result<()> {
+        if self.is_received {
+            return Ok(());
         }
-        self.last = sample_request::Kind::Received(true);
+        match self.calls.broken().map_or_else(|| self.receipts.add(self.request_id, waits), Err) {
+            Err(error) if self.receipt_is_due => return Err(error),
+            _ => self.is_received = true,
+        }
         Ok(())
     }
 
-    fn send(&self, kind: sample_request::Kind) {
-        let _gone = self.requests.send(SampleRequest { request_id: self.request_id, kind: Some(kind) });
+    /// Whether the samples went back with the stream.
+    pub fn is_lost(&self) -> bool {
+        self.receipt_is_due && !self.is_received && (self.calls.broken().is_some() || self.receipts.have_ended())
+    }
+
+    /// Gives the samples back, also after they were acknowledged, as long as the receipt has not left.
+    pub fn give_back(mut self) {
+        self.is_received = self.is_received && !self.receipts.revoke(self.request_id);
     }
 }
 
 impl Drop for DrawCall {
     fn drop(&mut self) {
         self.calls.withdraw(self.request_id);
-        self.send(self.last.clone());
+        if !self.is_received {
+            self.receipts.send_request(self.request_id, sample_request::Kind::Cancel(true));
+        }
     }
 }
 
@@ -138,7 +166,7 @@ impl Incoming {
     }
 }
 
-async fn read(calls: &Calls<Batch>, mut answers: Answers, peer: &str, link: &Link) -> Error {
+async fn read(calls: &Calls<Batch>, mut answers: Answers, peer: &str, link: &Link, receipts: &Weak<Receipts>) -> Error {
     let mut incoming = HashMap::new();
     loop {
         let response = match answers.next().await {
@@ -151,6 +179,12 @@ async fn read(calls: &Calls<Batch>, mut answers: Answers, peer: &str, link: &Lin
             Err(status) => return from_status(&status, peer),
         };
         let request_id = response.request_id;
+        if let Some(Kind::Settle(_)) = response.kind {
+            let stops =
+                || Error::Unavailable(format!("the server at {peer} stops; the samples are back in their table"));
+            receipts.upgrade().inspect(|receipts| receipts.end(stops()));
+            continue;
+        }
         if let Some(result) = take(&mut incoming, response) {
             incoming.remove(&request_id);
             // The server takes the samples of a draw back that was withdrawn.
@@ -174,7 +208,7 @@ fn take(incoming: &mut HashMap<u64, Incoming>, response: SampleResponse) -> Opti
             }
             Err(error) => return Some(Err(error)),
         },
-        None => {}
+        Some(Kind::Settle(_)) | None => {}
     }
     let Payload::Bytes(bytes) = payload else { return None };
     let batch = incoming.get_mut(&request_id)?;

@@ -1,5 +1,6 @@
 //! What the connections of one client have in common: the number that balancers stick to, and the server behind them.
 
+use super::receipts::Receipts;
 use crate::replay_v1::headers::hex;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -48,6 +49,8 @@ pub struct Link {
     is_over: AtomicBool,
     /// The refusal of another server, if there was one.
     split: OnceLock<Error>,
+    /// Those of its sample stream.
+    receipts: OnceLock<Weak<Receipts>>,
 }
 
 impl Default for Session {
@@ -99,7 +102,8 @@ impl Connections {
     pub fn add(self: Arc<Self>, place: &str, server: &Bytes) -> Arc<Link> {
         let (place, server) = (place.to_owned(), server.clone());
         let (is_broken, is_over, split) = (AtomicBool::new(false), AtomicBool::new(false), OnceLock::new());
-        let link = Arc::new(Link { connections: self, place, server, is_broken, is_over, split });
+        let receipts = OnceLock::new();
+        let link = Arc::new(Link { connections: self, place, server, is_broken, is_over, split, receipts });
         let mut places = link.connections.places.lock();
         let known = places.entry(link.place.clone()).or_default();
         known.open.retain(|open| {
@@ -144,6 +148,19 @@ impl Link {
             self.split.get_or_init(|| error.clone());
         }
         error
+    }
+
+    /// Sets the receipts of the sample stream, once.
+    pub fn set_receipts(&self, receipts: &Arc<Receipts>) {
+        let _set_before = self.receipts.set(Arc::downgrade(receipts));
+    }
+
+    /// Returns the receipts of all connections of the client to this server.
+    pub fn receipts_of_client(&self) -> Vec<Arc<Receipts>> {
+        let places = self.connections.places.lock();
+        let links = places.values().flat_map(|known| &known.open).filter_map(Weak::upgrade);
+        let links = links.filter(|link| link.server == self.server && !link.is_broken());
+        links.filter_map(|link| link.receipts.get().and_then(Weak::upgrade)).collect()
     }
 
     /// Returns the refusal of another server, if a part of the connection has reached one.

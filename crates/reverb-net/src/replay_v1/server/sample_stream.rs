@@ -3,6 +3,7 @@
 use super::last_word::end_stopped;
 use super::vanished::log_vanished;
 use super::waiting_beats::beat_while_waiting;
+use crate::grpc::service::stopped;
 use crate::replay_v1::proto::{Draw, SampleRequest, sample_request};
 use crate::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use crate::replay_v1::status::to_failure;
@@ -13,7 +14,7 @@ use reverb_core::{Drawn, Error, Result};
 use reverb_service::decoding::{decode, on_items};
 use reverb_service::lease::Lease;
 use reverb_service::{Call, DrawRequest, Notice, TableHandle};
-use reverb_service::{Peer, Replay, StreamKind};
+use reverb_service::{Peer, Replay, StreamKind, StreamReceipts};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,22 +36,36 @@ const MAX_UNDELIVERED: usize = 4 << 20;
 type Requested = std::result::Result<SampleRequest, Status>;
 type Answers = mpsc::Sender<std::result::Result<SampleResponse, Status>>;
 
-/// Serves the stream in a separate task, which ends when the client disconnects.
+/// Serves the stream in a separate task, which ends when the client disconnects. A client that answers for its receipts
+/// has chosen a number for the stream.
 pub fn sample_stream(
     replay: Arc<Replay>,
     peer: Arc<Peer>,
     heartbeat: Option<Duration>,
+    number: Option<u64>,
     requests: impl Stream<Item = Requested> + Send + Unpin + 'static,
 ) -> ReceiverStream<std::result::Result<SampleResponse, Status>> {
     // A short queue is enough to keep the socket busy. A longer one would only hold memory.
     let (answers, stream) = mpsc::channel(4);
     let open = replay.connections.add_stream(&peer, StreamKind::Sample);
+    let receipts = number.map(|number| replay.receipts.add_stream(number));
     tokio::spawn(async move {
         let _open = open;
         let (waiting, handles, leases) = (JoinSet::new(), HashMap::new(), HashMap::new());
         let waits = Arc::new(());
         beat_while_waiting(heartbeat, &waits, &answers);
-        let task = SampleStreamTask { replay, peer, answers, waiting, waits, handles, leases, undelivered: 0 };
+        let task = SampleStreamTask {
+            replay,
+            peer,
+            answers,
+            waiting,
+            waits,
+            handles,
+            leases,
+            undelivered: 0,
+            receipts,
+            is_settling: false,
+        };
         task.run(requests).await;
     });
     ReceiverStream::new(stream)
@@ -87,6 +102,10 @@ struct SampleStreamTask {
     leases: HashMap<u64, Lease>,
     /// Number of samples in all leases.
     undelivered: usize,
+    /// Counts the receipts, if the client answers for them.
+    receipts: Option<StreamReceipts>,
+    /// Whether the server is about to stop, and has asked for the last receipts.
+    is_settling: bool,
 }
 
 impl SampleStreamTask {
@@ -94,6 +113,7 @@ impl SampleStreamTask {
         let mut open = true;
         let replay = self.replay.clone();
         let mut closed = std::pin::pin!(replay.closed());
+        let mut asked = std::pin::pin!(replay.receipts.asked());
         while open || !self.waiting.is_empty() {
             let go_on = tokio::select! {
                 request = requests.next(), if open => match request {
@@ -115,6 +135,7 @@ impl SampleStreamTask {
                 },
                 Some(waited) = self.waiting.join_next() => self.resume(waited).await,
                 () = self.answers.closed() => Err(()),
+                () = &mut asked, if !self.is_settling => self.settle().await,
                 // The waiting calls have just failed. Their answers are still sent.
                 () = &mut closed, if open => {
                     open = false;
@@ -129,6 +150,23 @@ impl SampleStreamTask {
             let Self { answers, leases, .. } = self;
             drop(leases);
             end_stopped(&replay, &answers).await;
+        }
+    }
+
+    /// Asks the client for the receipts that are due, before the server stops. No batch is sent after that.
+    async fn settle(&mut self) -> std::result::Result<(), ()> {
+        self.is_settling = true;
+        match &mut self.receipts {
+            Some(_) if self.leases.values().any(Lease::is_tracked) => {
+                let kind = Some(Kind::Settle(true));
+                let response = SampleResponse { request_id: 0, kind, payload: Payload::default() };
+                self.answers.send(Ok(response)).await.map_err(|_| ())
+            }
+            Some(receipts) => {
+                receipts.settle();
+                Ok(())
+            }
+            None => Ok(()),
         }
     }
 
@@ -180,6 +218,10 @@ impl SampleStreamTask {
                 }
                 Ok(())
             }
+            Some(sample_request::Kind::Settled(_)) => {
+                self.receipts.iter_mut().for_each(StreamReceipts::settle);
+                Ok(())
+            }
             // A heartbeat of the client.
             None if request_id == 0 => Ok(()),
             None => {
@@ -197,6 +239,7 @@ impl SampleStreamTask {
             // After a stop of the server they go back.
             let _closed = on_items(lease.samples(), || lease.received());
         }
+        self.receipts.iter().for_each(StreamReceipts::count);
     }
 
     fn end_lease(&mut self, request_id: u64) -> Option<Lease> {
@@ -207,6 +250,9 @@ impl SampleStreamTask {
 
     /// Draws at once if possible, and lets the draw wait otherwise.
     fn begin(&mut self, request_id: u64, draw: Draw) -> Result<Begun> {
+        if self.is_settling {
+            return Err(stopped());
+        }
         if self.leases.len() + self.handles.len() >= MAX_DRAWS {
             return Err(Error::ResourceExhausted(format!(
                 "{MAX_DRAWS} draws of this stream wait or are not acknowledged; wait for batches first"
@@ -255,6 +301,10 @@ impl SampleStreamTask {
             return Ok(());
         }
         let (request_id, table) = (waited.request_id, waited.table.clone());
+        if self.is_settling {
+            drop(waited);
+            return self.fail(request_id, &stopped()).await;
+        }
         match waited.result.take() {
             Some(Ok(drawn)) => {
                 let time = waited.begun.elapsed();
@@ -338,7 +388,7 @@ mod tests {
             let replay = Replay::new(vec![table.clone()], 1 << 20).unwrap();
             let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
             let (requests, stream) = mpsc::unbounded_channel();
-            let mut answers = sample_stream(replay, peer, None, UnboundedReceiverStream::new(stream));
+            let mut answers = sample_stream(replay, peer, None, None, UnboundedReceiverStream::new(stream));
             let send = |kind| requests.send(Ok(SampleRequest { request_id: 1, kind: Some(kind) })).unwrap();
             let draw = Draw { table: "queue".into(), at_least: 1, at_most: 1, ..Draw::default() };
             send(sample_request::Kind::Draw(draw));
@@ -364,7 +414,7 @@ mod tests {
             let replay = Replay::new(vec![table.clone()], 1 << 20).unwrap();
             let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
             let (requests, stream) = mpsc::unbounded_channel();
-            let mut answers = sample_stream(replay, peer, None, UnboundedReceiverStream::new(stream));
+            let mut answers = sample_stream(replay, peer, None, None, UnboundedReceiverStream::new(stream));
             let draw = |count| Draw { table: "queue".into(), at_least: count, at_most: count, ..Draw::default() };
             for (request_id, count) in [(1, 2), (2, 1)] {
                 let kind = Some(sample_request::Kind::Draw(draw(count)));
@@ -396,7 +446,7 @@ mod tests {
         let replay = Replay::new(vec![table.clone()], 1 << 20).unwrap();
         let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
         let (requests, stream) = mpsc::unbounded_channel();
-        let _answers = sample_stream(replay, peer, None, UnboundedReceiverStream::new(stream));
+        let _answers = sample_stream(replay, peer, None, None, UnboundedReceiverStream::new(stream));
         let count = ITEMS_AT_ONCE as u64 + 1;
         let draw = Draw { table: "queue".into(), at_least: count, at_most: count, ..Draw::default() };
         table.with_table(|_| {
@@ -420,7 +470,7 @@ mod tests {
         let replay = Replay::new(vec![table], 8 << 20).unwrap();
         let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
         let (requests, stream) = mpsc::unbounded_channel();
-        let mut answers = sample_stream(replay, peer, None, UnboundedReceiverStream::new(stream));
+        let mut answers = sample_stream(replay, peer, None, None, UnboundedReceiverStream::new(stream));
         let room = turn(u64::MAX).await;
         let draw = Draw { table: "queue".into(), at_least: 1, at_most: 1, ..Draw::default() };
         requests.send(Ok(SampleRequest { request_id: 1, kind: Some(sample_request::Kind::Draw(draw)) })).unwrap();

@@ -6,7 +6,7 @@ use super::same_server::SameServer;
 use super::sample_stream::sample_stream;
 use super::write_stream::write_stream;
 use crate::grpc::service::{in_background, max_request_bytes, mutate, open, peer_of, reset};
-use crate::replay_v1::headers::{SESSION, client_number};
+use crate::replay_v1::headers::{SAMPLE_STREAM, SESSION, number_of};
 use crate::replay_v1::proto::{
     BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, ConfigureRequest, ConfigureResponse,
     HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest, InsertResponse, MutateRequest,
@@ -55,7 +55,7 @@ impl Router {
 /// Returns the peer that makes a call, and the number of its client. A client that tells none is known by its connection.
 fn client_of<T>(request: &Request<T>) -> (Arc<Peer>, u64) {
     let peer = peer_of(request);
-    let client = client_number(request.metadata().get(SESSION.as_str()).map(|value| value.as_bytes()));
+    let client = number_of(request.metadata().get(SESSION.as_str()).map(|value| value.as_bytes()));
     let client = client.unwrap_or(peer.id);
     (peer, client)
 }
@@ -66,9 +66,10 @@ pub fn service(
     unix_path: Option<PathBuf>,
     heartbeat: Duration,
 ) -> SameServer<ReplayServer<Router>> {
-    let (limit, id) = (max_request_bytes(&replay), replay.id());
+    let (limit, id, receipts) = (max_request_bytes(&replay), replay.id(), replay.receipts.clone());
     let router = ReplayServer::new(Router { replay, unix_path, heartbeat });
-    SameServer::new(router.max_decoding_message_size(limit).max_encoding_message_size(usize::MAX), &id)
+    let router = router.max_decoding_message_size(limit).max_encoding_message_size(usize::MAX);
+    SameServer::new(router, &id, receipts)
 }
 
 #[tonic::async_trait]
@@ -102,7 +103,8 @@ impl ReplayService for Router {
 
     async fn sample(&self, request: Request<Streaming<SampleRequest>>) -> Result<Response<Self::SampleStream>, Status> {
         let (peer, heartbeat) = (peer_of(&request), self.heartbeat_of(&request));
-        Ok(Response::new(sample_stream(self.replay.clone(), peer, heartbeat, request.into_inner())))
+        let number = number_of(request.metadata().get(SAMPLE_STREAM.as_str()).map(|value| value.as_bytes()));
+        Ok(Response::new(sample_stream(self.replay.clone(), peer, heartbeat, number, request.into_inner())))
     }
 
     async fn write(&self, request: Request<Streaming<WriteRequest>>) -> Result<Response<Self::WriteStream>, Status> {
