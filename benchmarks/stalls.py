@@ -178,8 +178,8 @@ def row(work, measured):
 def line(result):
     rounds = result["rounds ms"]
     return (
-        f"{result['work']:>12}: longest other call {result['longest call, median ms']:6.1f} ms, rounds {min(rounds)} to "
-        f"{max(rounds)}, in {result['large call, median s']} s{'' if result['holds'] else '  TOO LONG'}"
+        f"{result['work']:>12}: longest other call {result['longest call, median ms']:6.1f} ms, rounds {min(rounds)} "
+        f"to {max(rounds)}, in {result['large call, median s']} s{'' if result['holds'] else '  TOO LONG'}"
     )
 
 

@@ -338,7 +338,7 @@ def test_stop_frees_the_port_while_clients_hang(start):
     server = start()
     port = server.http_port
     with contextlib.ExitStack() as clients:
-        hanging = [clients.enter_context(connect(port)) for _ in range(100)]
+        hanging = [clients.enter_context(connect(port)) for _ in range(60)]
         for connection in hanging[::2]:
             connection.sendall(b"GET / HT")
         hanging[1].sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
