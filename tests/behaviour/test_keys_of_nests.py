@@ -2,8 +2,10 @@
 
 import collections
 
+import attr
 import numpy as np
 import pytest
+import tree
 from behaviour_support import draw, info_of, make_table
 
 from reverb import errors, structured_writer
@@ -131,7 +133,7 @@ def test_other_mappings_than_dicts_have_keys_too(client):
     assert sample.data["reward"].item() == 1.0
 
 
-@pytest.mark.parametrize("data", [[ONE, TWO], (ONE, TWO), Pair(ONE, TWO)], ids=["list", "tuple", "named tuple"])
+@pytest.mark.parametrize("data", [[ONE, TWO], (ONE, TWO)], ids=["list", "tuple"])
 def test_structures_of_another_kind_are_matched_by_position(client, data):
     client.insert(data, {"t": 1.0})
     with client.writer(1) as writer:
@@ -173,3 +175,77 @@ def test_a_new_server_at_the_address_is_asked_again(serve):
 def test_a_table_that_does_not_exist_is_reported_as_before(client):
     with pytest.raises(errors.TableNotFoundError, match="this server has: t"):
         client.insert(SWAPPED, {"nowhere": 1.0})
+
+
+Named = collections.namedtuple("Named", ["value", "reward"])
+Fields = attr.make_class("Fields", ["value", "reward"])
+
+
+def puts_by_item(client):
+    """The ways in that match fields by name."""
+
+    def insert_batch(data):
+        client.insert_batch(tree.map_structure(lambda value: np.stack([value]), data), {"t": 1.0})
+
+    def row_writer(data):
+        with client.writer(1) as writer:
+            writer.append(data)
+            writer.create_item("t", 1, 1.0)
+
+    def trajectory_writer(data):
+        with client.trajectory_writer(1) as writer:
+            writer.append(data)
+            writer.create_item("t", 1.0, tree.map_structure(lambda column: column[-1:], writer.history))
+
+    return [lambda data: client.insert(data, {"t": 1.0}), insert_batch, row_writer, trajectory_writer]
+
+
+@pytest.mark.parametrize("way", range(4), ids=["insert", "insert_batch", "writer", "trajectory_writer"])
+@pytest.mark.parametrize("kind", [Named, Fields], ids=["named_tuple", "attrs"])
+def test_fields_are_matched_by_name_where_the_signature_is_a_mapping(client, kind, way):
+    put = puts_by_item(client)[way]
+    for _ in range(3):
+        put(kind(TWO, ONE))
+        [sample] = client.sample("t", emit_timesteps=False, unpack_as_table_signature=True)
+        assert {name: value.item() for name, value in sample.data.items()} == {"reward": 1.0, "value": 2.0}
+        client.reset("t")
+
+
+@pytest.mark.parametrize("way", range(4), ids=["insert", "insert_batch", "writer", "trajectory_writer"])
+def test_fields_of_other_names_are_refused(client, way):
+    wrong = collections.namedtuple("Wrong", ["value", "zreward"])
+    put = puts_by_item(client)[way]
+    for _ in range(2):
+        with pytest.raises(errors.SignatureMismatchError, match="missing: reward; unknown: zreward"):
+            put(wrong(TWO, ONE))
+    assert info_of(client, "t").current_size == 0
+
+
+def test_fields_are_matched_by_name_at_every_level(serve):
+    client = serve(make_table("t", signature={"obs": [{"a": SCALAR, "b": SCALAR}], "x": SCALAR}), make_table("free"))
+    inner = collections.namedtuple("Inner", ["b", "a"])
+    outer = collections.namedtuple("Outer", ["x", "obs"])
+    client.insert(outer(np.float32(3), [inner(TWO, ONE)]), {"t": 1.0})
+    [sample] = client.sample("t", emit_timesteps=False, unpack_as_table_signature=True)
+    assert [value.item() for value in tree.flatten(sample.data)] == [1.0, 2.0, 3.0]
+    client.insert(inner(TWO, ONE), {"free": 1.0})
+    assert [column.item() for column in draw(client, table="free")[0].data] == [2.0, 1.0]
+
+
+def test_one_item_is_not_matched_by_name_and_by_position(serve):
+    client = serve(make_table("t", signature=SIGNATURE), make_table("other", signature=(SCALAR, SCALAR)))
+    with pytest.raises(errors.SignatureMismatchError, match="by name.*by position"):
+        client.insert(Named(TWO, ONE), {"t": 1.0, "other": 1.0})
+    client.insert(Named(TWO, ONE), {"other": 1.0})
+    assert [column.item() for column in draw(client, table="other")[0].data] == [2.0, 1.0]
+
+
+def test_batched_writers_refuse_fields_in_another_order(client):
+    with client.batched_writer(1) as writer:
+        writer.append({"reward": np.stack([ONE]), "value": np.stack([TWO])})
+        history = writer.history
+        with pytest.raises(errors.SignatureMismatchError, match="expected a dict"):
+            writer.create_items("t", 1.0, Named(history["value"][-1:], history["reward"][-1:]))
+        sorted_fields = collections.namedtuple("Sorted", ["reward", "value"])
+        writer.create_items("t", 1.0, sorted_fields(history["reward"][-1:], history["value"][-1:]))
+    assert draw(client, table="t")[0].data[0].tolist() == [1.0]

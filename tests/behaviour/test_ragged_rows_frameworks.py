@@ -13,9 +13,9 @@ ROWS = [list(range(10 * number, 10 * number + length)) for number, length in enu
 
 @pytest.fixture
 def client(serve):
-    client = serve(make_table(signature=SIGNATURE, max_times_sampled=1))
+    client = serve(make_table(signature=SIGNATURE, max_times_sampled=1), make_table("bare", max_times_sampled=1))
     values = np.concatenate([np.array(rows, np.int32) for rows in ROWS])
-    client.insert_batch({"id": np.arange(4), "tokens": Ragged(values, np.array(LENGTHS))}, {"table": 1.0})
+    client.insert_batch({"id": np.arange(4), "tokens": Ragged(values, np.array(LENGTHS))}, {"table": 1.0, "bare": 1.0})
     return client
 
 
@@ -70,9 +70,9 @@ def test_trajectory_datasets_give_each_item_with_its_time_axis(client, shape):
 
     dataset = reverb.TrajectoryDataset(
         client.server_address,
-        "table",
+        "bare",
         dtypes={"id": tf.int64, "tokens": tf.int32},
-        shapes={"id": (1,), "tokens": shape},
+        shapes={"id": tf.TensorShape([1]), "tokens": tf.TensorShape(shape)},
         max_in_flight_samples_per_worker=4,
     )
     assert [item.data["tokens"].numpy().tolist() for item in dataset.take(4)] == [[rows] for rows in ROWS]

@@ -99,7 +99,10 @@ impl Client {
         timeout: Option<f64>,
     ) -> PyReverbResult<()> {
         let tables = table_priorities(priorities, 1)?;
-        let chunk = step_chunk(data, &self.layouts)?;
+        let mut chunk = step_chunk(data, &self.layouts)?;
+        if let Some(named) = self.by_name(py, data, chunk.structure, &tables, timeout)? {
+            chunk = NestChunk { structure: chunk.structure, ..step_chunk(&named, &self.layouts)? };
+        }
         let inserted = self.insert_rows(py, data, chunk, tables, timeout);
         inserted.map_err(|error| self.explain(py, error, data, priorities, false))
     }
@@ -113,8 +116,13 @@ impl Client {
     ) -> PyReverbResult<()> {
         let data = &self.without_lists(py, data, priorities, timeout)?;
         match batch_chunk(data, &self.layouts)? {
-            Some(chunk) => {
+            Some(mut chunk) => {
                 let tables = table_priorities(priorities, chunk.num_rows())?;
+                if let Some(named) = self.by_name(py, data, chunk.structure, &tables, timeout)?
+                    && let Some(other) = batch_chunk(&named, &self.layouts)?
+                {
+                    chunk = NestChunk { structure: chunk.structure, ..other };
+                }
                 let inserted = self.insert_rows(py, data, chunk, tables, timeout);
                 inserted.map_err(|error| self.explain(py, error, data, priorities, true))
             }
@@ -218,9 +226,19 @@ impl Client {
         // Writers use the connection of the background client.
         let tables = wait(py, async { self.background.call(Info, None).await })?;
         let Some(status) = tables.iter().find(|status| status.info.config.name == table) else { return Ok(()) };
-        match compare_keys(table, data, status.info.config.signature.as_deref())? {
-            Some(differences) => Err(Error::SignatureMismatch(differences).into()),
-            None => Ok(()),
+        let signature = status.info.config.signature.as_deref();
+        if let Some(differences) = compare_keys(table, data, signature)? {
+            return Err(Error::SignatureMismatch(differences).into());
+        }
+        let Some(signature) = signature else { return Ok(()) };
+        // The columns of these items are chosen by position.
+        let order = self.keys.order_by_name(None, key_check::skeleton(data)?.bind(py), signature)?;
+        match order.is_none_or(|order| order.is_sorted()) {
+            true => Ok(()),
+            false => Err(Error::SignatureMismatch(format!(
+                "table \"{table}\": expected a dict, or fields in the order of the sorted keys; got fields in another order"
+            ))
+            .into()),
         }
     }
 
@@ -362,6 +380,43 @@ impl Client {
         }
         let insert = RowInsert { chunk: Arc::new(chunk), more, rows_per_item: 1, tables };
         self.call(py, || self.client.insert(insert, deadline))
+    }
+
+    /// The data with dicts in place of named tuples and attrs objects, where the signature of a table has a mapping;
+    /// `None` if it has none in such a place.
+    fn by_name<'py>(
+        &self,
+        py: Python<'py>,
+        data: &Bound<'py, PyAny>,
+        structure: Option<u64>,
+        tables: &[(String, Priorities)],
+        timeout: Option<f64>,
+    ) -> PyReverbResult<Option<Bound<'py, PyAny>>> {
+        let (mut by_name, mut by_position) = (None, None);
+        for (table, _) in tables {
+            let id = |server| structure.map(|structure| KnownKeys::id(structure, table, server));
+            let is_plain = self.client.connection().and_then(id).is_some_and(|id| self.keys.is_plain(id));
+            let named = match is_plain {
+                true => None,
+                false => match self.signature(py, table, deadline(timeout)?)? {
+                    Some(Some(signature)) => {
+                        self.keys.by_name(self.client.connection().and_then(id), data, &signature)?
+                    }
+                    _ => continue,
+                },
+            };
+            match named {
+                Some(named) => by_name = Some((table, named)),
+                None => by_position = Some(table),
+            }
+        }
+        if let (Some((named, _)), Some(other)) = (&by_name, by_position) {
+            return Err(Error::SignatureMismatch(format!(
+                "table \"{named}\" takes the fields of the data by name, table \"{other}\" by position: one insert each"
+            ))
+            .into());
+        }
+        Ok(by_name.map(|(_, named)| named))
     }
 
     /// The data of `insert_batch`, with lists of arrays where the signature of its table has arrays of open length as one

@@ -19,18 +19,26 @@ const MODULE: &str = "reverb.data.structures";
 static KEY_DIFFERENCES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static LIKELY_MISTAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static SKELETON: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static BY_NAME: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static ORDER_BY_NAME: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static LISTS_TO_RAGGED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// Makes sure that nests can be compared when nothing can be imported any more.
 pub fn prepare(py: Python<'_>) -> PyResult<()> {
     KEY_DIFFERENCES.import(py, MODULE, "key_differences")?;
     LIKELY_MISTAKE.import(py, MODULE, "likely_mistake")?;
+    BY_NAME.import(py, MODULE, "by_name")?;
+    ORDER_BY_NAME.import(py, MODULE, "order_by_name")?;
     SKELETON.import(py, MODULE, "skeleton").map(drop)
 }
 
 /// The structures whose keys are those of a table, each with this table.
 #[derive(Default)]
-pub struct KnownKeys(Mutex<Vec<u64>>);
+pub struct KnownKeys {
+    known: Mutex<Vec<u64>>,
+    /// Those whose fields are matched by name.
+    named: Mutex<Vec<u64>>,
+}
 
 impl KnownKeys {
     /// Identifies the comparison of a structure, given by its hash, with a table of a server, given by any number.
@@ -41,7 +49,53 @@ impl KnownKeys {
     }
 
     pub fn contains(&self, id: u64) -> bool {
-        self.0.lock().contains(&id)
+        self.known.lock().contains(&id)
+    }
+
+    /// Whether a comparison is known, and the leaves are the columns by their position.
+    pub fn is_plain(&self, id: u64) -> bool {
+        self.contains(id) && !self.named.lock().contains(&id)
+    }
+
+    /// The nest with dicts in place of named tuples and attrs objects, where the signature has a mapping; `None` if it
+    /// has none in such a place. `id` is that of the comparison.
+    pub fn by_name<'py>(
+        &self,
+        id: Option<u64>,
+        data: &Bound<'py, PyAny>,
+        signature: &Signature,
+    ) -> PyReverbResult<Option<Bound<'py, PyAny>>> {
+        if id.is_some_and(|id| self.is_plain(id)) {
+            return Ok(None);
+        }
+        let structure = PyBytes::new(data.py(), &signature.structure);
+        let named = BY_NAME.import(data.py(), MODULE, "by_name")?.call1((data, structure))?;
+        if named.is(data) {
+            return Ok(None);
+        }
+        if let Some(id) = id {
+            remember(&mut self.named.lock(), id);
+        }
+        Ok(Some(named))
+    }
+
+    /// As [`KnownKeys::by_name`], for a nest without values: the order in which its leaves are those of the signature.
+    pub fn order_by_name(
+        &self,
+        id: Option<u64>,
+        nest: &Bound<'_, PyAny>,
+        signature: &Signature,
+    ) -> PyReverbResult<Option<Vec<usize>>> {
+        if id.is_some_and(|id| self.is_plain(id)) {
+            return Ok(None);
+        }
+        let structure = PyBytes::new(nest.py(), &signature.structure);
+        let order = ORDER_BY_NAME.import(nest.py(), MODULE, "order_by_name")?.call1((nest, structure))?;
+        let order: Option<Vec<usize>> = order.extract()?;
+        if let (Some(id), Some(_)) = (id, &order) {
+            remember(&mut self.named.lock(), id);
+        }
+        Ok(order)
     }
 
     /// Compares the keys of a nest with those of a signature, unless the comparison `id` is known. `misfit` says what
@@ -65,19 +119,26 @@ impl KnownKeys {
             return Err(Error::SignatureMismatch(differences + &misfit).into());
         }
         if let Some(id) = id {
-            let mut known = self.0.lock();
-            if known.len() == KEPT {
-                known.remove(0);
-            }
-            known.push(id);
+            remember(&mut self.known.lock(), id);
         }
         Ok(())
     }
 
     /// Forgets all comparisons, because the signatures may have changed.
     pub fn clear(&self) {
-        self.0.lock().clear();
+        self.known.lock().clear();
+        self.named.lock().clear();
     }
+}
+
+fn remember(ids: &mut Vec<u64>, id: u64) {
+    if ids.contains(&id) {
+        return;
+    }
+    if ids.len() == KEPT {
+        ids.remove(0);
+    }
+    ids.push(id);
 }
 
 /// The signatures of tables by name.

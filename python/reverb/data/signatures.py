@@ -153,7 +153,7 @@ def decode(message: Any) -> Any:
         return {key: decode(fields[key]) for key in sorted(fields)}
     if kind == "named_tuple_value":
         pairs = message.named_tuple_value.values
-        cls = _named_tuple(message.named_tuple_value.name, tuple(pair.key for pair in pairs))
+        cls = named_tuple(message.named_tuple_value.name, tuple(pair.key for pair in pairs))
         return cls(*(decode(pair.value) for pair in pairs))
     if kind == "tuple_value":
         return tuple(decode(value) for value in message.tuple_value.values)
@@ -201,8 +201,13 @@ def _tensorflow_bounded_spec() -> Any:
 
 
 @functools.lru_cache(maxsize=1024)
-def _named_tuple(name: str, fields: tuple[str, ...]) -> Any:
-    """Returns the same class for the same name and fields, so that decoding twice gives the same type."""
+def named_tuple(name: str, fields: tuple[str, ...]) -> Any:
+    """Returns the same class for the same name and fields, so that decoding twice gives the same type.
+
+    Args:
+      name: Name of the class.
+      fields: Names of its fields.
+    """
     made = namedtuple(name, fields)  # type: ignore[misc]
 
     def reduce(self: Any) -> tuple[Any, ...]:
@@ -214,7 +219,7 @@ def _named_tuple(name: str, fields: tuple[str, ...]) -> Any:
 
 
 def _rebuild(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> Any:
-    return _named_tuple(name, fields)(*values)
+    return named_tuple(name, fields)(*values)
 
 
 def flat_specs(signature: Any) -> list[FlatSpec] | None:

@@ -1,11 +1,12 @@
 """Compares the structure of data with that of a table's signature, and says what does not fit.
 
-Columns are matched by their position in the flattened nests. Where data and signature are both mappings, their keys
-must be the same, since otherwise a misspelt key would put values into other columns.
+Columns are matched by their position in the flattened nests. Where the signature is a mapping, and the data one too, a
+named tuple or an attrs object, their keys must be the same, and columns are matched by them, since otherwise a misspelt
+or misplaced name would put values into other columns.
 """
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,8 @@ def key_differences(table: str, data: Any, structure: bytes) -> str | None:
     """
     missing: list[str] = []
     unknown: list[str] = []
-    _compare(data, _decode(structure), "", missing, unknown)
+    signature = _decode(structure)
+    _compare(_by_name(data, signature), signature, "", missing, unknown)
     parts = [f"{kind}: {', '.join(paths)}" for kind, paths in (("missing", missing), ("unknown", unknown)) if paths]
     return f'table "{table}": {"; ".join(parts)}' if parts else None
 
@@ -136,6 +138,58 @@ def _fit(shapes: list[tuple[str, list[int]]], signature: Any) -> bool:
     )
 
 
+def by_name(data: Any, structure: bytes) -> Any:
+    """Gives named tuples and attrs objects the keys of mappings, where the signature has a mapping.
+
+    Args:
+      data: Nest with leaves of any kind.
+      structure: Serialized signature of the table.
+
+    Returns:
+      A nest with dicts in their place; `data` itself if there are none.
+    """
+    return _by_name(data, _decode(structure))
+
+
+def _by_name(data: Any, signature: Any) -> Any:
+    if isinstance(signature, Mapping):
+        names = _field_names(data)
+        if names is not None:
+            return {name: _by_name(getattr(data, name), signature.get(name)) for name in names}
+        if isinstance(data, Mapping):
+            parts = {key: _by_name(value, signature.get(str(key))) for key, value in data.items()}
+            return data if all(parts[key] is value for key, value in data.items()) else parts
+    elif isinstance(signature, (list, tuple)) and isinstance(data, (list, tuple)) and len(data) == len(signature):
+        values = [_by_name(value, spec) for value, spec in zip(data, signature, strict=True)]
+        return data if all(new is old for new, old in zip(values, data, strict=True)) else values
+    return data
+
+
+def _field_names(data: Any) -> Sequence[str] | None:
+    """The fields of a named tuple or attrs object; None of other objects."""
+    if isinstance(data, tuple):
+        return None if isinstance(data, Ragged) else getattr(data, "_fields", None)
+    attributes = getattr(type(data), "__attrs_attrs__", None)
+    return None if attributes is None else [attribute.name for attribute in attributes]
+
+
+def order_by_name(data: Any, structure: bytes) -> list[int] | None:
+    """The order in which the leaves of a nest are those of the signature, where fields are matched by name.
+
+    Args:
+      data: Nest of None, as `skeleton` makes it.
+      structure: Serialized signature of the table.
+
+    Returns:
+      For each column of the signature the number of its leaf; None if leaves are matched by position.
+    """
+    import tree
+
+    numbered = tree.unflatten_as(data, list(range(len(tree.flatten(data)))))
+    named = by_name(numbered, structure)
+    return None if named is numbered else tree.flatten(named)
+
+
 def lists_to_ragged(data: Any, structure: bytes) -> Any:
     """Makes a `Ragged` of each list of arrays at whose place the signature has one array of open length.
 
@@ -172,7 +226,7 @@ def _has_open_length(signature: Any) -> bool:
 
 
 def skeleton(data: Any) -> Any:
-    """Copies a nest. Mappings become dicts, other sequences lists or tuples, and leaves None.
+    """Copies a nest. Mappings become dicts, attrs objects named tuples, and leaves None.
 
     Args:
       data: Nest with leaves of any kind.
@@ -181,6 +235,9 @@ def skeleton(data: Any) -> Any:
         return {key: skeleton(value) for key, value in data.items()}
     if isinstance(data, list):
         return [skeleton(value) for value in data]
+    names = _field_names(data)
+    if names is not None:
+        return signatures.named_tuple(type(data).__name__, tuple(names))(*(skeleton(getattr(data, n)) for n in names))
     if isinstance(data, tuple) and not isinstance(data, Ragged):
         return tuple(skeleton(value) for value in data)
     return None

@@ -119,7 +119,7 @@ impl RowWriter {
         priority: Priority,
     ) -> PyReverbResult<()> {
         let (table, priority) = (self.session.table(table)?, self.session.priority(priority));
-        let (writer, columns, structures) = {
+        let (writer, mut columns, structures) = {
             let rows = self.rows.lock();
             (rows.steps.writer(), rows.last(num_timesteps)?, rows.last_structures(num_timesteps))
         };
@@ -127,6 +127,13 @@ impl RowWriter {
             // The lock is released before Python compares keys.
             let signature = find_signature(&self.signatures.lock(), &table)?;
             if let Some(signature) = &signature {
+                if let Some((hash, nest)) = structures.last()
+                    && let id = hash.map(|hash| KnownKeys::id(hash, &table, 0))
+                    && let Some(order) = self.keys.order_by_name(id, nest.bind(py), signature)?
+                    && order.len() == columns.len()
+                {
+                    columns = order.iter().map(|&leaf| columns[leaf].clone()).collect();
+                }
                 let types: Vec<_> = columns.iter().filter_map(Selection::cell_type).collect();
                 let fits = signature.check_row_types(&table, &types, num_timesteps as usize);
                 for (hash, nest) in &structures {

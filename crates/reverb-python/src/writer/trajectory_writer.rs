@@ -74,7 +74,7 @@ impl TrajectoryWriter {
         priority: Priority,
         trajectory: &Bound<'_, PyAny>,
     ) -> PyReverbResult<()> {
-        let (columns, structure) = columns(trajectory)?;
+        let (mut flat, structure) = columns(trajectory)?;
         let (table, priority) = (self.session.table(table)?, self.session.priority(priority));
         let writer = self.steps.lock().writer();
         // The lock is released before Python compares keys.
@@ -83,14 +83,19 @@ impl TrajectoryWriter {
             Some(signatures) => Some(find_signature(signatures, &table)?),
         };
         let Some(signature) = signature else {
-            let item = WriterItem::new(table, priority, columns, writer, None)?.not_validated();
+            let item = WriterItem::new(table, priority, flat, writer, None)?.not_validated();
             return self.session.push(py, [item]);
         };
         let signature = signature.as_deref();
         let id = structure.map(|structure| KnownKeys::id(structure, &table, 0));
-        let misfit = || WriterItem::new(table.clone(), priority, columns.clone(), writer, signature).err();
+        if let Some(signature) = signature
+            && let Some(named) = self.keys.by_name(id, trajectory, signature)?
+        {
+            flat = columns(&named)?.0;
+        }
+        let misfit = || WriterItem::new(table.clone(), priority, flat.clone(), writer, signature).err();
         self.keys.check(id, &table, trajectory, signature, misfit)?;
-        let item = WriterItem::new(table, priority, columns, writer, signature)
+        let item = WriterItem::new(table, priority, flat, writer, signature)
             .map_err(|error| explain(error, trajectory, signature, false))?;
         self.session.push(py, [item])
     }
