@@ -131,12 +131,13 @@ def test_items_of_different_shapes_cannot_be_stacked_and_are_named(serve):
     batch = client.sample_batch("table", 2)
     assert batch.data[0].shape == (2, 1, 2)
     client = serve(reverb.Table.queue("table", max_size=4))
-    client.insert(np.zeros(2), {"table": 1.0})
-    client.insert(np.zeros(3), {"table": 1.0})
+    client.insert(np.zeros((2, 2)), {"table": 1.0})
+    client.insert(np.zeros((2, 3)), {"table": 1.0})
     with pytest.raises(ValueError, match="(?i)shape"):
         client.sample_batch("table", 2)
     # Nothing is lost: they can still be drawn one by one.
-    assert [sample.data[0].shape for sample in client.sample("table", 2, emit_timesteps=False)] == [(1, 2), (1, 3)]
+    samples = client.sample("table", 2, emit_timesteps=False)
+    assert [sample.data[0].shape for sample in samples] == [(1, 2, 2), (1, 2, 3)]
 
 
 def test_large_batches_are_complete(serve):

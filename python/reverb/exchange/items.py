@@ -99,6 +99,10 @@ def items_of(table: CheckpointTable) -> Iterator[Items]:
             # The first read only measures the size of an item.
             count = min(fit, 64)
             continue
+        if any(read.has_open_rows):
+            # One item at a time has rows of one shape.
+            count = 1
+            continue
         first += len(read)
         count = min(fit, 2 * count)
         assert read.inserted_at is not None
