@@ -553,6 +553,9 @@ class Client:
 
     @property
     def address(self) -> str: ...
+    def note_drawn(self, table: str) -> None:
+        """Notes that this process draws from a table, for the reports of writers that wait."""
+
     @property
     def road(self) -> str:
         """`same_process`, `unix`, `tcp` or `unconnected`."""
@@ -747,6 +750,15 @@ class WriterSession:
     def close(self, patience: float) -> _Discarded | None:
         """Waits at most `patience` seconds for confirmations. Returns what was discarded, if anything was."""
 
+    def has_room(self, count: int) -> bool:
+        """Whether there is room for so many more items."""
+
+    def take_room(self, count: int, timeout: float | None) -> None:
+        """Waits until there is room for so many more items."""
+
+    def pace(self) -> None:
+        """From now on only `take_room` waits for room."""
+
     def note_priority(self, priority: float) -> None:
         """Gives later items of priority "max" at least this priority."""
 
@@ -771,7 +783,9 @@ class TrajectoryWriter(WriterSession):
         """`structure`: a `reverb.writing.structure.Structure`. `signatures` None: items are not checked."""
 
     def append(self, data: object, partial_step: bool) -> None: ...
-    def create_item(self, table: str, priority: float | Literal["max"], trajectory: object) -> None: ...
+    def create_item(
+        self, table: str, priority: float | Literal["max"], trajectory: object, timeout: float | None = None
+    ) -> None: ...
     def set_signatures(self, signatures: _Signatures) -> None: ...
     def configure(self, column: int, options: _ColumnOptions) -> None: ...
     def end_episode(self, clear_buffers: bool) -> None:
@@ -861,5 +875,6 @@ class BatchedWriter(WriterSession):
         priorities: NDArray[np.float64] | Literal["max"],
         columns: Sequence[tuple[int, int | None, int | None, int, bool]],
         mask: NDArray[np.bool_] | None,
+        timeout: float | None = None,
     ) -> NDArray[np.bool_]: ...
     def episode_steps(self) -> NDArray[np.int64]: ...

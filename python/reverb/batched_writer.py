@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reverb import _binding
+from reverb.data import checks
 from reverb.data.arrays import as_array
 from reverb.data.keys import is_max
 from reverb.writing.flushing import FlushingWriter
@@ -170,9 +171,18 @@ class BatchedWriter(FlushingWriter):
         return self._writer.episode_steps()
 
     def create_items(
-        self, table: str, priorities: ArrayLike | Literal["max"], trajectory: Any, *, mask: ArrayLike | None = None
+        self,
+        table: str,
+        priorities: ArrayLike | Literal["max"],
+        trajectory: Any,
+        *,
+        mask: ArrayLike | None = None,
+        timeout: float | None = None,
     ) -> NDArray[np.bool_]:
         """Creates an item for every environment that has all the selected rows.
+
+        Waits first, until `max_in_flight_items` and `max_pending_bytes` leave room for all of them; for more than
+        `max_in_flight_items` until no item is unconfirmed.
 
         `[-3:]` selects three rows, so an environment whose episode has only two steps gets no item. `[:]` selects all
         rows of the episode that are kept.
@@ -183,12 +193,16 @@ class BatchedWriter(FlushingWriter):
             the table has seen since it was reset.
           trajectory: Nest of BatchedColumns, which becomes the data of the items.
           mask: Bools `[num_envs]` that mark the environments to create items for; None marks all.
+          timeout: Time limit of that wait in seconds; None, the default, waits as long as the tables' rate limiters
+            block.
 
         Returns:
           Bools `[num_envs]` that mark the environments that got an item.
 
         Raises:
-          TypeError: A leaf is not a BatchedColumn.
+          DeadlineExceededError: There was no room within the timeout. Nothing was created, and the same call may be
+            repeated.
+          TypeError: A leaf is not a BatchedColumn, or the timeout is not a number.
           ValueError: There is no column, `priorities` has another shape, a priority is NaN, or the keys of `trajectory`
             are not those of the table's signature. Also raised if the server rejected an earlier item, after these
             were queued (`step_taken` of the error).
@@ -202,7 +216,8 @@ class BatchedWriter(FlushingWriter):
         if (table, structure) not in self._known and fits_table(self._client, table, trajectory):
             self._known.add((table, structure))
         values = self._as_priorities(priorities)
-        return self._writer.create_items(table, values, columns, self._as_mask("mask", mask))
+        seconds = checks.as_timeout(timeout)
+        return self._writer.create_items(table, values, columns, self._as_mask("mask", mask), seconds)
 
     def _as_priorities(
         self, priorities: ArrayLike | Literal["max"], shape: tuple[int, ...] | None = None

@@ -359,6 +359,7 @@ class Client:
             raise ValueError(f"max_samples ({num_samples}) must be -1 or >= 1")
         left = 0 if num_samples == -1 else checks.as_count("num_samples", num_samples)
         remaining, patience = countdown(timeout), as_reconnect_timeout(reconnect_timeout)
+        self.engine.note_drawn(table)
         infos = None
         if left and unpack_as_table_signature and table not in self._makers:
             infos = self._infos_with(table, remaining())
@@ -637,5 +638,6 @@ class Client:
                 # The items are drawn already, so the deadline must not fail this call; nor may it wait forever.
                 infos = table_infos(self.engine, _LOOK_UP_SECONDS)
             info = infos.get(table) if signature_token and infos is not None else None
+            self.engine.note_drawn(table)
             maker = self._makers[table] = sample_maker(None if info is None else info.signature, signature_token)
         return maker

@@ -111,19 +111,24 @@ class TrajectoryWriter(FlushingWriter):
         """Number of complete steps in the episode so far."""
         return self._writer.episode_steps
 
-    def create_item(self, table: str, priority: ItemPriority, trajectory: Any) -> None:
+    def create_item(self, table: str, priority: ItemPriority, trajectory: Any, *, timeout: float | None = None) -> None:
         """Creates an item and queues it for its table.
 
-        Waits only while the items that the server has not confirmed take more than `max_pending_bytes`.
+        Waits first, while as many items are unconfirmed as `max_in_flight_items` and `max_pending_bytes` allow, and
+        logs every 10 s what is not in its table yet.
 
         Args:
           table: Name of the table for the item.
           priority: Priority of the item: a finite number that the table's selectors accept, or "max" for the largest
             priority that the table has seen since it was reset.
           trajectory: Nest of TrajectoryColumns, which becomes the item's data.
+          timeout: Time limit of that wait in seconds; None, the default, waits as long as the tables' rate limiters
+            block.
 
         Raises:
-          TypeError: A leaf is not a TrajectoryColumn.
+          DeadlineExceededError: There was no room within the timeout. Nothing was created, and the same call may be
+            repeated.
+          TypeError: A leaf is not a TrajectoryColumn, or the timeout is not a number.
           ValueError: There is no column, a column is empty or refers to values that are no longer kept or belong to
             another writer, its values differ in dtype or shape, `priority` is NaN, or the item does not fit the
             table's signature. Also raised if the server rejected an earlier item, with the reason, after this item
@@ -131,8 +136,9 @@ class TrajectoryWriter(FlushingWriter):
           TableNotFoundError: There is no such table.
           UnavailableError: The server could not be reached within `reconnect_timeout`.
         """
+        seconds = checks.as_timeout(timeout)
         try:
-            self._create_item(table, priority, trajectory)
+            self._create_item(table, priority, trajectory, seconds)
             return
         except TableNotFoundError as error:
             # The server may also have refused an earlier item; this one is queued then.
@@ -140,7 +146,7 @@ class TrajectoryWriter(FlushingWriter):
                 raise
         # The server may have been restarted with other tables. Outside of `except`, a second error stands alone.
         self._writer.set_signatures(self._signatures())
-        self._create_item(table, priority, trajectory)
+        self._create_item(table, priority, trajectory, seconds)
 
     def configure(self, path: tuple[Any, ...], *, num_keep_alive_refs: int, max_chunk_length: int | None) -> None:
         """Sets how many values of one column are kept, and how they are divided into chunks.

@@ -83,7 +83,7 @@ def test_a_limiter_holds_back_an_actor(serve, actor):
     eventually(lambda: len(made) >= TAKES + LIMIT)
     eventually(at_rest(lambda: len(made)))
     assert (len(made), info_of(client).current_size) == (TAKES + LIMIT, TAKES)
-    assert num_pending(writer) == LIMIT + 1
+    assert num_pending(writer) == LIMIT
     draw(client, 10)
     eventually(lambda: len(made) >= TAKES + LIMIT + 10)
     eventually(at_rest(lambda: len(made)))
@@ -104,23 +104,23 @@ def test_items_of_several_tables_are_counted_together(serve):
     # Half of the unconfirmed items are for each of the tables that are blocked.
     eventually(lambda: len(made) >= TAKES + LIMIT // 2)
     eventually(at_rest(lambda: len(made)))
-    assert (len(made), info_of(client, "free").current_size) == (TAKES + LIMIT // 2, TAKES + LIMIT // 2 + 1)
+    assert (len(made), info_of(client, "free").current_size) == (TAKES + LIMIT // 2, TAKES + LIMIT // 2)
     draw(client, 1, "slow")
     draw(client, 1, "slower")
     eventually(lambda: len(made) == TAKES + LIMIT // 2 + 1)
     end(writer, acting)
 
 
-def test_a_batched_writer_waits_after_it_has_made_the_items_of_a_call(serve):
+def test_a_batched_writer_waits_before_it_makes_the_items_of_a_call(serve):
     client = serve(blocked_after(TAKES))
     writer = client.batched_writer(50, configs=[CONFIG], max_in_flight_items=LIMIT)
     made, acting = act(lambda i: writer.append({"x": np.full(50, i)}), 100)
     # Of 300 items 100 are unconfirmed.
     eventually(lambda: num_pending(writer) == 100)
     eventually(at_rest(lambda: len(made)))
-    assert len(made) == 5
-    draw(client, 36)
-    eventually(lambda: len(made) == 6)
+    assert len(made) == 6
+    draw(client, 37)
+    eventually(lambda: len(made) == 7)
     end(writer, acting)
 
 
@@ -177,7 +177,7 @@ def test_a_waiting_writer_raises_what_the_server_refuses(serve):
     client = serve(blocked_after(1), make_table("prioritized", sampler="prioritized"))
     writer = client.trajectory_writer(1, max_in_flight_items=2)
     writer.append(0)
-    for _ in range(3):
+    for _ in range(2):
         writer.create_item("table", 1.0, writer.history[-1:])
 
     def write_refused():
@@ -186,7 +186,7 @@ def test_a_waiting_writer_raises_what_the_server_refuses(serve):
 
     with pytest.raises(ValueError, match="Priority must not be negative"):
         write_refused()
-    eventually(lambda: num_pending(writer) == 2)
+    eventually(lambda: num_pending(writer) == 1)
     writer._sender.close(0.0)
 
 

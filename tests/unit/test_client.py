@@ -43,6 +43,9 @@ class Native:
             raise self.fails
         return self.client.table_statuses(timeout)
 
+    def note_drawn(self, table):
+        pass
+
     def __getattr__(self, name):
         return lambda *arguments: self.calls.append((name, *arguments))
 

@@ -71,10 +71,8 @@ impl Writer {
             let row = self.steps.num_rows() - 1;
             let column = self.steps.select(0, row..row + 1, false).unwrap();
             let item = WriterItem::new(table.clone(), 1.0, [column].into(), self.steps.writer(), None).unwrap();
-            let is_full = self.session.push(&Handle::current(), [item]).unwrap();
-            if is_full {
-                self.session.room(|_| {}).await.unwrap();
-            }
+            self.session.push(&Handle::current(), [item]).unwrap();
+            self.session.take_room(0, None, |_| {}).await.unwrap();
         }
         self.session.flush(but_last, Some(Instant::now() + SOON), |_| {}).await.unwrap();
     }

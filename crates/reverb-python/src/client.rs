@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use reverb_core::{Chunk, Error, Signature, TableChanges};
 use reverb_formats::definitions::info_bytes;
+use reverb_net::client::writer::note_drawn;
 use reverb_net::client::{
     Checkpoint, Client as CoreClient, Configure, DEFAULT_PENDING_BYTES, Info, Mutate, Observe, Peek, PendingDraw,
     Reset, Sampled, Started, ToAll, WaitsFor,
@@ -76,6 +77,11 @@ impl Client {
     #[getter]
     fn address(&self) -> &str {
         self.client.address()
+    }
+
+    /// Notes that this process draws from a table, for the reports of writers that wait.
+    fn note_drawn(&self, table: &str) {
+        note_drawn(self.client.address(), table);
     }
 
     #[getter]

@@ -150,14 +150,23 @@ class AdderBase:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
         raise NotImplementedError(f"{type(self).__name__} takes no steps of environments.")
 
-    def end_episode(self, mask: ArrayLike | None = None) -> None:
+    def end_episode(self, mask: ArrayLike | None = None, *, timeout: float | None = None) -> None:
         """Ends episodes that are under way after their last step, as if that had been truncated.
 
         Args:
           mask: Bools `[num_envs]` that mark the environments whose episodes end; None marks all.
+          timeout: Time limit in seconds to wait for room for the items, before anything is done; None, the default,
+            waits as long as the table's rate limiter blocks.
+
+        Raises:
+          DeadlineExceededError: There was no room within the timeout. No episode has ended, and the same call may be
+            repeated.
         """
         ends = self._flags("mask", True if mask is None else mask) & (self._steps > 0)
+        seconds = checks.as_timeout(timeout)
         if True in ends:
+            num_items = self._num_last(ends, self._steps)
+            self._take_room(num_items, lambda: num_items, seconds)
             self._end_episodes(ends, self._priorities.of_step(None))
             self._reports.finish()
 
@@ -175,17 +184,40 @@ class AdderBase:
         """Ends the episodes of these environments. Patterns that apply there create their items."""
         finish = self._reports.finish_part
         if self._num_envs is None:
-            finish(self._writer.end_episode, priority=priority)
+            finish(self._writer.finish_episode, priority)
         else:
             finish(self._writer.append, self._blank, mask=np.zeros_like(ends), episode_end=ends, priorities=priority)
+
+    def _pace(self, writer: Any) -> Any:
+        """Makes a writer wait only where this adder takes the room for its items. Returns the writer."""
+        writer.pace()
+        return writer
+
+    def _take_room(self, at_most: int, count: Callable[[], int], timeout: float | None) -> None:
+        """Waits until there is room for items, before anything is appended.
+
+        Args:
+          at_most: Number of items that the call creates at most.
+          count: Function that returns the number of items, which takes longer to find out.
+          timeout: Time limit in seconds; None means no limit.
+        """
+        if self._writer is not None and at_most and not self._writer.has_room(at_most):
+            items = count()
+            if items:
+                self._writer.take_room(items, timeout)
+
+    def _num_last(self, ends: NDArray[np.bool_], steps: NDArray[np.int64]) -> int:
+        """The number of items that the end of episodes with so many steps creates, after their last steps."""
+        raise NotImplementedError
 
     def _open(self, step: Any, configs: Sequence[Any]) -> None:
         """Creates the writer for steps of this structure."""
         self._blank = columns.blank(step)
         if self._num_envs is None:
-            self._writer = self._client.structured_writer(configs, options=self._options)
+            self._writer = self._pace(self._client.structured_writer(configs, options=self._options))
         else:
-            self._writer = self._client.batched_writer(self._num_envs, configs=configs, options=self._options)
+            writer = self._client.batched_writer(self._num_envs, configs=configs, options=self._options)
+            self._writer = self._pace(writer)
         self._writer.note_priority(self._priorities.noted)
 
     def _append(self, step: Any, present: NDArray[np.bool_], ends: NDArray[np.bool_], priority: Any) -> None:
@@ -195,7 +227,7 @@ class AdderBase:
         elif present[0]:
             self._reports.call(self._writer.append, step, priority=priority)
             if ends[0]:
-                self._reports.finish_part(self._writer.end_episode, priority=priority)
+                self._reports.finish_part(self._writer.finish_episode, priority)
 
     def _append_no_end(self, step: Any, present: NDArray[np.bool_], priority: Any) -> None:
         self._append(step, present, np.zeros_like(present), priority)

@@ -70,7 +70,7 @@ class EpisodeAdder(AdderBase):
         self._after: set[int] = set()
         # A single environment is handled as a vector of one.
         keep = self._max_length + bool(self._final)
-        self._writer = client.batched_writer(self._num_envs or 1, keep, options=self._options)
+        self._writer = self._pace(client.batched_writer(self._num_envs or 1, keep, options=self._options))
 
     def add(
         self,
@@ -80,6 +80,7 @@ class EpisodeAdder(AdderBase):
         final: Any = None,
         priority: ArrayLike | None = None,
         mask: ArrayLike | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Adds a step. The last step of an episode creates the item.
 
@@ -91,13 +92,17 @@ class EpisodeAdder(AdderBase):
           priority: Priority of the item, if the episode ends with this step; with `num_envs` a number or an array
             `[num_envs]`. None, the default, takes the priority of the adder.
           mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.
+          timeout: Time limit in seconds to wait for room for the items that the step creates, before it is added; None,
+            the default, waits as long as the table's rate limiter blocks.
 
         Raises:
+          DeadlineExceededError: There was no room for the items within the timeout. The step was not added, and the
+            same call may be repeated.
           ValueError: An episode is longer than `max_length`, and the step was not added. See also
             `BatchedWriter.append`.
           TypeError, UnavailableError: See `BatchedWriter.append`.
         """
-        present = self._present(mask)
+        present, seconds = self._present(mask), checks.as_timeout(timeout)
         ends = self._flags("last", last) & present
         given = self._priorities.of_step(priority)
         # Not the method `max`, which imports at its first call, and a `__del__` at interpreter exit cannot import.
@@ -107,6 +112,9 @@ class EpisodeAdder(AdderBase):
         if self._num_envs is None:
             step = tree.map_structure(as_vector, step)
             final = None if final is None else tree.map_structure(as_vector, final)
+        if True in ends:
+            num_items = self._num_last(ends, self._steps)
+            self._take_room(num_items, lambda: num_items, seconds)
         row = step
         if self._final:
             self._after = set(columns.places("final", self._final, step))
@@ -127,6 +135,9 @@ class EpisodeAdder(AdderBase):
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
         transition.add_step(self.add, transform, has_final=bool(self._final))
+
+    def _num_last(self, ends: NDArray[np.bool_], steps: NDArray[np.int64]) -> int:
+        return int(np.count_nonzero(ends))
 
     def _finish(self, ends: NDArray[np.bool_], priority: Any) -> None:
         errors = None if self._errors is None else self._errors.pop(self._steps, ends)

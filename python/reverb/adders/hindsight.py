@@ -121,7 +121,7 @@ class HindsightAdder(AdderBase):
         self._default_priority = self._priorities.config.constant_fn.value
         # The goals of a step are known at the end of its episode, so episodes are kept until then.
         self._episodes: list[list[_Step]] = [[] for _ in range(self._num_envs or 1)]
-        self._writer = client.batched_writer(1, _KEPT_ROWS, options=self._options)
+        self._writer = self._pace(client.batched_writer(1, _KEPT_ROWS, options=self._options))
         # Whether the writer has rows of an episode that has not ended, as an error in the midst of one leaves it.
         self._is_writing = False
 
@@ -137,6 +137,7 @@ class HindsightAdder(AdderBase):
         info: Any = None,
         priority: ArrayLike | None = None,
         mask: ArrayLike | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Adds a step. The last step of an episode creates the items of all its steps.
 
@@ -158,13 +159,17 @@ class HindsightAdder(AdderBase):
           priority: Priority of all items made from this step; with `num_envs` a number or an array `[num_envs]`. None,
             the default, takes the priority of the adder.
           mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.
+          timeout: Time limit in seconds to wait for room for the items that the step creates, before it is added; None,
+            the default, waits as long as the table's rate limiter blocks.
 
         Raises:
+          DeadlineExceededError: There was no room for the items within the timeout. The step was not added, and the
+            same call may be repeated.
           ValueError: An observation lacks a key, or an array has another first axis than `num_envs`. See also
             `BatchedWriter.append`.
           TypeError, UnavailableError: See `BatchedWriter.append`.
         """
-        present = self._present(mask)
+        present, seconds = self._present(mask), checks.as_timeout(timeout)
         is_terminal = self._flags("terminated", terminated)
         ends = (is_terminal | self._flags("truncated", truncated)) & present
         rewards = per_env("reward", reward, self._dtype, self._num_envs)
@@ -189,6 +194,9 @@ class HindsightAdder(AdderBase):
                 self._info(info, env),
                 each[env],
             )
+        if True in ends:
+            num_items = self._num_last(ends, self._steps + present)
+            self._take_room(num_items, lambda: num_items, seconds)
         for env, taken in added.items():
             self._episodes[env].append(taken)
         self._steps += present
@@ -221,6 +229,9 @@ class HindsightAdder(AdderBase):
         own = _info_of(info, env)
         # Environments that reset themselves in the same step keep the infos of the step apart from those of the reset.
         return own.get("final_info", own)
+
+    def _num_last(self, ends: NDArray[np.bool_], steps: NDArray[np.int64]) -> int:
+        return (1 + self._k) * int(np.add.reduce(steps[ends]))
 
     def _end_episodes(self, ends: NDArray[np.bool_], priority: Any) -> None:
         envs = np.flatnonzero(ends).tolist()

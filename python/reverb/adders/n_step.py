@@ -164,6 +164,7 @@ class NStepTransitionAdder(AdderBase):
         extras: Any = None,
         priority: ArrayLike | None = None,
         mask: ArrayLike | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Adds a step, and the transitions that it completes.
 
@@ -183,13 +184,17 @@ class NStepTransitionAdder(AdderBase):
           mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.
             Gymnasium's vector environments, by default, start the next episode with a step that is not a transition:
             pass `~(terminated | truncated)` of the previous step.
+          timeout: Time limit in seconds to wait for room for the items that the step creates, before it is added; None,
+            the default, waits as long as the table's rate limiter blocks.
 
         Raises:
+          DeadlineExceededError: There was no room for the items within the timeout. The step was not added, and the
+            same call may be repeated.
           ValueError: A column has no value (None) that an item needs. The step was not added. See also
             `StructuredWriter.append`.
           TypeError, UnavailableError: See `StructuredWriter.append`.
         """
-        present = self._present(mask)
+        present, seconds = self._present(mask), checks.as_timeout(timeout)
         rewards = as_array(reward)
         if rewards.size != 1:
             rewards = per_env("reward", rewards, rewards.dtype, self._num_envs)
@@ -222,6 +227,8 @@ class NStepTransitionAdder(AdderBase):
             }
             self._has_extras = extras is not None
             self._open(step, [self._config(step, k) for k in range(self._n, 0, -1)])
+        at_most = len(present) * (self._n if True in ends else 1)
+        self._take_room(at_most, lambda: self._num_due(present, ends), seconds)
         if self._stack:
             # The frames before the first step repeat the first observation.
             self._lead(
@@ -232,6 +239,14 @@ class NStepTransitionAdder(AdderBase):
         self._steps += present
         self._begin_anew(ends)
         self._reports.finish()
+
+    def _num_due(self, present: NDArray[np.bool_], ends: NDArray[np.bool_]) -> int:
+        """The number of items that a step of these environments creates, and the end of the episodes that end there."""
+        steps = self._steps + 1
+        return int(np.count_nonzero(present & (steps >= self._n))) + self._num_last(ends, steps)
+
+    def _num_last(self, ends: NDArray[np.bool_], steps: NDArray[np.int64]) -> int:
+        return int(np.add.reduce(np.minimum(steps, self._n - 1)[ends]))
 
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""

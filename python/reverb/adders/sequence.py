@@ -213,6 +213,7 @@ class SequenceAdder(AdderBase):
         final: Any = None,
         priority: ArrayLike | None = None,
         mask: ArrayLike | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Adds a step, and the windows that it completes.
 
@@ -225,13 +226,17 @@ class SequenceAdder(AdderBase):
           priority: Priority of the items that this step completes, also of those that the end of the episode completes;
             with `num_envs` a number or an array `[num_envs]`. None, the default, takes the priority of the adder.
           mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.
+          timeout: Time limit in seconds to wait for room for the items that the step creates, before it is added; None,
+            the default, waits as long as the table's rate limiter blocks.
 
         Raises:
+          DeadlineExceededError: There was no room for the items within the timeout. The step was not added, and the
+            same call may be repeated.
           ValueError: A column has no value (None) that an item needs. The step was not added. See also
             `StructuredWriter.append`.
           TypeError, UnavailableError: See `StructuredWriter.append`.
         """
-        present = self._present(mask)
+        present, seconds = self._present(mask), checks.as_timeout(timeout)
         ends = self._flags("last", last) & present
         given = self._priorities.of_step(priority)
         window = self._window or _Window(step, first=self._first, final=self._final, stack=self._stack)
@@ -243,6 +248,8 @@ class SequenceAdder(AdderBase):
             columns.refuse_none(step, window.not_ahead)
         if self._writer is None:
             self._start(step, window)
+        # At most one window of each environment is complete, or ends with its episode.
+        self._take_room(len(present), lambda: self._num_due(present, ends), seconds)
         if window.lead:
             # The rows before the first step repeat its first values.
             self._lead(lambda: columns.only(step, window.ahead), window.lead, present)
@@ -281,6 +288,20 @@ class SequenceAdder(AdderBase):
         # What padding consists of, but for the columns `first`.
         given = columns.only(step, set(range(len(tree.flatten(step)))) - window.first)
         self._zeros = tree.map_structure(lambda leaf: None if leaf is None else np.zeros_like(as_array(leaf)), given)
+
+    def _num_due(self, present: NDArray[np.bool_], ends: NDArray[np.bool_]) -> int:
+        """The number of items that a step of these environments creates, and the end of the episodes that end there."""
+        steps = self._steps + 1
+        due = present & (steps >= self._length) & ((steps - self._length) % self._period == 0)
+        return int(np.count_nonzero(due)) + self._num_last(ends, steps)
+
+    def _num_last(self, ends: NDArray[np.bool_], steps: NDArray[np.int64]) -> int:
+        if self._end == "drop" and not self._pad:
+            return 0
+        # Steps after the last whole window. In a gap between two windows they are in none.
+        more = (steps - self._length) % self._period
+        is_cut = (steps < self._length) | (more > 0) & (more > self._period - self._length)
+        return int(np.count_nonzero(ends & is_cut))
 
     def _finish(self, ends: NDArray[np.bool_], priority: Any) -> None:
         if self._pad:

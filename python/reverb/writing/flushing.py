@@ -107,6 +107,27 @@ class FlushingWriter:
                 f"{what} call did not complete within provided timeout of {limit}: {error}"
             ) from None
 
+    def pace(self) -> None:
+        """From now on only `take_room` waits for room. For adders; it is not part of the public interface."""
+        self._sender.pace()
+
+    def has_room(self, count: int) -> bool:
+        """Whether there is room for so many more items. For adders; it is not part of the public interface."""
+        return self._sender.has_room(count)
+
+    def take_room(self, count: int, timeout: float | None) -> None:
+        """Waits until there is room for so many more items. For adders; it is not part of the public interface.
+
+        Args:
+          count: Number of items; for more than `max_in_flight_items` the call waits until no item is unconfirmed.
+          timeout: Time limit in seconds; None means no limit.
+
+        Raises:
+          DeadlineExceededError: There was no room within the timeout.
+        """
+        if not closing.was_closed_at_exit(self._sender):
+            self._sender.take_room(count, closing.limited_at_exit(timeout))
+
     def close(self) -> None:
         """Closes the writer. Waits up to 5 seconds; items that are still unconfirmed are then discarded and logged.
 

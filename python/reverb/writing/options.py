@@ -49,11 +49,13 @@ class WriterOptions:
       delta_encoded: Whether to store integers as differences between steps before compression, which helps with image
         frames. `auto` chooses this by itself.
       max_pending_bytes: Limit in bytes on the unconfirmed items of the writer and their data, of all environments
-        together, above which the call that made an item waits; 64 MiB by default. The limit of the client applies as
-        well.
-      max_in_flight_items: Limit on the number of unconfirmed items of all environments together. A call makes its
-        items, and then waits until the table's rate limiter has let enough of them in, so that the limiter holds back
-        the actor. None, the default, means no limit for a writer; for an adder 64, or twice `num_envs` if that is more.
+        together, above which the next call that makes items waits; 64 MiB by default. The limit of the client applies
+        as well.
+      max_in_flight_items: Limit on the number of unconfirmed items of all environments together. Before a call makes
+        items, it waits until the table's rate limiter has let enough others in, so that the limiter holds back the
+        actor. A call that makes more items than that waits until none is unconfirmed; a writer with patterns waits for
+        room for one. None, the default, means no limit for a writer; for an adder 64, or twice `num_envs` if that is
+        more.
       reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300 by
         default.
 

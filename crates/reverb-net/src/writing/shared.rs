@@ -157,17 +157,21 @@ impl SharedSession {
         }
     }
 
-    /// Whether the writer has as few unconfirmed items as its caller wants.
-    pub fn has_few_items(&self, outbox: &Outbox) -> bool {
-        outbox.len() <= self.options.max_in_flight_items
+    /// The number of unconfirmed items with which the caller may make so many more. A writer without any may make as many
+    /// as it likes.
+    pub fn most_items_before(&self, count: usize) -> usize {
+        self.options.max_in_flight_items.saturating_sub(count)
     }
 
-    /// Whether the caller may make more items. A writer may have one item whatever its size, and whatever the other
-    /// writers have.
-    pub fn has_room(&self, outbox: &Outbox) -> bool {
+    /// Whether the caller may make so many more items. A writer may have one item whatever its size, and whatever the
+    /// other writers have.
+    pub fn has_room(&self, outbox: &Outbox, count: usize) -> bool {
         let bytes = outbox.bytes();
         let exceeds_all = || outbox.len() > 1 && self.all.is_exceeded_by(bytes);
-        outbox.len() == 0 || self.has_few_items(outbox) && bytes <= self.options.max_pending_bytes && !exceeds_all()
+        outbox.len() == 0
+            || outbox.len() <= self.most_items_before(count)
+                && bytes <= self.options.max_pending_bytes
+                && !exceeds_all()
     }
 
     pub fn tell(&self) {

@@ -34,7 +34,7 @@ impl Writer {
         Self { steps, session: Arc::new(session) }
     }
 
-    /// Appends a step, and makes an item of the last `length` ones. Returns true if the caller should wait for room.
+    /// Appends a step, and makes an item of the last `length` ones. Returns whether an earlier item was refused.
     fn write(&mut self, table: &str, length: u64, priority: impl Into<NewPriority>) -> bool {
         let number = self.steps.num_rows().to_le_bytes();
         let value = Value { dtype: DType::Int64, shape: &[], bytes: &number };
@@ -94,9 +94,8 @@ async fn no_more_items_are_sent_than_the_writer_may_have_unconfirmed() {
     let mut writer = Writer::with(&server.address(), 1, options);
     let write = tokio::spawn(async move {
         for _ in 0..40 {
-            if writer.write("table", 1, 1.0) {
-                writer.session.room(|_| {}).await.unwrap();
-            }
+            writer.write("table", 1, 1.0);
+            writer.session.take_room(0, None, |_| {}).await.unwrap();
         }
         writer.flush().await.unwrap();
     });

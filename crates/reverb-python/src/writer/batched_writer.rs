@@ -23,6 +23,7 @@ type RowsOf = (u32, Option<i64>, Option<i64>, i64, bool);
 #[pyclass(frozen, extends = WriterSession, module = "reverb._rust")]
 pub struct BatchedWriter {
     num_envs: usize,
+    has_patterns: bool,
     envs: Mutex<Vec<Env>>,
     shapes: Mutex<StepShapes>,
     session: WriterSession,
@@ -108,6 +109,7 @@ impl BatchedWriter {
         let session = WriterSession::new(client, &options, dropped.clone(), HOW_TO_GIVE_UP);
         let writer = Self {
             num_envs,
+            has_patterns: !configs.is_empty(),
             shapes: Mutex::default(),
             envs: Mutex::new((0..num_envs).map(env).collect::<Result<_, Error>>()?),
             session: session.clone(),
@@ -127,6 +129,9 @@ impl BatchedWriter {
         ends: Option<PyReadonlyArray1<'_, bool>>,
         priorities: Option<EnvPriorities<'_>>,
     ) -> PyReverbResult<()> {
+        if self.has_patterns {
+            self.session.wait_for_room(py)?;
+        }
         let must_report = self.session.begin()?;
         let step = self.structure.step(data)?;
         let rows = step.rows(py, self.num_envs, &self.structure)?;
@@ -155,6 +160,7 @@ impl BatchedWriter {
 
     /// Makes one item of every environment in `mask` that has all rows of the item. Returns for which environments it
     /// did.
+    #[pyo3(signature = (table, priorities, columns, mask, timeout=None))]
     fn create_items<'py>(
         &self,
         py: Python<'py>,
@@ -162,6 +168,7 @@ impl BatchedWriter {
         priorities: EnvPriorities<'_>,
         columns: Vec<RowsOf>,
         mask: Option<PyReadonlyArray1<'_, bool>>,
+        timeout: Option<f64>,
     ) -> PyReverbResult<Bound<'py, PyArray1<bool>>> {
         let table = self.session.table(table)?;
         let priorities = priorities.of(self.num_envs, &self.session);
@@ -176,6 +183,7 @@ impl BatchedWriter {
                 items.extend(item);
             }
         }
+        self.session.take_room_of_call(py, items.len(), timeout)?;
         self.session.push(py, items)?;
         Ok(PyArray1::from_vec(py, made))
     }

@@ -50,6 +50,7 @@ impl PatternWriter {
         partial_step: bool,
         priority: Option<Priority>,
     ) -> PyReverbResult<()> {
+        self.session.wait_for_room(py)?;
         let must_report = self.session.begin()?;
         let step = self.structure.step(data)?;
         let mut items = Vec::new();
@@ -70,6 +71,7 @@ impl PatternWriter {
 
     #[pyo3(signature = (priority=None))]
     fn make_last_items(&self, py: Python<'_>, priority: Option<Priority>) -> PyReverbResult<()> {
+        self.session.wait_for_room(py)?;
         let must_report = self.session.begin()?;
         let mut items = Vec::new();
         let made = self.make(&self.steps.lock(), &mut self.evaluator.lock(), true, priority, &mut items);

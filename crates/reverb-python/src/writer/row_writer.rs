@@ -147,6 +147,7 @@ impl RowWriter {
             }
             WriterItem::new(table, priority, columns, writer, None)?
         };
+        self.session.take_room(py, 1, None)?;
         self.session.push(py, [item])?;
         self.session.wait_in_flight(py, self.max_in_flight)
     }

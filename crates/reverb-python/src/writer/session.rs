@@ -14,7 +14,7 @@ use reverb_net::client::writer::{Discarded, Session, SessionOptions};
 use reverb_service::warn;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// `reverb.WriterOptions`, read by the names of its fields.
@@ -79,6 +79,8 @@ pub struct WriterSession {
     noted: Arc<AtomicU64>,
     /// What a report of a long wait says of ending it.
     hint: &'static str,
+    /// Whether the owner of the writer takes the room for all items, so that no other call waits for it.
+    is_paced: Arc<AtomicBool>,
 }
 
 impl WriterSession {
@@ -94,6 +96,7 @@ impl WriterSession {
             tables: Arc::default(),
             noted: Arc::default(),
             hint,
+            is_paced: Arc::default(),
         }
     }
 
@@ -137,8 +140,27 @@ impl WriterSession {
         self.session.check().map_err(|error| PyReverbError::from(error).after_step(py))
     }
 
-    /// Queues items, and waits while too many items or bytes are unconfirmed. Without items, it does nothing. An earlier
-    /// item that was refused is reported after these were queued.
+    /// Waits until there is room for so many more items, for `timeout` seconds at most.
+    pub fn take_room(&self, py: Python<'_>, count: usize, timeout: Option<f64>) -> PyReverbResult<()> {
+        if self.session.has_room(count) {
+            return Ok(());
+        }
+        wait(py, self.session.take_room(count, deadline(timeout)?, warn))
+    }
+
+    /// Waits as [`WriterSession::take_room`] before a call makes so many items, unless the owner of the writer has waited.
+    pub fn take_room_of_call(&self, py: Python<'_>, count: usize, timeout: Option<f64>) -> PyReverbResult<()> {
+        if count == 0 || self.is_paced.load(Relaxed) { Ok(()) } else { self.take_room(py, count, timeout) }
+    }
+
+    /// Waits until there is room for an item, before a call that may make items by patterns does anything: how many is known
+    /// only then. An adder takes the room for what it makes itself.
+    pub fn wait_for_room(&self, py: Python<'_>) -> PyReverbResult<()> {
+        self.take_room_of_call(py, 1, None)
+    }
+
+    /// Queues items for which there is room. Without items, it does nothing. An earlier item that was refused is reported
+    /// after these were queued.
     pub fn push<I>(&self, py: Python<'_>, items: I) -> PyReverbResult<()>
     where
         I: IntoIterator<Item = WriterItem, IntoIter: ExactSizeIterator + Send>,
@@ -148,11 +170,8 @@ impl WriterSession {
             return Ok(());
         }
         let runtime = runtime()?;
-        let is_full = py.detach(|| self.session.push(runtime.1.handle(), items))?;
-        if is_full {
-            wait(py, self.session.room(warn)).map_err(|error| error.after_step(py))?;
-        }
-        Ok(())
+        let must_report = py.detach(|| self.session.push(runtime.1.handle(), items))?;
+        if must_report { self.report(py) } else { Ok(()) }
     }
 
     /// Ends a call that has appended its step: queues its items, and raises the first error. `made` is what became of
@@ -188,6 +207,22 @@ impl WriterSession {
     fn flush(&self, py: Python<'_>, but_last: usize, timeout: Option<f64>) -> PyReverbResult<()> {
         let notice = |waits: &str| warn(&format!("{}. {}", waits.trim_end_matches('.'), self.hint));
         wait(py, self.session.flush(but_last, deadline(timeout)?, notice))
+    }
+
+    /// Whether there is room for so many more items.
+    fn has_room(&self, count: usize) -> bool {
+        self.session.has_room(count)
+    }
+
+    /// Waits until there is room for so many more items.
+    #[pyo3(name = "take_room")]
+    fn take_room_for(&self, py: Python<'_>, count: usize, timeout: Option<f64>) -> PyReverbResult<()> {
+        self.take_room(py, count, timeout)
+    }
+
+    /// From now on only `take_room` waits for room.
+    fn pace(&self) {
+        self.is_paced.store(true, Relaxed);
     }
 
     #[getter]

@@ -67,12 +67,14 @@ impl TrajectoryWriter {
         if must_report { self.session.report(py) } else { Ok(()) }
     }
 
+    #[pyo3(signature = (table, priority, trajectory, timeout=None))]
     fn create_item(
         &self,
         py: Python<'_>,
         table: &Bound<'_, PyAny>,
         priority: Priority,
         trajectory: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
     ) -> PyReverbResult<()> {
         let (mut flat, structure) = columns(trajectory)?;
         let (table, priority) = (self.session.table(table)?, self.session.priority(priority));
@@ -84,6 +86,7 @@ impl TrajectoryWriter {
         };
         let Some(signature) = signature else {
             let item = WriterItem::new(table, priority, flat, writer, None)?.not_validated();
+            self.session.take_room(py, 1, timeout)?;
             return self.session.push(py, [item]);
         };
         let signature = signature.as_deref();
@@ -97,6 +100,7 @@ impl TrajectoryWriter {
         self.keys.check(id, &table, trajectory, signature, misfit)?;
         let item = WriterItem::new(table, priority, flat, writer, signature)
             .map_err(|error| explain(error, trajectory, signature, false))?;
+        self.session.take_room(py, 1, timeout)?;
         self.session.push(py, [item])
     }
 

@@ -98,3 +98,13 @@ class StructuredWriter(FlushingWriter):
         self._reports.call(self._writer.make_last_items, given)
         self._reports.call(self._end_episode, self._writer.end_episode, clear_buffers, seconds)
         self._reports.finish()
+
+    def finish_episode(self, priority: float | None) -> None:
+        """Ends an episode as `end_episode` does, without a flush. For adders; it is not part of the public interface.
+
+        Args:
+          priority: Priority of the items that this call creates; None means that of their configs.
+        """
+        self._reports.call(self._writer.make_last_items, priority if priority is None else as_item_priority(priority))
+        self._writer.end_episode(True)
+        self._reports.finish()

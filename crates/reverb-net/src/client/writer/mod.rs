@@ -4,10 +4,12 @@
 //! task (`worker.rs`) sends them. The task also closes chunks that an item has waited for long enough, and reconnects
 //! after the server was lost.
 
+mod drawn;
 mod open_sessions;
 mod session;
 mod worker;
 
 pub use crate::writing::SessionOptions;
+pub use drawn::note_drawn;
 pub use open_sessions::{Unconfirmed, unconfirmed};
 pub use session::{Discarded, Session};

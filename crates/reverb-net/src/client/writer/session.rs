@@ -1,5 +1,6 @@
 //! The caller's side of the session of a writer.
 
+use super::drawn;
 use super::open_sessions;
 use super::worker;
 use crate::client::{Client, Road};
@@ -11,14 +12,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// Time after which a wait is reported. A wait for all items is reported again each time it has passed.
+/// Time after which a wait is reported, again and again.
 const REPORT_DELAY: Duration = Duration::from_secs(10);
 
-/// How often a wait is reported.
+/// What becomes of a wait when an item is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reports {
-    Once,
-    Again,
+enum Refused {
+    /// It ends with the error of the item.
+    Ends,
+    /// It goes on: the call that waits has not done its work yet, and reports the item after that.
+    Stays,
 }
 
 /// What a closed session has discarded.
@@ -45,8 +48,8 @@ impl Session {
         Self { client, shared }
     }
 
-    /// Queues items, and inserts them into tables of this process at once if possible. Returns true if the caller
-    /// should wait for [`Session::room`], which also reports an earlier item that was refused.
+    /// Queues items, for which the caller has taken the room ([`Session::take_room`]), and inserts them into tables of
+    /// this process at once if possible. Returns whether [`Session::check`] has an earlier item to report that was refused.
     ///
     /// # Errors
     /// The errors of [`Session::check_open`]. No item is queued then.
@@ -66,16 +69,12 @@ impl Session {
             }
             runtime.spawn(worker::run(self.client.clone(), shared.clone()));
         }
-        let (has_ready, is_full) = {
-            let state = shared.state.lock();
-            let has_ready = state.outbox.front().is_some_and(is_ready);
-            (has_ready, !shared.has_room(&state.outbox))
-        };
+        let has_ready = shared.state.lock().outbox.front().is_some_and(is_ready);
         // While the first item waits for an open chunk, the task only has to limit the time of that wait.
         if was_idle || has_ready {
             self.pump();
         }
-        Ok(has_refusal || is_full && !shared.has_room(&shared.state.lock().outbox))
+        Ok(has_refusal)
     }
 
     /// Sends the items that are ready. Called after chunks were closed.
@@ -119,22 +118,30 @@ impl Session {
         ))
     }
 
-    /// Closes the chunks of the items that must be confirmed first, and waits until there is room for more items. Passes
-    /// the reason of a long wait to `notice`.
+    /// Whether there is room for so many more items; 0 asks whether the writer is over its limits.
+    pub fn has_room(&self, count: usize) -> bool {
+        // In a forked child the lock may be held for ever; the call fails when it begins.
+        let shared = &self.shared;
+        shared.generation != fork::generation() || shared.has_room(&shared.state.lock().outbox, count)
+    }
+
+    /// Closes the chunks of the items that must be confirmed first, and waits until there is room for so many more items.
+    /// For more than the writer may have in flight, it waits until no item is unconfirmed. Passes the reason of a long wait
+    /// to `notice`.
     ///
     /// # Errors
-    /// The errors of [`Session::check`].
-    pub async fn room(&self, notice: impl Fn(&str)) -> Result<()> {
+    /// The errors of [`Session::check_open`], or [`Error::DeadlineExceeded`]. Items that were refused stay to be reported.
+    pub async fn take_room(&self, count: usize, deadline: Option<Instant>, notice: impl Fn(&str)) -> Result<()> {
         let shared = &self.shared;
+        self.check_process()?;
+        let most = shared.most_items_before(count);
         // The caller appends no steps while it waits, so nothing else would close these chunks.
-        if !shared.has_few_items(&shared.state.lock().outbox) {
-            self.close_chunks(shared.options.max_in_flight_items)?;
-            self.wait(None, Reports::Once, &notice, |outbox| shared.has_few_items(outbox)).await?;
-        }
-        if !shared.has_room(&shared.state.lock().outbox) {
+        self.close_chunks(most)?;
+        self.wait(deadline, Refused::Stays, &notice, |outbox| outbox.len() <= most).await?;
+        if !self.has_room(count) {
             self.close_chunks(0)?;
         }
-        self.wait(None, Reports::Once, notice, |outbox| shared.has_room(outbox)).await
+        self.wait(deadline, Refused::Stays, notice, |outbox| shared.has_room(outbox, count)).await
     }
 
     /// Closes the chunks of all items except the last `but_last`, and sends these items.
@@ -156,7 +163,7 @@ impl Session {
     /// # Errors
     /// The errors of [`Session::check`].
     pub async fn wait_in_flight(&self, limit: usize, notice: impl Fn(&str)) -> Result<()> {
-        self.wait(None, Reports::Once, notice, |outbox| !has_more_in_flight(outbox, limit)).await
+        self.wait(None, Refused::Ends, notice, |outbox| !has_more_in_flight(outbox, limit)).await
     }
 
     /// Closes the chunks of all items except the last `but_last`, and waits until at most `but_last` items are
@@ -167,24 +174,25 @@ impl Session {
     pub async fn flush(&self, but_last: usize, deadline: Option<Instant>, notice: impl Fn(&str)) -> Result<()> {
         self.check()?;
         self.close_chunks(but_last)?;
-        self.wait(deadline, Reports::Again, notice, |outbox| outbox.len() <= but_last).await
+        self.wait(deadline, Refused::Ends, notice, |outbox| outbox.len() <= but_last).await
     }
 
     async fn wait(
         &self,
         deadline: Option<Instant>,
-        reports: Reports,
+        refused: Refused,
         notice: impl Fn(&str),
         enough: impl Fn(&Outbox) -> bool,
     ) -> Result<()> {
         let mut changed = self.shared.changed.subscribe();
         let begun = Instant::now();
-        let (mut notice_at, mut is_told) = (Some(begun + REPORT_DELAY), false);
+        let (mut notice_at, mut is_told) = (begun + REPORT_DELAY, false);
         loop {
             let freed = self.shared.all.freed();
             let counts = {
                 let state = self.shared.state.lock();
-                if state.failed.is_some() || state.closed || state.outbox.has_refusal() {
+                let is_refused = refused == Refused::Ends && state.outbox.has_refusal();
+                if state.failed.is_some() || state.closed || is_refused {
                     drop(state);
                     return self.check();
                 }
@@ -205,23 +213,39 @@ impl Session {
                     self.shared.reason()
                 )));
             }
-            if notice_at.is_some_and(|at| now >= at) {
+            if now >= notice_at {
                 is_told = true;
-                notice_at = (reports == Reports::Again).then(|| now + REPORT_DELAY);
-                let tables = self.shared.state.lock().outbox.describe();
-                notice(&format!(
-                    "a writer waits: {} items are not in their tables yet ({tables}).{}",
-                    unsent + sent,
-                    self.shared.reason()
-                ));
+                notice_at = now + REPORT_DELAY;
+                notice(&self.describe_wait(unsent + sent));
             }
-            let wake = [deadline, notice_at].into_iter().flatten().min();
+            let wake = deadline.map_or(notice_at, |deadline| deadline.min(notice_at));
             tokio::select! {
                 _ = changed.changed() => {}
                 () = freed => {}
-                () = tokio::time::sleep_until(wake.unwrap_or(now).into()), if wake.is_some() => {}
+                () = tokio::time::sleep_until(wake.into()) => {}
             }
         }
+    }
+
+    /// Says what a caller waits for, and that it may be the one who is to draw.
+    fn describe_wait(&self, count: usize) -> String {
+        let (tables, drawn) = {
+            let state = self.shared.state.lock();
+            let mut items = count_items(state.outbox.items());
+            items.retain(|table, _| drawn::has_drawn(&self.shared.address, table));
+            (state.outbox.describe(), items.into_keys().map(|table| format!("`{table}`")).collect::<Vec<_>>())
+        };
+        let reason = self.shared.reason();
+        let mut text = format!("a writer waits: {count} items are not in their tables yet ({tables}).{reason}");
+        if !drawn.is_empty() {
+            let end = if text.ends_with('.') { "" } else { "." };
+            text += &format!(
+                "{end} This process has drawn from {}: one thread that both writes and samples waits for itself here. Let it \
+                 sample first, or write with a timeout",
+                drawn.join(", ")
+            );
+        }
+        text
     }
 
     /// Closes the chunks of all items, and waits at most `patience` until no item is unconfirmed. Returns whether none is.
