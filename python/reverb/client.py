@@ -371,9 +371,10 @@ class Client:
                 first = next(items)
                 draw.received()
             except BaseException as error:
+                is_lost = draw.is_lost()
                 draw.give_back()
-                if isinstance(error, ReverbError) and error.is_transient:
-                    # The server was lost, and the samples are back in their table. The next draw waits for it.
+                if is_lost and isinstance(error, ReverbError):
+                    # The samples are back in their table, since the server was lost. The next draw waits for it.
                     continue
                 raise
             left -= len(sampled)
@@ -411,13 +412,10 @@ class Client:
         size = batch_size if type(batch_size) is int and batch_size > 0 else checks.as_count("batch_size", batch_size)
         seconds = None if timeout is None else checks.as_timeout(timeout)
         maker = self._makers.get(table)
-        infos = None
-        if maker is None:
-            infos, seconds = self._infos_before_draw(seconds)
         sampled, draw = self.engine.sample(table, size, size, 0, seconds, squeeze_time)
         try:
             if maker is None or maker.signature_token != sampled.signature_token:
-                maker = self.maker(table, sampled.signature_token, infos)
+                maker = self.maker(table, sampled.signature_token)
             sample = maker.sample(sampled)
             # A program that is killed before this, or meets an error, leaves the samples in the table.
             draw.received()
@@ -605,19 +603,6 @@ class Client:
         if table not in tables:
             raise ValueError(f'Could not find table "{table}". The following tables exists: {", ".join(tables)}.')
         return tables
-
-    def _infos_before_draw(self, timeout: float | None) -> tuple[dict[str, TableInfo] | None, float | None]:
-        """All tables, looked up before the first draw from one, and the time that is left for the draw.
-
-        The draw counts as delivered, so an error of a later look-up, or Ctrl-C in it, would lose the batch.
-        """
-        remaining = countdown(timeout)
-        try:
-            infos = table_infos(self.engine, remaining())
-        except DeadlineExceededError:
-            # The draw may need no time at all, and knows what to say if it does.
-            return None, remaining()
-        return infos, remaining()
 
     def maker(
         self, table: str, signature_token: int, infos: Mapping[str, TableInfo] | None = None

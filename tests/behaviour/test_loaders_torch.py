@@ -279,7 +279,9 @@ def test_a_device_that_is_not_there_is_refused_at_once(device):
 
 
 def test_an_unknown_option_names_the_options_of_this_loader_too():
-    with pytest.raises(TypeError, match="TorchLoader has no option 'devices'; it has: batch_size.*seed, device, pin"):
+    with pytest.raises(
+        TypeError, match="TorchLoader has no option 'devices'; it has: batch_size.*receipt, device, pin"
+    ):
         TorchLoader("localhost:1", "table", batch_size=1, devices="cpu")
 
 

@@ -20,7 +20,9 @@ def draw():
     def draw(*items):
         for columns in items:
             insert(reverb.Client(address), columns)
-        return _binding.Client(Endpoint(address)).sample("queue", len(items), len(items), 0, 10.0, False)
+        sampled, drawn = _binding.Client(Endpoint(address)).sample("queue", len(items), len(items), 0, 10.0, False)
+        drawn.received()
+        return sampled
 
     yield draw
     server.stop()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reverb._binding import Draw, LocalDraws, StatsClock
+from reverb._binding import LocalDraws, StatsClock
 from reverb._receipts import SETTLE_SECONDS
 from reverb.client import Client
 from reverb.data.arrays import as_array
