@@ -185,7 +185,7 @@ def test_batch_that_arrives_during_a_stop_is_not_given(serve_far, tmp_path):
     make = reverb.Client.maker
 
     def make_late(self, *arguments):
-        serve_far.stop()
+        serve_far.server.stop(returns=True)
         return make(self, *arguments)
 
     reader.sample_batch("table", 1)

@@ -239,7 +239,7 @@ def test_close_without_retries_drops_items_at_once_and_names_them(serve_far, cap
     writer.append(1)
     writer.create_item("table", 1, 1.0)
     writer.flush()
-    serve_far.server.stop()
+    serve_far.server.stop(returns=True)
     eventually(lambda: not writer._writer.has_server)
     writer.append(2)
     writer.create_item("table", 1, 1.0)

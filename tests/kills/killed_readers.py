@@ -124,8 +124,8 @@ class Forker:
         return int(line)
 
     def close(self):
-        self._process.stdin.close()
-        self._process.wait()
+        with self._process:
+            self._process.stdin.close()
 
 
 def wait_until(condition, what):

@@ -92,12 +92,12 @@ def open_table(source: CheckpointTable | Client, table: str | None) -> Checkpoin
 
 def items_of(table: CheckpointTable) -> Iterator[Items]:
     """Yields all items of a table, some megabytes at a time. Items of one portion share dtypes and row shapes."""
-    first, count = 0, 1
+    first, count, is_measured = 0, 1, False
     while (read := table._reader.batch(table.name, first, count, False)) is not None:
         fit = max(1, min(_MAX_ITEMS, TARGET_BYTES * len(read) // max(1, sum(map(_bytes_of, read.columns)))))
-        if first == 0 and count == 1 and fit > 1 and len(table) > 1:
+        if not is_measured:
             # The first read only measures the size of an item.
-            count = min(fit, 64)
+            count, is_measured = min(fit, 64), True
             continue
         if any(read.has_open_rows):
             # One item at a time has rows of one shape.

@@ -68,6 +68,8 @@ struct State {
     processed: u64,
     /// Whether the timer runs.
     is_timed: bool,
+    /// Whether the client has let go of the stream, so that no later call takes a receipt along.
+    is_closed: bool,
     /// Why the samples of all further batches go back.
     ended: Option<Error>,
 }
@@ -115,7 +117,10 @@ impl Receipts {
             return Err(error.clone());
         }
         state.due.push_back(Due { request_id, since: Instant::now(), waits });
-        if !std::mem::replace(&mut state.is_timed, true) {
+        if state.is_closed {
+            drop(state);
+            self.close();
+        } else if !std::mem::replace(&mut state.is_timed, true) {
             let _ended = self.timer.send(());
         }
         Ok(())
@@ -143,8 +148,10 @@ impl Receipts {
         self.state.lock().send(&self.requests, |due| !due.waits);
     }
 
-    /// Sends the last receipts, because the client ends the stream.
+    /// Sends the receipts that are due, because the client lets go of the stream. Further ones leave at once: batches may
+    /// have arrived whose calls are about to hand them over.
     pub fn close(&self) {
+        self.state.lock().is_closed = true;
         if self.is_unsettled() {
             let mut ending = ENDING.lock();
             ending.retain(|(_, task)| task.strong_count() > 0);
