@@ -148,11 +148,11 @@ function noticesView(node) {
         refused,
         `The server refused the request for “${name}”${error.status ? ` (${error.status})` : ""}: ${error.message}`,
       );
-    const failure = lost ? null : checkpoints?.last_error;
-    unsaved.hidden = !failure;
-    if (failure) {
-      const kept = checkpoints.checkpoints.length > 0 ? "what is newer than the latest checkpoint" : "everything";
-      setUserText(unsaved, `The latest save failed: ${failure}. A restart would lose ${kept}.`);
+    const saves = lost ? undefined : checkpoints;
+    unsaved.hidden = !saves?.last_error;
+    if (saves?.last_error) {
+      const kept = saves.checkpoints.length > 0 ? "what is newer than the latest checkpoint" : "everything";
+      setUserText(unsaved, `The latest save failed: ${saves.last_error}. A restart would lose ${kept}.`);
     }
     const load = !lost && server?.state === "loading" ? server.loading : null;
     loading.hidden = !load;
