@@ -299,6 +299,21 @@ def test_an_idle_writer_finds_the_next_server(far_client):
         assert PERSISTENT_CALLS["sample"](reverb.Client(f"ipv4:127.0.0.1:{port}")) == 2
 
 
+def test_a_writer_that_is_closed_afterwards_logs_what_was_lost(far_client, caplog):
+    with program(SERVER_PROGRAM, FOR_GOOD["stop"][0], "", "") as server:
+        make, port = far_client(server)
+        writer = make().trajectory_writer(num_keep_alive_refs=1)
+        writer.append([1])
+        writer.create_item("full", 1.0, [writer.history[0][:]])
+        writer.flush()
+        end(server, None)
+        assert comes_true(lambda: not is_served(port), PATIENCE_S)
+        writer.append([2])
+        writer.create_item("full", 1.0, [writer.history[0][-1:]])
+        writer.close()
+    assert any("1 items were not confirmed" in text and "table `full`" in text for text in caplog.messages)
+
+
 def test_one_of_several_servers_counts_as_lost():
     with (
         program(SERVER_PROGRAM, FOR_GOOD["end"][0], "", "") as first,

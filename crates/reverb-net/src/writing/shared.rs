@@ -61,6 +61,8 @@ pub struct SessionState {
     pub outbox: Outbox,
     /// The error after which nothing can be sent.
     pub failed: Option<Error>,
+    /// Whether a caller has got that error, which names the items that were lost.
+    is_told: bool,
     pub closed: bool,
     /// Whether the server is lost and the task tries to reach it.
     pub is_lost: bool,
@@ -100,19 +102,27 @@ impl SessionState {
     /// # Errors
     /// Those of [`SessionState::push`].
     pub fn has_refusal(&mut self) -> Result<bool> {
-        match self.check_open() {
-            Ok(()) => Ok(self.outbox.has_refusal()),
-            Err(error) => Err(self.outbox.take_refusal().unwrap_or(error)),
+        if let Some(error) = (self.failed.is_some() || self.closed).then(|| self.outbox.take_refusal()).flatten() {
+            return Err(error);
         }
+        self.check_open().map(|()| self.outbox.has_refusal())
     }
 
     /// Checks that items can be sent.
-    pub fn check_open(&self) -> Result<()> {
+    pub fn check_open(&mut self) -> Result<()> {
         match &self.failed {
-            Some(error) => Err(error.clone()),
+            Some(error) => {
+                self.is_told = true;
+                Err(error.clone())
+            }
             None if self.closed => Err(Error::Cancelled("TrajectoryWriter::Close has been called.".into())),
             None => Ok(()),
         }
+    }
+
+    /// The error after which nothing can be sent, if no caller has got it.
+    pub fn take_untold(&mut self) -> Option<Error> {
+        if std::mem::replace(&mut self.is_told, true) { None } else { self.failed.clone() }
     }
 
     /// Closes the session and returns its unconfirmed items.

@@ -291,8 +291,9 @@ impl Session {
         let (lost, mut reasons) = {
             let mut state = self.shared.state.lock();
             let lost = state.close(&self.shared.all);
-            let refused = std::iter::from_fn(|| state.outbox.take_refusal());
-            (lost, refused.map(|error| error.to_string()).collect::<Vec<_>>())
+            let mut reasons: Vec<_> = std::iter::from_fn(|| state.outbox.take_refusal()).collect();
+            reasons.extend(state.take_untold());
+            (lost, reasons.iter().map(Error::to_string).collect::<Vec<_>>())
         };
         self.shared.tell();
         self.shared.wake.notify_one();
