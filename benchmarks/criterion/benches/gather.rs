@@ -55,7 +55,13 @@ fn table(mut trajectory: impl FnMut(usize) -> Trajectory, size: usize) -> Table 
     })
     .expect("a valid configuration");
     for index in 0..size {
-        let item = NewItem { key: item_key(), priority: 1.0, times_sampled: 0, trajectory: trajectory(index) };
+        let item = NewItem {
+            key: item_key(),
+            priority: 1.0,
+            takes_largest: false,
+            times_sampled: 0,
+            trajectory: trajectory(index),
+        };
         table.insert(item, 0, &mut Vec::new());
     }
     table

@@ -25,6 +25,7 @@ fn rows(count: usize) -> Vec<NewItem> {
     let item = |row| NewItem {
         key: item_key(),
         priority: 0.5 + (row % 100) as f64,
+        takes_largest: false,
         times_sampled: 0,
         trajectory: Trajectory::Rows { chunk: chunk.clone(), offset: row, length: 1 },
     };
