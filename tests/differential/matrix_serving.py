@@ -1,6 +1,7 @@
 """What a serving process of the matrix does. See matrix_peer.py."""
 
 import collections
+import inspect
 
 import numpy as np
 from checkpoint_driver import Job
@@ -58,7 +59,9 @@ def serve(peer, name, tables, port=None, folder=None, load=None):
 def stop(peer, name):
     server = peer.servers.pop(name, None)
     if server is not None:
-        server.stop()
+        # Ours tells clients that are elsewhere whether it will be back.
+        says = "returns" in inspect.signature(server.stop).parameters
+        server.stop(**({"returns": True} if says else {}))
 
 
 def clear(peer, name, tables):
