@@ -120,17 +120,18 @@ pub fn begin_insert(replay: &Replay, insert: &RowInsert, client: u64) -> Result<
     insert.check()?;
     let to_group = |(table, priorities): &(String, Priorities)| {
         let table = replay.table(table)?.clone();
-        let item = |key: u64, index: u32| {
-            let (chunk, offset) = insert.place(index);
-            NewItem {
-                key,
-                priority: priorities.of(index as usize),
-                takes_largest: priorities.take_largest,
-                times_sampled: 0,
-                trajectory: Trajectory::Rows { chunk: chunk.clone(), offset, length: insert.rows_per_item },
-            }
+        let item = |key: u64, index: u32, (chunk, offset): (&Arc<Chunk>, u32)| NewItem {
+            key,
+            priority: priorities.of(index as usize),
+            takes_largest: priorities.take_largest,
+            times_sampled: 0,
+            trajectory: Trajectory::Rows { chunk: chunk.clone(), offset, length: insert.rows_per_item },
         };
-        let items = item_keys(|key| (0..insert.num_items()).map(|index| item(key(), index)).collect());
+        let indices = 0..insert.num_items();
+        let items = item_keys(|key| match insert.more.is_empty() {
+            true => indices.map(|index| item(key(), index, (&insert.chunk, index * insert.rows_per_item))).collect(),
+            false => indices.map(|index| item(key(), index, insert.place(index))).collect(),
+        });
         Ok(InsertGroup { table, items })
     };
     let by = Inserter { peer: replay.this_process(), client };

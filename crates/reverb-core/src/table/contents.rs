@@ -144,9 +144,9 @@ impl Table {
     /// A table that is then over `max_size` or `max_bytes` removes the items that its remover chooses, possibly the new
     /// one. The time stamp of the item is `now_nanos`, or one nanosecond after the previous stamp if the clock has not
     /// advanced: stamps give the order of inserts.
-    pub fn insert(&mut self, mut item: NewItem, now_nanos: u64, removed: &mut Vec<Trajectory>) {
+    pub fn insert(&mut self, item: NewItem, now_nanos: u64, removed: &mut Vec<Trajectory>) {
         if item.takes_largest {
-            item.priority = item.priority.max(self.largest_priority());
+            return self.insert_largest(item, now_nanos, removed);
         }
         self.note_priority(item.priority);
         let inserted_at = now_nanos.max(self.last_inserted_at.saturating_add(1));
@@ -167,6 +167,13 @@ impl Table {
         self.evict_bytes(removed);
         self.limiter.inserts += 1;
         self.counting.inserts += 1;
+    }
+
+    /// Inserts an item with the largest priority so far. Apart, so that other items are not copied.
+    #[cold]
+    fn insert_largest(&mut self, item: NewItem, now_nanos: u64, removed: &mut Vec<Trajectory>) {
+        let priority = item.priority.max(self.largest_priority());
+        self.insert(NewItem { priority, takes_largest: false, ..item }, now_nanos, removed);
     }
 
     /// Reads memory that the inserts of these items will need, if the table is large: half of the time of an insert into
@@ -285,7 +292,14 @@ impl Table {
     /// Takes a priority into account for [`Table::largest_priority`].
     #[inline]
     pub(super) fn note_priority(&mut self, priority: f64) {
-        if priority > self.largest_priority && priority.is_finite() {
+        if priority > self.largest_priority {
+            self.raise_largest(priority);
+        }
+    }
+
+    #[cold]
+    fn raise_largest(&mut self, priority: f64) {
+        if priority.is_finite() {
             self.largest_priority = priority;
         }
     }

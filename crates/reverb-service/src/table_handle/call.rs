@@ -109,8 +109,8 @@ impl<T: Reply> Waiting<T> {
     pub async fn result(mut self, deadline: Option<Instant>, notice: impl Fn(&Notice)) -> Result<T> {
         let begun = Instant::now();
         let (mut notice_at, mut is_told) = (Some(begun + NOTICE_AFTER), false);
-        let (table, operation) = (self.handle.name().to_owned(), T::Work::OPERATION);
-        let tell = |text| notice(&Notice { text, table: table.clone(), operation, waited: begun.elapsed() });
+        let (handle, operation) = (self.handle.clone(), T::Work::OPERATION);
+        let tell = |text| notice(&Notice { text, table: handle.name().to_owned(), operation, waited: begun.elapsed() });
         loop {
             let wake = [deadline, notice_at].into_iter().flatten().min();
             let Some(receiver) = self.receiver.as_mut() else { return Err(forgotten()) };
@@ -121,7 +121,7 @@ impl<T: Reply> Waiting<T> {
             if let Some(answer) = answer {
                 self.receiver = None;
                 if is_told && matches!(answer, Ok(Ok(_))) {
-                    let (what, waited) = (T::Work::title(&table), begun.elapsed().as_secs_f64());
+                    let (what, waited) = (T::Work::title(handle.name()), begun.elapsed().as_secs_f64());
                     tell(format!("{what} goes on after {waited:.1} s"));
                 }
                 return answer.unwrap_or_else(|_| Err(forgotten()));

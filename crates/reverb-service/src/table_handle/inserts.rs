@@ -134,7 +134,7 @@ impl TableHandle {
     /// [`Trajectory::check_size`]: reverb_core::Trajectory::check_size
     pub fn check_all(&self, items: &[NewItem]) -> std::result::Result<(), (usize, Error)> {
         // Before the lock, because this may decode chunks.
-        for (index, item) in items.iter().enumerate() {
+        for (index, item) in items.iter().enumerate().filter(|(_, item)| item.trajectory.may_be_too_large()) {
             self.check_size(item).map_err(|error| (index, error))?;
         }
         for (step, items) in items.chunks(OPERATIONS_PER_LOCK).enumerate() {
