@@ -575,8 +575,8 @@ class Client:
         timeout: float | None,
         squeeze_time: bool,
         reconnect_timeout: float | None = None,
-    ) -> tuple[SampledBatch, Draw]:
-        """Draws items. They go back to their table unless the draw is acknowledged.
+    ) -> tuple[SampledBatch, Draw | None]:
+        """Draws items. They go back to their table unless the draw is acknowledged. None: they never go back.
 
         Args:
           table: The name of the table.

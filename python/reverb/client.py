@@ -369,8 +369,11 @@ class Client:
                 maker = self.maker(table, sampled.signature_token, infos) if unpack_as_table_signature else _flat_maker
                 items = iter(_binding.ItemIterator(sampled, maker, of_steps=emit_timesteps))
                 first = next(items)
-                draw.received()
+                if draw is not None:
+                    draw.received()
             except BaseException as error:
+                if draw is None:
+                    raise
                 is_lost = draw.is_lost()
                 draw.give_back()
                 if is_lost and isinstance(error, ReverbError):
@@ -418,10 +421,12 @@ class Client:
                 maker = self.maker(table, sampled.signature_token)
             sample = maker.sample(sampled)
             # A program that is killed before this, or meets an error, leaves the samples in the table.
-            draw.received()
+            if draw is not None:
+                draw.received()
             return sample
         except BaseException:
-            draw.give_back()
+            if draw is not None:
+                draw.give_back()
             raise
 
     def mutate_priorities(

@@ -198,10 +198,12 @@ def _first_step(address: bytes, table: bytes, num_leaves: int) -> list[Any]:
                 "Number of tensors in the replay sample did not match the expected count. "
                 f"Got {len(arrays)} but wanted {_NUM_INFOS + num_leaves}"
             )
-        draw.received()
+        if draw is not None:
+            draw.received()
         return [array[0] for array in arrays]
     except BaseException:
-        draw.give_back()
+        if draw is not None:
+            draw.give_back()
         raise
 
 

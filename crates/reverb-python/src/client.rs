@@ -106,10 +106,11 @@ impl Client {
     ) -> PyReverbResult<()> {
         let tables = table_priorities(priorities, 1)?;
         let mut chunk = step_chunk(data, &self.layouts)?;
-        if let Some(named) = self.by_name(py, data, chunk.structure, &tables, timeout)? {
+        let is_known = self.is_known(chunk.structure, &tables);
+        if !is_known && let Some(named) = self.by_name(py, data, chunk.structure, &tables, timeout)? {
             chunk = NestChunk { structure: chunk.structure, ..step_chunk(&named, &self.layouts)? };
         }
-        let inserted = self.insert_rows(py, data, chunk, tables, timeout);
+        let inserted = self.insert_rows(py, (data, is_known), chunk, tables, timeout);
         inserted.map_err(|error| self.explain(py, error, data, priorities, false))
     }
 
@@ -120,20 +121,17 @@ impl Client {
         priorities: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyReverbResult<()> {
-        let data = &self.without_lists(py, data, priorities, timeout)?;
-        match batch_chunk(data, &self.layouts)? {
-            Some(mut chunk) => {
-                let tables = table_priorities(priorities, chunk.num_rows())?;
-                if let Some(named) = self.by_name(py, data, chunk.structure, &tables, timeout)?
-                    && let Some(other) = batch_chunk(&named, &self.layouts)?
-                {
-                    chunk = NestChunk { structure: chunk.structure, ..other };
-                }
-                let inserted = self.insert_rows(py, data, chunk, tables, timeout);
+        let read = batch_chunk(data, &self.layouts);
+        let known = match &read {
+            Ok(Some(chunk)) => table_priorities(priorities, chunk.num_rows()).ok(),
+            _ => None,
+        };
+        match (read, known) {
+            (Ok(Some(chunk)), Some(tables)) if self.is_known(chunk.structure, &tables) => {
+                let inserted = self.insert_rows(py, (data, true), chunk, tables, timeout);
                 inserted.map_err(|error| self.explain(py, error, data, priorities, true))
             }
-            // A batch of nothing is checked as far as it goes.
-            None => table_priorities(priorities, 0).map(drop),
+            (read, _) => self.insert_new_batch(py, data, read, priorities, timeout),
         }
     }
 
@@ -149,7 +147,7 @@ impl Client {
         timeout: Option<f64>,
         squeeze_time: bool,
         reconnect_timeout: Option<f64>,
-    ) -> PyReverbResult<(SampledBatch, Draw)> {
+    ) -> PyReverbResult<(SampledBatch, Option<Draw>)> {
         let draw = DrawRequest { at_least, at_most, ahead };
         let request = BatchRequest { table, draw, squeeze_time };
         let deadline = deadline(timeout)?;
@@ -162,8 +160,11 @@ impl Client {
             }
         };
         let Sampled { batch, draw } = self.call(py, sample)?;
-        let driver = (!draw.is_local()).then(|| self.driver.clone());
-        Ok((SampledBatch::new(py, batch)?, self.draw(draw, driver)))
+        let draw = draw.map(|draw| {
+            let driver = (!draw.is_local()).then(|| self.driver.clone());
+            self.draw(draw, driver)
+        });
+        Ok((SampledBatch::new(py, batch)?, draw))
     }
 
     #[pyo3(signature = (table, counts, timeout, squeeze_time, connect_timeout=None, by_caller=false, at_once=false))]
@@ -369,23 +370,52 @@ impl Client {
     fn insert_rows(
         &self,
         py: Python<'_>,
-        data: &Bound<'_, PyAny>,
+        (data, is_known): (&Bound<'_, PyAny>, bool),
         NestChunk { chunk, more, structure }: NestChunk,
         tables: Vec<(String, Priorities)>,
         timeout: Option<f64>,
     ) -> PyReverbResult<()> {
         let deadline = deadline(timeout)?;
-        let server = self.client.connection();
-        for (table, _) in &tables {
-            let is_known = structure
-                .zip(server)
-                .is_some_and(|(structure, server)| self.keys.contains(KnownKeys::id(structure, table, server)));
-            if !is_known {
+        if !is_known {
+            for (table, _) in &tables {
                 self.check_new_keys(py, data, (&chunk, structure), table, deadline)?;
             }
         }
         let insert = RowInsert { chunk: Arc::new(chunk), more, rows_per_item: 1, tables };
         self.call(py, || self.client.insert(insert, deadline))
+    }
+
+    /// Inserts a batch of a structure that its tables have not had yet, given what was read of it.
+    fn insert_new_batch(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        read: PyReverbResult<Option<NestChunk>>,
+        priorities: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyReverbResult<()> {
+        let without_lists = self.without_lists(py, data, priorities, timeout)?;
+        let read = if without_lists.is(data) { read? } else { batch_chunk(&without_lists, &self.layouts)? };
+        let data = &without_lists;
+        // A batch of nothing is checked as far as it goes.
+        let Some(mut chunk) = read else { return table_priorities(priorities, 0).map(drop) };
+        let tables = table_priorities(priorities, chunk.num_rows())?;
+        if let Some(named) = self.by_name(py, data, chunk.structure, &tables, timeout)?
+            && let Some(other) = batch_chunk(&named, &self.layouts)?
+        {
+            chunk = NestChunk { structure: chunk.structure, ..other };
+        }
+        let inserted = self.insert_rows(py, (data, false), chunk, tables, timeout);
+        inserted.map_err(|error| self.explain(py, error, data, priorities, true))
+    }
+
+    /// Whether the leaves of data of this structure are the columns of the tables, as far as is known: the keys have been
+    /// compared, no fields are matched by name, and no list stands for rows of open length.
+    fn is_known(&self, structure: Option<u64>, tables: &[(String, Priorities)]) -> bool {
+        let known = structure.zip(self.client.connection());
+        known.is_some_and(|(structure, server)| {
+            tables.iter().all(|(table, _)| self.keys.is_plain(KnownKeys::id(structure, table, server)))
+        })
     }
 
     /// The data with dicts in place of named tuples and attrs objects, where the signature of a table has a mapping;
@@ -400,17 +430,10 @@ impl Client {
     ) -> PyReverbResult<Option<Bound<'py, PyAny>>> {
         let (mut by_name, mut by_position) = (None, None);
         for (table, _) in tables {
-            let id = |server| structure.map(|structure| KnownKeys::id(structure, table, server));
-            let is_plain = self.client.connection().and_then(id).is_some_and(|id| self.keys.is_plain(id));
-            let named = match is_plain {
-                true => None,
-                false => match self.signature(py, table, deadline(timeout)?)? {
-                    Some(Some(signature)) => {
-                        self.keys.by_name(self.client.connection().and_then(id), data, &signature)?
-                    }
-                    _ => continue,
-                },
-            };
+            let Some(Some(signature)) = self.signature(py, table, deadline(timeout)?)? else { continue };
+            let id = structure.zip(self.client.connection());
+            let id = id.map(|(structure, server)| KnownKeys::id(structure, table, server));
+            let named = self.keys.by_name(id, data, &signature)?;
             match named {
                 Some(named) => by_name = Some((table, named)),
                 None => by_position = Some(table),

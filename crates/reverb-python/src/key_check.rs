@@ -34,10 +34,13 @@ pub fn prepare(py: Python<'_>) -> PyResult<()> {
 
 /// The structures whose keys are those of a table, each with this table.
 #[derive(Default)]
-pub struct KnownKeys {
-    known: Mutex<Vec<u64>>,
+pub struct KnownKeys(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    compared: Vec<u64>,
     /// Those whose fields are matched by name.
-    named: Mutex<Vec<u64>>,
+    named: Vec<u64>,
 }
 
 impl KnownKeys {
@@ -49,12 +52,13 @@ impl KnownKeys {
     }
 
     pub fn contains(&self, id: u64) -> bool {
-        self.known.lock().contains(&id)
+        self.0.lock().compared.contains(&id)
     }
 
     /// Whether a comparison is known, and the leaves are the columns by their position.
     pub fn is_plain(&self, id: u64) -> bool {
-        self.contains(id) && !self.named.lock().contains(&id)
+        let known = self.0.lock();
+        known.compared.contains(&id) && !known.named.contains(&id)
     }
 
     /// The nest with dicts in place of named tuples and attrs objects, where the signature has a mapping; `None` if it
@@ -74,7 +78,7 @@ impl KnownKeys {
             return Ok(None);
         }
         if let Some(id) = id {
-            remember(&mut self.named.lock(), id);
+            remember(&mut self.0.lock().named, id);
         }
         Ok(Some(named))
     }
@@ -93,7 +97,7 @@ impl KnownKeys {
         let order = ORDER_BY_NAME.import(nest.py(), MODULE, "order_by_name")?.call1((nest, structure))?;
         let order: Option<Vec<usize>> = order.extract()?;
         if let (Some(id), Some(_)) = (id, &order) {
-            remember(&mut self.named.lock(), id);
+            remember(&mut self.0.lock().named, id);
         }
         Ok(order)
     }
@@ -119,15 +123,14 @@ impl KnownKeys {
             return Err(Error::SignatureMismatch(differences + &misfit).into());
         }
         if let Some(id) = id {
-            remember(&mut self.known.lock(), id);
+            remember(&mut self.0.lock().compared, id);
         }
         Ok(())
     }
 
     /// Forgets all comparisons, because the signatures may have changed.
     pub fn clear(&self) {
-        self.known.lock().clear();
-        self.named.lock().clear();
+        *self.0.lock() = Known::default();
     }
 }
 

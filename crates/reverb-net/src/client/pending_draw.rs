@@ -17,8 +17,8 @@ use std::time::Instant;
 pub struct Sampled {
     /// The batch.
     pub batch: Batch,
-    /// Its draw.
-    pub draw: PendingDraw,
+    /// Its draw. `None` if the samples do not go back to their table.
+    pub draw: Option<PendingDraw>,
 }
 
 /// A draw that has begun. See the documentation of this module.

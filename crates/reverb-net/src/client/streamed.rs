@@ -59,10 +59,10 @@ impl Call for Sample<'_> {
     where
         Self: 'a,
     {
-        let (request, begun) = (self.0, Instant::now());
-        let sampled = move |(batch, lease): (Batch, Option<Lease>)| Sampled {
-            batch,
-            draw: PendingDraw::new(lease.map_or(Draw::Over, |lease| Draw::Local(LocalDraw::taken(lease))), begun),
+        let request = self.0;
+        let sampled = |(batch, lease): (Batch, Option<Lease>)| {
+            let draw = lease.map(|lease| PendingDraw::new(Draw::Local(LocalDraw::taken(lease)), Instant::now()));
+            Sampled { batch, draw }
         };
         let table = match replay.table(&request.table) {
             Ok(table) => table,
@@ -83,13 +83,12 @@ impl Call for Sample<'_> {
     async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<Sampled> {
         let begun = Instant::now();
         let (batch, call) = connection.sample(self.0, deadline).await?;
-        Ok(Sampled { batch, draw: PendingDraw::new(Draw::Remote(call), begun) })
+        Ok(Sampled { batch, draw: Some(PendingDraw::new(Draw::Remote(call), begun)) })
     }
 
     async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<Sampled> {
-        let begun = Instant::now();
         let batch = connection.sample(self.0, deadline).await?;
-        Ok(Sampled { batch, draw: PendingDraw::new(Draw::Over, begun) })
+        Ok(Sampled { batch, draw: None })
     }
 }
 

@@ -87,8 +87,8 @@ impl Receive for Client {
 }
 
 async fn received(sampling: Started<'_, Sampled>) -> Result<Batch> {
-    let Sampled { batch, mut draw } = sampling.await?;
-    draw.received(false)?;
+    let Sampled { batch, draw } = sampling.await?;
+    draw.map_or(Ok(()), |mut draw| draw.received(false))?;
     Ok(batch)
 }
 
