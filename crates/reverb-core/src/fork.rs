@@ -6,6 +6,11 @@
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Time for which a static lock is tried. A thread of the parent may have held it when the child was forked, and then
+/// nobody ever unlocks it there.
+pub const LOCK_TIME: Duration = Duration::from_millis(100);
 
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static INSTALL: Once = Once::new();

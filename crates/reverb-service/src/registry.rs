@@ -6,7 +6,6 @@ use reverb_core::fork;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 static SERVERS: Mutex<Vec<RegisteredServer>> = Mutex::new(Vec::new());
 /// Addresses of servers that have ended, for errors. The oldest are forgotten.
@@ -50,7 +49,7 @@ pub fn unregister(server: &Arc<Replay>) {
 /// Whether a server of this process listened on this port at one of these loopback addresses, and has ended.
 pub fn has_ended(hosts: &[IpAddr], port: u16) -> bool {
     // The lock is only tried, as in `find`.
-    let Some(ended) = ENDED.try_lock_for(Duration::from_millis(100)) else { return false };
+    let Some(ended) = ENDED.try_lock_for(fork::LOCK_TIME) else { return false };
     ended.iter().any(|entry| entry.listens(hosts, port))
 }
 
@@ -58,7 +57,7 @@ pub fn has_ended(hosts: &[IpAddr], port: u16) -> bool {
 /// copies of the tables of its parent, but not the server, so it does not find one.
 pub fn find(hosts: &[IpAddr], port: u16) -> Option<Arc<Replay>> {
     // In a child that was forked while another thread held the lock, the lock is never released. It has no servers.
-    let servers = SERVERS.try_lock_for(Duration::from_millis(100))?;
+    let servers = SERVERS.try_lock_for(fork::LOCK_TIME)?;
     let server = servers.iter().find(|entry| entry.listens(hosts, port))?.server.upgrade();
     server.filter(|server| !server.is_closed())
 }

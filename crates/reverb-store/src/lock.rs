@@ -9,7 +9,6 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Name of the file that is locked.
 pub const LOCK: &str = ".reverb-lock";
@@ -67,7 +66,7 @@ impl Drop for FolderLock {
     fn drop(&mut self) {
         // Closing the file may release a lock that the whole process holds, so no other server of this process may take
         // it before that. In a forked child, the list may be locked and never released; the child holds no folder.
-        let held = LOCKED_FOLDERS.try_lock_for(Duration::from_millis(100));
+        let held = LOCKED_FOLDERS.try_lock_for(fork::LOCK_TIME);
         if let Some(file) = self.file.as_ref().and_then(ParentFile::get) {
             unlock(file);
         }

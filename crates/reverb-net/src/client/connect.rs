@@ -80,18 +80,23 @@ pub async fn connect_to_successor(
     deadline: Option<Instant>,
 ) -> Result<Road> {
     let begun = Instant::now();
+    let limit = deadline.unwrap_or(begun + ATTEMPT_TIME).clamp(begun + BackOff::SHORTEST, begun + ATTEMPT_TIME);
     loop {
-        if dial(endpoint, KeepAlive::Pings).await.is_err() {
-            return Err(Error::ServerStopped(format!("the server at {endpoint} was stopped for good")));
-        }
-        let error = match tokio::time::timeout(ATTEMPT_TIME, attempt(endpoint, session)).await {
+        let error = match tokio::time::timeout_at(limit.into(), dial(endpoint, KeepAlive::Pings)).await {
+            Ok(Ok(_)) => tokio::time::timeout_at(limit.into(), attempt(endpoint, session)).await,
+            Ok(Err(_)) => {
+                return Err(Error::ServerStopped(format!("the server at {endpoint} was stopped for good")));
+            }
+            Err(late) => Err(late),
+        };
+        let error = match error {
             Ok(Ok(road)) if road.server_id() != Some(ended) => return Ok(road),
             Ok(Err(error)) if !error.is_transient() => return Err(error),
             Ok(Err(error)) => error,
             Ok(Ok(_)) | Err(_) => Error::Unavailable("the server does not answer".into()),
         };
         let now = Instant::now();
-        let is_late = deadline.is_some_and(|deadline| now >= deadline);
+        let is_late = now >= limit;
         if is_late || now - begun >= SUCCESSOR_TIME {
             return Err(unreached(endpoint, &error, begun.elapsed(), is_late));
         }

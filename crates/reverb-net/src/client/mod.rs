@@ -175,16 +175,20 @@ impl Client {
         self.with_current(|current| Some(current.roads.is_here())).unwrap_or(false)
     }
 
-    /// Returns the result of a call. Where its server was stopped for good, the client looks once for another at its
-    /// address: if there is one, or if the client has several servers, one of them is lost, as after a restart.
+    /// Returns the result of a call, with the error of [`Client::after_end`].
     async fn settled<T>(&self, result: Result<T>, deadline: Option<Instant>) -> Result<T> {
         match result {
-            Err(error) if error.is_for_good() => Err(self.after_end(error, deadline).await),
-            result => result,
+            Err(error) => Err(self.after_end(error, deadline).await),
+            done => done,
         }
     }
 
+    /// Returns the error of a call. Where its server was stopped for good, the client looks once for another at its
+    /// address: if there is one, or if the client has several servers, one of them is lost, as after a restart.
     async fn after_end(&self, error: Error, deadline: Option<Instant>) -> Error {
+        if !error.is_for_good() {
+            return error;
+        }
         let found = self.endpoint.address.several().is_some() || {
             let searched = Box::pin(self.roads(deadline)).await;
             !searched.is_err_and(|error| error.is_for_good())

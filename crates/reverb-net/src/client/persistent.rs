@@ -38,17 +38,12 @@ impl Client {
                 let road = roads.one(Turn::Draw, None, deadline).await?;
                 let is_here = road.is_here();
                 match roads.sample_on(road, request, deadline).await {
-                    Err(error) if !is_here => self.lost(error, deadline).await,
+                    Err(error) if !is_here => self.after_end(error, deadline).await,
                     sampled => return sampled,
                 }
             };
             Box::pin(self.resume(lost, request, deadline, reconnect_timeout)).await
         })
-    }
-
-    /// The error of a draw whose server may be lost.
-    async fn lost(&self, error: Error, deadline: Option<Instant>) -> Error {
-        if error.is_for_good() { self.after_end(error, deadline).await } else { error }
     }
 
     /// Draws again after a draw has failed, if it failed because the server was lost.
@@ -88,7 +83,7 @@ impl Client {
             };
             let (is_here, begun) = (road.is_here(), Instant::now());
             match roads.sample_on(road, request, deadline).await {
-                Err(error) if !is_here => lost = self.lost(error, deadline).await,
+                Err(error) if !is_here => lost = self.after_end(error, deadline).await,
                 sampled => return sampled,
             }
             if begun.elapsed() > FOUND {

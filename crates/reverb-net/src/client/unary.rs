@@ -63,10 +63,11 @@ impl Call for Mutate<'_> {
         let (update_keys, priorities) = self.updates.iter().copied().unzip();
         let delete_keys = self.deletes.into_owned();
         let request = MutateRequest { table: self.table.into(), update_keys, priorities, delete_keys };
+        let changed = connection.unary(deadline, async |mut service| service.mutate(request).await).await?;
         if !connection.knows_largest {
             largest::note(&connection.peer, self.table, self.updates.iter().map(|update| update.1));
         }
-        Ok(connection.unary(deadline, async |mut service| service.mutate(request).await).await?.num_changed)
+        Ok(changed.num_changed)
     }
 
     async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<Option<u64>> {

@@ -1,7 +1,7 @@
 //! The largest priorities that this process knows of, for servers that do not fill in their own.
 
 use parking_lot::Mutex;
-use reverb_core::NewPriority;
+use reverb_core::{NewPriority, fork};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -18,7 +18,7 @@ struct Known {
 /// Takes priorities into account that clients of this process have set. Those that are not finite are ignored.
 pub fn note(server: &str, table: &str, priorities: impl IntoIterator<Item = f64>) {
     let largest = priorities.into_iter().filter(|priority| priority.is_finite()).fold(0.0, f64::max);
-    let mut servers = SERVERS.lock();
+    let Some(mut servers) = SERVERS.try_lock_for(fork::LOCK_TIME) else { return };
     if let Some(known) = servers.get_mut(server).and_then(|known| known.largest.get_mut(table)) {
         *known = known.max(largest);
     } else {
@@ -28,7 +28,7 @@ pub fn note(server: &str, table: &str, priorities: impl IntoIterator<Item = f64>
 
 /// Returns the larger of 1 and the largest priority that was noted.
 pub fn known(server: &str, table: &str) -> f64 {
-    let servers = SERVERS.lock();
+    let Some(servers) = SERVERS.try_lock_for(fork::LOCK_TIME) else { return 1.0 };
     let noted = servers.get(server).and_then(|known| known.largest.get(table));
     noted.copied().unwrap_or_default().max(1.0)
 }
@@ -45,5 +45,6 @@ pub fn filled_in(server: &str, table: &str, priority: NewPriority) -> f64 {
 
 /// Returns true the first time that it is called for a server: then its users are to be warned.
 pub fn begin_warning(server: &str) -> bool {
-    !std::mem::replace(&mut SERVERS.lock().entry(server.into()).or_default().has_warned, true)
+    let Some(mut servers) = SERVERS.try_lock_for(fork::LOCK_TIME) else { return false };
+    !std::mem::replace(&mut servers.entry(server.into()).or_default().has_warned, true)
 }

@@ -41,7 +41,7 @@ static IS_LAST: AtomicBool = AtomicBool::new(false);
 pub fn register(replay: &Arc<Replay>) {
     static HANDLER: Once = Once::new();
     HANDLER.call_once(at_exit);
-    let mut servers = SERVERS.lock();
+    let Some(mut servers) = SERVERS.try_lock_for(fork::LOCK_TIME) else { return };
     servers.retain(|(_, server)| server.strong_count() > 0);
     servers.push((fork::generation(), Arc::downgrade(replay)));
 }

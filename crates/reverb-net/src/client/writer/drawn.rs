@@ -3,17 +3,13 @@
 use parking_lot::Mutex;
 use reverb_core::fork;
 use std::collections::BTreeSet;
-use std::time::Duration;
-
-/// Time to wait for the lock. In a child that was forked while another thread held it, it is never released.
-const LOCK_TIME: Duration = Duration::from_millis(100);
 
 /// Addresses with names of tables, and the process that they belong to, as a number of forks.
 static DRAWN: Mutex<(u32, BTreeSet<(String, String)>)> = Mutex::new((0, BTreeSet::new()));
 
 /// Notes that this process draws from a table. The address is that which the program has given.
 pub fn note_drawn(address: &str, table: &str) {
-    let Some(mut drawn) = DRAWN.try_lock_for(LOCK_TIME) else { return };
+    let Some(mut drawn) = DRAWN.try_lock_for(fork::LOCK_TIME) else { return };
     let generation = fork::generation();
     if drawn.0 != generation {
         // What the parent has drawn, a child has not.
@@ -24,6 +20,6 @@ pub fn note_drawn(address: &str, table: &str) {
 
 /// Whether this process has drawn from a table.
 pub fn has_drawn(address: &str, table: &str) -> bool {
-    let Some(drawn) = DRAWN.try_lock_for(LOCK_TIME) else { return false };
+    let Some(drawn) = DRAWN.try_lock_for(fork::LOCK_TIME) else { return false };
     drawn.0 == fork::generation() && drawn.1.contains(&(address.into(), table.into()))
 }

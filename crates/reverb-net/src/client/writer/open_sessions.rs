@@ -5,10 +5,6 @@ use parking_lot::Mutex;
 use reverb_core::fork;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
-
-/// Time to wait for the lock. In a child that was forked while another thread held it, it is never released.
-const LOCK_TIME: Duration = Duration::from_millis(100);
 
 static SESSIONS: Mutex<Vec<Weak<SharedSession>>> = Mutex::new(Vec::new());
 
@@ -25,7 +21,7 @@ pub struct Unconfirmed {
 
 /// Adds the session of a new writer.
 pub fn add(session: &Arc<SharedSession>) {
-    let Some(mut sessions) = SESSIONS.try_lock_for(LOCK_TIME) else { return };
+    let Some(mut sessions) = SESSIONS.try_lock_for(fork::LOCK_TIME) else { return };
     if sessions.len() == sessions.capacity() {
         sessions.retain(|session| session.strong_count() > 0);
         // At least half of the places are free, so that few writers pay for the search.
@@ -38,7 +34,9 @@ pub fn add(session: &Arc<SharedSession>) {
 /// Returns what the writers of this process have not confirmed, in the order in which they were made. Writers without
 /// unconfirmed items are left out.
 pub fn unconfirmed() -> Vec<Unconfirmed> {
-    let Some(sessions) = SESSIONS.try_lock_for(LOCK_TIME).map(|sessions| sessions.clone()) else { return Vec::new() };
+    let Some(sessions) = SESSIONS.try_lock_for(fork::LOCK_TIME).map(|sessions| sessions.clone()) else {
+        return Vec::new();
+    };
     let sessions = sessions.iter().filter_map(Weak::upgrade);
     // A lock of the parent's writers may have been held at the fork.
     let own = sessions.filter(|session| session.generation == fork::generation());

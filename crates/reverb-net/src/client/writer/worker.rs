@@ -39,8 +39,7 @@ pub async fn run(client: Arc<Client>, shared: Arc<SharedSession>) {
             Ok(road) => {
                 match road.call(Sending { shared: &shared, client: client.id(), lost_at: &mut lost_at }, None).await {
                     Ok(()) => return,
-                    Err(error) if error.is_for_good() => client.after_end(error, None).await,
-                    Err(error) => error,
+                    Err(error) => client.after_end(error, None).await,
                 }
             }
             Err(error) => error,

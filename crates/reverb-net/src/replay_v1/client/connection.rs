@@ -175,15 +175,13 @@ impl Connection {
         };
         let mut batches = Vec::with_capacity(tables.len() * (1 + more.len()));
         for (table, priorities) in tables {
-            let takes_largest = priorities.take_largest && self.knows_largest;
             let priorities = self.filled_in(&table, priorities);
             if more.is_empty() {
-                batches.push(batch(table, priorities, takes_largest, &chunk));
+                batches.push(batch(table, priorities.values, priorities.take_largest, &chunk));
                 continue;
             }
             for (index, chunk) in std::iter::once(&chunk).chain(&more).enumerate() {
-                let priority = priorities[if priorities.len() == 1 { 0 } else { index }];
-                batches.push(batch(table.clone(), vec![priority], takes_largest, chunk));
+                batches.push(batch(table.clone(), vec![priorities.of(index)], priorities.take_largest, chunk));
             }
         }
         batches
@@ -191,15 +189,15 @@ impl Connection {
 
     /// Returns the priorities of items for a table. For a server that does not know its largest priority, they are filled
     /// in as far as this process knows it.
-    fn filled_in(&self, table: &str, priorities: Priorities) -> Vec<f64> {
+    fn filled_in(&self, table: &str, priorities: Priorities) -> Priorities {
         if self.knows_largest {
-            return priorities.values;
+            return priorities;
         }
         if priorities.take_largest {
-            return vec![largest::known(&self.peer, table)];
+            return vec![largest::known(&self.peer, table)].into();
         }
         largest::note(&self.peer, table, priorities.values.iter().copied());
-        priorities.values
+        priorities
     }
 
     /// Draws a batch and waits for it. Dropping the future withdraws the draw.

@@ -152,8 +152,9 @@ impl Receipts {
     /// have arrived whose calls are about to hand them over.
     pub fn close(&self) {
         self.state.lock().is_closed = true;
-        if self.is_unsettled() {
-            let mut ending = ENDING.lock();
+        if self.is_unsettled()
+            && let Some(mut ending) = ENDING.try_lock_for(fork::LOCK_TIME)
+        {
             ending.retain(|(_, task)| task.strong_count() > 0);
             ending.push((fork::generation(), self.task.clone()));
         }

@@ -65,6 +65,7 @@ pub fn sample_stream(
             undelivered: 0,
             receipts,
             is_settling: false,
+            refused: Vec::new(),
         };
         task.run(requests).await;
     });
@@ -106,6 +107,8 @@ struct SampleStreamTask {
     receipts: Option<StreamReceipts>,
     /// Whether the server is about to stop, and has asked for the last receipts.
     is_settling: bool,
+    /// The draws since then. They fail when the server stops, which can then tell whether it will be back.
+    refused: Vec<u64>,
 }
 
 impl SampleStreamTask {
@@ -147,6 +150,9 @@ impl SampleStreamTask {
             }
         }
         if replay.is_closed() {
+            for request_id in std::mem::take(&mut self.refused) {
+                let _gone = self.fail(request_id, &stopped()).await;
+            }
             let Self { answers, leases, .. } = self;
             drop(leases);
             end_stopped(&replay, &answers).await;
@@ -196,6 +202,10 @@ impl SampleStreamTask {
     async fn take(&mut self, request: SampleRequest) -> std::result::Result<(), ()> {
         let request_id = request.request_id;
         match request.kind {
+            Some(sample_request::Kind::Draw(_)) if self.is_settling && self.refused.len() < MAX_DRAWS => {
+                self.refused.push(request_id);
+                Ok(())
+            }
             Some(sample_request::Kind::Draw(draw)) => match self.begin(request_id, draw) {
                 Ok(Begun::Waits) => Ok(()),
                 Ok(Begun::Drawn(table, draw, drawn)) => {
@@ -302,8 +312,8 @@ impl SampleStreamTask {
         }
         let (request_id, table) = (waited.request_id, waited.table.clone());
         if self.is_settling {
-            drop(waited);
-            return self.fail(request_id, &stopped()).await;
+            self.refused.push(request_id);
+            return Ok(());
         }
         match waited.result.take() {
             Some(Ok(drawn)) => {
