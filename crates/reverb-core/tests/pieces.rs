@@ -83,3 +83,15 @@ fn a_column_of_strings_is_not_held_whole() {
     });
     assert!(peak < 256 << 10, "{peak} bytes");
 }
+
+#[test]
+fn a_batch_whose_number_of_strings_overflows_is_refused() {
+    let _alone = ALONE.lock().unwrap_or_else(|poison| poison.into_inner());
+    // No string, in rows that a peer may send.
+    let layout = Arc::new(Layout::new(1, [(DType::String, smallvec![usize::MAX / 2, 0], 4)]).unwrap());
+    let chunk = Chunk::new(1, EpisodeIds::Same(1), StepRange::default(), layout, vec![0; 4].into()).unwrap();
+    let item = Trajectory::rows(Arc::new(chunk), 0, 1).unwrap();
+    assert_eq!(gathered(std::slice::from_ref(&item), 0), [0; 4]);
+    let error = Gatherer::new(drawn(&[item.clone(), item.clone(), item]), false).expect_err("it overflows");
+    assert!(error.reason.contains("is too large"), "{}", error.reason);
+}

@@ -45,12 +45,10 @@ impl BatchLayout {
         for (index, column) in columns.iter_mut().enumerate() {
             let too_large =
                 || Error::invalid(format!("batch column {index} of shape {} is too large", shape_text(&column.shape)));
+            // Strings of a shape with a dimension of 0 have no bytes, but the product may overflow before it is 0.
+            let elements = column.shape.iter().try_fold(1_usize, |n, &dim| n.checked_mul(dim)).ok_or_else(too_large)?;
             if column.dtype != DType::String {
-                column.size_bytes = column
-                    .shape
-                    .iter()
-                    .try_fold(column.dtype.size(), |n, &dim| n.checked_mul(dim))
-                    .ok_or_else(too_large)?;
+                column.size_bytes = elements.checked_mul(column.dtype.size()).ok_or_else(too_large)?;
             }
             column.offset = end.checked_next_multiple_of(ALIGN).ok_or_else(too_large)?;
             end = column
