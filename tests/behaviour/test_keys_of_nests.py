@@ -178,6 +178,7 @@ def test_a_table_that_does_not_exist_is_reported_as_before(client):
 
 
 Named = collections.namedtuple("Named", ["value", "reward"])
+Sorted = collections.namedtuple("Sorted", ["reward", "value"])
 Fields = attr.make_class("Fields", ["value", "reward"])
 
 
@@ -232,12 +233,40 @@ def test_fields_are_matched_by_name_at_every_level(serve):
     assert [column.item() for column in draw(client, table="free")[0].data] == [2.0, 1.0]
 
 
-def test_one_item_is_not_matched_by_name_and_by_position(serve):
-    client = serve(make_table("t", signature=SIGNATURE), make_table("other", signature=(SCALAR, SCALAR)))
-    with pytest.raises(errors.SignatureMismatchError, match="by name.*by position"):
-        client.insert(Named(TWO, ONE), {"t": 1.0, "other": 1.0})
+@pytest.mark.parametrize("signature", [(SCALAR, SCALAR), None], ids=["tuple", "no_signature"])
+def test_one_item_is_not_matched_by_name_and_by_position(serve, signature):
+    client = serve(make_table("t", signature=SIGNATURE), make_table("other", signature=signature))
+    for _ in range(2):
+        with pytest.raises(errors.SignatureMismatchError, match="by name.*by position"):
+            client.insert(Named(TWO, ONE), {"t": 1.0, "other": 1.0})
     client.insert(Named(TWO, ONE), {"other": 1.0})
     assert [column.item() for column in draw(client, table="other")[0].data] == [2.0, 1.0]
+    assert info_of(client, "t").current_size == 0
+    # In the order of the keys, both are the same.
+    client.insert(Sorted(ONE, TWO), {"t": 1.0, "other": 1.0})
+    assert info_of(client, "t").current_size == 1
+
+
+def test_many_structures_do_not_let_fields_of_one_be_taken_by_position(client):
+    for number in range(70):
+        kind = collections.namedtuple(f"Kind{number}", ["value", "reward"])
+        client.insert(Named(TWO, ONE), {"t": 1.0})
+        client.insert(kind(TWO, ONE), {"t": 1.0})
+    samples = client.sample("t", 200, emit_timesteps=False, unpack_as_table_signature=True)
+    assert all(sample.data["value"].item() == 2.0 for sample in samples)
+
+
+@pytest.mark.parametrize("num_rows", [1, 2])
+def test_rows_of_an_item_have_their_fields_in_one_order(client, num_rows):
+    with client.writer(2) as writer:
+        writer.append({"reward": ONE, "value": TWO})
+        writer.append(Named(TWO, ONE))
+        if num_rows == 2:
+            with pytest.raises(errors.SignatureMismatchError, match="their fields in one order"):
+                writer.create_item("t", 2, 1.0)
+        writer.create_item("t", 1, 1.0)
+    [sample] = client.sample("t", emit_timesteps=False, unpack_as_table_signature=True)
+    assert {name: value.item() for name, value in sample.data.items()} == {"reward": 1.0, "value": 2.0}
 
 
 def test_batched_writers_refuse_fields_in_another_order(client):
@@ -246,6 +275,5 @@ def test_batched_writers_refuse_fields_in_another_order(client):
         history = writer.history
         with pytest.raises(errors.SignatureMismatchError, match="expected a dict"):
             writer.create_items("t", 1.0, Named(history["value"][-1:], history["reward"][-1:]))
-        sorted_fields = collections.namedtuple("Sorted", ["reward", "value"])
-        writer.create_items("t", 1.0, sorted_fields(history["reward"][-1:], history["value"][-1:]))
+        writer.create_items("t", 1.0, Sorted(history["reward"][-1:], history["value"][-1:]))
     assert draw(client, table="t")[0].data[0].tolist() == [1.0]

@@ -2,6 +2,7 @@
 
 use crate::dtype::from_numpy;
 use crate::errors::{PyReverbError, PyReverbResult};
+use crate::key_check::{LeafOrder, reordered};
 use crate::nest::{flatten_and_hash, joined_path, path};
 use crate::records::RAGGED;
 use crate::scalar::{MAX_SCALAR_BYTES, read_scalar, scalar_dtype};
@@ -215,29 +216,57 @@ fn is_drawn_better_by_row(layout: &Layout) -> bool {
         && layout.columns.iter().all(|column| column.dtype != DType::String)
 }
 
-/// The data of a nest.
-pub struct NestChunk {
-    /// The rows; the first one if there are more chunks.
-    pub chunk: Chunk,
-    /// Chunks of the other rows, if rows differ in shape.
-    pub more: Vec<Arc<Chunk>>,
+/// The leaves of a nest that is one step, or a number of stacked steps.
+pub struct NestSteps<'py> {
+    leaves: Vec<Leaf<'py>>,
+    /// How many steps are stacked; `None` if the leaves are values of one step.
+    stacked: Option<usize>,
     /// The hash of the nest's structure; `None` if dm-tree walked it.
     pub structure: Option<u64>,
 }
 
-impl NestChunk {
-    pub fn num_rows(&self) -> usize {
-        self.chunk.rows() as usize + self.more.len()
+impl<'py> NestSteps<'py> {
+    pub fn one(data: &Bound<'py, PyAny>) -> PyReverbResult<Self> {
+        let (leaves, structure) = convert(data)?;
+        check_one_step(data, &leaves)?;
+        Ok(Self { leaves, stacked: None, structure })
     }
-}
 
-/// One step as a chunk of one row.
-pub fn step_chunk(data: &Bound<'_, PyAny>, layouts: &Layouts) -> PyReverbResult<NestChunk> {
-    let (leaves, structure) = convert(data)?;
-    check_one_step(data, &leaves)?;
-    let layout = layouts.find(1, &leaves, false)?;
-    let chunk = fill(data.py(), layout, &leaves, EpisodeIds::Same(random_key()))?;
-    Ok(NestChunk { chunk, more: Vec::new(), structure })
+    /// Independent steps, stacked along the first axis of every leaf.
+    pub fn stacked(data: &Bound<'py, PyAny>) -> PyReverbResult<Self> {
+        let (leaves, structure) = convert(data)?;
+        let uneven = |text| format!("insert_batch takes {text} One step: insert. A list of steps: stack them first.");
+        let rows = num_rows(data, &leaves).map_err(|error| error.describe(uneven))?;
+        Ok(Self { leaves, stacked: Some(rows), structure })
+    }
+
+    /// The number of steps.
+    pub fn count(&self) -> usize {
+        self.stacked.unwrap_or(1)
+    }
+
+    /// Puts the leaves in the order of a table's columns.
+    pub fn reorder(&mut self, order: &LeafOrder) -> Result<(), Error> {
+        self.leaves = reordered(std::mem::take(&mut self.leaves), order)?;
+        Ok(())
+    }
+
+    /// The data as a chunk with a row for each step. If a leaf of stacked steps is a `reverb.Ragged`, there is a chunk for
+    /// each step: the first, and the others. There is at least one step.
+    pub fn into_chunks(self, py: Python<'py>, layouts: &Layouts) -> PyReverbResult<(Arc<Chunk>, Vec<Arc<Chunk>>)> {
+        let Self { leaves, stacked, .. } = self;
+        if let Some(rows) = stacked
+            && leaves.iter().any(Leaf::is_ragged)
+        {
+            let mut chunks = row_chunks(&leaves, rows)?.into_iter().map(Arc::new);
+            let first = chunks.next().expect("there is a step");
+            return Ok((first, chunks.collect()));
+        }
+        let layout = layouts.find(stacked.unwrap_or(1), &leaves, stacked.is_some())?;
+        let key = random_key();
+        let episodes = if stacked.is_some() { EpisodeIds::PerRow(key) } else { EpisodeIds::Same(key) };
+        Ok((Arc::new(fill(py, layout, &leaves, episodes)?), Vec::new()))
+    }
 }
 
 /// Checks that the leaves of a nest are values of one step.
@@ -248,25 +277,6 @@ pub fn check_one_step(data: &Bound<'_, PyAny>, leaves: &[Leaf<'_>]) -> Result<()
     leaves.iter().enumerate().try_for_each(|(index, leaf)| {
         leaf.check_one_step().map_err(|text| Error::invalid(format!("column {}: {text}", joined_path(data, index))))
     })
-}
-
-/// `n` independent steps, stacked along the first axis of every leaf, as a chunk of `n` rows. `None` if `n` is 0. If a
-/// leaf is a `reverb.Ragged`, there is a chunk for each step.
-pub fn batch_chunk(data: &Bound<'_, PyAny>, layouts: &Layouts) -> PyReverbResult<Option<NestChunk>> {
-    let (leaves, structure) = convert(data)?;
-    let uneven = |text| format!("insert_batch takes {text} One step: insert. A list of steps: stack them first.");
-    let rows = num_rows(data, &leaves).map_err(|error| error.describe(uneven))?;
-    if rows == 0 {
-        return Ok(None);
-    }
-    if leaves.iter().any(Leaf::is_ragged) {
-        let mut chunks = row_chunks(&leaves, rows)?.into_iter();
-        let first = chunks.next();
-        return Ok(first.map(|chunk| NestChunk { chunk, more: chunks.map(Arc::new).collect(), structure }));
-    }
-    let layout = layouts.find(rows, &leaves, true)?;
-    let chunk = fill(data.py(), layout, &leaves, EpisodeIds::PerRow(random_key()))?;
-    Ok(Some(NestChunk { chunk, more: Vec::new(), structure }))
 }
 
 /// A chunk of one row for each of `rows` stacked steps.
@@ -424,6 +434,7 @@ fn ragged_leaf<'py>(ragged: &Bound<'py, PyAny>) -> PyReverbResult<Leaf<'py>> {
 /// Makes sure that NumPy can be called when nothing can be imported any more: its C interface is looked up at first use.
 pub fn prepare(py: Python<'_>) -> PyResult<()> {
     drop(PyArray1::<f64>::zeros(py, 0, false).try_readonly());
+    RAGGED.prepare(py)?;
     as_array(py).map(drop)
 }
 

@@ -1,10 +1,10 @@
 //! `reverb._rust.Client`.
 
-use crate::array_in::{self, Layouts, NestChunk, batch_chunk, step_chunk};
+use crate::array_in::{self, Layouts, NestSteps};
 use crate::draw::Draw;
 use crate::endpoint::PyEndpoint;
 use crate::errors::{self, PyReverbError, PyReverbResult};
-use crate::key_check::{self, KnownKeys, KnownSignatures, compare_keys, explain};
+use crate::key_check::{self, KnownKeys, KnownSignatures, LeafOrder, compare_keys, explain};
 use crate::nest::has_list;
 use crate::priorities::{table_name, table_priorities};
 use crate::runtime::{deadline, runtime, wait, wait_driving};
@@ -105,12 +105,9 @@ impl Client {
         timeout: Option<f64>,
     ) -> PyReverbResult<()> {
         let tables = table_priorities(priorities, 1)?;
-        let mut chunk = step_chunk(data, &self.layouts)?;
-        let is_known = self.is_known(chunk.structure, &tables);
-        if !is_known && let Some(named) = self.by_name(py, data, chunk.structure, &tables, timeout)? {
-            chunk = NestChunk { structure: chunk.structure, ..step_chunk(&named, &self.layouts)? };
-        }
-        let inserted = self.insert_rows(py, (data, is_known), chunk, tables, timeout);
+        let steps = NestSteps::one(data)?;
+        let known = self.known_order(steps.structure, &tables);
+        let inserted = self.insert_steps(py, data, (steps, known), tables, timeout);
         inserted.map_err(|error| self.explain(py, error, data, priorities, false))
     }
 
@@ -121,18 +118,27 @@ impl Client {
         priorities: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyReverbResult<()> {
-        let read = batch_chunk(data, &self.layouts);
-        let known = match &read {
-            Ok(Some(chunk)) => table_priorities(priorities, chunk.num_rows()).ok(),
-            _ => None,
+        let read = |data| -> PyReverbResult<_> {
+            let steps = NestSteps::stacked(data)?;
+            let tables = table_priorities(priorities, steps.count())?;
+            Ok((steps, tables))
         };
-        match (read, known) {
-            (Ok(Some(chunk)), Some(tables)) if self.is_known(chunk.structure, &tables) => {
-                let inserted = self.insert_rows(py, (data, true), chunk, tables, timeout);
-                inserted.map_err(|error| self.explain(py, error, data, priorities, true))
+        let (mut data, mut batch) = (data.clone(), read(data));
+        let known = batch.as_ref().ok().and_then(|(steps, tables)| self.known_order(steps.structure, tables));
+        if known.is_none() {
+            let without_lists = self.without_lists(py, &data, priorities, timeout)?;
+            if !without_lists.is(&data) {
+                batch = read(&without_lists);
+                data = without_lists;
             }
-            (read, _) => self.insert_new_batch(py, data, read, priorities, timeout),
         }
+        let (steps, tables) = batch?;
+        // A batch of nothing is checked as far as it goes.
+        if steps.count() == 0 {
+            return Ok(());
+        }
+        let inserted = self.insert_steps(py, &data, (steps, known), tables, timeout);
+        inserted.map_err(|error| self.explain(py, error, &data, priorities, true))
     }
 
     #[pyo3(signature = (table, at_least, at_most, ahead, timeout, squeeze_time, reconnect_timeout=None))]
@@ -239,8 +245,7 @@ impl Client {
         }
         let Some(signature) = signature else { return Ok(()) };
         // The columns of these items are chosen by position.
-        let order = self.keys.order_by_name(None, key_check::skeleton(data)?.bind(py), signature)?;
-        match order.is_none_or(|order| order.is_sorted()) {
+        match self.keys.order(None, data, signature)?.is_none() {
             true => Ok(()),
             false => Err(Error::SignatureMismatch(format!(
                 "table \"{table}\": expected a dict, or fields in the order of the sorted keys; got fields in another order"
@@ -367,85 +372,69 @@ impl Client {
         self.call(py, || self.client.call(call, deadline))
     }
 
-    fn insert_rows(
+    /// Inserts steps in the order of leaves that is known for their tables; if none is, keys are compared.
+    fn insert_steps(
         &self,
         py: Python<'_>,
-        (data, is_known): (&Bound<'_, PyAny>, bool),
-        NestChunk { chunk, more, structure }: NestChunk,
+        data: &Bound<'_, PyAny>,
+        (mut steps, known): (NestSteps<'_>, Option<LeafOrder>),
         tables: Vec<(String, Priorities)>,
         timeout: Option<f64>,
     ) -> PyReverbResult<()> {
         let deadline = deadline(timeout)?;
-        if !is_known {
+        let (structure, is_new) = (steps.structure, known.is_none());
+        let order = match known {
+            Some(order) => order,
+            None => self.new_order(py, data, structure, &tables, deadline)?,
+        };
+        steps.reorder(&order)?;
+        let (chunk, more) = steps.into_chunks(py, &self.layouts)?;
+        if is_new {
             for (table, _) in &tables {
-                self.check_new_keys(py, data, (&chunk, structure), table, deadline)?;
+                self.check_new_keys(py, data, (&chunk, structure, &order), table, deadline)?;
             }
         }
-        let insert = RowInsert { chunk: Arc::new(chunk), more, rows_per_item: 1, tables };
+        let insert = RowInsert { chunk, more, rows_per_item: 1, tables };
         self.call(py, || self.client.insert(insert, deadline))
     }
 
-    /// Inserts a batch of a structure that its tables have not had yet, given what was read of it.
-    fn insert_new_batch(
+    /// The order of the leaves of a structure, if its keys have been compared with those of these tables.
+    fn known_order(&self, structure: Option<u64>, tables: &[(String, Priorities)]) -> Option<LeafOrder> {
+        let (structure, server) = structure.zip(self.client.connection())?;
+        self.keys.find(tables.iter().map(|(table, _)| KnownKeys::id(structure, table, server)))
+    }
+
+    /// The order of the leaves of a structure that was not compared yet.
+    ///
+    /// # Errors
+    /// [`Error::SignatureMismatch`] if the tables have the leaves in different orders.
+    #[cold]
+    fn new_order(
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
-        read: PyReverbResult<Option<NestChunk>>,
-        priorities: &Bound<'_, PyAny>,
-        timeout: Option<f64>,
-    ) -> PyReverbResult<()> {
-        let without_lists = self.without_lists(py, data, priorities, timeout)?;
-        let read = if without_lists.is(data) { read? } else { batch_chunk(&without_lists, &self.layouts)? };
-        let data = &without_lists;
-        // A batch of nothing is checked as far as it goes.
-        let Some(mut chunk) = read else { return table_priorities(priorities, 0).map(drop) };
-        let tables = table_priorities(priorities, chunk.num_rows())?;
-        if let Some(named) = self.by_name(py, data, chunk.structure, &tables, timeout)?
-            && let Some(other) = batch_chunk(&named, &self.layouts)?
-        {
-            chunk = NestChunk { structure: chunk.structure, ..other };
-        }
-        let inserted = self.insert_rows(py, (data, false), chunk, tables, timeout);
-        inserted.map_err(|error| self.explain(py, error, data, priorities, true))
-    }
-
-    /// Whether the leaves of data of this structure are the columns of the tables, as far as is known: the keys have been
-    /// compared, no fields are matched by name, and no list stands for rows of open length.
-    fn is_known(&self, structure: Option<u64>, tables: &[(String, Priorities)]) -> bool {
-        let known = structure.zip(self.client.connection());
-        known.is_some_and(|(structure, server)| {
-            tables.iter().all(|(table, _)| self.keys.is_plain(KnownKeys::id(structure, table, server)))
-        })
-    }
-
-    /// The data with dicts in place of named tuples and attrs objects, where the signature of a table has a mapping;
-    /// `None` if it has none in such a place.
-    fn by_name<'py>(
-        &self,
-        py: Python<'py>,
-        data: &Bound<'py, PyAny>,
         structure: Option<u64>,
         tables: &[(String, Priorities)],
-        timeout: Option<f64>,
-    ) -> PyReverbResult<Option<Bound<'py, PyAny>>> {
-        let (mut by_name, mut by_position) = (None, None);
+        deadline: Option<Instant>,
+    ) -> PyReverbResult<LeafOrder> {
+        let mut orders = Vec::with_capacity(tables.len());
         for (table, _) in tables {
-            let Some(Some(signature)) = self.signature(py, table, deadline(timeout)?)? else { continue };
+            // The insert itself reports a table that does not exist. Without a signature, leaves have no names.
+            let Some(signature) = self.signature(py, table, deadline)? else { continue };
             let id = structure.zip(self.client.connection());
             let id = id.map(|(structure, server)| KnownKeys::id(structure, table, server));
-            let named = self.keys.by_name(id, data, &signature)?;
-            match named {
-                Some(named) => by_name = Some((table, named)),
-                None => by_position = Some(table),
-            }
+            let order = signature.map_or(Ok(None), |signature| self.keys.order(id, data, &signature))?;
+            orders.push((table, order));
         }
-        if let (Some((named, _)), Some(other)) = (&by_name, by_position) {
-            return Err(Error::SignatureMismatch(format!(
-                "table \"{named}\" takes the fields of the data by name, table \"{other}\" by position: one insert each"
-            ))
-            .into());
-        }
-        Ok(by_name.map(|(_, named)| named))
+        let Some((first, order)) = orders.pop() else { return Ok(None) };
+        let Some((other, others)) = orders.into_iter().find(|other| other.1 != order) else { return Ok(order) };
+        let (named, other) = if order.is_some() { (first, other) } else { (other, first) };
+        let is_named = order.is_some() && others.is_some();
+        let how = if is_named { "in another order" } else { "by position" };
+        Err(Error::SignatureMismatch(format!(
+            "table \"{named}\" takes the fields of the data by name, table \"{other}\" {how}: one insert each"
+        ))
+        .into())
     }
 
     /// The data of `insert_batch`, with lists of arrays where the signature of its table has arrays of open length as one
@@ -474,7 +463,7 @@ impl Client {
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
-        (chunk, structure): (&Chunk, Option<u64>),
+        (chunk, structure, order): (&Chunk, Option<u64>, &LeafOrder),
         table: &str,
         deadline: Option<Instant>,
     ) -> PyReverbResult<()> {
@@ -484,7 +473,7 @@ impl Client {
         let known = structure.zip(self.client.connection());
         let id = known.map(|(structure, server)| KnownKeys::id(structure, table, server));
         let misfit = || signature.and_then(|signature| signature.check_rows(table, chunk.columns(), 1).err());
-        self.keys.check(id, table, data, signature, misfit)
+        self.keys.check((id, order), table, data, signature, misfit)
     }
 
     /// The signature of a table, if it has one; `None` if there is no such table.

@@ -19,7 +19,6 @@ const MODULE: &str = "reverb.data.structures";
 static KEY_DIFFERENCES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static LIKELY_MISTAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static SKELETON: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-static BY_NAME: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static ORDER_BY_NAME: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static LISTS_TO_RAGGED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
@@ -27,21 +26,33 @@ static LISTS_TO_RAGGED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 pub fn prepare(py: Python<'_>) -> PyResult<()> {
     KEY_DIFFERENCES.import(py, MODULE, "key_differences")?;
     LIKELY_MISTAKE.import(py, MODULE, "likely_mistake")?;
-    BY_NAME.import(py, MODULE, "by_name")?;
     ORDER_BY_NAME.import(py, MODULE, "order_by_name")?;
+    LISTS_TO_RAGGED.import(py, MODULE, "lists_to_ragged")?;
     SKELETON.import(py, MODULE, "skeleton").map(drop)
 }
 
-/// The structures whose keys are those of a table, each with this table.
-#[derive(Default)]
-pub struct KnownKeys(Mutex<Known>);
+/// For each column of a table, the number of its leaf. `None` if leaves are matched by position.
+pub type LeafOrder = Option<Arc<[usize]>>;
 
-#[derive(Default)]
-struct Known {
-    compared: Vec<u64>,
-    /// Those whose fields are matched by name.
-    named: Vec<u64>,
+/// Returns the leaves of a nest as the columns of a table.
+///
+/// # Errors
+/// The order is that of a nest with another number of leaves.
+pub fn reordered<T>(leaves: Vec<T>, order: &LeafOrder) -> Result<Vec<T>, Error> {
+    let Some(order) = order else { return Ok(leaves) };
+    if order.len() != leaves.len() {
+        let (fields, leaves) = (order.len(), leaves.len());
+        return Err(Error::invalid(format!(
+            "expected a nest of {leaves} leaves, got one with {fields} fields by name"
+        )));
+    }
+    let mut leaves: Vec<_> = leaves.into_iter().map(Some).collect();
+    Ok(order.iter().map(|&leaf| leaves[leaf].take().expect("each leaf is one column")).collect())
 }
+
+/// The structures whose keys are those of a table, each with this table and the order of its leaves there.
+#[derive(Default)]
+pub struct KnownKeys(Mutex<Vec<(u64, LeafOrder)>>);
 
 impl KnownKeys {
     /// Identifies the comparison of a structure, given by its hash, with a table of a server, given by any number.
@@ -51,71 +62,40 @@ impl KnownKeys {
         table.bytes().fold(structure.rotate_left(32) ^ u64::from(server), hash)
     }
 
-    pub fn contains(&self, id: u64) -> bool {
-        self.0.lock().compared.contains(&id)
-    }
-
-    /// Whether a comparison is known, and the leaves are the columns by their position.
-    pub fn is_plain(&self, id: u64) -> bool {
+    /// Returns the order of the leaves if all these comparisons are known, and have the same.
+    pub fn find(&self, ids: impl IntoIterator<Item = u64>) -> Option<LeafOrder> {
         let known = self.0.lock();
-        known.compared.contains(&id) && !known.named.contains(&id)
+        let mut orders = ids.into_iter().map(|id| known.iter().find(|known| known.0 == id).map(|known| &known.1));
+        let first = orders.next()??;
+        orders.all(|order| order == Some(first)).then(|| first.clone())
     }
 
-    /// The nest with dicts in place of named tuples and attrs objects, where the signature has a mapping; `None` if it
-    /// has none in such a place. `id` is that of the comparison.
-    pub fn by_name<'py>(
-        &self,
-        id: Option<u64>,
-        data: &Bound<'py, PyAny>,
-        signature: &Signature,
-    ) -> PyReverbResult<Option<Bound<'py, PyAny>>> {
-        if id.is_some_and(|id| self.is_plain(id)) {
-            return Ok(None);
+    /// Returns the order in which the leaves of a nest are the columns of a table: named tuples and attrs objects are
+    /// matched by name where the signature has a mapping. `id` is that of the comparison.
+    pub fn order(&self, id: Option<u64>, data: &Bound<'_, PyAny>, signature: &Signature) -> PyReverbResult<LeafOrder> {
+        if let Some(order) = self.find(id) {
+            return Ok(order);
         }
         let structure = PyBytes::new(data.py(), &signature.structure);
-        let named = BY_NAME.import(data.py(), MODULE, "by_name")?.call1((data, structure))?;
-        if named.is(data) {
-            return Ok(None);
-        }
-        if let Some(id) = id {
-            remember(&mut self.0.lock().named, id);
-        }
-        Ok(Some(named))
-    }
-
-    /// As [`KnownKeys::by_name`], for a nest without values: the order in which its leaves are those of the signature.
-    pub fn order_by_name(
-        &self,
-        id: Option<u64>,
-        nest: &Bound<'_, PyAny>,
-        signature: &Signature,
-    ) -> PyReverbResult<Option<Vec<usize>>> {
-        if id.is_some_and(|id| self.is_plain(id)) {
-            return Ok(None);
-        }
-        let structure = PyBytes::new(nest.py(), &signature.structure);
-        let order = ORDER_BY_NAME.import(nest.py(), MODULE, "order_by_name")?.call1((nest, structure))?;
+        let order = ORDER_BY_NAME.import(data.py(), MODULE, "order_by_name")?.call1((data, structure))?;
         let order: Option<Vec<usize>> = order.extract()?;
-        if let (Some(id), Some(_)) = (id, &order) {
-            remember(&mut self.0.lock().named, id);
-        }
-        Ok(order)
+        Ok(order.filter(|order| !order.is_sorted()).map(Arc::from))
     }
 
-    /// Compares the keys of a nest with those of a signature, unless the comparison `id` is known. `misfit` says what
-    /// else does not fit.
+    /// Compares the keys of a nest with those of a signature, unless the comparison `id` is known, and remembers the
+    /// comparison with the order of the leaves. `misfit` says what else does not fit.
     ///
     /// # Errors
     /// [`Error::SignatureMismatch`] with the keys that are missing or unknown.
     pub fn check(
         &self,
-        id: Option<u64>,
+        (id, order): (Option<u64>, &LeafOrder),
         table: &str,
         data: &Bound<'_, PyAny>,
         signature: Option<&Signature>,
         misfit: impl FnOnce() -> Option<Error>,
     ) -> PyReverbResult<()> {
-        if id.is_some_and(|id| self.contains(id)) {
+        if self.find(id).is_some() {
             return Ok(());
         }
         if let Some(differences) = compare_keys(table, data, signature)? {
@@ -123,25 +103,20 @@ impl KnownKeys {
             return Err(Error::SignatureMismatch(differences + &misfit).into());
         }
         if let Some(id) = id {
-            remember(&mut self.0.lock().compared, id);
+            let mut known = self.0.lock();
+            known.retain(|known| known.0 != id);
+            if known.len() == KEPT {
+                known.remove(0);
+            }
+            known.push((id, order.clone()));
         }
         Ok(())
     }
 
     /// Forgets all comparisons, because the signatures may have changed.
     pub fn clear(&self) {
-        *self.0.lock() = Known::default();
+        self.0.lock().clear();
     }
-}
-
-fn remember(ids: &mut Vec<u64>, id: u64) {
-    if ids.contains(&id) {
-        return;
-    }
-    if ids.len() == KEPT {
-        ids.remove(0);
-    }
-    ids.push(id);
 }
 
 /// The signatures of tables by name.

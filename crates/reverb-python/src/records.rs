@@ -26,6 +26,11 @@ impl Record {
         Self { module, name, class: PyOnceLock::new() }
     }
 
+    /// Makes sure that instances are known when nothing can be imported any more.
+    pub fn prepare(&self, py: Python<'_>) -> PyResult<()> {
+        self.class.import(py, self.module, self.name).map(drop)
+    }
+
     /// Whether an object is an instance, and not of a subclass.
     pub fn is_type_of(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
         Ok(object.get_type().is(self.class.import(object.py(), self.module, self.name)?))

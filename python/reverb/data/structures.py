@@ -138,20 +138,8 @@ def _fit(shapes: list[tuple[str, list[int]]], signature: Any) -> bool:
     )
 
 
-def by_name(data: Any, structure: bytes) -> Any:
-    """Gives named tuples and attrs objects the keys of mappings, where the signature has a mapping.
-
-    Args:
-      data: Nest with leaves of any kind.
-      structure: Serialized signature of the table.
-
-    Returns:
-      A nest with dicts in their place; `data` itself if there are none.
-    """
-    return _by_name(data, _decode(structure))
-
-
 def _by_name(data: Any, signature: Any) -> Any:
+    """A nest with dicts in place of named tuples and attrs objects where the signature has a mapping; else `data`."""
     if isinstance(signature, Mapping):
         names = _field_names(data)
         if names is not None:
@@ -177,7 +165,7 @@ def order_by_name(data: Any, structure: bytes) -> list[int] | None:
     """The order in which the leaves of a nest are those of the signature, where fields are matched by name.
 
     Args:
-      data: Nest of None, as `skeleton` makes it.
+      data: Nest with leaves of any kind.
       structure: Serialized signature of the table.
 
     Returns:
@@ -185,8 +173,9 @@ def order_by_name(data: Any, structure: bytes) -> list[int] | None:
     """
     import tree
 
-    numbered = tree.unflatten_as(data, list(range(len(tree.flatten(data)))))
-    named = by_name(numbered, structure)
+    nest = skeleton(data)
+    numbered = tree.unflatten_as(nest, list(range(len(tree.flatten(nest)))))
+    named = _by_name(numbered, _decode(structure))
     return None if named is numbered else tree.flatten(named)
 
 

@@ -5,7 +5,7 @@ use super::signatures::{FlatSignatures, Signatures, find_signature, to_signature
 use crate::array_in::{Leaf, check_one_step, convert};
 use crate::client::Client;
 use crate::errors::PyReverbResult;
-use crate::key_check::{KnownKeys, explain, skeleton};
+use crate::key_check::{KnownKeys, explain, reordered, skeleton};
 use crate::nest::path;
 use crate::priorities::Priority;
 use parking_lot::Mutex;
@@ -127,18 +127,24 @@ impl RowWriter {
             // The lock is released before Python compares keys.
             let signature = find_signature(&self.signatures.lock(), &table)?;
             if let Some(signature) = &signature {
-                if let Some((hash, nest)) = structures.last()
-                    && let id = hash.map(|hash| KnownKeys::id(hash, &table, 0))
-                    && let Some(order) = self.keys.order_by_name(id, nest.bind(py), signature)?
-                    && order.len() == columns.len()
-                {
-                    columns = order.iter().map(|&leaf| columns[leaf].clone()).collect();
+                let id = |hash: Option<u64>| hash.map(|hash| KnownKeys::id(hash, &table, 0));
+                let order = |(hash, nest): &RowNest| self.keys.order(id(*hash), nest.bind(py), signature);
+                let mut orders = structures.iter().map(order);
+                let order = orders.next().unwrap_or(Ok(None))?;
+                for other in orders {
+                    if other? != order {
+                        return Err(Error::SignatureMismatch(format!(
+                            "table \"{table}\": expected the steps of an item to have their fields in one order, got several"
+                        ))
+                        .into());
+                    }
                 }
+                columns = reordered(columns.into_vec(), &order)?.into();
                 let types: Vec<_> = columns.iter().filter_map(Selection::cell_type).collect();
                 let fits = signature.check_row_types(&table, &types, num_timesteps as usize);
                 for (hash, nest) in &structures {
-                    let id = hash.map(|hash| KnownKeys::id(hash, &table, 0));
-                    self.keys.check(id, &table, nest.bind(py), Some(signature), || fits.clone().err())?;
+                    let known = (id(*hash), &order);
+                    self.keys.check(known, &table, nest.bind(py), Some(signature), || fits.clone().err())?;
                 }
                 fits.map_err(|error| match structures.last() {
                     Some((_, nest)) => explain(error, nest.bind(py), Some(signature), false),
@@ -147,7 +153,7 @@ impl RowWriter {
             }
             WriterItem::new(table, priority, columns, writer, None)?
         };
-        self.session.take_room(py, 1, None)?;
+        self.session.take_room_of_call(py, 1, None)?;
         self.session.push(py, [item])?;
         self.session.wait_in_flight(py, self.max_in_flight)
     }

@@ -141,7 +141,7 @@ impl WriterSession {
     }
 
     /// Waits until there is room for so many more items, for `timeout` seconds at most.
-    pub fn take_room(&self, py: Python<'_>, count: usize, timeout: Option<f64>) -> PyReverbResult<()> {
+    fn take_room(&self, py: Python<'_>, count: usize, timeout: Option<f64>) -> PyReverbResult<()> {
         if self.session.has_room(count) {
             return Ok(());
         }

@@ -6,7 +6,7 @@ use super::steps_in::Structure;
 use crate::client::Client;
 use crate::column::TrajectoryColumn;
 use crate::errors::PyReverbResult;
-use crate::key_check::{KnownKeys, explain};
+use crate::key_check::{KnownKeys, explain, reordered};
 use crate::nest::flatten_and_hash;
 use crate::priorities::Priority;
 use parking_lot::Mutex;
@@ -76,7 +76,7 @@ impl TrajectoryWriter {
         trajectory: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyReverbResult<()> {
-        let (mut flat, structure) = columns(trajectory)?;
+        let (flat, structure) = columns(trajectory)?;
         let (table, priority) = (self.session.table(table)?, self.session.priority(priority));
         let writer = self.steps.lock().writer();
         // The lock is released before Python compares keys.
@@ -86,21 +86,18 @@ impl TrajectoryWriter {
         };
         let Some(signature) = signature else {
             let item = WriterItem::new(table, priority, flat, writer, None)?.not_validated();
-            self.session.take_room(py, 1, timeout)?;
+            self.session.take_room_of_call(py, 1, timeout)?;
             return self.session.push(py, [item]);
         };
         let signature = signature.as_deref();
         let id = structure.map(|structure| KnownKeys::id(structure, &table, 0));
-        if let Some(signature) = signature
-            && let Some(named) = self.keys.by_name(id, trajectory, signature)?
-        {
-            flat = columns(&named)?.0;
-        }
+        let order = signature.map_or(Ok(None), |signature| self.keys.order(id, trajectory, signature))?;
+        let flat: Box<[_]> = reordered(flat.into_vec(), &order)?.into();
         let misfit = || WriterItem::new(table.clone(), priority, flat.clone(), writer, signature).err();
-        self.keys.check(id, &table, trajectory, signature, misfit)?;
+        self.keys.check((id, &order), &table, trajectory, signature, misfit)?;
         let item = WriterItem::new(table, priority, flat, writer, signature)
             .map_err(|error| explain(error, trajectory, signature, false))?;
-        self.session.take_room(py, 1, timeout)?;
+        self.session.take_room_of_call(py, 1, timeout)?;
         self.session.push(py, [item])
     }
 
