@@ -30,6 +30,21 @@ const BYTES_PER_ITEM: usize = 3;
 /// Only one measurement may run at a time.
 static MEASURING: Mutex<()> = Mutex::const_new(());
 
+/// Returns by how many bytes memory grows in a measurement, the least of three: buffers of a connection grow once now and
+/// then, and what is kept for each item grows each time.
+async fn growth(mut work: impl AsyncFnMut()) -> usize {
+    let mut least = usize::MAX;
+    for _ in 0..3 {
+        let before = allocated_bytes();
+        work().await;
+        least = least.min(allocated_bytes().saturating_sub(before));
+        if least < ITEMS as usize * BYTES_PER_ITEM {
+            break;
+        }
+    }
+    least
+}
+
 /// A table that keeps ten items, so that its memory does not grow.
 fn flowing() -> TableHandle {
     TableHandle::new(Table::new(TableConfig { max_size: 10, ..config("flows") }).unwrap())
@@ -90,9 +105,7 @@ async fn confirmed_items_behind_a_blocked_one_take_no_memory() {
         let mut writer = Writer::new(&road);
         writer.write_once("blocked", 4, 4).await;
         writer.write("flows", WARM_UP, 4).await;
-        let before = allocated_bytes();
-        writer.write("flows", ITEMS, 4).await;
-        let grown = allocated_bytes().saturating_sub(before);
+        let grown = growth(async || writer.write("flows", ITEMS, 4).await).await;
         assert!(grown < ITEMS as usize * BYTES_PER_ITEM, "{road}: {ITEMS} confirmed items hold {grown} bytes");
         assert!((3..=4).contains(&writer.session.num_pending()), "items of the blocked table are unconfirmed");
     }
@@ -105,13 +118,9 @@ async fn chunks_that_are_gone_take_no_memory() {
     for road in roads(&server) {
         let mut writer = Writer::new(&road);
         writer.write("flows", WARM_UP, 0).await;
-        let before = allocated_bytes();
-        writer.write("flows", ITEMS, 0).await;
-        let written = allocated_bytes().saturating_sub(before);
+        let written = growth(async || writer.write("flows", ITEMS, 0).await).await;
         assert!(written < ITEMS as usize * BYTES_PER_ITEM, "{road}: {ITEMS} written chunks hold {written} bytes");
-        let before = allocated_bytes();
-        (0..ITEMS).for_each(|_| writer.append());
-        let unused = allocated_bytes().saturating_sub(before);
+        let unused = growth(async || (0..ITEMS).for_each(|_| writer.append())).await;
         assert!(unused < ITEMS as usize * BYTES_PER_ITEM, "{road}: {ITEMS} chunks without items hold {unused} bytes");
     }
 }
