@@ -109,10 +109,10 @@ impl Table {
     }
 
     /// Notes that the batch has reached its caller.
-    pub fn delivered_copied(&mut self, draws: &CopiedDraws) {
+    pub fn delivered_copied(&mut self, draws: &CopiedDraws, removed: &mut Vec<Trajectory>) {
         if draws.epoch == self.epoch {
             for draw in &draws.items {
-                self.in_flight.remove(draw.in_flight);
+                self.in_flight.remove(draw.in_flight, removed);
             }
         }
     }
@@ -123,7 +123,7 @@ impl Table {
         if draws.epoch == self.epoch {
             for &CopiedDraw { key, inserted_at, in_flight } in &draws.items {
                 self.undo(Flight { key, inserted_at }, in_flight, removed);
-                self.in_flight.remove(in_flight);
+                self.in_flight.remove(in_flight, removed);
             }
         }
     }

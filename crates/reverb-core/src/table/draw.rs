@@ -125,10 +125,10 @@ impl Table {
     }
 
     /// Notes that draws of this table have reached their caller. Draws from before a reset are ignored.
-    pub fn delivered(&mut self, drawn: &[Drawn]) {
+    pub fn delivered(&mut self, drawn: &[Drawn], removed: &mut Vec<Trajectory>) {
         for draw in drawn {
             if self.is_current(draw) {
-                self.in_flight.remove(draw.in_flight);
+                self.in_flight.remove(draw.in_flight, removed);
             }
         }
     }
@@ -141,8 +141,8 @@ impl Table {
     }
 
     /// Ends the tracking of `count` draws of deliveries that have begun. Returns false if none are left.
-    pub fn continue_deliveries(&mut self, count: usize) -> bool {
-        self.in_flight.remove_delivered(count)
+    pub fn continue_deliveries(&mut self, count: usize, removed: &mut Vec<Trajectory>) -> bool {
+        self.in_flight.remove_delivered(count, removed)
     }
 
     /// Tells the table how many draws are in flight that it does not track, just after options were changed so that
@@ -151,9 +151,16 @@ impl Table {
         self.in_flight.expect_untracked(count);
     }
 
-    /// Notes that draws of [`Table::expect_untracked`] were delivered or given back.
+    /// Notes that draws of [`Table::expect_untracked`] were delivered or given back, in O(1). The caller calls
+    /// [`Table::continue_untracked`] next.
     pub fn end_untracked(&mut self, count: u64) {
         self.in_flight.end_untracked(count);
+    }
+
+    /// Releases `count` of the items that were kept for draws of [`Table::expect_untracked`], once all of these have
+    /// ended. Returns false if none are left.
+    pub fn continue_untracked(&mut self, count: usize, removed: &mut Vec<Trajectory>) -> bool {
+        self.in_flight.remove_kept(count, removed)
     }
 
     /// Whether the table tracks draws that it makes now.
@@ -214,7 +221,7 @@ impl Table {
     pub fn give_back(&mut self, drawn: Drawn, removed: &mut Vec<Trajectory>) -> bool {
         let undone = self.is_current(&drawn) && {
             let undone = self.undo(Flight::of(&drawn), drawn.in_flight, removed);
-            self.in_flight.remove(drawn.in_flight);
+            self.in_flight.remove(drawn.in_flight, removed);
             undone
         };
         removed.push(drawn.trajectory);

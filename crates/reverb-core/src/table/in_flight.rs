@@ -64,6 +64,8 @@ pub(super) struct InFlight {
     may_keep: bool,
     /// Number of draws in flight from before the table began to track draws.
     untracked: u64,
+    /// Items that may be kept for these draws alone, some of them more than once.
+    kept_for_untracked: Vec<Flight>,
 }
 
 #[derive(Debug, Default)]
@@ -105,23 +107,30 @@ impl Gone {
     }
 }
 
+impl FlownItem {
+    fn release(self, removed: &mut Vec<Trajectory>) {
+        removed.extend(self.gone.map(|gone| gone.trajectory));
+    }
+}
+
 impl FlownItems {
     fn hash(&self, key: ItemKey) -> u64 {
         self.hasher.hash_one(key)
     }
 
+    /// Adds some draws of an item. `gone` is the item if it has left the table.
     #[inline]
-    fn add(&mut self, item: Flight, gone: Option<Gone>) {
+    fn add(&mut self, item: Flight, draws: u32, gone: Option<Gone>) {
         let hash = self.hash(item.key);
         let Self { table, hasher } = self;
         match table.entry(hash, |other| other.item == item, |other| hasher.hash_one(other.item.key)) {
             hash_table::Entry::Occupied(entry) => {
                 let flown = entry.into_mut();
-                flown.draws += 1;
+                flown.draws += draws;
                 flown.gone = gone;
             }
             hash_table::Entry::Vacant(entry) => {
-                entry.insert(FlownItem { item, draws: 1, gone });
+                entry.insert(FlownItem { item, draws, gone });
             }
         }
     }
@@ -135,14 +144,28 @@ impl FlownItems {
     }
 
     /// Ends a draw of an item. Without draws the item is forgotten, unless it is gone and has draws that are not tracked.
+    /// Returns whether it is kept for these.
     #[inline]
-    fn end(&mut self, item: Flight, has_untracked: bool) {
+    fn end(&mut self, item: Flight, has_untracked: bool, removed: &mut Vec<Trajectory>) -> bool {
         let hash = self.hash(item.key);
-        let Ok(mut entry) = self.table.find_entry(hash, |flown| flown.item == item) else { return };
+        let Ok(mut entry) = self.table.find_entry(hash, |flown| flown.item == item) else { return false };
         let flown = entry.get_mut();
         flown.draws = flown.draws.saturating_sub(1);
-        if flown.draws == 0 && (flown.gone.is_none() || !has_untracked) {
-            entry.remove();
+        if flown.draws > 0 {
+            return false;
+        }
+        let is_kept = flown.gone.is_some() && has_untracked;
+        if !is_kept {
+            entry.remove().0.release(removed);
+        }
+        is_kept
+    }
+
+    /// Forgets an item unless it has draws.
+    fn forget(&mut self, item: Flight, removed: &mut Vec<Trajectory>) {
+        let hash = self.hash(item.key);
+        if let Ok(entry) = self.table.find_entry(hash, |flown| flown.item == item && flown.draws == 0) {
+            entry.remove().0.release(removed);
         }
     }
 }
@@ -163,7 +186,7 @@ impl InFlight {
     pub fn track_items(&mut self) {
         if self.items.is_none() {
             let mut items = FlownItems::default();
-            self.flights.iter_mut().flatten().for_each(|draw| items.add(draw.item, draw.gone.take()));
+            self.flights.iter_mut().flatten().for_each(|draw| items.add(draw.item, 1, draw.gone.take()));
             self.items = Some(items);
         }
     }
@@ -175,7 +198,7 @@ impl InFlight {
             self.track_items();
         }
         if let Some(items) = &mut self.items {
-            items.add(item, gone.take());
+            items.add(item, 1, gone.take());
         }
         self.may_keep |= gone.is_some();
         let draw = Some(Draw { item, gone });
@@ -187,13 +210,16 @@ impl InFlight {
         FlightNumber::new(self.flights.len() as u32 - 1)
     }
 
-    /// Ends the tracking of a draw. The caller has checked that the number is of the current epoch. No data is freed,
-    /// because the caller has the draw.
-    pub fn remove(&mut self, number: FlightNumber) {
+    /// Ends the tracking of a draw. The caller has checked that the number is of the current epoch. The data of an item
+    /// that no draw keeps any more goes to `removed`, except that of an item which the draw alone has kept: the caller
+    /// has the same data with the draw.
+    pub fn remove(&mut self, number: FlightNumber, removed: &mut Vec<Trajectory>) {
         let Some(number) = number.get() else { return };
         let Some(draw) = self.flights.get_mut(number as usize).and_then(Option::take) else { return };
-        if let Some(items) = &mut self.items {
-            items.end(draw.item, self.untracked > 0);
+        if let Some(items) = &mut self.items
+            && items.end(draw.item, self.untracked > 0, removed)
+        {
+            self.kept_for_untracked.push(draw.item);
         }
         self.free.push(number);
         if self.free.len() == self.flights.len() {
@@ -212,12 +238,9 @@ impl InFlight {
     /// Keeps an item that has left the table and of which draws are in flight.
     pub fn set_gone(&mut self, item: Flight, gone: Gone) {
         let Some(items) = &mut self.items else { return };
-        match items.find_mut(item) {
-            Some(flown) => flown.gone = Some(gone),
-            None => {
-                items.add(item, Some(gone));
-                items.find_mut(item).expect("just added").draws = 0;
-            }
+        items.add(item, 0, Some(gone));
+        if self.untracked > 0 {
+            self.kept_for_untracked.push(item);
         }
     }
 
@@ -255,14 +278,19 @@ impl InFlight {
         self.untracked = count;
     }
 
-    /// Notes that draws have ended that were made before the table tracked any.
+    /// Notes that draws have ended that were made before the table tracked any. [`InFlight::remove_kept`] ends what
+    /// they have kept.
     pub fn end_untracked(&mut self, count: u64) {
         self.untracked = self.untracked.saturating_sub(count);
-        if self.untracked == 0
-            && let Some(items) = &mut self.items
-        {
-            items.table.retain(|flown| flown.draws > 0);
-        }
+    }
+
+    /// Forgets `count` of the items that were kept for draws that are not tracked, once all of these have ended. Returns
+    /// false if there are no more.
+    pub fn remove_kept(&mut self, count: usize, removed: &mut Vec<Trajectory>) -> bool {
+        let Some(items) = self.items.as_mut().filter(|_| self.untracked == 0) else { return false };
+        let left = self.kept_for_untracked.len().saturating_sub(count);
+        self.kept_for_untracked.drain(left..).for_each(|item| items.forget(item, removed));
+        left > 0
     }
 
     /// Counts the draws of a batch as delivered, in O(1). [`InFlight::remove_delivered`] ends their tracking.
@@ -271,10 +299,10 @@ impl InFlight {
     }
 
     /// Ends the tracking of `count` delivered draws. Returns false if none are left.
-    pub fn remove_delivered(&mut self, count: usize) -> bool {
+    pub fn remove_delivered(&mut self, count: usize, removed: &mut Vec<Trajectory>) -> bool {
         let Some(mut numbers) = self.delivered.pop() else { return false };
         let left = numbers.len().saturating_sub(count);
-        numbers.drain(left..).for_each(|number| self.remove(number));
+        numbers.drain(left..).for_each(|number| self.remove(number, removed));
         if !numbers.is_empty() {
             self.delivered.push(numbers);
         }

@@ -6,7 +6,7 @@ use reverb_core::SelectorKind::{Fifo, Uniform};
 use reverb_core::gather::Gatherer;
 use reverb_core::{
     BatchInfo, Buffer, Chunk, CopiedBatch, CopiedDraws, DType, EpisodeIds, Layout, NewItem, SelectorKind, Slice,
-    StepRange, Table, TableConfig, Trajectory, TrajectoryColumn, random_key,
+    StepRange, Table, TableChanges, TableConfig, Trajectory, TrajectoryColumn, random_key,
 };
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -232,6 +232,19 @@ fn draws_of_items_that_have_left_are_given_back_to_the_limiter_alone() {
     table.give_back_copied(&draws, &mut Vec::new());
     let (samples, _, times_sampled) = counts(&mut table);
     assert_eq!((samples, times_sampled.iter().sum::<i32>()), (0, keys.len() as i32));
+}
+
+#[test]
+fn data_that_only_a_copied_draw_has_kept_is_given_out_when_it_has_arrived() {
+    let mut table = table(TableConfig { rate_limiter: queue(1000), ..config(Fifo, Fifo, 1000) }, 1);
+    let [first, second] = [0; 2].map(|_| sample_leased(&mut table, 1).1);
+    let changes = TableChanges { max_times_sampled: Some(2), ..TableChanges::default() };
+    let (mut shrinking, mut removed) = (table.configure(&changes).unwrap(), Vec::new());
+    while table.shrink(&mut shrinking, 1000, &mut removed) {}
+    table.delivered_copied(&first, &mut removed);
+    assert_eq!(removed.len(), 0, "the other draw may come back");
+    table.delivered_copied(&second, &mut removed);
+    assert_eq!((removed.len(), table.contains(0)), (1, false));
 }
 
 #[test]

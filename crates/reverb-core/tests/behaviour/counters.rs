@@ -376,8 +376,8 @@ impl Model {
     fn deliver(&mut self) {
         let Some(held) = self.take_held() else { return };
         match &held {
-            Held::One { drawn, .. } => self.table.delivered(std::slice::from_ref(drawn)),
-            Held::Copied { draws, .. } => self.table.delivered_copied(draws),
+            Held::One { drawn, .. } => self.table.delivered(std::slice::from_ref(drawn), &mut Vec::new()),
+            Held::Copied { draws, .. } => self.table.delivered_copied(draws, &mut Vec::new()),
         }
         self.table.end_untracked(held.num_untracked());
     }

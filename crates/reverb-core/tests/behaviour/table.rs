@@ -401,7 +401,7 @@ fn draws_of_one_item_come_back_in_any_order() {
             fill(&mut table, [1]);
             let mut drawn: Vec<_> = (0..4).map(|_| table.sample(0).unwrap()).collect();
             assert!(table.is_empty());
-            table.delivered(&[drawn.remove(delivered)]);
+            table.delivered(&[drawn.remove(delivered)], &mut Vec::new());
             assert_eq!(
                 table.snapshot_without_flights().items().map(|item| item.times_sampled).collect::<Vec<_>>(),
                 [1]
@@ -480,11 +480,39 @@ fn a_draw_delivered_under_a_lower_limit_takes_its_item_away() {
         fill(&mut table, [1]);
         let drawn = [table.sample(0).unwrap()];
         limit_draws(&mut table, 1, if max_times_sampled == 0 { 1 } else { 0 });
-        table.delivered(&drawn);
+        table.delivered(&drawn, &mut Vec::new());
         table.end_untracked(1);
         assert_eq!((table.len(), table.num_tracked_draws()), (0, 0));
         assert_eq!(table.snapshot_without_flights().num_items(), 0);
     }
+}
+
+#[test]
+fn items_kept_for_draws_of_before_a_limit_are_released_in_steps_once_these_have_ended() {
+    let mut table = table(config(Fifo, Fifo, 100));
+    for key in 0..100 {
+        table.insert(NewItem { times_sampled: 1, ..item(key, 1.0) }, 0, &mut Vec::new());
+    }
+    let drawn = [0; 2].map(|_| table.sample(0).unwrap());
+    limit_draws(&mut table, 1, 2);
+    assert!(table.is_empty());
+    let step = |table: &mut Table| {
+        let mut removed = Vec::new();
+        (table.continue_untracked(40, &mut removed), removed.len())
+    };
+    let [first, second] = drawn;
+    // Two of its three draws stand.
+    table.give_back(first, &mut Vec::new());
+    table.end_untracked(1);
+    assert_eq!(step(&mut table), (false, 0), "one draw may still come back");
+    table.delivered(&[second], &mut Vec::new());
+    table.end_untracked(1);
+    assert_eq!([0; 4].map(|_| step(&mut table)), [(true, 40), (true, 40), (false, 20), (false, 0)]);
+    // An item that is drawn now is no longer kept for them.
+    fill(&mut table, [200]);
+    let drawn = table.sample(0).unwrap();
+    table.delivered(&[drawn], &mut Vec::new());
+    assert_eq!((step(&mut table), table.len(), table.num_tracked_draws()), ((false, 0), 0, 0));
 }
 
 #[test]

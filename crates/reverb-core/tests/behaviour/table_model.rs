@@ -183,7 +183,7 @@ impl Model {
             Op::Deliver(number) if !self.held.is_empty() => {
                 let held = self.held.swap_remove(number % self.held.len());
                 if number % 2 == 0 {
-                    table.delivered(&[held.drawn]);
+                    table.delivered(&[held.drawn], &mut Vec::new());
                 } else {
                     // Snapshots do not show whether this delivery is still to be continued.
                     table.begin_delivery(Delivery::of(&[held.drawn]));
@@ -193,7 +193,8 @@ impl Model {
                 }
             }
             Op::ContinueDeliveries(count) => {
-                table.continue_deliveries(*count);
+                table.continue_deliveries(*count, &mut Vec::new());
+                table.continue_untracked(*count, &mut Vec::new());
             }
             Op::Mutate(updates, deletes) => {
                 table.mutate(updates, deletes, &mut Vec::new()).unwrap();

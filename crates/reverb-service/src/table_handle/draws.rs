@@ -7,7 +7,7 @@ use super::requests::{OPERATIONS_PER_LOCK, SampleWork};
 use crate::peer::Peer;
 use crate::stacking::stack;
 use reverb_core::gather::{BatchLayout, Gatherer};
-use reverb_core::{CopiedBatch, CopiedDraws, Delivery, Drawn, DrawnSlot, Error, Result, Table};
+use reverb_core::{CopiedBatch, CopiedDraws, Delivery, Drawn, DrawnSlot, Error, Result, Table, Trajectory};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -138,19 +138,19 @@ impl TableHandle {
         if drawn.len() > OPERATIONS_PER_LOCK {
             return self.deliver_in_steps(drawn);
         }
-        self.deliver(drawn, |table| table.delivered(drawn))
+        self.deliver(drawn, |table, removed| table.delivered(drawn, removed))
     }
 
     /// The first step decides about all draws, so neither a checkpoint nor a stop can divide them.
     #[cold]
     fn deliver_in_steps(&self, drawn: &[Drawn]) -> Result<()> {
         let delivery = Delivery::of(drawn);
-        self.deliver(drawn, |table| table.begin_delivery(delivery))?;
-        while self.upkeep(|state| state.table.upkeep().continue_deliveries(OPERATIONS_PER_LOCK)) {}
+        self.deliver(drawn, |table, _| table.begin_delivery(delivery))?;
+        self.in_steps(|table, removed| table.continue_deliveries(OPERATIONS_PER_LOCK, removed));
         Ok(())
     }
 
-    fn deliver(&self, drawn: &[Drawn], deliver: impl FnOnce(&mut Table)) -> Result<()> {
+    fn deliver(&self, drawn: &[Drawn], deliver: impl FnOnce(&mut Table, &mut Vec<Trajectory>)) -> Result<()> {
         self.if_open(deliver, |table, note| {
             let tracked = drawn.iter().filter(|draw| draw.is_tracked() && table.is_current(draw));
             tracked.map(|draw| Change::Delivered(draw.key)).for_each(note);
@@ -164,17 +164,31 @@ impl TableHandle {
         }
         let note =
             |table: &Table, note: &dyn Fn(Change)| draws.current_keys(table).map(Change::Delivered).for_each(note);
-        self.if_open(|table| table.delivered_copied(draws), note)
+        self.if_open(|table, removed| table.delivered_copied(draws, removed), note)
     }
 
-    fn if_open(&self, change: impl FnOnce(&mut Table), note: impl FnOnce(&Table, &dyn Fn(Change))) -> Result<()> {
+    fn if_open(
+        &self,
+        change: impl FnOnce(&mut Table, &mut Vec<Trajectory>),
+        note: impl FnOnce(&Table, &dyn Fn(Change)),
+    ) -> Result<()> {
         self.turn(|turn| {
             if turn.state.closed {
                 return Err(closed());
             }
-            turn.state.table.change(change, |table, (), each| note(table, each));
+            let removed = &mut turn.ended.removed;
+            turn.state.table.change(|table| change(table, removed), |table, (), each| note(table, each));
             Ok(())
         })
+    }
+
+    /// Makes steps of upkeep until one returns false. Between two steps others may use the table, and what has left it
+    /// is dropped.
+    fn in_steps(&self, mut step: impl FnMut(&mut Table, &mut Vec<Trajectory>) -> bool) {
+        let mut removed = Vec::new();
+        while self.upkeep(|state| step(state.table.upkeep(), &mut removed)) {
+            removed.clear();
+        }
     }
 
     /// Notes that samples have left their lease which the table does not track.
@@ -182,6 +196,7 @@ impl TableHandle {
     pub(crate) fn end_untracked(&self, count: usize) {
         if self.0.expects_untracked.load(Relaxed) {
             self.upkeep(|state| state.table.upkeep().end_untracked(count as u64));
+            self.in_steps(|table, removed| table.continue_untracked(OPERATIONS_PER_LOCK, removed));
         }
     }
 
