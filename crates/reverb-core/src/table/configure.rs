@@ -54,8 +54,9 @@ pub struct Shrinking {
 }
 
 impl Table {
-    /// Changes options. In O(1): the caller then calls [`Table::shrink`] until it returns false, and may unlock the table
-    /// in between. The counts of the rate limiter stay.
+    /// Changes options. The caller then calls [`Table::shrink`] until it returns false, and may unlock the table in
+    /// between. The counts of the rate limiter stay. In O(1), except that a lower `max_times_sampled` takes O(n) for the
+    /// draws in flight and the items that they keep.
     ///
     /// # Errors
     /// Those of [`TableConfig::validate`]; [`Error::InvalidArgument`] if the table could never hold as many items as the
@@ -68,10 +69,9 @@ impl Table {
         self.limiter.config = self.config.rate_limiter.clone();
         // Once on, it stays on: of a batch that is drawn in several steps, the tracked draws are the last then.
         self.tracks_draws |= self.config.counts_samples();
-        if self.config.max_times_sampled > 0 {
-            self.in_flight.track_items();
-        }
         if is_lower {
+            // Items now leave that have several draws in flight.
+            self.in_flight.track_items();
             self.in_flight.lower_returns(self.config.max_times_sampled);
         }
         self.max_evictions = EVICTIONS_PER_INSERT;

@@ -324,3 +324,47 @@ impl InFlight {
             .map(|Draw { item, gone }| (*item, self.items.as_ref().map_or(gone.as_ref(), |items| items.gone(*item))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Table, TableChanges, TableConfig};
+    use crate::{RateLimiterConfig, SelectorKind};
+
+    fn tracks_items_after(changes: &TableChanges, max_times_sampled: i32) -> bool {
+        let mut table = Table::new(TableConfig {
+            name: "table".into(),
+            sampler: SelectorKind::Fifo,
+            remover: SelectorKind::Fifo,
+            max_size: 10,
+            max_times_sampled,
+            rate_limiter: RateLimiterConfig {
+                samples_per_insert: 1.0,
+                min_size_to_sample: 1,
+                min_diff: 0.0,
+                max_diff: 10.0,
+            },
+            signature: None,
+            max_bytes: None,
+            seed: None,
+        })
+        .unwrap();
+        let _ = table.configure(changes).unwrap();
+        table.in_flight.items.is_some()
+    }
+
+    /// Draws of a queue whose items are tracked are a fifth slower.
+    #[test]
+    fn only_a_lower_limit_of_draws_makes_a_table_track_items() {
+        let limited = |times| TableChanges { max_times_sampled: Some(times), ..TableChanges::default() };
+        let sized = TableChanges { max_size: Some(5), max_bytes: Some(Some(9)), ..TableChanges::default() };
+        for (changes, before, expected) in [
+            (sized.clone(), 1, false),
+            (limited(1), 1, false),
+            (limited(0), 1, false),
+            (limited(1), 0, true),
+            (sized, 2, true),
+        ] {
+            assert_eq!(tracks_items_after(&changes, before), expected, "{changes:?} from {before}");
+        }
+    }
+}
