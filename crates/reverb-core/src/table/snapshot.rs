@@ -84,12 +84,14 @@ impl Table {
     pub fn snapshot_without_flights(&self) -> TableSnapshot {
         let mut snapshot = self.snapshot();
         let undelivered = &mut snapshot.undelivered;
-        let mut items = HashMap::new();
+        let mut items = Vec::new();
         for (item, gone) in self.in_flight.iter() {
-            *undelivered.draws.entry(item).or_insert(0) += 1;
-            items.insert(item, gone);
+            let draws = undelivered.draws.entry(item).or_insert(0);
+            if *draws == 0 {
+                items.push((item, gone));
+            }
+            *draws += 1;
         }
-        let mut items: Vec<_> = items.into_iter().collect();
         items.sort_unstable_by_key(|(item, _)| Reverse(item.inserted_at));
         for (item, gone) in items {
             let found = self.slab.find(item.key);
