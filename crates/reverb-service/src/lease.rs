@@ -120,7 +120,6 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.table.count_delivered(self.samples);
         let is_tracked = self.draws.are_tracked();
         if !self.received {
             match &mut self.draws {
@@ -132,6 +131,9 @@ impl Drop for Lease {
                 LeasedDraws::Drawn(drawn) => self.table.give_back(std::mem::take(drawn)),
             }
         }
+        // Until all are back, who looks must not take them for delivered. A change of options expects as many samples to
+        // end as it finds here, so this comes before their end.
+        self.table.count_delivered(self.samples);
         if !is_tracked {
             self.table.end_untracked(self.samples);
         }

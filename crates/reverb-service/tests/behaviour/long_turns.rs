@@ -4,6 +4,7 @@ use crate::common::{config, exactly, here, items, keys, on_answer, queue, silent
 use crate::done;
 use crate::waits;
 use reverb_core::{Error, SelectorKind, Table, TableConfig};
+use reverb_service::lease::Lease;
 use reverb_service::{TableHandle, Waiting};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
@@ -75,6 +76,20 @@ fn many_samples_return_in_steps() {
     assert_eq!((back.load(Relaxed), len(&table)), (STEP - 1, MANY as usize - 1));
     drop(small);
     assert_eq!(keys(&done!(table.sample(exactly(MANY as usize), here()))), Vec::from_iter(0..MANY));
+}
+
+#[test]
+fn samples_on_their_way_back_are_not_taken_for_delivered() {
+    let table = queue("table", MANY);
+    done!(table.insert(items(0..MANY), here()));
+    let drawn = done!(table.sample(exactly(MANY as usize), here()));
+    let lease = Lease::drawn(table.clone(), drawn);
+    let (small, undelivered) =
+        look_at_answer(&table, |table| table.status().info.undelivered_samples.unwrap() as usize);
+    drop(lease);
+    assert!(undelivered.load(Relaxed) >= MANY as usize - STEP, "{} undelivered", undelivered.load(Relaxed));
+    assert_eq!(table.status().info.undelivered_samples, Some(0));
+    drop(small);
 }
 
 #[test]
