@@ -6,7 +6,7 @@ import tree
 from behaviour_support import make_table
 
 import reverb
-from reverb import Ragged, TensorSpec
+from reverb import Ragged, TensorSpec, structured_writer
 from reverb.loaders import NumpyLoader
 
 SIGNATURE = {"id": TensorSpec([], np.int64), "tokens": TensorSpec([None], np.int32)}
@@ -170,6 +170,53 @@ def test_a_value_of_another_shape_is_refused_where_the_length_is_not_open(serve)
             writer.append({"tokens": Ragged(np.zeros(1), np.array([1]))})
 
 
+@pytest.mark.parametrize("kind", ["trajectory", "structured", "batched"])
+def test_a_refused_step_does_not_open_the_length_of_a_column(serve, kind):
+    client = serve(once())
+    pattern = structured_writer.pattern_from_transform(
+        structured_writer.create_reference_step({"id": 0, "tokens": 0}),
+        lambda step: tree.map_structure(lambda x: x[-1], step),
+    )
+    configs = [structured_writer.create_config(pattern, "table")]
+    writers = {
+        "trajectory": lambda: client.trajectory_writer(2),
+        "structured": lambda: client.structured_writer(configs),
+        "batched": lambda: client.batched_writer(1, configs=configs),
+    }
+
+    def step(rows, number):
+        if kind == "batched":
+            return {"id": number[None], "tokens": rows if isinstance(rows, Ragged) else rows[None]}
+        return {"id": number, "tokens": rows}
+
+    def open_rows(length):
+        return Ragged(tokens(length), np.array([length]))
+
+    number = np.array(1)
+    with writers[kind]() as writer:
+        writer.append(step(tokens(2), number))
+        with pytest.raises(ValueError, match="dtype"):
+            writer.append(step(open_rows(2), number.astype(np.float32)))
+        with pytest.raises(ValueError, match="incompatible shape"):
+            writer.append(step(tokens(3), number))
+        # A step that is taken opens it.
+        writer.append(step(open_rows(3), number))
+        writer.append(step(tokens(4), number))
+
+
+def test_a_refused_step_leaves_no_options_to_a_new_column(serve):
+    client = serve(make_table())
+    with client.trajectory_writer(2) as writer:
+        writer.append({"x": np.int32(0)})
+        writer.configure(("kept",), num_keep_alive_refs=5, max_chunk_length=1)
+        with pytest.raises(ValueError, match="dtype"):
+            writer.append({"x": np.float64(0), "kept": np.int32(0)})
+        for number in range(5):
+            writer.append({"x": np.int32(number), "other": np.int32(number)})
+        with pytest.raises((ValueError, RuntimeError), match="kept|expired|longer"):
+            writer.create_item("table", 1.0, [writer.history["other"][-4:]])
+
+
 def test_batched_writers_take_a_ragged_of_their_environments(serve):
     client = serve(once())
     with client.batched_writer(3) as writer:
@@ -184,8 +231,6 @@ def test_batched_writers_take_a_ragged_of_their_environments(serve):
 
 
 def test_patterns_make_items_of_rows_of_open_length(serve):
-    from reverb import structured_writer
-
     client = serve(once())
     pattern = structured_writer.pattern_from_transform(
         structured_writer.create_reference_step({"id": 0, "tokens": 0}),

@@ -67,7 +67,7 @@ impl Writer {
 
     fn append(&mut self) {
         let value = Value { dtype: DType::Int64, shape: &[], bytes: &7_i64.to_le_bytes() };
-        self.steps.append(&[ColumnValue { column: 0, value }], false).unwrap();
+        self.steps.append(&[ColumnValue { column: 0, value, opens_rows: false }], false).unwrap();
     }
 
     /// Writes items of one step each, and waits now and then until all but `but_last` items are confirmed, so that

@@ -68,6 +68,8 @@ pub struct ColumnValue<'a> {
     pub column: u32,
     /// The value.
     pub value: Value<'a>,
+    /// Whether the column, from this value on, takes values that differ in the length of their first axis.
+    pub opens_rows: bool,
 }
 
 /// The buffer of a writer's steps; see the module.
@@ -146,10 +148,7 @@ impl StepBuffer {
 
     /// Lets the values of a column differ in the length of their first axis. The column, which may have no values yet,
     /// gets chunks of one row.
-    ///
-    /// # Errors
-    /// If a chunk cannot be closed because its strings exceed 4 GiB.
-    pub fn open_rows(&mut self, column: u32) -> Result<()> {
+    fn open_rows(&mut self, column: u32) -> Result<()> {
         if self.is_open(column) {
             return Ok(());
         }
@@ -190,6 +189,7 @@ impl StepBuffer {
     /// If a chunk cannot be closed because its strings exceed 4 GiB.
     pub fn append_checked(&mut self, values: &[ColumnValue<'_>], partial: bool) -> Result<()> {
         let row = self.row_to_fill();
+        values.iter().filter(|value| value.opens_rows).try_for_each(|value| self.open_rows(value.column))?;
         self.add_columns(values)?;
         self.split_groups(values)?;
         self.change_shapes(values)?;
@@ -220,7 +220,7 @@ impl StepBuffer {
     /// The errors of [`StepBuffer::append`].
     pub fn check(&self, values: &[ColumnValue<'_>]) -> std::result::Result<(), AppendError> {
         let row = self.row_to_fill();
-        for &ColumnValue { column, value } in values {
+        for &ColumnValue { column, value, opens_rows } in values {
             let Some(known) = self.columns.get(column as usize).and_then(Option::as_ref) else {
                 check_column(column, value)?;
                 continue;
@@ -233,7 +233,7 @@ impl StepBuffer {
                 return Err(AppendError::WrongDType { column, got: value.dtype, expected: *dtype });
             }
             if shape[..] != *value.shape {
-                if self.is_open(column) && differ_in_first_axis(shape, value.shape) {
+                if (opens_rows || self.is_open(column)) && differ_in_first_axis(shape, value.shape) {
                     check_column(column, value)?;
                     continue;
                 }
@@ -249,7 +249,7 @@ impl StepBuffer {
         if self.open_columns.is_empty() {
             return Ok(());
         }
-        for ColumnValue { column, value } in values {
+        for ColumnValue { column, value, .. } in values {
             let known = self.column_mut(*column);
             if known.shape[..] != *value.shape {
                 known.shape = Shape::from_slice(value.shape);
@@ -270,7 +270,7 @@ impl StepBuffer {
             return Ok(());
         }
         let mut groups: Vec<((ColumnOptions, bool), Vec<u32>)> = Vec::new();
-        for ColumnValue { column, value } in values {
+        for ColumnValue { column, value, .. } in values {
             if !is_new(&self.columns, *column) {
                 continue;
             }

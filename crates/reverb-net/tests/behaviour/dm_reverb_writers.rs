@@ -38,7 +38,7 @@ impl Writer {
     fn write(&mut self, table: &str, length: u64, priority: impl Into<NewPriority>) -> bool {
         let number = self.steps.num_rows().to_le_bytes();
         let value = Value { dtype: DType::Int64, shape: &[], bytes: &number };
-        self.steps.append(&[ColumnValue { column: 0, value }], false).unwrap();
+        self.steps.append(&[ColumnValue { column: 0, value, opens_rows: false }], false).unwrap();
         let rows = self.steps.num_rows();
         let column = self.steps.select(0, rows - length..rows, false).unwrap();
         let item = WriterItem::new(table.into(), priority, [column].into(), self.steps.writer(), None).unwrap();
@@ -231,7 +231,7 @@ async fn an_item_of_many_bytes_takes_several_messages() {
         let mut number = step + 1;
         let bytes: Vec<u8> = (0..300 << 10).map(|_| next_random(&mut number)).collect();
         let value = Value { dtype: DType::UInt8, shape: &[300 << 10], bytes: &bytes };
-        steps.append(&[ColumnValue { column: 0, value }], false).unwrap();
+        steps.append(&[ColumnValue { column: 0, value, opens_rows: false }], false).unwrap();
     }
     let column = steps.select(0, 0..8, false).unwrap();
     let item = WriterItem::new("table".into(), 1.0, [column].into(), steps.writer(), None).unwrap();

@@ -187,7 +187,7 @@ async fn write(client: Arc<Client>) -> Result<(), Error> {
     let mut items = Vec::new();
     for _ in 0..3 {
         let value = Value { dtype: DType::Int64, shape: &[], bytes: &7_i64.to_le_bytes() };
-        steps.append(&[ColumnValue { column: 0, value }], false).unwrap();
+        steps.append(&[ColumnValue { column: 0, value, opens_rows: false }], false).unwrap();
         let row = steps.num_rows() - 1;
         let column = steps.select(0, row..row + 1, false).unwrap();
         items.push(WriterItem::new("table".into(), 1.0, [column].into(), steps.writer(), None).unwrap());

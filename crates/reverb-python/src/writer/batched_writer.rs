@@ -205,16 +205,19 @@ impl BatchedWriter {
         let mut step = Vec::with_capacity(used.len());
         let row = |env: usize, step: &mut Vec<_>| {
             step.clear();
-            step.extend(used.iter().map(|(column, rows)| ColumnValue { column: *column, value: rows.row(env) }));
+            step.extend(used.iter().map(|(column, rows)| ColumnValue {
+                column: *column,
+                value: rows.row(env),
+                opens_rows: rows.has_open_rows(),
+            }));
         };
         row(0, &mut step);
-        let open: Vec<u32> = used.iter().filter(|(_, rows)| rows.has_open_rows()).map(|(column, _)| *column).collect();
         // Rows that differ in shape have no number.
-        let shape = if open.is_empty() { self.shapes.lock().number(&step) } else { 0 };
+        let may_differ = step.iter().any(|value| value.opens_rows);
+        let shape = if may_differ { 0 } else { self.shapes.lock().number(&step) };
         for (index, env) in envs.iter_mut().enumerate() {
             if present[index] && (env.shape != shape || shape == 0) {
                 row(index, &mut step);
-                open.iter().try_for_each(|&column| env.steps.open_rows(column))?;
                 env.steps.check(&step)?;
             }
         }

@@ -33,7 +33,6 @@ impl PatternReader {
         let appended = {
             let (mut steps, evaluator) = (self.steps.lock(), self.evaluator.lock());
             values.retain(|value| evaluator.uses(value.column));
-            step.open_columns().try_for_each(|column| steps.open_rows(column))?;
             steps.append(&values, false)
         };
         appended.map_err(|error| step.describe(py, &self.structure, error))?;

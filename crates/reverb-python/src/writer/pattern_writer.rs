@@ -58,7 +58,6 @@ impl PatternWriter {
         let (appended, made) = {
             let (mut steps, mut evaluator) = (self.steps.lock(), self.evaluator.lock());
             values.retain(|value| evaluator.uses(value.column));
-            step.open_columns().try_for_each(|column| steps.open_rows(column))?;
             match steps.append(&values, partial_step) {
                 Ok(()) => (Ok(()), self.make(&steps, &mut evaluator, false, priority, &mut items)),
                 Err(error) => (Err(error), Ok(())),

@@ -175,7 +175,8 @@ impl Rows {
         let width = leaves.len() as u32;
         let mut first = self.shapes.last().map_or(0, |shape| shape.first_column);
         let values = |first: u32| -> Vec<_> {
-            leaves.iter().zip(first..).map(|(leaf, column)| ColumnValue { column, value: leaf.value() }).collect()
+            let leaves = leaves.iter().zip(first..);
+            leaves.map(|(leaf, column)| ColumnValue { column, value: leaf.value(), opens_rows: false }).collect()
         };
         let mut result = match self.shapes.last() {
             Some(shape) if shape.width == width => self.steps.append(&values(first), false),

@@ -111,7 +111,7 @@ impl Structure {
 }
 
 impl Step<'_> {
-    /// The columns that must be configured before the step is appended.
+    /// The columns to configure once the step has been checked, before it is appended.
     pub fn new_columns(&self) -> &[NewColumn] {
         self.additions.as_ref().map_or(&[], |additions| &additions.columns)
     }
@@ -126,14 +126,9 @@ impl Step<'_> {
             let column = self.columns[*index];
             let named = |text| Error::invalid(format!("column {}: {text}", structure.path(py, column)));
             leaf.check_one_step().map_err(named)?;
-            values.push(ColumnValue { column, value: leaf.value() });
+            values.push(ColumnValue { column, value: leaf.value(), opens_rows: leaf.is_ragged() });
         }
         Ok(values)
-    }
-
-    /// The columns whose values are given as `reverb.Ragged`.
-    pub fn open_columns(&self) -> impl Iterator<Item = u32> {
-        self.leaves.iter().filter(|(_, leaf)| leaf.is_ragged()).map(|(index, _)| self.columns[*index])
     }
 
     /// The values of `count` environments, which are stacked along the first axis: for each leaf its column and rows.

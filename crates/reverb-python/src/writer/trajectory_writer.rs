@@ -52,15 +52,16 @@ impl TrajectoryWriter {
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>, partial_step: bool) -> PyReverbResult<()> {
         let must_report = self.session.begin()?;
         let step = self.structure.step(data)?;
-        for &(column, options) in step.new_columns() {
-            self.steps.lock().configure(column, column_options(options))?;
-        }
         let values = step.values(py, &self.structure)?;
         // The lock is released first, since Python is asked for the names.
         let appended = {
             let mut steps = self.steps.lock();
-            step.open_columns().try_for_each(|column| steps.open_rows(column))?;
-            steps.append(&values, partial_step)
+            steps.check(&values).and_then(|()| {
+                for &(column, options) in step.new_columns() {
+                    steps.configure(column, column_options(options))?;
+                }
+                Ok(steps.append_checked(&values, partial_step)?)
+            })
         };
         appended.map_err(|error| step.describe(py, &self.structure, error))?;
         self.structure.accept(py, &step).map_err(|error| error.after_step(py))?;
