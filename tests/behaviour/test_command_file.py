@@ -203,11 +203,38 @@ def test_another_signature_is_refused(place):
     assert "`replay` has another signature in the checkpoint" in text
 
 
-def test_limits_that_contradict_those_of_the_checkpoint_are_refused(place):
+@pytest.mark.parametrize(
+    ("configured", "edited", "parts"),
+    [
+        (
+            {"rate_limiter": reverb.rate_limiters.MinSize(8)},
+            {"max_size": 5},
+            ["max_size is 5", "min_size is 8"],
+        ),
+        ({"max_size": 5}, {"rate_limiter.min_size": 8}, ["rate_limiter.min_size is 8", "max_size is 5"]),
+    ],
+    ids=["max_size", "min_size"],
+)
+def test_limits_that_contradict_those_of_the_checkpoint_are_refused(place, configured, edited, parts):
     place.write(uniform())
     with place.served() as client:
-        client.configure_table("replay", rate_limiter=reverb.rate_limiters.MinSize(8))
-        fill(client, 9)
+        client.configure_table("replay", **configured)
+        fill(client, 5)
+    place.write(uniform(**edited))
+    text = place.refused()
+    for part in (str(place.file), "[tables.replay]", *parts, "checkpoint"):
+        assert part in text
+    # The remedies: both limits in the file, or none of the checkpoint.
+    place.write(uniform(**{"max_size": 5, "rate_limiter.min_size": 4}))
+    with place.served() as client:
+        assert size(client) == (5, 5)
+        assert client.server_info()["replay"].rate_limiter_info.min_size_to_sample == 4
+
+
+def test_a_limit_below_one_is_refused(place):
+    place.write(uniform())
+    with place.served() as client:
+        fill(client, 3)
     place.write(uniform(max_size=0))
     assert "max_size" in place.refused()
 

@@ -39,7 +39,8 @@ impl Merged {
     /// server that saved it had defined the table, if that is known.
     ///
     /// # Errors
-    /// [`Error::SignatureMismatch`] if data with one signature cannot be read with the other.
+    /// [`Error::SignatureMismatch`] if data with one signature cannot be read with the other. [`Error::InvalidArgument`]
+    /// if an edited limit contradicts one of the checkpoint.
     pub fn new(
         saved: &TableConfig,
         here: &TableConfig,
@@ -61,18 +62,22 @@ impl Merged {
                 let values = changeable(here);
                 let is_edited = |name: &str| defined.is_none_or(|defined| defined.get(name) != values.get(name));
                 let of = |name| if is_edited(name) { here } else { saved };
-                let limiter = if LIMITER.into_iter().any(is_edited) { here } else { saved };
-                TableConfig {
+                let limiter_is_edited = LIMITER.into_iter().any(is_edited);
+                let config = TableConfig {
                     name: here.name.clone(),
                     sampler: saved.sampler.clone(),
                     remover: saved.remover.clone(),
                     max_size: of("max_size").max_size,
                     max_times_sampled: of("max_times_sampled").max_times_sampled,
                     max_bytes: of("max_bytes").max_bytes,
-                    rate_limiter: limiter.rate_limiter.clone(),
+                    rate_limiter: if limiter_is_edited { here } else { saved }.rate_limiter.clone(),
                     signature,
                     seed: here.seed,
+                };
+                if is_edited("max_size") != limiter_is_edited {
+                    check_sizes(&config, is_edited("max_size"))?;
                 }
+                config
             }
         };
         config.validate()?;
@@ -111,6 +116,23 @@ impl Merged {
             list(|option| &option.here)
         ))
     }
+}
+
+/// Checks that a table can be sampled of which either `max_size` or the rate limiter was edited, and the other is that of
+/// the checkpoint.
+fn check_sizes(config: &TableConfig, max_size_is_edited: bool) -> Result<()> {
+    let TableConfig { name, max_size, rate_limiter, .. } = config;
+    let min_size = rate_limiter.min_size_to_sample;
+    if u64::try_from(min_size).is_ok_and(|min_size| min_size <= *max_size) {
+        return Ok(());
+    }
+    let sizes = [format!("max_size is {max_size}"), format!("rate_limiter.min_size is {min_size}")];
+    let [edited, kept] = if max_size_is_edited { [&sizes[0], &sizes[1]] } else { [&sizes[1], &sizes[0]] };
+    Err(Error::invalid(format!(
+        "[tables.{name}] could never be sampled: {edited}, but {kept} in the checkpoint, which holds because it was not \
+         edited. Edit both, or write `override_definitions = true` in the section [checkpoint], which takes all options \
+         of the file."
+    )))
 }
 
 /// Returns the options of a table that a running server can change, as texts by name.
