@@ -55,9 +55,14 @@ impl<'py> Leaf<'py> {
 
     /// The shape for people: `shape [2,3]`, `a Ragged of 2 items`.
     pub fn shape_text(&self) -> String {
+        if self.is_ragged() { self.form_text() } else { format!("shape {}", self.form_text()) }
+    }
+
+    /// The same without the word: `[2,3]`, `a Ragged of 2 items`.
+    fn form_text(&self) -> String {
         match &self.row_lengths {
             Some(lengths) => format!("a Ragged of {} items", lengths.len()),
-            None => format!("shape {}", shape_text(&self.shape)),
+            None => shape_text(&self.shape),
         }
     }
 
@@ -330,10 +335,7 @@ fn num_rows(data: &Bound<'_, PyAny>, leaves: &[Leaf<'_>]) -> Result<usize, NotSt
     let rows = first.num_steps();
     let is_uneven = |leaf: &Leaf<'_>| leaf.num_steps().is_none() || leaf.num_steps() != rows;
     let Some(index) = leaves.iter().position(is_uneven) else { return Ok(rows.unwrap_or(0)) };
-    let named = |index: usize, verb: &str| {
-        let shape = leaves[index].shape_text().replace("shape ", "");
-        format!("{}{verb} {shape}", joined_path(data, index))
-    };
+    let named = |index: usize, verb: &str| format!("{}{verb} {}", joined_path(data, index), leaves[index].form_text());
     let shapes = match index {
         0 => named(0, " is"),
         _ => format!("{}, {}", named(0, " is"), named(index, "")),
