@@ -442,3 +442,12 @@ def test_samples_that_a_program_received_do_not_go_back_when_it_ends(serve_far):
         read += [int(value) for value in out.split()]
     assert read == list(range(25))
     assert rest_of(client) == list(range(25, 50))
+
+
+def test_an_end_of_a_server_that_the_extension_does_not_know_is_refused():
+    with reverb.Server([make_table()]) as server:
+        with pytest.raises(ValueError, match='expected "for good".*"collected", got "for ever"'):
+            server._end("for ever")
+        client = server.localhost_client()
+        client.insert([np.float32(1)], {"table": 1.0})
+        assert client.server_info()["table"].current_size == 1

@@ -159,7 +159,11 @@ impl Server {
             "for good" => End::ForGood,
             "returns" => End::Returns,
             "with program" => End::WithProgram,
-            _ => End::Collected,
+            "collected" => End::Collected,
+            other => {
+                let expected = "expected \"for good\", \"returns\", \"with program\" or \"collected\"";
+                return Err(Error::invalid(format!("end: {expected}, got {other:?}")).into());
+            }
         };
         Ok(py.detach(|| self.server.lock().end(end))?)
     }
