@@ -17,8 +17,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
-use tokio_stream::{StreamExt, wrappers::ReceiverStream};
+use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
 use tonic::{Status, Streaming};
 
 // limit (Writers): waiting items of a writer's stream, and memory of its chunks and waiting items while an item waits |
@@ -31,6 +32,9 @@ const MAX_WAITING_BYTES: usize = 64 << 20;
 /// Maximum number of gaps in the sequence numbers of the items that a writer has inserted. A writer leaves gaps only for
 /// items that wait.
 const MAX_GAPS: usize = 16_384;
+/// Number of items of a message above which others are served before the next message. Messages may come without a pause,
+/// and tokio would take 128 of them first.
+const ITEMS_BEFORE_OTHERS: usize = 64;
 /// Time after which the writer is told why its items wait, once for each wait. The writer puts the reason into its own
 /// error texts.
 const NOTICE_DELAY: Duration = Duration::from_millis(100);
@@ -130,7 +134,12 @@ impl WriteStreamTask {
     }
 
     /// Serves the stream until the writer has ended it and all items have a result.
-    async fn serve(&mut self, first: WriteRequest, requests: &mut Streaming<WriteRequest>, answers: &Answers) -> Ended {
+    async fn serve(
+        &mut self,
+        first: WriteRequest,
+        requests: &mut (impl Stream<Item = std::result::Result<WriteRequest, Status>> + Unpin),
+        answers: &Answers,
+    ) -> Ended {
         let replay = self.replay.clone();
         let mut closed = std::pin::pin!(replay.closed());
         let mut request = Some(first);
@@ -140,11 +149,15 @@ impl WriteStreamTask {
         loop {
             let mut done = Done::new();
             if let Some(request) = request.take() {
+                let count = request.items.len();
                 tokio::select! {
                     biased;
                     taken = self.take(request, &mut done) => taken.map_err(|error| to_status(&error))?,
                     () = answers.closed() => return Err(None),
                     () = &mut closed => return Err(Some(to_status(&stopped(&replay).await))),
+                }
+                if count > ITEMS_BEFORE_OTHERS {
+                    yield_now().await;
                 }
             }
             if done.is_empty() {
@@ -283,6 +296,7 @@ mod tests {
     use reverb_core::{Codec, DType, Layout};
     use reverb_service::Transport;
     use reverb_service::decoding::turn;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     async fn task() -> WriteStreamTask {
         let replay = Replay::new(vec![queue("queue", 10)], 256 << 20).unwrap();
@@ -332,5 +346,34 @@ mod tests {
         drop(room);
         task.take(message(2048), &mut done).await.unwrap();
         assert_eq!(task.known.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn others_are_served_between_messages_of_many_items() {
+        let mut task = task().await;
+        let item = |key| WriteItem { table: "nowhere".into(), key, priority: 1.0, rows: 1, ..WriteItem::default() };
+        let message = |number: u64| {
+            let items: Vec<_> = (0..100).map(item).collect();
+            WriteRequest { first_sequence: 1 + number * 100, items, ..WriteRequest::default() }
+        };
+        let (answers, mut stream) = mpsc::channel(1000);
+        let served = Arc::new(AtomicUsize::new(0));
+        let counted = served.clone();
+        let others = tokio::spawn(async move {
+            loop {
+                counted.fetch_add(1, Relaxed);
+                yield_now().await;
+            }
+        });
+        let mut messages = tokio_stream::iter((1..200).map(|number| Ok(message(number))));
+        task.serve(message(0), &mut messages, &answers).await.unwrap();
+        others.abort();
+        assert!(served.load(Relaxed) >= 200, "others were served {} times", served.load(Relaxed));
+        stream.close();
+        let mut results = 0;
+        while let Some(answer) = stream.recv().await {
+            results += answer.unwrap().failures.len();
+        }
+        assert_eq!(results, 20_000);
     }
 }
