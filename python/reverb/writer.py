@@ -42,7 +42,7 @@ class Writer:
         self._reports = Reports()
         self._writer = _binding.RowWriter(client, max_sequence_length, signatures(), options)
         self._finalizer = closing.close_when_deleted(
-            self, self._writer, warning="Writer-object deleted without calling .close explicitly."
+            self, self._writer, self._reports, warning="Writer-object deleted without calling .close explicitly."
         )
 
     def __enter__(self) -> "Writer":
@@ -94,6 +94,8 @@ class Writer:
         """
         self._check_open("Append")
         self._writer.append(data)
+        if self._reports.kept:
+            self._reports.finish()
 
     def append_sequence(self, sequence: Any) -> None:
         """Appends steps that are stacked along the first axis of every leaf.
@@ -104,11 +106,13 @@ class Writer:
         Raises:
           ValueError: There is no leaf, or the leaves differ in their number of steps, and nothing was appended. Also
             raised in the cases of `append`; steps before the one that does not fit have then been appended. An error
-            whose `step_taken` is true comes after all steps were appended.
+            whose `step_taken` is true comes after all steps were appended. If the server rejected several earlier
+            items, the next calls raise the other errors.
+          KeyboardInterrupt: Ctrl-C ended a wait. Steps may have been appended, and those after them are not.
         """
         self._check_open("AppendSequence")
         for step in _steps(sequence):
-            self._reports.call(self.append, step)
+            self._reports.call_unless_interrupted(self._writer.append, step)
         self._reports.finish()
 
     def create_item(self, table: str, num_timesteps: int, priority: ItemPriority) -> None:
@@ -163,6 +167,7 @@ class Writer:
         seconds = as_seconds(timeout_ms, timeout)
         self._check_open("Flush")
         if not closing.was_closed_at_exit(self._writer):
+            self._reports.finish(step_taken=False)
             self._writer.flush(0, closing.limited_at_exit(seconds))
 
     def close(self, retry_on_unavailable: bool = True) -> None:
@@ -186,12 +191,13 @@ class Writer:
         try:
             if retry_on_unavailable or self._writer.has_server:
                 self._writer.flush(0, closing.limited_at_exit(None))
+            self._reports.finish(step_taken=False)
         except UnavailableError:
             if retry_on_unavailable:
                 raise
         finally:
             closing.mark_closed(self._writer)
-            closing.log_discarded(self._writer.close(0.0))
+            closing.log_discarded(closing.discard(self._writer, self._reports, 0.0))
 
     def _check_open(self, method: str) -> None:
         if self._closed:

@@ -1,12 +1,16 @@
 """After the server has refused an item, the call that reports it takes its own step, and nothing is lost."""
 
 import contextlib
+import gc
+import os
+import signal
+import threading
 
 import numpy as np
 import pytest
 from behaviour_support import draw, eventually, info_of, make_table
 
-from reverb import adders, errors, structured
+from reverb import adders, errors, rate_limiters, structured
 
 STEP = {"x": np.int64(0)}
 PAIRS = structured.create_config(structured.pattern_from_transform(STEP, lambda x: x["x"][-2:]), "table")
@@ -30,6 +34,11 @@ def taken(call, *args, **kwargs):
     with pytest.raises(errors.InvalidPriorityError, match="must not be negative") as raised:
         call(*args, **kwargs)
     assert raised.value.step_taken
+
+
+def is_told(adder):
+    """Whether no error is left to be raised."""
+    return adder._writer._sender.is_settled and not adder._reports.kept
 
 
 def items(client):
@@ -178,6 +187,116 @@ class TestRowWriter:
         assert items(client) == ["[[0, 1]]", "[[1, 2, 3]]"]
 
 
+def row_writer(client):
+    """A writer that has reported one of its three refused items."""
+    writer = client.writer(8, chunk_length=4)
+    writer.append(0)
+    for _ in range(3):
+        writer.create_item("table", 1, REFUSED)
+    writer.append_sequence(np.arange(1, 4))
+    eventually(lambda: writer._writer.num_pending_items == 0)
+    taken(writer.append_sequence, np.arange(4, 8))
+    return writer
+
+
+def end_with_two_reports(client):
+    """A structured writer whose last call has reported one refused item and kept the other."""
+    each = structured.create_config(structured.pattern_from_transform(STEP, lambda x: x["x"][-1:]), "table")
+    writer = client.structured_writer([each, LAST, each])
+    writer.append({"x": np.int64(0)}, priority=REFUSED)
+    wait_for_refusal(writer)
+    taken(writer.end_episode)
+    return writer
+
+
+def adder_with_two_reports(client):
+    """An adder whose last call has reported one refused item and kept the other."""
+    adder = sequences(client, 2)
+    add(adder, 0, last=False, priority=None)
+    add(adder, 1, last=True, priority=REFUSED)
+    wait_for_refusal(adder._writer)
+    taken(add, adder, 2, last=False, priority=None)
+    return adder
+
+
+REPORTING = pytest.mark.parametrize("make", [end_with_two_reports, adder_with_two_reports])
+
+
+class TestReportsThatOneCallHasKept:
+    """A call raises one error, and later calls raise the others."""
+
+    def test_the_calls_of_a_row_writer(self, serve):
+        writer = row_writer(serve(table()))
+        taken(writer.append, 8)
+        with pytest.raises(errors.InvalidPriorityError) as raised:
+            writer.flush()
+        assert not raised.value.step_taken
+        writer.flush()
+        writer.close()
+
+    def test_the_end_of_the_with_statement_of_a_row_writer(self, serve):
+        writer = row_writer(serve(table()))
+        for _ in range(2):
+            with pytest.raises(errors.InvalidPriorityError), writer:
+                pass
+        writer.close()
+
+    def test_the_close_of_a_row_writer(self, serve, caplog):
+        writer = row_writer(serve(table()))
+        with pytest.raises(errors.InvalidPriorityError):
+            writer.close()
+        assert [record.getMessage().count("must not be negative") for record in caplog.records] == [1]
+
+    def test_an_append_of_a_structured_writer(self, serve):
+        writer = end_with_two_reports(serve(table()))
+        taken(writer.append, {"x": np.int64(1)})
+        writer.append({"x": np.int64(2)})
+        writer.flush()
+
+    @REPORTING
+    def test_flush(self, serve, make):
+        writer = make(serve(table()))
+        with pytest.raises(errors.InvalidPriorityError) as raised:
+            writer.flush()
+        assert not raised.value.step_taken
+        writer.flush()
+
+    @REPORTING
+    def test_the_end_of_the_with_statement(self, serve, make):
+        writer = make(serve(table()))
+        with pytest.raises(errors.InvalidPriorityError), writer:
+            pass
+        with writer:
+            pass
+
+    @REPORTING
+    def test_close_logs_what_no_call_has_raised(self, serve, caplog, make):
+        writer = make(serve(table()))
+        writer.close()
+        assert [record.getMessage().count("must not be negative") for record in caplog.records] == [1]
+
+    @REPORTING
+    def test_the_deletion_logs_what_no_call_has_raised(self, serve, caplog, make):
+        writer = make(serve(table()))
+        del writer
+        gc.collect()
+        eventually(lambda: "must not be negative" in caplog.text)
+
+
+def test_ctrl_c_ends_the_wait_of_append_sequence(serve):
+    limiter = rate_limiters.SampleToInsertRatio(1.0, 1, (-1e9, 1))
+    client = serve(make_table(limiter=limiter, max_times_sampled=1))
+    writer = client.writer(4, chunk_length=4, max_in_flight_items=1)
+    writer.append(0)
+    for _ in range(3):
+        writer.create_item("table", 1, 1.0)
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt) as raised:
+        writer.append_sequence(np.arange(10, 20))
+    assert not raised.value.step_taken
+    writer._writer.close(0.0)
+
+
 def episodes(client, num_envs):
     return adders.EpisodeAdder(client, "table", max_length=5, final=("x",), num_envs=num_envs)
 
@@ -231,7 +350,7 @@ def test_adders_go_on_with_the_step_that_follows(serve, make, refused, num_envs)
             priorities = priority if step == refused else 1.0
             call(add, adder, step, last=step % 3 == 2, priority=priorities)
         assert all(error.step_taken for error in reports)
-        while not adder._writer._sender.is_settled or adder._reports:
+        while not is_told(adder):
             call(adder.flush)
         adder.close()
         return reports
@@ -264,7 +383,7 @@ def test_hindsight_writes_the_whole_episode_before_it_reports(serve):
         episode(0, REFUSED)
     wait_for_refusal(adder._writer)
     taken(episode, 10, 1.0)
-    while not adder._writer._sender.is_settled or adder._reports:
+    while not is_told(adder):
         with contextlib.suppress(errors.InvalidPriorityError):
             adder.flush()
     episode(20, 1.0)

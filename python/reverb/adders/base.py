@@ -60,7 +60,8 @@ class AdderBase:
             options = dataclasses.replace(options, max_in_flight_items=in_flight)
         self._options = options
         self._writer: Any = None
-        # Errors of writer calls that have done their work. `add` raises them when it has done its own.
+        # Errors of writer calls that have done their work. `add` raises them when it has done its own. From its start
+        # those of the writer, which raises or logs what no `add` has raised.
         self._reports = Reports()
         # The structure of what the writer takes.
         self._blank: Any = None
@@ -93,7 +94,6 @@ class AdderBase:
           timeout_ms: Time limit in milliseconds; None waits as long as the tables' rate limiters block.
           timeout: Time limit in seconds, instead of `timeout_ms`.
         """
-        self._reports.finish()
         if self._writer is not None:
             self._writer.flush(block_until_num_items, timeout_ms, timeout=timeout)
 
@@ -190,6 +190,7 @@ class AdderBase:
 
     def _pace(self, writer: Any) -> Any:
         """Makes a writer wait only where this adder takes the room for its items. Returns the writer."""
+        self._reports = writer.reports
         writer.pace()
         return writer
 

@@ -11,6 +11,7 @@ from typing import Any
 from reverb._binding import WriterSession
 from reverb._shutdown import Stage, at_exit
 from reverb.data import nests
+from reverb.writing.reports import Reports
 
 _logger = logging.getLogger("reverb")
 
@@ -28,27 +29,28 @@ _MAX_REASON_LENGTH = 400
 Discarded = tuple[dict[str, int], list[str]]
 
 
-_open: dict[int, WriterSession] = {}
+_open: dict[int, tuple[WriterSession, Reports]] = {}
 # Writers are kept here so that no new object gets the id of one.
 _closed_at_exit: dict[int, WriterSession] = {}
 _is_exiting = False
 
 
 def close_when_deleted(
-    owner: Any, writer: WriterSession, *, warning: str | None = None
+    owner: Any, writer: WriterSession, reports: Reports, *, warning: str | None = None
 ) -> "weakref.finalize[Any, Any]":
     """Closes `writer` when `owner` is deleted or when the interpreter exits, whichever comes first.
 
     Args:
       owner: The writer object that the program holds.
       writer: The extension's writer, which must be closed. It must not refer to `owner`.
+      reports: Errors that its owner has kept. Those that no call has raised are logged at the end.
       warning: Text that is logged as a warning if `owner` is deleted before it was closed; None logs nothing.
 
     Returns:
       The finalizer. Detaching it prevents that `writer` is closed when `owner` is deleted.
     """
-    _open[id(writer)] = writer
-    finalizer = weakref.finalize(owner, _close_deleted, writer, warning)
+    _open[id(writer)] = writer, reports
+    finalizer = weakref.finalize(owner, _close_deleted, writer, reports, warning)
     finalizer.atexit = False
     return finalizer
 
@@ -76,7 +78,23 @@ def limited_at_exit(seconds: float | None) -> float | None:
     return CLOSE_TIMEOUT_SECONDS if seconds is None else min(seconds, CLOSE_TIMEOUT_SECONDS)
 
 
-def close_now(writer: WriterSession) -> None:
+def discard(writer: WriterSession, reports: Reports, patience: float) -> Discarded | None:
+    """Closes a writer.
+
+    Args:
+      writer: The extension's writer.
+      reports: Errors that its owner has kept.
+      patience: Time in seconds to wait for its unconfirmed items.
+
+    Returns:
+      What was discarded, with the reasons that no call has raised; None if there is nothing to log.
+    """
+    items, reasons = writer.close(patience) or ({}, [])
+    reasons = [*reports.take_texts(), *reasons]
+    return (items, reasons) if items or reasons else None
+
+
+def close_now(writer: WriterSession, reports: Reports) -> None:
     """Closes a writer. Waits for its unconfirmed items, and logs those that are discarded.
 
     Of calls that overlap, the last logs the items of all.
@@ -85,7 +103,7 @@ def close_now(writer: WriterSession) -> None:
     _closing.begin()
     discarded = None
     try:
-        discarded = writer.close(CLOSE_TIMEOUT_SECONDS)
+        discarded = discard(writer, reports, CLOSE_TIMEOUT_SECONDS)
     finally:
         log_discarded(*_closing.end(discarded))
 
@@ -152,10 +170,10 @@ class _DeletedWriters:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._waiting: collections.deque[tuple[WriterSession, float]] = collections.deque()
+        self._waiting: collections.deque[tuple[WriterSession, Reports, float]] = collections.deque()
         self._has_thread = False
 
-    def add(self, writer: WriterSession) -> None:
+    def add(self, writer: WriterSession, reports: Reports) -> None:
         """Closes a writer in the background.
 
         Raises:
@@ -166,7 +184,7 @@ class _DeletedWriters:
                 # Not a daemon: the interpreter waits for it before it ends.
                 threading.Thread(target=self._run, name="reverb-close").start()
                 self._has_thread = True
-            self._waiting.append((writer, time.monotonic() + CLOSE_TIMEOUT_SECONDS))
+            self._waiting.append((writer, reports, time.monotonic() + CLOSE_TIMEOUT_SECONDS))
 
     def _run(self) -> None:
         discarded: list[Discarded | None] = []
@@ -175,8 +193,8 @@ class _DeletedWriters:
                 if not self._waiting:
                     self._has_thread = False
                     break
-                writer, deadline = self._waiting.popleft()
-            discarded.append(writer.close(max(0.0, deadline - time.monotonic())))
+                writer, reports, deadline = self._waiting.popleft()
+            discarded.append(discard(writer, reports, max(0.0, deadline - time.monotonic())))
             mark_closed(writer)
         log_discarded(*discarded)
 
@@ -194,18 +212,18 @@ def _forget_parent() -> None:
 os.register_at_fork(after_in_child=_forget_parent)
 
 
-def _close_deleted(writer: WriterSession, warning: str | None) -> None:
+def _close_deleted(writer: WriterSession, reports: Reports, warning: str | None) -> None:
     if warning is not None:
         _logger.warning(warning)
     # A writer that is alone shares its line of the log with no other, so the program waits as it does in `close`.
     if len(_open) > 1 and not writer.drain(_DELETE_SECONDS):
         try:
-            _deleted.add(writer)
+            _deleted.add(writer, reports)
         except RuntimeError:
             pass
         else:
             return
-    close_now(writer)
+    close_now(writer, reports)
 
 
 def _close_all() -> None:
@@ -219,15 +237,16 @@ def _close_all() -> None:
         # The `__del__` could not import it.
         nests.dm_tree()
     deadline = time.monotonic() + CLOSE_TIMEOUT_SECONDS
-    for writer in list(_open.values()):
+    for writer, _ in list(_open.values()):
         # All of them send their items while the first waits.
         writer.drain(0.0)
     discarded = []
-    for number, writer in list(_open.items()):
+    for number, (writer, reports) in list(_open.items()):
         writer.drain(max(0.0, deadline - time.monotonic()))
-        if not writer.is_settled and _open.pop(number, None) is not None:
+        is_settled = writer.is_settled and not reports.kept
+        if not is_settled and _open.pop(number, None) is not None:
             _closed_at_exit[number] = writer
-            discarded.append(writer.close(0.0))
+            discarded.append(discard(writer, reports, 0.0))
     log_discarded(*discarded)
 
 

@@ -9,6 +9,7 @@ from reverb import _binding
 from reverb.data import checks
 from reverb.errors import CancelledError, DeadlineExceededError, ReverbError
 from reverb.writing import closing
+from reverb.writing.reports import Reports
 
 _Writer = TypeVar("_Writer", bound="FlushingWriter")
 
@@ -18,12 +19,16 @@ class FlushingWriter:
 
     Args:
       sender: The extension's writer, which must not refer to this object.
+
+    Attributes:
+      reports: Errors of earlier items that later calls raise. For adders; it is not part of the public interface.
     """
 
     def __init__(self, sender: _binding.WriterSession) -> None:
         self._sender = sender
         self._closed = False
-        self._finalizer = closing.close_when_deleted(self, sender)
+        self.reports = Reports()
+        self._finalizer = closing.close_when_deleted(self, sender, self.reports)
 
     def __enter__(self: _Writer) -> _Writer:
         return self
@@ -53,6 +58,7 @@ class FlushingWriter:
         """
         if isinstance(error, ReverbError) or self._closed or closing.was_closed_at_exit(self._sender):
             return
+        self.reports.finish(step_taken=False)
         try:
             self._sender.flush(0, closing.CLOSE_TIMEOUT_SECONDS)
         except DeadlineExceededError as late:
@@ -80,7 +86,9 @@ class FlushingWriter:
         """
         if block_until_num_items < 0:
             raise ValueError(f"block_until_num_items must be >= 0, got {block_until_num_items}")
-        self._flush("Flush", block_until_num_items, as_seconds(timeout_ms, timeout))
+        seconds = as_seconds(timeout_ms, timeout)
+        self.reports.finish(step_taken=False)
+        self._flush("Flush", block_until_num_items, seconds)
 
     def _end_episode(self, end: Callable[[bool], None], clear_buffers: bool, seconds: float | None) -> None:
         """Flushes, and ends the episode also if items were not confirmed in time or were refused."""
@@ -137,7 +145,7 @@ class FlushingWriter:
             self._closed = True
             self._finalizer.detach()
             if not closing.was_closed_at_exit(self._sender):
-                closing.close_now(self._sender)
+                closing.close_now(self._sender, self.reports)
 
 
 def as_seconds(timeout_ms: int | None, timeout: float | None) -> float | None:

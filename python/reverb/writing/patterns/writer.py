@@ -8,7 +8,6 @@ from reverb.data.keys import ItemPriority, as_item_priority
 from reverb.writing.flushing import FlushingWriter, as_seconds
 from reverb.writing.key_check import patterns_fit_tables
 from reverb.writing.options import WriterOptions
-from reverb.writing.reports import Reports
 from reverb.writing.structure import FixedStructure
 
 
@@ -27,7 +26,6 @@ class StructuredWriter(FlushingWriter):
         texts = [config.SerializeToString() for config in configs]
         self._writer = _binding.PatternWriter(client, FixedStructure(), texts, options)
         self._client = client
-        self._reports = Reports()
         self._configs = configs
         # Replaced by the append of the extension once the patterns are known to fit their tables.
         self._append = self._check_and_append
@@ -57,6 +55,8 @@ class StructuredWriter(FlushingWriter):
             self._append(data, partial_step)
         else:
             self._append(data, partial_step, as_item_priority(priority))
+        if self.reports.kept:
+            self.reports.finish()
 
     def _check_and_append(self, data: Any, partial_step: bool, priority: ItemPriority | None = None) -> None:
         if patterns_fit_tables(self._client, self._configs):
@@ -95,9 +95,9 @@ class StructuredWriter(FlushingWriter):
         """
         seconds = as_seconds(timeout_ms, timeout)
         given = None if priority is None else as_item_priority(priority)
-        self._reports.call(self._writer.make_last_items, given)
-        self._reports.call(self._end_episode, self._writer.end_episode, clear_buffers, seconds)
-        self._reports.finish()
+        self.reports.call(self._writer.make_last_items, given)
+        self.reports.call(self._end_episode, self._writer.end_episode, clear_buffers, seconds)
+        self.reports.finish()
 
     def finish_episode(self, priority: float | None) -> None:
         """Ends an episode as `end_episode` does, without a flush. For adders; it is not part of the public interface.
@@ -105,6 +105,7 @@ class StructuredWriter(FlushingWriter):
         Args:
           priority: Priority of the items that this call creates; None means that of their configs.
         """
-        self._reports.call(self._writer.make_last_items, priority if priority is None else as_item_priority(priority))
-        self._writer.end_episode(True)
-        self._reports.finish()
+        try:
+            self._writer.make_last_items(priority if priority is None else as_item_priority(priority))
+        finally:
+            self._writer.end_episode(True)
