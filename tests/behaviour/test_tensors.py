@@ -142,6 +142,17 @@ def test_a_ragged_of_tensors_is_taken(serve):
     assert found.values.astype(np.float64).tolist() == VALUES * 2
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_a_list_of_tensors_of_open_length_is_taken(serve, name):
+    dtype, expected = KINDS[name]
+    client = serve(make_table(max_times_sampled=1, signature={"x": reverb.TensorSpec([None, 2], dtype)}))
+    client.insert_batch({"x": [tensor(VALUES, dtype), tensor(VALUES[:1], dtype)]}, {"table": 1.0})
+    found = client.sample_batch("table", 2).data["x"]
+    assert found.values.dtype == expected
+    assert found.row_lengths.tolist() == [2, 1]
+    assert found.values.astype(np.float64).tolist() == [*VALUES, VALUES[0]]
+
+
 def test_priorities_that_count_for_max_are_tensors(serve):
     client = serve(make_table(max_times_sampled=1))
     with adders.SequenceAdder(client, "table", length=1, period=1, priority="max") as adder:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from reverb.data import signatures
+from reverb.data.arrays import as_array
 from reverb.replay_sample import Ragged
 
 _STACKED = "insert_batch takes n stacked steps, arrays [n, ...]"
@@ -201,7 +202,7 @@ def _lists_to_ragged(data: Any, signature: Any) -> Any:
             parts = [_lists_to_ragged(value, spec) for value, spec in zip(data, signature, strict=True)]
             return type(data)(*parts) if hasattr(data, "_fields") else type(data)(parts)
     elif isinstance(data, list) and data and _has_open_length(signature):
-        rows = [np.asarray(row) for row in data]
+        rows = [as_array(row) for row in data]
         first = rows[0]
         if all(row.ndim and (row.dtype, row.shape[1:]) == (first.dtype, first.shape[1:]) for row in rows):
             return Ragged(np.concatenate(rows), np.array([len(row) for row in rows], np.int64))
