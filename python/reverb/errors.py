@@ -131,7 +131,8 @@ class ServerStoppedError(CancelledError):
     """A server in another process was stopped for good, and no other answers at its address.
 
     It is not an `UnavailableError`, so programs that wait for a server to come back end instead. Nothing is remembered:
-    a later call looks for a server at the address once.
+    a later call looks for a server at the address once. A writer that has raised the error has ended, and its calls
+    raise it again: make a new writer.
     """
 
     is_transient = False
