@@ -463,6 +463,25 @@ def test_a_forked_child_leaves_the_parents_samples_alone(serve):
     loader.close()
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("prefetch", [0, 2])
+@pytest.mark.parametrize("leave", [NumpyLoader.close, next])
+def test_a_forked_child_leaves_the_batch_that_the_parent_works_on_alone(serve_far, leave, prefetch):
+    client = serve_far(queue_table(max_size=100))
+    insert_numbers(client, 50)
+    loader = NumpyLoader(client, "table", batch_size=8, prefetch=prefetch, receipt="next", timeout=20)
+    next(loader)
+    child = os.fork()
+    if child == 0:
+        leave(loader)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    # The parent has not asked for the next batch, so that its samples go back if it is killed now.
+    assert undelivered(client) >= 8
+    loader.close()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -179,6 +179,7 @@ class BatchSource:
 
     def receive_held(self) -> None:
         """Marks the batch as delivered that the learner has got last, if the option `receipt` has delayed that."""
+        self._leave_to_parent()
         held, self._held = self._held, None
         if held is not None:
             self.deliver(held)
@@ -238,7 +239,6 @@ class BatchSource:
         with self._lock:
             self.receive_held()
             self.local.close()
-            self._leave_to_parent()
             for fetched in reversed(self._fetched):
                 fetched.give_back()
             self._fetched.clear()
