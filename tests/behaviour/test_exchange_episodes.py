@@ -1,11 +1,13 @@
 """Imports of RLDS episodes into tables."""
 
+import contextlib
+
 import numpy as np
 import pytest
-from behaviour_support import make_table
+from behaviour_support import Background, make_table
 
 import reverb
-from reverb import adders, checkpointers, errors, exchange
+from reverb import adders, checkpointers, errors, exchange, rate_limiters
 
 
 @pytest.fixture
@@ -91,9 +93,9 @@ def reached(achieved, desired, info):
     return float(abs(achieved - desired)[0] < 0.1)
 
 
-def hindsight(client, compute_reward=reached):
+def hindsight(client, compute_reward=reached, **options):
     return adders.HindsightAdder(
-        client, "table", discount=0.5, compute_reward=compute_reward, k=1, strategy="final", seed=1
+        client, "table", discount=0.5, compute_reward=compute_reward, k=1, strategy="final", seed=1, **options
     )
 
 
@@ -115,22 +117,57 @@ def test_hindsight_sees_the_goals_of_a_data_set(client, terminal):
     assert [value.item() for value in next_goal] == [-1, 2.5, -1, 2.5, -1, 102.5, -1, 102.5]
 
 
+def adder_of(kind, client, **options):
+    return {
+        "hindsight": lambda: hindsight(client, **options),
+        "transitions": lambda: adders.NStepTransitionAdder(client, "table", n=2, discount=0.5, **options),
+        "sequences": lambda: adders.SequenceAdder(client, "table", length=4, period=4, **options),
+        "episodes": lambda: adders.EpisodeAdder(client, "table", max_length=4, **options),
+    }[kind]()
+
+
+def episodes_in(items):
+    """The numbers of the episodes of which each item has steps."""
+    # Observations and goals that were reached are in the hundreds of their episode, and no other number is above 99.
+    numbers = [np.concatenate([leaf.ravel() for leaf in item if leaf.dtype.kind in "if"]) for item in items]
+    return [{number // 100 for number in each if number > 99} for each in numbers]
+
+
 @pytest.mark.parametrize("kind", ["hindsight", "transitions", "sequences", "episodes"])
 def test_an_adder_begins_another_episode_after_an_import_that_failed(client, kind):
-    adder = {
-        "hindsight": lambda: hindsight(client),
-        "transitions": lambda: adders.NStepTransitionAdder(client, "table", n=2, discount=0.5),
-        "sequences": lambda: adders.SequenceAdder(client, "table", length=4, period=4),
-        "episodes": lambda: adders.EpisodeAdder(client, "table", max_length=4),
-    }[kind]()
+    adder = adder_of(kind, client)
     torn = [*goal_steps(1, 4)][:3]
     with adder:
         with pytest.raises(TypeError, match="episode 0, step 2: a step must be a dict"):
             exchange.from_rlds(client, [{"steps": [*torn, 3]}], adder=adder)
         exchange.from_rlds(client, [{"steps": goal_steps(5, 3)}], adder=adder)
-    # Observations and goals that were reached are in the hundreds of their episode, and no other number is above 99.
-    numbers = [np.concatenate([leaf.ravel() for leaf in item if leaf.dtype.kind in "if"]) for item in items(client)]
-    of_episodes = [{number // 100 for number in each if number > 99} for each in numbers]
+    of_episodes = episodes_in(items(client))
+    assert {5} in of_episodes
+    assert all(len(episodes) == 1 for episodes in of_episodes), of_episodes
+
+
+@pytest.mark.parametrize(("kind", "num_items"), [("hindsight", 4), ("transitions", 2), ("sequences", 1), ("episodes", 1)])
+def test_an_adder_begins_another_episode_after_ctrl_c_while_its_items_wait(kind, num_items):
+    def interrupted():
+        yield from [*goal_steps(2, 4)][:3]
+        raise KeyboardInterrupt
+
+    limiter = rate_limiters.SampleToInsertRatio(1.0, 1, (-1e9, 1))
+    with reverb.Server([make_table(limiter=limiter, max_times_sampled=1)]) as server:
+        client = server.localhost_client()
+        client.insert(0, {"table": 1.0})
+        adder = adder_of(kind, client, max_in_flight_items=num_items)
+        # The items of the first episode fill the table's queue, so that there is no room for those of the second.
+        with pytest.raises(KeyboardInterrupt):
+            exchange.from_rlds(client, [{"steps": goal_steps(1, 3)}, {"steps": interrupted()}], adder=adder)
+        adding = Background(exchange.from_rlds, client, [{"steps": goal_steps(5, 3)}], adder=adder)
+        found = []
+        while adding.is_running or client.server_info()["table"].current_size:
+            with contextlib.suppress(errors.DeadlineExceededError):
+                found += [sample.data for sample in client.sample("table", timeout=0.2, emit_timesteps=False)]
+        adding.result()
+        adder.close()
+    of_episodes = episodes_in(found[1:])
     assert {5} in of_episodes
     assert all(len(episodes) == 1 for episodes in of_episodes), of_episodes
 

@@ -170,6 +170,12 @@ class AdderBase:
             self._end_episodes(ends, self._priorities.of_step(None))
             self._reports.finish()
 
+    def break_off(self) -> None:
+        """Ends all episodes that are under way, without a wait for room. For imports that fail."""
+        ends = self._steps > 0
+        if True in ends:
+            self._end_episodes(ends, self._priorities.of_step(None))
+
     def _end_episodes(self, ends: NDArray[np.bool_], priority: Any) -> None:
         """Ends the episodes of these environments, whose next steps are the first of others."""
         self._finish(ends, priority)

@@ -76,8 +76,8 @@ def insert_episodes(
                 for step, is_last in _with_last(episode):
                     sink.add(step if transform is None else transform(step), is_last=is_last)
                     count += 1
-            except Exception as error:
-                # The adder may be used again, and the steps that it then gets are of another episode.
+            except BaseException as error:
+                # The adder may be used again, also after Ctrl-C, and the steps that it then gets are of another episode.
                 with contextlib.suppress(Exception):
                     sink.break_off()
                 if isinstance(error, (ReverbError, ValueError, TypeError, KeyError)):
@@ -147,7 +147,7 @@ class _StepSink:
         self._adder.add(step, last=is_last)
 
     def break_off(self) -> None:
-        self._adder.end_episode()
+        self._adder.break_off()
 
     def close(self) -> None:
         self._adder.flush()
@@ -176,7 +176,7 @@ class _TransitionSink:
         self._before = None if is_last else step
 
     def break_off(self) -> None:
-        self._adder.end_episode()
+        self._adder.break_off()
 
     def close(self) -> None:
         self._adder.flush()
