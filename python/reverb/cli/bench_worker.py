@@ -55,7 +55,8 @@ def _samples(client: _binding.Client, task: dict[str, Any]) -> Callable[[], None
 
     def sample() -> None:
         _, draw = client.sample(table, rows, rows, 0, timeout, True)
-        draw.received()
+        if draw is not None:
+            draw.received()
 
     return sample
 
