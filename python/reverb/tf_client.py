@@ -186,6 +186,7 @@ def _sample_in_graph(address: bytes, table: bytes, dtypes: NDArray[np.int64]) ->
 def _first_step(address: bytes, table: bytes, num_leaves: int) -> list[Any]:
     """Returns the fields of the info, and the leaves of the first step, of one sampled item."""
     client, name = streams.client_of(address.decode()), table.decode()
+    client.engine.note_drawn(name)
     sampled, draw = client.engine.sample(name, 1, 1, 0, None, False, _RECONNECT_S)
     try:
         info = table_infos(client.engine, _SIGNATURE_S).get(name)

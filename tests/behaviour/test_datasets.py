@@ -49,6 +49,35 @@ def test_a_queue_is_read_completely_in_order_and_ends_with_the_timeout(serve, in
     assert numbers(dataset) == [0, 1, 2], "a new iterator starts afresh"
 
 
+def test_a_writer_that_waits_says_that_a_dataset_or_tf_client_of_its_process_has_drawn(serve, caplog):
+    names = {"dataset": True, "client": True, "nobody": False}
+    serve(*(reverb.Table.queue(name, 1) for name in names))
+    client = reverb.Client(serve.address)
+    for name in names:
+        client.insert_batch({"a": np.arange(1)}, {name: 1.0})
+    dtypes, shapes = {"a": tf.int64}, {"a": tf.TensorShape([1])}
+    assert len(list(reverb.TrajectoryDataset(serve.address, "dataset", dtypes, shapes, 1, max_samples=1))) == 1
+    reverb.TFClient(serve.address).sample("client", [tf.int64])
+    waits = []
+    for name in names:
+        writer = client.trajectory_writer(1, max_in_flight_items=1)
+        writer.append({"a": 1})
+        waits.append((writer, Background(_fill, writer, name)))
+    eventually(lambda: sum("a writer waits" in text for text in caplog.messages) == len(names), 60)
+    for name, has_drawn in names.items():
+        (text,) = (text for text in caplog.messages if f"for table `{name}`" in text)
+        assert (f"This process has drawn from `{name}`" in text) == has_drawn, text
+    for writer, wait in waits:
+        with pytest.raises(reverb.DeadlineExceededError):
+            wait.result(60)
+        writer.close()
+
+
+def _fill(writer, table):
+    for _ in range(3):
+        writer.create_item(table, 1.0, {"a": writer.history["a"][-1:]}, timeout=15)
+
+
 def test_elements_are_replay_samples_that_fit_the_spec(serve):
     client = serve(make_table(sampler="uniform"))
     insert_numbers(client, 5)

@@ -71,6 +71,7 @@ class Stream:
         draws_whole: bool,
     ) -> None:
         self._client = client_of(address)
+        self._client.engine.note_drawn(table)
         self._table = table
         self._options = options
         self._requested = specs
