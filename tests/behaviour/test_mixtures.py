@@ -87,8 +87,11 @@ def test_batches_that_went_back_when_the_connection_was_cut_do_not_change_the_sh
             proxy.cut()
             eventually(lambda: left() == [28, 29])
             assert info_of(there, "a").current_size == 28
-            # One draw may have begun before the loss is seen, so only the sums are exact.
-            assert np.sum(shares_of(loader, 3, 2), axis=0).tolist() == [4, 5]
+            loaded = [[2, 1], *shares_of(loader, 3, 2)]
+            # One draw may have begun before the loss is seen. The batch after it then has the shares of the one before.
+            assert all(shares in ([2, 1], [1, 2]) for shares in loaded), loaded
+            assert all(abs(a - b) <= 2 for a, b in np.cumsum(loaded, axis=0)), loaded
+            assert np.sum(loaded, axis=0).tolist() == [6, 6]
             assert next(loader, None) is None
         proxy.close()
 
