@@ -128,6 +128,22 @@ def serve_far(request):
 
 
 @pytest.fixture
+def start():
+    """Starts servers that stop at the end of the test: `start(table, ...)` returns the server and a client."""
+    import reverb
+
+    servers = []
+
+    def start(*tables, **options):
+        servers.append(reverb.Server(tables=list(tables), **options))
+        return servers[-1], reverb.Client(f"localhost:{servers[-1].port}")
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
 def client(serve):
     """A client of a server with one table, `table`, which draws the oldest of at most 100 items."""
     import reverb

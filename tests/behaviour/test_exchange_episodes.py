@@ -146,7 +146,9 @@ def test_an_adder_begins_another_episode_after_an_import_that_failed(client, kin
     assert all(len(episodes) == 1 for episodes in of_episodes), of_episodes
 
 
-@pytest.mark.parametrize(("kind", "num_items"), [("hindsight", 4), ("transitions", 2), ("sequences", 1), ("episodes", 1)])
+@pytest.mark.parametrize(
+    ("kind", "num_items"), [("hindsight", 4), ("transitions", 2), ("sequences", 1), ("episodes", 1)]
+)
 def test_an_adder_begins_another_episode_after_ctrl_c_while_its_items_wait(kind, num_items):
     def interrupted():
         yield from [*goal_steps(2, 4)][:3]

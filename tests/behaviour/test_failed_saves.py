@@ -22,20 +22,6 @@ COMMAND = [sys.executable, "-c", "from reverb.cli import main; main()"]
 
 
 @pytest.fixture
-def start():
-    """Starts servers that stop at the end of the test."""
-    servers = []
-
-    def start(*tables, **options):
-        servers.append(reverb.Server(tables=list(tables), **options))
-        return servers[-1], reverb.Client(f"localhost:{servers[-1].port}")
-
-    yield start
-    for server in servers:
-        server.stop()
-
-
-@pytest.fixture
 def kept(tmp_path):
     return tmp_path / "kept"
 

@@ -17,8 +17,6 @@ ONE, TWO = np.float32(1), np.float32(2)
 SWAPPED = {"value": ONE, "zreward": TWO}
 LINE = 'table "t": missing: reward; unknown: zreward'
 
-Pair = collections.namedtuple("Pair", ["zreward", "value"])
-
 
 def stacked(step, count):
     return {key: np.repeat(value, count) for key, value in step.items()}

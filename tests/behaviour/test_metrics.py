@@ -19,20 +19,6 @@ HOSTILE = ['a"b\\c', "two\nlines", "<b>#</b> EOF", "é\\n"]
 REASONS = ("max_size", "max_bytes", "max_times_sampled", "delete", "reset")
 
 
-@pytest.fixture
-def start():
-    """Starts servers that stop at the end of the test."""
-    servers = []
-
-    def start(*tables, **options):
-        servers.append(reverb.Server(tables=list(tables), **options))
-        return servers[-1], reverb.Client(f"localhost:{servers[-1].port}")
-
-    yield start
-    for server in servers:
-        server.stop()
-
-
 def test_the_text_is_open_metrics_and_ends_with_its_mark(start):
     server, _ = start(support.make_table())
     media_type, text = metrics_support.scrape(server)

@@ -85,26 +85,6 @@ def test_interrupt_after_the_draw_leaves_the_samples_in_the_table(serve, monkeyp
     assert rest_of(open_server()) == [4, 5, 6, 7, 8, 9]
 
 
-def test_signature_that_cannot_be_asked_for_after_the_draw_loses_nothing(serve, monkeypatch):
-    """The first draw has no time to ask before, and the table may have another signature at each draw."""
-    client = serve(queue())
-    insert_values(client, range(10))
-    reader = serve.connect()
-    assert values_of(reader.sample_batch("table", 2)) == [0, 1]
-
-    def ask_in_vain(*_):
-        raise errors.DeadlineExceededError("no answer")
-
-    reader._makers.clear()
-    with monkeypatch.context() as patch:
-        patch.setattr(reverb.Client, "maker", ask_in_vain)
-        for timeout in (0, None):
-            with pytest.raises(errors.DeadlineExceededError):
-                reader.sample_batch("table", 3, timeout=timeout)
-    assert values_of(reader.sample_batch("table", 3, timeout=0)) == [2, 3, 4]
-    assert rest_of(client) == [5, 6, 7, 8, 9]
-
-
 @pytest.mark.parametrize("take", MAKERS)
 def test_reader_that_is_killed_between_the_draw_and_the_return_loses_nothing(serve_far, take):
     client = serve_far(queue())
@@ -182,15 +162,15 @@ def test_batch_that_arrives_during_a_stop_is_not_given(serve_far, tmp_path):
     client = serve_far(queue(), checkpointer=checkpointer)
     insert_values(client, range(8))
     reader = serve_far.connect()
-    make = reverb.Client.maker
+    make = reader.maker
 
-    def make_late(self, *arguments):
+    def make_late(*arguments):
         serve_far.server.stop(returns=True)
-        return make(self, *arguments)
+        return make(*arguments)
 
     reader.sample_batch("table", 1)
     reader._makers.clear()
-    reader.maker = lambda *arguments: make_late(reader, *arguments)
+    reader.maker = make_late
     with pytest.raises(errors.UnavailableError):
         reader.sample_batch("table", 3)
     client = serve_far(queue(), checkpointer=checkpointers.DefaultCheckpointer(str(tmp_path)))

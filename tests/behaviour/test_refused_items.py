@@ -69,12 +69,17 @@ def test_an_error_says_that_nothing_was_taken_unless_it_was(serve):
 
 
 class TestTrajectoryWriter:
-    def test_append_takes_its_step(self, serve):
-        client = serve(table())
-        writer = client.trajectory_writer(3)
+    def writer_with_refused_item(self, client):
+        """A writer whose first step has an item that the server has refused."""
+        writer = client.trajectory_writer(4)
         writer.append(0)
         writer.create_item("table", REFUSED, writer.history[-1:])
         wait_for_refusal(writer)
+        return writer
+
+    def test_append_takes_its_step(self, serve):
+        client = serve(table())
+        writer = self.writer_with_refused_item(client)
         taken(writer.append, 1)
         writer.append(2)
         writer.create_item("table", 1.0, writer.history[-3:])
@@ -83,33 +88,26 @@ class TestTrajectoryWriter:
 
     def test_create_item_queues_its_item(self, serve):
         client = serve(table())
-        writer = client.trajectory_writer(1)
-        writer.append(0)
-        writer.create_item("table", REFUSED, writer.history[-1:])
-        wait_for_refusal(writer)
+        writer = self.writer_with_refused_item(client)
         taken(writer.create_item, "table", 1.0, writer.history[-1:])
         writer.flush()
         assert items(client) == ["[[0]]"]
 
     def test_an_item_whose_call_reports_a_missing_table_is_queued_once(self, serve):
         client = serve(table())
-        writer, other = client.trajectory_writer(1), client.trajectory_writer(1, validate_items=False)
-        other.append(0)
-        other.create_item("nowhere", 1.0, other.history[-1:])
-        wait_for_refusal(other)
+        writer = client.trajectory_writer(1, validate_items=False)
+        writer.append(0)
+        writer.create_item("nowhere", 1.0, writer.history[-1:])
+        wait_for_refusal(writer)
         with pytest.raises(errors.TableNotFoundError) as raised:
-            other.create_item("table", 1.0, other.history[-1:])
+            writer.create_item("table", 1.0, writer.history[-1:])
         assert raised.value.step_taken
-        other.flush()
+        writer.flush()
         assert items(client) == ["[[0]]"]
-        writer.close()
 
     def test_end_episode_ends_the_episode(self, serve):
         client = serve(table())
-        writer = client.trajectory_writer(4)
-        writer.append(0)
-        writer.create_item("table", REFUSED, writer.history[-1:])
-        wait_for_refusal(writer)
+        writer = self.writer_with_refused_item(client)
         taken(writer.end_episode)
         assert writer.episode_steps == 0
         writer.append(1)

@@ -1,5 +1,6 @@
 """What clients in other processes see when a server ends: it was stopped for good, or it will be back."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -282,7 +283,9 @@ sys.stdin.read()
         assert PERSISTENT_CALLS["sample"](idle) == 2
 
 
-def test_an_idle_writer_finds_the_next_server(far_client):
+@contextlib.contextmanager
+def idle_writer(far_client):
+    """A writer without unconfirmed items, and the port of its server, which was stopped for good."""
     with program(SERVER_PROGRAM, FOR_GOOD["stop"][0], "", "") as server:
         make, port = far_client(server)
         writer = make().trajectory_writer(num_keep_alive_refs=1)
@@ -291,6 +294,12 @@ def test_an_idle_writer_finds_the_next_server(far_client):
         writer.flush()
         end(server, None)
         assert comes_true(lambda: not is_served(port), PATIENCE_S)
+        yield writer, port
+
+
+def test_an_idle_writer_finds_the_next_server(far_client):
+    with idle_writer(far_client) as (writer, port):
+        pass
     with program(SERVER_PROGRAM, "server = serve(); asked()", "", port) as again:
         again.line()
         writer.append([2])
@@ -300,14 +309,7 @@ def test_an_idle_writer_finds_the_next_server(far_client):
 
 
 def test_a_writer_that_is_closed_afterwards_logs_what_was_lost(far_client, caplog):
-    with program(SERVER_PROGRAM, FOR_GOOD["stop"][0], "", "") as server:
-        make, port = far_client(server)
-        writer = make().trajectory_writer(num_keep_alive_refs=1)
-        writer.append([1])
-        writer.create_item("full", 1.0, [writer.history[0][:]])
-        writer.flush()
-        end(server, None)
-        assert comes_true(lambda: not is_served(port), PATIENCE_S)
+    with idle_writer(far_client) as (writer, _):
         writer.append([2])
         writer.create_item("full", 1.0, [writer.history[0][-1:]])
         writer.close()

@@ -77,7 +77,7 @@ def insert_episodes(
                     sink.add(step if transform is None else transform(step), is_last=is_last)
                     count += 1
             except BaseException as error:
-                # The adder may be used again, also after Ctrl-C, and the steps that it then gets are of another episode.
+                # The adder may be used again, also after Ctrl-C. The steps that it then gets are of another episode.
                 with contextlib.suppress(Exception):
                     sink.break_off()
                 if isinstance(error, (ReverbError, ValueError, TypeError, KeyError)):
