@@ -19,6 +19,8 @@ from reverb.data import checks
 
 # Variables of the commands, for arguments that are no settings of a server.
 ADDRESS, CONFIG = "REVERB_ADDRESS", "REVERB_CONFIG"
+# Texts of a variable that mean false to the flags of `reverb serve`, too.
+_FALSE = ("0", "f", "false", "n", "no", "off")
 
 _PORTS = range(2**16)
 _LONGEST_S = 1e9
@@ -401,7 +403,7 @@ class ServerOptions:
 
 def returns_by_default() -> bool:
     """Whether servers of this process will be back after a signal or an error, unless the program says otherwise."""
-    return os.environ.get("REVERB_RETURNS") != "0"
+    return os.environ.get("REVERB_RETURNS", "").strip().lower() not in _FALSE
 
 
 def is_loopback(host: str) -> bool:

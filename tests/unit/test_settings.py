@@ -104,6 +104,13 @@ def test_only_the_word_1_of_the_variable_allows_other_hosts(monkeypatch):
         assert not ServerOptions.of({}).security.allow_insecure
 
 
+@pytest.mark.parametrize("text", ["0", "false", "no", "No", "off", "", "1", "true", "yes"])
+def test_programs_and_serve_read_the_same_from_the_variable_of_returns(monkeypatch, text):
+    click = pytest.importorskip("click")
+    monkeypatch.setenv("REVERB_RETURNS", text)
+    assert _settings.returns_by_default() == (not text or click.BOOL.convert(text, None, None))
+
+
 def test_where_http_is_off_its_options_do_not_count(monkeypatch):
     monkeypatch.setenv("REVERB_HTTP_HOST", "0.0.0.0")
     monkeypatch.setenv("REVERB_METRICS_PER_TABLE", "sometimes")
@@ -114,8 +121,9 @@ def test_where_http_is_off_its_options_do_not_count(monkeypatch):
 
 
 def test_the_guide_has_the_table():
-    programs = {one: f"`{name}=`{', variable' * one.is_in_library}" for name, one in ARGUMENTS.items()}
-    columns = [(one.flag, one.variable, one.key, programs.get(one, "no"), one.default_text) for one in SETTINGS]
+    programs = {one.name: f"`{name}=`{', variable' * one.is_in_library}" for name, one in ARGUMENTS.items()}
+    programs["returns"] = "`wait(returns=)`, variable"
+    columns = [(one.flag, one.variable, one.key, programs.get(one.name, "no"), one.default_text) for one in SETTINGS]
     rows = [
         "| `{}` | `{}` | `{}` | {} | {} | {} |".format(*values, one.help)
         for values, one in zip(columns, SETTINGS, strict=True)

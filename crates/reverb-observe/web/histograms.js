@@ -23,7 +23,7 @@ const FIGURES = [
   },
 ];
 
-/** Shows the histograms of a table in `element`. They are read again each 10 s while they are in view. */
+/** Shows the histograms of a table in `element`. They are read again every 10 s while they are in view. */
 export function mountHistograms(/** @type {Element} */ element, /** @type {TableDocument} */ table) {
   let current = table;
   let asked = -Infinity;

@@ -177,7 +177,8 @@ class Recorder:
           action: Action as the environment takes it.
           extras: Additional data of the agent for this step. Transitions have them as `extras`; sequences and episodes
             take a dict of further columns, such as `{"state": state}`. None adds nothing.
-          priority: Priority of the items that this step completes; None, the default, takes that of the adder.
+          priority: Priority of the items that this step completes, as `add` takes it; None, the default, takes that of
+            the adder.
 
         Returns:
           The observation, reward, `terminated`, `truncated` and infos, as the environment returned them.
