@@ -24,19 +24,19 @@ class _Client(Protocol):
     engine: _binding.Client
 
 
-_clients: "weakref.WeakValueDictionary[int, _Client]" = weakref.WeakValueDictionary()
+_clients: "weakref.WeakSet[_Client]" = weakref.WeakSet()
 _is_hooked = False
 
 
 def settle_at_exit(client: _Client) -> None:
     """Settles the receipts of a client when the process ends."""
-    _clients[id(client)] = client
+    _clients.add(client)
 
 
 def settle_all() -> None:
     """Waits until servers have processed the receipts of all clients. Those of the parent of a forked child stay."""
     deadline = time.monotonic() + SETTLE_SECONDS
-    for client in list(_clients.values()):
+    for client in list(_clients):
         client.engine.settle(max(0.0, deadline - time.monotonic()))
     _binding.wait_for_streams(max(0.0, deadline - time.monotonic()))
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Server", "Table", "TableExtensionBase"]
 
 _logger = logging.getLogger("reverb")
-# What ends a wait by SystemExit, by the exit status.
-_ENDS: dict[object, str] = {SIGTERM_STATUS: "SIGTERM"}
 # Servers that save a last checkpoint at interpreter exit.
 _saving_at_exit: "weakref.WeakSet[Server]" = weakref.WeakSet()
 
@@ -432,9 +430,9 @@ class Server:
         Raises:
           KeyboardInterrupt: Ctrl-C was pressed. The server has then been stopped.
           SystemExit: The process received SIGTERM, and the exit status is 143. The server has then been stopped. Only
-            if a server of this process has `save_on_stop` or `returns` is False, and only in the main thread; otherwise
-            SIGTERM does what it did before the call. A handler that the program has installed stays. If it raises
-            SystemExit, the server is stopped as well.
+            if a server of this process has `save_on_stop` or clients are told that none will be back, and only in the
+            main thread; otherwise SIGTERM does what it did before the call. A handler that the program has installed
+            stays. If it raises SystemExit, the server is stopped as well.
           StorageError: The server was stopped by Ctrl-C or SIGTERM, and the save failed.
           ValueError: `timeout` is negative.
         """
@@ -448,7 +446,9 @@ class Server:
                 sigterm.begin()
             return self._server.wait(checks.as_timeout(timeout))
         except (KeyboardInterrupt, SystemExit) as error:
-            reason = "Ctrl-C" if isinstance(error, KeyboardInterrupt) else _ENDS.get(error.code, "SystemExit")
+            reason = "Ctrl-C"
+            if isinstance(error, SystemExit):
+                reason = "SIGTERM" if error.code == SIGTERM_STATUS else "SystemExit"
             _logger.info("the server at %s, port %s stops because of %s", self.host, self.port, reason)
             self.stop(returns=returns)
             raise

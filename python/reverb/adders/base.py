@@ -166,7 +166,7 @@ class AdderBase:
         seconds = checks.as_timeout(timeout)
         if True in ends:
             num_items = self._num_last(ends, self._steps)
-            self._take_room(num_items, lambda: num_items, seconds)
+            self._take_room(num_items, seconds)
             self._end_episodes(ends, self._priorities.of_step(None))
             self._reports.finish()
 
@@ -200,16 +200,16 @@ class AdderBase:
         writer.pace()
         return writer
 
-    def _take_room(self, at_most: int, count: Callable[[], int], timeout: float | None) -> None:
+    def _take_room(self, at_most: int, timeout: float | None, count: Callable[[], int] | None = None) -> None:
         """Waits until there is room for items, before anything is appended.
 
         Args:
           at_most: Number of items that the call creates at most.
-          count: Function that returns the number of items, which takes longer to find out.
           timeout: Time limit in seconds; None means no limit.
+          count: Function that returns the number of items, which takes longer to find out; None if it is `at_most`.
         """
         if self._writer is not None and at_most and not self._writer.has_room(at_most):
-            items = count()
+            items = at_most if count is None else count()
             if items:
                 self._writer.take_room(items, timeout)
 

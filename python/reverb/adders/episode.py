@@ -89,8 +89,8 @@ class EpisodeAdder(AdderBase):
           last: Whether the episode ends with this step; with `num_envs`, bools `[num_envs]`.
           final: Nest with the values after the step of the columns that the adder was told as `final`, such as
             `{"observation": next_observation}`; needed at each step.
-          priority: Priority of the item, if the episode ends with this step; with `num_envs` a number or an array
-            `[num_envs]`. None, the default, takes the priority of the adder.
+          priority: Priority of the item, if the episode ends with this step: a number, "max", or with `num_envs` an
+            array `[num_envs]`. None, the default, takes the priority of the adder.
           mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.
           timeout: Time limit in seconds to wait for room for the items that the step creates, before it is added; None,
             the default, waits as long as the table's rate limiter blocks.
@@ -114,7 +114,7 @@ class EpisodeAdder(AdderBase):
             final = None if final is None else tree.map_structure(as_vector, final)
         if True in ends:
             num_items = self._num_last(ends, self._steps)
-            self._take_room(num_items, lambda: num_items, seconds)
+            self._take_room(num_items, seconds)
         row = step
         if self._final:
             self._after = set(columns.places("final", self._final, step))

@@ -156,8 +156,8 @@ class HindsightAdder(AdderBase):
           truncated: Whether the episode was cut off after this step, for instance by a time limit.
           info: Infos of the step, which `compute_reward` gets; with `num_envs` those of a vector of Gymnasium, of which
             it gets the part of its environment. None stands for an empty dict.
-          priority: Priority of all items made from this step; with `num_envs` a number or an array `[num_envs]`. None,
-            the default, takes the priority of the adder.
+          priority: Priority of all items made from this step: a number, "max", or with `num_envs` an array
+            `[num_envs]`. None, the default, takes the priority of the adder.
           mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.
           timeout: Time limit in seconds to wait for room for the items that the step creates, before it is added; None,
             the default, waits as long as the table's rate limiter blocks.
@@ -196,7 +196,7 @@ class HindsightAdder(AdderBase):
             )
         if True in ends:
             num_items = self._num_last(ends, self._steps + present)
-            self._take_room(num_items, lambda: num_items, seconds)
+            self._take_room(num_items, seconds)
         for env, taken in added.items():
             self._episodes[env].append(taken)
         self._steps += present

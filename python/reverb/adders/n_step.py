@@ -178,7 +178,7 @@ class NStepTransitionAdder(AdderBase):
           terminated: Whether the episode ended with this step in a terminal state, so that no further reward follows.
           truncated: Whether the episode was cut off after this step, for instance by a time limit.
           extras: Additional data of the first step of a transition, a nest; None if there is none.
-          priority: Priority of the transitions that this step completes; with `num_envs` a number or an array
+          priority: Priority of the transitions that this step completes: a number, "max", or with `num_envs` an array
             `[num_envs]`. It completes the transition that began n - 1 steps before, and at the end of an episode also
             the shorter ones. None, the default, takes the priority of the adder.
           mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.
@@ -228,7 +228,7 @@ class NStepTransitionAdder(AdderBase):
             self._has_extras = extras is not None
             self._open(step, [self._config(step, k) for k in range(self._n, 0, -1)])
         at_most = len(present) * (self._n if True in ends else 1)
-        self._take_room(at_most, lambda: self._num_due(present, ends), seconds)
+        self._take_room(at_most, seconds, lambda: self._num_due(present, ends))
         if self._stack:
             # The frames before the first step repeat the first observation.
             self._lead(

@@ -223,8 +223,9 @@ class SequenceAdder(AdderBase):
           final: Nest with the values after the step of the columns that the adder was told as `final`, such as
             `{"observation": next_observation}`; needed at each step. At the end of an episode it is the last
             observation of that episode, not the first of the next one.
-          priority: Priority of the items that this step completes, also of those that the end of the episode completes;
-            with `num_envs` a number or an array `[num_envs]`. None, the default, takes the priority of the adder.
+          priority: Priority of the items that this step completes, also of those that the end of the episode completes:
+            a number, "max", or with `num_envs` an array `[num_envs]`. None, the default, takes the priority of the
+            adder.
           mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.
           timeout: Time limit in seconds to wait for room for the items that the step creates, before it is added; None,
             the default, waits as long as the table's rate limiter blocks.
@@ -249,7 +250,7 @@ class SequenceAdder(AdderBase):
         if self._writer is None:
             self._start(step, window)
         # At most one window of each environment is complete, or ends with its episode.
-        self._take_room(len(present), lambda: self._num_due(present, ends), seconds)
+        self._take_room(len(present), seconds, lambda: self._num_due(present, ends))
         if window.lead:
             # The rows before the first step repeat its first values.
             self._lead(lambda: columns.only(step, window.ahead), window.lead, present)

@@ -21,8 +21,7 @@ def check(path: str | None, given: Mapping[str, tuple[Any, str]]) -> None:
     print(escaped(f"{path} is valid. It would be served like this:"))
     for setting in SETTINGS:
         print(escaped(f"  {setting.name:<16} {_shown(settings, setting)}  ({settings.sources[setting.name]})"))
-    for line in _notes(options):
-        print(escaped(f"  {line}"))
+    print(escaped(f"  {_reach(options)}"))
     if checkpointer is not None:
         for line in _checkpoint_notes(restored, checkpointer):
             print(escaped(f"  {line}"))
@@ -38,11 +37,11 @@ def _shown(settings: Settings, setting: Setting) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def _notes(options: ServerOptions) -> Iterator[str]:
-    if not (is_loopback(options.listen.host) and is_loopback(options.observe.http_host)):
-        yield "Whoever can reach the host can read and write the tables: there is no password and no encryption."
-    else:
-        yield "Every user of this machine can connect, and nobody from elsewhere."
+def _reach(options: ServerOptions) -> str:
+    """Who can connect."""
+    if is_loopback(options.listen.host) and is_loopback(options.observe.http_host):
+        return "Every user of this machine can connect, and nobody from elsewhere."
+    return "Whoever can reach the host can read and write the tables: there is no password and no encryption."
 
 
 def _checkpoint_notes(restored: Restored, checkpointer: FileCheckpointer) -> Iterator[str]:

@@ -104,7 +104,8 @@ def _check_writable(settings: Settings, path: str) -> None:
     while not os.path.lexists(folder):
         folder = os.path.dirname(folder)
     if not os.path.isdir(folder):
-        raise ValueError(f"{settings.place('checkpoint.path')}: {path} cannot be made, because {folder} is no folder")
+        place = settings.place("checkpoint.path")
+        raise ValueError(f"{place}: {path} cannot be made, because {folder} is not a folder")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ValueError(
             f"{settings.place('checkpoint.path')}: this user cannot write to {folder}, so no save could succeed. "

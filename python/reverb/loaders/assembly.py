@@ -110,7 +110,7 @@ class Assembly:
             )
         all_squeezed = parts[0].sampled.squeezed
         squeezed = [all_squeezed[column] for column in first.columns]
-        columns_of = [self._columns(part, of) for part, of in zip(parts, kept, strict=True)]
+        columns_of = [of.maker.columns(part.sampled) for part, of in zip(parts, kept, strict=True)]
         places = zip(zip(*columns_of, strict=True), squeezed, first.names, strict=True)
         columns = [join_columns(list(column), flag, name) for column, flag, name in places]
         mask = None
@@ -128,10 +128,6 @@ class Assembly:
         info = infos[0] if len(infos) == 1 else join_infos(infos)
         weights = None if beta is None else importance_weights(info, beta)
         return Batch(info, maker.data(columns), weights, mask, self._table_numbers(parts))
-
-    def _columns(self, part: Part, kept: _Kept) -> list[Column]:
-        # Padding copies nothing of columns whose items have the rows already, whatever their form.
-        return list(kept.maker.columns(part.sampled))
 
     def _pad(
         self, columns: list[Column], squeezed: list[bool], names: list[str]

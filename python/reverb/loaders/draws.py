@@ -157,10 +157,6 @@ class Draws:
         self.begun -= 1
         self._shares.take_back(shares)
 
-    def are_lost(self, draws: list[Draw]) -> bool:
-        """Whether the samples of one batch went back to their tables, so that the learner must not have it."""
-        return draws[0].is_lost()
-
     def go_on(self, begun: int, pending: Draw | None) -> None:
         """Continues after batches of the one table that were drawn without this object.
 

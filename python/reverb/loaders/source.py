@@ -41,6 +41,10 @@ class Fetched:
         self.draws = [part.draw for part in parts]
         self.shares = _shares(parts)
 
+    def is_lost(self) -> bool:
+        """Whether the samples went back to their tables, so that the learner must not have the batch."""
+        return self.draws[0].is_lost()
+
     def give_back(self) -> None:
         """Gives the samples back to their tables: the learner will not get the batch."""
         for draw in reversed(self.draws):
@@ -168,7 +172,7 @@ class BatchSource:
         try:
             if self.options.receipt != "next":
                 return self.deliver(fetched)
-            if self._draws.are_lost(fetched.draws):
+            if fetched.is_lost():
                 self.refuse(fetched)
                 return False
             self._held = fetched
