@@ -68,6 +68,8 @@ class AdderBase:
         # For each environment the number of steps in its episode, and whether the rows before the first are there.
         self._steps = np.zeros(self._num_envs or 1, np.int64)
         self._is_led = np.zeros(self._num_envs or 1, np.bool_)
+        # Whether a call has failed in the midst, so that the writer may have rows that are not counted in `_steps`.
+        self._is_torn = False
 
     def __enter__(self: _Adder) -> _Adder:
         return self
@@ -164,22 +166,50 @@ class AdderBase:
         """
         ends = self._flags("mask", True if mask is None else mask) & (self._steps > 0)
         seconds = checks.as_timeout(timeout)
-        if True in ends:
+        if True in ends or self._is_torn:
             num_items = self._num_last(ends, self._steps)
             self._take_room(num_items, seconds)
-            self._end_episodes(ends, self._priorities.of_step(None))
+            self._end_now(ends)
             self._reports.finish()
 
     def break_off(self) -> None:
         """Ends all episodes that are under way, without a wait for room. For imports that fail."""
-        ends = self._steps > 0
+        self._end_now(self._steps > 0)
+
+    def _end_now(self, ends: NDArray[np.bool_]) -> None:
+        """Ends the episodes of these environments after their last steps."""
+        self._begin_call()
         if True in ends:
             self._end_episodes(ends, self._priorities.of_step(None))
+        self._is_torn = self._reports.take_failed()
 
     def _end_episodes(self, ends: NDArray[np.bool_], priority: Any) -> None:
         """Ends the episodes of these environments, whose next steps are the first of others."""
-        self._finish(ends, priority)
-        self._begin_anew(ends)
+        try:
+            self._finish(ends, priority)
+        finally:
+            self._begin_anew(ends)
+
+    def _begin_call(self) -> None:
+        """Begins to write. Where an episode has no step yet, it drops the rows that an earlier call has left."""
+        if self._is_torn and self._writer is not None:
+            ends = self._steps == 0
+            if True in ends:
+                self._drop_rows(ends)
+                self._is_led[ends] = False
+        self._is_torn = True
+
+    def _end_call(self) -> None:
+        """Ends what `_begin_call` has begun, and raises an error that a part of the call has kept."""
+        self._is_torn = self._reports.take_failed()
+        self._reports.finish()
+
+    def _drop_rows(self, ends: NDArray[np.bool_]) -> None:
+        """Lets no later item have the rows of these environments."""
+        if self._num_envs is None:
+            self._reports.call(self._writer.finish_episode, None)
+        else:
+            self._reports.call(self._writer.append, self._blank, mask=np.zeros_like(ends), episode_end=ends)
 
     def _begin_anew(self, ends: NDArray[np.bool_]) -> None:
         """Counts the steps of these environments anew."""

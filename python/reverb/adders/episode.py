@@ -115,6 +115,9 @@ class EpisodeAdder(AdderBase):
         if True in ends:
             num_items = self._num_last(ends, self._steps)
             self._take_room(num_items, seconds)
+        if self._blank is None or self._is_torn:
+            self._blank = columns.blank(step)
+        self._begin_call()
         row = step
         if self._final:
             self._after = set(columns.places("final", self._final, step))
@@ -124,13 +127,12 @@ class EpisodeAdder(AdderBase):
                 self._reports.call(self._writer.append, columns.only(step, self._after), mask=starts)
                 self._is_led |= starts
         self._reports.call(self._writer.append, row, mask=present)
-        self._blank = columns.blank(step)
         self._steps += present
         if self._errors is not None:
             self._errors.push(tree.flatten(step), present)
         if True in ends:
             self._end_episodes(ends, given)
-        self._reports.finish()
+        self._end_call()
 
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
@@ -149,7 +151,10 @@ class EpisodeAdder(AdderBase):
         rows = [view[:] if leaf in self._after else view[lead:] for leaf, view in enumerate(views)]
         finish = self._reports.finish_part
         finish(self._writer.create_items, self._table, priority, rows, mask=ends)
-        finish(self._writer.append, self._blank, mask=np.zeros_like(ends), episode_end=ends)
+        finish(self._drop_rows, ends)
+
+    def _drop_rows(self, ends: NDArray[np.bool_]) -> None:
+        self._writer.append(self._blank, mask=np.zeros_like(ends), episode_end=ends)
 
 
 def as_vector(leaf: Any) -> NDArray[Any]:

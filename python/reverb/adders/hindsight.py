@@ -250,6 +250,9 @@ class HindsightAdder(AdderBase):
         if first is not None:
             raise first
 
+    def _drop_rows(self, ends: NDArray[np.bool_]) -> None:
+        """Does nothing: the episode that is written next drops what an error has left."""
+
     def _write(self, episode: list[_Step]) -> None:
         """Writes an episode: row t is the observation before step t, and what step t gave."""
         # The functions of the program run first: if one fails, nothing of the episode has been written.

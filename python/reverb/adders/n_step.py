@@ -229,6 +229,7 @@ class NStepTransitionAdder(AdderBase):
             self._open(step, [self._config(step, k) for k in range(self._n, 0, -1)])
         at_most = len(present) * (self._n if True in ends else 1)
         self._take_room(at_most, seconds, lambda: self._num_due(present, ends))
+        self._begin_call()
         if self._stack:
             # The frames before the first step repeat the first observation.
             self._lead(
@@ -238,7 +239,7 @@ class NStepTransitionAdder(AdderBase):
         self._returns.commit(returns, discounts)
         self._steps += present
         self._begin_anew(ends)
-        self._reports.finish()
+        self._end_call()
 
     def _num_due(self, present: NDArray[np.bool_], ends: NDArray[np.bool_]) -> int:
         """The number of items that a step of these environments creates, and the end of the episodes that end there."""

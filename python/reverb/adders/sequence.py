@@ -251,6 +251,7 @@ class SequenceAdder(AdderBase):
             self._start(step, window)
         # At most one window of each environment is complete, or ends with its episode.
         self._take_room(len(present), seconds, lambda: self._num_due(present, ends))
+        self._begin_call()
         if window.lead:
             # The rows before the first step repeat its first values.
             self._lead(lambda: columns.only(step, window.ahead), window.lead, present)
@@ -267,9 +268,10 @@ class SequenceAdder(AdderBase):
             self._append(row, present, end_now, given)
         self._steps += present
         if self._pad and True in ends:
-            self._finish(ends, given)
-        self._begin_anew(ends)
-        self._reports.finish()
+            self._end_episodes(ends, given)
+        else:
+            self._begin_anew(ends)
+        self._end_call()
 
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""

@@ -15,10 +15,11 @@ class Reports:
         writer.
     """
 
-    __slots__ = ("kept",)
+    __slots__ = ("_has_failed", "kept")
 
     def __init__(self) -> None:
         self.kept: deque[BaseException] = deque()
+        self._has_failed = False
 
     def call(self, part: Callable[..., object], *args: Any, **kwargs: Any) -> None:
         """Calls a part. An error with `step_taken` is kept for `finish`.
@@ -60,7 +61,13 @@ class Reports:
         try:
             part(*args, **kwargs)
         except BaseException as error:
+            self._has_failed |= not getattr(error, "step_taken", False)
             self._keep(_with_step(error, True))
+
+    def take_failed(self) -> bool:
+        """Whether a part that `finish_part` has called since the last time may not have done its work."""
+        has_failed, self._has_failed = self._has_failed, False
+        return has_failed
 
     def finish(self, *, step_taken: bool = True) -> None:
         """Raises the first of the errors that were kept, if there is one.
