@@ -1,6 +1,7 @@
 """Helpers of the behaviour tests: tables, drawing values, waiting without guessing a duration."""
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -215,9 +216,12 @@ class program:  # noqa: N801 - reads as the call that it is
 
     def line(self):
         """Returns the next line that the program prints. Fails with its output if it ends instead."""
-        line = self.process.stdout.readline()
+        # Byte by byte, since `communicate` does not return what `readline` has left in its buffer.
+        pipe, line = self.process.stdout.fileno(), b""
+        while not line.endswith(b"\n") and (byte := os.read(pipe, 1)):
+            line += byte
         assert line, f"the program has ended\n{self.process.stderr.read()}"
-        return line.rstrip("\n")
+        return line.decode().rstrip("\n")
 
     def end(self, patience_s=PATIENCE_S):
         """Returns what the program still prints until it ends, and its stderr. Fails if it fails, or does not end."""
