@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from reverb._conditions import Condition, ConditionBuilder, ConditionProto, as_int32
 from reverb.cc import patterns_pb2
-from reverb.data import nests, signatures
+from reverb.data import leaves, nests, signatures
 from reverb.writing.patterns.signature import infer_signature
 from reverb.writing.patterns.writer import StructuredWriter
 
@@ -114,8 +114,9 @@ def create_reference_step(step_structure: Any) -> ReferenceStep:
     """
     import tree
 
-    count = len(tree.flatten(step_structure))
-    return tree.unflatten_as(step_structure, [ReferenceNode(index) for index in range(count)])
+    structure = leaves.without_ragged(step_structure)
+    count = len(tree.flatten(structure))
+    return tree.unflatten_as(structure, [ReferenceNode(index) for index in range(count)])
 
 
 def pattern_from_transform(step_structure: Any, transform: PatternTransform) -> Pattern:
@@ -229,8 +230,9 @@ def td_error(
     """
     import tree
 
-    count = len(tree.flatten(step_structure))
-    index = get_field_from_step_fn(tree.unflatten_as(step_structure, list(range(count))))
+    structure = leaves.without_ragged(step_structure)
+    count = len(tree.flatten(structure))
+    index = get_field_from_step_fn(tree.unflatten_as(structure, list(range(count))))
     if not isinstance(index, int) or not 0 <= index < count:
         raise TypeError(f"`get_field_from_step_fn` must return a leaf of the step, got {index!r}.")
     priority = patterns_pb2.Priority()

@@ -243,6 +243,22 @@ def test_patterns_make_items_of_rows_of_open_length(serve):
     assert_rows(client.sample_batch("table", 3).data, LENGTHS)
 
 
+def test_patterns_are_written_for_steps_with_rows_of_open_length(serve):
+    from reverb import structured_writer
+
+    client = serve(make_table(max_times_sampled=1))
+    step = {"tokens": ragged([2]), "x": np.float32(0)}
+    node = structured_writer.create_reference_step(step)
+    error = structured_writer.td_error(0.0, step, lambda nest: nest["x"])
+    config = structured_writer.create_config({"a": node["x"][-1:], "b": node["tokens"][-1]}, "table", [], error)
+    with client.structured_writer([config]) as writer:
+        for number, length in enumerate(LENGTHS):
+            writer.append({"tokens": ragged([length]), "x": np.float32(number)})
+    samples = list(client.sample("table", 3, emit_timesteps=False))
+    assert [sample.info.priority for sample in samples] == [0.0, 1.0, 2.0]
+    assert [sample.data[1].tolist() for sample in samples] == [tokens(length).tolist() for length in LENGTHS]
+
+
 def test_loaders_give_ragged_rows_or_pad_them(serve):
     client = serve(make_table(signature=SIGNATURE, sampler="uniform"))
     insert_rows(client, LENGTHS)
