@@ -11,7 +11,8 @@ With another interface than Gymnasium's, `add` takes the steps one by one:
     adder.add(observation, action, reward, next_observation, terminated=terminated, truncated=truncated)
 
 Each adder works for one environment or, with `num_envs`, for a vector of environments, whose arrays have a first axis
-of that length. Adders are a few lines of code on top of patterns (`reverb.structured`). If none of them fits, write
+of that length. A column whose rows differ in length is a `Ragged` of an item for each environment, or of one item.
+Adders are a few lines of code on top of patterns (`reverb.structured`). If none of them fits, write
 your own in the same way.
 """
 

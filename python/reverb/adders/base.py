@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reverb.adders import columns
+from reverb.adders import columns, rows
 from reverb.adders.flags import per_env
 from reverb.adders.priorities import Priorities
 from reverb.adders.recording import Recorder, Transition
@@ -63,6 +63,8 @@ class AdderBase:
         # Errors of writer calls that have done their work. `add` raises them when it has done its own. From its start
         # those of the writer, which raises or logs what no `add` has raised.
         self._reports = Reports()
+        # Whether a step had a `Ragged`, so that rows may have a leaf that is not for the writer.
+        self._has_rows = False
         # The structure of what the writer takes.
         self._blank: Any = None
         # For each environment the number of steps in its episode, and whether the rows before the first are there.
@@ -247,6 +249,17 @@ class AdderBase:
         """The number of items that the end of episodes with so many steps creates, after their last steps."""
         raise NotImplementedError
 
+    def _leaves(self, nest: Any, name: str = "") -> Any:
+        """The nest of a step, or of the part `name` of one, with each `Ragged` as a leaf; see `rows.as_leaves`."""
+        if not rows.has_ragged(nest):
+            return nest
+        self._has_rows = True
+        return rows.as_leaves(nest, self._num_envs or 1, name)
+
+    def _for_writer(self, row: Any) -> Any:
+        """A row with each `Ragged` as it was given."""
+        return rows.as_ragged(row) if self._has_rows else row
+
     def _open(self, step: Any, configs: Sequence[Any]) -> None:
         """Creates the writer for steps of this structure."""
         self._blank = columns.blank(step)
@@ -259,6 +272,7 @@ class AdderBase:
 
     def _append(self, step: Any, present: NDArray[np.bool_], ends: NDArray[np.bool_], priority: Any) -> None:
         """Appends a step of the environments that are present, then ends the episodes of those in `ends`."""
+        step = self._for_writer(step)
         if self._num_envs is not None:
             self._reports.call(self._writer.append, step, episode_end=ends, mask=present, priorities=priority)
         elif present[0]:

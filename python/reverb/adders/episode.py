@@ -13,6 +13,7 @@ from reverb.adders import columns
 from reverb.adders.base import AdderBase
 from reverb.adders.priorities import Priority, TdErrors
 from reverb.adders.recording import Transition
+from reverb.adders.rows import Rows
 from reverb.client import Client
 from reverb.data import checks
 from reverb.data.arrays import as_array
@@ -85,7 +86,8 @@ class EpisodeAdder(AdderBase):
         """Adds a step. The last step of an episode creates the item.
 
         Args:
-          step: Nest of the arrays of the step. With `num_envs` all arrays have a first axis of that length.
+          step: Nest of the arrays of the step. With `num_envs` all arrays have a first axis of that length. A row of
+            open length is a `Ragged` of one item; with `num_envs`, a `Ragged` has an item for each environment.
           last: Whether the episode ends with this step; with `num_envs`, bools `[num_envs]`.
           final: Nest with the values after the step of the columns that the adder was told as `final`, such as
             `{"observation": next_observation}`; needed at each step.
@@ -109,6 +111,7 @@ class EpisodeAdder(AdderBase):
         longest = int(np.maximum.reduce(self._steps * present))
         if longest >= self._max_length:
             raise ValueError(f"An episode already has {longest} steps, and `max_length` is {self._max_length}.")
+        step, final = self._leaves(step), self._leaves(final, "final")
         if self._num_envs is None:
             step = tree.map_structure(as_vector, step)
             final = None if final is None else tree.map_structure(as_vector, final)
@@ -124,9 +127,9 @@ class EpisodeAdder(AdderBase):
             row = columns.replaced(step, self._after, final, "final")
             starts = present & ~self._is_led
             if True in starts:
-                self._reports.call(self._writer.append, columns.only(step, self._after), mask=starts)
+                self._append_row(columns.only(step, self._after), starts)
                 self._is_led |= starts
-        self._reports.call(self._writer.append, row, mask=present)
+        self._append_row(row, present)
         self._steps += present
         if self._errors is not None:
             self._errors.push(tree.flatten(step), present)
@@ -137,6 +140,9 @@ class EpisodeAdder(AdderBase):
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
         transition.add_step(self.add, transform, has_final=bool(self._final))
+
+    def _append_row(self, row: Any, present: NDArray[np.bool_]) -> None:
+        self._reports.call(self._writer.append, self._for_writer(row), mask=present)
 
     def _num_last(self, ends: NDArray[np.bool_], steps: NDArray[np.int64]) -> int:
         return int(np.count_nonzero(ends))
@@ -150,13 +156,19 @@ class EpisodeAdder(AdderBase):
         views = tree.flatten(self._writer.history)
         rows = [view[:] if leaf in self._after else view[lead:] for leaf, view in enumerate(views)]
         finish = self._reports.finish_part
-        finish(self._writer.create_items, self._table, priority, rows, mask=ends)
+        # Only rows of open length may not fit together. The writer then refuses all items of a call.
+        masks = np.eye(len(ends), dtype=np.bool_)[ends] if self._has_rows else [ends]
+        for mask in masks:
+            finish(self._writer.create_items, self._table, priority, rows, mask=mask)
         finish(self._drop_rows, ends)
 
     def _drop_rows(self, ends: NDArray[np.bool_]) -> None:
         self._writer.append(self._blank, mask=np.zeros_like(ends), episode_end=ends)
 
 
-def as_vector(leaf: Any) -> NDArray[Any]:
+def as_vector(leaf: Any) -> Any:
     """Adds a first axis of length 1. Text becomes an object array: numpy's fixed-width types drop trailing NULs."""
+    if isinstance(leaf, Rows):
+        # A single environment gives its row as the only item.
+        return leaf
     return np.array([leaf], object) if isinstance(leaf, bytes | str) else as_array(leaf)[None]

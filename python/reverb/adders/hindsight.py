@@ -15,6 +15,7 @@ from reverb.adders.base import AdderBase
 from reverb.adders.episode import as_vector
 from reverb.adders.flags import per_env
 from reverb.adders.recording import Transition
+from reverb.adders.rows import Rows
 from reverb.client import Client
 from reverb.data import checks
 from reverb.data.arrays import as_array
@@ -147,7 +148,7 @@ class HindsightAdder(AdderBase):
         Args:
           observation: Dict of `observation`, `achieved_goal` and `desired_goal`, each a nest. With `num_envs` all
             arrays have a first axis of that length. Within an episode it must be the `next_observation` of the step
-            before.
+            before. Outside of the goals, a row of open length is a `Ragged` of one item, or of `num_envs` items.
           action: Action that the agent took, a nest.
           reward: Reward for the action, a number or an array `[num_envs]`.
           next_observation: Observation after the action, a dict like `observation`. At the end of an episode it is the
@@ -165,8 +166,8 @@ class HindsightAdder(AdderBase):
         Raises:
           DeadlineExceededError: There was no room for the items within the timeout. The step was not added, and the
             same call may be repeated.
-          ValueError: An observation lacks a key, or an array has another first axis than `num_envs`. See also
-            `BatchedWriter.append`.
+          ValueError: An observation lacks a key, an array has another first axis than `num_envs`, or a goal is a
+            `Ragged`. See also `BatchedWriter.append`.
           TypeError, UnavailableError: See `BatchedWriter.append`.
         """
         present, seconds = self._present(mask), checks.as_timeout(timeout)
@@ -177,9 +178,9 @@ class HindsightAdder(AdderBase):
         each: Any = self._default_priority if given is None else given
         each = [each] * present.size if is_max(each) else np.broadcast_to(each, present.shape).tolist()
         step = {
-            "action": action,
-            "next_observation": _checked("next_observation", next_observation),
-            "observation": _checked("observation", observation),
+            "action": self._leaves(action, "action"),
+            "next_observation": self._observed("next_observation", next_observation),
+            "observation": self._observed("observation", observation),
         }
         # All rows are made before the first is kept, so that an error leaves no environment with a step of its own.
         added = {}
@@ -209,6 +210,15 @@ class HindsightAdder(AdderBase):
         if transform is not None or transition.extras is not None:
             raise ValueError("`transform` and `extras` are for other adders: these items have no further columns.")
         transition.add_whole(self.add, info=transition.infos)
+
+    def _observed(self, name: str, observation: Any) -> Mapping[str, Any]:
+        """An observation whose keys and goals are those that they must be."""
+        own: Mapping[str, Any] = self._leaves(_checked(name, observation), name)
+        if self._has_rows:
+            for key in ("achieved_goal", "desired_goal"):
+                if any(isinstance(leaf, Rows) for leaf in tree.flatten(own[key])):
+                    raise ValueError(f"{name}/{key} must be arrays of one shape, got a Ragged: goals are exchanged.")
+        return own
 
     def _row(self, step: Any, env: int) -> Any:
         """A copy of what one environment has of a step."""
@@ -264,8 +274,8 @@ class HindsightAdder(AdderBase):
         for step in episode:
             discount = self._discounted(step.terminated)
             given = {"action": step.action, "reward": step.reward, "discount": discount}
-            append(tree.map_structure(as_vector, {**step.observation, **given}))
-        append(tree.map_structure(as_vector, dict(episode[-1].following)))
+            append(self._for_writer(tree.map_structure(as_vector, {**step.observation, **given})))
+        append(self._for_writer(tree.map_structure(as_vector, dict(episode[-1].following))))
         history = {name: tree.flatten(views) for name, views in self._writer.history.items()}
         row = len(episode)
         for t, step in enumerate(episode):
@@ -334,6 +344,8 @@ def _checked(name: str, observation: Any) -> Mapping[str, Any]:
 
 
 def _own(leaf: Any) -> Any:
+    if isinstance(leaf, Rows):
+        return leaf.copy()
     return leaf if isinstance(leaf, (bytes, str)) else np.array(as_array(leaf))
 
 

@@ -17,6 +17,7 @@ from reverb.adders.recording import Transition
 from reverb.client import Client
 from reverb.data import checks
 from reverb.data.arrays import as_array
+from reverb.replay_sample import Ragged
 from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_options
 
 if TYPE_CHECKING:
@@ -170,7 +171,8 @@ class NStepTransitionAdder(AdderBase):
 
         Args:
           observation: Observation that the agent acted on, a nest. With `num_envs` all arrays have a first axis of that
-            length.
+            length. In it, and in the other nests, a row of open length is a `Ragged` of one item; with `num_envs`, a
+            `Ragged` has an item for each environment.
           action: Action that the agent took, a nest.
           reward: Reward for the action, a number or an array `[num_envs]`.
           next_observation: Observation after the action, a nest. At the end of an episode it is the last observation
@@ -195,31 +197,31 @@ class NStepTransitionAdder(AdderBase):
           TypeError, UnavailableError: See `StructuredWriter.append`.
         """
         present, seconds = self._present(mask), checks.as_timeout(timeout)
-        rewards = as_array(reward)
-        if rewards.size != 1:
-            rewards = per_env("reward", rewards, rewards.dtype, self._num_envs)
+        rewards = self._rewards(reward)
         is_terminal = self._flags("terminated", terminated)
         ends = (is_terminal | self._flags("truncated", truncated)) & present
         given = self._priorities.of_step(priority)
-        parts = {"action": action, "next_observation": next_observation}
-        if not self._stack or True in (present & ~self._is_led):
-            parts["observation"] = observation
-        if extras is not None or self._has_extras:
-            parts["extras"] = extras
+        parts = {"action": action, "extras": extras, "next_observation": next_observation, "observation": observation}
+        parts = self._leaves(parts)
+        observation = parts["observation"]
+        needed = dict(parts)
+        if self._stack and True not in (present & ~self._is_led):
+            del needed["observation"]
+        if extras is None and not self._has_extras:
+            del needed["extras"]
         if True in present:
-            columns.refuse_none(parts)
+            columns.refuse_none(needed)
         if self._num_envs is None:
             returns, discounts = self._returns.after(rewards, is_terminal.reshape(rewards.shape), None)
         else:
             returns, discounts = self._returns.after(rewards, is_terminal, None if mask is None else present)
         step = {
-            "action": action,
+            **parts,
             "discounts": [value.astype(self._dtype) for value in discounts],
-            "extras": extras,
-            "next_observation": next_observation,
-            "observation": None if self._stack else observation,
             "returns": [value.astype(self._dtype) for value in returns],
         }
+        if self._stack:
+            step["observation"] = None
         if self._writer is None:
             self._frames = {
                 leaf: self._stack[name]
@@ -240,6 +242,13 @@ class NStepTransitionAdder(AdderBase):
         self._steps += present
         self._begin_anew(ends)
         self._end_call()
+
+    def _rewards(self, reward: ArrayLike) -> NDArray[Any]:
+        """One reward for each environment, or one for all."""
+        if isinstance(reward, Ragged):
+            raise ValueError("reward must be numbers, got a Ragged.")
+        rewards = as_array(reward)
+        return rewards if rewards.size == 1 else per_env("reward", rewards, rewards.dtype, self._num_envs)
 
     def _num_due(self, present: NDArray[np.bool_], ends: NDArray[np.bool_]) -> int:
         """The number of items that a step of these environments creates, and the end of the episodes that end there."""

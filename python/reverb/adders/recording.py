@@ -10,6 +10,8 @@ import numpy as np
 import tree
 from numpy.typing import ArrayLike, NDArray
 
+from reverb.adders import rows
+
 
 class Transition(NamedTuple):
     """A step of an environment, or of each environment of a vector.
@@ -261,11 +263,16 @@ def _with_final(observation: Any, infos: Mapping[str, Any], ended: NDArray[np.bo
     if "final_obs" not in infos:
         raise ValueError("the environments reset themselves in the same step, but their infos have no `final_obs`.")
     final = infos["final_obs"]
-    result = _copied(observation)
+    result = rows.as_leaves(_copied(observation), len(ended), "observation")
+    # Gymnasium gives an array of the observations of single environments; others may give batches.
+    is_listed = isinstance(final, np.ndarray) and final.dtype == object
+    if not is_listed:
+        final = rows.as_leaves(final, len(ended), "final_obs")
     for env in np.flatnonzero(ended):
-        # Gymnasium gives an array of the observations of single environments; others may give batches.
-        is_listed = isinstance(final, np.ndarray) and final.dtype == object
-        last = final[env] if is_listed else tree.map_structure(lambda leaf, env=env: leaf[env], final)
+        if is_listed:
+            last = rows.as_leaves(final[env], 1, "final_obs")
+        else:
+            last = tree.map_structure(lambda leaf, env=env: leaf[env], final)
         for leaf, value in zip(tree.flatten(result), tree.flatten(last), strict=True):
             leaf[env] = value
-    return result
+    return rows.as_ragged(result) if rows.has_ragged(observation) else result

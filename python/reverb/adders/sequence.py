@@ -14,9 +14,11 @@ from reverb.adders import columns
 from reverb.adders.base import AdderBase
 from reverb.adders.priorities import Priority, priority_fn
 from reverb.adders.recording import Transition
+from reverb.adders.rows import Rows, padding
 from reverb.client import Client
 from reverb.data import checks
 from reverb.data.arrays import as_array
+from reverb.data.leaves import without_ragged
 from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_options
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ def sequence_configs(
     length, period = checks.as_count("length", length), checks.as_count("period", period)
     if end not in ("truncate", "drop"):
         raise ValueError(f"`end` must be 'truncate' or 'drop', got {end!r}.")
-    window = _Window(step_structure, first=columns.as_names("first", first))
+    window = _Window(without_ragged(step_structure), first=columns.as_names("first", first))
     given = priority_fn(priority, "a number or a formula of `reverb.structured`")
     return _configs(window, table, length=length, period=period, end=end, priority=given)
 
@@ -155,7 +157,8 @@ class SequenceAdder(AdderBase):
       length: Number of steps in a window, at least 1.
       period: Number of steps between the starts of two windows, at least 1.
       end: Treatment of a window in which the episode ends: `truncate`, the default, makes it shorter, `pad` fills it up
-        with steps of zeros, `drop` omits it.
+        with steps of zeros, `drop` omits it. All rows of a column in a window must have one length; where they are
+        given as `Ragged`, those of padding have the length of the last one.
       priority: Priority of items that get none in `add`: a number, 1 by default; `max` for the largest that the table
         has seen since it was reset, in inserts and updates by anybody; or the formula of `structured.td_error`, whose
         column the step must have. Steps of padding have no TD error: they count as 0.
@@ -218,7 +221,8 @@ class SequenceAdder(AdderBase):
         """Adds a step, and the windows that it completes.
 
         Args:
-          step: Nest of the arrays of the step. With `num_envs` all arrays have a first axis of that length.
+          step: Nest of the arrays of the step. With `num_envs` all arrays have a first axis of that length. A row of
+            open length is a `Ragged` of one item; with `num_envs`, a `Ragged` has an item for each environment.
           last: Whether the episode ends with this step; with `num_envs`, bools `[num_envs]`.
           final: Nest with the values after the step of the columns that the adder was told as `final`, such as
             `{"observation": next_observation}`; needed at each step. At the end of an episode it is the last
@@ -240,6 +244,7 @@ class SequenceAdder(AdderBase):
         present, seconds = self._present(mask), checks.as_timeout(timeout)
         ends = self._flags("last", last) & present
         given = self._priorities.of_step(priority)
+        step, final = self._leaves(step), self._leaves(final, "final")
         window = self._window or _Window(step, first=self._first, final=self._final, stack=self._stack)
         row = columns.replaced(step, window.final, final, "final") if window.final else step
         begins = present & (self._steps % self._period == 0)
@@ -267,6 +272,8 @@ class SequenceAdder(AdderBase):
         else:
             self._append(row, present, end_now, given)
         self._steps += present
+        if self._pad and self._has_rows:
+            self._note_lengths(row, present)
         if self._pad and True in ends:
             self._end_episodes(ends, given)
         else:
@@ -290,7 +297,13 @@ class SequenceAdder(AdderBase):
         self._open(step, configs)
         # What padding consists of, but for the columns `first`.
         given = columns.only(step, set(range(len(tree.flatten(step)))) - window.first)
-        self._zeros = tree.map_structure(lambda leaf: None if leaf is None else np.zeros_like(as_array(leaf)), given)
+        self._zeros = tree.map_structure(_zeros_like, given)
+
+    def _note_lengths(self, row: Any, present: NDArray[np.bool_]) -> None:
+        """Makes the padding of columns with a `Ragged` as long as the newest rows, since an item's have one length."""
+        pairs = zip(tree.flatten(self._zeros), tree.flatten(row), strict=True)
+        leaves = [padding(before, leaf, present, self._num_envs) for before, leaf in pairs]
+        self._zeros = tree.unflatten_as(self._zeros, leaves)
 
     def _num_due(self, present: NDArray[np.bool_], ends: NDArray[np.bool_]) -> int:
         """The number of items that a step of these environments creates, and the end of the episodes that end there."""
@@ -320,3 +333,8 @@ class SequenceAdder(AdderBase):
         missing[(missing >= length) | ~ends] = 0
         for index in range(int(np.maximum.reduce(missing))):
             self._append_no_end(self._zeros, missing > index, priority)
+
+
+def _zeros_like(leaf: Any) -> Any:
+    """Zeros of the shape of a column. Those for `Rows` are made when their lengths are known."""
+    return leaf if leaf is None or isinstance(leaf, Rows) else np.zeros_like(as_array(leaf))
