@@ -4,13 +4,17 @@
 //! less than half of it is in use (see [`Table::is_sparse`]). Compaction is due when two conditions hold: the removals since the last search that
 //! left a sparse chunk outnumber an eighth of the items, and the chunks have more than 1.5 times the bytes that items
 //! refer to, plus 1 MiB. Then the rows in use are copied into new chunks, and the old chunks are freed. The search for
-//! sparse chunks locks the table for 16 pages of items at a time; the copy runs without the lock.
+//! sparse chunks and the moves to new ones lock the table for a few hundred items at a time; the copy runs without the
+//! lock.
 
 use crate::table_handle::TableHandle;
 use reverb_core::{Chunk, ItemKey, MovedRows, Result, Table, Trajectory, UsedRows, keep_rows_encoded};
 
-/// Number of pages of items searched under one lock.
-const PAGES_PER_LOCK: usize = 16;
+/// Number of pages of items searched under one lock. Whoever needs the lock meanwhile waits 0.1 ms or so, and a message of
+/// a writer may need it a thousand times.
+const PAGES_PER_LOCK: usize = 2;
+/// Number of items moved under one lock. Locks for one item each would follow so fast that nobody else gets one.
+const MOVES_PER_LOCK: usize = 256;
 
 /// Copies the rows of items in sparse chunks into smaller chunks, and moves the items there.
 pub fn compact(handle: &TableHandle) {
@@ -23,10 +27,13 @@ pub fn compact(handle: &TableHandle) {
             Err(error) => tracing::warn!("table `{}`: chunk {} cannot be compacted: {error}", handle.name(), chunk.key),
         }
     }
-    for (key, old) in &items {
-        if let Some(new) = moved.rewrite(old) {
-            handle.with_table_mut(|table, removed| table.replace_trajectory(*key, old, new, removed));
-        }
+    for items in items.chunks(MOVES_PER_LOCK) {
+        let moves: Vec<_> = items.iter().filter_map(|(key, old)| Some((*key, old, moved.rewrite(old)?))).collect();
+        handle.with_table_mut(|table, removed| {
+            for (key, old, new) in moves {
+                table.replace_trajectory(key, old, new, removed);
+            }
+        });
     }
 }
 
