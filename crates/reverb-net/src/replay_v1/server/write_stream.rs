@@ -32,8 +32,8 @@ const MAX_WAITING_BYTES: usize = 64 << 20;
 /// Maximum number of gaps in the sequence numbers of the items that a writer has inserted. A writer leaves gaps only for
 /// items that wait.
 const MAX_GAPS: usize = 16_384;
-/// Number of items of a message above which others are served before the next message. Messages may come without a pause,
-/// and tokio would take 128 of them first.
+/// Number of items of a message after which others are served. Messages may come without a pause, tokio would take 128 of
+/// them first, and each item waits for the lock of its table.
 const ITEMS_BEFORE_OTHERS: usize = 64;
 /// Time after which the writer is told why its items wait, once for each wait. The writer puts the reason into its own
 /// error texts.
@@ -149,15 +149,11 @@ impl WriteStreamTask {
         loop {
             let mut done = Done::new();
             if let Some(request) = request.take() {
-                let count = request.items.len();
                 tokio::select! {
                     biased;
                     taken = self.take(request, &mut done) => taken.map_err(|error| to_status(&error))?,
                     () = answers.closed() => return Err(None),
                     () = &mut closed => return Err(Some(to_status(&stopped(&replay).await))),
-                }
-                if count > ITEMS_BEFORE_OTHERS {
-                    yield_now().await;
                 }
             }
             if done.is_empty() {
@@ -232,7 +228,10 @@ impl WriteStreamTask {
         if gaps > MAX_GAPS {
             return Err(Error::invalid(format!("more than {MAX_GAPS} sequence numbers of items are missing")));
         }
-        for (sequence, item) in (request.first_sequence..).zip(&request.items) {
+        for (index, (sequence, item)) in (request.first_sequence..).zip(&request.items).enumerate() {
+            if index % ITEMS_BEFORE_OTHERS == ITEMS_BEFORE_OTHERS - 1 {
+                yield_now().await;
+            }
             if self.held.is_waiting(sequence) {
                 return Err(Error::invalid(format!("item {sequence} was sent again while it waits")));
             } else if inserted.binary_search(&sequence).is_ok() {
@@ -349,7 +348,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn others_are_served_between_messages_of_many_items() {
+    async fn others_are_served_between_the_items_of_large_messages() {
         let mut task = task().await;
         let item = |key| WriteItem { table: "nowhere".into(), key, priority: 1.0, rows: 1, ..WriteItem::default() };
         let message = |number: u64| {
