@@ -11,6 +11,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 use tokio::runtime::{Builder, Runtime};
 
@@ -131,13 +132,13 @@ fn health_is_answered_while_requests_that_read_tables_wait() {
     let Setting { http_runtime, state, http, .. } = setting();
     let gate = Arc::new(Mutex::new(()));
     let closed = gate.lock();
-    let begun = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let begun = Arc::new(AtomicUsize::new(0));
     let waiting: Vec<_> = (0..20)
         .map(|_| {
             let (state, gate, begun) = (state.clone(), gate.clone(), begun.clone());
             http_runtime.spawn(async move {
                 let work = move |_: &HttpState| {
-                    begun.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    begun.fetch_add(1, Relaxed);
                     drop(gate.lock());
                     7
                 };
@@ -145,13 +146,13 @@ fn health_is_answered_while_requests_that_read_tables_wait() {
             })
         })
         .collect();
-    while begun.load(std::sync::atomic::Ordering::Relaxed) < 8 {
+    while begun.load(Relaxed) < 8 {
         std::thread::yield_now();
     }
     for path in ["/livez", "/readyz", "/healthz"] {
         let _answered = get(http.port(), path);
     }
-    assert_eq!(begun.load(std::sync::atomic::Ordering::Relaxed), 8, "eight at the same time");
+    assert_eq!(begun.load(Relaxed), 8, "eight at the same time");
     drop(closed);
     for task in waiting {
         assert_eq!(http_runtime.block_on(task).expect("it ends"), 7);
@@ -170,9 +171,18 @@ fn while_all_connections_wait_for_answers_further_ones_are_asked_for_health_once
     let Setting { http_runtime, state, http, .. } = setting();
     let gate = Arc::new(Mutex::new(()));
     let closed = gate.lock();
+    let begun = Arc::new(AtomicUsize::new(0));
     for _ in 0..8 {
-        let (state, gate) = (state.clone(), gate.clone());
-        http_runtime.spawn(async move { state.heavy(move |_: &HttpState| drop(gate.lock())).await.is_ok() });
+        let (state, gate, begun) = (state.clone(), gate.clone(), begun.clone());
+        let work = move |_: &HttpState| {
+            begun.fetch_add(1, Relaxed);
+            drop(gate.lock());
+        };
+        http_runtime.spawn(async move { state.heavy(work).await.is_ok() });
+    }
+    // A request for metrics that comes before them is answered.
+    while begun.load(Relaxed) < 8 {
+        std::thread::yield_now();
     }
     let mut hosts = vec!["127.0.0.1", "::1"];
     // The machine may lack IPv6.
