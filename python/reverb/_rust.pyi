@@ -628,8 +628,11 @@ class Client:
     ) -> int | None:
         """Returns how many of the keys are in the table; None if the server is older and does not say."""
 
-    def check_keys(self, table: str, data: object) -> None:
+    def check_keys(self, table: str, data: object) -> list[int]:
         """Asks the server for the signature of a table, and compares its keys with those of the data.
+
+        Returns:
+          For each column of the table the number of its leaf; nothing if leaves are matched by position.
 
         Raises:
           SignatureMismatchError: Keys are missing or unknown.
@@ -820,6 +823,9 @@ class PatternWriter(WriterSession):
     ) -> PatternWriter:
         """`configs`: serialized `deepmind.reverb.StructuredWriterConfig`s."""
 
+    def reorder(self, orders: Sequence[Sequence[int]]) -> None:
+        """Puts the columns of each pattern's items in this order; an empty one leaves them."""
+
     def append(self, data: object, partial_step: bool, priority: float | Literal["max"] | None = None) -> None:
         """`priority`: of the items that are due; None takes those of the configs."""
 
@@ -862,6 +868,9 @@ class BatchedWriter(WriterSession):
         configs: Sequence[bytes],
         options: WriterOptions,
     ) -> BatchedWriter: ...
+    def reorder(self, orders: Sequence[Sequence[int]]) -> None:
+        """Puts the columns of each pattern's items in this order; an empty one leaves them."""
+
     def append(
         self,
         data: object,

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reverb import _binding
-from reverb.data import checks
+from reverb.data import checks, signatures, structures
 from reverb.data.arrays import as_array
 from reverb.data.keys import is_max
 from reverb.writing.flushing import FlushingWriter
 from reverb.writing.history import History
-from reverb.writing.key_check import fits_table, patterns_fit_tables
+from reverb.writing.key_check import order_in_table, pattern_orders
 from reverb.writing.options import WriterOptions
 from reverb.writing.structure import FixedStructure, Structure
 
@@ -97,8 +97,8 @@ class BatchedWriter(FlushingWriter):
         self._client = client
         self._configs = configs
         self._has_patterns = bool(configs)
-        # The tables with the structures of items that were found to fit them.
-        self._known: set[Any] = set()
+        # The order of the columns of items in their tables, for each table with a structure that was found to fit it.
+        self._orders: dict[Any, list[int]] = {}
         # Replaced by the append of the extension once the patterns are known to fit their tables.
         self._append = self._check_and_append if configs else self._writer.append
         super().__init__(self._writer)
@@ -147,7 +147,9 @@ class BatchedWriter(FlushingWriter):
         episode_end: NDArray[np.bool_] | None,
         priorities: NDArray[np.float64] | Literal["max"] | None,
     ) -> None:
-        if patterns_fit_tables(self._client, self._configs):
+        orders = pattern_orders(self._client, self._configs)
+        if orders is not None:
+            self._writer.reorder(orders)
             self._append = self._writer.append
         self._writer.append(data, mask, episode_end, priorities)
 
@@ -213,8 +215,13 @@ class BatchedWriter(FlushingWriter):
             raise ValueError("trajectory must not be empty.")
         if any(not isinstance(column, BatchedColumn) for column in columns):
             raise TypeError(f"All leaves of `trajectory` must be `BatchedColumn` but got {trajectory!r}")
-        if (table, structure) not in self._known and fits_table(self._client, table, trajectory):
-            self._known.add((table, structure))
+        order = self._orders.get((table, structure))
+        if order is None:
+            order = order_in_table(self._client, table, _structure(trajectory))
+            if order is not None:
+                self._orders[table, structure] = order
+        if order:
+            columns = [columns[leaf] for leaf in order]
         values = self._as_priorities(priorities)
         seconds = checks.as_timeout(timeout)
         return self._writer.create_items(table, values, columns, self._as_mask("mask", mask), seconds)
@@ -242,6 +249,18 @@ class BatchedWriter(FlushingWriter):
         return np.ascontiguousarray(array)
 
 
+def _structure(node: Any) -> Any:
+    """A nest without its columns. Attrs objects become named tuples."""
+    if isinstance(node, BatchedColumn):
+        return None
+    if isinstance(node, dict):
+        return {name: _structure(child) for name, child in node.items()}
+    names = structures.field_names(node)
+    if names is not None:
+        return signatures.named_tuple(type(node).__name__, tuple(names))(*(_structure(getattr(node, n)) for n in names))
+    return type(node)(map(_structure, node))
+
+
 def _flatten(node: Any) -> tuple[list[Any], Any]:
     """The leaves of a nest, and its structure as a hashable value. A BatchedColumn is a leaf, although a tuple."""
     if isinstance(node, BatchedColumn):
@@ -253,6 +272,8 @@ def _flatten(node: Any) -> tuple[list[Any], Any]:
             return children, tuple(names)
     elif isinstance(node, (list, tuple)):
         names, children = [type(node)], [*node]
+    elif (fields := structures.field_names(node)) is not None:
+        names, children = [type(node)], [getattr(node, field) for field in fields]
     else:
         return [node], None
     flat = [_flatten(child) for child in children]

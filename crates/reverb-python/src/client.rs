@@ -234,24 +234,20 @@ impl Client {
         self.ask(py, Mutate::new(table, &updates, &[]), timeout)
     }
 
-    /// Compares the keys of a nest with those of a table's signature.
-    fn check_keys(&self, py: Python<'_>, table: &str, data: &Bound<'_, PyAny>) -> PyReverbResult<()> {
+    /// Compares the keys of a nest with those of a table's signature. Returns the leaf of each column; nothing if leaves are
+    /// matched by position.
+    fn check_keys(&self, py: Python<'_>, table: &str, data: &Bound<'_, PyAny>) -> PyReverbResult<Vec<usize>> {
         // Writers use the connection of the background client.
         let tables = wait(py, async { self.background.call(Info, None).await })?;
-        let Some(status) = tables.iter().find(|status| status.info.config.name == table) else { return Ok(()) };
+        let Some(status) = tables.iter().find(|status| status.info.config.name == table) else {
+            return Ok(Vec::new());
+        };
         let signature = status.info.config.signature.as_deref();
         if let Some(differences) = compare_keys(table, data, signature)? {
             return Err(Error::SignatureMismatch(differences).into());
         }
-        let Some(signature) = signature else { return Ok(()) };
-        // The columns of these items are chosen by position.
-        match self.keys.order(None, data, signature)?.is_none() {
-            true => Ok(()),
-            false => Err(Error::SignatureMismatch(format!(
-                "table \"{table}\": expected a dict, or fields in the order of the sorted keys; got fields in another order"
-            ))
-            .into()),
-        }
+        let order = signature.map_or(Ok(None), |signature| self.keys.order(None, data, signature))?;
+        Ok(order.map_or_else(Vec::new, |order| order.to_vec()))
     }
 
     /// A `max_bytes` of 0 removes the limit.

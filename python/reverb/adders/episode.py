@@ -155,11 +155,12 @@ class EpisodeAdder(AdderBase):
         lead = 1 if self._final else None
         views = tree.flatten(self._writer.history)
         rows = [view[:] if leaf in self._after else view[lead:] for leaf, view in enumerate(views)]
+        trajectory = tree.unflatten_as(self._blank, rows)
         finish = self._reports.finish_part
         # Only rows of open length may not fit together. The writer then refuses all items of a call.
         masks = np.eye(len(ends), dtype=np.bool_)[ends] if self._has_rows else [ends]
         for mask in masks:
-            finish(self._writer.create_items, self._table, priority, rows, mask=mask)
+            finish(self._writer.create_items, self._table, priority, trajectory, mask=mask)
         finish(self._drop_rows, ends)
 
     def _drop_rows(self, ends: NDArray[np.bool_]) -> None:

@@ -142,7 +142,7 @@ def _fit(shapes: list[tuple[str, list[int]]], signature: Any) -> bool:
 def _by_name(data: Any, signature: Any) -> Any:
     """A nest with dicts in place of named tuples and attrs objects where the signature has a mapping; else `data`."""
     if isinstance(signature, Mapping):
-        names = _field_names(data)
+        names = field_names(data)
         if names is not None:
             return {name: _by_name(getattr(data, name), signature.get(name)) for name in names}
         if isinstance(data, Mapping):
@@ -154,12 +154,24 @@ def _by_name(data: Any, signature: Any) -> Any:
     return data
 
 
-def _field_names(data: Any) -> Sequence[str] | None:
+def field_names(data: Any) -> Sequence[str] | None:
     """The fields of a named tuple or attrs object; None of other objects."""
     if isinstance(data, tuple):
         return None if isinstance(data, Ragged) else getattr(data, "_fields", None)
     attributes = getattr(type(data), "__attrs_attrs__", None)
     return None if attributes is None else [attribute.name for attribute in attributes]
+
+
+def has_fields(data: Any) -> bool:
+    """Whether a named tuple or an attrs object is in a nest.
+
+    Args:
+      data: Nest with leaves of any kind.
+    """
+    if isinstance(data, Mapping):
+        return any(has_fields(value) for value in data.values())
+    is_sequence = isinstance(data, (list, tuple)) and not isinstance(data, Ragged)
+    return field_names(data) is not None or (is_sequence and any(map(has_fields, data)))
 
 
 def order_by_name(data: Any, structure: bytes) -> list[int] | None:
@@ -225,7 +237,7 @@ def skeleton(data: Any) -> Any:
         return {key: skeleton(value) for key, value in data.items()}
     if isinstance(data, list):
         return [skeleton(value) for value in data]
-    names = _field_names(data)
+    names = field_names(data)
     if names is not None:
         return signatures.named_tuple(type(data).__name__, tuple(names))(*(skeleton(getattr(data, n)) for n in names))
     if isinstance(data, tuple) and not isinstance(data, Ragged):

@@ -1,14 +1,14 @@
-"""Compares the keys of the items that patterns and batched writers create with those of their tables' signatures."""
+"""Matches the items that patterns and batched writers create with the signatures of their tables."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from reverb import _binding
-from reverb.data import signatures
+from reverb.data import signatures, structures
 from reverb.errors import UnavailableError
 
 
-def fits_table(client: _binding.Client, table: str, nest: Any) -> bool:
+def order_in_table(client: _binding.Client, table: str, nest: Any) -> list[int] | None:
     """Compares the keys of a nest with those of a table's signature.
 
     Args:
@@ -17,25 +17,38 @@ def fits_table(client: _binding.Client, table: str, nest: Any) -> bool:
       nest: Nest with the structure of the items.
 
     Returns:
-      False if the server cannot be reached, so that nothing was compared.
+      For each column of the table the number of its leaf, and nothing if leaves are matched by position. None if the
+      server cannot be reached, so that nothing was compared.
 
     Raises:
       SignatureMismatchError: Keys are missing or unknown.
+      UnavailableError: The server cannot be reached, and the nest has fields whose order depends on the signature.
     """
     try:
-        client.check_keys(table, nest)
+        return client.check_keys(table, nest)
     except UnavailableError:
+        if structures.has_fields(nest):
+            raise
         # The writer itself waits for its server, and reports its loss.
-        return False
-    return True
+        return None
 
 
-def patterns_fit_tables(client: _binding.Client, configs: Sequence[Any]) -> bool:
-    """Compares the structures of patterns with the signatures of their tables; see `fits_table`.
+def pattern_orders(client: _binding.Client, configs: Sequence[Any]) -> list[list[int]] | None:
+    """Compares the structures of patterns with the signatures of their tables; see `order_in_table`.
 
     Args:
       client: Native client of the server.
       configs: Configs of the items.
+
+    Returns:
+      The order of the columns of each config; None if the server cannot be reached.
     """
-    nests = [(config.table, config.pattern_structure) for config in configs if config.HasField("pattern_structure")]
-    return all(fits_table(client, table, signatures.decode(structure)) for table, structure in nests)
+    orders = []
+    for config in configs:
+        order: list[int] | None = []
+        if config.HasField("pattern_structure"):
+            order = order_in_table(client, config.table, signatures.decode(config.pattern_structure))
+        if order is None:
+            return None
+        orders.append(order)
+    return orders

@@ -86,6 +86,22 @@ impl Evaluator {
         self.max_age
     }
 
+    /// Puts the columns of a pattern's items in another order: each becomes the column at the position at which `order`
+    /// has its number.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is no such pattern, or the order is not one of its columns.
+    pub fn reorder(&mut self, pattern: usize, order: &[usize]) -> Result<()> {
+        let invalid = || Error::invalid(format!("{order:?} is not an order of the columns of pattern {pattern}"));
+        let columns = &mut self.patterns.get_mut(pattern).ok_or_else(invalid)?.pattern.columns;
+        let distinct: BTreeSet<_> = order.iter().filter(|&&column| column < columns.len()).collect();
+        if order.len() != columns.len() || distinct.len() != columns.len() {
+            return Err(invalid());
+        }
+        *columns = order.iter().map(|&column| columns[column]).collect();
+        Ok(())
+    }
+
     /// Whether a pattern reads a column. Others can be dropped.
     pub fn uses(&self, column: u32) -> bool {
         self.sources.contains(&(column as usize))

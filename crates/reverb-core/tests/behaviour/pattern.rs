@@ -280,3 +280,15 @@ proptest! {
         prop_assert_eq!(writer.items.iter().map(|item| item.columns[0].clone()).collect::<Vec<_>>(), expected);
     }
 }
+
+#[test]
+fn only_an_order_of_its_columns_reorders_a_pattern() {
+    let mut evaluator = Evaluator::new([pattern(&[node(A, "-1"), node(B, "-2:")], &[])]).unwrap();
+    for (place, order) in [(1, &[0, 1][..]), (0, &[0]), (0, &[1, 1]), (0, &[1, 2]), (0, &[0, 1, 2])] {
+        assert!(evaluator.reorder(place, order).is_err(), "{order:?}");
+    }
+    evaluator.reorder(0, &[1, 0]).unwrap();
+    let mut writer = Writer::new(evaluator);
+    ["1", "2"].into_iter().for_each(|word| writer.append(row(word), false).unwrap());
+    assert_eq!(writer.items[0].columns, [vec![10, 20], vec![2]]);
+}

@@ -1,6 +1,6 @@
 //! `reverb._rust.BatchedWriter`: appends the steps of many environments at once.
 
-use super::pattern_writer::set_priority;
+use super::pattern_writer::{reorder, set_priority};
 use super::session::{HOW_TO_GIVE_UP, WriterOptions, WriterSession};
 use super::steps_in::Structure;
 use crate::array_in::LeafRows;
@@ -116,6 +116,12 @@ impl BatchedWriter {
             structure: Structure::new(structure),
         };
         Ok(PyClassInitializer::from(session).add_subclass(writer))
+    }
+
+    /// Puts the columns of each pattern's items in this order; an empty one leaves them.
+    fn reorder(&self, orders: Vec<Vec<usize>>) -> PyReverbResult<()> {
+        let mut envs = self.envs.lock();
+        Ok(envs.iter_mut().filter_map(|env| env.evaluator.as_mut()).try_for_each(|one| reorder(one, &orders))?)
     }
 
     /// Appends the rows of the environments in `mask`, then ends the episodes of those in `ends`. The items that patterns

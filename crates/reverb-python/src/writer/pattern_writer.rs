@@ -41,6 +41,11 @@ impl PatternWriter {
         Ok(PyClassInitializer::from(session).add_subclass(writer))
     }
 
+    /// Puts the columns of each pattern's items in this order; an empty one leaves them.
+    fn reorder(&self, orders: Vec<Vec<usize>>) -> PyReverbResult<()> {
+        Ok(reorder(&mut self.evaluator.lock(), &orders)?)
+    }
+
     /// Appends a step, or a part of one. The items that patterns make have this priority, if there is one.
     #[pyo3(signature = (data, partial_step, priority=None))]
     fn append(
@@ -115,4 +120,10 @@ pub fn set_priority(items: &mut Vec<WriterItem>, first: usize, priority: Option<
     }
     items[first..].iter_mut().for_each(|item| item.priority = priority);
     Ok(())
+}
+
+/// Puts the columns of the items of each pattern in an order, unless that is empty.
+pub fn reorder(evaluator: &mut Evaluator, orders: &[Vec<usize>]) -> Result<(), Error> {
+    let mut orders = orders.iter().enumerate().filter(|(_, order)| !order.is_empty());
+    orders.try_for_each(|(pattern, order)| evaluator.reorder(pattern, order))
 }

@@ -6,7 +6,7 @@ from typing import Any
 from reverb import _binding
 from reverb.data.keys import ItemPriority, as_item_priority
 from reverb.writing.flushing import FlushingWriter, as_seconds
-from reverb.writing.key_check import patterns_fit_tables
+from reverb.writing.key_check import pattern_orders
 from reverb.writing.options import WriterOptions
 from reverb.writing.structure import FixedStructure
 
@@ -59,7 +59,9 @@ class StructuredWriter(FlushingWriter):
             self.reports.finish()
 
     def _check_and_append(self, data: Any, partial_step: bool, priority: ItemPriority | None = None) -> None:
-        if patterns_fit_tables(self._client, self._configs):
+        orders = pattern_orders(self._client, self._configs)
+        if orders is not None:
+            self._writer.reorder(orders)
             self._append = self._writer.append
         self._writer.append(data, partial_step, priority)
 
