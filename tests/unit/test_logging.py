@@ -61,4 +61,4 @@ def test_escapes_leave_what_shows():
     assert escaped(HOSTILE) == HARMLESS
     for text in ("", "plain", "naïve 表 🎲 [bold] C:\\x"):
         assert escaped(text) == text
-    assert escaped_lines("a\nb\x07") == "a\nb\\x07"
+    assert escaped_lines("a\n\tb\x07\n") == "a\n\tb\\x07\n"

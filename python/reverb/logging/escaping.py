@@ -1,5 +1,6 @@
 """Makes text of users harmless for terminals and logs."""
 
+import re
 import unicodedata
 
 # Control characters, among them those of bidirectional text; line and paragraph separators; halves of surrogate pairs.
@@ -18,8 +19,8 @@ def escaped(text: str) -> str:
 
 
 def escaped_lines(text: str) -> str:
-    """As `escaped`, for a text of several lines, which stay."""
-    return "\n".join(map(escaped, text.split("\n")))
+    """As `escaped`, for a text of several lines, which stay, as do the tabs that indent them."""
+    return "".join(part if part in "\n\t" else escaped(part) for part in re.split("([\n\t])", text))
 
 
 def _escape(char: str) -> str:
