@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reverb import _binding
-from reverb.data import checks, signatures, structures
+from reverb.data import checks, structures
 from reverb.data.arrays import as_array
 from reverb.data.keys import is_max
 from reverb.writing.flushing import FlushingWriter
@@ -217,7 +217,7 @@ class BatchedWriter(FlushingWriter):
             raise TypeError(f"All leaves of `trajectory` must be `BatchedColumn` but got {trajectory!r}")
         order = self._orders.get((table, structure))
         if order is None:
-            order = order_in_table(self._client, table, _structure(trajectory))
+            order = order_in_table(self._client, table, structures.skeleton(trajectory, BatchedColumn))
             if order is not None:
                 self._orders[table, structure] = order
         if order:
@@ -247,18 +247,6 @@ class BatchedWriter(FlushingWriter):
                 f"`{name}` must be bools of shape [{self._num_envs}], got {array.dtype} of shape {list(array.shape)}."
             )
         return np.ascontiguousarray(array)
-
-
-def _structure(node: Any) -> Any:
-    """A nest without its columns. Attrs objects become named tuples."""
-    if isinstance(node, BatchedColumn):
-        return None
-    if isinstance(node, dict):
-        return {name: _structure(child) for name, child in node.items()}
-    names = structures.field_names(node)
-    if names is not None:
-        return signatures.named_tuple(type(node).__name__, tuple(names))(*(_structure(getattr(node, n)) for n in names))
-    return type(node)(map(_structure, node))
 
 
 def _flatten(node: Any) -> tuple[list[Any], Any]:

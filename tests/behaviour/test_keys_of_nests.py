@@ -6,8 +6,10 @@ import attr
 import numpy as np
 import pytest
 import tree
+from address_list_support import free_port
 from behaviour_support import draw, info_of, make_table
 
+import reverb
 from reverb import adders, errors, structured_writer
 from reverb.tensor_spec import TensorSpec
 
@@ -311,3 +313,18 @@ def test_rows_of_an_item_have_their_fields_in_one_order(client, num_rows):
         writer.create_item("t", 1, 1.0)
     [sample] = client.sample("t", emit_timesteps=False, unpack_as_table_signature=True)
     assert {name: value.item() for name, value in sample.data.items()} == {"reward": 1.0, "value": 2.0}
+
+
+def test_an_item_whose_order_is_not_known_is_not_made():
+    port = free_port()
+    step = structured_writer.create_reference_step(Named(TWO, ONE))
+    config = structured_writer.create_config(tree.map_structure(lambda node: node[-1:], step), "t")
+    with reverb.Client(f"ipv4:127.0.0.1:{port}").structured_writer([config]) as writer:
+        with pytest.raises(errors.UnavailableError):
+            writer.append(Named(TWO, ONE))
+        with reverb.Server([make_table("t", signature=SIGNATURE)], port=port) as server:
+            writer.append(Named(TWO, ONE))
+            writer.flush()
+            [sample] = server.localhost_client().sample("t", emit_timesteps=False, unpack_as_table_signature=True)
+            assert {name: value.item() for name, value in sample.data.items()} == {"reward": 1.0, "value": 2.0}
+            assert info_of(server.localhost_client(), "t").current_size == 1

@@ -154,6 +154,16 @@ def test_padding_has_the_length_of_the_row_before_it_in_each_environment(client)
     ]
 
 
+def whole_episodes(num_envs, num_rows, num_steps):
+    """The items of the episodes with rows of `LENGTHS`, in order."""
+    items = [
+        [[row(t, env, lengths[env]).tolist() for t in range(num_rows)], [of_env(t, env) for t in range(num_steps)]]
+        for lengths in LENGTHS
+        for env in range(num_envs or 1)
+    ]
+    return sorted(items, key=repr)
+
+
 @pytest.mark.parametrize("kind", ["sequence", "episode"])
 def test_final_columns_may_have_open_length(client, num_envs, kind):
     if kind == "sequence":
@@ -165,12 +175,7 @@ def test_final_columns_may_have_open_length(client, num_envs, kind):
             for t in range(2):
                 step = {"tokens": rows(t, num_envs, lengths), "x": number(t, num_envs)}
                 adder.add(step, final={"tokens": rows(t + 1, num_envs, lengths)}, last=t == 1)
-    expected = [
-        [[row(t, env, lengths[env]).tolist() for t in range(3)], [of_env(t, env) for t in range(2)]]
-        for lengths in LENGTHS
-        for env in range(num_envs or 1)
-    ]
-    assert sorted(take_all(client), key=repr) == sorted(expected, key=repr)
+    assert sorted(take_all(client), key=repr) == whole_episodes(num_envs, 3, 2)
 
 
 def test_episodes_of_rows_of_one_length(client, num_envs):
@@ -178,12 +183,7 @@ def test_episodes_of_rows_of_one_length(client, num_envs):
         for lengths in LENGTHS:
             for t in range(4):
                 adder.add({"tokens": rows(t, num_envs, lengths), "x": number(t, num_envs)}, last=t == 3)
-    expected = [
-        [[row(t, env, lengths[env]).tolist() for t in range(4)], [of_env(t, env) for t in range(4)]]
-        for lengths in LENGTHS
-        for env in range(num_envs or 1)
-    ]
-    assert sorted(take_all(client), key=repr) == sorted(expected, key=repr)
+    assert sorted(take_all(client), key=repr) == whole_episodes(num_envs, 4, 4)
 
 
 def add_and_flush(adder, steps):

@@ -251,10 +251,9 @@ class AdderBase:
 
     def _leaves(self, nest: Any, name: str = "") -> Any:
         """The nest of a step, or of the part `name` of one, with each `Ragged` as a leaf; see `rows.as_leaves`."""
-        if not rows.has_ragged(nest):
-            return nest
-        self._has_rows = True
-        return rows.as_leaves(nest, self._num_envs or 1, name)
+        leaves = rows.as_leaves(nest, self._num_envs or 1, name)
+        self._has_rows |= leaves is not nest
+        return leaves
 
     def _for_writer(self, row: Any) -> Any:
         """A row with each `Ragged` as it was given."""

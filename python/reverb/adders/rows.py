@@ -10,6 +10,7 @@ import tree
 from numpy.typing import NDArray
 
 from reverb.data.arrays import as_array
+from reverb.data.structures import field_names
 from reverb.replay_sample import Ragged
 
 # Types that are leaves for certain.
@@ -58,8 +59,7 @@ def has_ragged(nest: Any) -> bool:
         return isinstance(nest, Ragged) or True in map(has_ragged, nest)
     if isinstance(nest, Mapping):
         return True in map(has_ragged, nest.values())
-    fields = getattr(type(nest), "__attrs_attrs__", ())
-    return True in [has_ragged(getattr(nest, field.name)) for field in fields]
+    return True in [has_ragged(getattr(nest, name)) for name in field_names(nest) or ()]
 
 
 def as_leaves(nest: Any, num_items: int, name: str = "") -> Any:

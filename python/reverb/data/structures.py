@@ -227,19 +227,21 @@ def _has_open_length(signature: Any) -> bool:
     return bool(flat and flat[0][2] and flat[0][2][0] < 0)
 
 
-def skeleton(data: Any) -> Any:
+def skeleton(data: Any, leaf: type = Ragged) -> Any:
     """Copies a nest. Mappings become dicts, attrs objects named tuples, and leaves None.
 
     Args:
       data: Nest with leaves of any kind.
+      leaf: Type of leaves that are tuples.
     """
+    if isinstance(data, leaf):
+        return None
     if isinstance(data, Mapping):
-        return {key: skeleton(value) for key, value in data.items()}
+        return {key: skeleton(value, leaf) for key, value in data.items()}
     if isinstance(data, list):
-        return [skeleton(value) for value in data]
+        return [skeleton(value, leaf) for value in data]
     names = field_names(data)
     if names is not None:
-        return signatures.named_tuple(type(data).__name__, tuple(names))(*(skeleton(getattr(data, n)) for n in names))
-    if isinstance(data, tuple) and not isinstance(data, Ragged):
-        return tuple(skeleton(value) for value in data)
-    return None
+        parts = [skeleton(getattr(data, name), leaf) for name in names]
+        return signatures.named_tuple(type(data).__name__, tuple(names))(*parts)
+    return tuple(skeleton(value, leaf) for value in data) if isinstance(data, tuple) else None
