@@ -76,6 +76,14 @@ impl Entry {
     }
 }
 
+/// A key that has an entry in the index, whose item [`Slab::fill`] or [`Slab::replace`] puts into the slot.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Entered {
+    pub(crate) slot: u32,
+    hash: u32,
+}
+
 /// Items by slot, and slots by key.
 ///
 /// A page that a snapshot shares is copied when it is first changed; the snapshot keeps the old page.
@@ -169,36 +177,32 @@ impl Slab {
         self.slot_mut(slot).as_mut().expect("the slot holds an item")
     }
 
-    /// Puts an item into a free slot. If the key is taken, returns the item and the slot of the key.
+    /// The slot of the next item that replaces no other.
     #[inline]
-    pub(crate) fn insert(&mut self, item: NewItem, inserted_at: u64) -> Result<u32, (u32, NewItem)> {
-        let slot = self.free.last().copied().unwrap_or(self.end);
-        let hash = match self.enter(item.key, slot) {
-            Ok(hash) => hash,
-            Err(known) => return Err((known, item)),
-        };
+    pub(crate) fn free_slot(&self) -> u32 {
+        self.free.last().copied().unwrap_or(self.end)
+    }
+
+    /// Puts an item into [`Slab::free_slot`], for which its key was entered.
+    #[inline]
+    pub(crate) fn fill(&mut self, Entered { slot, hash }: Entered, item: NewItem, inserted_at: u64) {
         if self.free.pop().is_none() {
             self.grow();
         }
         let NewItem { key, priority, times_sampled, trajectory, .. } = item;
         // Written field by field in place: building the item elsewhere and copying it costs more than the search.
         self.slot_mut(slot).get_or_insert_with(|| Item { key, priority, inserted_at, trajectory, times_sampled, hash });
-        Ok(slot)
     }
 
-    /// Replaces the item in a slot, and returns the data of the old one and the number of its draws. If the key is
-    /// taken, returns the new item and the slot of the key.
+    /// Replaces the item in a slot, for which the key of the new one was entered. Returns the data of the old one and the
+    /// number of its draws.
     #[inline]
     pub(crate) fn replace(
         &mut self,
-        slot: u32,
+        Entered { slot, hash }: Entered,
         item: NewItem,
         inserted_at: u64,
-    ) -> Result<(Trajectory, i32), (u32, NewItem)> {
-        let hash = match self.enter(item.key, slot) {
-            Ok(hash) => hash,
-            Err(known) => return Err((known, item)),
-        };
+    ) -> (Trajectory, i32) {
         let here = self.get_mut(slot);
         let old_hash = std::mem::replace(&mut here.hash, hash);
         here.key = item.key;
@@ -207,7 +211,7 @@ impl Slab {
         let times_sampled = std::mem::replace(&mut here.times_sampled, item.times_sampled);
         let old = std::mem::replace(&mut here.trajectory, item.trajectory);
         self.leave(old_hash, slot);
-        Ok((old, times_sampled))
+        (old, times_sampled)
     }
 
     /// Removes the item from a slot, which must hold one.
@@ -219,10 +223,10 @@ impl Slab {
         item
     }
 
-    /// Enters a key with its slot into the index, and returns the key's hash. If the index has the key, returns its
-    /// slot as an error. One search finds the key or the place for it.
+    /// Enters a key with its slot into the index; the item must follow. If the index has the key, returns its slot as an
+    /// error. One search finds the key or the place for it.
     #[inline]
-    fn enter(&mut self, key: ItemKey, slot: u32) -> Result<u32, u32> {
+    pub(crate) fn enter(&mut self, key: ItemKey, slot: u32) -> Result<Entered, u32> {
         if self.index.len() >= self.grow_at {
             self.make_room();
         }
@@ -233,7 +237,7 @@ impl Slab {
             hash_table::Entry::Occupied(known) => Err(known.get().slot),
             hash_table::Entry::Vacant(vacant) => {
                 vacant.insert(Entry { hash, slot });
-                Ok(hash)
+                Ok(Entered { slot, hash })
             }
         }
     }
@@ -290,7 +294,7 @@ impl Slab {
     }
 
     fn hash(&self, key: ItemKey) -> u32 {
-        (self.hasher.hash_one(key) >> 32) as u32
+        self.hasher.hash_one(key) as u32
     }
 
     #[inline]
@@ -362,11 +366,15 @@ mod tests {
         };
         let mut slab = Slab::default();
         for _ in 0..4096 {
-            slab.insert(item(), 0).ok().unwrap();
+            let item = item();
+            let entered = slab.enter(item.key, slab.free_slot()).unwrap();
+            slab.fill(entered, item, 0);
         }
         let room = slab.index.capacity();
         for slot in (0..4096).cycle().take(500_000) {
-            slab.replace(slot, item(), 0).ok().unwrap();
+            let item = item();
+            let entered = slab.enter(item.key, slot).unwrap();
+            slab.replace(entered, item, 0);
         }
         // Tombstones use up capacity until the index is rebuilt, and larger.
         let left = slab.index.capacity();

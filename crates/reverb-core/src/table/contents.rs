@@ -5,7 +5,7 @@ use super::counters::{Counting, TimesSampled};
 use super::in_flight::InFlight;
 use super::removal::{RemovalCounts, RemovalReason};
 use crate::selector::{AnySelector, Selector};
-use crate::slab::{Item, MAX_SLOTS, Slab};
+use crate::slab::{Entered, Item, MAX_SLOTS, Slab};
 use crate::{NewItem, RateLimiter, Result, SelectorKind, TableUsage, Trajectory};
 use rand::{SeedableRng, rngs::SmallRng};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -145,22 +145,25 @@ impl Table {
     /// one. The time stamp of the item is `now_nanos`, or one nanosecond after the previous stamp if the clock has not
     /// advanced: stamps give the order of inserts.
     pub fn insert(&mut self, item: NewItem, now_nanos: u64, removed: &mut Vec<Trajectory>) {
-        if item.takes_largest {
-            return self.insert_largest(item, now_nanos, removed);
-        }
-        self.note_priority(item.priority);
+        let priority = if item.takes_largest { item.priority.max(self.largest_priority()) } else { item.priority };
+        self.note_priority(priority);
         let inserted_at = now_nanos.max(self.last_inserted_at.saturating_add(1));
-        let entered = match self.remover.oldest() {
-            Some(oldest) if self.slab.len() as u64 == self.max_items() => {
-                self.replace(oldest, item, inserted_at, removed)
+        let oldest = self.remover.oldest().filter(|_| self.is_full());
+        let entered = match self.slab.enter(item.key, oldest.unwrap_or_else(|| self.slab.free_slot())) {
+            Ok(entered) => entered,
+            Err(slot) => {
+                self.set_priority(slot, priority);
+                self.counting.priority_updates += 1;
+                removed.push(item.trajectory);
+                return;
             }
-            _ => self.put(item, inserted_at).map(|slot| self.place(slot, None)),
         };
-        if let Err((slot, item)) = entered {
-            self.set_priority(slot, item.priority);
-            self.counting.priority_updates += 1;
-            removed.push(item.trajectory);
-            return;
+        let item = NewItem { priority, ..item };
+        if oldest.is_some() {
+            self.replace(entered, item, inserted_at, removed);
+        } else {
+            let slot = self.put(entered, item, inserted_at);
+            self.place(slot, None);
         }
         self.last_inserted_at = inserted_at;
         self.evict_size(removed);
@@ -169,19 +172,12 @@ impl Table {
         self.counting.inserts += 1;
     }
 
-    /// Inserts an item with the largest priority so far. Apart, so that other items are not copied.
-    #[cold]
-    fn insert_largest(&mut self, item: NewItem, now_nanos: u64, removed: &mut Vec<Trajectory>) {
-        let priority = item.priority.max(self.largest_priority());
-        self.insert(NewItem { priority, takes_largest: false, ..item }, now_nanos, removed);
-    }
-
     /// Reads memory that the inserts of these items will need, if the table is large: half of the time of an insert into
     /// ten million items goes into the search of the index. Changes nothing.
     #[inline]
     pub fn read_ahead(&self, items: &[NewItem]) {
         if self.slab.is_large() && items.len() > 1 {
-            let oldest = self.remover.queue().filter(|_| self.slab.len() as u64 == self.max_items());
+            let oldest = self.remover.queue().filter(|_| self.is_full());
             let evicted = oldest.into_iter().flat_map(|queue| queue.in_order(false)).take(items.len());
             self.slab.read_ahead(items.iter().map(|item| item.key), evicted);
         }
@@ -219,40 +215,36 @@ impl Table {
         }
     }
 
-    /// Puts an item into the slab and counts its data. If the key is taken, returns the item and the slot of the key.
+    /// Puts an item whose key was entered into the slab, and counts its data. Returns its slot.
     #[inline]
-    pub(super) fn put(&mut self, item: NewItem, inserted_at: u64) -> std::result::Result<u32, (u32, NewItem)> {
-        let slot = self.slab.insert(item, inserted_at)?;
+    fn put(&mut self, entered: Entered, item: NewItem, inserted_at: u64) -> u32 {
+        let slot = entered.slot;
+        self.slab.fill(entered, item, inserted_at);
         self.count_put(slot);
-        Ok(slot)
+        slot
     }
 
-    /// As [`Table::put`], for an item that was inserted before: a restored one, or one that a draw had removed.
-    pub(super) fn put_again(&mut self, item: NewItem, inserted_at: u64) -> std::result::Result<u32, (u32, NewItem)> {
+    /// Puts in an item that was inserted before: a restored one, or one that a draw had removed. Returns its slot; `None`
+    /// if the key is taken.
+    pub(super) fn put_again(&mut self, item: NewItem, inserted_at: u64) -> Option<u32> {
+        let entered = self.slab.enter(item.key, self.slab.free_slot()).ok()?;
         let insert_bytes = self.counting.insert_bytes;
-        let slot = self.put(item, inserted_at)?;
+        let slot = self.put(entered, item, inserted_at);
         self.counting.insert_bytes = insert_bytes;
-        Ok(slot)
+        Some(slot)
     }
 
-    /// Replaces the item in a slot, with the effects of [`Table::put`] and [`Table::remove`]. A full table whose oldest
-    /// item leaves does this with every insert, and the sampler handles it as one change.
+    /// Replaces an item by one whose key was entered, with the effects of [`Table::put`] and [`Table::remove`]. A full
+    /// table whose oldest item leaves does this with every insert, and the sampler handles it as one change.
     #[inline]
-    fn replace(
-        &mut self,
-        slot: u32,
-        item: NewItem,
-        inserted_at: u64,
-        removed: &mut Vec<Trajectory>,
-    ) -> std::result::Result<(), (u32, NewItem)> {
-        let priority = item.priority;
-        let (old, times_sampled) = self.slab.replace(slot, item, inserted_at)?;
+    fn replace(&mut self, entered: Entered, item: NewItem, inserted_at: u64, removed: &mut Vec<Trajectory>) {
+        let (slot, priority) = (entered.slot, item.priority);
+        let (old, times_sampled) = self.slab.replace(entered, item, inserted_at);
         self.count_put(slot);
         self.sampler.replace(slot, priority);
         self.remover.replace(slot, priority);
         self.count_removed(&old, times_sampled, RemovalReason::MaxSize);
         removed.push(old);
-        Ok(())
     }
 
     #[inline]
@@ -368,6 +360,12 @@ impl Table {
         let item = self.slab.remove(slot);
         self.count_removed(&item.trajectory, item.times_sampled, reason);
         item
+    }
+
+    /// Whether an item has to leave for each that enters.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.slab.len() as u64 >= self.max_items()
     }
 
     /// Maximum number of items: one less than there are slots, because a new item enters before another leaves.

@@ -260,7 +260,7 @@ impl Table {
         let Gone { priority, times_sampled, trajectory, places, is_deleted, .. } = gone;
         let num_episodes = self.usage.num_episodes();
         let new = NewItem { key: item.key, priority, takes_largest: false, times_sampled, trajectory };
-        let Ok(slot) = self.put_again(new, item.inserted_at) else {
+        let Some(slot) = self.put_again(new, item.inserted_at) else {
             unreachable!("the caller saw that the key is gone")
         };
         self.note_priority(priority);

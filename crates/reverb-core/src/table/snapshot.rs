@@ -155,8 +155,9 @@ impl Table {
         if self.len() as u64 >= MAX_SLOTS - 1 {
             return Err(Error::invalid(format!("a table holds at most {} items", MAX_SLOTS - 1)));
         }
-        let slot = self.put_again(item, inserted_at).map_err(|(_, item)| {
-            Error::invalid(format!("InsertCheckpointItem called for item with already present key: {}", item.key))
+        let key = item.key;
+        let slot = self.put_again(item, inserted_at).ok_or_else(|| {
+            Error::invalid(format!("InsertCheckpointItem called for item with already present key: {key}"))
         })?;
         self.note_priority(self.slab.get(slot).priority);
         self.last_inserted_at = self.last_inserted_at.max(inserted_at);

@@ -134,13 +134,19 @@ impl TableState {
         let work = &mut head.work;
         let before = work.items.len();
         self.table.read_ahead(&work.items.as_slice()[..before.min(at_most)]);
+        if self.table.is_full() {
+            ended.removed.reserve(before.min(at_most));
+        }
         let by = work.by.as_ref().map(|(ledger, sequence)| (&**ledger, *sequence));
-        for _ in 0..at_most {
-            if !self.table.can_insert(1) {
-                break;
-            }
-            let Some(item) = work.items.next() else { break };
-            self.table.insert(item, by, now, &mut ended.removed);
+        if self.table.can_insert(1) {
+            let mut room = at_most;
+            // Not with `next`: its `Option` makes the compiler copy an item in pieces, and each read of a field that lies
+            // in two of them waits for both.
+            let _ = work.items.try_for_each(|item| {
+                self.table.insert(item, by, now, &mut ended.removed);
+                room -= 1;
+                (room > 0 && self.table.can_insert(1)).then_some(())
+            });
         }
         let (left, ticket, turn) = (work.items.len(), head.ticket, work.turn);
         self.inserts_by_client.add(work.counter, before - left);
