@@ -8,6 +8,7 @@ use crate::table_handle::{Arrival, Call, InsertTurn, TableHandle, Waiting, Write
 use crate::write_ledger::Ledger;
 use reverb_core::Result;
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
@@ -46,9 +47,9 @@ impl Drop for TableQueue {
 impl WriteQueue {
     /// Creates the queue of a writer. Its items are entered in its ledger, if it has one, as they are inserted.
     pub fn new<'a>(by: impl Into<Inserter<'a>>, ledger: Option<Arc<Ledger>>) -> Self {
-        static STREAMS: AtomicU64 = AtomicU64::new(0);
+        static STREAMS: AtomicU64 = AtomicU64::new(1);
         let Inserter { peer, client } = by.into();
-        let turn = InsertTurn { client, stream: Some(STREAMS.fetch_add(1, Relaxed)) };
+        let turn = InsertTurn { client, stream: NonZeroU64::new(STREAMS.fetch_add(1, Relaxed)) };
         Self { writer: Writer { peer: peer.clone(), turn, ledger }, queues: Vec::new(), len: 0 }
     }
 

@@ -4,6 +4,7 @@
 //! A request joins when its caller begins to wait. As long as the table has room, nobody waits, and there are no turns.
 
 use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroU64;
 
 /// Whose turn an insert takes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -11,7 +12,7 @@ pub struct InsertTurn {
     /// The client, whatever its streams and connections.
     pub client: u64,
     /// The stream of a writer, whose items count as one waiting request.
-    pub stream: Option<u64>,
+    pub stream: Option<NonZeroU64>,
 }
 
 /// The turns of the clients whose inserts wait at a table.
@@ -22,7 +23,7 @@ pub struct Turns {
     /// The tickets of the requests of each client, in ascending order.
     tickets: HashMap<u64, VecDeque<u64>>,
     /// Number of waiting items of each stream.
-    streams: HashMap<u64, usize>,
+    streams: HashMap<NonZeroU64, usize>,
     /// Number of these items that are not the first of their stream.
     num_behind: usize,
 }
@@ -46,7 +47,7 @@ impl Turns {
     }
 
     /// Whether an item of the stream waits.
-    pub fn has_stream(&self, stream: u64) -> bool {
+    pub fn has_stream(&self, stream: NonZeroU64) -> bool {
         self.streams.contains_key(&stream)
     }
 
