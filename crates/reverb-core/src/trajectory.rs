@@ -83,11 +83,19 @@ impl Trajectory {
     /// # Errors
     /// [`Error::InvalidArgument`] if there are no columns or no rows, or the rows are not in the chunk.
     pub fn rows(chunk: Arc<Chunk>, offset: u32, length: u32) -> Result<Self> {
+        Self::check_rows(&chunk, offset, length)?;
+        Ok(Self::Rows { chunk, offset, length })
+    }
+
+    /// Checks what [`Trajectory::rows`] would make.
+    ///
+    /// # Errors
+    /// Those of [`Trajectory::rows`].
+    pub fn check_rows(chunk: &Chunk, offset: u32, length: u32) -> Result<()> {
         if chunk.columns().is_empty() || length == 0 {
             return Err(Error::invalid("Item trajectory must not be empty."));
         }
-        check_rows(&chunk, offset, length)?;
-        Ok(Self::Rows { chunk, offset, length })
+        check_rows(chunk, offset, length)
     }
 
     /// Creates a trajectory of slices of any chunks. Checks that a reader can concatenate the slices of every column.

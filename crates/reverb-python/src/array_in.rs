@@ -31,23 +31,25 @@ pub struct Leaf<'py> {
     dtype: DType,
     shape: Shape,
     source: Source<'py>,
-    /// The number of rows of each item, if this is a `reverb.Ragged`; the shape is that of all its rows.
-    row_lengths: Option<Box<[usize]>>,
 }
 
-impl<'py> Leaf<'py> {
-    fn new(dtype: DType, shape: Shape, source: Source<'py>) -> Self {
-        Self { dtype, shape, source, row_lengths: None }
+impl Leaf<'_> {
+    /// The number of rows of each item, if this is a `reverb.Ragged`; the shape is that of all its rows.
+    fn row_lengths(&self) -> Option<&[usize]> {
+        match &self.source {
+            Source::Ragged(ragged) => Some(&ragged.row_lengths),
+            _ => None,
+        }
     }
 
     /// Whether this is a `reverb.Ragged`.
     pub fn is_ragged(&self) -> bool {
-        self.row_lengths.is_some()
+        self.row_lengths().is_some()
     }
 
     /// How many steps this holds if steps are stacked; `None` if it has no axis for them.
     fn num_steps(&self) -> Option<usize> {
-        match &self.row_lengths {
+        match self.row_lengths() {
             Some(lengths) => Some(lengths.len()),
             None => self.shape.first().copied(),
         }
@@ -60,7 +62,7 @@ impl<'py> Leaf<'py> {
 
     /// The same without the word: `[2,3]`, `a Ragged of 2 items`.
     fn form_text(&self) -> String {
-        match &self.row_lengths {
+        match self.row_lengths() {
             Some(lengths) => format!("a Ragged of {} items", lengths.len()),
             None => shape_text(&self.shape),
         }
@@ -71,7 +73,7 @@ impl<'py> Leaf<'py> {
     /// # Errors
     /// What was expected, and what came.
     pub fn check_one_step(&self) -> Result<(), String> {
-        match &self.row_lengths {
+        match self.row_lengths() {
             Some(lengths) if lengths.len() != 1 => {
                 Err(format!("expected the rows of one step, got a Ragged of {} items", lengths.len()))
             }
@@ -81,7 +83,11 @@ impl<'py> Leaf<'py> {
 
     /// The value as a writer takes it.
     pub fn value(&self) -> Value<'_> {
-        let bytes = match &self.source {
+        let source = match &self.source {
+            Source::Ragged(ragged) => &ragged.values,
+            source => source,
+        };
+        let bytes = match source {
             Source::Array(array) => {
                 let bytes = self.dtype.size() * self.shape.iter().product::<usize>();
                 match bytes {
@@ -94,6 +100,7 @@ impl<'py> Leaf<'py> {
             }
             Source::Number(bytes) => &bytes[..self.dtype.size()],
             Source::Copy(bytes) | Source::Strings(bytes) => bytes,
+            Source::Ragged(_) => unreachable!("the values of a Ragged are none"),
         };
         Value { dtype: self.dtype, shape: &self.shape, bytes }
     }
@@ -118,7 +125,7 @@ impl<'a> LeafRows<'a> {
         let elements: usize = value.shape[1..].iter().product();
         let mut items = Vec::new();
         let mut first = 0;
-        for &length in leaf.row_lengths.iter().flatten() {
+        for &length in leaf.row_lengths().unwrap_or_default() {
             let row_bytes = elements * value.dtype.size();
             let shape = std::iter::once(length).chain(value.shape[1..].iter().copied()).collect();
             items.push((first * row_bytes..(first + length) * row_bytes, shape));
@@ -131,7 +138,7 @@ impl<'a> LeafRows<'a> {
             let string = |i: usize| &text[end(i) as usize..end(i + 1) as usize];
             let mut first = 0;
             for row in 0..count {
-                let length = leaf.row_lengths.as_ref().map_or(1, |lengths| lengths[row]);
+                let length = leaf.row_lengths().map_or(1, |lengths| lengths[row]);
                 strings.push(encode_strings((first * elements..(first + length) * elements).map(string))?);
                 first += length;
             }
@@ -169,6 +176,13 @@ enum Source<'py> {
     Copy(Vec<u8>),
     /// An encoded column of strings.
     Strings(Vec<u8>),
+    Ragged(Box<RaggedSource<'py>>),
+}
+
+/// The values of a `reverb.Ragged`, which are no other one, and the number of rows of each item.
+struct RaggedSource<'py> {
+    values: Source<'py>,
+    row_lengths: Box<[usize]>,
 }
 
 /// Layouts of earlier chunks, so that chunks with the same columns share one.
@@ -179,8 +193,8 @@ impl Layouts {
     fn find(&self, rows: usize, leaves: &[Leaf<'_>], batched: bool) -> PyReverbResult<Arc<Layout>> {
         let row_shape =
             |leaf: &Leaf<'_>| if batched { Shape::from_slice(&leaf.shape[1..]) } else { leaf.shape.clone() };
-        let string_bytes = |leaf: &Leaf<'_>| match &leaf.source {
-            Source::Strings(region) => region.len(),
+        let string_bytes = |leaf: &Leaf<'_>| match leaf.dtype {
+            DType::String => leaf.value().bytes.len(),
             _ => 0,
         };
         let skip = usize::from(batched);
@@ -371,7 +385,7 @@ pub fn leaf(object: Bound<'_, PyAny>) -> PyReverbResult<Leaf<'_>> {
     let number = |dtype, value: [u8; 8]| {
         let mut bytes = [0; MAX_SCALAR_BYTES];
         bytes[..8].copy_from_slice(&value);
-        Ok(Leaf::new(dtype, Shape::new(), Source::Number(bytes)))
+        Ok(Leaf { dtype, shape: Shape::new(), source: Source::Number(bytes) })
     };
     if object.is_exact_instance_of::<PyFloat>() {
         return number(DType::Float64, object.extract::<f64>()?.to_ne_bytes());
@@ -390,10 +404,10 @@ pub fn leaf(object: Bound<'_, PyAny>) -> PyReverbResult<Leaf<'_>> {
     if object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>() {
         let text = string_bytes(&object)?;
         let region = encode_strings(std::iter::once(text.as_slice()))?;
-        return Ok(Leaf::new(DType::String, Shape::new(), Source::Strings(region)));
+        return Ok(Leaf { dtype: DType::String, shape: Shape::new(), source: Source::Strings(region) });
     }
     if let Some(dtype) = scalar_dtype(&object) {
-        return Ok(Leaf::new(dtype, Shape::new(), Source::Number(read_scalar(&object, dtype))));
+        return Ok(Leaf { dtype, shape: Shape::new(), source: Source::Number(read_scalar(&object, dtype)) });
     }
     if object.is_none() {
         return Err(PyTypeError::new_err("expected a value that NumPy can hold, got None").into());
@@ -430,7 +444,9 @@ fn ragged_leaf<'py>(ragged: &Bound<'py, PyAny>) -> PyReverbResult<Leaf<'py>> {
             format!("expected a Ragged of {sum} values, the sum of its `row_lengths`, got values of shape {shape}");
         return Err(Error::invalid(text).into());
     }
-    Ok(Leaf { row_lengths: Some(lengths.into()), ..values })
+    let Leaf { dtype, shape, source } = values;
+    let source = Source::Ragged(Box::new(RaggedSource { values: source, row_lengths: lengths.into() }));
+    Ok(Leaf { dtype, shape, source })
 }
 
 /// Makes sure that NumPy can be called when nothing can be imported any more: its C interface is looked up at first use.
@@ -446,7 +462,7 @@ fn array_leaf(array: Bound<'_, PyUntypedArray>) -> PyReverbResult<Leaf<'_>> {
     // 'O': objects, 'S' and 'U': strings of fixed length, 'T': the strings of NumPy 2.
     if matches!(descriptor.kind(), b'O' | b'S' | b'U' | b'T') {
         let region = encode_array_of_strings(&array)?;
-        return Ok(Leaf::new(DType::String, shape, Source::Strings(region)));
+        return Ok(Leaf { dtype: DType::String, shape, source: Source::Strings(region) });
     }
     let array = if descriptor.is_native_byteorder() == Some(false) {
         let native = descriptor.call_method1("newbyteorder", ("=",))?;
@@ -465,7 +481,7 @@ fn array_leaf(array: Bound<'_, PyUntypedArray>) -> PyReverbResult<Leaf<'_>> {
             None => Source::Array(contiguous(&array)?),
         }
     };
-    Ok(Leaf::new(dtype, shape, source))
+    Ok(Leaf { dtype, shape, source })
 }
 
 /// A copy of the array in C order.

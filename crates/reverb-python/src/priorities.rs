@@ -85,7 +85,7 @@ pub fn table_name(name: &Bound<'_, PyAny>) -> PyReverbResult<String> {
 
 fn priority_values(table: &str, value: &Bound<'_, PyAny>, rows: usize) -> PyReverbResult<Priorities> {
     if let Ok(number) = value.cast_exact::<PyFloat>() {
-        return Ok(vec![number.value()].into());
+        return Ok(number.value().into());
     }
     if let Ok(array) = value.cast_exact::<PyArray1<f64>>()
         && array.len()? == rows

@@ -10,6 +10,7 @@ use crate::table_handle::{Call, DrawRequest, TableHandle};
 use parking_lot::Mutex;
 use reverb_core::gather::{BatchLayout, Gatherer};
 use reverb_core::{Chunk, Drawn, Error, NewItem, Result, Table, Trajectory, item_keys};
+use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::task::JoinHandle;
@@ -36,7 +37,7 @@ pub struct RowInsert {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Priorities {
     /// One priority for all items, or one for each item.
-    pub values: Vec<f64>,
+    pub values: SmallVec<[f64; 1]>,
     /// See [`NewItem::takes_largest`].
     pub take_largest: bool,
 }
@@ -44,7 +45,7 @@ pub struct Priorities {
 impl Priorities {
     /// Returns those of items that take the largest priority so far.
     pub fn largest() -> Self {
-        Self { values: vec![0.0], take_largest: true }
+        Self { values: smallvec![0.0], take_largest: true }
     }
 
     /// Returns the priority of an item.
@@ -56,7 +57,13 @@ impl Priorities {
 
 impl From<Vec<f64>> for Priorities {
     fn from(values: Vec<f64>) -> Self {
-        Self { values, take_largest: false }
+        Self { values: values.into(), take_largest: false }
+    }
+}
+
+impl From<f64> for Priorities {
+    fn from(value: f64) -> Self {
+        Self { values: smallvec![value], take_largest: false }
     }
 }
 
@@ -83,7 +90,8 @@ impl RowInsert {
 
     /// Size of all rows in bytes, decoded.
     pub fn decoded_bytes(&self) -> u64 {
-        self.chunks().map(|chunk| chunk.decoded_bytes() as u64).sum()
+        let decoded_bytes = |chunk: &Arc<Chunk>| chunk.decoded_bytes() as u64;
+        decoded_bytes(&self.chunk) + self.more.iter().map(decoded_bytes).sum::<u64>()
     }
 
     /// Checks that the items are rows of their chunks.
@@ -91,10 +99,12 @@ impl RowInsert {
     /// # Errors
     /// Those of [`Trajectory::rows`].
     pub fn check(&self) -> Result<()> {
-        self.chunks().try_for_each(|chunk| {
+        let check = |chunk: &Arc<Chunk>| {
             let rows = chunk.rows() / self.rows_per_item * self.rows_per_item;
-            Trajectory::rows(chunk.clone(), 0, rows).map(drop)
-        })
+            Trajectory::check_rows(chunk, 0, rows)
+        };
+        check(&self.chunk)?;
+        self.more.iter().try_for_each(check)
     }
 }
 

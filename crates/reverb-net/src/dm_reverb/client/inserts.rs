@@ -11,6 +11,7 @@ use reverb_core::{Error, Result, TableInfo};
 use reverb_service::insert::name_row;
 use reverb_service::local::RowInsert;
 use reverb_service::warn;
+use smallvec::smallvec;
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 use tonic::{Code, Status};
@@ -28,7 +29,7 @@ impl Connection {
         for (table, priorities) in &mut insert.tables {
             if std::mem::take(&mut priorities.take_largest) {
                 self.warn_of_largest(table);
-                priorities.values = vec![largest::known(&self.peer, table)];
+                priorities.values = smallvec![largest::known(&self.peer, table)];
             }
             largest::note(&self.peer, table, priorities.values.iter().copied());
         }

@@ -177,7 +177,7 @@ impl Connection {
         for (table, priorities) in tables {
             let priorities = self.filled_in(&table, priorities);
             if more.is_empty() {
-                batches.push(batch(table, priorities.values, priorities.take_largest, &chunk));
+                batches.push(batch(table, priorities.values.into_vec(), priorities.take_largest, &chunk));
                 continue;
             }
             for (index, chunk) in std::iter::once(&chunk).chain(&more).enumerate() {
@@ -194,7 +194,7 @@ impl Connection {
             return priorities;
         }
         if priorities.take_largest {
-            return vec![largest::known(&self.peer, table)].into();
+            return largest::known(&self.peer, table).into();
         }
         largest::note(&self.peer, table, priorities.values.iter().copied());
         priorities
