@@ -362,10 +362,10 @@ impl Table {
         item
     }
 
-    /// Whether an item has to leave for each that enters.
+    /// Whether an item leaves for each that enters. Of a table that is over its limit, more may leave.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.slab.len() as u64 >= self.max_items()
+        self.slab.len() as u64 == self.max_items()
     }
 
     /// Maximum number of items: one less than there are slots, because a new item enters before another leaves.
