@@ -1,8 +1,10 @@
 """Batches as JAX arrays."""
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Mapping
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 import jax
 import numpy as np
@@ -12,11 +14,15 @@ from reverb.frameworks.jax import as_device, fit_all
 from reverb.loaders.batch import Batch, DataT
 from reverb.loaders.conversion import Conversion
 from reverb.loaders.loader import Loader
-from reverb.loaders.options import Options
+from reverb.loaders.options import LoaderArguments, Options, shows_loader_options
 from reverb.loaders.source import BatchSource
 from reverb.loaders.staging import Staging
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
+
+@shows_loader_options
 class JaxLoader(Loader[Batch[DataT, jax.Array, jax.Array]], Generic[DataT]):
     """Batches as JAX arrays, copied to an accelerator while the learner still uses the previous batch.
 
@@ -32,7 +38,7 @@ class JaxLoader(Loader[Batch[DataT, jax.Array, jax.Array]], Generic[DataT]):
         given back (`drop_remainder`). None uses JAX's default device.
       double_buffer: Whether the next batch is put on its device in advance, which needs memory for a second batch. None
         does so unless the device is a CPU, where the same processor would only do the work at another time.
-      **options: Fields of `reverb.loaders.Options`, of which `batch_size` is required.
+      **options: Options by name, which are the fields of `reverb.loaders.Options`; `batch_size` is required.
     """
 
     def __init__(
@@ -42,7 +48,7 @@ class JaxLoader(Loader[Batch[DataT, jax.Array, jax.Array]], Generic[DataT]):
         *,
         device: Any = None,
         double_buffer: bool | None = None,
-        **options: Any,
+        **options: Unpack[LoaderArguments],
     ) -> None:
         device = as_device(device)
         if isinstance(device, jax.sharding.Sharding):

@@ -37,6 +37,13 @@ class Loader(BatchIterator, Iterator[BatchT], Generic[BatchT]):
         batch: BatchT | None = self._source.take()
         return batch
 
+    def __len__(self) -> int:
+        """The number of batches that the loader yields in all, `num_batches`; TypeError if that is None."""
+        return self.options.length()
+
+    def __bool__(self) -> bool:
+        return True
+
     @property
     def options(self) -> Options:
         """The options by which batches are drawn."""

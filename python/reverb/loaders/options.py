@@ -1,10 +1,13 @@
 """The options of loaders of all frameworks."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from reverb.data import checks
+from reverb.data.shown_options import shows_options
 from reverb.data.timeouts import as_reconnect_timeout
 
 
@@ -25,6 +28,29 @@ class LinearBeta:
     def __call__(self, batch: int) -> float:
         """The exponent for batch number `batch`, counted from 0."""
         return self.start + (self.end - self.start) * min(1.0, batch / max(1, self.num_batches))
+
+
+class _RequiredArguments(TypedDict):
+    batch_size: int
+
+
+class LoaderArguments(_RequiredArguments, total=False):
+    """The fields of Options as arguments, for type checkers. A test compares the two."""
+
+    prefetch: int | None
+    timeout: float | None
+    reconnect_timeout: float
+    on_timeout: Literal["raise", "stop"]
+    drop_remainder: bool
+    num_batches: int | None
+    beta: float | Callable[[int], float] | None
+    fields: Sequence[Any] | None
+    pad_to: int | Sequence[int] | Literal["longest"] | None
+    mask_per_column: bool
+    squeeze_time: bool
+    shares: Literal["exact", "random"]
+    seed: int | None
+    receipt: Literal["now", "next"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -112,7 +138,7 @@ class Options:
             raise ValueError("`squeeze_time` drops the time axis along which `pad_to` pads: give one of the two.")
 
     @classmethod
-    def of(cls, loader: str, options: Mapping[str, Any], own: Sequence[str] = ()) -> "Options":
+    def of(cls, loader: str, options: Mapping[str, Any], own: Sequence[str] = ()) -> Options:
         """The options that a loader was given by name.
 
         Args:
@@ -135,6 +161,16 @@ class Options:
         # Pickles of earlier releases lack the options that were added since.
         self.__dict__.update({field.name: state.get(field.name, field.default) for field in dataclasses.fields(self)})
 
+    def length(self) -> int:
+        """The number of batches of a loader.
+
+        Raises:
+          TypeError: The data do not end.
+        """
+        if self.num_batches is None:
+            raise TypeError("a loader without `num_batches` has no length: its data do not end.")
+        return self.num_batches
+
     def lengths(self) -> list[int]:
         """The lengths that `pad_to` allows, ascending; empty if any is allowed."""
         if self.pad_to is None or self.pad_to == "longest":
@@ -149,6 +185,10 @@ class Options:
     def beta_of(self, batch: int) -> float | None:
         """The exponent for batch number `batch`; None if batches have no weights."""
         return float(self.beta(batch)) if callable(self.beta) else self.beta
+
+
+shows_loader_options = shows_options(Options, "Options")
+"""Shows the options in the signature and help of loaders, which take them as `**options`."""
 
 
 def _check_not_negative(name: str, value: int) -> None:

@@ -20,15 +20,19 @@ from reverb.data.leaves import map_leaves
 from reverb.frameworks.torch import TAKES_ALL, as_device, tensor_maker, to_leaves, to_tensordict
 from reverb.loaders.batch import Batch, DataT
 from reverb.loaders.conversion import Conversion
-from reverb.loaders.options import Options
+from reverb.loaders.options import LoaderArguments, Options, shows_loader_options
 from reverb.loaders.source import BatchSource, Fetched
 from reverb.loaders.staging import Staging
 from reverb.loaders.stats import LoaderStats
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 # DataLoader's default for `prefetch_factor`.
 _DATA_LOADER_PREFETCH = 2
 
 
+@shows_loader_options
 class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
     """Batches as tensors. Iterate over it directly, or give it to a DataLoader with `batch_size=None`.
 
@@ -50,7 +54,7 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
       pin_memory: Whether tensors are stored in pinned memory. A DataLoader does this itself.
       tensordict: Whether the data are a TensorDict.
       worker_prefetch: Value of the DataLoader's `prefetch_factor`, in batches per worker.
-      **options: Fields of `reverb.loaders.Options`, of which `batch_size` is required.
+      **options: Options by name, which are the fields of `reverb.loaders.Options`; `batch_size` is required.
 
     Raises:
       TypeError, ValueError: An option is unknown, out of range or of the wrong type, or PyTorch sees no such device.
@@ -65,7 +69,7 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
         pin_memory: bool = False,
         tensordict: bool = False,
         worker_prefetch: int = _DATA_LOADER_PREFETCH,
-        **options: Any,
+        **options: Unpack[LoaderArguments],
     ) -> None:
         super().__init__()
         self._client = Client(client) if isinstance(client, str) else client
@@ -96,6 +100,13 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
         if self._own is None:
             self._own = iter(self)
         return next(self._own)
+
+    def __len__(self) -> int:
+        """The number of batches that each iteration yields in all, `num_batches`; TypeError if that is None."""
+        return self.options.length()
+
+    def __bool__(self) -> bool:
+        return True
 
     def _batches(self, client: Client, options: Options, device: Any, lag: int | None) -> TorchBatches[DataT]:
         conversion = _conversion(options, device, self._pin_memory, self._tensordict)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, TypedDict, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypedDict
 
 from reverb.data import checks
+from reverb.data.shown_options import shows_options
 from reverb.data.timeouts import as_reconnect_timeout
 
 # Default of `max_pending_bytes`, of a client and of each of its writers.
 # limit (Writers): bytes of a writer's unconfirmed items | {} | `create_item` waits | `max_pending_bytes=` of each
 # writer
 MAX_PENDING_BYTES = 64 << 20
-
-_Shown = TypeVar("_Shown", bound=Callable[..., Any])
 
 
 class WriterArguments(TypedDict, total=False):
@@ -100,23 +98,5 @@ class WriterOptions:
         return dataclasses.replace(options or cls(), **given)
 
 
-def shows_writer_options(shown: _Shown) -> _Shown:
-    """Shows the options, with their descriptions, in the signature and help of what takes them as `**writer_options`.
-
-    Type checkers read the same from `Unpack[WriterArguments]`.
-    """
-    # Of a class, its constructor.
-    function: Any = vars(shown)["__init__"] if isinstance(shown, type) else shown
-    signature = inspect.signature(function)
-    named = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-    options = [
-        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
-        for field in dataclasses.fields(WriterOptions)
-    ]
-    function.__signature__ = signature.replace(parameters=[*named, *options])
-    descriptions = inspect.getdoc(WriterOptions)
-    # `python -OO` drops both.
-    if descriptions and shown.__doc__:
-        section = descriptions.partition("Attributes:\n")[2].partition("\n\n")[0]
-        shown.__doc__ = f"{inspect.cleandoc(shown.__doc__)}\n\nWriter options:\n{section}\n"
-    return shown
+shows_writer_options = shows_options(WriterOptions, "Writer options")
+"""Shows the options in the signature and help of what takes them as `**writer_options`."""
