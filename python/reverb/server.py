@@ -429,10 +429,9 @@ class Server:
 
         Raises:
           KeyboardInterrupt: Ctrl-C was pressed. The server has then been stopped.
-          SystemExit: The process received SIGTERM, and the exit status is 143. The server has then been stopped. Only
-            if a server of this process has `save_on_stop` or clients are told that none will be back, and only in the
-            main thread; otherwise SIGTERM does what it did before the call. A handler that the program has installed
-            stays. If it raises SystemExit, the server is stopped as well.
+          SystemExit: The process received SIGTERM, and the exit status is 143. The server has then been stopped. Other
+            threads than the main one leave SIGTERM as it was, and a handler that the program has installed stays. If
+            that raises SystemExit, the server is stopped as well.
           StorageError: The server was stopped by Ctrl-C or SIGTERM, and the save failed.
           ValueError: `timeout` is negative.
         """
@@ -442,8 +441,7 @@ class Server:
             returns = not self._is_in_block and returns_by_default()
         sigterm = ExitOnSigterm()
         try:
-            if _unsaved() or not returns:
-                sigterm.begin()
+            sigterm.begin()
             return self._server.wait(checks.as_timeout(timeout))
         except (KeyboardInterrupt, SystemExit) as error:
             reason = "Ctrl-C"

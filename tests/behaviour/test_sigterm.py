@@ -1,8 +1,11 @@
 """SIGTERM, as `Process.terminate`, Slurm and Docker send it, to programs that wait for a server."""
 
+import os
+import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 
 import pytest
@@ -206,6 +209,16 @@ def test_all_servers_of_the_program_save_whichever_is_waited_for(folder):
     assert saved(folder) == [0, 1, 2]
 
 
-def test_sigterm_kills_a_program_with_nothing_to_save(folder):
-    with started("serve(sys.argv[1], save_on_stop=False).wait()", folder) as running:
-        assert end_of(running)[0] == -signal.SIGTERM
+def test_sigterm_leaves_no_socket_behind(folder):
+    source = """
+        server = serve(sys.argv[1], save_on_stop=False)
+        print(server.port, flush=True)
+        announce()
+        server.wait()
+    """
+    with started(source, folder) as running:
+        socket = pathlib.Path(tempfile.gettempdir(), f"reverb-{os.getuid()}", f"{running.line()}.sock")
+        assert running.line() == "waiting"
+        assert socket.exists()
+        assert end_of(running)[0] == 143
+    assert not socket.exists()

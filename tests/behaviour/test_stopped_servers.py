@@ -56,8 +56,8 @@ RETURNS = {
     "exit 1 in a function": (IN_FUNCTION.format("raise SystemExit('failed')"), 1),
     "error": ("server = serve(); asked(); raise ValueError", 1),
     "error in a function": (IN_FUNCTION.format("raise ValueError"), 1),
-    "wait": (f"server = serve(); asked(); {TERMINATE}; server.wait()", -signal.SIGTERM),
-    "wait in a block": (f"with serve() as server: asked(); {TERMINATE}; server.wait(returns=True)", -signal.SIGTERM),
+    "wait": (f"server = serve(); asked(); {TERMINATE}; server.wait()", 143),
+    "wait in a block": (f"with serve() as server: asked(); {TERMINATE}; server.wait(returns=True)", 143),
     "killed": ("server = serve(); asked(); os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
 }
 SAVING = {
