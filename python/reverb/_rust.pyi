@@ -40,6 +40,7 @@ __all__ = [
     "TrajectoryWriter",
     "WriterSession",
     "_ColumnHistory",
+    "check_endpoint",
     "checkpoint_list",
     "checkpoint_summary",
     "checkpoint_verify",
@@ -81,6 +82,9 @@ def wait_for_streams(timeout: float) -> None:
 
 def descriptor_set() -> bytes:
     """A serialized `google.protobuf.FileDescriptorSet` of all messages, each file after those that it imports."""
+
+def check_endpoint(endpoint: Endpoint) -> None:
+    """Raises InvalidArgumentError if the address is not valid."""
 
 def health(endpoint: Endpoint, service: str, timeout: float) -> bool:
     """Whether a server serves `service`, by `grpc.health.v1`; an empty name means the server as a whole.

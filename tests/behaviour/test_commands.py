@@ -143,6 +143,16 @@ def test_wrong_usage_has_exit_status_2():
         ("checkpoint list FOLDER/nothing", 1, "FOLDER/nothing is not a folder"),
         ("checkpoint show FOLDER", 1, "no checkpoint in FOLDER"),
         ("checkpoint verify FOLDER/file", 1, "FOLDER/file"),
+        ("info nowhere", 2, "`nowhere` is not a valid server address: expected host:port"),
+        ("peek http://localhost:8000 table", 2, "`http://localhost:8000` is not a valid server address"),
+        ("export nowhere table FOLDER/new", 2, "`nowhere` is not a valid server address"),
+        ("import FOLDER/file localhost:1 table --timeout 0.2", 4, "localhost:1"),
+        ("checkpoint save localhost:1 --timeout 0.2", 4, "localhost:1"),
+        ("table configure localhost:1 table --max-size 3 --timeout 0.2", 4, "localhost:1"),
+        ("table configure ADDRESS table", 2, "give at least one option to change"),
+        ("table configure ADDRESS table --min-diff 3", 2, "rate_limiter needs min_size"),
+        ("table configure ADDRESS nowhere --max-size 3", 1, "nowhere was not found"),
+        ("table configure ADDRESS table --max-size 0", 1, "max_size"),
         ("serve FOLDER/nothing.toml", 1, "reverb: FOLDER/nothing.toml: No such file or directory"),
         ("serve FOLDER/binary.toml", 1, "reverb: FOLDER/binary.toml: "),
         ("serve FOLDER/file.toml --port PORT", 1, "port PORT: Address already in use"),
@@ -331,6 +341,38 @@ def test_serve_reports_the_position_of_an_error(tmp_path, old, new, expected):
     assert "Traceback" not in done.stderr
     for part in [str(file), *expected]:
         assert part in done.stderr
+
+
+def test_a_command_makes_a_server_save(tmp_path):
+    server = reverb.Server([make_table()], checkpointer=checkpointers.DefaultCheckpointer(str(tmp_path)))
+    paths = [output("checkpoint", "save", f"localhost:{server.port}").strip()]
+    paths.append(json.loads(output("checkpoint", "save", f"localhost:{server.port}", "--json"))["path"])
+    server.stop()
+    # By default the newest is kept.
+    assert [str(path) for path in tmp_path.iterdir() if path.is_dir()] == paths[1:]
+    assert paths[0] < paths[1]
+
+
+def test_a_command_changes_a_table(address):
+    client = reverb.Client(address)
+    options = ["--max-size", 2, "--max-bytes", "1e9", "--max-times-sampled", 3]
+    assert output("table", "configure", address, "table", *options) == (
+        "table: changed max_size, max_bytes, max_times_sampled\n"
+    )
+    info = client.server_info()["table"]
+    assert (info.max_size, info.max_bytes, info.max_times_sampled) == (2, 1_000_000_000, 3)
+    assert info.current_size == 2
+    limiter = ["--min-size", 1, "--samples-per-insert", 4, "--error-buffer", 8]
+    text = output("table", "configure", address, "table", *limiter, "--json")
+    assert json.loads(text) == {"table": "table", "changed": ["rate_limiter"]}
+    info = client.server_info()["table"]
+    assert (info.max_size, info.rate_limiter_info.samples_per_insert) == (2, 4.0)
+    assert output("table", "configure", address, "table", "--max-bytes", "inf")
+    assert client.server_info()["table"].max_bytes is None
+
+
+def test_the_name_of_a_checkpoint_is_never_cut(saved):
+    assert saved.name in output("checkpoint", "list", saved.parent, COLUMNS="60")
 
 
 def test_export_and_import_move_a_table_through_a_file(address, tmp_path):

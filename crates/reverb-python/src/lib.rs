@@ -73,6 +73,7 @@ mod _rust {
         descriptor_set,
         dlpack::TensorMaker,
         draw::Draw,
+        endpoint::check_endpoint,
         frames::{Frames, SampledFrames},
         health::health,
         importance_weights,

@@ -10,8 +10,8 @@ import typer
 
 from reverb import _binding, errors
 from reverb._settings import ADDRESS, CONFIG, SETTINGS, Setting
-from reverb.cli import checkpoint_commands, output
-from reverb.data.endpoint import Endpoint
+from reverb.cli import checkpoint_commands, output, table_commands
+from reverb.cli.arguments import Address, Json, TableName, Timeout
 from reverb.platform.version import version
 
 app = typer.Typer(
@@ -23,13 +23,7 @@ app = typer.Typer(
     "Exit status: 0 success, 1 failure, 2 wrong usage, 3 damaged checkpoint, 4 server not reachable, 130 Ctrl-C.",
 )
 app.add_typer(checkpoint_commands.app, name="checkpoint")
-
-Address = Annotated[
-    Endpoint,
-    typer.Argument(parser=Endpoint, metavar="ADDRESS", envvar=ADDRESS, help="Address of the server, `host:port`."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait for the server.")]
+app.add_typer(table_commands.app, name="table")
 
 
 def _print_version(is_asked: bool) -> None:
@@ -254,7 +248,7 @@ def peek(
     source: Annotated[
         str, typer.Argument(envvar=ADDRESS, help="Address of a server, `host:port`, or a checkpoint's folder.")
     ],
-    table: Annotated[str, typer.Argument(help="Name of the table.")],
+    table: TableName,
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="Number of items to show.")] = 3,
     newest: Annotated[bool, typer.Option("--newest", help="Show the items inserted last, not first.")] = False,
     json: Json = False,
@@ -271,7 +265,7 @@ def export_command(
     source: Annotated[
         str, typer.Argument(envvar=ADDRESS, help="A server on this machine, `host:port`, or a checkpoint.")
     ],
-    table: Annotated[str, typer.Argument(help="Name of the table.")],
+    table: TableName,
     file: Annotated[str, typer.Argument(help="Parquet file to write; an existing file is replaced.")],
     json: Json = False,
 ) -> None:
@@ -285,14 +279,15 @@ def export_command(
 def import_command(
     file: Annotated[str, typer.Argument(help="Parquet file written by `reverb export`.")],
     address: Address,
-    table: Annotated[str, typer.Argument(help="Name of the table.")],
+    table: TableName,
     priority: Annotated[float | None, typer.Option(help="Priority of all items, instead of their own.")] = None,
     json: Json = False,
+    timeout: Timeout = 10.0,
 ) -> None:
     """Insert the items of a Parquet file into a table, in order. Needs the extra `arrow`."""
     from reverb.cli import exchanging
 
-    exchanging.load(file, address, table, priority, json)
+    exchanging.load(file, address, table, priority, json, timeout)
 
 
 def run() -> None:

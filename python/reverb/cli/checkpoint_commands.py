@@ -10,12 +10,13 @@ from rich.table import Table as Grid
 
 from reverb import _binding, errors
 from reverb.cli import output
+from reverb.cli.arguments import Address, Json
+from reverb.client import Client
 from reverb.reverb_types import TableInfo
 
-app = typer.Typer(no_args_is_help=True, help="Inspect checkpoints of this package and of dm-reverb.")
+app = typer.Typer(no_args_is_help=True, help="Inspect checkpoints of this package and of dm-reverb, and save one.")
 
 Path = Annotated[str, typer.Argument(help="Path of a checkpoint, or of a folder of checkpoints.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 _LIMIT_HELP = "Maximum size of one chunk, in bytes. [default: 256 MiB for checkpoints of dm-reverb, none for others]"
 
 
@@ -62,7 +63,11 @@ def list_command(root: Annotated[str, typer.Argument(help="A folder of checkpoin
     if json:
         output.print_json(entries)
         return
-    grid = Grid("checkpoint", "written by", "size", "tables")
+    grid = Grid()
+    # The name is there to be copied, so it is never cut.
+    grid.add_column("checkpoint", no_wrap=True)
+    for name in ("written by", "size", "tables"):
+        grid.add_column(name)
     for entry in entries:
         tables = ", ".join(f"{table['name']} ({_count(table['items'])})" for table in entry["tables"])
         grid.add_row(
@@ -83,6 +88,22 @@ def show(path: Path, json: Json = False) -> None:
         output.print_json({**summary, "bytes": _size(newest)})
         return
     _print(summary)
+
+
+@app.command()
+def save(
+    address: Address,
+    json: Json = False,
+    timeout: Annotated[
+        float | None, typer.Option(min=0, help="Seconds to wait for the save; by default, as long as it takes.")
+    ] = None,
+) -> None:
+    """Make a server save a checkpoint, and print its path on the server's machine."""
+    path = Client(address).checkpoint(timeout=timeout)
+    if json:
+        output.print_json({"path": path})
+    else:
+        print(path)
 
 
 @app.command()

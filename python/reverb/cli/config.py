@@ -175,7 +175,7 @@ def _table_from(name: str, section: Mapping[str, Any]) -> Table:
         _selector("sampler", section["sampler"]),
         _selector("remover", section["remover"]),
         section["max_size"],
-        _limiter(section["rate_limiter"]),
+        limiter(section["rate_limiter"]),
         section.get("max_times_sampled", 0),
         signature=signature,
         max_bytes=section.get("max_bytes"),
@@ -208,7 +208,12 @@ def _selector(role: str, value: Any) -> item_selectors.Selector:
     raise ValueError(f"{role} must be one of {known}, or {{ prioritized = EXPONENT }}, got {value!r}")
 
 
-def _limiter(value: Any) -> rate_limiters.RateLimiter:
+def limiter(value: Any) -> rate_limiters.RateLimiter:
+    """The rate limiter of a section `rate_limiter`.
+
+    Raises:
+      ValueError: A key is unknown or missing, or a value is out of range.
+    """
     _check_keys("rate_limiter", value, _LIMITER_KEYS)
     if "min_size" not in value:
         raise ValueError("rate_limiter needs min_size")

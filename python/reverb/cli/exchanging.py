@@ -4,6 +4,7 @@ import os
 
 from reverb import exchange
 from reverb.cli import output
+from reverb.cli.arguments import address
 from reverb.client import Client
 from reverb.data.endpoint import Endpoint
 from reverb.platform.default import checkpointers
@@ -18,15 +19,17 @@ def export(source: str, table: str, path: str, as_json: bool) -> None:
         opened = checkpointers.open(source, tables=[table], limit_bytes=2**32).table(table)
         items = exchange.to_parquet(opened, path)
     else:
-        items = exchange.to_parquet(Client(source), path, table)
+        items = exchange.to_parquet(Client(address(source)), path, table)
     _done("exported", items, path, as_json)
 
 
-def load(path: str, endpoint: Endpoint, table: str, priority: float | None, as_json: bool) -> None:
-    """Inserts the items of a file into a server's table."""
+def load(path: str, endpoint: Endpoint, table: str, priority: float | None, as_json: bool, timeout: float) -> None:
+    """Inserts the items of a file into a server's table. The timeout, in seconds, is that for reaching the server."""
     if not os.path.isfile(path):
         raise ValueError(f"{path} is not a file")
-    items = exchange.from_parquet(Client(endpoint), path, table, priority=priority)
+    client = Client(endpoint)
+    client.server_info(timeout)
+    items = exchange.from_parquet(client, path, table, priority=priority)
     _done("imported", items, path, as_json)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from reverb import _binding
 from reverb.cli import output
+from reverb.cli.arguments import address
 from reverb.data.column_names import column_names
 from reverb.data.endpoint import Endpoint
 from reverb.reverb_types import SpecNest, TableInfo, table_infos
@@ -21,7 +22,7 @@ def show(source: str, table: str, count: int, newest: bool, as_json: bool, timeo
     if output.is_folder(source):
         items = _of_checkpoint(source, table, count, newest)
     else:
-        items = _of_server(Endpoint(source), table, count, newest, timeout)
+        items = _of_server(address(source), table, count, newest, timeout)
     for item in items:
         if as_json:
             output.print_json(item)

@@ -13,6 +13,14 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    /// Checks the address.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if it is not valid.
+    pub fn check(&self) -> Result<()> {
+        self.address.place().map(drop)
+    }
+
     /// Returns the endpoint of one of several servers, which lets a client in as the others do.
     #[must_use]
     pub fn member(&self, host: &str, port: u16) -> Self {
