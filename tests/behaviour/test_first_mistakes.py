@@ -1,5 +1,6 @@
 """Mistakes of a first program are answered with what to write instead."""
 
+import dataclasses
 import subprocess
 import sys
 import time
@@ -9,7 +10,7 @@ import pytest
 from behaviour_support import make_table
 
 import reverb
-from reverb import errors, rate_limiters
+from reverb import adders, errors, rate_limiters
 from reverb.tensor_spec import BoundedTensorSpec, TensorSpec
 
 # Nobody listens there: only root may bind it.
@@ -174,6 +175,144 @@ def test_definitions_of_a_checkpoint_win_with_advice(tmp_path, caplog):
     assert "override_definitions=True keeps yours" in caplog.text
     assert again.localhost_client().server_info()["table"].max_size == 10
     again.stop()
+
+
+@dataclasses.dataclass
+class Step:
+    observation: np.ndarray
+
+
+class Model:
+    """As an object of Pydantic."""
+
+    def model_dump(self):
+        return {"observation": np.zeros(3)}
+
+
+@pytest.mark.parametrize(
+    ("step", "nest"),
+    [(Step(np.zeros(3)), "dataclasses.asdict of it"), (Model(), r"its model_dump\(\)")],
+    ids=["dataclass", "pydantic"],
+)
+def test_an_object_with_fields_is_told_how_to_become_a_nest(serve, step, nest):
+    client = serve(make_table())
+    expected = f"expected an array or a nest of arrays, got <class .*{type(step).__name__}'>: pass {nest} instead"
+    for call in (
+        lambda: client.insert(step, {"table": 1.0}),
+        lambda: client.insert({"a": [step]}, {"table": 1.0}),
+        lambda: client.trajectory_writer(1).append(step),
+    ):
+        with pytest.raises(TypeError, match=expected):
+            call()
+    with pytest.raises(TypeError, match="a table can hold objects of type str or bytes, got <class 'object'>"):
+        client.insert(object(), {"table": 1.0})
+
+
+@pytest.mark.parametrize(
+    "priorities",
+    [{"a": np.zeros(3)}, {"a": np.zeros(1)}, np.zeros(3), {"a": {"b": 1.0}}],
+    ids=["array", "number", "no dict", "nest"],
+)
+@pytest.mark.parametrize("method", ["insert", "insert_batch"])
+def test_an_insert_whose_first_argument_is_a_table_says_the_order(serve, method, priorities):
+    client = serve(make_table())
+    expected = (
+        rf"^{method} takes the data first: expected {method}\(data, \{{'table': 1.0\}}\), got a str and an object of"
+    )
+    with pytest.raises(ValueError, match=expected):
+        getattr(client, method)("table", priorities)
+
+
+def test_a_string_is_data(serve):
+    client = serve(make_table())
+    client.insert("table", {"table": 1.0})
+    with pytest.raises(errors.TableNotFoundError, match="nothing"):
+        client.insert("table", {"nothing": 1.0})
+    with pytest.raises(TypeError, match="priorities of table `table`: expected numbers"):
+        client.insert({"a": "table"}, {"table": {}})
+    assert client.server_info()["table"].current_size == 1
+
+
+@pytest.mark.ports
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_the_http_port_is_named(call):
+    server = reverb.Server([make_table()], host="127.0.0.1")
+    with pytest.raises(
+        errors.InvalidArgumentError, match="is the HTTP port of a server.*`server.port`, not `http_port`"
+    ):
+        call(reverb.Client(f"127.0.0.1:{server.http_port}"), 5.0)
+    reverb.Client(f"127.0.0.1:{server.port}").insert(0, {"table": 1.0})
+    server.stop()
+
+
+def test_adders_take_the_address_of_a_server():
+    server = reverb.Server([make_table()])
+    address = f"localhost:{server.port}"
+    with adders.SequenceAdder(address, "table", length=1, period=1) as adder:
+        adder.add({"a": 0}, last=True)
+    with adders.EpisodeAdder(address, "table", max_length=2) as adder:
+        adder.add({"a": 0}, last=True)
+    with adders.NStepTransitionAdder(address, "table", n=1, discount=0.9, num_envs=2) as adder:
+        adder.add(np.zeros(2), np.zeros(2), np.zeros(2), np.zeros(2), terminated=np.ones(2, bool), truncated=False)
+    with adders.HindsightAdder(address, "table", discount=0.9, compute_reward=lambda *_: 0.0) as adder:
+        assert adder.num_envs is None
+    assert server.localhost_client().server_info()["table"].current_size == 4
+    server.stop()
+
+
+ADDERS = {
+    "sequence": lambda client, **options: adders.SequenceAdder(client, "table", length=1, period=1, **options),
+    "episode": lambda client, **options: adders.EpisodeAdder(client, "table", max_length=3, **options),
+}
+
+
+@pytest.mark.parametrize("how", ["close", "with"])
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("name", ADDERS)
+def test_a_closed_adder_says_so(serve, name, begun, how):
+    adder = ADDERS[name](serve(make_table()))
+    if begun:
+        adder.add({"a": 0}, last=False)
+    if how == "close":
+        adder.close()
+    else:
+        with adder:
+            pass
+    for call in (lambda: adder.add({"a": 0}, last=False), adder.end_episode):
+        with pytest.raises(errors.CancelledError, match="^this adder was closed"):
+            call()
+    adder.close()
+
+
+def test_a_column_that_is_left_out_is_named(serve):
+    adder = adders.SequenceAdder(serve(make_table()), "table", length=2, period=1)
+    adder.add({"walker_0": 0, "walker_1": {"x": 1}}, last=False)
+    for step, text in (
+        ({"walker_0": 0}, "got 1 but wanted 2.\nmissing: walker_1/x$"),
+        ({"walker_0": 0, "walker_1": {"x": 1, "y": 2}}, "got 3 but wanted 2.\nunknown: walker_1/y$"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            adder.add(step, last=False)
+    adder.add({"walker_0": 0, "walker_1": {"x": 1}}, last=False)
+    adder.flush()
+    assert adder.num_envs is None
+
+
+@pytest.mark.parametrize("num_envs", [None, 2])
+def test_rewards_by_agent_are_named(serve, num_envs):
+    adder = adders.NStepTransitionAdder(serve(make_table()), "table", n=1, discount=0.9, num_envs=num_envs)
+    expected = "a number" if num_envs is None else r"a number or \[2\]"
+    with pytest.raises(TypeError, match=rf"^reward: expected {expected}, got a dict with the keys walker_0, walker_1$"):
+        adder.add(0, 0, {"walker_0": 1.0, "walker_1": 1.0}, 0, terminated=False, truncated=False)
+
+
+def test_an_environment_of_several_agents_is_named(serve):
+    class Parallel:
+        possible_agents = ("walker_0", "walker_1")
+
+    adder = adders.SequenceAdder(serve(make_table()), "table", length=2, period=1)
+    with pytest.raises(ValueError, match=r"has several agents \(`possible_agents`\)"):
+        adder.add_from(Parallel())
 
 
 def test_a_program_that_loses_its_server_says_so():

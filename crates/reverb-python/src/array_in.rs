@@ -507,10 +507,24 @@ fn string_bytes(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     }
     match object.cast::<PyBytes>() {
         Ok(bytes) => Ok(bytes.as_bytes().to_vec()),
-        Err(_) => Err(PyTypeError::new_err(format!(
-            "a table can hold objects of type str or bytes, got {}",
-            object.get_type()
-        ))),
+        Err(_) => {
+            let kind = object.get_type();
+            Err(PyTypeError::new_err(match nest_of(object) {
+                Some(nest) => format!("expected an array or a nest of arrays, got {kind}: pass {nest} instead"),
+                None => format!("a table can hold objects of type str or bytes, got {kind}"),
+            }))
+        }
+    }
+}
+
+/// How to make a nest of an object with fields that is none.
+fn nest_of(object: &Bound<'_, PyAny>) -> Option<&'static str> {
+    let has = |name| object.hasattr(name).unwrap_or(false);
+    match () {
+        // Pydantic.
+        () if has("model_dump") => Some("its model_dump()"),
+        () if has("__dataclass_fields__") => Some("dataclasses.asdict of it"),
+        () => None,
     }
 }
 

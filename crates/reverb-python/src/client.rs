@@ -6,13 +6,13 @@ use crate::endpoint::PyEndpoint;
 use crate::errors::{self, PyReverbError, PyReverbResult};
 use crate::key_check::{self, KnownKeys, KnownSignatures, LeafOrder, compare_keys, explain};
 use crate::nest::has_list;
-use crate::priorities::{table_name, table_priorities};
+use crate::priorities::{Priority, table_name, table_priorities};
 use crate::runtime::{deadline, runtime, wait, wait_driving};
 use crate::sampled_batch::SampledBatch;
 use crate::table::limiter_config;
-use numpy::PyReadonlyArray1;
+use numpy::{PyReadonlyArray1, PyUntypedArray};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyMapping, PyString};
 use reverb_core::{Chunk, Error, Signature, TableChanges};
 use reverb_formats::definitions::info_bytes;
 use reverb_net::client::writer::note_drawn;
@@ -104,11 +104,13 @@ impl Client {
         priorities: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyReverbResult<()> {
-        let tables = table_priorities(priorities, 1)?;
-        let steps = NestSteps::one(data)?;
-        let known = self.known_order(steps.structure, &tables);
-        let inserted = self.insert_steps(py, data, (steps, known), tables, timeout);
-        inserted.map_err(|error| self.explain(py, error, data, priorities, false))
+        let insert = || {
+            let tables = table_priorities(priorities, 1)?;
+            let steps = NestSteps::one(data)?;
+            let known = self.known_order(steps.structure, &tables);
+            self.insert_steps(py, data, (steps, known), tables, timeout)
+        };
+        insert().map_err(|error| self.explain(py, error, data, priorities, false))
     }
 
     fn insert_batch(
@@ -132,7 +134,7 @@ impl Client {
                 data = without_lists;
             }
         }
-        let (steps, tables) = batch?;
+        let (steps, tables) = batch.map_err(|error| self.explain(py, error, &data, priorities, true))?;
         // A batch of nothing is checked as far as it goes.
         if steps.count() == 0 {
             return Ok(());
@@ -501,6 +503,9 @@ impl Client {
         priorities: &Bound<'_, PyAny>,
         is_batch: bool,
     ) -> PyReverbError {
+        if let Some(text) = swapped(data, priorities, is_batch) {
+            return Error::invalid(text).into();
+        }
         let PyReverbError::Core(error @ Error::SignatureMismatch(_)) = error else { return error };
         let names: Vec<_> = priorities.try_iter().into_iter().flatten().flatten().collect();
         let names = names.iter().filter_map(|name| table_name(name).ok());
@@ -511,6 +516,21 @@ impl Client {
             })
             .into()
     }
+}
+
+/// What to write instead of an insert whose first argument is the table's name.
+fn swapped(data: &Bound<'_, PyAny>, priorities: &Bound<'_, PyAny>, is_batch: bool) -> Option<String> {
+    let name = data.cast::<PyString>().ok()?;
+    let is_priority = |value: &Bound<'_, PyAny>| value.extract::<Priority>().is_ok();
+    if let Ok(mapping) = priorities.cast::<PyMapping>()
+        && mapping.values().ok()?.iter().all(|value| is_priority(&value) && !value.is_instance_of::<PyUntypedArray>())
+    {
+        return None;
+    }
+    let (method, kind) = (if is_batch { "insert_batch" } else { "insert" }, priorities.get_type());
+    Some(format!(
+        "{method} takes the data first: expected {method}(data, {{{name:?}: 1.0}}), got a str and an object of {kind}"
+    ))
 }
 
 /// Begins a draw, which gives up at the first of the two moments, or at the second if there is no connection by then.

@@ -16,6 +16,7 @@ from reverb.adders.priorities import Priorities
 from reverb.adders.recording import Recorder, Transition
 from reverb.client import Client
 from reverb.data import checks
+from reverb.errors import CancelledError
 from reverb.writing.options import WriterOptions
 from reverb.writing.reports import Reports
 
@@ -31,7 +32,7 @@ class AdderBase:
     """Base class of adders.
 
     Args:
-      client: Client for the server that holds the table.
+      client: Client for the server that holds the table, or the server's address.
       table: Name of the table for the items.
       priority: Priority of the items: a number, "max", or a formula.
       num_envs: Number of environments in the vector; None for a single environment.
@@ -42,7 +43,7 @@ class AdderBase:
 
     def __init__(
         self,
-        client: Client,
+        client: Client | str,
         table: str,
         priority: Any,
         num_envs: int | None,
@@ -53,7 +54,8 @@ class AdderBase:
     ) -> None:
         self._priorities = Priorities(priority, num_envs, takes_formula=takes_formula)
         options = WriterOptions.of(f"{type(self).__name__}.__init__", options, given)
-        self._client, self._table = client, table
+        self._client = Client(client) if isinstance(client, str) else client
+        self._table = table
         self._num_envs = None if num_envs is None else checks.as_count("num_envs", num_envs)
         if options.max_in_flight_items is None:
             in_flight = max(_IN_FLIGHT_ITEMS, 2 * (self._num_envs or 1))
@@ -72,6 +74,7 @@ class AdderBase:
         self._is_led = np.zeros(self._num_envs or 1, np.bool_)
         # Whether a call has failed in the midst, so that the writer may have rows that are not counted in `_steps`.
         self._is_torn = False
+        self._is_closed = False
 
     def __enter__(self: _Adder) -> _Adder:
         return self
@@ -80,6 +83,7 @@ class AdderBase:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Waits for the items as long as `close`, and logs those that are not in their table then."""
+        self._is_closed = True
         if self._writer is not None:
             self._writer.leave(error)
 
@@ -102,7 +106,8 @@ class AdderBase:
             self._writer.flush(block_until_num_items, timeout_ms, timeout=timeout)
 
     def close(self) -> None:
-        """Closes the writer; see `TrajectoryWriter.close`."""
+        """Closes the writer; see `TrajectoryWriter.close`. A closed adder takes no steps."""
+        self._is_closed = True
         if self._writer is not None:
             self._writer.close()
 
@@ -165,7 +170,9 @@ class AdderBase:
         Raises:
           DeadlineExceededError: There was no room within the timeout. No episode has ended, and the same call may be
             repeated.
+          CancelledError: The adder was closed.
         """
+        self._check_open()
         ends = self._flags("mask", True if mask is None else mask) & (self._steps > 0)
         seconds = checks.as_timeout(timeout)
         if True in ends or self._is_torn:
@@ -291,13 +298,18 @@ class AdderBase:
                 self._append_no_end(row, starts, None)
             self._is_led |= starts
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise CancelledError("this adder was closed; make another one for further steps")
+
     def _flags(self, name: str, flags: ArrayLike) -> NDArray[np.bool_]:
         """One flag for each environment, as an array of its own. Raises the error of `per_env`."""
         own: NDArray[np.bool_] = per_env(name, flags, np.bool_, self._num_envs).copy()
         return own
 
     def _present(self, mask: ArrayLike | None) -> NDArray[np.bool_]:
-        """A flag for each environment that has a step."""
+        """A flag for each environment that has a step. The first call of each `add`."""
+        self._check_open()
         if mask is None:
             return np.ones(self._num_envs or 1, np.bool_)
         if self._num_envs is None:

@@ -30,7 +30,7 @@ class EpisodeAdder(AdderBase):
     (Sutton and Barto 2018, "Reinforcement learning", ch. 5.)
 
     Args:
-      client: Client for the server that holds the table.
+      client: Client for the server that holds the table, or the server's address.
       table: Name of the table for the items.
       max_length: Number of steps in the longest episode, at least 1. The writer keeps this many steps.
       priority: Priority of items that get none in `add`: a number, 1 by default; `max` for the largest that the table
@@ -51,7 +51,7 @@ class EpisodeAdder(AdderBase):
 
     def __init__(
         self,
-        client: Client,
+        client: Client | str,
         table: str,
         *,
         max_length: int,
@@ -71,7 +71,7 @@ class EpisodeAdder(AdderBase):
         self._after: set[int] = set()
         # A single environment is handled as a vector of one.
         keep = self._max_length + bool(self._final)
-        self._writer = self._pace(client.batched_writer(self._num_envs or 1, keep, options=self._options))
+        self._writer = self._pace(self._client.batched_writer(self._num_envs or 1, keep, options=self._options))
 
     def add(
         self,

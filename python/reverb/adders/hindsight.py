@@ -59,7 +59,7 @@ class HindsightAdder(AdderBase):
         env = adder.add_from(env)
 
     Args:
-      client: Client for the server that holds the table.
+      client: Client for the server that holds the table, or the server's address.
       table: Name of the table for the items.
       discount: Discount per step, in [0, 1].
       compute_reward: Function `(achieved_goal, desired_goal, info)` that returns the reward of one step, as in
@@ -89,7 +89,7 @@ class HindsightAdder(AdderBase):
 
     def __init__(
         self,
-        client: Client,
+        client: Client | str,
         table: str,
         *,
         discount: float,
@@ -122,7 +122,7 @@ class HindsightAdder(AdderBase):
         self._default_priority = self._priorities.config.constant_fn.value
         # The goals of a step are known at the end of its episode, so episodes are kept until then.
         self._episodes: list[list[_Step]] = [[] for _ in range(self._num_envs or 1)]
-        self._writer = self._pace(client.batched_writer(1, _KEPT_ROWS, options=self._options))
+        self._writer = self._pace(self._client.batched_writer(1, _KEPT_ROWS, options=self._options))
         # Whether the writer has rows of an episode that has not ended, as an error in the midst of one leaves it.
         self._is_writing = False
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from reverb import structured_writer as structured
 from reverb.adders import columns
 from reverb.adders.base import AdderBase
-from reverb.adders.flags import per_env
+from reverb.adders.flags import per_env, refuse_mapping
 from reverb.adders.recording import Transition
 from reverb.client import Client
 from reverb.data import checks
@@ -106,7 +106,7 @@ class NStepTransitionAdder(AdderBase):
     transitions over fewer steps.
 
     Args:
-      client: Client for the server that holds the table.
+      client: Client for the server that holds the table, or the server's address.
       table: Name of the table for the items.
       n: Number of steps in a transition, at least 1.
       discount: Discount per step, in [0, 1].
@@ -131,7 +131,7 @@ class NStepTransitionAdder(AdderBase):
 
     def __init__(
         self,
-        client: Client,
+        client: Client | str,
         table: str,
         *,
         n: int,
@@ -247,6 +247,7 @@ class NStepTransitionAdder(AdderBase):
         """One reward for each environment, or one for all."""
         if isinstance(reward, Ragged):
             raise ValueError("reward must be numbers, got a Ragged.")
+        refuse_mapping("reward", reward, self._num_envs)
         rewards = as_array(reward)
         return rewards if rewards.size == 1 else per_env("reward", rewards, rewards.dtype, self._num_envs)
 

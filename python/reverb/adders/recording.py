@@ -123,7 +123,8 @@ class Recorder:
       transform: Function from the dict of a step to the nest that is stored; None stores the dict.
 
     Raises:
-      ValueError: The numbers of environments differ, or the autoreset mode is unknown.
+      ValueError: The numbers of environments differ, the autoreset mode is unknown, or the environment has several
+        agents.
     """
 
     # The public module of the class, which pickles refer to.
@@ -135,6 +136,8 @@ class Recorder:
         self.env = env
         self._adder = adder
         self._transform = transform
+        if getattr(env, "possible_agents", None) is not None:
+            raise ValueError(f"{env!r} has several agents (`possible_agents`); expected an environment of Gymnasium.")
         num_envs = getattr(env, "num_envs", None)
         if num_envs != adder.num_envs:
             has = "is a single environment" if num_envs is None else f"has {num_envs} environments"

@@ -152,7 +152,7 @@ class SequenceAdder(AdderBase):
         adder.add(step, last=terminated or truncated, final={"observation": next_observation})
 
     Args:
-      client: Client for the server that holds the table.
+      client: Client for the server that holds the table, or the server's address.
       table: Name of the table for the items.
       length: Number of steps in a window, at least 1.
       period: Number of steps between the starts of two windows, at least 1.
@@ -183,7 +183,7 @@ class SequenceAdder(AdderBase):
 
     def __init__(
         self,
-        client: Client,
+        client: Client | str,
         table: str,
         *,
         length: int,

@@ -134,5 +134,10 @@ def _only_element(key: object) -> int:
 
 def check_priorities(priorities: object) -> None:
     """Refuses an insert into no table with a ValueError."""
-    if not priorities:
+    try:
+        is_empty = not priorities
+    except ValueError:
+        # An array. The insert says what it expects.
+        return
+    if is_empty:
         raise ValueError("priorities must contain at least one item")

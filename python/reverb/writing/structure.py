@@ -114,9 +114,12 @@ class FixedStructure:
         """
         paths = self._last = list(_paths(step, ()))
         if self._paths is not None and len(paths) != len(self._paths):
-            raise ValueError(
-                f"Flattened data has an unexpected length, got {len(paths)} but wanted {len(self._paths)}."
-            )
+            # The first line is the text of dm-reverb.
+            lines = [f"Flattened data has an unexpected length, got {len(paths)} but wanted {len(self._paths)}."]
+            for what, some, others in (("missing", self._paths, paths), ("unknown", paths, self._paths)):
+                if different := ["/".join(map(str, path)) for path in some if path not in set(others)]:
+                    lines.append(f"{what}: {', '.join(different)}")
+            raise ValueError("\n".join(lines))
         if self._paths is not None and paths != self._paths:
             got, wanted = next(pair for pair in zip(paths, self._paths, strict=True) if pair[0] != pair[1])
             raise ValueError(f"The structure of the step differs from the first: got a leaf {got}, expected {wanted}.")

@@ -6,6 +6,7 @@ use crate::replay_v1::client::{Connection, Greeting, Session};
 use crate::transport::address::{Endpoint, Place};
 use crate::transport::back_off::BackOff;
 use crate::transport::dial::{ATTEMPT_TIME, KeepAlive, dial, dial_unix};
+use crate::transport::http_port;
 use reverb_core::{Error, Result};
 use reverb_service::{Transport, registry};
 use std::fmt::Display;
@@ -114,8 +115,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_m
 /// Makes one attempt to connect. If the address allows it, a Unix socket of the same server is used instead of TCP.
 ///
 /// # Errors
-/// [`Error::Unavailable`] with the cause, [`Error::Unimplemented`] if the server has neither our service nor the
-/// reference's, or [`Error::SplitClient`] if a balancer spreads the streams of a connection over servers.
+/// [`Error::Unavailable`] with the cause, [`Error::InvalidArgument`] if the address is that of an HTTP port,
+/// [`Error::Unimplemented`] if the server has neither our service nor the reference's, or [`Error::SplitClient`] if a balancer spreads the streams of a connection over servers.
 pub async fn attempt(endpoint: &Endpoint, session: &Session) -> Result<Road> {
     let road = reach(endpoint, session).await?;
     let Place::Tcp { or_shorter: true, .. } = endpoint.address.place()? else { return Ok(road) };
@@ -140,7 +141,16 @@ async fn reach(endpoint: &Endpoint, session: &Session) -> Result<Road> {
     loop {
         let (transport, channel) = dial(endpoint, KeepAlive::Pings).await?;
         let is_last = refused.len() + 1 == MAX_DIALS;
-        match Connection::greet(endpoint, transport, channel.clone(), session, is_last).await? {
+        let greeting = match Connection::greet(endpoint, transport, channel.clone(), session, is_last).await {
+            Err(error) if error.is_transient() && http_port::listens_at(endpoint).await => {
+                return Err(Error::invalid(format!(
+                    "{endpoint} is the HTTP port of a server, for browsers and monitoring: clients use its other port \
+                     (`server.port`, not `http_port`)"
+                )));
+            }
+            greeting => greeting?,
+        };
+        match greeting {
             Greeting::Connected(connection) => return Ok(connection.into()),
             Greeting::NoService => return reach_dm_reverb(endpoint, session).await,
             Greeting::OtherServer => refused.push(channel),

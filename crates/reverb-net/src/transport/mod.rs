@@ -6,5 +6,6 @@ pub mod caller_driven;
 pub(crate) mod dial;
 mod driven_runtime;
 pub(crate) mod http2;
+pub(crate) mod http_port;
 mod idle_driver;
 pub(crate) mod socket;
