@@ -115,8 +115,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_m
 /// Makes one attempt to connect. If the address allows it, a Unix socket of the same server is used instead of TCP.
 ///
 /// # Errors
-/// [`Error::Unavailable`] with the cause, [`Error::InvalidArgument`] if the address is that of an HTTP port,
-/// [`Error::Unimplemented`] if the server has neither our service nor the reference's, or [`Error::SplitClient`] if a balancer spreads the streams of a connection over servers.
+/// [`Error::Unavailable`] with the cause, [`Error::Unimplemented`] if the server has neither our service nor the
+/// reference's, or [`Error::SplitClient`] if a balancer spreads the streams of a connection over servers.
 pub async fn attempt(endpoint: &Endpoint, session: &Session) -> Result<Road> {
     let road = reach(endpoint, session).await?;
     let Place::Tcp { or_shorter: true, .. } = endpoint.address.place()? else { return Ok(road) };
@@ -142,11 +142,13 @@ async fn reach(endpoint: &Endpoint, session: &Session) -> Result<Road> {
         let (transport, channel) = dial(endpoint, KeepAlive::Pings).await?;
         let is_last = refused.len() + 1 == MAX_DIALS;
         let greeting = match Connection::greet(endpoint, transport, channel.clone(), session, is_last).await {
+            // It may be a proxy that has both behind one port, so the client tries again.
             Err(error) if error.is_transient() && http_port::listens_at(endpoint).await => {
-                return Err(Error::invalid(format!(
-                    "{endpoint} is the HTTP port of a server, for browsers and monitoring: clients use its other port \
-                     (`server.port`, not `http_port`)"
-                )));
+                return Err(Error::Unavailable(
+                    "that is the HTTP port of a server, for browsers and monitoring; clients use `server.port`, not \
+                     `server.http_port`"
+                        .into(),
+                ));
             }
             greeting => greeting?,
         };
