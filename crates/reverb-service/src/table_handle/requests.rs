@@ -56,6 +56,8 @@ pub struct InsertWork {
     pub counter: usize,
 }
 
+const _: () = assert!(size_of::<Request<InsertWork>>() <= 128, "a larger one is moved by a call of memcpy");
+
 /// A request to draw a batch.
 #[derive(Debug, Default)]
 pub struct SampleWork {

@@ -133,9 +133,10 @@ impl TableState {
         let at_most = if samples.is_empty() && !takes_turns { OPERATIONS_PER_STEP } else { 1 };
         let work = &mut head.work;
         let before = work.items.len();
-        self.table.read_ahead(&work.items.as_slice()[..before.min(at_most)]);
+        let next = &work.items.as_slice()[..before.min(at_most)];
+        self.table.read_ahead(next);
         if self.table.is_full() {
-            ended.removed.reserve(before.min(at_most));
+            ended.removed.reserve(next.len());
         }
         let by = work.by.as_ref().map(|(ledger, sequence)| (&**ledger, *sequence));
         if self.table.can_insert(1) {
