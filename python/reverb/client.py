@@ -114,7 +114,6 @@ class Client:
           TableNotFoundError: A table does not exist.
           DeadlineExceededError: Not all tables had accepted the item within the timeout.
         """
-        checks.check_priorities(priorities)
         self.engine.insert(data, priorities, checks.as_timeout(timeout))
 
     def insert_batch(self, data: Any, priorities: Mapping[str, ArrayLike], *, timeout: float | None = None) -> None:
@@ -134,7 +133,6 @@ class Client:
           TableNotFoundError: A table does not exist.
           DeadlineExceededError: Not all items were in their tables within the timeout.
         """
-        checks.check_priorities(priorities)
         self.engine.insert_batch(data, priorities, checks.as_timeout(timeout))
 
     def writer(
@@ -631,3 +629,8 @@ class Client:
             self.engine.note_drawn(table)
             maker = self._makers[table] = sample_maker(None if info is None else info.signature, signature_token)
         return maker
+
+
+def as_client(server: Client | str) -> Client:
+    """The client itself, or a new one for an address."""
+    return Client(server) if isinstance(server, str) else server

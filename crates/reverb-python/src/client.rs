@@ -10,7 +10,8 @@ use crate::priorities::{Priority, table_name, table_priorities};
 use crate::runtime::{deadline, runtime, wait, wait_driving};
 use crate::sampled_batch::SampledBatch;
 use crate::table::limiter_config;
-use numpy::{PyReadonlyArray1, PyUntypedArray};
+use numpy::PyReadonlyArray1;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMapping, PyString};
 use reverb_core::{Chunk, Error, Signature, TableChanges};
@@ -503,7 +504,11 @@ impl Client {
         priorities: &Bound<'_, PyAny>,
         is_batch: bool,
     ) -> PyReverbError {
-        if let Some(text) = swapped(data, priorities, is_batch) {
+        let is_of_arguments = match &error {
+            PyReverbError::Core(error) => matches!(error, Error::InvalidArgument(_) | Error::SignatureMismatch(_)),
+            PyReverbError::Python(error) => error.is_instance_of::<PyTypeError>(py),
+        };
+        if is_of_arguments && let Some(text) = swapped(data, priorities, is_batch) {
             return Error::invalid(text).into();
         }
         let PyReverbError::Core(error @ Error::SignatureMismatch(_)) = error else { return error };
@@ -521,9 +526,8 @@ impl Client {
 /// What to write instead of an insert whose first argument is the table's name.
 fn swapped(data: &Bound<'_, PyAny>, priorities: &Bound<'_, PyAny>, is_batch: bool) -> Option<String> {
     let name = data.cast::<PyString>().ok()?;
-    let is_priority = |value: &Bound<'_, PyAny>| value.extract::<Priority>().is_ok();
     if let Ok(mapping) = priorities.cast::<PyMapping>()
-        && mapping.values().ok()?.iter().all(|value| is_priority(&value) && !value.is_instance_of::<PyUntypedArray>())
+        && mapping.values().ok()?.iter().all(|value| value.extract::<Priority>().is_ok())
     {
         return None;
     }

@@ -130,14 +130,3 @@ def _only_element(key: object) -> int:
         if isinstance(number, int):
             return number
     raise TypeError(f"Keys of items must be ints, got {key!r} ({type(key).__name__}).")
-
-
-def check_priorities(priorities: object) -> None:
-    """Refuses an insert into no table with a ValueError."""
-    try:
-        is_empty = not priorities
-    except ValueError:
-        # An array. The insert says what it expects.
-        return
-    if is_empty:
-        raise ValueError("priorities must contain at least one item")
