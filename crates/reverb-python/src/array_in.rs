@@ -83,26 +83,7 @@ impl Leaf<'_> {
 
     /// The value as a writer takes it.
     pub fn value(&self) -> Value<'_> {
-        let source = match &self.source {
-            Source::Ragged(ragged) => &ragged.values,
-            source => source,
-        };
-        let bytes = match source {
-            Source::Array(array) => {
-                let bytes = self.dtype.size() * self.shape.iter().product::<usize>();
-                match bytes {
-                    0 => &[],
-                    // SAFETY: the array lives as long as the leaf and is in C order, so `bytes` follow its data
-                    // pointer. If another thread writes to it meanwhile, that is the caller's race, as with a copy in
-                    // NumPy.
-                    _ => unsafe { std::slice::from_raw_parts((*array.as_array_ptr()).fields.data.cast::<u8>(), bytes) },
-                }
-            }
-            Source::Number(bytes) => &bytes[..self.dtype.size()],
-            Source::Copy(bytes) | Source::Strings(bytes) => bytes,
-            Source::Ragged(_) => unreachable!("the values of a Ragged are none"),
-        };
-        Value { dtype: self.dtype, shape: &self.shape, bytes }
+        Value { dtype: self.dtype, shape: &self.shape, bytes: self.source.bytes(self.dtype, &self.shape) }
     }
 }
 
@@ -179,7 +160,28 @@ enum Source<'py> {
     Ragged(Box<RaggedSource<'py>>),
 }
 
-/// The values of a `reverb.Ragged`, which are no other one, and the number of rows of each item.
+impl Source<'_> {
+    /// The bytes of a value with this dtype and shape.
+    fn bytes(&self, dtype: DType, shape: &[usize]) -> &[u8] {
+        match self {
+            Self::Array(array) => {
+                let bytes = dtype.size() * shape.iter().product::<usize>();
+                match bytes {
+                    0 => &[],
+                    // SAFETY: the array lives as long as the leaf and is in C order, so `bytes` follow its data
+                    // pointer. If another thread writes to it meanwhile, that is the caller's race, as with a copy in
+                    // NumPy.
+                    _ => unsafe { std::slice::from_raw_parts((*array.as_array_ptr()).fields.data.cast::<u8>(), bytes) },
+                }
+            }
+            Self::Number(bytes) => &bytes[..dtype.size()],
+            Self::Copy(bytes) | Self::Strings(bytes) => bytes,
+            Self::Ragged(ragged) => ragged.values.bytes(dtype, shape),
+        }
+    }
+}
+
+/// The values of a `reverb.Ragged`, and the number of rows of each item.
 struct RaggedSource<'py> {
     values: Source<'py>,
     row_lengths: Box<[usize]>,
@@ -193,10 +195,6 @@ impl Layouts {
     fn find(&self, rows: usize, leaves: &[Leaf<'_>], batched: bool) -> PyReverbResult<Arc<Layout>> {
         let row_shape =
             |leaf: &Leaf<'_>| if batched { Shape::from_slice(&leaf.shape[1..]) } else { leaf.shape.clone() };
-        let string_bytes = |leaf: &Leaf<'_>| match leaf.dtype {
-            DType::String => leaf.value().bytes.len(),
-            _ => 0,
-        };
         let skip = usize::from(batched);
         let fits = |layout: &Arc<Layout>| {
             layout.rows as usize == rows
@@ -204,14 +202,14 @@ impl Layouts {
                 && layout.columns.iter().zip(leaves).all(|(column, leaf)| {
                     column.dtype == leaf.dtype
                         && column.shape[..] == leaf.shape[skip..]
-                        && (leaf.dtype != DType::String || column.size_bytes == string_bytes(leaf))
+                        && (leaf.dtype != DType::String || column.size_bytes == region_bytes(&leaf.value()))
                 })
         };
         let mut kept = self.0.lock();
         if let Some(layout) = kept.iter().find(|layout| fits(layout)) {
             return Ok(layout.clone());
         }
-        let columns = leaves.iter().map(|leaf| (leaf.dtype, row_shape(leaf), string_bytes(leaf)));
+        let columns = leaves.iter().map(|leaf| (leaf.dtype, row_shape(leaf), region_bytes(&leaf.value())));
         let mut layout = Layout::new(rows, columns)?;
         if batched && is_drawn_better_by_row(&layout) {
             layout = layout.interleaved()?;
@@ -223,6 +221,11 @@ impl Layouts {
         kept.push(layout.clone());
         Ok(layout)
     }
+}
+
+/// The size of an encoded column of strings, which a layout has to know; 0 for other values.
+fn region_bytes(value: &Value<'_>) -> usize {
+    if value.dtype == DType::String { value.bytes.len() } else { 0 }
 }
 
 /// Whether draws of single rows are faster if the columns of a row lie side by side. They are if there are several rows
@@ -306,8 +309,7 @@ fn row_chunks(leaves: &[Leaf<'_>], rows: usize) -> PyReverbResult<Vec<Chunk>> {
     }
     let chunk = |row| {
         let values: Vec<_> = columns.iter().map(|column| column.row(row)).collect();
-        let string_bytes = |value: &Value<'_>| if value.dtype == DType::String { value.bytes.len() } else { 0 };
-        let shapes = values.iter().map(|value| (value.dtype, Shape::from_slice(value.shape), string_bytes(value)));
+        let shapes = values.iter().map(|value| (value.dtype, Shape::from_slice(value.shape), region_bytes(value)));
         let layout = Arc::new(Layout::new(1, shapes)?);
         let data = layout.assemble(&values.iter().map(|value| value.bytes).collect::<Vec<_>>());
         let episodes = EpisodeIds::Same(random_key());
@@ -510,7 +512,7 @@ fn string_bytes(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         Err(_) => {
             let kind = object.get_type();
             Err(PyTypeError::new_err(match nest_of(object) {
-                Some(nest) => format!("expected an array or a nest of arrays, got {kind}: pass {nest} instead"),
+                Some(nest) => format!("expected an array or a nest of arrays, got {kind}: pass a nest, such as {nest}"),
                 None => format!("a table can hold objects of type str or bytes, got {kind}"),
             }))
         }
@@ -520,12 +522,9 @@ fn string_bytes(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 /// How to make a nest of an object with fields that is none.
 fn nest_of(object: &Bound<'_, PyAny>) -> Option<&'static str> {
     let has = |name| object.hasattr(name).unwrap_or(false);
-    match () {
-        // Pydantic.
-        () if has("model_dump") => Some("its model_dump()"),
-        () if has("__dataclass_fields__") => Some("dataclasses.asdict of it"),
-        () => None,
-    }
+    // The first is that of Pydantic.
+    let nests = [("model_dump", "step.model_dump()"), ("__dataclass_fields__", "dataclasses.asdict(step)")];
+    nests.into_iter().find_map(|(name, nest)| has(name).then_some(nest))
 }
 
 fn fill(py: Python<'_>, layout: Arc<Layout>, leaves: &[Leaf<'_>], episodes: EpisodeIds) -> PyReverbResult<Chunk> {
