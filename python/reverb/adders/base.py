@@ -14,7 +14,7 @@ from reverb.adders import columns, rows
 from reverb.adders.flags import per_env
 from reverb.adders.priorities import Priorities
 from reverb.adders.recording import Recorder, Transition
-from reverb.client import Client
+from reverb.client import Client, as_client
 from reverb.data import checks
 from reverb.errors import CancelledError
 from reverb.writing.options import WriterOptions
@@ -54,7 +54,7 @@ class AdderBase:
     ) -> None:
         self._priorities = Priorities(priority, num_envs, takes_formula=takes_formula)
         options = WriterOptions.of(f"{type(self).__name__}.__init__", options, given)
-        self._client = Client(client) if isinstance(client, str) else client
+        self._client = as_client(client)
         self._table = table
         self._num_envs = None if num_envs is None else checks.as_count("num_envs", num_envs)
         if options.max_in_flight_items is None:

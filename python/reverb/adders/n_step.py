@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from reverb import structured_writer as structured
 from reverb.adders import columns
 from reverb.adders.base import AdderBase
-from reverb.adders.flags import per_env, refuse_mapping
+from reverb.adders.flags import per_env, refuse_dict
 from reverb.adders.recording import Transition
 from reverb.client import Client
 from reverb.data import checks
@@ -247,7 +247,7 @@ class NStepTransitionAdder(AdderBase):
         """One reward for each environment, or one for all."""
         if isinstance(reward, Ragged):
             raise ValueError("reward must be numbers, got a Ragged.")
-        refuse_mapping("reward", reward, self._num_envs)
+        refuse_dict("reward", reward, self._num_envs)
         rewards = as_array(reward)
         return rewards if rewards.size == 1 else per_env("reward", rewards, rewards.dtype, self._num_envs)
 

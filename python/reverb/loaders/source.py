@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from reverb._binding import LocalDraws, StatsClock
 from reverb._receipts import SETTLE_SECONDS
-from reverb.client import Client
+from reverb.client import Client, as_client
 from reverb.data.arrays import as_array
 from reverb.loaders.assembly import Assembly, Part
 from reverb.loaders.batch import Batch
@@ -79,7 +79,7 @@ class BatchSource:
         conversion: Conversion | None = None,
         by_caller: bool = False,
     ) -> None:
-        self.client = Client(client) if isinstance(client, str) else client
+        self.client = as_client(client)
         self.options = options
         self.clock = StatsClock()
         conversion = Conversion() if conversion is None else conversion

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from torch.utils.data import IterableDataset, get_worker_info
 
 from reverb._binding import BatchIterator
-from reverb.client import Client
+from reverb.client import Client, as_client
 from reverb.data.leaves import map_leaves
 from reverb.frameworks.torch import TAKES_ALL, as_device, tensor_maker, to_leaves, to_tensordict
 from reverb.loaders.batch import Batch, DataT
@@ -72,7 +72,7 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
         **options: Unpack[LoaderArguments],
     ) -> None:
         super().__init__()
-        self._client = Client(client) if isinstance(client, str) else client
+        self._client = as_client(client)
         self._table = table
         self._device = as_device(device)
         self._pin_memory = pin_memory
