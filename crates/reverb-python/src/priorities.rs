@@ -3,7 +3,7 @@
 use crate::array_in::as_array;
 use crate::errors::PyReverbResult;
 use numpy::{PyArray1, PyArrayMethods};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyMapping, PyString};
 use reverb_core::Error;
@@ -68,7 +68,8 @@ pub fn table_priorities(priorities: &Bound<'_, PyAny>, rows: usize) -> PyReverbR
         }
     }
     if tables.is_empty() {
-        return Err(Error::invalid("priorities must contain at least one item").into());
+        // The class of dm-reverb, too.
+        return Err(PyValueError::new_err("priorities must contain at least one item").into());
     }
     Ok(tables)
 }
