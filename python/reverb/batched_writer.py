@@ -120,7 +120,8 @@ class BatchedWriter(FlushingWriter):
 
         Args:
           data: Nest of arrays `[num_envs, ...]`, one row per environment. Rows that differ in the length of their first
-            axis are given as a `Ragged` of `num_envs` items.
+            axis are given as a `Ragged` of `num_envs` items, or as a list of `num_envs` arrays. A list whose arrays
+            could be columns `[num_envs, ...]` is a nest of columns.
           episode_end: Bools `[num_envs]` that mark the environments whose episode ends with this step. Later items
             cannot refer to the rows of these episodes. None marks no environment.
           mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.
@@ -138,7 +139,42 @@ class BatchedWriter(FlushingWriter):
           UnavailableError: The server could not be reached within `reconnect_timeout`.
         """
         given = None if priorities is None else self._as_priorities(priorities, (self._num_envs,))
-        self._append(data, self._as_mask("mask", mask), self._as_mask("episode_end", episode_end), given)
+        more = self._as_mask("mask", mask), self._as_mask("episode_end", episode_end), given
+        try:
+            self._append(data, *more)
+        except ValueError as refused:
+            rows = None if getattr(refused, "step_taken", False) else self._with_rows(data)
+            if rows is None:
+                raise
+            try:
+                self._append(rows, *more)
+            except ValueError as error:
+                if getattr(error, "step_taken", False):
+                    raise
+                raise refused from None
+
+    def _with_rows(self, data: Any) -> Any:
+        """A step that was refused, with a `Ragged` for each list of one array for each environment.
+
+        A list is a nest of columns where that fits: it is read as rows only after the step was refused.
+
+        Returns:
+          The step with `Ragged` leaves; None if it has no such list.
+        """
+        import tree
+
+        found = False
+
+        def as_ragged(node: Any) -> Any:
+            nonlocal found
+            if not isinstance(node, list) or len(node) != self._num_envs or node is data:
+                return None
+            rows = structures.ragged_of(node)
+            found |= rows is not None
+            return rows
+
+        step = tree.traverse(as_ragged, data)
+        return step if found else None
 
     def _check_and_append(
         self,

@@ -440,3 +440,68 @@ def test_configs_of_windows_are_made_from_steps_with_rows_of_open_length(client)
         for t in range(2):
             writer.append({"tokens": rows(t, None), "x": np.float32(t)})
     assert take_all(client) == [[row(0).tolist(), [0.0, 1.0]]]
+
+
+SPECS = {"tokens": TensorSpec([None], np.int32), "x": TensorSpec([], np.int64)}
+
+
+def in_time(specs):
+    return {name: TensorSpec([None, *spec.shape], spec.dtype) for name, spec in specs.items()}
+
+
+SIGNATURES = {
+    "n-step": {
+        "action": TensorSpec([None], np.int32),
+        "discount": TensorSpec([], np.float32),
+        "extras": {"mask": TensorSpec([None], np.int32)},
+        "next_observation": SPECS,
+        "observation": SPECS,
+        "reward": TensorSpec([], np.float32),
+    },
+    "first": in_time(SPECS) | {"tokens": SPECS["tokens"]},
+    "pad": in_time(SPECS),
+    "episode": in_time(SPECS),
+}
+
+
+def listed(step):
+    """The same step with a list of arrays for each Ragged."""
+    if isinstance(step, Ragged):
+        return step.split()
+    return {name: listed(value) for name, value in step.items()} if isinstance(step, dict) else step
+
+
+# All rows have the length 1, too: then a list of one environment looks like a column.
+@pytest.mark.parametrize("length", [3, 1])
+@pytest.mark.parametrize("kind", MAKERS)
+def test_lists_of_arrays_are_rows_where_the_table_has_an_open_length(serve, kind, length):
+    client = serve(make_table(signature=SIGNATURES[kind], max_times_sampled=1))
+    make, options, _ = MAKERS[kind]
+    for num_envs in (None, 1, 3):
+        got = []
+        for change in (lambda step: step, listed):
+            with make(client, "table", num_envs=num_envs, **options) as adder:
+                for t in range(NUM_STEPS):
+                    last = t == NUM_STEPS - 1
+                    if kind == "n-step":
+                        step = transition(t, num_envs)
+                        for name in ("observation", "next_observation"):
+                            step[name] = {**step[name], "tokens": rows(t, num_envs, length)}
+                        adder.add(**change(step))
+                    else:
+                        step = change({"tokens": rows(t, num_envs, length), "x": number(t, num_envs)})
+                        final = {"final": step} if last and kind == "episode" else {}
+                        adder.add(step, last=last, **final)
+            got.append(take_all(client))
+        assert got[0]
+        assert got[1] == got[0]
+
+
+def test_a_list_of_another_number_of_arrays_is_refused_by_name(serve):
+    client = serve(make_table(signature=in_time(SPECS), max_times_sampled=1))
+    with adders.EpisodeAdder(client, "table", max_length=NUM_STEPS, num_envs=2) as adder:
+        for _ in range(2):
+            with pytest.raises(ValueError, match="tokens: .*Ragged of 3 items"):
+                adder.add({"tokens": rows(0, 3).split(), "x": number(0, 2)})
+            adder.add({"tokens": [row(0, 0, 2), row(0, 1, 2)], "x": number(0, 2)}, last=True)
+    assert [item[0] for item in take_all(client)] == 2 * [[[0, 1]], [[1000, 1001]]]

@@ -290,3 +290,41 @@ def test_ragged_rows_survive_a_checkpoint(tmp_path):
         client.checkpoint()
     with reverb.Server([once()], port=None, checkpointer=checkpointer) as server:
         assert_rows(server.localhost_client().sample_batch("table", 3).data, LENGTHS)
+
+
+@pytest.mark.parametrize("lengths", [LENGTHS, [4, 4, 4]], ids=["different", "equal"])
+def test_batched_writer_takes_lists_of_arrays(serve, lengths):
+    client = serve(once())
+    with client.batched_writer(3) as writer:
+        for step in range(2):
+            writer.append({"id": np.arange(3), "tokens": ragged(lengths).split()})
+            if step:
+                # The first step has made the place one column, so that no length can make columns of a list.
+                writer.append({"id": np.arange(3), "tokens": [tokens(3, 10 * env) for env in range(3)]})
+            newest = {"id": writer.history["id"][-1], "tokens": writer.history["tokens"][-1]}
+            assert writer.create_items("table", 1.0, newest).all()
+            writer.flush()
+            assert_rows(client.sample_batch("table", 3).data, [3] * 3 if step else lengths)
+
+
+def test_batched_writer_with_patterns_takes_lists_of_arrays(serve):
+    client = serve(once())
+    step = {"id": 0, "tokens": tokens(1)}
+    pattern = structured_writer.pattern_from_transform(step, lambda x: {name: x[name][-1] for name in x})
+    with client.batched_writer(3, configs=[structured_writer.create_config(pattern, "table")]) as writer:
+        writer.append({"id": np.arange(3), "tokens": ragged(LENGTHS).split()})
+    assert_rows(client.sample_batch("table", 3).data, LENGTHS)
+
+
+def test_batched_writer_keeps_lists_of_columns_and_names_what_is_wrong_with_them(serve):
+    client = serve(make_table(max_times_sampled=1))
+    with client.batched_writer(2) as writer:
+        with pytest.raises(ValueError, match=r"pair.*shape \[2, \.\.\.\].*got shape \[3,4\]"):
+            writer.append({"pair": [np.zeros(2), np.zeros((3, 4))]})
+        writer.append({"pair": [np.array([1.0, 2.0]), np.array([3.0, 4.0])]})
+        with pytest.raises(ValueError, match="pair"):
+            writer.append({"pair": [np.zeros(3), np.zeros(3)]})
+        pair = writer.history["pair"]
+        assert writer.create_items("table", 1.0, [pair[0][-1], pair[1][-1]]).all()
+    samples = client.sample("table", 2, emit_timesteps=False)
+    assert [[column.tolist() for column in sample.data] for sample in samples] == [[1, 3], [2, 4]]

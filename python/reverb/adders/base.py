@@ -65,8 +65,10 @@ class AdderBase:
         # Errors of writer calls that have done their work. `add` raises them when it has done its own. From its start
         # those of the writer, which raises or logs what no `add` has raised.
         self._reports = Reports()
-        # Whether a step had a `Ragged`, so that rows may have a leaf that is not for the writer.
+        # Whether a step had a `Ragged` or a list, so that rows may have a leaf that is not for the writer.
         self._has_rows = False
+        # The signature of the table, or nothing if it has none; None until a step has a list.
+        self._signature: tuple[Any, ...] | None = None
         # The structure of what the writer takes.
         self._blank: Any = None
         # For each environment the number of steps in its episode, and whether the rows before the first are there.
@@ -257,10 +259,21 @@ class AdderBase:
         raise NotImplementedError
 
     def _leaves(self, nest: Any, name: str = "") -> Any:
-        """The nest of a step, or of the part `name` of one, with each `Ragged` as a leaf; see `rows.as_leaves`."""
-        leaves = rows.as_leaves(nest, self._num_envs or 1, name)
+        """The nest of a step, or of its part `name`, with rows of open length as leaves; see `rows.as_leaves`."""
+        leaves = rows.as_leaves(nest, self._num_envs or 1, name, self._spec)
         self._has_rows |= leaves is not nest
         return leaves
+
+    def _spec(self, name: str) -> Any:
+        """The specs of the table for the part `name` of a step; None if it has none."""
+        if self._signature is None:
+            info = self._client.server_info().get(self._table)
+            self._signature = () if info is None or info.signature is None else (info.signature,)
+        signature = self._signature[0] if self._signature else None
+        # The step itself, and the values after the last one.
+        if name in ("", "final"):
+            return signature
+        return signature.get(name) if isinstance(signature, Mapping) else None
 
     def _for_writer(self, row: Any) -> Any:
         """A row with each `Ragged` as it was given."""

@@ -278,4 +278,4 @@ def _with_final(observation: Any, infos: Mapping[str, Any], ended: NDArray[np.bo
             last = tree.map_structure(lambda leaf, env=env: leaf[env], final)
         for leaf, value in zip(tree.flatten(result), tree.flatten(last), strict=True):
             leaf[env] = value
-    return rows.as_ragged(result) if rows.has_ragged(observation) else result
+    return rows.as_ragged(result) if rows.may_have_rows(observation) else result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import tree
 from numpy.typing import NDArray
 
 from reverb.data.arrays import as_array
-from reverb.data.structures import field_names
+from reverb.data.structures import field_names, lists_as_specified
 from reverb.replay_sample import Ragged
 
 # Types that are leaves for certain.
@@ -49,36 +49,41 @@ class Rows:
         return Rows(Ragged(self.ragged.values.copy(), self.ragged.row_lengths.copy()))
 
 
-def has_ragged(nest: Any) -> bool:
-    """Whether a `Ragged` is in a nest. It is asked for each step, so steps of arrays are known without a walk."""
+def may_have_rows(nest: Any) -> bool:
+    """Whether a nest has a `Ragged`, or a list, which may be one. Steps of arrays are known without a walk."""
     if type(nest) in _LEAVES:
         return False
     if isinstance(nest, dict):
-        return not _LEAVES.issuperset(map(type, nest.values())) and True in map(has_ragged, nest.values())
-    if isinstance(nest, (list, tuple)):
-        return isinstance(nest, Ragged) or True in map(has_ragged, nest)
+        return not _LEAVES.issuperset(map(type, nest.values())) and True in map(may_have_rows, nest.values())
+    if isinstance(nest, list):
+        return True
+    if isinstance(nest, tuple):
+        return isinstance(nest, Ragged) or True in map(may_have_rows, nest)
     if isinstance(nest, Mapping):
-        return True in map(has_ragged, nest.values())
-    return True in [has_ragged(getattr(nest, name)) for name in field_names(nest) or ()]
+        return True in map(may_have_rows, nest.values())
+    return True in [may_have_rows(getattr(nest, name)) for name in field_names(nest) or ()]
 
 
-def as_leaves(nest: Any, num_items: int, name: str = "") -> Any:
-    """Makes a leaf of each `Ragged` in a nest.
+def as_leaves(nest: Any, num_items: int, name: str = "", spec: Callable[[str], Any] | None = None) -> Any:
+    """Makes a leaf of each `Ragged` in a nest, and of each list where the table has an array of open length.
 
     Args:
       nest: Nest of a step, or of a part of one.
       num_items: Number of items that each `Ragged` must have.
       name: Path of the nest within the step, for errors.
+      spec: Function from that path to the table's specs for the nest; None leaves lists as they are.
 
     Returns:
-      A new nest with `Rows`, or the same nest if it has no `Ragged`.
+      A new nest with `Rows`, or the same nest if it has neither a `Ragged` nor a list.
 
     Raises:
       ValueError: A `Ragged` has another number of items, or its fields contradict each other.
       TypeError: The row lengths are not integers.
     """
-    if not has_ragged(nest):
+    if not may_have_rows(nest):
         return nest
+    if spec is not None:
+        nest = lists_as_specified(nest, spec(name))
 
     def as_leaf(path: tuple[Any, ...], node: Any) -> Rows | None:
         if not isinstance(node, Ragged):

@@ -202,29 +202,34 @@ def lists_to_ragged(data: Any, structure: bytes) -> Any:
     Returns:
       A nest of new containers. Lists elsewhere, and those whose arrays do not fit together, stay as they are.
     """
-    return _lists_to_ragged(data, _decode(structure))
+    return lists_as_specified(data, _decode(structure))
 
 
-def _lists_to_ragged(data: Any, signature: Any) -> Any:
+def lists_as_specified(data: Any, signature: Any) -> Any:
+    """The same as `lists_to_ragged`, for a signature that is a nest of specs, or the part of one for this nest."""
     if isinstance(data, Mapping):
         if isinstance(signature, Mapping):
-            return {key: _lists_to_ragged(value, signature.get(key)) for key, value in data.items()}
+            return {key: lists_as_specified(value, signature.get(key)) for key, value in data.items()}
     elif isinstance(data, (list, tuple)) and isinstance(signature, (list, tuple)):
         if len(data) == len(signature):
-            parts = [_lists_to_ragged(value, spec) for value, spec in zip(data, signature, strict=True)]
+            parts = [lists_as_specified(value, spec) for value, spec in zip(data, signature, strict=True)]
             return type(data)(*parts) if hasattr(data, "_fields") else type(data)(parts)
-    elif isinstance(data, list) and data and _has_open_length(signature):
-        rows = [as_array(row) for row in data]
-        first = rows[0]
-        if all(row.ndim and (row.dtype, row.shape[1:]) == (first.dtype, first.shape[1:]) for row in rows):
-            return Ragged(np.concatenate(rows), np.array([len(row) for row in rows], np.int64))
+    elif isinstance(data, list) and _has_open_length(signature):
+        return ragged_of(data) or data
     return data
+
+
+def ragged_of(arrays: list[Any]) -> Ragged | None:
+    """The rows of a list of arrays; None if they do not fit together."""
+    rows = [as_array(row) for row in arrays]
+    if any(not row.ndim or (row.dtype, row.shape[1:]) != (rows[0].dtype, rows[0].shape[1:]) for row in rows):
+        return None
+    return Ragged(np.concatenate(rows), np.array([len(row) for row in rows], np.int64)) if rows else None
 
 
 def _has_open_length(signature: Any) -> bool:
     specs = None if signature is None or isinstance(signature, (Mapping, tuple, list)) else [signature]
-    flat = signatures.flat_specs(specs)
-    return bool(flat and flat[0][2] and flat[0][2][0] < 0)
+    return any(size < 0 for _, _, shape in signatures.flat_specs(specs) or () for size in shape or ())
 
 
 def skeleton(data: Any, leaf: type = Ragged) -> Any:
