@@ -13,6 +13,7 @@ from behaviour_support import PATIENCE_S, insert_values, make_table
 
 import reverb
 from reverb import checkpointers
+from reverb._settings import SETTINGS
 
 pytest.importorskip("typer", reason="the extra `cli` is not installed")
 pytest.importorskip("rich", reason="the extra `cli` is not installed")
@@ -85,6 +86,18 @@ def test_help_explains_the_commands():
     for word in ("serve", "info", "checkpoint", "peek", "Exit status"):
         assert word in text
     assert "[tables.replay]" in output("serve", "--help")
+
+
+def test_help_cuts_nothing_in_a_narrow_terminal():
+    text = output("serve", "--help", COLUMNS="80")
+    words = text.replace(",", " ").replace("]", " ").split()
+    for setting in SETTINGS:
+        assert {f"--{setting.name.replace('_', '-')}", setting.variable} <= set(words)
+    for commands in ((), ("checkpoint",), ("table",)):
+        text += output(*commands, "--help", COLUMNS="80")
+    lines = text.splitlines()
+    assert not [line for line in lines if len(line) > 80 or (line.endswith(("...", "…")) and "Usage" not in line)]
+    assert "what a server and the road to it carry" in text
 
 
 def test_info_shows_tables(address):

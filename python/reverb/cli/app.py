@@ -10,15 +10,17 @@ import typer
 
 from reverb import _binding, errors
 from reverb._settings import ADDRESS, CONFIG, SETTINGS, Setting
-from reverb.cli import checkpoint_commands, output, table_commands
+from reverb.cli import checkpoint_commands, help_text, output, table_commands
 from reverb.cli.arguments import Address, Json, TableName, Timeout
 from reverb.platform.version import version
 
 app = typer.Typer(
     name="reverb",
+    cls=help_text.Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    # The tables of rich cut flags and variables where they are long.
+    rich_markup_mode=None,
     help="Experience replay as a service.\n\n"
     "Exit status: 0 success, 1 failure, 2 wrong usage, 3 damaged checkpoint, 4 server not reachable, 130 Ctrl-C.",
 )
@@ -62,6 +64,7 @@ def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
     parameters = [*own, *flags, check]
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in parameters}
+    command.__doc__ = help_text.with_code(command.__doc__ or "")
     return command
 
 

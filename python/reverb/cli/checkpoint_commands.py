@@ -9,12 +9,16 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from reverb import _binding, errors
-from reverb.cli import output
+from reverb.cli import help_text, output
 from reverb.cli.arguments import Address, Json
 from reverb.client import Client
 from reverb.reverb_types import TableInfo
 
-app = typer.Typer(no_args_is_help=True, help="Inspect checkpoints of this package and of dm-reverb, and save one.")
+app = typer.Typer(
+    cls=help_text.Group,
+    no_args_is_help=True,
+    help="Inspect checkpoints of this package and of dm-reverb, and save one.",
+)
 
 Path = Annotated[str, typer.Argument(help="Path of a checkpoint, or of a folder of checkpoints.")]
 _LIMIT_HELP = "Maximum size of one chunk, in bytes. [default: 256 MiB for checkpoints of dm-reverb, none for others]"

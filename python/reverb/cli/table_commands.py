@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
-from reverb.cli import config, output
+from reverb.cli import config, help_text, output
 from reverb.cli.arguments import Address, Json, TableName, Timeout
 from reverb.client import Client
 
-app = typer.Typer(no_args_is_help=True, help="Change the tables of a server.")
+app = typer.Typer(cls=help_text.Group, no_args_is_help=True, help="Change the tables of a server.")
 
 
 @app.callback()
