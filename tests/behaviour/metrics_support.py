@@ -10,7 +10,7 @@ LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"')
 ESCAPES = {r"\"": '"', r"\\": "\\", r"\n": "\n"}
 
 
-def scrape(server, accept="*/*"):
+def scrape(server, accept=OPEN_METRICS):
     """Returns the media type and the text of a server's metrics."""
     request = urllib.request.Request(f"{server.dashboard_url}/metrics", headers={"Accept": accept})
     with urllib.request.urlopen(request, timeout=30) as response:

@@ -42,9 +42,9 @@ def test_each_family_is_described_once_and_ends_with_its_unit(start):
     assert {name for name, _ in metrics_support.samples(text)} <= allowed
 
 
-def test_browsers_and_older_scrapers_get_plain_text(start):
+def test_all_who_do_not_name_open_metrics_get_plain_text(start):
     server, _ = start(support.make_table())
-    for accept in ("text/plain", "text/html,application/xhtml+xml,*/*;q=0.8"):
+    for accept in ("text/plain", "*/*", "text/html,application/xhtml+xml,*/*;q=0.8"):
         media_type, text = metrics_support.scrape(server, accept)
         assert media_type == "text/plain; version=0.0.4; charset=utf-8"
         assert "# EOF" not in text

@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 PACKAGING = pathlib.Path(__file__).parents[2] / "packaging"
 RULES = PACKAGING / "prometheus/alerts.yml"
+OPEN_METRICS = "application/openmetrics-text"
 HOSTILE = 'a"b\\c\nd'
 TABLES = {"replay", HOSTILE, "starved", "queue"}
 SCRAPES = 30
@@ -88,7 +89,7 @@ def metrics(server, accept):
 
 
 def test_the_parser_of_the_python_client_takes_the_text(server):
-    families = {family.name: family for family in text_string_to_metric_families(metrics(server, "*/*"))}
+    families = {family.name: family for family in text_string_to_metric_families(metrics(server, OPEN_METRICS))}
     assert families["reverb_table_inserts"].type == "counter"
     assert families["reverb_build"].type == "info"
     items = {sample.labels["table"]: sample.value for sample in families["reverb_table_items"].samples}
@@ -96,7 +97,8 @@ def test_the_parser_of_the_python_client_takes_the_text(server):
 
 
 def test_promtool_has_no_complaint(server):
-    text = metrics(server, "text/plain")
+    # As curl asks.
+    text = metrics(server, "*/*")
     done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -140,7 +142,7 @@ def test_a_panel_finds_its_series(prometheus, expression):
 
 
 def test_prometheus_has_taken_each_metric(prometheus, server):
-    families = text_string_to_metric_families(metrics(server, "*/*"))
+    families = text_string_to_metric_families(metrics(server, OPEN_METRICS))
     names = {sample.name for family in families for sample in family.samples}
     known = {name for name in prometheus.ask("label/__name__/values") if re.match("reverb_|process_|grpc_", name)}
     assert known == names

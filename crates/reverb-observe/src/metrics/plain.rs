@@ -1,18 +1,15 @@
-//! Prometheus' older text format, for browsers and for programs that ask for it.
+//! Prometheus' older text format, for all who do not ask for OpenMetrics.
 
 /// Media type of the format.
 pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Whether the values of an `Accept` header name plain text, or a page, and do not name OpenMetrics. Browsers do so, and
-/// would offer OpenMetrics as a download.
+/// Whether the values of an `Accept` header do not name OpenMetrics. Prometheus does; browsers, which would offer it as a
+/// download, and curl do not.
 pub fn is_preferred(accept: &[&str]) -> bool {
-    let names = |media_type: &str| {
-        accept.iter().flat_map(|value| value.split(',')).any(|one| {
-            let named = one.split(';').next().unwrap_or_default();
-            named.trim().eq_ignore_ascii_case(media_type)
-        })
-    };
-    (names("text/plain") || names("text/html")) && !names("application/openmetrics-text")
+    !accept.iter().flat_map(|value| value.split(',')).any(|one| {
+        let named = one.split(';').next().unwrap_or_default();
+        named.trim().eq_ignore_ascii_case("application/openmetrics-text")
+    })
 }
 
 /// Converts text in the OpenMetrics format. There, families of counters and infos have names without the suffixes of
@@ -45,11 +42,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_those_who_name_plain_text_and_not_open_metrics_get_it() {
+    fn all_who_do_not_name_open_metrics_get_it() {
         let prometheus = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         assert!(!is_preferred(&[prometheus]));
-        assert!(!is_preferred(&["*/*"]));
-        assert!(!is_preferred(&[]));
+        assert!(is_preferred(&["*/*"]));
+        assert!(is_preferred(&[]));
         assert!(is_preferred(&["text/plain"]));
         assert!(is_preferred(&["text/html,application/xhtml+xml,*/*;q=0.8"]));
         assert!(!is_preferred(&["text/plain", "application/openmetrics-text"]));
