@@ -30,7 +30,8 @@ comma := ,
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 	@echo
-	@echo "QUICK=1 make demo (or bench): a short run, as in CI;  SEED=3 make demo: another seed"
+	@echo "QUICK=1 make demo (or bench): a short run, as in CI;  SEED=3 make demo: another seed;"
+	@echo "DEMO_KEEP=1 make demo: the server's page stays open at the end, until Ctrl-C"
 
 # --- Environments ----------------------------------------------------------------------------------------------
 
@@ -125,7 +126,8 @@ PROGRAMS := tests/programs/requirements
 # --- The main job ----------------------------------------------------------------------------------------------
 
 demo: $(VENV)/.demo ## Train Double DQN on CartPole: a server, two actors, a learner; a picture in demo-output/
-	@$(BIN)/python examples/cartpole_dqn --output demo-output --seed $(SEED) $(if $(filter-out 0,$(QUICK)),--quick)
+	@$(BIN)/python examples/cartpole_dqn --output demo-output --seed $(SEED) \
+		$(if $(filter-out 0,$(QUICK)),--quick) $(if $(filter-out 0,$(DEMO_KEEP)),--keep)
 
 # --- Tests -----------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Double DQN on CartPole-v1 with prioritised replay: one server, two actors, one learner.
 
-    python examples/cartpole_dqn [--seed N] [--quick] [--output DIR]
+    python examples/cartpole_dqn [--seed N] [--quick] [--keep] [--output DIR]
 
 The learner is this process; the others are its children. Only the replay server connects them: transitions,
 parameters and reports of finished episodes are items of its three tables.
@@ -9,6 +9,7 @@ parameters and reports of finished episodes are items of its three tables.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import multiprocessing
 import os
 import pathlib
@@ -54,6 +55,8 @@ class Processes:
         # Ctrl-C reaches every process of a terminal. Children ignore it from the start: the parent tells them to
         # end. If the parent is killed, the server ends, and the actors end when they notice.
         self._handler = signal.getsignal(signal.SIGINT)
+        # The address of the server's page; None if it has none.
+        self.page: str | None = None
         self._control, self._server_end = self._context.Pipe()
         self._ending = self._context.Event()
 
@@ -71,9 +74,10 @@ class Processes:
         self._start("server", server.run, (self._config, self._server_end))
         self._server_end.close()
         try:
-            address = f"localhost:{self._control.recv()}"
+            port, self.page = self._control.recv()
         except EOFError:
             raise PeerError("the server did not start") from None
+        address = f"localhost:{port}"
         for index in range(self._config.num_actors):
             self._start(f"actor {index}", actor.run, (index, address, self._config, self._ending))
         return address
@@ -84,8 +88,8 @@ class Processes:
         if ended:
             raise PeerError(", ".join(f"{child.name} ended with status {child.exitcode}" for child in ended))
 
-    def stop(self) -> None:
-        """Ends the actors, then the server, and kills processes that do not end.
+    def stop_actors(self) -> None:
+        """Ends the actors.
 
         An actor that loses the server tries to reconnect for ten seconds. So actors that play get time to notice that
         they should end; those that wait in a call are woken when the server ends.
@@ -94,6 +98,18 @@ class Processes:
         grace_ends = time.monotonic() + ACTORS_GRACE_S
         for child in self._children[1:]:
             child.join(timeout=max(0.0, grace_ends - time.monotonic()))
+
+    def keep_page(self) -> None:
+        """Returns on Ctrl-C, or when the server has ended. Ends actors that wait in a call first."""
+        for child in self._children[1:]:
+            child.terminate()
+        print(f"  the page stays open until Ctrl-C: {self.page}", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            self._children[0].join()
+
+    def stop(self) -> None:
+        """Ends the actors, then the server, and kills processes that do not end."""
+        self.stop_actors()
         self._control.close()
         for child in reversed(self._children):
             child.join(timeout=PATIENCE_S)
@@ -118,18 +134,18 @@ def evaluate(values: np.ndarray, config: cfg.Config, episodes: int = 20) -> list
     return returns
 
 
-def learn(config: cfg.Config) -> learner.History:
-    """Runs all processes once."""
-    processes = Processes(config)
-    try:
-        return learner.run(
-            processes.start(),
-            config,
-            report=lambda history, table: report.print_progress(history, config, table.current_size),
-            check_peers=processes.check,
-        )
-    finally:
-        processes.stop()
+def learn(processes: Processes, config: cfg.Config) -> learner.History:
+    """Runs the actors and the learner once. The server serves on."""
+    address = processes.start()
+    print(f"  the server's page: {processes.page}", flush=True)
+    history = learner.run(
+        address,
+        config,
+        report=lambda history, table: report.print_progress(history, config, table.current_size),
+        check_peers=processes.check,
+    )
+    processes.stop_actors()
+    return history
 
 
 def verdict(history: learner.History, config: cfg.Config, quick: bool) -> int:
@@ -141,7 +157,7 @@ def verdict(history: learner.History, config: cfg.Config, quick: bool) -> int:
     if not learned:
         print(f"FAILED: the return went from {first:.1f} to {last:.1f}", file=sys.stderr)
     if not held:
-        print("FAILED: the rate limiter's difference left its bounds", file=sys.stderr)
+        print("FAILED: one side was further ahead than the rate limiter allows", file=sys.stderr)
     return 0 if learned and held else 1
 
 
@@ -150,23 +166,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="a short run that only has to improve, for CI")
+    parser.add_argument("--keep", action="store_true", help="keep the server's page open at the end, until Ctrl-C")
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("demo-output"))
     arguments = parser.parse_args()
     updates = {"num_updates": QUICK_UPDATES} if arguments.quick else {}
     config = cfg.Config(seed=arguments.seed, **updates)
+    processes = Processes(config)
     try:
-        history = learn(config)
+        history = learn(processes, config)
+        arguments.output.mkdir(parents=True, exist_ok=True)
+        report.save_picture(arguments.output / "cartpole_dqn.png", history, config)
+        report.save_episodes(arguments.output / "episodes.csv", history)
+        report.print_summary(history, evaluate(history.final_values, config), config)
+        print(f"  picture: {arguments.output / 'cartpole_dqn.png'}")
+        if arguments.keep:
+            processes.keep_page()
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         return 130
     except (PeerError, reverb.errors.UnavailableError) as error:
         print(f"the run cannot go on: {error}", file=sys.stderr)
         return 1
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    report.save_picture(arguments.output / "cartpole_dqn.png", history, config)
-    report.save_episodes(arguments.output / "episodes.csv", history)
-    report.print_summary(history, evaluate(history.final_values, config), config)
-    print(f"  picture: {arguments.output / 'cartpole_dqn.png'}")
+    finally:
+        processes.stop()
     return verdict(history, config, arguments.quick)
 
 

@@ -20,10 +20,14 @@ def samples_per_insert(inserts: int, samples: int, config: cfg.Config) -> float:
     return samples / max(1, inserts - config.min_size_to_sample)
 
 
-def diff_bounds(config: cfg.Config) -> tuple[float, float]:
-    """The bounds between which the limiter keeps `samples_per_insert * inserts - samples`."""
-    middle = config.samples_per_insert * config.min_size_to_sample
-    return middle - config.error_buffer, middle + config.error_buffer
+def items_ahead(inserts: float, samples: float, config: cfg.Config) -> float:
+    """The items by which the actors are ahead of the ratio that was asked for; the learner is ahead where negative."""
+    return inserts - config.min_size_to_sample - samples / config.samples_per_insert
+
+
+def most_ahead(config: cfg.Config) -> float:
+    """The items by which the limiter lets either side be ahead; then it must wait for the other."""
+    return config.error_buffer / config.samples_per_insert
 
 
 def print_progress(history: History, config: cfg.Config, current_size: int) -> None:
@@ -44,14 +48,13 @@ def print_progress(history: History, config: cfg.Config, current_size: int) -> N
 
 
 def ratio_held(history: History, config: cfg.Config) -> bool:
-    """Whether the limiter's difference was within its bounds at every measurement after the first sample."""
-    low, high = diff_bounds(config)
-    differences = [config.samples_per_insert * inserts - samples for _, inserts, samples in history.ratio if samples]
-    return bool(differences) and all(low <= difference <= high for difference in differences)
+    """Whether neither side was further ahead than the limiter allows, at every measurement after the first sample."""
+    ahead = [items_ahead(inserts, samples, config) for _, inserts, samples in history.ratio if samples]
+    return bool(ahead) and all(abs(items) <= most_ahead(config) for items in ahead)
 
 
 def save_picture(path: pathlib.Path, history: History, config: cfg.Config) -> None:
-    """Plots the learning curve, and below it the ratio with the band that the limiter allows."""
+    """Plots the learning curve, and below it which side is ahead, in the band that the limiter allows."""
     figure, (top, bottom) = plt.subplots(2, 1, figsize=(8, 7), sharex=True, layout="constrained")
     times, returns = (np.asarray(column) for column in zip(*history.episodes, strict=True))
     top.plot(times, returns, ".", markersize=3, color="0.7", label="episode")
@@ -63,12 +66,18 @@ def save_picture(path: pathlib.Path, history: History, config: cfg.Config) -> No
     top.legend(loc="lower right", frameon=False)
 
     now, inserts, samples = (np.asarray(column, float) for column in zip(*history.ratio, strict=True))
-    counted = np.maximum(inserts - config.min_size_to_sample, 1.0)
-    target, slack = config.samples_per_insert, config.error_buffer / counted
-    bottom.fill_between(now, target - slack, target + slack, color="C1", alpha=0.2, label="allowed by error_buffer")
-    bottom.plot(now, samples / counted, color="C0", label="measured")
-    bottom.axhline(target, color="C1", linewidth=0.8, label="samples_per_insert")
-    bottom.set(xlabel="seconds", ylabel="samples per insert", ylim=(0, 2 * target))
+    band = most_ahead(config)
+    bottom.axhspan(-band, band, color="C1", alpha=0.2)
+    bottom.axhline(0, color="C1", linewidth=0.8, label=f"{config.samples_per_insert:g} samples per insert")
+    begun = samples > 0
+    bottom.plot(now[begun], items_ahead(inserts, samples, config)[begun], color="C0", label="measured")
+    for edge, words, side in (
+        (band, "actors wait for the learner", "bottom"),
+        (-band, "the learner waits for actors", "top"),
+    ):
+        bottom.annotate(words, (0.02, edge), xycoords=("axes fraction", "data"), ha="left", va=side, color="0.4")
+    bottom.set(xlabel="seconds", ylabel="items  (learner ahead  \N{LEFT RIGHT ARROW}  actors ahead)")
+    bottom.set(ylim=(-1.3 * band, 1.3 * band))
     bottom.legend(loc="lower right", frameon=False)
     figure.savefig(path, dpi=120)
     plt.close(figure)
@@ -85,7 +94,7 @@ def save_episodes(path: pathlib.Path, history: History) -> None:
 def print_summary(history: History, greedy: list[float], config: cfg.Config) -> None:
     """Prints the table at the end."""
     _, inserts, samples = history.ratio[-1]
-    low, high = diff_bounds(config)
+    ahead = items_ahead(inserts, samples, config)
     rows = [
         ("learning took", f"{history.duration_s:.1f} s, {history.updates} updates of {config.batch_size}"),
         ("episodes", f"{len(history.episodes)} by {config.num_actors} actors"),
@@ -96,8 +105,8 @@ def print_summary(history: History, greedy: list[float], config: cfg.Config) -> 
             f"{samples_per_insert(inserts, samples, config):.2f}, asked for {config.samples_per_insert:g}",
         ),
         (
-            "limiter's difference",
-            f"{config.samples_per_insert * inserts - samples:.0f}, allowed {low:.0f} to {high:.0f}"
+            "limiter",
+            f"{'actors' if ahead >= 0 else 'learner'} {abs(ahead):.0f} items ahead, allowed {most_ahead(config):.0f}"
             f" ({'held' if ratio_held(history, config) else 'NOT held'} at {len(history.ratio)} looks)",
         ),
         ("return, first 20 episodes", f"{np.mean([value for _, value in history.episodes[:20]]):.1f}"),

@@ -41,6 +41,6 @@ def tables(config: cfg.Config) -> list[reverb.Table]:
 def run(config: cfg.Config, control: Connection) -> None:
     """Serves until `control` is readable, which it also is once the other end has died."""
     server = reverb.Server(tables(config), port=None)
-    control.send(server.port)
+    control.send((server.port, server.dashboard_url))
     control.poll(None)
     server.stop()
