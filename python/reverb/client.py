@@ -17,7 +17,7 @@ from reverb.data.endpoint import Endpoint
 from reverb.data.items import sample_maker
 from reverb.data.keys import ItemPriority, as_keys, as_updates, broadcast
 from reverb.data.timeouts import as_reconnect_timeout, countdown
-from reverb.errors import DeadlineExceededError, ReverbError
+from reverb.errors import DeadlineExceededError, ReverbError, UnavailableError
 from reverb.rate_limiters import RateLimiter
 from reverb.replay_sample import BatchInfo, ItemInfo, ReplaySample
 from reverb.reverb_types import TableInfo, table_infos
@@ -422,10 +422,16 @@ class Client:
             if draw is not None:
                 draw.received()
             return sample
-        except BaseException:
-            if draw is not None:
-                draw.give_back()
-            raise
+        except BaseException as error:
+            if draw is None:
+                raise
+            is_lost = draw.is_lost()
+            draw.give_back()
+            if not is_lost or not isinstance(error, UnavailableError):
+                raise
+        # The server stops, and the samples are back in their table. The next draw learns how the server ends, or finds
+        # the one that comes back.
+        return self.sample_batch(table, batch_size, timeout, squeeze_time=squeeze_time)
 
     def mutate_priorities(
         self,

@@ -166,6 +166,35 @@ def test_a_stop_for_good_ends_calls_in_other_processes(far_client, ending):
         write(client)
 
 
+@pytest.mark.parametrize("code", ["stop", "block"])
+def test_a_batch_that_went_back_as_the_server_stopped_for_good_is_no_lost_server(far_client, code):
+    with program(SERVER_PROGRAM, FOR_GOOD[code][0], "", "") as server:
+        make, _ = far_client(server)
+        client = make()
+        client.insert(7, {"queue": 1.0})
+        end_once = []
+
+        class Engine:
+            """Hands a batch over when the server, which waits for receipts at its stop, has taken the samples back."""
+
+            def __init__(self, engine):
+                self._engine = engine
+
+            def sample(self, *arguments):
+                drawn = self._engine.sample(*arguments)
+                if not end_once:
+                    end_once.append(end(server, None))
+                    assert comes_true(drawn[1].is_lost, PATIENCE_S)
+                return drawn
+
+            def __getattr__(self, name):
+                return getattr(self._engine, name)
+
+        client.engine = Engine(client.engine)
+        check_stopped(client.sample_batch, "queue", 1)
+        assert end_once
+
+
 @pytest.mark.parametrize("ending", RETURNS)
 def test_calls_in_other_processes_wait_for_a_server_that_will_be_back(far_client, ending):
     code, status = RETURNS[ending]
