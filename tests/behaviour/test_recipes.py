@@ -43,8 +43,23 @@ def run(program, folder):
 
 def test_there_is_a_recipe_for_each_family_of_algorithms():
     names = " ".join(param.id for param in recipes())
-    for family in ("DQN", "R2D2", "IMPALA", "PPO", "SAC", "HER", "Atari", "arameters"):
+    for family in ("DQN", "R2D2", "IMPALA", "PPO", "GRPO", "SAC", "HER", "Atari", "arameters"):
         assert family in names
+
+
+# The largest number of lines that touch the buffer, which the program marks.
+MARKED_LINES = {"GRPO": 25}
+
+
+@pytest.mark.parametrize("family", MARKED_LINES)
+def test_few_lines_of_the_recipe_touch_the_buffer(family):
+    ((program,),) = (param.values for param in recipes() if param.id.startswith(family))
+    lines = program.splitlines()
+    marked = [line for line in lines if line.endswith("  # reverb")]
+    assert 0 < len(marked) <= MARKED_LINES[family]
+    # No line that names the package or an object of it lacks the mark, imports aside.
+    touching = re.compile(r"\breverb\.|\b(client|loader|server)\.\w+\(|\bNumpyLoader\(")
+    assert not [line for line in lines if touching.search(line) and line not in marked and "import" not in line]
 
 
 @pytest.mark.parametrize("program", recipes())
