@@ -13,6 +13,7 @@ from reverb import _binding
 from reverb._receipts import settle_at_exit
 from reverb.data import checks, signatures, table_arguments
 from reverb.data.arrays import as_array
+from reverb.data.batch_dims import as_rows
 from reverb.data.endpoint import Endpoint
 from reverb.data.items import sample_maker
 from reverb.data.keys import ItemPriority, as_keys, as_updates, broadcast
@@ -116,23 +117,36 @@ class Client:
         """
         self.engine.insert(data, priorities, checks.as_timeout(timeout))
 
-    def insert_batch(self, data: Any, priorities: Mapping[str, ArrayLike], *, timeout: float | None = None) -> None:
+    def insert_batch(
+        self,
+        data: Any,
+        priorities: Mapping[str, ArrayLike],
+        *,
+        batch_dims: int | None = None,
+        timeout: float | None = None,
+    ) -> None:
         """Inserts many items of one step each in one call, like one call of `insert` per row.
 
         Args:
-          data: Nest of arrays `[n, ...]`. Row i of all leaves becomes item i. Rows that differ in the length of their
-            first axis are given as a `Ragged` of n items or, where the signature has one array of open length, as a
-            list of n arrays.
+          data: Nest of arrays `[n, ...]`, or a TensorDict. Row i of all leaves becomes item i. Rows that differ in the
+            length of their first axis are given as a `Ragged` of n items or, where the signature has one array of open
+            length, as a list of n arrays.
           priorities: Mapping from the name of each table that gets the items to one priority for all items, to an
             array `[n]` of priorities, or to "max" for the largest that the table has seen since it was reset.
+          batch_dims: Number of leading axes that count items; None means one. Data `[4, 100, ...]` are 400 items with
+            2, and with 1 they are 4 items whose arrays are `[100, ...]`. A TensorDict that has several batch dimensions
+            needs it.
           timeout: Time limit in seconds; None waits as long as the tables' rate limiters block.
 
         Raises:
-          ValueError: `priorities` is empty, the leaves differ in n, or they do not fit a table's signature.
+          ValueError: `priorities` is empty, the leaves differ in n, they do not fit a table's signature, or a
+            TensorDict has several batch dimensions and `batch_dims` does not say how many of them count items.
           TypeError: A leaf cannot be stored.
           TableNotFoundError: A table does not exist.
           DeadlineExceededError: Not all items were in their tables within the timeout.
         """
+        if batch_dims is not None or hasattr(data, "batch_dims"):
+            data = as_rows(data, batch_dims)
         self.engine.insert_batch(data, priorities, checks.as_timeout(timeout))
 
     def writer(

@@ -22,6 +22,7 @@ pytestmark = [
 import ml_dtypes  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
+from reverb.frameworks.torch import to_tensordict, to_tensors  # noqa: E402
 from reverb.loaders import TorchLoader  # noqa: E402
 
 
@@ -194,6 +195,15 @@ def test_tensordict_output(serve):
     assert isinstance(data, tensordict.TensorDict)
     assert data.batch_size == (3,)
     assert data["o", "x"].tolist() == [[1], [1], [1]]
+
+
+def test_a_tensordict_has_the_memory_of_the_arrays():
+    pytest.importorskip("tensordict")
+    arrays = {"x": np.arange(3), "o": {"y": np.ones((3, 2), np.float32)}}
+    data = to_tensordict(to_tensors(arrays), 3)
+    arrays["x"][0], arrays["o"]["y"][2] = 7, 5
+    assert data["x"].tolist() == [7, 1, 2]
+    assert data["o", "y"].tolist() == [[1, 1], [1, 1], [5, 5]]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
