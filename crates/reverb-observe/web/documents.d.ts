@@ -50,6 +50,92 @@ interface ServerDocument {
   transmit_bytes: number;
 }
 
+/** `/api/v1/verdict`: whether the server works, in one line. */
+interface VerdictDocument {
+  /** `flowing`, `waiting`, `stalled` or `idle`. */
+  state: string;
+  /** How good that is: `good`, `quiet` (nothing moves, and nothing is wrong), `warning` or `alarm`. */
+  level: string;
+  /** Time in seconds for which the server has waited, stalled or been idle; `null` while it flows. */
+  seconds: number | null;
+  /** The verdict as a sentence. It contains names, which are text of users. */
+  line: string;
+  /** Numbers of the tables of which the sentence tells, the one where the wait began first. */
+  tables: number[];
+  /** What else is wrong. The line ends with it, and the level is `warning` at least. */
+  troubles: TroubleDocument[];
+}
+
+/** Something that is wrong with a server, whether its tables flow or not. */
+interface TroubleDocument {
+  /** `save_failed` or `memory`. */
+  kind: string;
+  /** What is wrong. */
+  sentence: string;
+}
+
+/** Whether a table makes progress. */
+interface TableProgressDocument {
+  /** As in `VerdictDocument.state`. */
+  state: string;
+  /** As in `VerdictDocument.level`. */
+  level: string;
+  /** Time in seconds without an insert or a sample while requests wait; `null` if none waits, or the table flows. */
+  seconds: number | null;
+  /** Why it stands still; empty while it does not. */
+  sentence: string;
+  /** Time in seconds after which a pause is a stall, even if a connected client could end it. */
+  stall_after_seconds: number;
+  /** Inserts a second in the last ten seconds. */
+  inserts_per_second: number;
+  /** Samples a second in the last ten seconds. */
+  samples_per_second: number;
+  /** Samples per insert in the last minute; `null` without inserts. */
+  ratio: number | null;
+}
+
+/** Requests of one client of one kind that wait at one table. */
+interface ClientWaitDocument {
+  /** Number of the table. */
+  table: number;
+  /** Name of the table. */
+  table_name: string;
+  /** `insert` or `sample`. */
+  operation: string;
+  /** Who waits: the program (`call`), a loader that draws ahead of it (`ahead`), or a program that waits for a newer version (`newer`). Only the first can stall. */
+  kind: string;
+  /** Number of requests. */
+  count: number;
+  /** Time in seconds that the first of them has waited. */
+  seconds: number;
+  /** What the first of them waits for, as a sentence. */
+  reason: string;
+}
+
+/** A client that has left. */
+interface LeftClientDocument {
+  /** Name that the client gave itself. Text of users; empty if it gave none. */
+  name: string;
+  /** The program in that name. */
+  program: string;
+  /** Remote address. */
+  address: string;
+  /** `tcp` or `unix`. */
+  transport: string;
+  /** What it did: `writes`, `draws`, `both` or `none`. */
+  role: string;
+  /** Items that it inserted. */
+  inserts: number;
+  /** Items that it drew. */
+  samples: number;
+  /** Time at which it connected. */
+  since: number;
+  /** Time at which its last connection ended. */
+  at: number;
+  /** How it left: `closed` if it said so, `lost` if its connection broke, `stopped` if it did not answer any more. */
+  how: string;
+}
+
 /** `/api/v1/tables`. */
 interface TablesDocument {
   /** All tables, in the order of the server. */

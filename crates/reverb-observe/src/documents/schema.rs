@@ -56,6 +56,98 @@ pub struct ServerDocument {
     pub transmit_bytes: u64,
 }
 
+/// `/api/v1/verdict`: whether the server works, in one line.
+#[derive(Debug, Clone, Serialize)]
+pub struct VerdictDocument {
+    /// `flowing`, `waiting`, `stalled` or `idle`.
+    pub state: &'static str,
+    /// How good that is: `good`, `quiet` (nothing moves, and nothing is wrong), `warning` or `alarm`.
+    pub level: &'static str,
+    /// Time in seconds for which the server has waited, stalled or been idle; `null` while it flows.
+    pub seconds: Option<f64>,
+    /// The verdict as a sentence. It contains names, which are text of users.
+    pub line: String,
+    /// Numbers of the tables of which the sentence tells, the one where the wait began first.
+    pub tables: Vec<usize>,
+    /// What else is wrong. The line ends with it, and the level is `warning` at least.
+    pub troubles: Vec<TroubleDocument>,
+}
+
+/// Something that is wrong with a server, whether its tables flow or not.
+#[derive(Debug, Clone, Serialize)]
+pub struct TroubleDocument {
+    /// `save_failed` or `memory`.
+    pub kind: &'static str,
+    /// What is wrong.
+    pub sentence: String,
+}
+
+/// Whether a table makes progress.
+#[derive(Debug, Clone, Serialize)]
+pub struct TableProgressDocument {
+    /// As in [`VerdictDocument::state`].
+    pub state: &'static str,
+    /// As in [`VerdictDocument::level`].
+    pub level: &'static str,
+    /// Time in seconds without an insert or a sample while requests wait; `null` if none waits, or the table flows.
+    pub seconds: Option<f64>,
+    /// Why it stands still; empty while it does not.
+    pub sentence: String,
+    /// Time in seconds after which a pause is a stall, even if a connected client could end it.
+    pub stall_after_seconds: f64,
+    /// Inserts a second in the last ten seconds.
+    pub inserts_per_second: f64,
+    /// Samples a second in the last ten seconds.
+    pub samples_per_second: f64,
+    /// Samples per insert in the last minute; `null` without inserts.
+    pub ratio: Option<f64>,
+}
+
+/// Requests of one client of one kind that wait at one table.
+#[derive(Debug, Clone, Serialize)]
+pub struct ClientWaitDocument {
+    /// Number of the table.
+    pub table: usize,
+    /// Name of the table.
+    pub table_name: String,
+    /// `insert` or `sample`.
+    pub operation: &'static str,
+    /// Who waits: the program (`call`), a loader that draws ahead of it (`ahead`), or a program that waits for a newer
+    /// version (`newer`). Only the first can stall.
+    pub kind: &'static str,
+    /// Number of requests.
+    pub count: u64,
+    /// Time in seconds that the first of them has waited.
+    pub seconds: f64,
+    /// What the first of them waits for, as a sentence.
+    pub reason: String,
+}
+
+/// A client that has left.
+#[derive(Debug, Clone, Serialize)]
+pub struct LeftClientDocument {
+    /// Name that the client gave itself. Text of users; empty if it gave none.
+    pub name: String,
+    /// The program in that name.
+    pub program: String,
+    /// Remote address.
+    pub address: String,
+    /// `tcp` or `unix`.
+    pub transport: &'static str,
+    /// What it did: `writes`, `draws`, `both` or `none`.
+    pub role: &'static str,
+    /// Items that it inserted.
+    pub inserts: u64,
+    /// Items that it drew.
+    pub samples: u64,
+    /// Time at which it connected.
+    pub since: f64,
+    /// Time at which its last connection ended.
+    pub at: f64,
+    /// How it left: `closed` if it said so, `lost` if its connection broke, `stopped` if it did not answer any more.
+    pub how: &'static str,
+}
+
 /// `/api/v1/tables`.
 #[derive(Debug, Clone, Serialize)]
 pub struct TablesDocument {
