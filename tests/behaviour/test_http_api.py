@@ -179,6 +179,7 @@ def test_columns_of_items_are_the_arrays_that_were_inserted(serve):
         got = api.column(0, item["key"], column["number"])
         # `insert` adds the time axis.
         assert got.shape == tuple(column["shape"]) == (1, *expected.shape), name
+        assert column["steps"] == 1
         if got.dtype == object:
             texts = (
                 [text.decode(errors="replace") for text in expected.ravel()]
@@ -203,6 +204,7 @@ def test_bfloat16_and_series_of_trajectories(start):
         writer.create_item("table", 1.0, {"a": writer.history["a"][-5:], "b": writer.history["b"][-1]})
     [item] = api.get("tables/0/items")["items"]
     assert [column["shape"] for column in item["columns"]] == [[5], [3]]
+    assert [column["steps"] for column in item["columns"]] == [5, None]
     assert [column["dtype"] for column in item["columns"]] == ["bfloat16", "float32"]
     np.testing.assert_array_equal(api.column(0, item["key"], 0), values)
     np.testing.assert_array_equal(api.column(0, item["key"], 1), np.full(3, 4, np.float32))

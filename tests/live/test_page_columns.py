@@ -24,11 +24,11 @@ DECODE = """async ([dtype, text]) => {
   const data = decode(dtype, bytes);
   return Array.from({ length: data.length }, (_, i) => data.text(i));
 }"""
-VIEWS = """async ([column, isSeries, text]) => {
+VIEWS = """async ([column, axes, text]) => {
   const { decode } = await import(new URL('values.js', document.baseURI));
   const { viewsOf } = await import(new URL('values.js', document.baseURI));
   const bytes = Uint8Array.from(atob(text), letter => letter.charCodeAt(0)).buffer;
-  return viewsOf(column, isSeries, decode(column.dtype, bytes)).map(view => view.label);
+  return viewsOf(column, axes, decode(column.dtype, bytes)).map(view => view.label);
 }"""
 
 
@@ -93,7 +93,9 @@ SHAPES = [
     ("float32", (20, 1), True, "Line"),
     ("float32", (1,), True, "Value"),
     ("float32", (), False, "Value"),
-    ("int64", (30,), False, "Line"),
+    ("int64", (30,), False, "Bars"),
+    ("int64", (4,), False, "Numbers"),
+    ("float32", (1, 4), True, "Numbers"),
     ("complex64", (30,), False, "Numbers"),
     ("bool", (30,), True, "Line"),
     ("float64", (5, 9, 9), False, "Heat map"),
@@ -102,7 +104,8 @@ SHAPES = [
 
 def views_of(page, name, array, is_series):
     column = {"name": name, "dtype": array.dtype.name, "shape": list(array.shape)}
-    return page.evaluate(VIEWS, [column, is_series, base64.b64encode(array.tobytes()).decode()])
+    axes = {"0": "steps"} if is_series else {}
+    return page.evaluate(VIEWS, [column, axes, base64.b64encode(array.tobytes()).decode()])
 
 
 def test_the_first_view_follows_dtype_and_shape(page, server):
@@ -121,5 +124,5 @@ def test_values_choose_among_the_views(page, server):
     assert views("x", np.full((32, 32, 3), 1.5, np.float32))[0] == "Heat map", "no shares of one"
     assert views("x", np.array([5, 30_000, 7]))[0] == "Tokens"
     assert views("prompt_ids", np.array([1, 2, 3]))[0] == "Tokens"
-    assert views("step", np.arange(5000))[0] == "Line", "a rising count"
+    assert views("step", np.arange(5000))[0] == "Bars", "a rising count"
     assert all("Numbers" in views("x", np.zeros(shape)) for shape in itertools.product((1, 3, 20), repeat=3))

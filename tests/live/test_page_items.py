@@ -34,6 +34,8 @@ PICTURES = {
 TEXT = "first line\n\u202e<img src=x onerror=alert(1)> \x07 end"
 VALUES = {
     "exact": np.array([2**63 - 1, -(2**63), 7], np.int64),
+    "state": np.array([0.5, -1.25, 3, 0], np.float32),
+    "embedding": np.linspace(-1, 1, 32, dtype=np.float32),
     "heat": np.linspace(-1, 1, 48, dtype=np.float64).reshape(6, 8),
     "input_ids": np.array([11, 50_256, 0, 31_337], np.int32),
     "scalar": np.float32(3.25),
@@ -46,6 +48,8 @@ VALUES = {
     "a<b>\u202e": np.float32(1),
 }
 
+
+LENGTHS = (3, 1, 2)
 
 # What `signature_of` and the page name a column by.
 PREFIX = "data/"
@@ -70,8 +74,14 @@ def make_table(name, signature=None):
 @pytest.fixture(scope="module")
 def server():
     series = {"reward": TensorSpec([], np.float32), "done": TensorSpec([], np.bool_)}
-    signatures = {"pictures": signature_of(PICTURES), "values": signature_of(VALUES), "series": series}
-    names = ("pictures", "values", "series", "many", "few", "drawn", "leaving", "none")
+    ragged = {"tokens": TensorSpec([None], np.int64)}
+    signatures = {
+        "pictures": signature_of(PICTURES),
+        "values": signature_of(VALUES),
+        "series": series,
+        "ragged": ragged,
+    }
+    names = ("pictures", "values", "series", "ragged", "many", "few", "drawn", "leaving", "none")
     server = reverb.Server([make_table(name, signatures.get(name)) for name in names])
     client = reverb.Client(f"localhost:{server.port}")
     client.insert(PICTURES, {"pictures": 1.0})
@@ -81,6 +91,8 @@ def server():
             writer.append({"reward": np.float32(step / 2), "done": np.bool_(step == NUM_STEPS - 1)})
         writer.create_item("series", 1.0, {name: column[:] for name, column in writer.history.items()})
         writer.flush()
+    tokens = reverb.Ragged(np.arange(sum(LENGTHS)), np.array(LENGTHS))
+    client.insert_batch({"tokens": tokens}, {"ragged": 1.0})
     client.insert_batch(np.arange(NUM_VALUES, dtype=np.float32), {"many": rng.random(NUM_VALUES)})
     client.insert_batch(np.arange(NUM_FEW, dtype=np.float32), {"few": np.arange(NUM_FEW) + 1.0, "drawn": 1.0})
     client.sample_batch("drawn", NUM_DRAWS)
@@ -206,6 +218,39 @@ def test_series_are_lines_that_the_arrow_keys_read(page, server):
     assert boxes[0]["width"] == boxes[1]["width"]
 
 
+def test_a_vector_of_one_step_is_no_series(page, server):
+    open_table(page, server.dashboard_url, "values")
+    state = column_of(page, PREFIX + "state")
+    expect(state.locator("td")).to_have_text(["0.5", "-1.25", "3", "0"])
+    embedding = column_of(page, PREFIX + "embedding")
+    expect(embedding.locator("rect")).to_have_count(len(VALUES["embedding"]))
+    expect(embedding).to_contain_text("elements 0 to 31")
+    assert page.locator("path.line").count() == 0
+
+
+def test_a_ragged_column_shows_its_length_and_those_of_the_list(page, server):
+    open_table(page, server.dashboard_url, "ragged")
+    tokens = column_of(page, PREFIX + "tokens")
+    newest = LENGTHS[-1]
+    expect(tokens.locator(".lengths")).to_contain_text(f"Ragged: {newest} rows here, 1 to 3 rows in the 3 listed items")
+    expect(tokens.locator(".lengths rect")).to_have_count(len(LENGTHS))
+    expect(tokens).to_contain_text(f"1 \u00d7 {newest}")
+
+
+def test_keys_are_copied(page, server):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    open_table(page, server.dashboard_url, "few")
+    key = page.locator(".item-list tbody button").first.inner_text()
+    page.get_by_role("button", name="Copy key").click()
+    expect(page.locator(".item-detail header button")).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == key
+    # As over plain HTTP from another machine.
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    page.locator(".item-list tbody button").nth(1).click()
+    page.locator(".item-detail header button").click()
+    expect(page.locator(".item-detail header button")).to_have_text("Copied")
+
+
 def test_items_are_found_by_order_and_key(page, server):
     open_table(page, server.dashboard_url, "few")
     priorities = page.locator(".item-list tbody td:nth-child(2)")
@@ -255,6 +300,9 @@ def test_histograms_are_marked_as_estimates_if_they_are(open_page, server):
     page = open_page()
     open_table(page, server.dashboard_url, "few")
     expect(histogram_of(page, "priority")).to_contain_text(f"all {NUM_FEW} items")
+    page = open_page()
+    open_table(page, server.dashboard_url, "drawn")
+    expect(histogram_of(page, "sample_age_seconds")).to_contain_text(f"{NUM_DRAWS} draws since the server started")
 
 
 def test_the_bars_of_a_histogram_are_a_table_too(page, server):
@@ -281,6 +329,6 @@ def test_items_fit_a_phone(open_page, server):
     for name in ("pictures", "values"):
         page = open_page(width=390, height=844, is_mobile=True, has_touch=True)
         page.goto(f"{server.dashboard_url}/#/tables/{0 if name == 'pictures' else 1}")
-        for column in PICTURES if name == "pictures" else ("heat", "text", "input_ids", "exact"):
+        for column in PICTURES if name == "pictures" else ("heat", "text", "input_ids", "exact", "embedding"):
             column_of(page, PREFIX + column)
         assert has_no_horizontal_scroll(page)

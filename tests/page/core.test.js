@@ -161,3 +161,14 @@ test("requests that are refused or fail are ApiErrors", async () => {
   globalThis.fetch = async () => ({ ok: true, json: async () => JSON.parse("<") });
   await assert.rejects(core.api("tables"), { status: 0, message: /^the answer to tables is not JSON: / });
 });
+
+test("a copied text is that of the moment, and a refusal is said", async (context) => {
+  context.mock.method(globalThis, "setTimeout", () => {});
+  const copied = [];
+  Object.defineProperty(globalThis, "navigator", { value: { clipboard: { writeText: async (text) => copied.push(text) } }, configurable: true });
+  let key = "1";
+  const node = core.copyButton("key", () => key);
+  key = "2";
+  await node.listeners.click();
+  assert.deepEqual([copied, node.textContent], [["2"], "Copied"]);
+});

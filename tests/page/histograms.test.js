@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { page } from "./dom.js";
 
-const { barsOf, reason } = await page("histograms.js");
+const { barsOf, note, reason } = await page("histograms.js");
 
 const texts = (...of) => barsOf(...of).map(({ text, count }) => `${text}: ${count}`);
 
@@ -30,4 +30,12 @@ test("the reason of a refusal is read from the answer, if it is there", () => {
   assert.equal(reason({ message: '{"error": "no such table"}' }), "no such table");
   assert.equal(reason({ message: "{}" }), "{}");
   assert.equal(reason(new Error("no answer")), "no answer");
+});
+
+test("a histogram says its total, and since when it counts", () => {
+  const table = { removals: { max_size: 6, delete: 2 }, unsampled_removals: 2 };
+  const of = (field, total) => note({ field }, total, { items: 70_000, looked_at: 65_536 }, table);
+  assert.equal(of("sample_age_seconds", 1_012_345), "1,012,345 draws since the server started");
+  assert.equal(of("removed_times_sampled", 8), "8 items that left since the server started, 25 % never sampled");
+  assert.equal(of("priority", 65_536), "estimate from 65,536 of 70,000 items");
 });

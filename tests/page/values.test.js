@@ -40,24 +40,34 @@ test("ranges leave out what is not finite, and count it", () => {
   assert.equal(decode("float32", Float32Array.of(Number.NaN).buffer).range(), null);
 });
 
-function kinds(dtype, shape, { name = "x", fill = () => 5, isSeries = false } = {}) {
+function kinds(dtype, shape, { name = "x", fill = () => 5, axes = {} } = {}) {
   const length = shape.reduce((product, one) => product * one, 1);
   const data = { dtype, length, number: fill, range: () => ({ low: 0, high: Math.max(fill(0), fill(1)), lost: 0 }) };
-  return viewsOf({ dtype, shape, name }, isSeries, data).map(({ kind, label }) => `${kind}: ${label}`);
+  return viewsOf({ dtype, shape, name }, axes, data).map(({ kind, label }) => `${kind}: ${label}`);
 }
 
 test("each column has the views that fit it", () => {
   assert.deepEqual(kinds("string", [3]), ["text: Text"]);
   assert.deepEqual(kinds("float32", [1, 1]), ["scalar: Value", "numbers: Numbers"]);
   assert.deepEqual(kinds("complex64", [4]), ["numbers: Numbers"]);
-  assert.deepEqual(kinds("float32", [100]), ["line: Line", "numbers: Numbers"]);
-  assert.deepEqual(kinds("float32", [100, 3]), ["heat: Heat map", "line: Lines", "numbers: Numbers"]);
+  assert.deepEqual(kinds("float32", [100]), ["bars: Bars", "numbers: Numbers"]);
+  assert.deepEqual(kinds("float32", [100, 3]), ["heat: Heat map", "numbers: Numbers"]);
+});
+
+test("only an axis of steps or rows is drawn as a line", () => {
+  const steps = { axes: { 0: "steps" } };
+  assert.deepEqual(kinds("float32", [100], steps), ["line: Line", "numbers: Numbers"]);
+  assert.deepEqual(kinds("float32", [100, 1], steps), ["line: Line", "numbers: Numbers"]);
+  assert.deepEqual(kinds("float32", [100, 3], steps), ["heat: Heat map", "line: Lines", "numbers: Numbers"]);
+  assert.deepEqual(kinds("float32", [1, 4], steps), ["numbers: Numbers", "bars: Bars"], "a vector of one step");
+  assert.deepEqual(kinds("float32", [1, 9], steps), ["bars: Bars", "numbers: Numbers"]);
+  assert.deepEqual(kinds("float32", [1, 4], { axes: { 0: "steps", 1: "rows" } }), ["line: Line", "numbers: Numbers"]);
 });
 
 test("ids of tokens are known by their name, or by their values", () => {
   assert.deepEqual(kinds("int32", [8], { name: "input_ids" })[0], "tokens: Tokens");
   assert.deepEqual(kinds("int32", [8], { fill: (i) => (i % 2 ? 5 : 30_000) })[0], "tokens: Tokens");
-  assert.deepEqual(kinds("int32", [8])[0], "line: Line");
+  assert.deepEqual(kinds("int32", [8])[0], "numbers: Numbers");
 });
 
 test("bytes in the shape of a picture are one", () => {
@@ -65,7 +75,8 @@ test("bytes in the shape of a picture are one", () => {
   assert.deepEqual(kinds("uint8", [3, 84, 84])[0], "picture: Picture");
   assert.deepEqual(kinds("uint8", [84, 84, 4]).slice(0, 2), ["picture: 4 frames", "picture: RGBA"]);
   assert.deepEqual(kinds("uint8", [84, 84, 4], { fill: () => 255 }).slice(0, 2), ["picture: RGBA", "picture: 4 frames"]);
-  assert.deepEqual(kinds("uint8", [5, 84, 84, 3], { isSeries: true })[0], "picture: Film strip");
+  assert.deepEqual(kinds("uint8", [5, 84, 84, 3], { axes: { 0: "steps" } })[0], "picture: Film strip");
+  assert.deepEqual(kinds("uint8", [1, 84, 84], { axes: { 0: "steps" } })[0], "picture: Picture");
   assert.deepEqual(kinds("uint8", [84, 84])[0], "picture: Picture");
   assert.deepEqual(kinds("float32", [84, 84, 3], { fill: () => 0.5 })[0], "picture: Picture");
   assert.deepEqual(kinds("float32", [84, 84, 3])[0], "heat: Heat map");

@@ -1,8 +1,8 @@
 // The columns of one item, each in the view that fits it. The bytes of a column are requested when it scrolls into view.
 
-import { ApiError, bytes, el, fetchApi, number, onceInView, setText, userText } from "./core.js";
+import { ApiError, bytes, el, fetchApi, number, onceInView, plural, setText, userText } from "./core.js";
 import { reason } from "./histograms.js";
-import { heatView, lineView, makeFollow, pictureView } from "./drawings.js";
+import { barsView, heatView, lineView, makeFollow, pictureView } from "./drawings.js";
 import { numbersView, scalarView, textView, tokensView } from "./texts.js";
 import { decode, sizeOf, viewsOf } from "./values.js";
 
@@ -14,7 +14,8 @@ const READ_MILLISECONDS = 120_000;
 
 const DRAW = {
   picture: (view, data, column) => pictureView(data, view, column.name),
-  line: (view, data, column, follow) => lineView(data, view.series, column.name, follow),
+  line: (view, data, column, follow) => lineView(data, view, column.name, follow),
+  bars: (_, data, column) => barsView(data, column.name),
   heat: (view, data, column) => heatView(data, view.rows, view.columns, column.name),
   text: (_, data, column) => textView(data, column.shape),
   tokens: (_, data) => tokensView(data),
@@ -22,10 +23,12 @@ const DRAW = {
   numbers: (_, data, column) => numbersView(data, column.shape),
 };
 
-/** @typedef {{number: number, name: string, dtype: string, shape: number[]}} ItemColumn Its shape is known. */
-
-/** Shows the columns of an item of `/items`. @param {TableDocument} table @param {ItemDocument} item */
-export function columnsView(table, item) {
+/**
+ * Shows the columns of an item of `/items`. `listed` are the items beside which it stands: of a column whose length is open,
+ * their lengths are shown, too.
+ * @param {TableDocument} table @param {ItemDocument} item @param {ItemDocument[]} listed
+ */
+export function columnsView(table, item, listed) {
   const turns = makeTurns();
   const follow = makeFollow();
   const panels = new Map();
@@ -36,7 +39,7 @@ export function columnsView(table, item) {
   const add = () => {
     const from = panels.size;
     for (const column of item.columns.slice(from, from + COLUMNS_A_STEP)) {
-      const panel = columnPanel(table, item, /** @type {ItemColumn} */ (column), turns, follow);
+      const panel = columnPanel(table, item, column, lengthsView(table, item, column, listed), turns, follow);
       panels.set(panel.node, panel);
       list.append(panel.node);
       watch.observe(panel.node);
@@ -54,8 +57,8 @@ export function columnsView(table, item) {
   return { node, unmount };
 }
 
-/** @param {TableDocument} table @param {ItemDocument} item @param {ItemColumn} column */
-function columnPanel(table, item, column, turns, follow) {
+/** @param {TableDocument} table @param {ItemDocument} item @param {ItemColumnDocument} column */
+function columnPanel(table, item, column, lengths, turns, follow) {
   let shown = null;
   const count = column.shape.reduce((product, length) => product * length, 1);
   const size = sizeOf(column.dtype) === undefined ? null : count * sizeOf(column.dtype);
@@ -64,7 +67,7 @@ function columnPanel(table, item, column, turns, follow) {
   const body = el("div", { class: "column-body" }, el("p", { class: "small muted" }, "Loading…"));
   const kind = [column.dtype, column.shape.join(" × "), size === null ? "" : bytes(size)].filter(Boolean).join(", ");
   const node = el("section", { class: "column", "data-column": column.number },
-    el("header", { class: "wrap" }, title, el("span", { class: "small muted" }, kind), choice), body);
+    el("header", { class: "wrap" }, title, el("span", { class: "small muted" }, kind), choice), lengths, body);
 
   const state = (strong, text, again) =>
     body.replaceChildren(el("div", { class: "state" }, el("strong", null, strong), el("p", null, text),
@@ -84,8 +87,7 @@ function columnPanel(table, item, column, turns, follow) {
     try {
       const data = decode(column.dtype, await turns.take(() => read(table, item, column)));
       if (column.dtype !== "string" && data.length !== count) throw new Error(`expected ${count} values, got ${data.length}`);
-      const signature = table.signature?.find((one) => one.number === column.number);
-      const views = viewsOf(column, hasTimeAxis(signature, column), data);
+      const views = viewsOf(column, seriesAxes(table, column), data);
       choice.replaceChildren(...(views.length < 2 ? [] : views.map((view, i) => el("button", { on: { click: () => open(views, i, data) } }, view.label))));
       open(views, 0, data);
     } catch (error) {
@@ -98,16 +100,47 @@ function columnPanel(table, item, column, turns, follow) {
   return { node, load, unmount: () => shown?.unmount?.() };
 }
 
-/** @param {TableDocument} table @param {ItemDocument} item @param {ItemColumn} column */
+/** @param {TableDocument} table @param {ItemDocument} item @param {ItemColumnDocument} column */
 async function read(table, item, column) {
   const answer = await fetchApi(`tables/${table.number}/items/${item.key}/columns/${column.number}?raw`, READ_MILLISECONDS);
   return column.dtype === "string" ? answer.json() : answer.arrayBuffer();
 }
 
-/** Whether an item of several steps has them on the first axis, which only a signature tells. @param {ColumnDocument | undefined} signature */
-function hasTimeAxis(signature, { shape }) {
-  if (!signature?.shape) return false;
-  return signature.shape.length === shape.length ? signature.shape[0] === null : signature.shape.length + 1 === shape.length;
+/** The axis of a column whose length the signature leaves open, as that of a `Ragged`; -1 if none is. @param {TableDocument} table @param {ItemColumnDocument} column */
+export function openAxis({ signature }, { number, shape, steps }) {
+  const spec = signature?.find((one) => one.number === number)?.shape;
+  // The signature of single steps lacks the axis of steps.
+  const isOfSteps = spec && steps !== null && spec.length + 1 === shape.length;
+  return spec?.[0] === null ? (isOfSteps ? 1 : 0) : -1;
+}
+
+/** The axes of a column along which something goes on, and what their places are. @returns {Record<number, string>} */
+function seriesAxes(table, column) {
+  const open = openAxis(table, column);
+  /** @type {Record<number, string>} */
+  const axes = open < 0 ? {} : { [open]: "rows" };
+  if (column.steps !== null) axes[0] = "steps";
+  return axes;
+}
+
+/** The lengths that the listed items have in a column of open length, the opened one marked; `false` for other columns. @param {TableDocument} table @param {ItemDocument} item @param {ItemColumnDocument} column @param {ItemDocument[]} listed */
+function lengthsView(table, item, column, listed) {
+  const open = openAxis(table, column);
+  if (open < 0) return false;
+  const unit = open === 0 && column.steps !== null ? "step" : "row";
+  const lengths = listed.map(({ columns }) => columns[column.number]?.shape[open] ?? 0);
+  const text = (/** @type {number} */ i) => `item ${listed[i].key}: ${plural(lengths[i], unit)}`;
+  const data = {
+    length: lengths.length, number: (/** @type {number} */ i) => lengths[i], text,
+    range: () => ({ low: Math.min(...lengths), high: Math.max(...lengths), lost: 0 }),
+  };
+  const here = `Ragged: ${plural(column.shape[open], unit)}`;
+  if (listed.length < 2) return el("p", { class: "small muted" }, here);
+  const { low, high } = data.range();
+  const others = low === high ? plural(low, unit) : `${number(low, 0)} to ${plural(high, unit)}`;
+  const words = `${here} here, ${others} in the ${plural(listed.length, "listed item")}`;
+  const marked = listed.findIndex(({ key }) => key === item.key);
+  return el("div", { class: "lengths" }, barsView(data, `Lengths of ${column.name}`, { words, text, marked }).node);
 }
 
 class Ended extends Error {}

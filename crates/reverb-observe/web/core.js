@@ -90,6 +90,24 @@ export function tableLink() {
   return { node, update };
 }
 
+/** Copies text to the clipboard. Returns whether the browser allowed it. @param {string} text */
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    // Over plain HTTP from another machine there is no clipboard, but the older command still works.
+    const field = el("textarea", { class: "hidden", "aria-hidden": "true" }, text);
+    const focused = document.activeElement;
+    document.body.append(field);
+    field.select();
+    const done = document.execCommand("copy");
+    field.remove();
+    if (focused instanceof HTMLElement) focused.focus();
+    return done;
+  }
+}
+
 /** Calls `draw` once for each element that is observed, when it is about to come into view. @param {string} rootMargin @param {(node: any) => void} draw */
 export function onceInView(rootMargin, draw) {
   const watch = new IntersectionObserver((entries) => {
@@ -284,6 +302,17 @@ export function time(seconds) {
   // Swedish is written as ISO 8601.
   if (date.toDateString() === new Date().toDateString()) return date.toLocaleTimeString("sv");
   return date.toLocaleString("sv");
+}
+
+/** A button that copies a text; `what` says what that is. @param {string} what @param {() => string} text */
+export function copyButton(what, text) {
+  const words = `Copy ${what}`;
+  const click = async () => {
+    setText(node, (await copy(text())) ? "Copied" : "The browser refused");
+    setTimeout(() => setText(node, words), 2000);
+  };
+  const node = el("button", { type: "button", class: "small", on: { click } }, words);
+  return node;
 }
 
 /** A share: `12 %`, `0.4 %`. @param {Maybe} share */

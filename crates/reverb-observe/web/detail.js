@@ -73,7 +73,9 @@ export function detailView(number) {
   return { node, heading, update, unmount, name: () => title.textContent };
 }
 
-/** The figures of a table, and how each is written. @type {[string, (table: TableDocument, live: Live) => string][]} */
+/** @typedef {[string, (table: TableDocument, live: Live) => string]} Figure What it is called, and how it is written. */
+
+/** The figures of a table, those of its checkpoint included. @type {Figure[]} */
 const FIGURES = [
   ["Items", (table) => `${number(table.items, 0)} of ${number(table.max_items, 0)}`],
   ["Inserts", (table) => number(table.inserts, 0)],
@@ -81,9 +83,13 @@ const FIGURES = [
   ["Samples per insert", ratio],
   ["Sampled items", (table) => number(table.unique_samples, 0)],
   ["max_times_sampled", (table) => (table.max_times_sampled > 0 ? number(table.max_times_sampled, 0) : "no limit")],
-  ["Priority updates", (table) => number(table.priority_updates, 0)],
   ["Episodes", (table) => number(table.episodes, 0)],
   ["Undelivered samples", (table) => number(table.undelivered_samples, 0)],
+];
+
+/** Those that the server counts from its start. @type {Figure[]} */
+const SINCE_START = [
+  ["Priority updates", (table) => number(table.priority_updates, 0)],
   ["Returned samples", (table) => number(table.returned_samples, 0)],
   ["Last insert", (table, live) => ago(table.last_insert_at, live)],
   ["Last sample", (table, live) => ago(table.last_sample_at, live)],
@@ -95,12 +101,15 @@ const FIGURES = [
 const ago = (at, live) => (at === null ? "never" : `${duration(Math.max(0, (live.server?.now ?? at) - at))} ago`);
 
 function figures() {
-  const facts = FIGURES.map(([label]) => fact(label, { class: "figure" }));
-  const list = el("dl", { class: "facts grid body" }, facts.map(({ node }) => node));
-  const node = el("section", { class: "panel", "aria-label": "Figures" }, list);
+  const since = el("p", { class: "small muted" });
+  const [all, young] = [FIGURES, SINCE_START].map((figures) => figures.map(([label]) => fact(label, { class: "figure" })));
+  const list = (/** @type {typeof all} */ facts) => el("dl", { class: "facts grid" }, facts.map(({ node }) => node));
+  const node = el("section", { class: "panel body grid", "aria-label": "Figures" }, list(all), since, list(young));
   /** @param {TableDocument} table @param {Live} live */
   const update = (table, live) => {
-    for (const [index, [, textOf]] of FIGURES.entries()) setText(facts[index].value, textOf(table, live));
+    setText(since, live.server ? `Since the server started, ${ago(live.server.started_at, live)}` : "");
+    for (const [index, [, textOf]] of FIGURES.entries()) setText(all[index].value, textOf(table, live));
+    for (const [index, [, textOf]] of SINCE_START.entries()) setText(young[index].value, textOf(table, live));
   };
   return { node, update };
 }

@@ -254,7 +254,7 @@ interface WaitingDocument {
   reason: string | null;
 }
 
-/** A column of a signature, or of an item. */
+/** A column of a signature. */
 interface ColumnDocument {
   /** Number of the column, by which addresses name it. */
   number: number;
@@ -474,6 +474,20 @@ interface ItemDocument {
   inserted_at: number;
   /** Size of its data. */
   bytes: number;
-  /** Its columns, with the shape that a sample of it has. The bytes of one are read from `/api/v1/tables/{table}/items/{key}/columns/{number}?raw`: the elements in C order, little-endian; for `string` columns, a JSON list of texts. */
-  columns: ColumnDocument[];
+  /** Its columns. The bytes of one are read from `/api/v1/tables/{table}/items/{key}/columns/{number}?raw`: the elements in C order, little-endian; for `string` columns, a JSON list of texts. */
+  columns: ItemColumnDocument[];
+}
+
+/** A column of an item. */
+interface ItemColumnDocument {
+  /** Number of the column, by which addresses name it. */
+  number: number;
+  /** See `ColumnDocument.name`. */
+  name: string;
+  /** See `ColumnDocument.dtype`. */
+  dtype: string;
+  /** Shape that a sample of the item has. */
+  shape: number[];
+  /** Number of steps, which are the first axis of the shape; `null` if the column is one step without that axis. */
+  steps: number | null;
 }

@@ -1,12 +1,14 @@
-// Pictures, lines and heat maps of a column, and plots whose values are read with the pointer or the arrow keys.
+// Pictures, lines, bars and heat maps of a column.
 
-import { path } from "./charts.js";
-import { el, number, onceInView, plural, setAttrs, setText, svg } from "./core.js";
+import { path, round } from "./charts.js";
+import { el, number, onceInView, plural, setText, svg } from "./core.js";
+import { explorable } from "./explore.js";
 import { pager } from "./texts.js";
 import { frameOffset, placesOn } from "./values.js";
 
 const MOST_POINTS = 1500;
 const [WIDTH, HEIGHT] = [600, 72];
+const MOST_BARS = 300;
 const MOST_CELLS = 512;
 // Dark blue to yellow by way of green: even steps of lightness, also for people who see few colours.
 const SCALE = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
@@ -18,56 +20,10 @@ const STRIP_PIXELS = 128;
 const DARK = 32;
 
 /**
- * Makes a plot readable: `node` becomes a slider over `count` places. `text(i)` says what is there, and `show(i)` marks it;
- * -1 marks nothing. Returns the element in which the text appears.
+ * Draws a column as `series` lines over its steps or rows, as `unit` names them. `follow` tells other lines of the item, of
+ * the same length, which of them is looked at.
  */
-export function explorable(node, { count, label, text, show }) {
-  const readout = el("p", { class: "readout end", "aria-hidden": "true" }, "\u00a0");
-  let at = 0;
-  const mark = (i) => {
-    if (i >= 0) at = i;
-    setText(readout, i < 0 ? "\u00a0" : text(i));
-    setAttrs(node, { "aria-valuenow": at, "aria-valuetext": text(at) });
-    show(i);
-  };
-  setAttrs(node, {
-    role: "slider",
-    tabindex: 0,
-    "aria-label": label,
-    "aria-valuemin": 0,
-    "aria-valuemax": count - 1,
-    "aria-valuenow": 0,
-    "aria-valuetext": text(0),
-    on: {
-      pointermove: (event) => {
-        const box = node.getBoundingClientRect();
-        mark(clamp(Math.floor(((event.clientX - box.left) / box.width) * count), count));
-      },
-      pointerleave: () => mark(-1),
-      focus: () => node.matches(":focus-visible") && mark(at),
-      blur: () => mark(-1),
-      keydown: (event) => {
-        const step = Math.max(1, Math.round(count / 20));
-        const places = {
-          ArrowLeft: at - 1, ArrowDown: at - 1, ArrowRight: at + 1, ArrowUp: at + 1,
-          PageDown: at - step, PageUp: at + step, Home: 0, End: count - 1,
-        };
-        if (!(event.key in places)) return;
-        event.preventDefault();
-        mark(clamp(places[event.key], count));
-      },
-    },
-  });
-  return readout;
-}
-
-const clamp = (i, count) => Math.min(count - 1, Math.max(0, i));
-
-/**
- * Draws a column as `series` lines over its steps. `follow` tells other lines of the item, of the same length, which step is
- * looked at.
- */
-export function lineView(data, series, name, follow) {
+export function lineView(data, { series, unit }, name, follow) {
   const steps = data.length / series;
   const range = data.range();
   if (!range) return { node: el("p", { class: "state" }, "No finite numbers.") };
@@ -87,7 +43,7 @@ export function lineView(data, series, name, follow) {
   const plot = el("div", { class: "plot" });
   const readout = explorable(plot, {
     count: steps,
-    label: `${name}, ${plural(series, "line")} of ${plural(steps, "step")} from ${number(range.low, 3)} to ${number(range.high, 3)}`,
+    label: `${name}, ${plural(series, "line")} of ${number(steps, 0)} ${unit} from ${number(range.low, 3)} to ${number(range.high, 3)}`,
     text: (i) => `${i}: ${value(i)}`,
     show: (i) => follow.show(i, steps),
   });
@@ -95,11 +51,56 @@ export function lineView(data, series, name, follow) {
     show(i);
     setText(readout, i < 0 ? "\u00a0" : `${i}: ${value(i)}`);
   });
-  const node = el("div", { class: "line-plot grid" },
-    el("div", { class: "scale small muted" }, el("span", { title: "greatest" }, number(range.high, 3)), range.low < range.high && el("span", { title: "least" }, number(range.low, 3))),
+  return { node: framed(drawing, plot, range, `${unit} 0 to ${number(steps - 1, 0)}${lost(range)}`, readout), unmount: unfollow };
+}
+
+/** A plot beside its scale, above what its places are and the readout. */
+function framed(drawing, plot, { low, high }, words, readout) {
+  return el("div", { class: "line-plot grid" },
+    el("div", { class: "scale small muted" }, el("span", { title: "greatest" }, number(high, 3)), low < high && el("span", { title: "least" }, number(low, 3))),
     el("div", { class: "axes" }, drawing, plot),
-    el("div", { class: "plot-legend wrap small" }, el("span", { class: "muted" }, `steps 0 to ${number(steps - 1, 0)}${lost(range)}`), readout));
-  return { node, unmount: unfollow };
+    el("div", { class: "plot-legend wrap small" }, el("span", { class: "muted" }, words), readout));
+}
+
+/**
+ * Draws numbers that are no series, a bar from zero for each. Of many, the bar furthest from zero of each stretch. `words`
+ * say what the bars are, `text(i)` what one is; bar `marked` stands out.
+ */
+export function barsView(data, name, { words = "", text = (i) => `${i}: ${data.text(i)}`, marked = -1 } = {}) {
+  const known = data.range();
+  if (!known) return { node: el("p", { class: "state" }, "No finite numbers.") };
+  const range = { low: Math.min(0, known.low), high: Math.max(0, known.high) };
+  const stretch = Math.ceil(data.length / MOST_BARS);
+  const count = Math.ceil(data.length / stretch);
+  const step = WIDTH / count;
+  const y = (value) => HEIGHT - ((value - range.low) / (range.high - range.low || 1)) * HEIGHT;
+  const furthest = Array.from({ length: count }, (_, bar) => furthestOf(data, bar * stretch, stretch));
+  const bars = furthest.map((i, bar) => {
+    const [top, foot] = [y(0), y(i < 0 ? 0 : data.number(i))].sort((one, other) => one - other);
+    const [x, width, height] = [bar * step + step * 0.1, step * 0.8, Math.max(1, foot - top)].map(round);
+    return svg("rect", { class: bar === marked && "marked", x, y: round(top), width, height });
+  });
+  const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" }, bars);
+  const plot = el("div", { class: "plot" });
+  const readout = explorable(plot, {
+    count,
+    label: `${name}, ${plural(data.length, "number")} from ${number(known.low, 3)} to ${number(known.high, 3)}`,
+    text: (bar) => (furthest[bar] < 0 ? "not finite" : text(furthest[bar])),
+    show: (bar) => {
+      for (const [at, rect] of bars.entries()) rect.classList.toggle("marked", at === (bar < 0 ? marked : bar));
+    },
+  });
+  const part = stretch > 1 ? `, the furthest from zero of each ${number(stretch, 0)}` : "";
+  return { node: framed(drawing, plot, range, (words || `elements 0 to ${number(data.length - 1, 0)}`) + lost(known) + part, readout) };
+}
+
+/** The place of the finite number furthest from zero in a stretch; -1 if none is finite. */
+function furthestOf(data, from, count) {
+  let found = -1;
+  for (let i = from; i < Math.min(data.length, from + count); i++) {
+    if (Number.isFinite(data.number(i)) && (found < 0 || Math.abs(data.number(i)) > Math.abs(data.number(found)))) found = i;
+  }
+  return found;
 }
 
 const lost = (range) => (range.lost ? `, ${number(range.lost, 0)} not finite` : "");

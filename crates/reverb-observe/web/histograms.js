@@ -3,7 +3,7 @@
 import { round } from "./charts.js";
 import { api, duration, el, number, percent, plural, setText, svg, tableHead } from "./core.js";
 import { panel } from "./panels.js";
-import { explorable } from "./drawings.js";
+import { explorable } from "./explore.js";
 
 const AGAIN_MILLISECONDS = 10_000;
 const [WIDTH, HEIGHT] = [320, 96];
@@ -84,7 +84,7 @@ function draw(figure, answer, table, isOpen) {
   const { title, of, empty = "No items." } = figure;
   const bars = barsOf(answer[figure.field], figure.text);
   const total = bars.reduce((sum, bar) => sum + bar.count, 0);
-  const head = el("figcaption", null, el("h3", null, title), el("p", { class: "small muted" }, note(figure, answer, table)));
+  const head = el("figcaption", null, el("h3", null, title), el("p", { class: "small muted" }, note(figure, total, answer, table)));
   const attrs = { "data-histogram": figure.field };
   if (total === 0) return el("figure", attrs, head, el("p", { class: "state" }, empty));
   const text = (i) => `${bars[i].text}: ${plural(bars[i].count, of)}, ${percent(bars[i].count / total)}`;
@@ -99,12 +99,13 @@ function draw(figure, answer, table, isOpen) {
   return el("figure", attrs, head, ...plot(figure, bars, total, text), values);
 }
 
-/** @param {{field: string}} figure @param {HistogramsDocument} answer @param {TableDocument} table */
-function note({ field }, answer, table) {
-  if (field === "sample_age_seconds") return "all draws since the table was created";
+/** What a histogram is of, with the total of its bars. @param {{field: string}} figure @param {number} total @param {HistogramsDocument} answer @param {TableDocument} table */
+export function note({ field }, total, answer, table) {
+  if (field === "sample_age_seconds") return `${plural(total, "draw")} since the server started`;
   if (field === "removed_times_sampled") {
     const removed = Object.values(table.removals ?? {}).reduce((sum, count) => sum + count, 0);
-    return removed ? `${percent((table.unsampled_removals ?? Number.NaN) / removed)} left unseen` : "of all items that left the table";
+    const unseen = removed ? `, ${percent((table.unsampled_removals ?? Number.NaN) / removed)} never sampled` : "";
+    return `${plural(total, "item")} that left since the server started${unseen}`;
   }
   const { items, looked_at: looked } = answer;
   return looked < items ? `estimate from ${number(looked, 0)} of ${plural(items, "item")}` : `all ${plural(items, "item")}`;
@@ -156,7 +157,7 @@ function plot({ title, unit, text: format, of }, bars, total, text) {
   });
   return [
     el("div", { class: "axes" },
-      el("span", { class: "top small muted" }, `${number(most, 0)} ${most === 1 ? of : `${of}s`}`), drawing, target,
+      el("span", { class: "top small muted" }, `tallest bar: ${plural(most, of)}`), drawing, target,
       el("div", { class: "ticks small muted" }, ticks(bars, left, step, format))),
     el("div", { class: "plot-legend wrap small" }, el("span", { class: "muted" }, unit), readout),
   ];

@@ -1,7 +1,7 @@
 // A look at the items of a table: a list of a few, and one of them opened. Nothing is drawn from the table.
 
 import { columnsView } from "./columns.js";
-import { ApiError, bytes, duration, el, fact, fetchApi, number, plural, setAttrs, setText, tableHead, time } from "./core.js";
+import { ApiError, bytes, copyButton, duration, el, fact, fetchApi, number, plural, setAttrs, setText, tableHead, time } from "./core.js";
 import { reason } from "./histograms.js";
 import { panel } from "./panels.js";
 
@@ -120,13 +120,14 @@ export class Items {
       return;
     }
     this.opened?.columns.unmount();
-    const columns = columnsView(this.table, item);
+    const columns = columnsView(this.table, item, this.rows.map((row) => row.item));
     const facts = el("dl", { class: "facts grid" });
     this.opened = { item, columns, facts };
     this.fill(this.opened);
     this.detail.hidden = false;
     this.detail.replaceChildren(
-      el("header", { class: "rows" }, el("h3", null, "Item ", el("span", { class: "mono" }, item.key)), facts),
+      el("header", { class: "rows" },
+        el("div", { class: "row wrap" }, el("h3", null, "Item ", el("span", { class: "mono whole" }, item.key)), copyButton("key", () => item.key)), facts),
       item.columns.length === 0 ? el("p", { class: "state" }, "The item has no columns.") : columns.node);
   }
 

@@ -16,6 +16,7 @@ const LEAST = 4;
 const LEAST_GREY = 16;
 const MOST_CHANNELS = 32;
 const MOST_PIXELS = 4096;
+const FEW = 8;
 const TOKENS = /token|prompt|response|vocab|(^|[/_.])(input_)?ids?$/i;
 
 /** Size of an element in bytes; undefined for strings and unknown types. */
@@ -102,26 +103,30 @@ function rangeOf(length, number) {
 }
 
 /**
- * Returns views as `{kind, label, ...}`. `isSeries` says that the signature puts time on the first axis. `data` is the
- * decoded column; whether floats are a picture, and numbers are tokens, depends on it.
+ * Returns views as `{kind, label, ...}`. `axes` names the axes along which something goes on, such as `{0: "steps"}`: only
+ * those are drawn as lines. `data` is the decoded column; whether floats are a picture, and numbers are tokens, depends on it.
+ * @param {{dtype: string, shape: number[], name: string}} column @param {Record<number, string>} axes
  */
-export function viewsOf({ dtype, shape, name }, isSeries, data) {
+export function viewsOf({ dtype, shape, name }, axes, data) {
   const numbers = { kind: "numbers", label: "Numbers" };
   if (dtype === "string") return [{ kind: "text", label: "Text" }];
-  const long = shape.filter((length) => length !== 1);
+  const long = shape.flatMap((length, axis) => (length === 1 ? [] : [{ length, unit: axes[axis] }]));
   if (long.length === 0) return [{ kind: "scalar", label: "Value" }, numbers];
   if (dtype.startsWith("complex")) return [numbers];
-  const pictures = picturesOf(dtype, shape, isSeries, data);
+  if (long.length === 1) return viewsOfVector(long[0], numbers, isInteger(dtype) && isTokens(name, data));
   const views = [];
-  if (long.length === 1) {
-    views.push({ kind: "line", label: "Line", series: 1 });
-    if (isInteger(dtype) && isTokens(name, data)) views.unshift({ kind: "tokens", label: "Tokens" });
-  } else {
-    const [rows, columns] = long.slice(-2);
-    if (rows <= MOST_PIXELS && columns <= MOST_PIXELS) views.push({ kind: "heat", label: "Heat map", rows, columns });
-    if (long.length === 2 && columns <= 8 && rows > 1) views.push({ kind: "line", label: "Lines", series: columns });
-  }
-  return [...pictures, ...views, numbers];
+  const [rows, columns] = long.slice(-2).map(({ length }) => length);
+  if (rows <= MOST_PIXELS && columns <= MOST_PIXELS) views.push({ kind: "heat", label: "Heat map", rows, columns });
+  const { unit } = long[0];
+  if (long.length === 2 && columns <= 8 && unit) views.push({ kind: "line", label: "Lines", series: columns, unit });
+  return [...picturesOf(dtype, shape, 0 in axes, data), ...views, numbers];
+}
+
+/** The views of numbers along one axis. Few numbers that are no series are read best as numbers. */
+function viewsOfVector({ length, unit }, numbers, hasTokens) {
+  const bars = { kind: "bars", label: "Bars" };
+  const views = unit ? [{ kind: "line", label: "Line", series: 1, unit }, numbers] : length > FEW ? [bars, numbers] : [numbers, bars];
+  return hasTokens ? [{ kind: "tokens", label: "Tokens" }, ...views] : views;
 }
 
 const isInteger = (dtype) => /^u?int(16|32|64)$/.test(dtype);
@@ -147,7 +152,7 @@ function picturesOf(dtype, shape, isSeries, data) {
   const rest = axes.slice(time.length);
   if (rest.length === 3) return ofThreeAxes(time, rest, data, isByte ? LEAST : LEAST_GREY);
   const fits = rest.length === 2 && (isByte || isSeries) && isPicture(rest, isSeries ? 2 * LEAST : LEAST_GREY);
-  return fits ? [grey(isSeries ? "Film strip" : "Picture", time, ...rest)] : [];
+  return fits ? [grey(time.some(([length]) => length > 1) ? "Film strip" : "Picture", time, ...rest)] : [];
 }
 
 function ofThreeAxes(time, [a, b, c], data, least) {

@@ -1,7 +1,7 @@
 //! Describes items, and reads their columns.
 
 use super::columns::{dtype_name, names};
-use super::schema::{ColumnDocument, ItemDocument, ItemsDocument};
+use super::schema::{ItemColumnDocument, ItemDocument, ItemsDocument};
 use reverb_core::gather::Gatherer;
 use reverb_core::{DType, Drawn, Error, ItemView, Result, Signature, Trajectory};
 use reverb_service::{Batch, TableHandle};
@@ -29,11 +29,12 @@ fn describe(item: &ItemView, signature: Option<&Signature>) -> ItemDocument {
     }
 }
 
-fn columns(trajectory: &Trajectory, signature: Option<&Signature>) -> Vec<ColumnDocument> {
+fn columns(trajectory: &Trajectory, signature: Option<&Signature>) -> Vec<ItemColumnDocument> {
     let column = |(number, name)| {
         let array = trajectory.array_type(number);
-        let shape = array.shape.iter().map(|&size| Some(size as u64)).collect();
-        ColumnDocument { number, name, dtype: dtype_name(array.dtype).into(), shape: Some(shape) }
+        let shape: Vec<_> = array.shape.iter().map(|&size| size as u64).collect();
+        let steps = array.has_time.then(|| shape[0]);
+        ItemColumnDocument { number, name, dtype: dtype_name(array.dtype), shape, steps }
     };
     names(signature, trajectory.num_columns()).into_iter().enumerate().map(column).collect()
 }

@@ -222,7 +222,7 @@ pub struct WaitingDocument {
     pub reason: Option<String>,
 }
 
-/// A column of a signature, or of an item.
+/// A column of a signature.
 #[derive(Debug, Clone, Serialize)]
 pub struct ColumnDocument {
     /// Number of the column, by which addresses name it.
@@ -461,8 +461,22 @@ pub struct ItemDocument {
     pub inserted_at: f64,
     /// Size of its data.
     pub bytes: u64,
-    /// Its columns, with the shape that a sample of it has. The bytes of one are read from
-    /// `/api/v1/tables/{table}/items/{key}/columns/{number}?raw`: the elements in C order, little-endian; for
-    /// `string` columns, a JSON list of texts.
-    pub columns: Vec<ColumnDocument>,
+    /// Its columns. The bytes of one are read from `/api/v1/tables/{table}/items/{key}/columns/{number}?raw`: the
+    /// elements in C order, little-endian; for `string` columns, a JSON list of texts.
+    pub columns: Vec<ItemColumnDocument>,
+}
+
+/// A column of an item.
+#[derive(Debug, Clone, Serialize)]
+pub struct ItemColumnDocument {
+    /// Number of the column, by which addresses name it.
+    pub number: usize,
+    /// See [`ColumnDocument::name`].
+    pub name: String,
+    /// See [`ColumnDocument::dtype`].
+    pub dtype: &'static str,
+    /// Shape that a sample of the item has.
+    pub shape: Vec<u64>,
+    /// Number of steps, which are the first axis of the shape; `null` if the column is one step without that axis.
+    pub steps: Option<u64>,
 }
