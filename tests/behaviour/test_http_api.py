@@ -5,17 +5,26 @@ import json
 import logging
 import os
 import random
+import shutil
 import time
 import urllib.parse
 from pathlib import Path
 
 import numpy as np
 import pytest
-from behaviour_support import Background, draw, eventually, insert_values, make_table, run_program
+from behaviour_support import Background, draw, eventually, insert_values, make_table, program, run_program
 
 import reverb
 from reverb.data import column_names
 
+COME_AND_GO = """
+import sys
+import reverb
+
+reverb.Client(sys.argv[1]).server_info()
+print("here", flush=True)
+sys.stdin.read()
+"""
 HOSTILE = "<img src=x onerror=alert(1)>\u202e\n\x1b[31m\"\\'{}\u2028</script>"
 
 
@@ -302,6 +311,63 @@ def test_history_has_a_point_a_second_and_a_cursor(start):
     assert len(rest["times"]) == rest["next"] - first["next"]
     assert api.get("history?since=999999")["times"][: len(first["times"])] == first["times"]
     assert "since: expected a number" in api.fail("history?since=x", 400)
+
+
+def test_history_tells_what_happened(start, tmp_path):
+    checkpointer = reverb.checkpointers.DefaultCheckpointer(str(tmp_path))
+    server, api = start(make_table("<i>", max_size=10), checkpointer=checkpointer)
+    told = lambda: [(event["kind"], event["table"], event["text"]) for event in api.get("history")["events"]]  # noqa: E731
+    eventually(told)
+    assert told() == [("start", None, "the server was started")]
+    with program(COME_AND_GO, f"localhost:{server.port}") as client:
+        assert client.line() == "here"
+        eventually(lambda: told()[1:])
+    eventually(lambda: told()[2:])
+    # Connections of the server's own process are none, and those of a program that is known are nothing new.
+    client = reverb.Client(f"localhost:{server.port}")
+    insert_values(client, [1, 2, 3], "<i>")
+    client.configure_table("<i>", max_size=20, max_times_sampled=4)
+    eventually(lambda: told()[3:])
+    limiter = reverb.rate_limiters.SampleToInsertRatio(2.0, 1, error_buffer=3.0)
+    client.configure_table("<i>", rate_limiter=limiter)
+    eventually(lambda: told()[4:])
+    client.checkpoint()
+    eventually(lambda: told()[5:])
+    assert told()[1:] == [
+        ("client_came", None, "-c connected"),
+        ("client_left", None, "-c left"),
+        ("options", 0, "<i>: max_size 20, was 10; max_times_sampled 4, was no limit"),
+        ("options", 0, "<i>: samples_per_insert 2, was 1; error_buffer 3, was no limit"),
+        ("save", None, "a checkpoint was saved"),
+    ]
+    times = [event["at"] for event in api.get("history")["events"]]
+    assert times == sorted(times)
+    assert api.get("server")["started_at"] == times[0]
+    history = api.get("history")
+    assert api.get(f"history?since={history['next']}")["events"] == []
+    server.stop()
+    server, api = start(make_table("<i>"), checkpointer=checkpointer)
+    eventually(lambda: told()[1:])
+    assert told() == [("start", None, "the server was started"), ("restore", None, "restored 3 items")]
+    history = api.get("history")
+    restored = history["events"][1]["at"]
+    since = [index for index, at in enumerate(history["times"]) if at >= restored]
+    assert [history["tables"][0]["items"][index] for index in since] == [3] * len(since)
+
+
+def test_history_tells_of_failed_saves(start, tmp_path):
+    checkpointer = reverb.checkpointers.DefaultCheckpointer(str(tmp_path / "folder"))
+    server, api = start(make_table(), checkpointer=checkpointer)
+    eventually(lambda: api.get("history")["events"])
+    client = reverb.Client(f"localhost:{server.port}")
+    shutil.rmtree(tmp_path / "folder")
+    (tmp_path / "folder").write_text("no folder")
+    with pytest.raises(reverb.errors.StorageError):
+        client.checkpoint()
+    eventually(lambda: api.get("history")["events"][1:])
+    [_, event] = api.get("history")["events"]
+    assert event["kind"] == "save_failed"
+    assert event["text"] == f"a save failed: {api.get('checkpoints')['last_error']}"[:200]
 
 
 def test_the_log_tells_of_starts_resets_and_saves(start, tmp_path):

@@ -162,6 +162,14 @@ test("requests that are refused or fail are ApiErrors", async () => {
   await assert.rejects(core.api("tables"), { status: 0, message: /^the answer to tables is not JSON: / });
 });
 
+test("times in texts are written in the viewer's zone, as all others are", () => {
+  const at = Date.parse("2026-03-04T05:06:07.080Z") / 1000;
+  const text = core.inZone("saved /var/lib/reverb/2026-03-04T05:06:07.080123456+00:00 in 3 s");
+  assert.equal(text, `saved /var/lib/reverb/${core.time(at)} in 3 s`);
+  assert.equal(core.inZone("2026-03-04T07:06:07+02:00"), core.time(at));
+  assert.equal(core.inZone("table 2026-03-04"), "table 2026-03-04");
+});
+
 test("a copied text is that of the moment, and a refusal is said", async (context) => {
   context.mock.method(globalThis, "setTimeout", () => {});
   const copied = [];

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { page } from "./dom.js";
 
-const { flowLines, inWords, limiterView, waiting, waitingWords, waitsBadge } = await page("limiter.js");
+const { bandLabel, bandOf, flowOf, inWords, limiterView, spanChoice, waiting, waitingWords, waitsBadge } = await page("limiter.js");
 
 const LIMITER = {
   kind: "ratio", samples_per_insert: 4, min_size: 100, min_diff: -10, max_diff: 30, diff: 10, sentence: "12 more samples may go",
@@ -11,7 +11,7 @@ const waits = (count, longest_seconds = 0) => ({ count, longest_seconds });
 const table = (more = {}) => ({
   number: 0, items: 500, inserts: 500, limiter: LIMITER, waiting_inserts: waits(0), waiting_samples: waits(0), ...more,
 });
-const LIVE = { history: { times: [] }, series: () => undefined, rates: () => [] };
+const LIVE = { server: { now: 50 }, events: [], span: 300, series: () => undefined, rates: () => [], values: () => [[49, 4]] };
 
 function shown(more, options) {
   const { node, update } = limiterView(options);
@@ -76,6 +76,30 @@ test("a small limiter has no sentence, and one that blocks says so", () => {
 });
 
 test("the lines of a flow are those of samples and inserts", () => {
-  const live = { rates: (totals, count) => [[count, totals]] };
-  assert.deepEqual(flowLines(live, { inserts: 1, samples: 2 }), [{ points: [[300, 2]], second: true }, { points: [[300, 1]] }]);
+  const live = { ...LIVE, series: () => ({ inserts: 1, samples: 2 }), rates: (totals) => [[0, totals]] };
+  const { lines } = flowOf(table(), live);
+  assert.deepEqual(lines.map(({ name, points, format }) => `${name} ${format(points[0][1])}`), ["samples 2 /s", "inserts 1 /s"]);
+});
+
+test("a band ends with the latest document, and has the events of its table", () => {
+  const events = [null, 0, 1].map((number) => ({ at: 1, kind: "options", table: number, text: "" }));
+  const shown = bandOf(table(), { ...LIVE, events }, 60);
+  assert.deepEqual(shown.lines[0].points, [[49, 4], [50, 10]]);
+  assert.deepEqual(shown.events.map((event) => event.table), [null, 0]);
+  assert.equal(shown.span, 60);
+  assert.equal(bandOf(table({ waiting_inserts: waits(1) }), LIVE, 60).band.tone, "blocked");
+});
+
+test("a band says its bounds in words", () => {
+  assert.equal(bandLabel(LIMITER), "Inserts times 4 less samples: 10; lower bound −10, upper bound 30.");
+  assert.match(bandLabel({ ...LIMITER, min_diff: null, max_diff: null }), /no lower bound, no upper bound/);
+});
+
+test("charts show five minutes or an hour", () => {
+  const chosen = [];
+  const { node, update } = spanChoice();
+  update({ ...LIVE, show: (seconds) => chosen.push(seconds) });
+  assert.deepEqual(node.children.map((button) => [button.textContent, button.attributes["aria-pressed"]]), [["5 min", "true"], ["1 hour", "false"]]);
+  node.children[1].click();
+  assert.deepEqual(chosen, [3600]);
 });

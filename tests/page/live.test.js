@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { page } from "./dom.js";
 
-const { Live, rateAt } = await page("live.js");
+const { keptPlaces, Live, rateAt } = await page("live.js");
 const { grouped } = await page("panels.js");
 
 test("a rate is that of the last seconds, and needs two points", () => {
@@ -11,6 +11,7 @@ test("a rate is that of the last seconds, and needs two points", () => {
   assert.equal(rateAt(times, [0, 10, 20, 30, 100], 4, 5), 25);
   assert.equal(rateAt(times, [null, null, null, 30, 100], 4, 5), 70, "a young table has no earlier points");
   assert.equal(rateAt(times, [0, 0, 50, 10, 10], 3, 1), 0, "a count that is begun again is no negative rate");
+  assert.equal(rateAt(times, [0, 0, 1e6, 1e6 + 10, 1e6 + 30], 4, 5, 2), 15, "of what came after a restore");
   assert.equal(rateAt(times, [1], 0, 5), undefined);
   assert.equal(rateAt(times, undefined, 4, 5), undefined);
 });
@@ -27,11 +28,22 @@ test("connections of the same name are one client, the busiest first", () => {
   assert.deepEqual(groups[1].rates, { inserts: 1, samples: 2, receive: 0, transmit: 4e6 });
 });
 
+test("the last minutes are kept whole, and few points of an hour", () => {
+  const times = Array.from({ length: 5000 }, (_, second) => second);
+  const kept = keptPlaces(times);
+  assert.equal(kept.length, 301 + 330);
+  assert.deepEqual(kept.slice(0, 2), [1399, 1409]);
+  assert.deepEqual(kept.slice(-302, -299), [4689, 4699, 4700]);
+  const again = keptPlaces(kept.map((place) => times[place]));
+  assert.equal(again.length, kept.length, "what was thinned out stays");
+});
+
 const SERVER = { server_id: "a", state: "serving" };
 const series = (values) => ({
   items: values, bytes: values, inserts: values, samples: values, diff: values, waiting_inserts: values, waiting_samples: values,
 });
-const history = (times, tables) => ({
+const history = (times, tables, events = []) => ({
+  events,
   next: times.length, times, receive_bytes: times, transmit_bytes: times,
   tables: Object.entries(tables).map(([number, values]) => ({ number: Number(number), ...series(values) })),
 });
@@ -81,6 +93,14 @@ test("a page keeps the documents of a server, forgets another one's history, and
   assert.deepEqual(live.series(1).items, [null, null, null, 7], "a younger table has no earlier points");
   assert.deepEqual(live.sum("items"), [10, 20, 30, 47]);
 
+  const restore = { at: 4.5, kind: "restore", table: null, text: "restored 8 items" };
+  await next(live, { ...ANSWERS, history: history([5, 6], { 0: [1e6, 1e6 + 3], 1: [8, 9] }, [restore]) });
+  assert.deepEqual(live.events, [restore]);
+  assert.deepEqual(live.rates(live.series(0).inserts, 300), [[6, 3]], "rates begin after a restore");
+  assert.deepEqual(live.values(live.series(1).diff), [[5, 8], [6, 9]]);
+  live.show(3600);
+  assert.equal(live.span, 3600);
+
   await next(live, { ...ANSWERS, server: new TypeError("refused") });
   assert.ok(live.goneSince > 0);
   assert.equal(live.errors.server.status, 0);
@@ -88,4 +108,5 @@ test("a page keeps the documents of a server, forgets another one's history, and
   await next(live, { ...ANSWERS, server: { ...SERVER, server_id: "b" }, history: history([9], { 0: [1] }) });
   assert.equal(live.goneSince, undefined);
   assert.deepEqual(live.history.times, [9]);
+  assert.deepEqual(live.events, []);
 });

@@ -3,17 +3,20 @@
 
 import { sparkline } from "./charts.js";
 import {
+  ZONE,
   byteRate,
   bytes,
   duration,
   el,
   fact,
+  inZone,
   number,
   rate,
   setAttrs,
   setQuantity,
   setText,
   setUserText,
+  store,
   svg,
   time,
 } from "./core.js";
@@ -68,7 +71,7 @@ function headerView(node) {
     setAttrs(address, { title: server.addresses.join("\n") });
     setUserText(host.value, server.hostname ? `${server.hostname}:${server.pid}` : `pid ${server.pid}`);
     setQuantity(up.value, duration(server.now - server.started_at));
-    setAttrs(up.value, { title: `since ${time(server.started_at)}` });
+    setAttrs(up.value, { title: `since ${time(server.started_at)}, ${ZONE}` });
     setQuantity(memory.value, bytes(server.resident_bytes));
     setText(connections.value, number(server.connections, 0));
   };
@@ -98,11 +101,7 @@ function themeButton() {
     const theme = next[root.dataset.theme ?? "auto"];
     if (theme === "auto") delete root.dataset.theme;
     else root.dataset.theme = theme;
-    try {
-      localStorage.setItem("reverb-theme", theme);
-    } catch {
-      // Storage may be forbidden; the choice then lasts as long as the page.
-    }
+    store("reverb-theme", theme);
     show();
   });
   show();
@@ -152,7 +151,7 @@ function noticesView(node) {
     unsaved.hidden = !saves?.last_error;
     if (saves?.last_error) {
       const kept = saves.checkpoints.length > 0 ? "what is newer than the latest checkpoint" : "everything";
-      setUserText(unsaved, `The latest save failed: ${saves.last_error}. A restart would lose ${kept}.`);
+      setUserText(unsaved, `The latest save failed: ${inZone(saves.last_error)}. A restart would lose ${kept}.`);
     }
     const load = !lost && server?.state === "loading" ? server.loading : null;
     loading.hidden = !load;
@@ -238,7 +237,7 @@ function tiles() {
     const total = tables.reduce((sum, table) => sum + table.items, 0);
     setText(items.value, number(total, 0));
     items.spark.update(
-      state.sum("items").map((value, index) => [history.times[index], value]),
+      state.values(state.sum("items"), 300),
       `Items in the last five minutes, now ${number(total, 0)}`,
     );
     for (const [index, [, what, format, totalsOf]] of FLOWS.entries()) {

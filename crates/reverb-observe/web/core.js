@@ -90,6 +90,24 @@ export function tableLink() {
   return { node, update };
 }
 
+/** What the browser has stored for the page; `null` if it has nothing, or may store nothing. @param {string} key */
+export function stored(key) {
+  try {
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+/** Stores a choice for later visits. Where storage is forbidden, it lasts as long as the page. @param {string} key @param {string} value */
+export function store(key, value) {
+  try {
+    localStorage.setItem(key, value);
+  } catch {
+    // It lasts as long as the page.
+  }
+}
+
 /** Copies text to the clipboard. Returns whether the browser allowed it. @param {string} text */
 async function copy(text) {
   try {
@@ -303,6 +321,16 @@ export function time(seconds) {
   if (date.toDateString() === new Date().toDateString()) return date.toLocaleTimeString("sv");
   return date.toLocaleString("sv");
 }
+
+const STAMP = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)/g;
+
+/** Writes the times of a text, such as those in names of checkpoints, in the viewer's zone, as all others are. @param {string} text */
+export function inZone(text) {
+  return text.replace(STAMP, (stamp) => time(Date.parse(stamp.replace(/(\.\d{3})\d+/, "$1")) / 1000));
+}
+
+/** The name of the viewer's zone. */
+export const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 /** A button that copies a text; `what` says what that is. @param {string} what @param {() => string} text */
 export function copyButton(what, text) {

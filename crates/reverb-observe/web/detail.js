@@ -2,13 +2,13 @@
 
 /** @import { Live } from "./live.js" */
 
-import { lineChart } from "./charts.js";
-import { bytes, duration, el, fact, number, rate, setQuantity, setText, setUserText, tableHead, time } from "./core.js";
+import { bytes, duration, el, fact, number, rate, setQuantity, setText, setUserText, tableHead, time, userText } from "./core.js";
 import { mountHistograms } from "./histograms.js";
 import { Items } from "./items.js";
-import { flowLines, limiterView, waitsBadge } from "./limiter.js";
+import { flowOf, limiterView, spanChoice, waitsBadge } from "./limiter.js";
 import { heldBar, heldBytes, legendEntry, nothing, panel, removalsPanel, waitsPanel } from "./panels.js";
 import { ratio, signatureTable } from "./tables.js";
+import { lineChart } from "./timeline.js";
 
 /** The view of table `number`. `update(live)`, and `unmount()` at the end. @param {number} number */
 export function detailView(number) {
@@ -16,6 +16,7 @@ export function detailView(number) {
   const heading = el("h1", { class: "row", tabindex: "-1" }, title);
   const selectors = el("span", { class: "muted" });
   const badge = waitsBadge();
+  const span = spanChoice();
   const words = nothing("No such table", `This server has no table number ${number}.`);
   const missing = el("div", { class: "panel", hidden: true }, words);
   const [facts, limiter, throughput] = [figures(), limiterPanel(), throughputPanel()];
@@ -38,7 +39,7 @@ export function detailView(number) {
     "div",
     { class: "view grid" },
     el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: "#/", class: "back" }, "← Overview")),
-    el("div", { class: "detail-head wrap baseline" }, heading, selectors, badge.node),
+    el("div", { class: "detail-head wrap baseline" }, heading, selectors, badge.node, el("div", { class: "end" }, span.node)),
     missing,
     body,
   );
@@ -55,6 +56,7 @@ export function detailView(number) {
     setUserText(title, table.name);
     setText(selectors, `${table.sampler} → ${table.remover}`);
     waits.update(live);
+    span.update(live);
     const columns = JSON.stringify(table.signature);
     if (columns !== shape) {
       shape = columns;
@@ -136,25 +138,21 @@ function limiterPanel() {
     const asks = limiter.kind === "min_size" ? "" : `${number(limiter.samples_per_insert, 3)} samples per insert, `;
     setText(count, `${asks}min. size ${number(limiter.min_size, 0)}`);
     view.update(table, live);
-    if (details.open) fillValues(values, live, live.series(table.number));
+    if (details.open) fillValues(values, table, live);
   };
   return { node, update };
 }
 
-/** Every tenth second of the strip and of the throughput, newest first. @param {Live} live @param {ReturnType<Live["series"]>} series */
-function fillValues(body, live, series) {
-  const perSecond = [series?.inserts, series?.samples].map((totals) => new Map(live.rates(totals, 300)));
-  const rows = live.history.times.map((at, index) =>
-    el(
-      "tr",
-      {},
-      el("td", {}, time(at)),
-      [number(series?.diff[index]), ...perSecond.map((rates) => rate(rates.get(at)))].map((text) =>
-        el("td", { class: "number" }, text),
-      ),
-    ),
-  );
-  body.replaceChildren(...rows.reverse().filter((_, index) => index % 10 === 0));
+/** Every tenth point of the strip and of the throughput, and all that happened between, newest first. @param {Element} body @param {TableDocument} table @param {Live} live */
+function fillValues(body, table, live) {
+  const series = live.series(table.number);
+  const columns = [live.values(series?.diff), live.rates(series?.inserts), live.rates(series?.samples)].map((points) => new Map(points));
+  const texts = [number, rate, rate];
+  const rows = [...columns[0].keys()].reverse().filter((_, index) => index % 10 === 0).map((at) => ({ at, node:
+    el("tr", {}, el("td", {}, time(at)), columns.map((values, i) => el("td", { class: "number" }, texts[i](values.get(at))))) }));
+  const events = flowOf(table, live).events.map(({ at, text }) => ({ at, node:
+    el("tr", {}, el("td", {}, time(at)), el("td", { colspan: columns.length }, userText(text))) }));
+  body.replaceChildren(...[...rows, ...events].sort((one, other) => other.at - one.at).map(({ node }) => node));
 }
 
 function throughputPanel() {
@@ -170,10 +168,7 @@ function throughputPanel() {
     const now = [rate(live.rate(series?.inserts)), rate(live.rate(series?.samples))];
     setQuantity(inserts.value, now[0]);
     setQuantity(samples.value, now[1]);
-    chart.update(
-      flowLines(live, series),
-      `Inserts and samples per second in the last five minutes, now ${now[0]} and ${now[1]}`,
-    );
+    chart.update(flowOf(table, live), `Inserts and samples per second, now ${now[0]} and ${now[1]}`);
   };
   return { node, update };
 }

@@ -392,7 +392,7 @@ interface LogLineDocument {
   message: string;
 }
 
-/** `/api/v1/history?since=N`: one point a second, of the last 300 s. Counts are totals; readers compute rates. */
+/** `/api/v1/history?since=N`: one point a second of the last 300 s, and one in 10 s of the rest of an hour. Counts are totals; readers compute rates. */
 interface HistoryDocument {
   /** Number of the last point, for the next request. Points are numbered from 1. */
   next: number;
@@ -406,6 +406,20 @@ interface HistoryDocument {
   transmit_bytes: number[];
   /** The first 64 tables. */
   tables: TableHistoryDocument[];
+  /** What happened after point N, oldest first. */
+  events: EventDocument[];
+}
+
+/** Something that happened to the server. */
+interface EventDocument {
+  /** Time at which it happened, or was noticed within a second. */
+  at: number;
+  /** `start`, `restore` (a checkpoint was loaded), `save`, `save_failed`, `options` (of a table were changed), `client_came` or `client_left`. */
+  kind: string;
+  /** Number of the table; `null` if it is not about one. */
+  table: number | null;
+  /** What happened, such as `actor.py ×2 connected`. It has names of users. */
+  text: string;
 }
 
 /** The history of a table: a value for each point. */

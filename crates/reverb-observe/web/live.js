@@ -1,8 +1,16 @@
-// The state of the server as the page knows it: asks each second, keeps the last 300 s, and notices a lost server.
+// The state of the server as the page knows it: asks each second, keeps an hour, and notices a lost server.
 
-import { api } from "./core.js";
+import { api, stored, store } from "./core.js";
 
-const POINTS = 300;
+// As the server does, the page keeps all points of the last minutes, and few of the rest of an hour.
+const NEW_SECONDS = 300;
+const STEP_SECONDS = 10;
+const HOUR_SECONDS = 3600;
+const THIN_ROUNDS = 60;
+/** The times that charts can show, in seconds. */
+export const SPANS = /** @type {const} */ ([NEW_SECONDS, HOUR_SECONDS]);
+const SPAN_KEY = "reverb-span";
+const EVENTS = 512;
 const LOG_LINES = 500;
 const RATE_SECONDS = 5;
 const SHOWN_MILLISECONDS = 1000;
@@ -39,8 +47,12 @@ export class Live {
   errors = {};
   /** Time of the last answer in milliseconds, if the server does not answer. @type {number | undefined} */
   goneSince = undefined;
-  /** The series of the last 300 s. */
+  /** The series of the last hour. */
   history = emptyHistory();
+  /** What happened in that time, oldest first. @type {EventDocument[]} */
+  events = [];
+  /** The time in seconds that charts show. @type {number} */
+  span = SPANS.find((seconds) => String(seconds) === stored(SPAN_KEY)) ?? NEW_SECONDS;
 
   /** @type {Set<(live: Live) => void>} */
   #listeners = new Set();
@@ -57,6 +69,17 @@ export class Live {
   /** Calls `listener` after each round. @param {(live: Live) => void} listener */
   listen(listener) {
     this.#listeners.add(listener);
+  }
+
+  /** Chooses the time that charts show, also for later visits. @param {number} seconds */
+  show(seconds) {
+    this.span = seconds;
+    store(SPAN_KEY, String(seconds));
+    this.#tell();
+  }
+
+  #tell() {
+    for (const listener of this.#listeners) listener(this);
   }
 
   /** Begins to ask. */
@@ -77,7 +100,7 @@ export class Live {
       await this.#once();
     } finally {
       this.#running = false;
-      for (const listener of this.#listeners) listener(this);
+      this.#tell();
       const pause = document.hidden ? HIDDEN_MILLISECONDS : SHOWN_MILLISECONDS;
       this.#soon(Math.max(200, pause - (performance.now() - began)));
     }
@@ -124,6 +147,7 @@ export class Live {
   /** Another server answers at this address now. */
   #forget() {
     this.history = emptyHistory();
+    this.events = [];
     this.#nextPoint = 0;
     this.#nextLine = 0;
     this.log = undefined;
@@ -134,23 +158,32 @@ export class Live {
   /** @param {HistoryDocument} document */
   #keepPoints(document) {
     const { history } = this;
-    const added = document.times.length;
+    const known = history.times.length;
     this.#nextPoint = document.next;
-    if (added === 0) return;
-    for (const name of OF_SERVER) history[name] = [...history[name], ...document[name]].slice(-POINTS);
-    const length = history.times.length;
-    const tables = new Map();
+    this.events = [...this.events, ...document.events].slice(-EVENTS);
+    for (const name of OF_SERVER) history[name].push(...document[name]);
     for (const table of document.tables) {
-      const old = history.tables.get(table.number);
-      // A table that is younger than the history has no earlier points.
-      const kept = /** @type {TableSeries} */ ({});
+      const series = history.tables.get(table.number) ?? emptySeries();
+      history.tables.set(table.number, series);
       for (const name of OF_TABLE) {
-        const values = [...(old?.[name] ?? []), ...table[name]].slice(-length);
-        kept[name] = values.length < length ? [...Array(length - values.length).fill(null), ...values] : values;
+        // A table that is younger than the history has no earlier points.
+        while (series[name].length < known) series[name].push(null);
+        series[name].push(...table[name]);
       }
-      tables.set(table.number, kept);
     }
-    history.tables = tables;
+    if (this.#round % THIN_ROUNDS === 0) this.#thinOut();
+  }
+
+  #thinOut() {
+    const { history } = this;
+    const places = keptPlaces(history.times);
+    if (places.length === history.times.length) return;
+    const first = history.times[places[0]];
+    for (const name of OF_SERVER) history[name] = places.map((place) => history[name][place]);
+    for (const series of history.tables.values()) {
+      for (const name of OF_TABLE) series[name] = places.map((place) => series[name][place]);
+    }
+    this.events = this.events.filter(({ at }) => at >= first);
   }
 
   /** @param {LogDocument} document */
@@ -183,27 +216,49 @@ export class Live {
     this.clients = known;
   }
 
+  /** The place of the first point after the start of the server, or after it has loaded a checkpoint: the load itself is no traffic. */
+  #begin() {
+    const restored = this.events.findLast(({ kind }) => kind === "restore");
+    return restored ? Math.max(0, this.history.times.findIndex((at) => at >= restored.at)) : 0;
+  }
+
   /** The rate of a series of totals over the last five seconds; `undefined` before there are two points. @param {Series} [totals] */
   rate(totals) {
-    return rateAt(this.history.times, totals, this.history.times.length - 1, RATE_SECONDS);
+    return rateAt(this.history.times, totals, this.history.times.length - 1, RATE_SECONDS, this.#begin());
   }
 
   /**
-   * The rates of a series of totals at each of the last `count` points, over `seconds`.
+   * The rates of a series of totals at each point of the last `span` seconds. Those of an hour are means of longer times.
    * @param {Series | undefined} totals
-   * @param {number} count
    * @returns {[number, number][]}
    */
-  rates(totals, count, seconds = 2) {
+  rates(totals, span = this.span) {
+    const seconds = span > NEW_SECONDS ? STEP_SECONDS : 2;
+    const begin = this.#begin();
+    return this.#recent(span).flatMap((index) => {
+      const value = rateAt(this.history.times, totals, index, seconds, begin);
+      return value === undefined ? [] : /** @type {[number, number][]} */ ([[this.history.times[index], value]]);
+    });
+  }
+
+  /**
+   * The values of a series at each point of the last `span` seconds.
+   * @param {Series | undefined} series
+   * @returns {[number, number][]}
+   */
+  values(series, span = this.span) {
+    const begin = this.#begin();
+    return this.#recent(span).flatMap((index) => {
+      const value = index < begin ? null : (series?.[index] ?? null);
+      return value === null ? [] : /** @type {[number, number][]} */ ([[this.history.times[index], value]]);
+    });
+  }
+
+  /** The places of the points of the last `span` seconds. @param {number} span */
+  #recent(span) {
     const { times } = this.history;
-    const first = Math.max(1, times.length - count);
-    /** @type {[number, number][]} */
-    const points = [];
-    for (let index = first; index < times.length; index++) {
-      const value = rateAt(times, totals, index, seconds);
-      if (value !== undefined) points.push([times[index], value]);
-    }
-    return points;
+    const from = times.findIndex((at) => at >= times[times.length - 1] - span);
+    return Array.from({ length: times.length - Math.max(0, from) }, (_, index) => Math.max(0, from) + index);
   }
 
   /** The series of a table, if the server keeps one for it. @param {number} number */
@@ -223,11 +278,28 @@ function emptyHistory() {
   return { times: [], receive_bytes: [], transmit_bytes: [], tables: new Map() };
 }
 
-/** The mean rate of a series up to a point. @param {number[]} times @param {Series | undefined} totals */
-export function rateAt(times, totals, /** @type {number} */ index, /** @type {number} */ seconds) {
-  if (!totals || index < 1) return undefined;
+/** @returns {TableSeries} */
+function emptySeries() {
+  return { items: [], bytes: [], inserts: [], samples: [], diff: [], waiting_inserts: [], waiting_samples: [] };
+}
+
+/** The places of the points that are kept: all of the last minutes, few of the rest of an hour. @param {number[]} times */
+export function keptPlaces(times) {
+  const last = times[times.length - 1];
+  let before = -Infinity;
+  return times.flatMap((at, place) => {
+    const isOld = last - at > NEW_SECONDS;
+    if (last - at > HOUR_SECONDS || (isOld && at - before < STEP_SECONDS - 0.5)) return [];
+    before = at;
+    return [place];
+  });
+}
+
+/** The mean rate of a series up to a point, over `seconds`; none reaches back before the point `begin`. @param {number[]} times @param {Series | undefined} totals @param {number} index @param {number} seconds */
+export function rateAt(times, totals, index, seconds, begin = 0) {
+  if (!totals || index < begin + 1) return undefined;
   let from = index - 1;
-  while (from > 0 && times[index] - times[from] < seconds - 0.5) from--;
+  while (from > begin && times[index] - times[from] < seconds - 0.5) from--;
   while (from < index && (totals[from] === null || totals[from] === undefined)) from++;
   const span = times[index] - times[from];
   if (from === index || !(span > 0)) return undefined;

@@ -3,9 +3,12 @@
 /** @import { Live } from "./live.js" */
 
 import {
+  ZONE,
   bytes,
+  copyButton,
   duration,
   el,
+  inZone,
   number,
   percent,
   plural,
@@ -42,7 +45,8 @@ export function progressView(title) {
     const left = part > 0.02 && part < 1 && spent > 1 ? `, about ${duration((spent / part) * (1 - part))} left` : "";
     setText(sizes, total ? `${bytes(done)} of ${bytes(total)}${left}` : `${bytes(done)} so far`);
     full.update(part, `${title}: ${total ? percent(part) : bytes(done)}`);
-    setUserText(path, progress.path);
+    setUserText(path, inZone(progress.path));
+    setAttrs(path, { title: progress.path });
   };
   return { node, update };
 }
@@ -68,7 +72,7 @@ export function checkpointsPanel() {
     const every = state.interval_seconds === null ? "" : `every ${duration(state.interval_seconds)}`;
     setText(next, due === null ? every : `next in ${duration(Math.max(0, due))}, ${every}`.replace(/, $/, ""));
     failed.hidden = !state.last_error;
-    if (state.last_error) setUserText(failed, `The latest save failed: ${state.last_error}`);
+    if (state.last_error) setUserText(failed, `The latest save failed: ${inZone(state.last_error)}`);
     saving.node.hidden = !state.saving;
     if (state.saving) saving.update(state.saving, now);
     quiet.hidden = state.checkpoints.length > 0 || Boolean(state.saving);
@@ -90,20 +94,24 @@ const CELLS = ["", "number", "number narrow-hidden", "number narrow-hidden", "nu
 
 function checkpointRow() {
   const name = el("bdi", { class: "user mono small" });
+  let path = "";
+  const copy = copyButton("path", () => path);
   const restored = el("span", { class: "tag" }, "loaded at start");
   const [age, size, took, verification] = CELLS.slice(1).map((name) => el("td", { class: name }));
   const verified = el("span", { class: "tag" });
   const node = el(
     "tr",
     {},
-    el("th", { scope: "row" }, el("div", { class: "two-lines" }, name, restored)),
+    el("th", { scope: "row" }, el("div", { class: "row wrap" }, name, copy, restored)),
     [age, size, took, verification],
   );
   verification.append(verified);
   /** @param {CheckpointDocument & {now: number, restored: boolean}} saved */
   const update = (saved) => {
-    setText(name, saved.path.split("/").filter(Boolean).at(-1) ?? saved.path);
+    path = saved.path;
+    setText(name, inZone(saved.path.split("/").filter(Boolean).at(-1) ?? saved.path));
     setAttrs(name, { title: saved.path });
+    setAttrs(copy, { "aria-label": `Copy the path ${saved.path}` });
     restored.hidden = !saved.restored;
     setQuantity(age, `${duration(saved.now - saved.saved_at)} ago`);
     setAttrs(age, { title: time(saved.saved_at) });
@@ -137,7 +145,8 @@ export function logPanel() {
   });
   const filter = el("input", { type: "search", placeholder: "Filter lines", "aria-label": "Filter lines of the log" });
   const choice = el("div", { class: "choice", role: "group", "aria-label": "Lowest level of lines" }, buttons);
-  const { node, body } = panel("log", "Log", el("div", { class: "end wrap" }, filter, choice));
+  const { node, body, count } = panel("log", "Log", el("div", { class: "end wrap" }, filter, choice));
+  setText(count, `times of ${ZONE}`);
   const quiet = nothing("No lines", "Warnings and events of the server appear here.");
   const rows = el("ol", { class: "log bounded", tabindex: "0", "aria-label": "Lines, newest first" });
   body.append(quiet, rows);
@@ -162,7 +171,8 @@ export function logPanel() {
 /** @param {LogLineDocument} line */
 function logRow(line) {
   const message = el("bdi", { class: "message" });
-  setUserText(message, line.message);
+  setUserText(message, inZone(line.message));
+  setAttrs(message, { title: line.message });
   const tone = { warning: "tag warn", error: "tag bad" }[line.level] ?? "tag";
   const at = el("time", { class: "muted", datetime: new Date(line.at * 1000).toISOString() }, time(line.at));
   const node = el("li", { class: `grid baseline ${line.level}` }, at, el("span", { class: tone }, line.level), message);

@@ -18,7 +18,7 @@ import {
   tableLink,
   userText,
 } from "./core.js";
-import { limiterView, longestWait, waiting, waitsBadge } from "./limiter.js";
+import { limiterView, longestWait, spanChoice, waiting, waitsBadge } from "./limiter.js";
 
 const MAX_CARDS = 6;
 const FILTER_FROM = 12;
@@ -27,7 +27,8 @@ const FILTER_FROM = 12;
 export function tablesView() {
   const count = el("span", { class: "muted" });
   const filter = el("input", { type: "search", placeholder: "Filter by name", "aria-label": "Filter tables by name" });
-  const header = el("div", { class: "section-head row" }, el("h2", { id: "tables" }, "Tables"), count, filter);
+  const span = spanChoice();
+  const header = el("div", { class: "section-head wrap" }, el("h2", { id: "tables" }, "Tables"), count, el("div", { class: "end wrap" }, filter, span.node));
   const body = el("div");
   const node = el("section", { "aria-labelledby": "tables" }, header, body);
   let layout;
@@ -38,6 +39,7 @@ export function tablesView() {
   /** @param {Live} live */
   const update = (live) => {
     latest = live;
+    span.update(live);
     const { tables } = live;
     if (!tables) return;
     setText(count, tables.length > 1 ? number(tables.length) : "");

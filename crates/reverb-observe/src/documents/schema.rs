@@ -371,7 +371,8 @@ pub struct LogLineDocument {
     pub message: String,
 }
 
-/// `/api/v1/history?since=N`: one point a second, of the last 300 s. Counts are totals; readers compute rates.
+/// `/api/v1/history?since=N`: one point a second of the last 300 s, and one in 10 s of the rest of an hour. Counts are
+/// totals; readers compute rates.
 #[derive(Debug, Clone, Serialize)]
 pub struct HistoryDocument {
     /// Number of the last point, for the next request. Points are numbered from 1.
@@ -386,6 +387,22 @@ pub struct HistoryDocument {
     pub transmit_bytes: Vec<u64>,
     /// The first 64 tables.
     pub tables: Vec<TableHistoryDocument>,
+    /// What happened after point N, oldest first.
+    pub events: Vec<EventDocument>,
+}
+
+/// Something that happened to the server.
+#[derive(Debug, Clone, Serialize)]
+pub struct EventDocument {
+    /// Time at which it happened, or was noticed within a second.
+    pub at: f64,
+    /// `start`, `restore` (a checkpoint was loaded), `save`, `save_failed`, `options` (of a table were changed),
+    /// `client_came` or `client_left`.
+    pub kind: &'static str,
+    /// Number of the table; `null` if it is not about one.
+    pub table: Option<usize>,
+    /// What happened, such as `actor.py ×2 connected`. It has names of users.
+    pub text: String,
 }
 
 /// The history of a table: a value for each point.

@@ -4,6 +4,7 @@ mod accept;
 mod answer;
 mod api;
 mod assets;
+mod events;
 mod guard;
 mod health;
 mod histogram_cache;
