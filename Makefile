@@ -98,9 +98,10 @@ $(VENV)/.demo: examples/requirements.txt $(VENV)/.installed
 	@touch $@
 
 .venv-torch/.installed: .venv-torch/.made dist/.built
-	@# A test compares TorchRL's names with docs/migrate.md. With its dependencies it would replace tensordict.
+	@# Tests run TorchRL's programs on ours, and compare its names with docs/migrate.md. With its dependencies it would
+	@# replace tensordict.
 	@$(@D)/bin/python -m pip install $(PIP_FLAGS) --no-deps 'torchrl==0.14.*'
-	$(call install,dist,test$(comma)torch,'tensordict>=0.6')
+	$(call install,dist,test$(comma)torch,'tensordict>=0.6' 'gymnasium>=1.0$(comma)<2')
 
 .venv-jax/.installed: .venv-jax/.made dist/.built
 	$(call install,dist,test$(comma)jax)

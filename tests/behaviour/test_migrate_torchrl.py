@@ -8,7 +8,14 @@ import sys
 import guide
 import pytest
 
-HEADINGS = ("One process", "Several processes", "Slices of trajectories", "Another sampler", "The best episodes")
+HEADINGS = (
+    "With TorchRL's collectors",
+    "One process",
+    "Several processes",
+    "Slices of trajectories",
+    "Another sampler",
+    "The best episodes",
+)
 # Seconds that a program may take on a busy machine.
 PATIENCE_S = 100
 

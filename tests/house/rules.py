@@ -59,7 +59,15 @@ KINDS = {
 }
 
 # Faces of other libraries: what their programs name, made of all that lies below. Only commands may use one.
-FACES = ("pattern_dataset", "pybind", "server_executable/", "tf_client", "timestep_dataset", "trajectory_dataset")
+FACES = (
+    "frameworks/torchrl",
+    "pattern_dataset",
+    "pybind",
+    "server_executable/",
+    "tf_client",
+    "timestep_dataset",
+    "trajectory_dataset",
+)
 
 # Modules of `python/reverb` from the lowest floor up. The longest entry that fits a file counts.
 MODULES = (

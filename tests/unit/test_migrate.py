@@ -11,7 +11,7 @@ import reverb
 # Names whose modules import TensorFlow.
 IN_TENSORFLOW = ("PatternDataset", "TFClient", "TimestepDataset", "TrajectoryDataset", "pattern_dataset", "tf_client")
 IN_TENSORFLOW += ("timestep_dataset", "trajectory_dataset", "loaders.TensorFlowLoader")
-IN_OTHERS = ("loaders.JaxLoader", "loaders.TorchLoader")
+IN_OTHERS = ("frameworks.torchrl", "loaders.JaxLoader", "loaders.TorchLoader")
 
 
 def resolve(path):

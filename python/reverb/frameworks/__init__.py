@@ -1,1 +1,4 @@
-"""Arrays of other frameworks, for loaders and buffers. Only the modules named after a framework import it."""
+"""Arrays of other frameworks, for loaders and buffers, and a table as TorchRL's programs use a buffer.
+
+Only the modules named after a framework import it.
+"""
