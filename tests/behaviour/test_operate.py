@@ -55,7 +55,7 @@ def test_the_guide_lists_each_alert():
 def commands():
     """The commands of the guide that this package answers, without those that install it or run on."""
     for block in re.findall(r"^```bash\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL):
-        for line in block.splitlines():
+        for line in block.replace("\\\n", "").splitlines():
             words = shlex.split(line, comments=True)
             if (
                 words[0] in ("reverb", "curl")

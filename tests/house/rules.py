@@ -94,6 +94,8 @@ ENVIRONMENT = "python/reverb/_settings.py"
 READS_ENVIRONMENT = {
     # Terminals set it. It is not a setting of ours.
     "python/reverb/cli/top.py": "COLUMNS",
+    # systemd sets it for a service that tells it when it is ready.
+    "python/reverb/cli/notifying.py": "NOTIFY_SOCKET",
     # Where the system has each user's sockets.
     "crates/reverb-net/src/server/listen.rs": "XDG_RUNTIME_DIR",
 }

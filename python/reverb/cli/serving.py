@@ -8,6 +8,7 @@ from typing import Any
 from reverb import errors
 from reverb._shutdown import ExitOnSigterm
 from reverb.cli import config, output, restoring
+from reverb.cli.notifying import NotifyingServer, notify
 from reverb.cli.settings import Settings
 from reverb.logging import JsonFormatter, TextFormatter
 from reverb.logging.escaping import escaped
@@ -31,7 +32,7 @@ def serve(path: str | None, given: Mapping[str, tuple[Any, str]]) -> None:
     # Also while the checkpoint is loaded. The process then ends, so the handler stays.
     ExitOnSigterm().begin()
     try:
-        server = Server.of(described.tables, settings.of_server(), checkpointer)
+        server = NotifyingServer.of(described.tables, settings.of_server(), checkpointer)
     except errors.UnavailableError as error:
         # Here it means that the port is in use, not that a server cannot be reached.
         output.fail(error, output.FAILED)
@@ -40,6 +41,7 @@ def serve(path: str | None, given: Mapping[str, tuple[Any, str]]) -> None:
     returns = bool(settings.values["returns"])
     try:
         _announce(server, [table.name for table in described.tables], is_json=log_format == "json")
+        notify("READY=1")
         server.wait(returns=returns)
     finally:
         server.stop(returns=returns)
