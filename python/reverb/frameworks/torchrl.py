@@ -78,7 +78,7 @@ class ReverbReplayBuffer:
     ) -> None:
         if client is None and max_size is None:
             raise ValueError("give `max_size`, or the `client` of a server that has the table.")
-        if client is not None and not max_size is alpha is None:
+        if client is not None and (max_size is not None or alpha is not None):
             raise ValueError("`max_size` and `alpha` make a table, but that of a `client` is there already.")
         self._client = None if client is None else as_client(client)
         self._is_own = client is None
