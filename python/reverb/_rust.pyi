@@ -568,8 +568,12 @@ class Client:
     def is_remote(self) -> bool:
         """Whether the server is known to be in another process."""
 
-    def insert(self, data: object, priorities: Mapping[str, Any], timeout: float | None) -> None: ...
-    def insert_batch(self, data: object, priorities: Mapping[str, Any], timeout: float | None) -> None: ...
+    def insert(self, data: object, priorities: Mapping[str, Any], timeout: float | None) -> int:
+        """Returns the key of the item, which is the same in all tables."""
+
+    def insert_batch(self, data: object, priorities: Mapping[str, Any], timeout: float | None) -> NDArray[np.uint64]:
+        """Returns the keys of the items, which are the same in all tables."""
+
     def sample(
         self,
         table: str,
@@ -670,6 +674,18 @@ class Client:
     def peek(self, table: str, count: int, newest: bool, timeout: float | None) -> list[SampledBatch]:
         """Items as batches of one, with `inserted_at`. They are neither drawn nor counted."""
 
+    def get(
+        self, table: str, keys: NDArray[np.uint64], columns: Sequence[int], timeout: float | None
+    ) -> list[tuple[NDArray[np.uint32], SampledBatch]]:
+        """Items by their keys, in parts: places of keys that were found, and their items. They are not counted.
+
+        Args:
+          table: The name of the table.
+          keys: The keys.
+          columns: The numbers of the columns to read, in this order; empty: all.
+          timeout: The timeout in seconds.
+        """
+
     def observe(self, timeout: float | None) -> bytes:
         """One JSON object: `server`, `tables`, `waits`, `clients` and `checkpoints`. Not of address lists."""
 
@@ -764,7 +780,10 @@ class WriterSession:
         """Waits until there is room for so many more items."""
 
     def pace(self) -> None:
-        """From now on only `take_room` waits for room."""
+        """From now on only `take_room` waits for room, and items are noted for `take_keys`."""
+
+    def take_keys(self, num_envs: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """The keys of the items that a paced writer has made since the last call, and how many each environment has."""
 
     def note_priority(self, priority: float) -> None:
         """Gives later items of priority "max" at least this priority."""
@@ -792,7 +811,9 @@ class TrajectoryWriter(WriterSession):
     def append(self, data: object, partial_step: bool) -> None: ...
     def create_item(
         self, table: str, priority: float | Literal["max"], trajectory: object, timeout: float | None = None
-    ) -> None: ...
+    ) -> int:
+        """Returns the key of the item."""
+
     def set_signatures(self, signatures: _Signatures) -> None: ...
     def configure(self, column: int, options: _ColumnOptions) -> None: ...
     def end_episode(self, clear_buffers: bool) -> None:
@@ -852,7 +873,9 @@ class RowWriter(WriterSession):
         options: WriterOptions,
     ) -> RowWriter: ...
     def append(self, data: object) -> None: ...
-    def create_item(self, table: str, num_timesteps: int, priority: float | Literal["max"]) -> None: ...
+    def create_item(self, table: str, num_timesteps: int, priority: float | Literal["max"]) -> int:
+        """Returns the key of the item."""
+
     def set_signatures(self, signatures: _Signatures) -> None: ...
     @property
     def episode_id(self) -> int: ...
@@ -889,5 +912,7 @@ class BatchedWriter(WriterSession):
         columns: Sequence[tuple[int, int | None, int | None, int, bool]],
         mask: NDArray[np.bool_] | None,
         timeout: float | None = None,
-    ) -> NDArray[np.bool_]: ...
+    ) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
+        """Returns which environments got an item, and the keys of the items; 0 for the others."""
+
     def episode_steps(self) -> NDArray[np.int64]: ...

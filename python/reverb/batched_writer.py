@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -208,6 +208,7 @@ class BatchedWriter(FlushingWriter):
         """Number of steps in the current episode of each environment, int64 `[num_envs]`."""
         return self._writer.episode_steps()
 
+    @overload
     def create_items(
         self,
         table: str,
@@ -216,7 +217,29 @@ class BatchedWriter(FlushingWriter):
         *,
         mask: ArrayLike | None = None,
         timeout: float | None = None,
-    ) -> NDArray[np.bool_]:
+        return_keys: Literal[False] = False,
+    ) -> NDArray[np.bool_]: ...
+    @overload
+    def create_items(
+        self,
+        table: str,
+        priorities: ArrayLike | Literal["max"],
+        trajectory: Any,
+        *,
+        mask: ArrayLike | None = None,
+        timeout: float | None = None,
+        return_keys: Literal[True],
+    ) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]: ...
+    def create_items(
+        self,
+        table: str,
+        priorities: ArrayLike | Literal["max"],
+        trajectory: Any,
+        *,
+        mask: ArrayLike | None = None,
+        timeout: float | None = None,
+        return_keys: bool = False,
+    ) -> NDArray[np.bool_] | tuple[NDArray[np.bool_], NDArray[np.uint64]]:
         """Creates an item for every environment that has all the selected rows.
 
         Waits first, until `max_in_flight_items` and `max_pending_bytes` leave room for all of them; for more than
@@ -233,9 +256,11 @@ class BatchedWriter(FlushingWriter):
           mask: Bools `[num_envs]` that mark the environments to create items for; None marks all.
           timeout: Time limit of that wait in seconds; None, the default, waits as long as the tables' rate limiters
             block.
+          return_keys: Whether to return the keys of the items, too.
 
         Returns:
-          Bools `[num_envs]` that mark the environments that got an item.
+          Bools `[num_envs]` that mark the environments that got an item. With `return_keys` also the keys of the items,
+          uint64 `[num_envs]`, which are 0 for the other environments.
 
         Raises:
           DeadlineExceededError: There was no room within the timeout. Nothing was created, and the same call may be
@@ -260,7 +285,8 @@ class BatchedWriter(FlushingWriter):
             columns = [columns[leaf] for leaf in order]
         values = self._as_priorities(priorities)
         seconds = checks.as_timeout(timeout)
-        return self._writer.create_items(table, values, columns, self._as_mask("mask", mask), seconds)
+        made, keys = self._writer.create_items(table, values, columns, self._as_mask("mask", mask), seconds)
+        return (made, keys) if return_keys else made
 
     def _as_priorities(
         self, priorities: ArrayLike | Literal["max"], shape: tuple[int, ...] | None = None

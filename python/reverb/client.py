@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from reverb import _binding
 from reverb._receipts import settle_at_exit
@@ -15,7 +15,8 @@ from reverb.data import checks, signatures, table_arguments
 from reverb.data.arrays import as_array
 from reverb.data.batch_dims import as_rows
 from reverb.data.endpoint import Endpoint
-from reverb.data.items import sample_maker
+from reverb.data.items import chosen_maker, sample_maker
+from reverb.data.joining import join_parts
 from reverb.data.keys import ItemPriority, as_keys, as_updates, broadcast
 from reverb.data.timeouts import as_reconnect_timeout, countdown
 from reverb.errors import DeadlineExceededError, ReverbError, UnavailableError
@@ -76,6 +77,9 @@ class Client:
         self.engine = _binding.Client(self.endpoint, self._max_pending_bytes)
         # Maps each table to the maker of samples that fits the signature which the table had last.
         self._makers: dict[str, _binding.BatchMaker] = {}
+        # Maps each table with the columns that `get` was asked for to the token of the signature, the numbers of these
+        # columns, and the maker of their samples. Those above note that the program draws.
+        self._chosen: dict[tuple[str, tuple[Any, ...] | None], tuple[int, list[int], _binding.BatchMaker]] = {}
         settle_at_exit(self)
 
     @property
@@ -100,7 +104,7 @@ class Client:
     def __repr__(self) -> str:
         return f"Client, server_address={self.server_address}"
 
-    def insert(self, data: Any, priorities: Mapping[str, ItemPriority], *, timeout: float | None = None) -> None:
+    def insert(self, data: Any, priorities: Mapping[str, ItemPriority], *, timeout: float | None = None) -> int:
         """Inserts one item of one step into one or more tables.
 
         Args:
@@ -109,13 +113,16 @@ class Client:
             number, or "max" for the largest priority that the table has seen since it was reset.
           timeout: Time limit in seconds; None waits as long as the tables' rate limiters block.
 
+        Returns:
+          The key of the item, which is the same in all of its tables.
+
         Raises:
           ValueError: `priorities` is empty, or the data does not fit a table's signature (SignatureMismatchError).
           TypeError: A leaf is None, or another value that cannot be stored.
           TableNotFoundError: A table does not exist.
           DeadlineExceededError: Not all tables had accepted the item within the timeout.
         """
-        self.engine.insert(data, priorities, checks.as_timeout(timeout))
+        return self.engine.insert(data, priorities, checks.as_timeout(timeout))
 
     def insert_batch(
         self,
@@ -124,7 +131,7 @@ class Client:
         *,
         batch_dims: int | None = None,
         timeout: float | None = None,
-    ) -> None:
+    ) -> NDArray[np.uint64]:
         """Inserts many items of one step each in one call, like one call of `insert` per row.
 
         Args:
@@ -138,6 +145,9 @@ class Client:
             needs it.
           timeout: Time limit in seconds; None waits as long as the tables' rate limiters block.
 
+        Returns:
+          The keys of the items, uint64 `[n]`. An item has the same key in all of its tables.
+
         Raises:
           ValueError: `priorities` is empty, the leaves differ in n, they do not fit a table's signature, or a
             TensorDict has several batch dimensions and `batch_dims` does not say how many of them count items.
@@ -147,7 +157,7 @@ class Client:
         """
         if batch_dims is not None or hasattr(data, "batch_dims"):
             data = as_rows(data, batch_dims)
-        self.engine.insert_batch(data, priorities, checks.as_timeout(timeout))
+        return self.engine.insert_batch(data, priorities, checks.as_timeout(timeout))
 
     def writer(
         self,
@@ -446,6 +456,70 @@ class Client:
         # The server stops, and the samples are back in their table. The next draw learns how the server ends, or finds
         # the one that comes back.
         return self.sample_batch(table, batch_size, timeout, squeeze_time=squeeze_time)
+
+    def get(
+        self, table: str, keys: ArrayLike, columns: Sequence[Any] | None = None, *, timeout: float | None = None
+    ) -> tuple[ReplaySample[BatchInfo], NDArray[np.bool_]]:
+        """Reads items by their keys. Nothing is drawn: no sample is counted, no limiter is asked, and no item leaves.
+
+        Items of more than 64 MiB in all are read in several steps, between which others may change the table. A client
+        of several servers asks all of them; one that is down is an error only if the others lack one of the keys.
+
+        Args:
+          table: Name of the table that holds the items.
+          keys: Keys of the items, integers `[n]` of 64 bits as in `info.key`, or Python ints.
+          columns: Columns to read, as keys of the table's signature, or tuples of keys as paths into it; numbers where
+            the table has none. The data has these columns alone. None, the default, reads all.
+          timeout: Time limit in seconds; None waits until the server answers.
+
+        Returns:
+          The items that are in the table, in the order of the keys; and bools `[n]`, which are False for keys that the
+          table does not have. `info` and `data` are as from `sample_batch`, except that `info.probability` is 1. If none
+          is there, `data` is None.
+
+        Raises:
+          ValueError: A column does not exist, or items differ so that they cannot be stacked.
+          TypeError: A key is not an integer, or has less than 64 bits, as after `jax.device_put`.
+          TableNotFoundError: The table does not exist.
+          ResourceExhaustedError: An item has more than 1 GiB of data.
+          UnimplementedError: The server is one of dm-reverb, or has an earlier version of this package.
+          DeadlineExceededError: The server did not answer within the timeout.
+        """
+        remaining, wanted = countdown(timeout), as_keys(keys)
+        chosen = (columns,) if isinstance(columns, str) else None if columns is None else tuple(columns)
+        known = self._chosen.get((table, chosen))
+        if known is not None or chosen is None:
+            token, numbers, maker = known or (0, [], _flat_maker)
+            parts = self.engine.get(table, wanted, numbers, remaining())
+            if all(part.signature_token == token for _, part in parts):
+                return join_parts(parts, maker, len(wanted))
+        info = table_infos(self.engine, remaining()).get(table)
+        numbers, maker = ([], _flat_maker) if info is None else chosen_maker(info.signature, chosen)
+        if chosen is not None:
+            # Without an info this raises that there is no such table.
+            parts = self.engine.get(table, wanted, numbers, remaining())
+        if parts:
+            self._chosen[table, chosen] = (parts[0][1].signature_token, numbers, maker)
+        return join_parts(parts, maker, len(wanted))
+
+    def delete(self, table: str, keys: ArrayLike, *, timeout: float | None = None) -> int | None:
+        """Deletes items by their keys. Keys that are not in the table are ignored; see `mutate_priorities`.
+
+        Args:
+          table: Name of the table that holds the items.
+          keys: Keys of the items, integers `[n]` of 64 bits as in `info.key`, or Python ints.
+          timeout: Time limit in seconds; None waits until the server answers.
+
+        Returns:
+          How many items were deleted. None if a server of dm-reverb, or of an earlier version, does not say.
+
+        Raises:
+          TypeError: A key is not an integer, or has less than 64 bits, as after `jax.device_put`.
+          ValueError: A key is negative.
+          TableNotFoundError: The table does not exist.
+          DeadlineExceededError: The server did not answer within the timeout.
+        """
+        return self.engine.mutate_priorities(table, [], as_keys(keys).tolist(), checks.as_timeout(timeout))
 
     def mutate_priorities(
         self,

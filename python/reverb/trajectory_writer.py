@@ -111,7 +111,7 @@ class TrajectoryWriter(FlushingWriter):
         """Number of complete steps in the episode so far."""
         return self._writer.episode_steps
 
-    def create_item(self, table: str, priority: ItemPriority, trajectory: Any, *, timeout: float | None = None) -> None:
+    def create_item(self, table: str, priority: ItemPriority, trajectory: Any, *, timeout: float | None = None) -> int:
         """Creates an item and queues it for its table.
 
         Waits first, while as many items are unconfirmed as `max_in_flight_items` and `max_pending_bytes` allow, and
@@ -124,6 +124,9 @@ class TrajectoryWriter(FlushingWriter):
           trajectory: Nest of TrajectoryColumns, which becomes the item's data.
           timeout: Time limit of that wait in seconds; None, the default, waits as long as the tables' rate limiters
             block.
+
+        Returns:
+          The key of the item, under which its table will have it.
 
         Raises:
           DeadlineExceededError: There was no room within the timeout. Nothing was created, and the same call may be
@@ -138,15 +141,14 @@ class TrajectoryWriter(FlushingWriter):
         """
         seconds = checks.as_timeout(timeout)
         try:
-            self._create_item(table, priority, trajectory, seconds)
-            return
+            return self._create_item(table, priority, trajectory, seconds)
         except TableNotFoundError as error:
             # The server may also have refused an earlier item; this one is queued then.
             if self._signatures is None or error.step_taken:
                 raise
         # The server may have been restarted with other tables. Outside of `except`, a second error stands alone.
         self._writer.set_signatures(self._signatures())
-        self._create_item(table, priority, trajectory, seconds)
+        return self._create_item(table, priority, trajectory, seconds)
 
     def configure(self, path: tuple[Any, ...], *, num_keep_alive_refs: int, max_chunk_length: int | None) -> None:
         """Sets how many values of one column are kept, and how they are divided into chunks.

@@ -115,7 +115,7 @@ class Writer:
             self._reports.call_unless_interrupted(self._writer.append, step)
         self._reports.finish()
 
-    def create_item(self, table: str, num_timesteps: int, priority: ItemPriority) -> None:
+    def create_item(self, table: str, num_timesteps: int, priority: ItemPriority) -> int:
         """Creates an item from the last steps, with all their columns.
 
         Args:
@@ -123,6 +123,9 @@ class Writer:
           num_timesteps: Number of steps in the item, from 1 to `max_sequence_length`.
           priority: Priority of the item: a finite number that the table's selectors accept, or "max" for the largest
             priority that the table has seen since it was reset.
+
+        Returns:
+          The key of the item, under which its table will have it.
 
         Raises:
           ValueError: `num_timesteps` is below 1 or greater than the number of steps kept, `priority` is NaN, or the
@@ -138,15 +141,14 @@ class Writer:
         if count > self._writer.num_steps:
             raise ValueError("Argument `num_timesteps` is larger than number of buffered timesteps.")
         try:
-            self._writer.create_item(table, count, priority)
-            return
+            return self._writer.create_item(table, count, priority)
         except TableNotFoundError as error:
             # The server may also have refused an earlier item; this one is queued then.
             if error.step_taken:
                 raise
         # The server may have been restarted with other tables. Outside of `except`, a second error stands alone.
         self._writer.set_signatures(self._signatures())
-        self._writer.create_item(table, count, priority)
+        return self._writer.create_item(table, count, priority)
 
     def flush(self, timeout_ms: int | None = None, *, timeout: float | None = None) -> None:
         """Sends all items, and waits until they are in their tables. Closes the open chunk if an item refers to it.

@@ -2,6 +2,7 @@
 
 use crate::fork;
 use rand::{RngCore, SeedableRng, rngs::SmallRng};
+use smallvec::SmallVec;
 use std::cell::RefCell;
 
 /// Key of an item, unique in its table.
@@ -26,6 +27,9 @@ pub fn random_key() -> u64 {
 pub fn item_key() -> ItemKey {
     item_keys(|next| next())
 }
+
+/// The keys of new items. Mostly there is one.
+pub type ItemKeys = SmallVec<[ItemKey; 1]>;
 
 /// Calls `make` with the source of new item keys. For many keys, this is faster than [`item_key`].
 ///

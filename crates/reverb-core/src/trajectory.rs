@@ -146,15 +146,27 @@ impl Trajectory {
 
     /// Returns a trajectory of column `index` alone. `None` if there is no such column.
     pub fn only_column(&self, index: usize) -> Option<Self> {
-        let column = match self {
+        Some(Self::Columns([self.own_column(index)?].into()))
+    }
+
+    /// Returns a trajectory of these columns alone, in this order. `None` if one of them does not exist, or if there are
+    /// more of them than columns.
+    pub fn only_columns(&self, indices: &[u32]) -> Option<Self> {
+        if indices.is_empty() || indices.len() > self.num_columns() {
+            return None;
+        }
+        indices.iter().map(|&index| self.own_column(index as usize)).collect::<Option<_>>().map(Self::Columns)
+    }
+
+    fn own_column(&self, index: usize) -> Option<TrajectoryColumn> {
+        match self {
             Self::Rows { chunk, offset, length } if index < chunk.columns().len() => {
                 let slice = Slice { chunk: chunk.clone(), column: index as u32, offset: *offset, length: *length };
-                TrajectoryColumn { slices: smallvec::smallvec![slice], squeeze: false }
+                Some(TrajectoryColumn { slices: smallvec::smallvec![slice], squeeze: false })
             }
-            Self::Rows { .. } => return None,
-            Self::Columns(columns) => columns.get(index)?.clone(),
-        };
-        Some(Self::Columns([column].into()))
+            Self::Rows { .. } => None,
+            Self::Columns(columns) => columns.get(index).cloned(),
+        }
     }
 
     /// Whether its rows can be read from the data of its chunks directly, once unpacked.

@@ -10,19 +10,20 @@ use crate::priorities::{Priority, table_name, table_priorities};
 use crate::runtime::{deadline, runtime, wait, wait_driving};
 use crate::sampled_batch::SampledBatch;
 use crate::table::limiter_config;
-use numpy::PyReadonlyArray1;
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMapping, PyString};
-use reverb_core::{Chunk, Error, Signature, TableChanges};
+use reverb_core::{Chunk, Error, ItemKeys, Signature, TableChanges};
 use reverb_formats::definitions::info_bytes;
 use reverb_net::client::writer::note_drawn;
 use reverb_net::client::{
-    Checkpoint, Client as CoreClient, Configure, DEFAULT_PENDING_BYTES, Info, Mutate, Observe, Peek, PendingDraw,
+    Checkpoint, Client as CoreClient, Configure, DEFAULT_PENDING_BYTES, Get, Info, Mutate, Observe, Peek, PendingDraw,
     Reset, Sampled, Started, ToAll, WaitsFor,
 };
 use reverb_net::status_bytes;
 use reverb_net::transport::caller_driven::CallerDrivenRuntime;
+use reverb_service::get::Found;
 use reverb_service::{BatchRequest, DrawRequest, Priorities, Replay, RowInsert, Transport};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -30,6 +31,9 @@ use std::time::{Duration, Instant};
 
 /// Time that a server has beyond the deadline of an insert to describe its tables.
 const INFO_TIME: Duration = Duration::from_secs(2);
+
+/// Places of keys among those that were asked for, and the items of these keys.
+type Part<'py> = (Bound<'py, PyArray1<u32>>, SampledBatch);
 
 /// Waits for clients that were dropped: their servers have then processed the receipts of all their batches.
 #[pyfunction]
@@ -104,23 +108,24 @@ impl Client {
         data: &Bound<'_, PyAny>,
         priorities: &Bound<'_, PyAny>,
         timeout: Option<f64>,
-    ) -> PyReverbResult<()> {
+    ) -> PyReverbResult<u64> {
         let insert = || {
             let tables = table_priorities(priorities, 1)?;
             let steps = NestSteps::one(data)?;
             let known = self.known_order(steps.structure, &tables);
             self.insert_steps(py, data, (steps, known), tables, timeout)
         };
-        insert().map_err(|error| self.explain(py, error, data, priorities, false))
+        let keys = insert().map_err(|error| self.explain(py, error, data, priorities, false))?;
+        Ok(keys[0])
     }
 
-    fn insert_batch(
+    fn insert_batch<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         data: &Bound<'_, PyAny>,
         priorities: &Bound<'_, PyAny>,
         timeout: Option<f64>,
-    ) -> PyReverbResult<()> {
+    ) -> PyReverbResult<Bound<'py, PyArray1<u64>>> {
         let read = |data| -> PyReverbResult<_> {
             let steps = NestSteps::stacked(data)?;
             let tables = table_priorities(priorities, steps.count())?;
@@ -138,10 +143,11 @@ impl Client {
         let (steps, tables) = batch.map_err(|error| self.explain(py, error, &data, priorities, true))?;
         // A batch of nothing is checked as far as it goes.
         if steps.count() == 0 {
-            return Ok(());
+            return Ok(PyArray1::from_vec(py, Vec::new()));
         }
         let inserted = self.insert_steps(py, &data, (steps, known), tables, timeout);
-        inserted.map_err(|error| self.explain(py, error, &data, priorities, true))
+        let keys = inserted.map_err(|error| self.explain(py, error, &data, priorities, true))?;
+        Ok(PyArray1::from_slice(py, &keys))
     }
 
     #[pyo3(signature = (table, at_least, at_most, ahead, timeout, squeeze_time, reconnect_timeout=None))]
@@ -294,6 +300,21 @@ impl Client {
         items.into_iter().map(|item| Ok(SampledBatch::stored(py, item.batch, vec![item.inserted_at])?)).collect()
     }
 
+    /// Reads items by their keys. Of several servers, or of much data, the items come in parts.
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        table: &str,
+        keys: PyReadonlyArray1<'_, u64>,
+        columns: Vec<u32>,
+        timeout: Option<f64>,
+    ) -> PyReverbResult<Vec<Part<'py>>> {
+        let keys = keys.as_array().to_vec();
+        let found = self.ask(py, Get { table, keys: &keys, columns: &columns }, timeout)?;
+        let part = |found: Found| Ok((PyArray1::from_vec(py, found.places), SampledBatch::new(py, found.batch)?));
+        found.into_iter().map(part).collect()
+    }
+
     fn observe<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, &self.ask(py, Observe, timeout)?))
     }
@@ -379,7 +400,7 @@ impl Client {
         (mut steps, known): (NestSteps<'_>, Option<LeafOrder>),
         tables: Vec<(String, Priorities)>,
         timeout: Option<f64>,
-    ) -> PyReverbResult<()> {
+    ) -> PyReverbResult<ItemKeys> {
         let deadline = deadline(timeout)?;
         let (structure, is_new) = (steps.structure, known.is_none());
         let order = match known {

@@ -12,6 +12,7 @@ pub mod decoding;
 pub mod event_log;
 mod facts;
 mod freed_memory;
+pub mod get;
 pub mod insert;
 pub mod lease;
 pub mod local;

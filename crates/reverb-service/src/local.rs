@@ -9,7 +9,7 @@ use crate::replay::Replay;
 use crate::table_handle::{Call, DrawRequest, TableHandle};
 use parking_lot::Mutex;
 use reverb_core::gather::{BatchLayout, Gatherer};
-use reverb_core::{Chunk, Drawn, Error, NewItem, Result, Table, Trajectory, item_keys};
+use reverb_core::{Chunk, Drawn, Error, ItemKey, ItemKeys, NewItem, Result, Table, Trajectory, item_keys};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 use std::time::Instant;
@@ -83,6 +83,11 @@ impl RowInsert {
         }
     }
 
+    /// Makes a key for each item, which it has in every table.
+    pub fn make_keys(&self) -> ItemKeys {
+        item_keys(|key| (0..self.num_items()).map(|_| key()).collect())
+    }
+
     /// The chunks, in the order of the items.
     pub fn chunks(&self) -> impl Iterator<Item = &Arc<Chunk>> {
         std::iter::once(&self.chunk).chain(&self.more)
@@ -119,33 +124,36 @@ pub struct BatchRequest {
     pub squeeze_time: bool,
 }
 
-/// Begins an insert of a client into a service of this process. Clients are told apart by their numbers.
+/// Begins an insert of a client into a service of this process, and returns the keys of its items. Clients are told apart
+/// by their numbers.
 ///
 /// # Errors
 /// [`Error::TableNotFound`], [`Error::MessageTooLarge`], and the errors of an item that a table refuses. Nothing is
 /// inserted then.
-pub fn begin_insert(replay: &Replay, insert: &RowInsert, client: u64) -> Result<Vec<Call<()>>> {
+pub fn begin_insert(replay: &Replay, insert: &RowInsert, client: u64) -> Result<(Vec<Call<()>>, ItemKeys)> {
     replay.check_size(insert.decoded_bytes())?;
     // One check for all items of a chunk: their rows lie within it.
     insert.check()?;
+    let keys = insert.make_keys();
     let to_group = |(table, priorities): &(String, Priorities)| {
         let table = replay.table(table)?.clone();
-        let item = |key: u64, index: u32, (chunk, offset): (&Arc<Chunk>, u32)| NewItem {
+        let item = |(index, &key): (u32, &ItemKey), (chunk, offset): (&Arc<Chunk>, u32)| NewItem {
             key,
             priority: priorities.of(index as usize),
             takes_largest: priorities.take_largest,
             times_sampled: 0,
             trajectory: Trajectory::Rows { chunk: chunk.clone(), offset, length: insert.rows_per_item },
         };
-        let indices = 0..insert.num_items();
-        let items = item_keys(|key| match insert.more.is_empty() {
-            true => indices.map(|index| item(key(), index, (&insert.chunk, index * insert.rows_per_item))).collect(),
-            false => indices.map(|index| item(key(), index, insert.place(index))).collect(),
-        });
+        let named = (0..).zip(&keys);
+        let items = match insert.more.is_empty() {
+            true => named.map(|named| item(named, (&insert.chunk, named.0 * insert.rows_per_item))).collect(),
+            false => named.map(|named| item(named, insert.place(named.0))).collect(),
+        };
         Ok(InsertGroup { table, items })
     };
     let by = Inserter { peer: replay.this_process(), client };
-    replay.insert(insert.tables.iter().map(to_group).collect::<Result<_>>()?, by)
+    let calls = replay.insert(insert.tables.iter().map(to_group).collect::<Result<_>>()?, by)?;
+    Ok((calls, keys))
 }
 
 /// Draws a small batch from a table of a service of this process and copies it under one lock, if no wait is needed; see

@@ -92,9 +92,10 @@ pub fn random_items(table: &TableHandle, max_pages: usize) -> (ItemPages, usize)
     table.with_table(|table| (table.pages(chosen), table.len()))
 }
 
-async fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+/// Does work on a thread of the blocking pool.
+pub(crate) async fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let work = tokio::task::spawn_blocking(work);
-    work.await.map_err(|error| Error::Internal(format!("the task of a peek failed: {error}")))
+    work.await.map_err(|error| Error::Internal(format!("the task of a read failed: {error}")))
 }
 
 /// Returns the first items if a selector keeps the order.

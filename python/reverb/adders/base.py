@@ -17,6 +17,7 @@ from reverb.adders.recording import Recorder, Transition
 from reverb.client import Client, as_client
 from reverb.data import checks
 from reverb.errors import CancelledError
+from reverb.replay_sample import Ragged
 from reverb.writing.options import WriterOptions
 from reverb.writing.reports import Reports
 
@@ -24,6 +25,9 @@ from reverb.writing.reports import Reports
 # limit (Writers): number of an adder's unconfirmed items; other writers have no limit | {}, or two for each environment
 # | the call that makes items waits | `max_in_flight_items=` of each adder
 _IN_FLIGHT_ITEMS = 64
+
+# Keys of the items that a call has created: an array, or for a vector of environments a Ragged with the keys of each.
+AdderKeys = NDArray[np.uint64] | Ragged
 
 _Adder = TypeVar("_Adder", bound="AdderBase")
 
@@ -161,13 +165,16 @@ class AdderBase:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
         raise NotImplementedError(f"{type(self).__name__} takes no steps of environments.")
 
-    def end_episode(self, mask: ArrayLike | None = None, *, timeout: float | None = None) -> None:
+    def end_episode(self, mask: ArrayLike | None = None, *, timeout: float | None = None) -> AdderKeys:
         """Ends episodes that are under way after their last step, as if that had been truncated.
 
         Args:
           mask: Bools `[num_envs]` that mark the environments whose episodes end; None marks all.
           timeout: Time limit in seconds to wait for room for the items, before anything is done; None, the default,
             waits as long as the table's rate limiter blocks.
+
+        Returns:
+          The keys of the items that the ends created, as `add` returns them.
 
         Raises:
           DeadlineExceededError: There was no room within the timeout. No episode has ended, and the same call may be
@@ -181,7 +188,9 @@ class AdderBase:
             num_items = self._num_last(ends, self._steps)
             self._take_room(num_items, seconds)
             self._end_now(ends)
-            self._reports.finish()
+        keys = self._take_keys()
+        self._reports.finish()
+        return keys
 
     def break_off(self) -> None:
         """Ends all episodes that are under way, without a wait for room. For imports that fail."""
@@ -204,16 +213,32 @@ class AdderBase:
     def _begin_call(self) -> None:
         """Begins to write. Where an episode has no step yet, it drops the rows that an earlier call has left."""
         if self._is_torn and self._writer is not None:
+            self._take_keys()
             ends = self._steps == 0
             if True in ends:
                 self._drop_rows(ends)
                 self._is_led[ends] = False
         self._is_torn = True
 
-    def _end_call(self) -> None:
-        """Ends what `_begin_call` has begun, and raises an error that a part of the call has kept."""
+    def _end_call(self) -> AdderKeys:
+        """Ends what `_begin_call` has begun, and raises an error that a part of the call has kept.
+
+        Returns:
+          The keys of the items that the call has created.
+        """
         self._is_torn = self._reports.take_failed()
+        keys = self._take_keys()
         self._reports.finish()
+        return keys
+
+    def _take_keys(self) -> AdderKeys:
+        """The keys of the items that were created since the last time."""
+        num_envs = self._num_envs or 1
+        if self._writer is None:
+            values, lengths = np.zeros(0, np.uint64), np.zeros(num_envs, np.int64)
+        else:
+            values, lengths = self._writer.take_keys(num_envs)
+        return values if self._num_envs is None else Ragged(values, lengths)
 
     def _drop_rows(self, ends: NDArray[np.bool_]) -> None:
         """Lets no later item have the rows of these environments."""

@@ -10,7 +10,7 @@ import tree
 from numpy.typing import ArrayLike, NDArray
 
 from reverb.adders import columns
-from reverb.adders.base import AdderBase
+from reverb.adders.base import AdderBase, AdderKeys
 from reverb.adders.priorities import Priority, TdErrors
 from reverb.adders.recording import Transition
 from reverb.adders.rows import Rows
@@ -82,7 +82,7 @@ class EpisodeAdder(AdderBase):
         priority: ArrayLike | None = None,
         mask: ArrayLike | None = None,
         timeout: float | None = None,
-    ) -> None:
+    ) -> AdderKeys:
         """Adds a step. The last step of an episode creates the item.
 
         Args:
@@ -96,6 +96,10 @@ class EpisodeAdder(AdderBase):
           mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.
           timeout: Time limit in seconds to wait for room for the items that the step creates, before it is added; None,
             the default, waits as long as the table's rate limiter blocks.
+
+        Returns:
+          The keys of the items that the step has created, in the order of their creation: uint64 `[items]`, or with
+          `num_envs` a `Ragged` with the keys of each environment.
 
         Raises:
           DeadlineExceededError: There was no room for the items within the timeout. The step was not added, and the
@@ -135,7 +139,7 @@ class EpisodeAdder(AdderBase):
             self._errors.push(tree.flatten(step), present)
         if True in ends:
             self._end_episodes(ends, given)
-        self._end_call()
+        return self._end_call()
 
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""

@@ -11,7 +11,7 @@ import tree
 from numpy.typing import ArrayLike, NDArray
 
 from reverb.adders import columns
-from reverb.adders.base import AdderBase
+from reverb.adders.base import AdderBase, AdderKeys
 from reverb.adders.episode import as_vector
 from reverb.adders.flags import per_env
 from reverb.adders.recording import Transition
@@ -20,6 +20,7 @@ from reverb.client import Client
 from reverb.data import checks
 from reverb.data.arrays import as_array
 from reverb.data.keys import ItemPriority, is_max
+from reverb.replay_sample import Ragged
 from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_options
 
 if TYPE_CHECKING:
@@ -123,6 +124,8 @@ class HindsightAdder(AdderBase):
         # The goals of a step are known at the end of its episode, so episodes are kept until then.
         self._episodes: list[list[_Step]] = [[] for _ in range(self._num_envs or 1)]
         self._writer = self._pace(self._client.batched_writer(1, _KEPT_ROWS, options=self._options))
+        # The keys of the items that a call has made, for each environment whose episode it has written.
+        self._made: dict[int, NDArray[np.uint64]] = {}
         # Whether the writer has rows of an episode that has not ended, as an error in the midst of one leaves it.
         self._is_writing = False
 
@@ -139,7 +142,7 @@ class HindsightAdder(AdderBase):
         priority: ArrayLike | None = None,
         mask: ArrayLike | None = None,
         timeout: float | None = None,
-    ) -> None:
+    ) -> AdderKeys:
         """Adds a step. The last step of an episode creates the items of all its steps.
 
         An error of `compute_reward` or `compute_terminated` drops the episode whole, and no other. An error of the
@@ -162,6 +165,10 @@ class HindsightAdder(AdderBase):
           mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.
           timeout: Time limit in seconds to wait for room for the items that the step creates, before it is added; None,
             the default, waits as long as the table's rate limiter blocks.
+
+        Returns:
+          The keys of the items that the step has created, in the order of their creation: uint64 `[items]`, or with
+          `num_envs` a `Ragged` with the keys of each environment.
 
         Raises:
           DeadlineExceededError: There was no room for the items within the timeout. The step was not added, and the
@@ -203,7 +210,9 @@ class HindsightAdder(AdderBase):
         self._steps += present
         if ends.any():
             self._end_episodes(ends, None)
+        keys = self._take_keys()
         self._reports.finish()
+        return keys
 
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
@@ -251,14 +260,23 @@ class HindsightAdder(AdderBase):
             self._episodes[env] = []
         self._begin_anew(ends)
         first: Exception | None = None
-        for episode in episodes:
+        self._made.clear()
+        self._writer.take_keys(1)
+        for env, episode in zip(envs, episodes, strict=True):
             try:
                 self._write(episode)
             except Exception as error:
                 # An episode that fails takes no other with it.
                 first = first or error
+            self._made[env], _ = self._writer.take_keys(1)
         if first is not None:
             raise first
+
+    def _take_keys(self) -> AdderKeys:
+        made = [self._made.get(env, np.zeros(0, np.uint64)) for env in range(self._num_envs or 1)]
+        self._made.clear()
+        keys = np.concatenate(made)
+        return keys if self._num_envs is None else Ragged(keys, np.array([len(own) for own in made], np.int64))
 
     def _drop_rows(self, ends: NDArray[np.bool_]) -> None:
         """Does nothing: the episode that is written next drops what an error has left."""

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from reverb import structured_writer as structured
 from reverb.adders import columns
-from reverb.adders.base import AdderBase
+from reverb.adders.base import AdderBase, AdderKeys
 from reverb.adders.flags import per_env, refuse_dict
 from reverb.adders.recording import Transition
 from reverb.client import Client
@@ -166,7 +166,7 @@ class NStepTransitionAdder(AdderBase):
         priority: ArrayLike | None = None,
         mask: ArrayLike | None = None,
         timeout: float | None = None,
-    ) -> None:
+    ) -> AdderKeys:
         """Adds a step, and the transitions that it completes.
 
         Args:
@@ -188,6 +188,10 @@ class NStepTransitionAdder(AdderBase):
             pass `~(terminated | truncated)` of the previous step.
           timeout: Time limit in seconds to wait for room for the items that the step creates, before it is added; None,
             the default, waits as long as the table's rate limiter blocks.
+
+        Returns:
+          The keys of the items that the step has created, in the order of their creation: uint64 `[items]`, or with
+          `num_envs` a `Ragged` with the keys of each environment.
 
         Raises:
           DeadlineExceededError: There was no room for the items within the timeout. The step was not added, and the
@@ -241,7 +245,7 @@ class NStepTransitionAdder(AdderBase):
         self._returns.commit(returns, discounts)
         self._steps += present
         self._begin_anew(ends)
-        self._end_call()
+        return self._end_call()
 
     def _rewards(self, reward: ArrayLike) -> NDArray[Any]:
         """One reward for each environment, or one for all."""

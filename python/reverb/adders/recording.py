@@ -58,7 +58,7 @@ class Transition(NamedTuple):
             parts.update(self.extras)
         return parts if transform is None else transform(parts)
 
-    def add_step(self, add: Callable[..., None], transform: Callable[[Any], Any] | None, *, has_final: bool) -> None:
+    def add_step(self, add: Callable[..., object], transform: Callable[[Any], Any] | None, *, has_final: bool) -> None:
         """Passes the step of a sequence or an episode to the method of an adder.
 
         Args:
@@ -74,7 +74,7 @@ class Transition(NamedTuple):
             mask=self.mask,
         )
 
-    def add_whole(self, add: Callable[..., None], **more: Any) -> None:
+    def add_whole(self, add: Callable[..., object], **more: Any) -> None:
         """Passes the transition to the method of an adder, with further arguments that this adder takes."""
         add(
             self.observation,
@@ -99,7 +99,7 @@ class Recording(Protocol):
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
         """Adds a step."""
 
-    def end_episode(self, mask: ArrayLike | None = None) -> None:
+    def end_episode(self, mask: ArrayLike | None = None) -> object:
         """Ends the episodes of these environments after their last step."""
 
 

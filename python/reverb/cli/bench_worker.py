@@ -42,7 +42,7 @@ def main() -> None:
     print(json.dumps({**measured, "road": client.road}), flush=True)
 
 
-def _inserts(client: _binding.Client, task: dict[str, Any]) -> Callable[[], None]:
+def _inserts(client: _binding.Client, task: dict[str, Any]) -> Callable[[], object]:
     rows, size, table, timeout = rows_of(task["size"]), task["size"], task["table"], task["timeout"]
     # Random bytes, which no compression makes smaller.
     data = [np.random.default_rng(0).integers(0, 256, (rows, size), np.uint8)]
@@ -50,7 +50,7 @@ def _inserts(client: _binding.Client, task: dict[str, Any]) -> Callable[[], None
     return lambda: client.insert_batch(data, priorities, timeout)
 
 
-def _samples(client: _binding.Client, task: dict[str, Any]) -> Callable[[], None]:
+def _samples(client: _binding.Client, task: dict[str, Any]) -> Callable[[], object]:
     rows, table, timeout = rows_of(task["size"]), task["table"], task["timeout"]
 
     def sample() -> None:
@@ -61,7 +61,7 @@ def _samples(client: _binding.Client, task: dict[str, Any]) -> Callable[[], None
     return sample
 
 
-def _measure(call: Callable[[], None], seconds: float) -> dict[str, Any]:
+def _measure(call: Callable[[], object], seconds: float) -> dict[str, Any]:
     end = time.perf_counter() + _WARM_UP_S
     while time.perf_counter() < end:
         call()

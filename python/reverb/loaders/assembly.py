@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from reverb._binding import BatchMaker, Draw, SampledBatch
 from reverb.client import Client
+from reverb.data.fields import Selection, select
+from reverb.data.joining import Column, join_columns, join_infos, rows_of
 from reverb.loaders.batch import Batch
 from reverb.loaders.conversion import Conversion
-from reverb.loaders.fields import Selection, select
-from reverb.loaders.mixture import Column, join_columns, join_infos
 from reverb.loaders.options import Options
-from reverb.loaders.padding import mask_of, pad_column, rows_of
+from reverb.loaders.padding import mask_of, pad_column
 from reverb.prioritized import importance_weights
 from reverb.replay_sample import Ragged
 
@@ -112,7 +112,7 @@ class Assembly:
         squeezed = [all_squeezed[column] for column in first.columns]
         columns_of = [of.maker.columns(part.sampled) for part, of in zip(parts, kept, strict=True)]
         places = zip(zip(*columns_of, strict=True), squeezed, first.names, strict=True)
-        columns = [join_columns(list(column), flag, name) for column, flag, name in places]
+        columns = [join_columns(list(column), flag, name, "the tables of a mixture") for column, flag, name in places]
         mask = None
         if self._options.pad_to is not None:
             is_row = any(_has_open_rows(part, of) for part, of in zip(parts, kept, strict=True))

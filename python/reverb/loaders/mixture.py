@@ -1,15 +1,9 @@
-"""Batches that mix items of several tables."""
+"""The shares of several tables in batches that mix their items."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from reverb.loaders.padding import rows_of
-from reverb.replay_sample import BatchInfo, Ragged
-
-Column = NDArray[Any] | Ragged
 
 # Numbers of items that differ by less than 1e-9 are equal: weights are floats.
 _DIGITS = 9
@@ -67,40 +61,3 @@ class Shares:
         counts[most_owed] += 1
         self._owed += wanted - counts
         return counts
-
-
-def join_infos(infos: list[BatchInfo]) -> BatchInfo:
-    """Concatenates the infos of several draws."""
-    return BatchInfo(*(np.concatenate(fields) for fields in zip(*infos, strict=True)))
-
-
-def join_columns(columns: list[Column], squeezed: bool, name: str) -> Column:
-    """Concatenates one column of several draws. The result is a Ragged if items differ in length.
-
-    Args:
-      columns: The column in each draw, an array or a Ragged.
-      squeezed: Whether the column has no time axis.
-      name: Path of the column, for error messages.
-
-    Raises:
-      ValueError: The draws differ in the column's dtype or in the shape of its rows.
-    """
-    if len(columns) == 1:
-        return columns[0]
-    rows = [_rows(column, squeezed) for column in columns]
-    kinds = {f"{row.dtype}{list(row.shape[1:])}" for row in rows}
-    if len(kinds) > 1:
-        raise ValueError(
-            f"column {name}: the tables of a mixture must have the same dtype and row shape, got {sorted(kinds)}."
-        )
-    plain = [column for column in columns if not isinstance(column, Ragged)]
-    if len(plain) == len(columns) and len({column.shape[1:] for column in plain}) == 1:
-        return np.concatenate(plain)
-    return Ragged(np.concatenate(rows), np.concatenate([rows_of(column) for column in columns]))
-
-
-def _rows(column: Column, squeezed: bool) -> NDArray[Any]:
-    """The concatenated rows of all items."""
-    if isinstance(column, Ragged):
-        return column.values
-    return column if squeezed else column.reshape(-1, *column.shape[2:])

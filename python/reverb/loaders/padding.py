@@ -5,16 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reverb.data.joining import Column
 from reverb.replay_sample import Ragged
-
-Column = NDArray[Any] | Ragged
-
-
-def rows_of(column: Column) -> NDArray[np.int64]:
-    """The number of rows of each item in a column with a time axis, int64 `[batch]`."""
-    if isinstance(column, Ragged):
-        return column.row_lengths
-    return np.full(len(column), column.shape[1], np.int64)
 
 
 def pad_column(column: Column, length: int) -> NDArray[Any]:

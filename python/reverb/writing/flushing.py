@@ -5,6 +5,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from reverb import _binding
 from reverb.data import checks
 from reverb.errors import CancelledError, DeadlineExceededError, ReverbError
@@ -47,6 +50,17 @@ class FlushingWriter:
           priority: Lower bound of the priority, at least 0.
         """
         self._sender.note_priority(priority)
+
+    def take_keys(self, num_envs: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """The keys of the items that were made since the last call, environment by environment. For adders.
+
+        Args:
+          num_envs: Number of environments of the writer.
+
+        Returns:
+          The keys, uint64 `[items]`, and the number of items of each environment, int64 `[num_envs]`.
+        """
+        return self._sender.take_keys(num_envs)
 
     def leave(self, error: BaseException | None) -> None:
         """Flushes as `__exit__` does, but waits only as long as `close`. For adders.

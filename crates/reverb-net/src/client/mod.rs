@@ -26,7 +26,7 @@ use crate::replay_v1::client::Session;
 use crate::transport::address::Endpoint;
 use crate::writing::PendingLimit;
 use arc_swap::{ArcSwap, ArcSwapOption};
-use reverb_core::{Error, Result, fork};
+use reverb_core::{Error, ItemKeys, Result, fork};
 use reverb_service::local::{BatchRequest, RowInsert};
 use reverb_service::{Replay, Transport};
 use roads::Roads;
@@ -268,12 +268,12 @@ impl Client {
         })
     }
 
-    /// Inserts items, and waits until they are in their tables.
+    /// Inserts items, waits until they are in their tables, and returns their keys. An item has the same key in all tables.
     ///
     /// # Errors
     /// Errors of the tables, [`Error::Unavailable`] if the server cannot be reached, or [`Error::Unconfirmed`] if it is
     /// lost or stopped while the call waits.
-    pub fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Started<'_, ()> {
+    pub fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Started<'_, ItemKeys> {
         self.call_one(Insert { rows: insert, client: self.session.id }, Turn::Insert, (deadline, deadline))
     }
 

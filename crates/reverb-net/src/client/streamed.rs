@@ -5,7 +5,7 @@ use super::pending_draw::{Draw, PendingDraw, Sampled};
 use super::started::Started;
 use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client::Connection;
-use reverb_core::{Error, Result};
+use reverb_core::{Error, ItemKeys, Result};
 use reverb_service::insert::wait_for_inserts;
 use reverb_service::lease::Lease;
 use reverb_service::local::{BatchRequest, LocalDraw, RowInsert, begin_insert, gather, sample_leased};
@@ -31,23 +31,26 @@ pub struct BeginSample<'a> {
 }
 
 impl Call for Insert {
-    type Answer = ();
+    type Answer = ItemKeys;
 
-    fn here<'a>(self, replay: Arc<Replay>, deadline: Option<Instant>) -> Started<'a, ()> {
+    fn here<'a>(self, replay: Arc<Replay>, deadline: Option<Instant>) -> Started<'a, ItemKeys> {
         match begin_insert(&replay, &self.rows, self.client) {
             Err(error) => Started::Done(Err(error)),
-            Ok(calls) if calls.iter().all(|call| matches!(call, TableCall::Done(Ok(())))) => Started::Done(Ok(())),
-            Ok(calls) => Started::here(async move {
-                wait_for_inserts(calls, deadline, Notice::warn).await.map_err(Error::of_sent_insert)
+            Ok((calls, keys)) if calls.iter().all(|call| matches!(call, TableCall::Done(Ok(())))) => {
+                Started::Done(Ok(keys))
+            }
+            Ok((calls, keys)) => Started::here(async move {
+                wait_for_inserts(calls, deadline, Notice::warn).await.map_err(Error::of_sent_insert)?;
+                Ok(keys)
             }),
         }
     }
 
-    async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<()> {
+    async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<ItemKeys> {
         connection.insert(self.rows, deadline).await
     }
 
-    async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<()> {
+    async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<ItemKeys> {
         connection.insert(self.rows, deadline).await
     }
 }

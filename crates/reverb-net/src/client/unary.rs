@@ -1,7 +1,9 @@
 //! The calls with one request and one answer, and what each does on each road.
 
 use super::call::Call;
-use super::servers::{All, Route, ToAll, merge_items, merge_tables, of_all, of_reached, part_of, route};
+use super::servers::{
+    All, Route, ToAll, merge_items, merge_tables, of_all, of_reached, part_of, reached_and_lost, route,
+};
 use super::started::Started;
 use crate::dm_reverb::client as dm_reverb;
 use crate::dm_reverb::proto::{self as theirs, KeyWithPriority, MutatePrioritiesRequest};
@@ -9,14 +11,16 @@ use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
 use crate::grpc::largest;
 use crate::replay_v1::client::{BenchHold, Connection};
 use crate::replay_v1::proto::{
-    CheckpointRequest, InfoRequest, MutateRequest, ObserveRequest, PeekRequest, ResetRequest,
+    CheckpointRequest, GetRequest, InfoRequest, MutateRequest, ObserveRequest, PeekRequest, ResetRequest,
 };
-use crate::replay_v1::wire::{changes_to_wire, peeked_from_wire, status_from_wire};
+use crate::replay_v1::wire::{changes_to_wire, got_from_wire, peeked_from_wire, status_from_wire};
 use reverb_core::{Error, ItemKey, Result, TableChanges};
 use reverb_observe::documents::observed;
+use reverb_service::get::{Found, Got, MAX_KEYS, get};
 use reverb_service::peek::{Peeked, peek};
 use reverb_service::{Replay, TableStatus};
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -278,6 +282,101 @@ impl ToAll for Peek<'_> {
         let (count, newest) = (self.count, self.newest);
         let items = of_reached(all.ask(self).await?)?.into_iter().map(|(_, items)| items);
         Ok(merge_items(items.collect(), count, newest))
+    }
+}
+
+/// Reads items by their keys, without drawing or counting them. Unknown keys are left out. Answers parts, each of which has
+/// the items of some of the keys, whose places are among all keys. Several servers are all asked. One that is lost is an
+/// error only if the others do not have all of the items.
+///
+/// Fails with [`Error::TableNotFound`] if there is no such table, with [`Error::InvalidArgument`] if an item lacks a column
+/// or if the items cannot be stacked, with [`Error::ResourceExhausted`] if an item has more than 1 GiB of data, and with
+/// [`Error::Unimplemented`] if the server is one of dm-reverb, or older than this call.
+#[derive(Debug, Clone)]
+pub struct Get<'a> {
+    /// Name of the table.
+    pub table: &'a str,
+    /// Keys of the items.
+    pub keys: &'a [ItemKey],
+    /// Numbers of the columns to read, in this order. Empty: all columns.
+    pub columns: &'a [u32],
+}
+
+/// A reader of keys from the first on.
+struct Reading<'a> {
+    keys: &'a [ItemKey],
+    /// Number of keys about which there is an answer.
+    first: usize,
+    parts: Vec<Found>,
+}
+
+impl<'a> Reading<'a> {
+    fn new(keys: &'a [ItemKey]) -> Self {
+        Self { keys, first: 0, parts: Vec::new() }
+    }
+
+    /// Returns the keys to ask for. The first request is made even if there are none, to find the table.
+    fn next(&self) -> &'a [ItemKey] {
+        let left = &self.keys[self.first..];
+        &left[..left.len().min(MAX_KEYS)]
+    }
+
+    /// Takes an answer. Returns whether there is one about each key.
+    fn take(&mut self, Got { num_keys, found }: Got) -> bool {
+        let first = self.first as u32;
+        self.parts.extend(found.map(|Found { places, batch }| {
+            let places = places.into_iter().map(|place| place + first).collect();
+            Found { places, batch }
+        }));
+        self.first += num_keys;
+        self.first == self.keys.len()
+    }
+}
+
+impl Call for Get<'_> {
+    type Answer = Vec<Found>;
+
+    const NOT_IN_DM_REVERB: &'static str = "which cannot read items by their keys; sample them, or start the server with \
+                                            this package";
+
+    fn here<'a>(self, replay: Arc<Replay>, deadline: Option<Instant>) -> Started<'a, Vec<Found>>
+    where
+        Self: 'a,
+    {
+        let found = async move {
+            let mut reading = Reading::new(self.keys);
+            while !reading.take(get(&replay, self.table, reading.next(), self.columns).await?) {}
+            Ok(reading.parts)
+        };
+        Started::here(by(deadline, found, "the items were not read in time"))
+    }
+
+    async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<Vec<Found>> {
+        let lacks = "has an earlier version of this package, which cannot read items by their keys; sample them, or \
+                     restart it with this version";
+        let mut reading = Reading::new(self.keys);
+        loop {
+            let keys = reading.next();
+            let request = GetRequest { table: self.table.into(), keys: keys.into(), columns: self.columns.into() };
+            let answer = connection.unary(deadline, async |mut service| service.get(request).await).await;
+            let answer = answer.map_err(|error| of_earlier(connection, error, lacks))?;
+            if reading.take(got_from_wire(answer, keys.len())?) {
+                return Ok(reading.parts);
+            }
+        }
+    }
+}
+
+impl ToAll for Get<'_> {
+    async fn to_all(self, all: All<'_>) -> Result<Vec<Found>> {
+        let num_keys = self.keys.len();
+        let (reached, lost) = reached_and_lost(all.ask(self).await?)?;
+        let parts: Vec<_> = reached.into_iter().flat_map(|(_, parts)| parts).collect();
+        let places: HashSet<_> = parts.iter().flat_map(|part| &part.places).collect();
+        match lost {
+            Some(error) if places.len() < num_keys => Err(error),
+            _ => Ok(parts),
+        }
     }
 }
 

@@ -3,9 +3,10 @@
 use crate::grpc::checked::{Checked, Field, Kind, checked, entry_bytes};
 use crate::replay_v1::proto::{
     BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, Chunk, Column, ColumnSpec, ConfigureRequest,
-    ConfigureResponse, HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest, InsertResponse,
-    ItemBatch, MutateRequest, MutateResponse, ObserveRequest, ObserveResponse, PeekRequest, PeekResponse, ResetRequest,
-    ResetResponse, SampleRequest, Slice, Trajectory, WriteItem, WriteRequest, WriteResponse,
+    ConfigureResponse, GetRequest, GetResponse, HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest,
+    InsertResponse, ItemBatch, MutateRequest, MutateResponse, ObserveRequest, ObserveResponse, PeekRequest,
+    PeekResponse, ResetRequest, ResetResponse, SampleRequest, Slice, Trajectory, WriteItem, WriteRequest,
+    WriteResponse,
 };
 use crate::replay_v1::sample_response::SampleResponse;
 use crate::replay_v1::status::to_status;
@@ -39,8 +40,8 @@ checked! {
     // These are always small, or come from a server that its client trusts.
     others: HelloRequest, HelloResponse, InsertResponse, SampleRequest, SampleResponse, WriteResponse, MutateRequest,
     MutateResponse, ResetRequest, ResetResponse, InfoRequest, InfoResponse, CheckpointRequest, CheckpointResponse,
-    PeekRequest, ConfigureRequest, ConfigureResponse, PeekResponse, ObserveRequest, ObserveResponse, BenchRequest,
-    BenchResponse,
+    PeekRequest, GetRequest, ConfigureRequest, ConfigureResponse, PeekResponse, GetResponse, ObserveRequest,
+    ObserveResponse, BenchRequest, BenchResponse,
 }
 
 fn check(message: &[u8], repeated: &[Field]) -> Result<(), Status> {

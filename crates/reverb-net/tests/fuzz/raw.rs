@@ -110,7 +110,7 @@ impl Service<http::Request<Body>> for FakeServer {
         let called = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
         let (messages, waits) = match &*called {
             "Hello" => (vec![hello], false),
-            called if called == method => (messages, !matches!(called, "Peek" | "Info" | "ServerInfo")),
+            called if called == method => (messages, !matches!(called, "Peek" | "Get" | "Info" | "ServerInfo")),
             "ServerInfo" => (vec![hello], false),
             _ => (Vec::new(), true),
         };

@@ -3,10 +3,10 @@
 use crate::common::wire::{chunk, draw, insert};
 use prost::Message;
 use reverb_net::replay_v1::proto::{
-    Batch, BatchColumn, CheckpointResponse, Chunk, Column, ColumnSpec, Failure, HelloRequest, HelloResponse,
-    InfoResponse, InsertRequest, InsertResponse, ItemBatch, MutateRequest, PeekRequest, PeekResponse, ResetRequest,
-    SampleRequest, Slice, TableStatus, Trajectory, WriteFailure, WriteItem, WriteRequest, WriteResponse, peek_response,
-    sample_request,
+    Batch, BatchColumn, CheckpointResponse, Chunk, Column, ColumnSpec, Failure, GetRequest, GetResponse, HelloRequest,
+    HelloResponse, InfoResponse, InsertRequest, InsertResponse, ItemBatch, MutateRequest, PeekRequest, PeekResponse,
+    ResetRequest, SampleRequest, Slice, TableStatus, Trajectory, WriteFailure, WriteItem, WriteRequest, WriteResponse,
+    peek_response, sample_request,
 };
 use reverb_net::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use std::slice::from_ref;
@@ -128,7 +128,9 @@ pub fn unary_requests() -> Vec<Vec<u8>> {
     };
     let peek = PeekRequest { table: "table".into(), count: 5, newest: true };
     let reset = ResetRequest { table: "table".into() };
-    vec![call(0, &hello), call(1, &mutate), call(2, &reset), vec![3], vec![4], call(5, &peek), vec![6]]
+    let get = GetRequest { table: "table".into(), keys: vec![1, 2, 3, 2], columns: vec![0] };
+    let ends = [call(5, &peek), vec![6], call(7, &get)];
+    [vec![call(0, &hello), call(1, &mutate), call(2, &reset), vec![3], vec![4]], ends.into()].concat()
 }
 
 fn batch() -> Batch {
@@ -185,5 +187,6 @@ pub fn answers() -> Vec<Vec<u8>> {
         with_method(6, &[apart.encode_to_vec()]),
         with_method(7, &[begun, rest]),
         with_method(7, &[failed]),
+        call(8, &GetResponse { num_keys: 2, places: vec![0, 1], batch: Some(batch()), payload: vec![0; 142].into() }),
     ]
 }

@@ -8,7 +8,7 @@ use prost::Message;
 use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, DroppedChunks, StepBuffer, Value, WriterItem};
 use reverb_core::{DType, Error, Table};
 use reverb_net::client::writer::{Session, SessionOptions};
-use reverb_net::client::{Checkpoint, Client, Info, Mutate, Peek};
+use reverb_net::client::{Checkpoint, Client, Get, Info, Mutate, Peek};
 use reverb_net::replay_v1::proto::{
     HelloResponse, InsertResponse, SampleRequest, WriteItem, WriteRequest, WriteResponse, sample_request,
 };
@@ -120,7 +120,7 @@ pub fn sample_requests(input: &[u8]) -> String {
 pub fn unary_requests(input: &[u8]) -> String {
     let world = world();
     let Some((&method, message)) = input.split_first() else { return "empty".into() };
-    let method = ["Hello", "Mutate", "Reset", "Info", "Checkpoint", "Peek", "Observe"][usize::from(method) % 7];
+    let method = ["Hello", "Mutate", "Reset", "Info", "Checkpoint", "Peek", "Observe", "Get"][usize::from(method) % 8];
     world.fill();
     let request = Bytes::copy_from_slice(message);
     let answer = measured(method, multiple_of(input), || world.runtime.block_on(world.unary(method, request)));
@@ -139,7 +139,7 @@ pub fn unary_requests(input: &[u8]) -> String {
 pub fn answers(input: &[u8]) -> String {
     let Some((&method, message)) = input.split_first() else { return "empty".into() };
     let method =
-        ["Hello", "Info", "Peek", "Checkpoint", "Mutate", "Insert", "Write", "Sample"][usize::from(method) % 8];
+        ["Hello", "Info", "Peek", "Checkpoint", "Mutate", "Insert", "Write", "Sample", "Get"][usize::from(method) % 9];
     let is_stream = matches!(method, "Insert" | "Write" | "Sample");
     let messages = if is_stream { messages(message) } else { vec![Bytes::copy_from_slice(message)] };
     // A client allocates the memory of a batch when its header arrives.
@@ -168,9 +168,10 @@ async fn ask(address: &str, method: &str) -> Result<(), Error> {
     let deadline = Some(Instant::now() + patience);
     match method {
         "Peek" => client.call(Peek { table: "table", count: 10, newest: true }, deadline).await.map(drop),
+        "Get" => client.call(Get { table: "table", keys: &[1, 2], columns: &[] }, deadline).await.map(drop),
         "Checkpoint" => client.call(Checkpoint, deadline).await.map(drop),
         "Mutate" => client.call(Mutate::new("table", &[], &[1]), deadline).await.map(drop),
-        "Insert" => client.insert(crate::common::rows("table", &[1, 2]), deadline).await,
+        "Insert" => client.insert(crate::common::rows("table", &[1, 2]), deadline).await.map(drop),
         "Write" => write(client).await,
         "Sample" => client.receive(&crate::common::draw("table", 2), deadline).await.map(drop),
         _ => client.call(Info, deadline).await.map(drop),

@@ -165,7 +165,7 @@ impl BatchedWriter {
     }
 
     /// Makes one item of every environment in `mask` that has all rows of the item. Returns for which environments it
-    /// did.
+    /// did, and the keys of the items; 0 for the other environments.
     #[pyo3(signature = (table, priorities, columns, mask, timeout=None))]
     fn create_items<'py>(
         &self,
@@ -175,10 +175,10 @@ impl BatchedWriter {
         columns: Vec<RowsOf>,
         mask: Option<PyReadonlyArray1<'_, bool>>,
         timeout: Option<f64>,
-    ) -> PyReverbResult<Bound<'py, PyArray1<bool>>> {
+    ) -> PyReverbResult<(Bound<'py, PyArray1<bool>>, Bound<'py, PyArray1<u64>>)> {
         let table = self.session.table(table)?;
         let priorities = priorities.of(self.num_envs, &self.session);
-        let mut made = Vec::new();
+        let (mut made, mut keys) = (Vec::new(), Vec::new());
         let mut items = Vec::new();
         {
             let envs = self.envs.lock();
@@ -186,12 +186,15 @@ impl BatchedWriter {
                 let wanted = mask.as_ref().is_none_or(|mask| mask.as_array()[index]);
                 let item = if wanted { env.item(&table, priorities[index], &columns)? } else { None };
                 made.push(item.is_some());
+                keys.push(item.as_ref().map_or(0, |item| item.key));
                 items.extend(item);
             }
         }
         self.session.take_room_of_call(py, items.len(), timeout)?;
+        let envs = (0..).zip(&made).filter(|(_, made)| **made).map(|(env, _)| env);
+        envs.zip(&items).for_each(|(env, item)| self.session.note_made(env, [item]));
         self.session.push(py, items)?;
-        Ok(PyArray1::from_vec(py, made))
+        Ok((PyArray1::from_vec(py, made), PyArray1::from_vec(py, keys)))
     }
 
     fn episode_steps<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
@@ -258,6 +261,7 @@ impl BatchedWriter {
                 result = result.and(env.steps.end_episode(true));
             }
             result = result.and(set_priority(items, made, priorities.map(|priorities| priorities[index])));
+            self.session.note_made(index, &items[made..]);
         }
         result
     }

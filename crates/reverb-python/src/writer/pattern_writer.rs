@@ -70,6 +70,7 @@ impl PatternWriter {
         };
         appended.map_err(|error| step.describe(py, &self.structure, error))?;
         let accepted = self.structure.accept(py, &step);
+        self.session.note_made(0, &items);
         self.session.end_step(py, items, must_report, accepted.and(made.map_err(Into::into)))
     }
 
@@ -79,6 +80,7 @@ impl PatternWriter {
         let must_report = self.session.begin()?;
         let mut items = Vec::new();
         let made = self.make(&self.steps.lock(), &mut self.evaluator.lock(), true, priority, &mut items);
+        self.session.note_made(0, &items);
         self.session.end_step(py, items, must_report, made.map_err(Into::into))
     }
 

@@ -117,7 +117,7 @@ impl RowWriter {
         table: &Bound<'_, PyAny>,
         num_timesteps: u64,
         priority: Priority,
-    ) -> PyReverbResult<()> {
+    ) -> PyReverbResult<u64> {
         let (table, priority) = (self.session.table(table)?, self.session.priority(priority));
         let (writer, mut columns, structures) = {
             let rows = self.rows.lock();
@@ -153,9 +153,11 @@ impl RowWriter {
             }
             WriterItem::new(table, priority, columns, writer, None)?
         };
+        let key = item.key;
         self.session.take_room_of_call(py, 1, None)?;
         self.session.push(py, [item])?;
-        self.session.wait_in_flight(py, self.max_in_flight)
+        self.session.wait_in_flight(py, self.max_in_flight)?;
+        Ok(key)
     }
 
     #[getter]

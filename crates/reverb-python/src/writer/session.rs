@@ -4,12 +4,13 @@ use crate::client::Client;
 use crate::errors::{PyReverbError, PyReverbResult};
 use crate::priorities::Priority;
 use crate::runtime::{deadline, runtime, wait};
+use numpy::PyArray1;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
-use reverb_core::NewPriority;
 use reverb_core::writer::{ChunkCompression, ColumnOptions, DroppedChunks, StepBuffer, WriterItem};
+use reverb_core::{ItemKey, NewPriority};
 use reverb_net::client::writer::{Discarded, Session, SessionOptions};
 use reverb_service::warn;
 use std::collections::BTreeMap;
@@ -81,7 +82,12 @@ pub struct WriterSession {
     hint: &'static str,
     /// Whether the owner of the writer takes the room for all items, so that no other call waits for it.
     is_paced: Arc<AtomicBool>,
+    /// The items that a paced writer has made since they were last taken: their environments and keys.
+    made: Arc<Mutex<Vec<(usize, ItemKey)>>>,
 }
+
+/// The keys of items, environment by environment, and how many each has.
+type KeysByEnv<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<i64>>);
 
 impl WriterSession {
     /// A session over `client`. `hint` says how to end a long wait.
@@ -97,6 +103,7 @@ impl WriterSession {
             noted: Arc::default(),
             hint,
             is_paced: Arc::default(),
+            made: Arc::default(),
         }
     }
 
@@ -157,6 +164,13 @@ impl WriterSession {
     /// only then. An adder takes the room for what it makes itself.
     pub fn wait_for_room(&self, py: Python<'_>) -> PyReverbResult<()> {
         self.take_room_of_call(py, 1, None)
+    }
+
+    /// Notes items of an environment for [`WriterSession::take_keys`], if the writer is paced.
+    pub fn note_made<'a>(&self, env: usize, items: impl IntoIterator<Item = &'a WriterItem>) {
+        if self.is_paced.load(Relaxed) {
+            self.made.lock().extend(items.into_iter().map(|item| (env, item.key)));
+        }
     }
 
     /// Queues items for which there is room. Without items, it does nothing. An earlier item that was refused is reported
@@ -220,9 +234,19 @@ impl WriterSession {
         self.take_room(py, count, timeout)
     }
 
-    /// From now on only `take_room` waits for room.
+    /// From now on only `take_room` waits for room, and items are noted for `take_keys`.
     fn pace(&self) {
         self.is_paced.store(true, Relaxed);
+    }
+
+    /// The keys of the items that a paced writer has made since the last call.
+    fn take_keys<'py>(&self, py: Python<'py>, num_envs: usize) -> KeysByEnv<'py> {
+        let mut made = std::mem::take(&mut *self.made.lock());
+        // The sort is stable, so the items of an environment stay in the order in which they were made.
+        made.sort_by_key(|&(env, _)| env);
+        let mut counts = vec![0; num_envs];
+        made.iter().for_each(|&(env, _)| counts[env] += 1);
+        (PyArray1::from_iter(py, made.iter().map(|&(_, key)| key)), PyArray1::from_vec(py, counts))
     }
 
     #[getter]

@@ -76,7 +76,7 @@ impl TrajectoryWriter {
         priority: Priority,
         trajectory: &Bound<'_, PyAny>,
         timeout: Option<f64>,
-    ) -> PyReverbResult<()> {
+    ) -> PyReverbResult<u64> {
         let (flat, structure) = columns(trajectory)?;
         let (table, priority) = (self.session.table(table)?, self.session.priority(priority));
         let writer = self.steps.lock().writer();
@@ -87,8 +87,7 @@ impl TrajectoryWriter {
         };
         let Some(signature) = signature else {
             let item = WriterItem::new(table, priority, flat, writer, None)?.not_validated();
-            self.session.take_room_of_call(py, 1, timeout)?;
-            return self.session.push(py, [item]);
+            return self.push(py, item, timeout);
         };
         let signature = signature.as_deref();
         let id = structure.map(|structure| KnownKeys::id(structure, &table, 0));
@@ -98,8 +97,7 @@ impl TrajectoryWriter {
         self.keys.check((id, &order), &table, trajectory, signature, misfit)?;
         let item = WriterItem::new(table, priority, flat, writer, signature)
             .map_err(|error| explain(error, trajectory, signature, false))?;
-        self.session.take_room_of_call(py, 1, timeout)?;
-        self.session.push(py, [item])
+        self.push(py, item, timeout)
     }
 
     fn set_signatures(&self, signatures: FlatSignatures) -> PyReverbResult<()> {
@@ -126,6 +124,16 @@ impl TrajectoryWriter {
     #[getter]
     fn step_is_open(&self) -> bool {
         self.steps.lock().step_is_open()
+    }
+}
+
+impl TrajectoryWriter {
+    /// Waits until there is room for an item, queues it, and returns its key.
+    fn push(&self, py: Python<'_>, item: WriterItem, timeout: Option<f64>) -> PyReverbResult<u64> {
+        let key = item.key;
+        self.session.take_room_of_call(py, 1, timeout)?;
+        self.session.push(py, [item])?;
+        Ok(key)
     }
 }
 

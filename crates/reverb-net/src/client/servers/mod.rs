@@ -14,4 +14,4 @@ mod told;
 pub use merge::{merge_items, merge_tables};
 pub use routing::{Route, part_of, route};
 pub use set::{Servers, Turn};
-pub use to_all::{All, ToAll, of_all, of_reached};
+pub use to_all::{All, ToAll, of_all, of_reached, reached_and_lost};

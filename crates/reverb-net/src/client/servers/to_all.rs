@@ -112,6 +112,17 @@ pub fn of_all<T>(answers: Answers<T>, what: &str) -> Result<Vec<(Arc<str>, T)>> 
 /// # Errors
 /// The error that a server answered, or the reason why none did.
 pub fn of_reached<T>(answers: Answers<T>) -> Result<Vec<(Arc<str>, T)>> {
+    match reached_and_lost(answers)? {
+        (reached, Some(error)) if reached.is_empty() => Err(error),
+        (reached, _) => Ok(reached),
+    }
+}
+
+/// Returns the answers of the servers that have answered, and the error of one that is lost, if any is.
+///
+/// # Errors
+/// The error that a server answered.
+pub fn reached_and_lost<T>(answers: Answers<T>) -> Result<(Vec<(Arc<str>, T)>, Option<Error>)> {
     let errors = answers.iter().filter_map(|(peer, answer)| Some((peer, answer.as_ref().err()?)));
     let answered: Vec<_> = errors.filter(|(_, error)| !is_lost(error)).collect();
     if let Some(&(peer, error)) = answered.first() {
@@ -126,8 +137,5 @@ pub fn of_reached<T>(answers: Answers<T>) -> Result<Vec<(Arc<str>, T)>> {
             Err(error) => lost = Some(at_server(error, &peer)),
         }
     }
-    match lost {
-        Some(error) if reached.is_empty() => Err(error),
-        _ => Ok(reached),
-    }
+    Ok((reached, lost))
 }

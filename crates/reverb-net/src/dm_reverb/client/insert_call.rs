@@ -3,19 +3,21 @@
 use super::insert_link::{InsertLink, MESSAGE_BYTES, MESSAGE_ITEMS};
 use crate::dm_reverb::proto::InsertStreamRequest;
 use bytes::Bytes;
-use reverb_core::{Chunk, Error, Result, item_key, random_key};
+use reverb_core::{Chunk, Error, ItemKeys, Result, random_key};
 use reverb_formats::chunk::ChunkEncoder;
 use reverb_formats::item::ItemEncoder;
 use reverb_service::local::RowInsert;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use tonic::Status;
 
 /// An insert in progress.
 pub struct InsertCall {
     insert: RowInsert,
+    keys: ItemKeys,
     /// Index of the first item that was not sent.
     next: u32,
-    unconfirmed: HashSet<u64, foldhash::fast::RandomState>,
+    /// In how many tables the items with these keys are not known to be.
+    unconfirmed: HashMap<u64, usize, foldhash::fast::RandomState>,
     num_confirmed: usize,
     chunks: ChunkEncoder,
     items: ItemEncoder,
@@ -41,13 +43,19 @@ impl InsertCall {
             }
         }
         Ok(Self {
+            keys: insert.make_keys(),
             insert,
             next: 0,
-            unconfirmed: HashSet::default(),
+            unconfirmed: HashMap::default(),
             num_confirmed: 0,
             chunks: ChunkEncoder::default(),
             items: ItemEncoder::default(),
         })
+    }
+
+    /// Returns the keys of the items.
+    pub fn into_keys(self) -> ItemKeys {
+        self.keys
     }
 
     /// Returns the number of items in their tables, as far as is known, and the number of all items.
@@ -80,14 +88,17 @@ impl InsertCall {
     }
 
     fn confirm(&mut self, key: u64) {
-        if self.unconfirmed.remove(&key) {
-            self.num_confirmed += 1;
+        let Some(left) = self.unconfirmed.get_mut(&key) else { return };
+        *left -= 1;
+        if *left == 0 {
+            self.unconfirmed.remove(&key);
         }
+        self.num_confirmed += 1;
     }
 
     /// Makes the next message. Each chunk is sent with all its items, so the server keeps none for later.
     fn message(&mut self) -> Result<InsertStreamRequest> {
-        let Self { insert, chunks, items, unconfirmed, next, .. } = self;
+        let Self { insert, keys, chunks, items, unconfirmed, next, .. } = self;
         let (count, rows_per_item) = (insert.num_items(), insert.rows_per_item);
         let mut request = InsertStreamRequest::default();
         let mut bytes = 0;
@@ -102,13 +113,13 @@ impl InsertCall {
             bytes += message.len();
             request.chunks.push(message.into());
             for (table, priorities) in &insert.tables {
-                let item = (item_key(), priorities.of(index));
+                let item = (keys[index], priorities.of(index));
                 let mut message = Vec::new();
                 items.encode_rows(item, table, (key, chunk.columns().len(), rows_per_item), &mut message)?;
                 bytes += message.len();
                 request.items.push(Bytes::from(message));
-                unconfirmed.insert(item.0);
             }
+            unconfirmed.insert(keys[index], insert.tables.len());
             *next += 1;
         }
         Ok(request)

@@ -7,7 +7,7 @@ use super::insert_link::{InsertLink, check_message_size};
 use super::tables::Tables;
 use crate::dm_reverb::status::from_status;
 use crate::grpc::largest;
-use reverb_core::{Error, Result, TableInfo};
+use reverb_core::{Error, ItemKeys, Result, TableInfo};
 use reverb_service::insert::name_row;
 use reverb_service::local::RowInsert;
 use reverb_service::warn;
@@ -24,7 +24,7 @@ const ASK_TIME: Duration = Duration::from_secs(2);
 impl Connection {
     /// See [`crate::client::Client::insert`]. Dropping the future ends its stream. Items that the server has received by
     /// then are still inserted.
-    pub async fn insert(&self, mut insert: RowInsert, deadline: Option<Instant>) -> Result<()> {
+    pub async fn insert(&self, mut insert: RowInsert, deadline: Option<Instant>) -> Result<ItemKeys> {
         self.check_insert(&insert, deadline).await?;
         for (table, priorities) in &mut insert.tables {
             if std::mem::take(&mut priorities.take_largest) {
@@ -49,7 +49,7 @@ impl Connection {
         match ended {
             Some(Ok(())) => {
                 self.idle_inserts.give_back(stream);
-                Ok(())
+                Ok(call.into_keys())
             }
             Some(Err(Failure::Invalid(error))) => Err(error),
             Some(Err(Failure::Ended(status))) => Err(self.insert_failed(status)),

@@ -17,7 +17,7 @@ use crate::replay_v1::wire::chunk_to_wire;
 use crate::transport::address::Endpoint;
 use crate::transport::caller_driven::flush;
 use crate::transport::dial::ATTEMPT_TIME;
-use reverb_core::{Chunk, Error, Result, item_keys};
+use reverb_core::{Chunk, Error, ItemKey, ItemKeys, Result};
 use reverb_service::insert::check_size;
 use reverb_service::local::{BatchRequest, Priorities, RowInsert};
 use reverb_service::{Batch, Transport, process_name};
@@ -145,43 +145,43 @@ impl Connection {
         }
     }
 
-    pub async fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Result<()> {
+    pub async fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Result<ItemKeys> {
         check_size(insert.decoded_bytes(), self.hello.max_message_size)?;
         self.samples.send_receipts();
+        let keys = insert.make_keys();
         let request = InsertRequest {
             chunks: insert.chunks().map(|chunk| chunk_to_wire(chunk)).collect(),
-            batches: self.item_batches(insert),
+            batches: self.item_batches(insert, &keys),
             timeout_ms: timeout_ms(deadline),
             ..InsertRequest::default()
         };
-        self.within(deadline, self.inserts.call(request)).await
+        self.within(deadline, self.inserts.call(request)).await?;
+        Ok(keys)
     }
 
     /// Returns the items of an insert: one batch for each chunk and table, those of a table one after another.
-    fn item_batches(&self, insert: RowInsert) -> Vec<ItemBatch> {
+    fn item_batches(&self, insert: RowInsert, keys: &[ItemKey]) -> Vec<ItemBatch> {
         let RowInsert { chunk, more, rows_per_item, tables } = insert;
-        let batch = |table, priorities, takes_largest, chunk: &Chunk| {
-            let items = chunk.rows() / rows_per_item;
-            ItemBatch {
-                table,
-                keys: item_keys(|key| (0..items).map(|_| key()).collect()),
-                priorities,
-                takes_largest,
-                chunk_key: chunk.key,
-                first_row: 0,
-                rows_per_item,
-                trajectories: Vec::new(),
-            }
+        let batch = |table, keys: &[ItemKey], priorities, takes_largest, chunk: &Chunk| ItemBatch {
+            table,
+            keys: keys.to_vec(),
+            priorities,
+            takes_largest,
+            chunk_key: chunk.key,
+            first_row: 0,
+            rows_per_item,
+            trajectories: Vec::new(),
         };
         let mut batches = Vec::with_capacity(tables.len() * (1 + more.len()));
         for (table, priorities) in tables {
             let priorities = self.filled_in(&table, priorities);
             if more.is_empty() {
-                batches.push(batch(table, priorities.values.into_vec(), priorities.take_largest, &chunk));
+                batches.push(batch(table, keys, priorities.values.into_vec(), priorities.take_largest, &chunk));
                 continue;
             }
             for (index, chunk) in std::iter::once(&chunk).chain(&more).enumerate() {
-                batches.push(batch(table.clone(), vec![priorities.of(index)], priorities.take_largest, chunk));
+                let (key, priority) = (&keys[index..=index], vec![priorities.of(index)]);
+                batches.push(batch(table.clone(), key, priority, priorities.take_largest, chunk));
             }
         }
         batches

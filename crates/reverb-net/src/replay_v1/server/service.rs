@@ -9,17 +9,18 @@ use crate::grpc::service::{in_background, max_request_bytes, mutate, open, peer_
 use crate::replay_v1::headers::{SAMPLE_STREAM, SESSION, number_of};
 use crate::replay_v1::proto::{
     BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, ConfigureRequest, ConfigureResponse,
-    HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest, InsertResponse, MutateRequest,
-    MutateResponse, ObserveRequest, ObserveResponse, PeekRequest, PeekResponse, ResetRequest, ResetResponse,
-    SampleRequest, WriteRequest, WriteResponse,
+    GetRequest, GetResponse, HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest, InsertResponse,
+    MutateRequest, MutateResponse, ObserveRequest, ObserveResponse, PeekRequest, PeekResponse, ResetRequest,
+    ResetResponse, SampleRequest, WriteRequest, WriteResponse,
 };
 use crate::replay_v1::rpc::replay_server::{Replay as ReplayService, ReplayServer};
 use crate::replay_v1::sample_response::SampleResponse;
 use crate::replay_v1::status::to_status;
 use crate::replay_v1::version::{CAPABILITIES, VERSION};
-use crate::replay_v1::wire::{changes_from_wire, peeked_to_wire, status_to_wire};
+use crate::replay_v1::wire::{changes_from_wire, got_to_wire, peeked_to_wire, status_to_wire};
 use reverb_core::Error;
 use reverb_observe::documents::observed;
+use reverb_service::get::get;
 use reverb_service::peek::peek;
 use reverb_service::{Peer, Replay, TableHandle};
 use std::path::PathBuf;
@@ -155,6 +156,12 @@ impl ReplayService for Router {
         let PeekRequest { table, count, newest } = request.into_inner();
         let peeked = peek(&self.replay, &table, count as usize, newest).await.map_err(|error| to_status(&error))?;
         Ok(Response::new(peeked_to_wire(&peeked)))
+    }
+
+    async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
+        let GetRequest { table, keys, columns } = request.into_inner();
+        let got = get(self.open()?, &table, &keys, &columns).await.map_err(|error| to_status(&error))?;
+        Ok(Response::new(got_to_wire(got)))
     }
 
     async fn observe(&self, _: Request<ObserveRequest>) -> Result<Response<ObserveResponse>, Status> {

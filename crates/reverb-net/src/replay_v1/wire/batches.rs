@@ -1,10 +1,11 @@
-//! Converts batches to messages and back: drawn batches, whose data follows separately, and peeked items.
+//! Converts batches to messages and back: drawn batches, whose data follows separately, and items that were not drawn.
 
 use super::shapes::{shape_from_wire, to_usize};
-use crate::replay_v1::proto::{self as replay, PeekResponse, peek_response};
+use crate::replay_v1::proto::{self as replay, GetResponse, PeekResponse, peek_response};
 use bytes::Bytes;
 use reverb_core::gather::{BatchColumn, BatchLayout, Gatherer};
 use reverb_core::{BatchInfo, Buffer, CopiedBatch, DType, Drawn, Error, Result, for_each_fact};
+use reverb_service::get::{Found, Got};
 use reverb_service::peek::Peeked;
 use reverb_service::{Batch, TableHandle};
 use std::time::Duration;
@@ -104,8 +105,7 @@ pub fn batch_from_wire(batch: replay::Batch) -> Result<(BatchInfo, BatchLayout, 
 pub fn peeked_to_wire(items: &[Peeked]) -> PeekResponse {
     let item = |item: &Peeked| peek_response::Item {
         batch: Some(gathered_to_wire(&item.batch)),
-        // SAFETY: the batch was gathered completely, so its buffer is initialised.
-        payload: unsafe { item.batch.buffer.to_vec() }.into(),
+        payload: payload_of(&item.batch),
         inserted_at: item.inserted_at,
     };
     PeekResponse { items: items.iter().map(item).collect() }
@@ -118,20 +118,63 @@ pub fn peeked_to_wire(items: &[Peeked]) -> PeekResponse {
 pub fn peeked_from_wire(response: PeekResponse) -> Result<Vec<Peeked>> {
     let item = |item: peek_response::Item| {
         let batch = item.batch.ok_or_else(|| Error::DataLoss("a peeked item has no batch".into()))?;
-        let (info, layout, signature_token) = batch_from_wire(batch)?;
-        let buffer = to_buffer(&item.payload, &layout)?;
-        Ok(Peeked {
-            batch: Batch::new(CopiedBatch { info, layout, buffer }, signature_token),
-            inserted_at: item.inserted_at,
-        })
+        Ok(Peeked { batch: whole_from_wire(batch, &item.payload)?, inserted_at: item.inserted_at })
     };
     response.items.into_iter().map(item).collect()
+}
+
+/// Converts items that were read by their keys to a message.
+pub fn got_to_wire(got: Got) -> GetResponse {
+    let mut response = GetResponse { num_keys: got.num_keys as u64, ..GetResponse::default() };
+    if let Some(Found { places, batch }) = got.found {
+        response.places = places;
+        response.payload = payload_of(&batch);
+        response.batch = Some(gathered_to_wire(&batch));
+    }
+    response
+}
+
+/// Reads the items that a server has found of `asked` keys from a message.
+///
+/// # Errors
+/// [`Error::DataLoss`] if the parts are not consistent.
+pub fn got_from_wire(response: GetResponse, asked: usize) -> Result<Got> {
+    let GetResponse { num_keys, places, batch, payload } = response;
+    let num_keys = to_usize(num_keys)?;
+    let found = match batch {
+        Some(batch) => Some(Found { places, batch: whole_from_wire(batch, &payload)? }),
+        None if places.is_empty() => None,
+        None => {
+            return Err(Error::DataLoss(format!("{} items were found, but there is no batch of them", places.len())));
+        }
+    };
+    let is_answer = num_keys <= asked && (num_keys > 0 || asked == 0);
+    let fits = |found: &Found| {
+        let is_key = found.places.last().is_some_and(|&last| (last as usize) < num_keys);
+        is_key && found.places.is_sorted_by(|a, b| a < b) && found.places.len() == found.batch.info.len()
+    };
+    if !is_answer || !found.as_ref().is_none_or(fits) {
+        return Err(Error::DataLoss(format!("an answer about {num_keys} of {asked} keys has places that do not fit")));
+    }
+    Ok(Got { num_keys, found })
+}
+
+fn payload_of(batch: &Batch) -> Bytes {
+    // SAFETY: the batch was gathered completely, so its buffer is initialised.
+    unsafe { batch.buffer.to_vec() }.into()
+}
+
+/// Reads a batch whose data is complete.
+fn whole_from_wire(batch: replay::Batch, payload: &[u8]) -> Result<Batch> {
+    let (info, layout, signature_token) = batch_from_wire(batch)?;
+    let buffer = to_buffer(payload, &layout)?;
+    Ok(Batch::new(CopiedBatch { info, layout, buffer }, signature_token))
 }
 
 fn to_buffer(payload: &[u8], layout: &BatchLayout) -> Result<Buffer> {
     if payload.len() != layout.size_bytes {
         let (got, expected) = (payload.len(), layout.size_bytes);
-        return Err(Error::DataLoss(format!("expected {expected} bytes of data of a peeked item, got {got}")));
+        return Err(Error::DataLoss(format!("expected {expected} bytes of data of items, got {got}")));
     }
     let mut buffer = Buffer::new(payload.len());
     for (target, byte) in buffer.as_uninit_mut().iter_mut().zip(payload) {

@@ -1,4 +1,4 @@
-"""The parts of a nest that a loader keeps."""
+"""The parts of a nest that a reader keeps."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,12 +25,13 @@ class Selection(NamedTuple):
     is_all: bool
 
 
-def select(structure: Any, fields: Sequence[Any] | None) -> Selection:
+def select(structure: Any, fields: Sequence[Any] | None, argument: str = "fields") -> Selection:
     """Selects parts of a structure.
 
     Args:
       structure: A nest whose leaves are the numbers of the columns.
       fields: The parts to keep, as keys or paths; None: all parts.
+      argument: Name of the argument that gave them, for errors.
 
     Returns:
       The selection.
@@ -38,7 +39,7 @@ def select(structure: Any, fields: Sequence[Any] | None) -> Selection:
     Raises:
       ValueError: A field does not exist.
     """
-    chosen = structure if fields is None else _chosen(structure, fields)
+    chosen = structure if fields is None else _chosen(structure, fields, argument)
     import tree
 
     leaves = tree.flatten_with_path(chosen)
@@ -52,10 +53,10 @@ def select(structure: Any, fields: Sequence[Any] | None) -> Selection:
     )
 
 
-def _chosen(structure: Any, fields: Sequence[Any]) -> Any:
+def _chosen(structure: Any, fields: Sequence[Any], argument: str) -> Any:
     is_list = isinstance(structure, (list, tuple)) and not hasattr(structure, "_fields")
     if is_list and all(isinstance(field, int) for field in fields):
-        return [_part(structure, (field,)) for field in fields]
+        return [_part(structure, (field,), argument) for field in fields]
     chosen: dict[Any, Any] = {}
     for field in fields:
         path = field if isinstance(field, tuple) else (field,)
@@ -63,19 +64,19 @@ def _chosen(structure: Any, fields: Sequence[Any]) -> Any:
         for key in path[:-1]:
             place = place.setdefault(key, {})
             if not isinstance(place, dict):
-                raise ValueError(f"`fields` names both {key!r} and a part of it.")
-        place[path[-1]] = _part(structure, path)
+                raise ValueError(f"`{argument}` names both {key!r} and a part of it.")
+        place[path[-1]] = _part(structure, path, argument)
     return chosen
 
 
-def _part(structure: Any, path: tuple[Any, ...]) -> Any:
+def _part(structure: Any, path: tuple[Any, ...], argument: str) -> Any:
     node = structure
     for depth, key in enumerate(path):
         keys = _keys(node)
         if key not in keys:
             where = "/".join(map(str, path[:depth])) or "the data"
             raise ValueError(
-                f"`fields` names {key!r} in {where}, which has: {', '.join(map(repr, keys)) or 'no parts'}."
+                f"`{argument}` names {key!r} in {where}, which has: {', '.join(map(repr, keys)) or 'no parts'}."
             )
         node = getattr(node, key) if hasattr(node, "_fields") else node[key]
     return node
