@@ -11,7 +11,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 SEED ?= 0
 
 # What the wheel is made of. A file that is removed does not show here: `make clean` then.
-SOURCES := pyproject.toml Cargo.toml Cargo.lock \
+SOURCES := pyproject.toml Cargo.toml Cargo.lock README.md LICENSE NOTICE \
 	$(shell find crates python proto -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.proto' -o -name '*.py' \
 	-o -name '*.pyi' -o -name 'py.typed' -o -name '*.html' -o -name '*.css' -o -name '*.js' -o -name '*.svg' \) -not -path '*/target/*')
 PYTHON_CODE := $(wildcard python tests examples benchmarks docs/figures docs/screenshots)

@@ -406,6 +406,11 @@ def returns_by_default() -> bool:
     return os.environ.get("REVERB_RETURNS", "").strip().lower() not in _FALSE
 
 
+def variables_set() -> list[str]:
+    """The names of the variables of this package that the environment sets, without their values."""
+    return sorted(name for name in os.environ if name.startswith("REVERB_"))
+
+
 def is_loopback(host: str) -> bool:
     """Whether only programs of this machine can reach the host."""
     import ipaddress

@@ -12,6 +12,8 @@ from reverb import _binding, errors
 from reverb._settings import ADDRESS, CONFIG, SETTINGS, Setting
 from reverb.cli import checkpoint_commands, help_text, output, table_commands
 from reverb.cli.arguments import Address, Json, TableName, Timeout
+from reverb.cli.arguments import address as parsed
+from reverb.data.endpoint import Endpoint
 from reverb.platform.version import version
 
 app = typer.Typer(
@@ -222,6 +224,25 @@ def health(
     print("serving" if is_serving else "not_serving")
     if not is_serving:
         sys.exit(output.FAILED)
+
+
+@app.command()
+def doctor(
+    # Not of the environment, of which no value is printed.
+    address: Annotated[
+        Endpoint | None, typer.Argument(parser=parsed, metavar="ADDRESS", help="Address of a server to ask, too.")
+    ] = None,
+    json: Json = False,
+    timeout: Timeout = 5.0,
+) -> None:
+    """Print what a bug report needs: versions, system, limits of the machine, and the road to a server and its tables.
+
+    It has the names of the `REVERB_` variables that are set, and no values of any. It has no host names and no paths,
+    but the names of tables, and the address if the server cannot be asked: look it over before you post it.
+    """
+    from reverb.cli import doctor as facts
+
+    facts.show(address, json, timeout)
 
 
 @app.command()
