@@ -315,15 +315,6 @@ def test_rewards_by_agent_are_named(serve, num_envs):
         adder.add(0, 0, 1.0, 0, terminated={"walker_0": False}, truncated=False)
 
 
-def test_an_environment_of_several_agents_is_named(serve):
-    class Parallel:
-        possible_agents = ("walker_0", "walker_1")
-
-    adder = adders.SequenceAdder(serve(make_table()), "table", length=2, period=1)
-    with pytest.raises(ValueError, match=r"has several agents \(`possible_agents`\)"):
-        adder.add_from(Parallel())
-
-
 def test_a_program_that_loses_its_server_says_so():
     program = (
         "import reverb\n"

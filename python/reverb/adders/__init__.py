@@ -16,6 +16,7 @@ Adders are a few lines of code on top of patterns (`reverb.structured`). If none
 your own in the same way.
 """
 
+from reverb.adders.agents import AgentsRecorder
 from reverb.adders.episode import EpisodeAdder
 from reverb.adders.hindsight import HindsightAdder
 from reverb.adders.n_step import NStepReturns, NStepTransitionAdder
@@ -23,6 +24,7 @@ from reverb.adders.recording import Recorder
 from reverb.adders.sequence import SequenceAdder, sequence_configs
 
 __all__ = [
+    "AgentsRecorder",
     "EpisodeAdder",
     "HindsightAdder",
     "NStepReturns",

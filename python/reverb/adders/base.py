@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reverb.adders import columns, rows
+from reverb.adders.agents import AgentsRecorder
 from reverb.adders.flags import per_env
 from reverb.adders.priorities import Priorities
 from reverb.adders.recording import Recorder, Transition
@@ -148,17 +149,24 @@ class AdderBase:
         Transitions need nothing more. Sequences and episodes store a dict of `observation`, `action`, `reward`,
         `terminated`, `truncated`, and the dict that `step(actions, extras=...)` adds.
 
+        A parallel environment of PettingZoo has several agents, of which some may leave before the others. With as many
+        `num_envs` as possible agents each agent is a row, with items of its own. Without `num_envs` an item has all
+        agents: each column is a dict by agent, `alive` says which of them acted in the (first) step of the item, and
+        `reward` and `discount` of a transition are those of each agent. See `reverb.adders.AgentsRecorder`.
+
         Args:
           env: Environment with Gymnasium's interface: a `gymnasium.Env`, or a vector of as many environments as the
-            adder was made for.
+            adder was made for; or a `pettingzoo.ParallelEnv`.
           autoreset_mode: Autoreset mode of a vector that does not name it in its metadata: `NextStep`, `SameStep`,
             `Disabled`, or a member of Gymnasium's AutoresetMode. None, the default, reads it in the metadata.
           transform: Function from the dict of a step of a sequence or an episode to the nest that is stored, for
             instance to leave columns out; None stores the dict.
 
         Raises:
-          ValueError: The numbers of environments differ, or the autoreset mode is unknown.
+          ValueError: The numbers of environments, or of agents, differ, or the autoreset mode is unknown.
         """
+        if getattr(env, "possible_agents", None) is not None:
+            return AgentsRecorder(self, env, transform)
         return Recorder(self, env, autoreset_mode, transform)
 
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:

@@ -218,6 +218,8 @@ class HindsightAdder(AdderBase):
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
         if transform is not None or transition.extras is not None:
             raise ValueError("`transform` and `extras` are for other adders: these items have no further columns.")
+        if transition.alive is not None:
+            raise ValueError(f"these items have one goal: give num_envs={len(transition.alive)} for agents as rows.")
         transition.add_whole(self.add, info=transition.infos)
 
     def _observed(self, name: str, observation: Any) -> Mapping[str, Any]:

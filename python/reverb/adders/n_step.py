@@ -74,14 +74,26 @@ class NStepReturns:
         return self._returns, self._discounts
 
     def after(
-        self, reward: ArrayLike, terminated: ArrayLike, mask: ArrayLike | None
+        self, reward: ArrayLike, terminated: ArrayLike, mask: ArrayLike | None, alive: NDArray[np.bool_] | None = None
     ) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
-        """What `push` would return. For the adder, which commits it later; it is not part of the public interface."""
+        """What `push` would return. For the adder, which commits it later; it is not part of the public interface.
+
+        Args:
+          reward: Reward of the step, as `push` takes it.
+          terminated: Whether the environment or the agent terminated with the step, as `push` takes it.
+          mask: Bools that mark the environments that have a step, as `push` takes them.
+          alive: Bools of the same shape that mark the agents that act. The windows of others grow with theirs, but end
+            with the last step of their agent: later steps give no reward, and no discount. None marks all.
+        """
         rewards = as_array(reward, np.float64)
         keep = self._discount * (1.0 - as_array(terminated, np.float64))
+        first = np.ones_like(rewards)
+        if alive is not None:
+            # A window that begins after its agent has left is worth nothing.
+            keep, first = np.where(alive, keep, 1.0), first * alive
         zeros = [np.zeros_like(rewards)] * self._n
         before = [np.zeros_like(rewards), *(self._returns or zeros)[:-1]]
-        reach = [np.ones_like(rewards), *(self._discounts or zeros)[:-1]]
+        reach = [first, *(self._discounts or zeros)[:-1]]
         # A window of k steps is the window of k - 1 steps that ended with the previous step, plus this step.
         returns = [total + factor * rewards for total, factor in zip(before, reach, strict=True)]
         discounts = [factor * keep for factor in reach]
@@ -204,25 +216,38 @@ class NStepTransitionAdder(AdderBase):
         rewards = self._rewards(reward)
         is_terminal = self._flags("terminated", terminated)
         ends = (is_terminal | self._flags("truncated", truncated)) & present
-        given = self._priorities.of_step(priority)
         parts = {"action": action, "extras": extras, "next_observation": next_observation, "observation": observation}
+        if self._num_envs is None:
+            after = self._returns.after(rewards, is_terminal.reshape(rewards.shape), None)
+        else:
+            after = self._returns.after(rewards, is_terminal, None if mask is None else present)
+        self._add(parts, after, present, ends, priority, seconds)
+
+    def _add(
+        self,
+        parts: dict[str, Any],
+        after: tuple[list[NDArray[Any]], list[NDArray[Any]]],
+        present: NDArray[np.bool_],
+        ends: NDArray[np.bool_],
+        priority: ArrayLike | None,
+        timeout: float | None,
+    ) -> None:
+        """Adds a step of these parts; `after` has the returns and discounts of the windows that end with it."""
+        given = self._priorities.of_step(priority)
         parts = self._leaves(parts)
         observation = parts["observation"]
         needed = dict(parts)
         if self._stack and True not in (present & ~self._is_led):
             del needed["observation"]
-        if extras is None and not self._has_extras:
+        if parts["extras"] is None and not self._has_extras:
             del needed["extras"]
         if True in present:
             columns.refuse_none(needed)
-        if self._num_envs is None:
-            returns, discounts = self._returns.after(rewards, is_terminal.reshape(rewards.shape), None)
-        else:
-            returns, discounts = self._returns.after(rewards, is_terminal, None if mask is None else present)
+        returns, discounts = after
         step = {
             **parts,
-            "discounts": [value.astype(self._dtype) for value in discounts],
-            "returns": [value.astype(self._dtype) for value in returns],
+            "discounts": [self._column(value, parts) for value in discounts],
+            "returns": [self._column(value, parts) for value in returns],
         }
         if self._stack:
             step["observation"] = None
@@ -231,10 +256,10 @@ class NStepTransitionAdder(AdderBase):
                 leaf: self._stack[name]
                 for leaf, name in columns.places("stack", tuple(self._stack), {"observation": observation}).items()
             }
-            self._has_extras = extras is not None
+            self._has_extras = parts["extras"] is not None
             self._open(step, [self._config(step, k) for k in range(self._n, 0, -1)])
         at_most = len(present) * (self._n if True in ends else 1)
-        self._take_room(at_most, seconds, lambda: self._num_due(present, ends))
+        self._take_room(at_most, timeout, lambda: self._num_due(present, ends))
         self._begin_call()
         if self._stack:
             # The frames before the first step repeat the first observation.
@@ -267,15 +292,37 @@ class NStepTransitionAdder(AdderBase):
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
         if transform is not None:
             raise ValueError("`transform` is for sequences and episodes; transitions have columns of their own.")
-        transition.add_whole(self.add, extras=transition.extras)
+        if transition.alive is None:
+            transition.add_whole(self.add, extras=transition.extras)
+        else:
+            self._add_of_agents(transition, transition.alive)
+
+    def _add_of_agents(self, transition: Transition, alive: Mapping[Any, bool]) -> None:
+        """Adds a step of agents with names, each of which has returns of its own."""
+
+        def of_agents(by_agent: Any, dtype: Any) -> NDArray[Any]:
+            return np.array([by_agent[agent] for agent in alive], dtype)
+
+        rewards, is_terminal = of_agents(transition.reward, np.float64), of_agents(transition.terminated, np.bool_)
+        after = self._returns.after(rewards, is_terminal, None, of_agents(alive, np.bool_))
+        names = ("action", "alive", "extras", "next_observation", "observation")
+        parts = {name: getattr(transition, name) for name in names}
+        self._add(parts, after, self._present(None), np.array([transition.is_last]), transition.priority, None)
+
+    def _column(self, values: NDArray[Any], parts: dict[str, Any]) -> Any:
+        """A column of returns or discounts, which is a dict by agent where the agents have names."""
+        column = values.astype(self._dtype)
+        return dict(zip(parts["alive"], column, strict=True)) if "alive" in parts else column
 
     def _config(self, step: Any, k: int) -> Any:
         def transition(x: Any) -> Any:
             begin = {"action": tree.map_structure(lambda node: node[-k], x["action"])}
             if step["extras"] is not None:
                 begin["extras"] = tree.map_structure(lambda node: node[-k], x["extras"])
-            begin["discount"] = x["discounts"][k - 1][-1]
-            begin["reward"] = x["returns"][k - 1][-1]
+            if "alive" in step:
+                begin["alive"] = tree.map_structure(lambda node: node[-k], x["alive"])
+            begin["discount"] = tree.map_structure(lambda node: node[-1], x["discounts"][k - 1])
+            begin["reward"] = tree.map_structure(lambda node: node[-1], x["returns"][k - 1])
             frames = x["next_observation"]
             if self._stack:
                 # The observation that the agent acted on is in the row before that of its step.

@@ -27,6 +27,9 @@ class Transition(NamedTuple):
       extras: Additional data of the agent; None if there is none.
       priority: Priority for the items that the step completes; None means that of the adder.
       mask: Bools that mark the environments that made a step; None for a single environment.
+      alive: Whether each agent acted in this step, a dict by agent, where the other parts are such dicts, too; None
+        where no agents have names.
+      is_last: Whether the episode of all agents ended with this step.
     """
 
     observation: Any
@@ -39,6 +42,8 @@ class Transition(NamedTuple):
     extras: Any
     priority: ArrayLike | None
     mask: NDArray[np.bool_] | None
+    alive: Mapping[Any, bool] | None = None
+    is_last: bool = False
 
     def step(self, transform: Callable[[Any], Any] | None, *, is_next: bool = False) -> Any:
         """The step of a sequence or an episode: what `transform` makes of a dict of its parts.
@@ -54,6 +59,8 @@ class Transition(NamedTuple):
             "terminated": self.terminated,
             "truncated": self.truncated,
         }
+        if self.alive is not None:
+            parts["alive"] = self.alive
         if self.extras is not None:
             parts.update(self.extras)
         return parts if transform is None else transform(parts)
@@ -68,7 +75,7 @@ class Transition(NamedTuple):
         """
         add(
             self.step(transform),
-            last=np.logical_or(self.terminated, self.truncated),
+            last=np.logical_or(self.terminated, self.truncated) if self.alive is None else self.is_last,
             final=self.step(transform, is_next=True) if has_final else None,
             priority=self.priority,
             mask=self.mask,
@@ -123,8 +130,7 @@ class Recorder:
       transform: Function from the dict of a step to the nest that is stored; None stores the dict.
 
     Raises:
-      ValueError: The numbers of environments differ, the autoreset mode is unknown, or the environment has several
-        agents.
+      ValueError: The numbers of environments differ, or the autoreset mode is unknown.
     """
 
     # The public module of the class, which pickles refer to.
@@ -136,8 +142,6 @@ class Recorder:
         self.env = env
         self._adder = adder
         self._transform = transform
-        if getattr(env, "possible_agents", None) is not None:
-            raise ValueError(f"{env!r} has several agents (`possible_agents`); expected an environment of Gymnasium.")
         num_envs = getattr(env, "num_envs", None)
         if num_envs != adder.num_envs:
             has = "is a single environment" if num_envs is None else f"has {num_envs} environments"
@@ -169,7 +173,7 @@ class Recorder:
             raise RuntimeError("all environments must be reset first: call `reset` without `reset_mask`.")
         self._adder.end_episode(mask)
         observation, infos = self.env.reset(seed=seed, options=None if options is None else dict(options))
-        self._observation = _copied(observation)
+        self._observation = copied(observation)
         self._ended[... if mask is None else np.asarray(mask)] = False
         return observation, infos
 
@@ -200,7 +204,7 @@ class Recorder:
         observation, reward, terminated, truncated, infos = self.env.step(action)
         present = ~self._ended if self._mode is _Autoreset.NEXT_STEP else np.ones_like(self._ended)
         ended = np.logical_or(terminated, truncated).reshape(self._ended.shape)
-        following = _copied(observation)
+        following = copied(observation)
         if present.any():
             is_over = self._mode is _Autoreset.SAME_STEP and ended.any()
             transition = Transition(
@@ -256,7 +260,7 @@ def _resets_itself(env: Any) -> bool:
     return False
 
 
-def _copied(observation: Any) -> Any:
+def copied(observation: Any) -> Any:
     """The observation in arrays of its own: environments may write the next one into the same arrays."""
     return tree.map_structure(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, observation)
 
@@ -266,7 +270,7 @@ def _with_final(observation: Any, infos: Mapping[str, Any], ended: NDArray[np.bo
     if "final_obs" not in infos:
         raise ValueError("the environments reset themselves in the same step, but their infos have no `final_obs`.")
     final = infos["final_obs"]
-    result = rows.as_leaves(_copied(observation), len(ended), "observation")
+    result = rows.as_leaves(copied(observation), len(ended), "observation")
     # Gymnasium gives an array of the observations of single environments; others may give batches.
     is_listed = isinstance(final, np.ndarray) and final.dtype == object
     if not is_listed:
