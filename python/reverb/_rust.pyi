@@ -681,7 +681,7 @@ class Client:
 
         Args:
           table: The name of the table.
-          keys: The keys.
+          keys: The keys of the items, uint64 `[n]`.
           columns: The numbers of the columns to read, in this order; empty: all.
           timeout: The timeout in seconds.
         """

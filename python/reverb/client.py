@@ -474,8 +474,8 @@ class Client:
 
         Returns:
           The items that are in the table, in the order of the keys; and bools `[n]`, which are False for keys that the
-          table does not have. `info` and `data` are as from `sample_batch`, except that `info.probability` is 1. If none
-          is there, `data` is None.
+          table does not have. `info` and `data` are as from `sample_batch`, but `info.probability` is 1. If the table
+          has none of the keys, `data` is None.
 
         Raises:
           ValueError: A column does not exist, or items differ so that they cannot be stacked.

@@ -6,14 +6,14 @@ use crate::endpoint::PyEndpoint;
 use crate::errors::{self, PyReverbError, PyReverbResult};
 use crate::key_check::{self, KnownKeys, KnownSignatures, LeafOrder, compare_keys, explain};
 use crate::nest::has_list;
-use crate::priorities::{Priority, table_name, table_priorities};
+use crate::priorities::{swapped, table_name, table_priorities};
 use crate::runtime::{deadline, runtime, wait, wait_driving};
 use crate::sampled_batch::SampledBatch;
 use crate::table::limiter_config;
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyMapping, PyString};
+use pyo3::types::PyBytes;
 use reverb_core::{Chunk, Error, ItemKeys, Signature, TableChanges};
 use reverb_formats::definitions::info_bytes;
 use reverb_net::client::writer::note_drawn;
@@ -542,20 +542,6 @@ impl Client {
             })
             .into()
     }
-}
-
-/// What to write instead of an insert whose first argument is the table's name.
-fn swapped(data: &Bound<'_, PyAny>, priorities: &Bound<'_, PyAny>, is_batch: bool) -> Option<String> {
-    let name = data.cast::<PyString>().ok()?;
-    if let Ok(mapping) = priorities.cast::<PyMapping>()
-        && mapping.values().ok()?.iter().all(|value| value.extract::<Priority>().is_ok())
-    {
-        return None;
-    }
-    let (method, kind) = (if is_batch { "insert_batch" } else { "insert" }, priorities.get_type());
-    Some(format!(
-        "{method} takes the data first: expected {method}(data, {{{name:?}: 1.0}}), got a str and an object of {kind}"
-    ))
 }
 
 /// Begins a draw, which gives up at the first of the two moments, or at the second if there is no connection by then.

@@ -112,3 +112,17 @@ fn priority_values(table: &str, value: &Bound<'_, PyAny>, rows: usize) -> PyReve
     }
     Ok(flat.into())
 }
+
+/// What to write instead of an insert whose first argument is the table's name.
+pub fn swapped(data: &Bound<'_, PyAny>, priorities: &Bound<'_, PyAny>, is_batch: bool) -> Option<String> {
+    let name = data.cast::<PyString>().ok()?;
+    if let Ok(mapping) = priorities.cast::<PyMapping>()
+        && mapping.values().ok()?.iter().all(|value| value.extract::<Priority>().is_ok())
+    {
+        return None;
+    }
+    let (method, kind) = (if is_batch { "insert_batch" } else { "insert" }, priorities.get_type());
+    Some(format!(
+        "{method} takes the data first: expected {method}(data, {{{name:?}: 1.0}}), got a str and an object of {kind}"
+    ))
+}

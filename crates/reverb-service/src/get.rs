@@ -136,3 +136,80 @@ fn copied(
         places.truncate(count / 2);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::Peer;
+    use crate::table_handle::Call;
+    use reverb_core::{
+        Chunk, Codec, DType, EpisodeIds, Layout, NewItem, RateLimiterConfig, SelectorKind, StepRange, Table,
+        TableConfig, Trajectory, encode_strings,
+    };
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn config() -> TableConfig {
+        let (min_diff, max_diff) = (-f64::MAX, f64::MAX);
+        TableConfig {
+            name: "table".into(),
+            sampler: SelectorKind::Lifo,
+            remover: SelectorKind::Fifo,
+            max_size: 10,
+            max_times_sampled: 0,
+            rate_limiter: RateLimiterConfig { samples_per_insert: 1.0, min_size_to_sample: 1, min_diff, max_diff },
+            signature: None,
+            max_bytes: None,
+            seed: Some(1),
+        }
+    }
+
+    fn insert(table: &TableHandle, key: ItemKey, trajectory: Trajectory) {
+        let item = NewItem { key, priority: 1.0, takes_largest: false, times_sampled: 0, trajectory };
+        assert!(matches!(table.insert(vec![item], &Peer::in_same_process()), Call::Done(Ok(()))));
+    }
+
+    fn rows(rows: usize, dtype: DType, data: Vec<u8>, string_bytes: usize) -> Chunk {
+        let shape = if dtype == DType::String { vec![] } else { vec![data.len() / rows] };
+        let layout = Layout::new(rows, [(dtype, shape.into_iter().collect(), string_bytes)]).unwrap();
+        Chunk::new(1, EpisodeIds::Same(1), StepRange::default(), Arc::new(layout), data.into()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn large_compressed_chunks_are_decoded_in_turn() {
+        let table = TableHandle::new(Table::new(config()).unwrap());
+        let chunk = rows(2048, DType::UInt8, vec![1; 2 << 20], 0);
+        insert(&table, 1, Trajectory::rows(Arc::new(chunk.compress(Codec::Lz4, &[])), 0, 1).unwrap());
+        let replay = Replay::new(vec![table], 1 << 20).unwrap();
+        let others = decoding::turn(u64::MAX).await;
+        let mut got = pin!(get(&replay, "table", &[1], &[]));
+        let early = tokio::time::timeout(Duration::from_millis(200), got.as_mut()).await;
+        assert!(early.is_err(), "the chunk was decoded without a turn");
+        drop(others);
+        assert_eq!(got.await.unwrap().num_keys, 1);
+    }
+
+    /// A row of a chunk of strings may have far more text than the others, by whose average items are counted.
+    #[tokio::test]
+    async fn long_strings_among_short_ones_come_in_several_answers() {
+        let table = TableHandle::new(Table::new(config()).unwrap());
+        let long = vec![b'x'; 3 << 20];
+        let mut texts = vec![&b""[..]; 1000];
+        texts[0] = &long;
+        let data = encode_strings(texts.into_iter()).unwrap();
+        let bytes = data.len();
+        insert(&table, 1, Trajectory::rows(Arc::new(rows(1000, DType::String, data, bytes)), 0, 1).unwrap());
+        let replay = Replay::new(vec![table], 1 << 20).unwrap();
+        let keys = [1; 100];
+        let mut first = 0;
+        while first < keys.len() {
+            let got = get(&replay, "table", &keys[first..], &[]).await.unwrap();
+            let found = got.found.unwrap();
+            assert!(found.batch.buffer.len() <= 2 * MAX_BYTES);
+            assert_eq!(found.places, (0..got.num_keys as u32).collect::<Vec<_>>());
+            first += got.num_keys;
+        }
+        assert_eq!(first, keys.len());
+    }
+}

@@ -87,9 +87,28 @@ def join_parts(
     info = BatchInfo(*(field[order] for field in join_infos([batch.info for batch in batches])))
     columns = []
     for number, column in enumerate(zip(*(maker.columns(batch) for batch in batches), strict=True)):
-        joined = join_columns(list(column), batches[0].squeezed[number], str(number), "items that are read together")
+        squeezed = batches[0].squeezed[number]
+        alike = _alike(list(column), squeezed, any(batch.has_open_rows[number] for batch in batches))
+        joined = join_columns(alike, squeezed, str(number), "items that are read together")
         columns.append(_in_order(joined, order))
     return ReplaySample(info, maker.data(columns)), found
+
+
+def _alike(columns: list[Column], squeezed: bool, has_open_rows: bool) -> list[Column]:
+    """The columns, each as a Ragged if the items of one step in all of them have rows that differ in length."""
+    outer = 1 if squeezed else 2
+    lengths = {column.shape[outer:] for column in columns if not isinstance(column, Ragged)}
+    if not has_open_rows and len(lengths) < 2:
+        return columns
+    return [_opened(column, outer) for column in columns]
+
+
+def _opened(column: Column, outer: int) -> Column:
+    if isinstance(column, Ragged) or column.ndim <= outer or (outer == 2 and column.shape[1] != 1):
+        return column
+    count, length = len(column), column.shape[outer]
+    values = column.reshape(count * length, *column.shape[outer + 1 :])
+    return Ragged(values, np.full(count, length, np.int64))
 
 
 def _in_order(column: Column, order: NDArray[np.intp]) -> Column:

@@ -28,7 +28,7 @@ fn decode(chunk: &ChunkData) -> Vec<u8> {
 /// An insert in a task of its own.
 fn insert(client: &Arc<Client>, insert: RowInsert) -> tokio::task::JoinHandle<Result<(), Error>> {
     let client = client.clone();
-    tokio::spawn(async move { client.insert(insert, soon()).await })
+    tokio::spawn(async move { client.insert(insert, soon()).await.map(drop) })
 }
 
 #[tokio::test]

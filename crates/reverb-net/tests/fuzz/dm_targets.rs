@@ -138,7 +138,7 @@ async fn ask(address: &str, method: &str) -> Result<(), Error> {
     let deadline = Some(Instant::now() + PATIENCE * if method == "ServerInfo" { 1 } else { 10 });
     match method {
         "SampleStream" => client.receive(&crate::common::draw("table", 2), deadline).await.map(drop),
-        "InsertStream" => client.insert(crate::common::rows("table", &[1, 2]), deadline).await,
+        "InsertStream" => client.insert(crate::common::rows("table", &[1, 2]), deadline).await.map(drop),
         _ => client.call(Info, deadline).await.map(drop),
     }
 }

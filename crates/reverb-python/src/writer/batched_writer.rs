@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// A slice of a column: column, start, stop, step, and whether the time axis is dropped.
 type RowsOf = (u32, Option<i64>, Option<i64>, i64, bool);
 
+/// Which environments got an item, and the keys of the items.
+type Made<'py> = (Bound<'py, PyArray1<bool>>, Bound<'py, PyArray1<u64>>);
+
 /// Appends a step of every environment in one call.
 #[pyclass(frozen, extends = WriterSession, module = "reverb._rust")]
 pub struct BatchedWriter {
@@ -175,7 +178,7 @@ impl BatchedWriter {
         columns: Vec<RowsOf>,
         mask: Option<PyReadonlyArray1<'_, bool>>,
         timeout: Option<f64>,
-    ) -> PyReverbResult<(Bound<'py, PyArray1<bool>>, Bound<'py, PyArray1<u64>>)> {
+    ) -> PyReverbResult<Made<'py>> {
         let table = self.session.table(table)?;
         let priorities = priorities.of(self.num_envs, &self.session);
         let (mut made, mut keys) = (Vec::new(), Vec::new());

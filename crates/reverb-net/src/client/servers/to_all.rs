@@ -12,6 +12,9 @@ use std::time::Instant;
 /// The answer of each server.
 pub type Answers<T> = Vec<(Arc<str>, Result<T>)>;
 
+/// The answer of each server that has answered.
+pub type Reached<T> = Vec<(Arc<str>, T)>;
+
 /// A call that clients of several servers make at all of them.
 pub trait ToAll: Call + Clone + Sync {
     /// Whether the call is made again, at the next server, if it finds that its server is lost. The server of an older
@@ -92,7 +95,7 @@ async fn join<T>(mut calls: Vec<Rest<'_, T>>) -> Vec<Result<T>> {
 ///
 /// # Errors
 /// [`Error::Unavailable`] with the servers that the call did not reach, or the error that a server answered.
-pub fn of_all<T>(answers: Answers<T>, what: &str) -> Result<Vec<(Arc<str>, T)>> {
+pub fn of_all<T>(answers: Answers<T>, what: &str) -> Result<Reached<T>> {
     let is_of_lost = |answer: &Result<T>| answer.as_ref().is_err_and(is_lost);
     let lost: Vec<_> = answers.iter().filter(|(_, answer)| is_of_lost(answer)).collect();
     if lost.is_empty() || answers.iter().any(|(_, answer)| answer.is_err() && !is_of_lost(answer)) {
@@ -111,7 +114,7 @@ pub fn of_all<T>(answers: Answers<T>, what: &str) -> Result<Vec<(Arc<str>, T)>> 
 ///
 /// # Errors
 /// The error that a server answered, or the reason why none did.
-pub fn of_reached<T>(answers: Answers<T>) -> Result<Vec<(Arc<str>, T)>> {
+pub fn of_reached<T>(answers: Answers<T>) -> Result<Reached<T>> {
     match reached_and_lost(answers)? {
         (reached, Some(error)) if reached.is_empty() => Err(error),
         (reached, _) => Ok(reached),
@@ -122,7 +125,7 @@ pub fn of_reached<T>(answers: Answers<T>) -> Result<Vec<(Arc<str>, T)>> {
 ///
 /// # Errors
 /// The error that a server answered.
-pub fn reached_and_lost<T>(answers: Answers<T>) -> Result<(Vec<(Arc<str>, T)>, Option<Error>)> {
+pub fn reached_and_lost<T>(answers: Answers<T>) -> Result<(Reached<T>, Option<Error>)> {
     let errors = answers.iter().filter_map(|(peer, answer)| Some((peer, answer.as_ref().err()?)));
     let answered: Vec<_> = errors.filter(|(_, error)| !is_lost(error)).collect();
     if let Some(&(peer, error)) = answered.first() {
