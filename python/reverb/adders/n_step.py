@@ -221,7 +221,7 @@ class NStepTransitionAdder(AdderBase):
             after = self._returns.after(rewards, is_terminal.reshape(rewards.shape), None)
         else:
             after = self._returns.after(rewards, is_terminal, None if mask is None else present)
-        self._add(parts, after, present, ends, priority, seconds)
+        return self._add(parts, after, present, ends, priority, seconds)
 
     def _add(
         self,
@@ -231,7 +231,7 @@ class NStepTransitionAdder(AdderBase):
         ends: NDArray[np.bool_],
         priority: ArrayLike | None,
         timeout: float | None,
-    ) -> None:
+    ) -> AdderKeys:
         """Adds a step of these parts; `after` has the returns and discounts of the windows that end with it."""
         given = self._priorities.of_step(priority)
         parts = self._leaves(parts)
