@@ -686,6 +686,18 @@ class Client:
           timeout: The timeout in seconds.
         """
 
+    def newer(self, table: str, seen: int | None, timeout: float | None) -> SampledBatch:
+        """Waits until the newest item of a table has another key than `seen`. It is not a draw.
+
+        Args:
+          table: The name of the table.
+          seen: The key of the item that was seen; None: any item ends the wait.
+          timeout: The timeout in seconds.
+
+        Returns:
+          A batch of one, without a time axis if the item has one step.
+        """
+
     def observe(self, timeout: float | None) -> bytes:
         """One JSON object: `server`, `tables`, `waits`, `clients` and `checkpoints`. Not of address lists."""
 

@@ -18,7 +18,7 @@ from reverb.data.endpoint import Endpoint
 from reverb.data.items import chosen_maker, sample_maker
 from reverb.data.joining import join_parts
 from reverb.data.keys import ItemPriority, as_keys, as_updates, broadcast
-from reverb.data.timeouts import as_reconnect_timeout, countdown
+from reverb.data.timeouts import as_reconnect_timeout, countdown, persistently
 from reverb.errors import DeadlineExceededError, ReverbError, UnavailableError
 from reverb.rate_limiters import RateLimiter
 from reverb.replay_sample import BatchInfo, ItemInfo, ReplaySample
@@ -501,6 +501,64 @@ class Client:
         if parts:
             self._chosen[table, chosen] = (parts[0][1].signature_token, numbers, maker)
         return join_parts(parts, maker, len(wanted))
+
+    def wait_newer(
+        self,
+        table: str,
+        after: int | None = None,
+        *,
+        timeout: float | None = None,
+        reconnect_timeout: float = 300.0,
+    ) -> ReplaySample[ItemInfo]:
+        """Waits until the newest item of a table is another one than a program has seen, such as newer parameters.
+
+            parameters = client.wait_newer("parameters")
+            while True:
+                act(parameters.data)
+                parameters = client.wait_newer("parameters", after=parameters.info.key)
+
+        Newer means another item, by its key: one from a restored checkpoint, or inserted after a reset, ends the wait
+        whatever it contains. The call waits in the server. It is not a draw: no sample is counted, no limiter is asked,
+        and no item leaves. An item that is replaced before the call looks is never seen.
+
+        Args:
+          table: Name of the table, mostly one of one item. It needs a Fifo or Lifo selector, to know its newest item.
+          after: Key of the item that was seen, `info.key`; None, the default, returns any item, once there is one.
+          timeout: Time limit in seconds; None waits without a limit.
+          reconnect_timeout: Time in seconds to wait for a lost server in another process to return; 0 raises at once.
+
+        Returns:
+          The newest item. The fields of `info` are Python numbers, and `probability` is 1. `data` has the structure of
+          the table's signature, or is a flat list of columns if the table has none. Arrays are `[time, ...]`, or
+          `[...]` if the item has one step, as those of `insert`.
+
+        Raises:
+          ValueError: The table does not know its newest item, or the client has several servers.
+          TypeError: `after` is not an integer in [0, 2**64), or has less than 64 bits.
+          TableNotFoundError: The table does not exist.
+          ResourceExhaustedError: The item has more than 1 GiB of data.
+          DeadlineExceededError: There was no other item within the timeout.
+          UnavailableError: The server cannot be reached, or did not come back within `reconnect_timeout`.
+          ServerStoppedError: The server in another process was stopped for good.
+          CancelledError: The server of this process stopped.
+          UnimplementedError: The server is one of dm-reverb, or has an earlier version of this package.
+        """
+        key = None if after is None else checks.as_key(after)
+        remaining, patience = countdown(timeout), as_reconnect_timeout(reconnect_timeout)
+        wait, is_remote = (lambda: self.engine.newer(table, key, remaining())), (lambda: self.engine.is_remote)
+        newer = persistently(wait, remaining, patience, is_remote)
+        token = newer.signature_token
+        known = self._chosen.get((table, None))
+        if token == 0:
+            maker = _flat_maker
+        elif known is not None and known[0] == token:
+            maker = known[2]
+        else:
+            info = table_infos(self.engine, _LOOK_UP_SECONDS).get(table)
+            numbers, maker = chosen_maker(None if info is None else info.signature, None)
+            self._chosen[table, None] = (token, numbers, maker)
+        item: ReplaySample[ItemInfo] = next(_binding.ItemIterator(newer, maker, of_steps=False))
+        return item
 
     def delete(self, table: str, keys: ArrayLike, *, timeout: float | None = None) -> int | None:
         """Deletes items by their keys. Keys that are not in the table are ignored; see `mutate_priorities`.

@@ -18,8 +18,8 @@ use reverb_core::{Chunk, Error, ItemKeys, Signature, TableChanges};
 use reverb_formats::definitions::info_bytes;
 use reverb_net::client::writer::note_drawn;
 use reverb_net::client::{
-    Checkpoint, Client as CoreClient, Configure, DEFAULT_PENDING_BYTES, Get, Info, Mutate, Observe, Peek, PendingDraw,
-    Reset, Sampled, Started, ToAll, WaitsFor,
+    Checkpoint, Client as CoreClient, Configure, DEFAULT_PENDING_BYTES, Get, Info, Mutate, Newer, Observe, Peek,
+    PendingDraw, Reset, Sampled, Started, ToAll, WaitsFor,
 };
 use reverb_net::status_bytes;
 use reverb_net::transport::caller_driven::CallerDrivenRuntime;
@@ -313,6 +313,17 @@ impl Client {
         let found = self.ask(py, Get { table, keys: &keys, columns: &columns }, timeout)?;
         let part = |found: Found| Ok((PyArray1::from_vec(py, found.places), SampledBatch::new(py, found.batch)?));
         found.into_iter().map(part).collect()
+    }
+
+    /// Waits until the newest item of a table has another key than `seen`. Returns it as a batch of one.
+    fn newer(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        seen: Option<u64>,
+        timeout: Option<f64>,
+    ) -> PyReverbResult<SampledBatch> {
+        Ok(SampledBatch::new(py, self.ask(py, Newer { table, seen }, timeout)?)?)
     }
 
     fn observe<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Bound<'py, PyBytes>> {

@@ -1,4 +1,5 @@
-//! Reads items of a table by their keys, without drawing them. Nothing is counted and no limiter is asked.
+//! Reads items of a table by their keys, or the newest one, without drawing them. Nothing is counted and no limiter is
+//! asked.
 
 use crate::batch::Batch;
 use crate::decoding::{self, ITEMS_AT_ONCE};
@@ -7,7 +8,9 @@ use crate::replay::Replay;
 use crate::stacking::stack;
 use crate::table_handle::TableHandle;
 use reverb_core::gather::decoded_bytes;
-use reverb_core::{Drawn, Error, ItemKey, ItemView, Result};
+use reverb_core::{Drawn, Error, ItemKey, ItemView, Result, Table};
+use std::pin::pin;
+use std::time::Instant;
 
 /// Maximum number of keys that one answer is about. They are looked up under one lock.
 pub const MAX_KEYS: usize = ITEMS_AT_ONCE;
@@ -71,6 +74,55 @@ pub async fn get(replay: &Replay, table: &str, keys: &[ItemKey], columns: &[u32]
     }
     let (found, next) = read(table, places, items, false).await?;
     Ok(Got { num_keys: next.unwrap_or(num_keys), found: Some(found) })
+}
+
+/// Waits until the newest item of a table has another key than the one that was `seen`, and returns it, without a time axis
+/// if it has one step. `None` at the end of `limit`. Any other key ends the wait: an item of a restored table, or one
+/// inserted after a reset, is another one even if it is older.
+///
+/// # Errors
+/// [`Error::TableNotFound`]; [`Error::InvalidArgument`] if the table does not know its newest item;
+/// [`Error::ResourceExhausted`] if that has more than 1 GiB of data; [`Error::Cancelled`] if the service is closed.
+pub async fn newer(
+    replay: &Replay,
+    table: &str,
+    seen: Option<ItemKey>,
+    limit: Option<Instant>,
+) -> Result<Option<Batch>> {
+    let table = replay.table(table)?.clone();
+    let watch = table.watch();
+    let mut closed = pin!(replay.closed());
+    let mut late = pin!(async {
+        match limit {
+            Some(limit) => tokio::time::sleep_until(limit.into()).await,
+            None => std::future::pending().await,
+        }
+    });
+    loop {
+        let mut changed = pin!(watch.changed());
+        // From here on no change is missed.
+        changed.as_mut().enable();
+        let (newest, table_size) = table.with_table(|table| (newest(table), table.len() as u64));
+        if let Some(item) = newest?.filter(|item| Some(item.key) != seen) {
+            let (found, _) = read(table, vec![0], vec![Drawn::peeked(item, table_size)], true).await?;
+            return Ok(Some(found.batch));
+        }
+        tokio::select! {
+            () = changed => {}
+            () = &mut closed => return Err(Error::Cancelled("the server was stopped".into())),
+            () = &mut late => return Ok(None),
+        }
+    }
+}
+
+fn newest(table: &Table) -> Result<Option<ItemView>> {
+    let newest = table.peek(1, true).ok_or_else(|| {
+        let name = &table.config().name;
+        Error::invalid(format!(
+            "table `{name}` does not know its newest item: expected a Fifo or Lifo as its sampler or its remover"
+        ))
+    })?;
+    Ok(newest.into_iter().next())
 }
 
 /// Copies items into a batch, and returns the place of the first key that is left out. Large ones take turns, and a thread
@@ -143,10 +195,9 @@ mod tests {
     use crate::peer::Peer;
     use crate::table_handle::Call;
     use reverb_core::{
-        Chunk, Codec, DType, EpisodeIds, Layout, NewItem, RateLimiterConfig, SelectorKind, StepRange, Table,
-        TableConfig, Trajectory, encode_strings,
+        Chunk, Codec, DType, EpisodeIds, Layout, NewItem, RateLimiterConfig, SelectorKind, StepRange, TableConfig,
+        Trajectory, encode_strings,
     };
-    use std::pin::pin;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -211,5 +262,25 @@ mod tests {
             first += got.num_keys;
         }
         assert_eq!(first, keys.len());
+    }
+
+    #[tokio::test]
+    async fn another_item_ends_a_wait_and_so_does_the_end_of_the_service() {
+        let trajectory = Trajectory::rows(Arc::new(rows(1, DType::UInt8, vec![1], 0)), 0, 1).unwrap();
+        let table = TableHandle::new(Table::new(config()).unwrap());
+        insert(&table, 7, trajectory.clone());
+        let replay = Replay::new(vec![table.clone()], 1 << 20).unwrap();
+        let mut waiting = pin!(newer(&replay, "table", Some(7), None));
+        let early = tokio::time::timeout(Duration::from_millis(50), waiting.as_mut()).await;
+        assert!(early.is_err(), "the item that was seen ended the wait");
+        table.reset();
+        let early = tokio::time::timeout(Duration::from_millis(50), waiting.as_mut()).await;
+        assert!(early.is_err(), "an empty table ended the wait");
+        insert(&table, 3, trajectory);
+        assert_eq!(waiting.await.unwrap().unwrap().info.keys(), [3]);
+        let (closing, waiting) = (replay.clone(), newer(&replay, "table", Some(3), None));
+        let close = async move { closing.close() };
+        let (ended, ()) = tokio::join!(waiting, close);
+        assert!(matches!(ended, Err(Error::Cancelled(_))), "{ended:?}");
     }
 }

@@ -3,8 +3,16 @@
 import math
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from reverb.data import checks
+from reverb.errors import ReverbError
+
+_Answer = TypeVar("_Answer")
+# Time between two attempts to reach a lost server.
+_PAUSE_S = 0.1
+# A call that has waited this long had reached a server.
+_FOUND_S = 2.0
 
 
 def countdown(timeout: float | None) -> Callable[[], float | None]:
@@ -28,3 +36,28 @@ def as_reconnect_timeout(seconds: float) -> float:
         return seconds
     limit = checks.as_timeout(seconds)
     return math.inf if limit is None else limit
+
+
+def persistently(
+    call: Callable[[], _Answer], remaining: Callable[[], float | None], patience: float, is_remote: Callable[[], bool]
+) -> _Answer:
+    """Makes a call that changes nothing, and makes it again while its server is lost.
+
+    Args:
+      call: Function that makes the call.
+      remaining: Function that returns the seconds left of the call; None for no limit.
+      patience: Time in seconds to wait for a lost server.
+      is_remote: Function that returns whether the last call has reached a server in another process.
+    """
+    lost_at = None
+    while True:
+        begun = time.monotonic()
+        try:
+            return call()
+        except ReverbError as error:
+            now = time.monotonic()
+            if lost_at is None or now - begun > _FOUND_S:
+                lost_at = now
+            if not (error.is_transient and is_remote()) or now - lost_at >= patience or remaining() == 0.0:
+                raise
+        time.sleep(_PAUSE_S)

@@ -9,16 +9,16 @@ use crate::dm_reverb::client as dm_reverb;
 use crate::dm_reverb::proto::{self as theirs, KeyWithPriority, MutatePrioritiesRequest};
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
 use crate::grpc::largest;
-use crate::replay_v1::client::{BenchHold, Connection};
+use crate::replay_v1::client::{BenchHold, Connection, GRACE, timeout_ms};
 use crate::replay_v1::proto::{
-    CheckpointRequest, GetRequest, InfoRequest, MutateRequest, ObserveRequest, PeekRequest, ResetRequest,
+    CheckpointRequest, GetRequest, InfoRequest, MutateRequest, NewerRequest, ObserveRequest, PeekRequest, ResetRequest,
 };
-use crate::replay_v1::wire::{changes_to_wire, got_from_wire, peeked_from_wire, status_from_wire};
+use crate::replay_v1::wire::{changes_to_wire, got_from_wire, newer_from_wire, peeked_from_wire, status_from_wire};
 use reverb_core::{Error, ItemKey, Result, TableChanges};
 use reverb_observe::documents::observed;
-use reverb_service::get::{Found, Got, MAX_KEYS, get};
+use reverb_service::get::{Found, Got, MAX_KEYS, get, newer};
 use reverb_service::peek::{Peeked, peek};
-use reverb_service::{Replay, TableStatus};
+use reverb_service::{Batch, Replay, TableStatus};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -377,6 +377,65 @@ impl ToAll for Get<'_> {
             Some(error) if places.len() < num_keys => Err(error),
             _ => Ok(parts),
         }
+    }
+}
+
+/// Waits until the newest item of a table has another key than the one that was seen. It is not a draw. Answers a batch of
+/// one, without a time axis if the item has one step.
+///
+/// Fails with [`Error::DeadlineExceeded`] if there is none in time, with [`Error::TableNotFound`] if there is no such table,
+/// with [`Error::InvalidArgument`] if it does not know its newest item or the client has several servers, and with
+/// [`Error::Unimplemented`] if the server is one of dm-reverb, or older than this call.
+#[derive(Debug, Clone)]
+pub struct Newer<'a> {
+    /// Name of the table.
+    pub table: &'a str,
+    /// Key of the item that was seen.
+    pub seen: Option<ItemKey>,
+}
+
+impl Newer<'_> {
+    fn late(&self) -> Error {
+        let other = if self.seen.is_some() { "other item than the one seen" } else { "item" };
+        Error::DeadlineExceeded(format!("Timeout exceeded: table `{}` has got no {other}", self.table))
+    }
+}
+
+impl Call for Newer<'_> {
+    type Answer = Batch;
+
+    const NOT_IN_DM_REVERB: &'static str = "which cannot wait for another item of a table; sample it again, or start the \
+                                            server with this package";
+
+    fn here<'a>(self, replay: Arc<Replay>, deadline: Option<Instant>) -> Started<'a, Batch>
+    where
+        Self: 'a,
+    {
+        Started::here(async move { newer(&replay, self.table, self.seen, deadline).await?.ok_or_else(|| self.late()) })
+    }
+
+    async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<Batch> {
+        let lacks = "has an earlier version of this package, which cannot wait for another item of a table; sample it \
+                     again, or restart it with this version";
+        loop {
+            let timeout_ms = timeout_ms(deadline);
+            let request = NewerRequest { table: self.table.into(), seen: self.seen, timeout_ms };
+            // The server answers at the deadline.
+            let give_up = deadline.and_then(|deadline| deadline.checked_add(GRACE));
+            let answer = connection.unary(give_up, async |mut service| service.newer(request).await).await;
+            if let Some(batch) = newer_from_wire(answer.map_err(|error| of_earlier(connection, error, lacks))?)? {
+                return Ok(batch);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(self.late());
+            }
+        }
+    }
+}
+
+impl ToAll for Newer<'_> {
+    async fn to_all(self, all: All<'_>) -> Result<Batch> {
+        Err(all.one_at_a_time("waited for"))
     }
 }
 

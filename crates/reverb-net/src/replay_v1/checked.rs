@@ -4,9 +4,9 @@ use crate::grpc::checked::{Checked, Field, Kind, checked, entry_bytes};
 use crate::replay_v1::proto::{
     BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, Chunk, Column, ColumnSpec, ConfigureRequest,
     ConfigureResponse, GetRequest, GetResponse, HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest,
-    InsertResponse, ItemBatch, MutateRequest, MutateResponse, ObserveRequest, ObserveResponse, PeekRequest,
-    PeekResponse, ResetRequest, ResetResponse, SampleRequest, Slice, Trajectory, WriteItem, WriteRequest,
-    WriteResponse,
+    InsertResponse, ItemBatch, MutateRequest, MutateResponse, NewerRequest, NewerResponse, ObserveRequest,
+    ObserveResponse, PeekRequest, PeekResponse, ResetRequest, ResetResponse, SampleRequest, Slice, Trajectory,
+    WriteItem, WriteRequest, WriteResponse,
 };
 use crate::replay_v1::sample_response::SampleResponse;
 use crate::replay_v1::status::to_status;
@@ -40,7 +40,7 @@ checked! {
     // These are always small, or come from a server that its client trusts.
     others: HelloRequest, HelloResponse, InsertResponse, SampleRequest, SampleResponse, WriteResponse, MutateRequest,
     MutateResponse, ResetRequest, ResetResponse, InfoRequest, InfoResponse, CheckpointRequest, CheckpointResponse,
-    PeekRequest, GetRequest, ConfigureRequest, ConfigureResponse, PeekResponse, GetResponse, ObserveRequest,
+    PeekRequest, GetRequest, ConfigureRequest, ConfigureResponse, PeekResponse, GetResponse, NewerRequest, NewerResponse, ObserveRequest,
     ObserveResponse, BenchRequest, BenchResponse,
 }
 

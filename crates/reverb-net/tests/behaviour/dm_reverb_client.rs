@@ -5,7 +5,7 @@ use crate::common::dm_reverb::{
 };
 use crate::common::{Receive, SOON, draw, eventually, int64s, uniform};
 use reverb_core::Error;
-use reverb_net::client::{Checkpoint, Client, Get, Info, Mutate, Observe, Peek, Reset};
+use reverb_net::client::{Checkpoint, Client, Get, Info, Mutate, Newer, Observe, Peek, Reset};
 use reverb_net::dm_reverb::proto::sample_stream_response::SampleEntry;
 use reverb_net::dm_reverb::proto::{SampleStreamRequest, SampleStreamResponse};
 use reverb_net::server::{ListenOptions, Server};
@@ -371,6 +371,8 @@ async fn calls_say_what_the_server_refuses_or_lacks() {
     assert!(matches!(&peeked, Error::Unimplemented(text) if text.contains("dm-reverb 0.14")), "{peeked:?}");
     let got = client.call(Get { table: "table", keys: &[1], columns: &[] }, soon()).await.unwrap_err();
     assert!(matches!(&got, Error::Unimplemented(text) if text.contains("read items by their keys")), "{got:?}");
+    let newer = client.call(Newer { table: "table", seen: None }, soon()).await.unwrap_err();
+    assert!(matches!(&newer, Error::Unimplemented(text) if text.contains("wait for another item")), "{newer:?}");
     let observed = client.call(Observe, soon()).await.unwrap_err();
     assert!(matches!(&observed, Error::Unimplemented(text) if text.contains("dm-reverb 0.14")), "{observed:?}");
     let unknown = client.receive(&draw("other", 1), soon()).await.unwrap_err();

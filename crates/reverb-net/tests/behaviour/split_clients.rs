@@ -4,10 +4,10 @@ use crate::common::splitter::split_streams;
 use crate::common::wire::{chunk, connect, draw as wire_draw, insert};
 use crate::common::{self, MAX_MESSAGE_SIZE, Receive, SOON, addresses, draw, queue, rows, uniform};
 use reverb_core::Error;
-use reverb_net::client::{Checkpoint, Client, Get, Info, Mutate, Peek, Reset};
+use reverb_net::client::{Checkpoint, Client, Get, Info, Mutate, Newer, Peek, Reset};
 use reverb_net::replay_v1::proto::{
-    CheckpointRequest, GetRequest, InfoRequest, InsertRequest, MutateRequest, PeekRequest, ResetRequest, SampleRequest,
-    WriteItem, WriteRequest, WriteResponse, sample_request,
+    CheckpointRequest, GetRequest, InfoRequest, InsertRequest, MutateRequest, NewerRequest, PeekRequest, ResetRequest,
+    SampleRequest, WriteItem, WriteRequest, WriteResponse, sample_request,
 };
 use reverb_net::server::{ListenOptions, Server};
 use reverb_service::{Replay, TableHandle};
@@ -78,6 +78,7 @@ async fn a_server_refuses_calls_and_streams_for_another_one() {
         service.info(meant_for(other, InfoRequest {})).await.err(),
         service.checkpoint(meant_for(other, CheckpointRequest {})).await.err(),
         service.peek(meant_for(other, PeekRequest { table: table_name(), count: 1, newest: true })).await.err(),
+        service.newer(meant_for(other, NewerRequest { table: table_name(), ..Default::default() })).await.err(),
         service.get(meant_for(other, GetRequest { table: table_name(), keys: vec![1], columns: vec![] })).await.err(),
     ];
     let own = hex(&server.replay().id());
@@ -120,6 +121,7 @@ async fn a_client_that_a_balancer_splits_says_so_in_every_call() {
         errors.push(client.call(Info, soon()).await.map(drop).unwrap_err());
         errors.push(client.call(Checkpoint, soon()).await.map(drop).unwrap_err());
         errors.push(client.call(Peek { table: "table", count: 1, newest: true }, soon()).await.map(drop).unwrap_err());
+        errors.push(client.call(Newer { table: "table", seen: None }, soon()).await.map(drop).unwrap_err());
         let get = Get { table: "table", keys: &[1], columns: &[] };
         errors.push(client.call(get, soon()).await.map(drop).unwrap_err());
     }

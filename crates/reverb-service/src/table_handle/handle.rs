@@ -5,6 +5,7 @@ use super::long_waits::LongWaits;
 use super::requests::{Ended, OPERATIONS_PER_LOCK, Reply, Request, Work};
 use super::state::TableState;
 use super::wait_histogram::WaitCounts;
+use super::watch::{Watch, Watchers};
 use parking_lot::{Mutex, MutexGuard};
 use reverb_core::{Drawn, Error, Table, TableConfig, TableSnapshot};
 use std::sync::Arc;
@@ -30,6 +31,7 @@ pub(super) struct SharedTable {
     /// Notified when compaction is due, or when the table has shrunk.
     pub compaction_due: Notify,
     pub long_waits: LongWaits,
+    pub watchers: Arc<Watchers>,
     /// The waits of inserts and of draws that have ended.
     pub waits: [WaitCounts; 2],
     /// Private, so that nothing outside of this file changes the table without a turn.
@@ -55,6 +57,7 @@ impl TableHandle {
             expects_untracked: AtomicBool::default(),
             compaction_due: Notify::new(),
             long_waits: LongWaits::default(),
+            watchers: Arc::default(),
             waits: Default::default(),
             state: Mutex::new(TableState::new(table)),
         }));
@@ -99,6 +102,11 @@ impl TableHandle {
         self.0.signature_token.store(config.signature.as_ref().map_or(0, |signature| signature.token()), Relaxed);
     }
 
+    /// Begins to watch the table for changes, beside its queues.
+    pub fn watch(&self) -> Watch {
+        self.0.watchers.watch()
+    }
+
     /// Calls `look` with the table under its lock. `look` must be fast.
     pub fn with_table<T>(&self, look: impl FnOnce(&Table) -> T) -> T {
         self.upkeep(|state| look(&state.table))
@@ -119,6 +127,7 @@ impl TableHandle {
         let journal = turn.state.table.journal.clone();
         drop(turn.state);
         self.finish(&mut turn.ended, journal);
+        self.0.watchers.tell();
         own
     }
 

@@ -31,6 +31,7 @@ mod ticket_queue;
 mod turns;
 mod wait_histogram;
 mod waits;
+mod watch;
 
 pub use call::{Call, Waiting};
 pub use draws::{DrawRequest, MAX_DRAWN};

@@ -29,7 +29,7 @@ use tonic::{Code, Response, Status, Streaming};
 
 // limit (Connections and calls): time for the answer after a deadline has passed | {} | `DeadlineExceededError`
 /// Time to wait, after the deadline of a call, for the answer of the server that the deadline has passed.
-const GRACE: Duration = Duration::from_secs(2);
+pub const GRACE: Duration = Duration::from_secs(2);
 /// Time within which the streams of a connection end after a call has failed because the connection was lost, and time
 /// between two looks.
 const STREAM_END_TIME: Duration = Duration::from_millis(100);
@@ -355,7 +355,7 @@ fn draw(request: &BatchRequest, deadline: Option<Instant>) -> Draw {
     }
 }
 
-fn timeout_ms(deadline: Option<Instant>) -> Option<u64> {
+pub fn timeout_ms(deadline: Option<Instant>) -> Option<u64> {
     let left = deadline?.saturating_duration_since(Instant::now());
     // Rounded up: a deadline that has not passed yet is not "at once".
     Some(left.as_micros().div_ceil(1000) as u64)

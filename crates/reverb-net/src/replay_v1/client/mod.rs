@@ -10,7 +10,7 @@ mod sample_link;
 mod session;
 mod write_link;
 
-pub use connection::{BenchHold, Connection, Greeting};
+pub use connection::{BenchHold, Connection, GRACE, Greeting, timeout_ms};
 pub use receipts::wait_for_streams;
 pub use sample_link::DrawCall;
 pub use session::Session;

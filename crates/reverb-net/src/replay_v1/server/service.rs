@@ -10,22 +10,22 @@ use crate::replay_v1::headers::{SAMPLE_STREAM, SESSION, number_of};
 use crate::replay_v1::proto::{
     BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, ConfigureRequest, ConfigureResponse,
     GetRequest, GetResponse, HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest, InsertResponse,
-    MutateRequest, MutateResponse, ObserveRequest, ObserveResponse, PeekRequest, PeekResponse, ResetRequest,
-    ResetResponse, SampleRequest, WriteRequest, WriteResponse,
+    MutateRequest, MutateResponse, NewerRequest, NewerResponse, ObserveRequest, ObserveResponse, PeekRequest,
+    PeekResponse, ResetRequest, ResetResponse, SampleRequest, WriteRequest, WriteResponse,
 };
 use crate::replay_v1::rpc::replay_server::{Replay as ReplayService, ReplayServer};
 use crate::replay_v1::sample_response::SampleResponse;
 use crate::replay_v1::status::to_status;
 use crate::replay_v1::version::{CAPABILITIES, VERSION};
-use crate::replay_v1::wire::{changes_from_wire, got_to_wire, peeked_to_wire, status_to_wire};
+use crate::replay_v1::wire::{changes_from_wire, got_to_wire, newer_to_wire, peeked_to_wire, status_to_wire};
 use reverb_core::Error;
 use reverb_observe::documents::observed;
-use reverb_service::get::get;
+use reverb_service::get::{get, newer};
 use reverb_service::peek::peek;
 use reverb_service::{Peer, Replay, TableHandle};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -162,6 +162,17 @@ impl ReplayService for Router {
         let GetRequest { table, keys, columns } = request.into_inner();
         let got = get(self.open()?, &table, &keys, &columns).await.map_err(|error| to_status(&error))?;
         Ok(Response::new(got_to_wire(got)))
+    }
+
+    async fn newer(&self, request: Request<NewerRequest>) -> Result<Response<NewerResponse>, Status> {
+        let NewerRequest { table, seen, timeout_ms } = request.into_inner();
+        let replay = self.open()?;
+        // A balancer closes a connection on which nothing is sent for long.
+        let wait = timeout_ms.map_or(self.heartbeat, |ms| Duration::from_millis(ms).min(self.heartbeat));
+        match newer(replay, &table, seen, Instant::now().checked_add(wait)).await {
+            Ok(newer) => Ok(Response::new(newer_to_wire(newer.as_ref()))),
+            Err(error) => Err(to_status(&replay.as_told(error).await)),
+        }
     }
 
     async fn observe(&self, _: Request<ObserveRequest>) -> Result<Response<ObserveResponse>, Status> {

@@ -1,7 +1,7 @@
 //! Converts batches to messages and back: drawn batches, whose data follows separately, and items that were not drawn.
 
 use super::shapes::{shape_from_wire, to_usize};
-use crate::replay_v1::proto::{self as replay, GetResponse, PeekResponse, peek_response};
+use crate::replay_v1::proto::{self as replay, GetResponse, NewerResponse, PeekResponse, peek_response};
 use bytes::Bytes;
 use reverb_core::gather::{BatchColumn, BatchLayout, Gatherer};
 use reverb_core::{BatchInfo, Buffer, CopiedBatch, DType, Drawn, Error, Result, for_each_fact};
@@ -157,6 +157,26 @@ pub fn got_from_wire(response: GetResponse, asked: usize) -> Result<Got> {
         return Err(Error::DataLoss(format!("an answer about {num_keys} of {asked} keys has places that do not fit")));
     }
     Ok(Got { num_keys, found })
+}
+
+/// Converts the newest item to a message.
+pub fn newer_to_wire(newer: Option<&Batch>) -> NewerResponse {
+    newer.map_or_else(NewerResponse::default, |batch| NewerResponse {
+        batch: Some(gathered_to_wire(batch)),
+        payload: payload_of(batch),
+    })
+}
+
+/// Reads the newest item from a message.
+///
+/// # Errors
+/// [`Error::DataLoss`] if the payload does not match the columns of the batch, or if there are several items.
+pub fn newer_from_wire(response: NewerResponse) -> Result<Option<Batch>> {
+    let newer = response.batch.map(|batch| whole_from_wire(batch, &response.payload)).transpose()?;
+    match newer.as_ref().map_or(1, |batch| batch.info.len()) {
+        1 => Ok(newer),
+        count => Err(Error::DataLoss(format!("expected the newest item, got {count} items"))),
+    }
 }
 
 fn payload_of(batch: &Batch) -> Bytes {

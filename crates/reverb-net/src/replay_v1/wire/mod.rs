@@ -7,7 +7,10 @@ mod items;
 mod shapes;
 mod status;
 
-pub use batches::{batch_from_wire, batch_to_wire, got_from_wire, got_to_wire, peeked_from_wire, peeked_to_wire};
+pub use batches::{
+    batch_from_wire, batch_to_wire, got_from_wire, got_to_wire, newer_from_wire, newer_to_wire, peeked_from_wire,
+    peeked_to_wire,
+};
 pub use changes::{changes_from_wire, changes_to_wire};
 pub use chunks::{LayoutCache, chunk_to_wire, chunks_from_wire, decoded_bytes};
 pub use items::{
