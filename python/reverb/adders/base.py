@@ -14,7 +14,7 @@ from reverb.adders import columns, rows
 from reverb.adders.agents import AgentsRecorder
 from reverb.adders.flags import per_env
 from reverb.adders.priorities import Priorities
-from reverb.adders.recording import Recorder, Transition
+from reverb.adders.recording import Recorder, Transition, first_step
 from reverb.client import Client, as_client
 from reverb.data import checks
 from reverb.errors import CancelledError
@@ -168,6 +168,50 @@ class AdderBase:
         if getattr(env, "possible_agents", None) is not None:
             return AgentsRecorder(self, env, transform)
         return Recorder(self, env, autoreset_mode, transform)
+
+    def signature(
+        self,
+        env: Any,
+        *,
+        extras: Any = None,
+        transform: Callable[[Any], Any] | None = None,
+        autoreset_mode: Any = None,
+    ) -> Any:
+        """The signature of the table for the steps of an environment, as `add_from` adds them.
+
+        It contacts no server, so that an adder can be made for the address of a server that does not run yet:
+
+            adder = reverb.adders.SequenceAdder(f"localhost:{port}", "unrolls", length=20, period=20)
+            unrolls = reverb.Table.queue("unrolls", max_size=64, signature=adder.signature(env))
+            server = reverb.Server([unrolls], port)
+
+        The environment is reset and makes one step, since only a step shows the dtype of its rewards: float64 in some
+        environments and vectors, float32 in others. Reset it before it is used.
+
+        Args:
+          env: Environment with Gymnasium's interface: a `gymnasium.Env`, or a vector of as many environments as the
+            adder was made for.
+          extras: Example of what `step(actions, extras=...)` of the recorder will get, with a first axis of `num_envs`
+            for a vector. None if there are no extras.
+          transform: The function that `add_from` will get; None if it gets none.
+          autoreset_mode: The autoreset mode that `add_from` will get; None reads it in the metadata.
+
+        Returns:
+          The nest of an item, with a `reverb.TensorSpec` for each column.
+
+        Raises:
+          ValueError: The numbers of environments differ, the autoreset mode is unknown, or `transform` was given to an
+            adder that takes none.
+        """
+        return self._signature_of(first_step(env, self._num_envs, autoreset_mode, extras), transform)
+
+    def _signature_of(self, transition: Transition, transform: Callable[[Any], Any] | None) -> Any:
+        """The signature of the items of steps like this one."""
+        raise NotImplementedError(f"{type(self).__name__} takes no steps of environments.")
+
+    def _specs(self, nest: Any) -> Any:
+        """The specs of the row that each environment has of a step, or of a part of one."""
+        return rows.specs(rows.as_leaves(nest, self._num_envs or 1), self._num_envs)
 
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""

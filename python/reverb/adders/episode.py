@@ -17,6 +17,7 @@ from reverb.adders.rows import Rows
 from reverb.client import Client
 from reverb.data import checks
 from reverb.data.arrays import as_array
+from reverb.tensor_spec import TensorSpec
 from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_options
 
 if TYPE_CHECKING:
@@ -144,6 +145,13 @@ class EpisodeAdder(AdderBase):
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
         transition.add_step(self.add, transform, has_final=bool(self._final))
+
+    def _signature_of(self, transition: Transition, transform: Callable[[Any], Any] | None) -> Any:
+        specs = self._specs(transition.step(transform))
+        columns.places("final", self._final, specs)
+        return tree.map_structure_with_path(
+            lambda path, spec: TensorSpec((None, *spec.shape), spec.dtype, "/".join(map(str, path))), specs
+        )
 
     def _append_row(self, row: Any, present: NDArray[np.bool_]) -> None:
         self._reports.call(self._writer.append, self._for_writer(row), mask=present)

@@ -21,6 +21,7 @@ from reverb.data import checks
 from reverb.data.arrays import as_array
 from reverb.data.keys import ItemPriority, is_max
 from reverb.replay_sample import Ragged
+from reverb.tensor_spec import TensorSpec
 from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_options
 
 if TYPE_CHECKING:
@@ -216,11 +217,21 @@ class HindsightAdder(AdderBase):
 
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
-        if transform is not None or transition.extras is not None:
-            raise ValueError("`transform` and `extras` are for other adders: these items have no further columns.")
+        _refuse_more(transition, transform)
         if transition.alive is not None:
             raise ValueError(f"these items have one goal: give num_envs={len(transition.alive)} for agents as rows.")
         transition.add_whole(self.add, info=transition.infos)
+
+    def _signature_of(self, transition: Transition, transform: Callable[[Any], Any] | None) -> Any:
+        _refuse_more(transition, transform)
+        specs = {"action": self._specs(transition.action)}
+        for name in ("observation", "next_observation"):
+            specs[name] = self._specs(dict(_checked(name, getattr(transition, name))))
+        for name in ("discount", "reward"):
+            specs[name] = TensorSpec((), self._dtype)
+        return tree.map_structure_with_path(
+            lambda path, spec: TensorSpec(spec.shape, spec.dtype, "/".join(map(str, path))), specs
+        )
 
     def _observed(self, name: str, observation: Any) -> Mapping[str, Any]:
         """An observation whose keys and goals are those that they must be."""
@@ -353,6 +364,11 @@ class HindsightAdder(AdderBase):
 
 def _at(views: list[Any], index: int) -> list[Any]:
     return [view[index] for view in views]
+
+
+def _refuse_more(transition: Transition, transform: Callable[[Any], Any] | None) -> None:
+    if transform is not None or transition.extras is not None:
+        raise ValueError("`transform` and `extras` are for other adders: these items have no further columns.")
 
 
 def _checked(name: str, observation: Any) -> Mapping[str, Any]:

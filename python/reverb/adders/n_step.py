@@ -18,6 +18,7 @@ from reverb.client import Client
 from reverb.data import checks
 from reverb.data.arrays import as_array
 from reverb.replay_sample import Ragged
+from reverb.tensor_spec import TensorSpec
 from reverb.writing.options import WriterArguments, WriterOptions, shows_writer_options
 
 if TYPE_CHECKING:
@@ -252,10 +253,7 @@ class NStepTransitionAdder(AdderBase):
         if self._stack:
             step["observation"] = None
         if self._writer is None:
-            self._frames = {
-                leaf: self._stack[name]
-                for leaf, name in columns.places("stack", tuple(self._stack), {"observation": observation}).items()
-            }
+            self._set_frames(observation)
             self._has_extras = parts["extras"] is not None
             self._open(step, [self._config(step, k) for k in range(self._n, 0, -1)])
         at_most = len(present) * (self._n if True in ends else 1)
@@ -290,8 +288,7 @@ class NStepTransitionAdder(AdderBase):
 
     def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
-        if transform is not None:
-            raise ValueError("`transform` is for sequences and episodes; transitions have columns of their own.")
+        _refuse_transform(transform)
         if transition.alive is None:
             transition.add_whole(self.add, extras=transition.extras)
         else:
@@ -313,6 +310,20 @@ class NStepTransitionAdder(AdderBase):
         """A column of returns or discounts, which is a dict by agent where the agents have names."""
         column = values.astype(self._dtype)
         return dict(zip(parts["alive"], column, strict=True)) if "alive" in parts else column
+
+    def _signature_of(self, transition: Transition, transform: Callable[[Any], Any] | None) -> Any:
+        _refuse_transform(transform)
+        names = ("observation", "action", "next_observation")
+        specs = {name: self._specs(getattr(transition, name)) for name in names}
+        specs["extras"] = None if transition.extras is None else self._specs(transition.extras)
+        for name in ("discounts", "returns"):
+            specs[name] = [TensorSpec((), self._dtype)] * self._n
+        self._set_frames(specs["observation"])
+        return structured.infer_signature([self._config(specs, self._n)], specs)
+
+    def _set_frames(self, observation: Any) -> None:
+        places = columns.places("stack", tuple(self._stack), {"observation": observation})
+        self._frames = {leaf: self._stack[name] for leaf, name in places.items()}
 
     def _config(self, step: Any, k: int) -> Any:
         def transition(x: Any) -> Any:
@@ -348,3 +359,8 @@ class NStepTransitionAdder(AdderBase):
             count = self._frames.get(leaf)
             nodes.append(node[-1 - age] if count is None else node[-count - age : -age or None])
         return tree.unflatten_as(frames, nodes)
+
+
+def _refuse_transform(transform: Callable[[Any], Any] | None) -> None:
+    if transform is not None:
+        raise ValueError("`transform` is for sequences and episodes; transitions have columns of their own.")

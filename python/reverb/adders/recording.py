@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import enum
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -108,6 +109,49 @@ class Recording(Protocol):
 
     def end_episode(self, mask: ArrayLike | None = None) -> object:
         """Ends the episodes of these environments after their last step."""
+
+
+class _Caught:
+    """Takes the first step of a recorder in place of an adder.
+
+    Args:
+      num_envs: Number of environments in the vector; None for a single environment.
+
+    Attributes:
+      transition: The step; None before it was made.
+    """
+
+    def __init__(self, num_envs: int | None) -> None:
+        self.num_envs = num_envs
+        self.transition: Transition | None = None
+
+    def record(self, transition: Transition, transform: Callable[[Any], Any] | None) -> None:
+        """Keeps a step."""
+        self.transition = transition
+
+    def end_episode(self, mask: ArrayLike | None = None) -> None:
+        """Does nothing: no step belongs to an episode."""
+
+
+def first_step(env: Any, num_envs: int | None, autoreset_mode: Any, extras: Any) -> Transition:
+    """Resets an environment, and makes one step with an action of its action space.
+
+    Args:
+      env: Environment with Gymnasium's interface.
+      num_envs: Number of environments that the vector must have; None for a single environment.
+      autoreset_mode: Autoreset mode of a vector that does not name it in its metadata; None reads it there.
+      extras: Additional data of the agent for the step; None if there is none.
+
+    Raises:
+      ValueError: The numbers of environments differ, or the autoreset mode is unknown.
+    """
+    caught = _Caught(num_envs)
+    recorder = Recorder(caught, env, autoreset_mode)
+    recorder.reset()
+    # A sample of a copy, since the program may have seeded the space.
+    recorder.step(copy.deepcopy(env.action_space).sample(), extras=extras)
+    assert caught.transition is not None
+    return caught.transition
 
 
 class _Autoreset(enum.Enum):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from reverb.data.arrays import as_array
 from reverb.data.structures import field_names, lists_as_specified
 from reverb.replay_sample import Ragged
+from reverb.tensor_spec import TensorSpec
 
 # Types that are leaves for certain.
 _LEAVES = frozenset({np.ndarray, type(None), *np.ScalarType})
@@ -96,6 +97,24 @@ def as_leaves(nest: Any, num_items: int, name: str = "", spec: Callable[[str], A
 def as_ragged(nest: Any) -> Any:
     """The nest that `as_leaves` was given."""
     return tree.map_structure(lambda leaf: leaf.ragged if isinstance(leaf, Rows) else leaf, nest)
+
+
+def specs(nest: Any, num_envs: int | None) -> Any:
+    """The specs of the row that an environment has of each leaf of a step, as `as_leaves` gives it.
+
+    Args:
+      nest: Nest of a step.
+      num_envs: Number of environments, whose axis is dropped; None for a single one, whose leaves have no such axis.
+    """
+
+    def spec(leaf: Any) -> TensorSpec:
+        if isinstance(leaf, Rows):
+            values = leaf.ragged.values
+            return TensorSpec((None, *values.shape[1:]), values.dtype)
+        array = as_array(leaf)
+        return TensorSpec(array.shape if num_envs is None else array.shape[1:], array.dtype)
+
+    return tree.map_structure(spec, nest)
 
 
 def padding(before: Any, leaf: Any, present: NDArray[np.bool_], num_envs: int | None) -> Any:

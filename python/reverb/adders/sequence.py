@@ -288,8 +288,13 @@ class SequenceAdder(AdderBase):
         """Adds a step of a recorder. For `add_from`; it is not part of the public interface."""
         transition.add_step(self.add, transform, has_final=bool(self._final))
 
-    def _start(self, step: Any, window: _Window) -> None:
-        configs = _configs(
+    def _signature_of(self, transition: Transition, transform: Callable[[Any], Any] | None) -> Any:
+        specs = self._specs(transition.step(transform))
+        window = _Window(specs, first=self._first, final=self._final, stack=self._stack)
+        return structured.infer_signature(self._configs(window), specs)
+
+    def _configs(self, window: _Window) -> list[Any]:
+        return _configs(
             window,
             self._table,
             length=self._length,
@@ -297,8 +302,10 @@ class SequenceAdder(AdderBase):
             end=self._end,
             priority=self._priorities.config,
         )
+
+    def _start(self, step: Any, window: _Window) -> None:
         self._window = window
-        self._open(step, configs)
+        self._open(step, self._configs(window))
         # What padding consists of, but for the columns `first`.
         given = columns.only(step, set(range(len(tree.flatten(step)))) - window.first)
         self._zeros = tree.map_structure(_zeros_like, given)
