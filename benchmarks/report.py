@@ -76,6 +76,7 @@ def sections(by_area):
         ("buffers", buffers),
         ("operations", operations),
         ("stalls", stalls),
+        ("torchrl", torchrl),
     ):
         if area in by_area:
             yield make([result for result in by_area[area][1]["results"] if result["area"] == area])
@@ -197,6 +198,15 @@ def stalls(results):
         longest = result["longest call, median ms"]
         rows.append([result["work"], result["large call, median s"], longest, f"{min(rounds)} to {max(rounds)}"])
     return "### Large calls of another client\n\n" + table_of(header, rows)
+
+
+def torchrl(results):
+    header = ["work", "buffer", "median of a call, µs", "rounds", "TorchRL / this"]
+    rows = []
+    for result in results:
+        rounds = f"{min(result['rounds_us'])} to {max(result['rounds_us'])}"
+        rows.append([result["work"], result["side"], result["median_us"], rounds, f"{result['TorchRL / this']:.2f}"])
+    return "### ReverbReplayBuffer and TorchRL's prioritized buffer\n\n" + table_of(header, rows)
 
 
 def checkpoints(results):
