@@ -17,6 +17,7 @@
         ├── ResourceExhaustedError    (IndexError)
         ├── DataLossError             (RuntimeError)
         ├── StorageError              (RuntimeError)
+        ├── UnauthenticatedError      (PermissionError)
         ├── UnimplementedError        (NotImplementedError)
         └── InternalError             (RuntimeError)
 
@@ -40,6 +41,7 @@ __all__ = [
     "SignatureMismatchError",
     "StorageError",
     "TableNotFoundError",
+    "UnauthenticatedError",
     "UnavailableError",
     "UnimplementedError",
 ]
@@ -148,6 +150,10 @@ class DataLossError(ReverbError, RuntimeError):
 
 class StorageError(ReverbError, RuntimeError):
     """A file or folder could not be read or written, for lack of space or permission or because of a disk error."""
+
+
+class UnauthenticatedError(ReverbError, PermissionError):
+    """Server and client speak TLS, and one of them does not trust the certificate of the other, or lacks it."""
 
 
 class UnimplementedError(ReverbError, NotImplementedError):

@@ -23,6 +23,7 @@ BUILT_INS = {
     "ResourceExhaustedError": (IndexError,),
     "DataLossError": (RuntimeError,),
     "StorageError": (RuntimeError,),
+    "UnauthenticatedError": (PermissionError,),
     "UnimplementedError": (NotImplementedError,),
     "InternalError": (RuntimeError,),
 }

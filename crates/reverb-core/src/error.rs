@@ -91,6 +91,9 @@ pub enum Error {
     /// A file or folder could not be read or written.
     #[error("{0}")]
     Storage(String),
+    /// One end does not trust the other, or has not proven who it is.
+    #[error("{0}")]
+    Unauthenticated(String),
     /// The server does not have the method or feature.
     #[error("{0}")]
     Unimplemented(String),
@@ -128,6 +131,7 @@ impl Error {
             Self::DataLoss(_) => "DataLoss",
             Self::Unimplemented(_) => "Unimplemented",
             Self::Storage(_) => "Storage",
+            Self::Unauthenticated(_) => "Unauthenticated",
             Self::Internal(_) => "Internal",
         }
     }
@@ -179,6 +183,7 @@ impl Error {
             | Self::Unavailable(text)
             | Self::DataLoss(text)
             | Self::Storage(text)
+            | Self::Unauthenticated(text)
             | Self::Unimplemented(text)
             | Self::Internal(text) => text.push_str(remark),
             Self::InvalidRow { .. }

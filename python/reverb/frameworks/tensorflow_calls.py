@@ -30,6 +30,7 @@ _CODES: list[tuple[type[BaseException], int]] = [
     (errors.CancelledError, 1),
     (errors.ResourceExhaustedError, 8),
     (errors.DataLossError, 15),
+    (errors.UnauthenticatedError, 16),
     (errors.UnimplementedError, 12),
     (errors.InternalError, 13),
     (ValueError, 3),

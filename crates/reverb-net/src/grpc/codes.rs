@@ -18,6 +18,7 @@ pub fn code_of(error: &Error) -> Code {
         Error::Cancelled(_) | Error::CallCancelled(_) | Error::ServerStopped(_) => Code::Cancelled,
         Error::Unavailable(_) | Error::SplitClient { .. } => Code::Unavailable,
         Error::DataLoss(_) => Code::DataLoss,
+        Error::Unauthenticated(_) => Code::Unauthenticated,
         Error::Unimplemented(_) => Code::Unimplemented,
         Error::Storage(_) | Error::Unconfirmed(_) | Error::Internal(_) => Code::Internal,
     }
@@ -33,6 +34,7 @@ pub fn error_of(status: &Status, peer: &str, hint: &str) -> Error {
         Code::DeadlineExceeded => Error::DeadlineExceeded(text),
         Code::Unimplemented => Error::Unimplemented(text),
         Code::DataLoss => Error::DataLoss(text),
+        Code::Unauthenticated => Error::Unauthenticated(text),
         // Any of these codes may mean that the server was lost during a call.
         Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Internal | Code::Aborted => {
             Error::Unavailable(format!("the connection to the server at {peer} was lost: {}{hint}", status.message()))

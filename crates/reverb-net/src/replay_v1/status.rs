@@ -46,6 +46,7 @@ pub fn to_failure(error: &Error) -> Failure {
         Error::DataLoss(message) => text(Kind::DataLoss, message),
         Error::Unimplemented(message) => text(Kind::Unimplemented, message),
         Error::Storage(message) => text(Kind::Storage, message),
+        Error::Unauthenticated(message) => text(Kind::Unauthenticated, message),
         // It is an error of clients, and a server has no insert that it does not know.
         Error::Unconfirmed(cause) => to_failure(cause),
         // A server calls no other.
@@ -76,6 +77,7 @@ pub fn from_failure(failure: Failure) -> Error {
         Kind::DataLoss => Error::DataLoss(text),
         Kind::Unimplemented => Error::Unimplemented(text),
         Kind::Storage => Error::Storage(text),
+        Kind::Unauthenticated => Error::Unauthenticated(text),
         Kind::Internal => Error::Internal(text),
     }
 }
