@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from reverb import writer as writer
     from reverb.batched_writer import BatchedWriter as BatchedWriter
     from reverb.client import Client as Client
+    from reverb.data.tls import TLS as TLS
+    from reverb.data.tls import ServerTLS as ServerTLS
     from reverb.errors import DeadlineExceededError as DeadlineExceededError
     from reverb.errors import ReverbError as ReverbError
     from reverb.pattern_dataset import PatternDataset as PatternDataset
@@ -83,7 +85,9 @@ _NAMES = {
     "ReverbError": "errors:ReverbError",
     "SampleInfo": "replay_sample:SampleInfo",
     "Server": "server:Server",
+    "ServerTLS": "data.tls:ServerTLS",
     "TFClient": "tf_client:TFClient",
+    "TLS": "data.tls:TLS",
     "Table": "server:Table",
     "TensorSpec": "tensor_spec:TensorSpec",
     "TimestepDataset": "timestep_dataset:TimestepDataset",

@@ -16,9 +16,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, cast
 
 from reverb.data import checks
+from reverb.data.endpoint import Endpoint
+from reverb.data.tls import TLS, ServerTLS
 
 # Variables of the commands, for arguments that are no settings of a server.
 ADDRESS, CONFIG = "REVERB_ADDRESS", "REVERB_CONFIG"
+# Variables of clients of servers with TLS, and what they stand for.
+_CA, _CERT, _KEY = "REVERB_CA", "REVERB_CERT", "REVERB_KEY"
 # Texts of a variable that mean false to the flags of `reverb serve`, too.
 _FALSE = ("0", "f", "false", "n", "no", "off")
 
@@ -147,6 +151,12 @@ def _checked_host_names(name: str, value: Any) -> tuple[str, ...]:
     return tuple(listed)
 
 
+def _checked_tls(name: str, value: Any) -> ServerTLS | None:
+    if value is not None and not isinstance(value, ServerTLS):
+        checks.refuse(name, "a reverb.ServerTLS", value)
+    return value
+
+
 def _checked_heartbeat(name: str, value: Any) -> float:
     seconds = checks.as_float(name, value)
     if not 0.001 <= seconds <= _LONGEST_S:
@@ -227,6 +237,21 @@ SETTINGS = (
         check=_truth,
     ),
     Setting(
+        *("tls_cert", "tls.cert", TEXT, None),
+        shown="no TLS",
+        help="File of the server's certificate, in PEM; switches TLS on.",
+    ),
+    Setting(
+        *("tls_key", "tls.key", TEXT, None),
+        shown="none",
+        help="File of the certificate's private key, in PEM.",
+    ),
+    Setting(
+        *("tls_client_ca", "tls.client_ca", TEXT, None),
+        shown="clients need no certificate",
+        help="File of the authorities, in PEM, one of which must have signed the certificate of each client.",
+    ),
+    Setting(
         *("max_message_size", "max_message_size", NUMBER, _MAX_MESSAGE_SIZE),
         help="Maximum bytes of the data of one insert.",
         check=checks.as_count,
@@ -294,8 +319,10 @@ SETTINGS = (
 )
 
 
+# An argument of `Server` that stands for several settings of `reverb serve`.
+_TLS = Setting("tls", "tls", TEXT, None, "Files of TLS.", check=_checked_tls, is_in_library=False)
 # Those that are arguments of `Server`, by their names there.
-ARGUMENTS = {setting.argument or setting.name: setting for setting in SETTINGS if setting.check is not None}
+ARGUMENTS = {setting.argument or setting.name: setting for setting in (*SETTINGS, _TLS) if setting.check is not None}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -321,16 +348,19 @@ class SecurityOptions:
 
     Attributes:
       allow_insecure: Whether hosts other than loopback are accepted, where anyone who can reach them gets in.
+      tls: Files of TLS; None means none. The extension reads it by the names of its fields.
     """
 
     allow_insecure: bool
+    tls: ServerTLS | None
 
     def check(self, what: str, means: str, host: str) -> None:
         """Raises a ValueError if listening at the host lets in more than is allowed, with what that means."""
         if not self.allow_insecure and not is_loopback(host):
+            without = "a password or encryption" if self.tls is None else "a password"
             raise ValueError(
-                f"{what} lets anyone who can reach this machine {means}, without a password or encryption. If that is "
-                f"intended, pass allow_insecure=True, or set REVERB_ALLOW_INSECURE=1 in the environment."
+                f"{what} lets anyone who can reach this machine {means}, without {without}. If that is intended, pass "
+                f"allow_insecure=True, or set REVERB_ALLOW_INSECURE=1 in the environment."
             )
 
 
@@ -396,9 +426,55 @@ class ServerOptions:
             return kind(**{field.name: values[field.name] for field in dataclasses.fields(kind)})
 
         options = cls(listen=part(ListenOptions), security=part(SecurityOptions), observe=part(ObserveOptions))
-        options.security.check(f"Listening on {values['host']!r}", "read and write the tables", values["host"])
+        if values["tls"] is None or values["tls"].client_ca is None:
+            options.security.check(f"Listening on {values['host']!r}", "read and write the tables", values["host"])
         options.security.check(f"{names['http_host']}={host!r}", "read the tables and see who uses them", host)
         return options
+
+
+def tls_of(values: Mapping[str, Any]) -> ServerTLS | None:
+    """The files of TLS, by the names of their settings; None without a certificate.
+
+    Raises:
+      ValueError: A certificate lacks its key, or there are other files without one.
+    """
+    cert, key, client_ca = (values.get(name) or None for name in ("tls_cert", "tls_key", "tls_client_ca"))
+    if (cert is None) != (key is None):
+        raise ValueError("TLS needs both tls_cert and tls_key")
+    if cert is None or key is None:
+        if client_ca is not None:
+            raise ValueError("tls_client_ca needs tls_cert and tls_key")
+        return None
+    return ServerTLS(cert, key, client_ca)
+
+
+def tls_of_environment() -> ServerTLS | None:
+    """The files of TLS that the environment names, for the command `reverb_server`.
+
+    Raises:
+      ValueError: Those of `tls_of`.
+    """
+    of_tls = [setting for setting in SETTINGS if setting.name.startswith("tls_")]
+    return tls_of({setting.name: os.environ.get(setting.variable) for setting in of_tls})
+
+
+def with_environment(endpoint: Endpoint) -> Endpoint:
+    """The endpoint with what the environment adds to it: files for an address with `grpcs://`.
+
+    Raises:
+      ValueError: There are files for an address without it, or the environment names only one of certificate and key.
+    """
+    if not endpoint.is_tls:
+        if endpoint.tls is not None:
+            raise ValueError(f"tls needs an address with grpcs://, got {endpoint.address!r}")
+        return endpoint
+    given = endpoint.tls or TLS()
+    ca, cert, key = (os.environ.get(name) or None for name in (_CA, _CERT, _KEY))
+    if given.cert is not None:
+        cert, key = given.cert, given.key
+    if (cert is None) != (key is None):
+        raise ValueError(f"TLS needs both {_CERT} and {_KEY} in the environment, or neither")
+    return dataclasses.replace(endpoint, tls=TLS(given.ca or ca, cert, key, given.server_name))
 
 
 def returns_by_default() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from reverb import _binding
 from reverb._receipts import settle_at_exit
+from reverb._settings import with_environment
 from reverb.data import checks, signatures, table_arguments
 from reverb.data.arrays import as_array
 from reverb.data.batch_dims import as_rows
@@ -19,6 +21,7 @@ from reverb.data.items import chosen_maker, sample_maker
 from reverb.data.joining import join_parts
 from reverb.data.keys import ItemPriority, as_keys, as_updates, broadcast
 from reverb.data.timeouts import as_reconnect_timeout, countdown, persistently
+from reverb.data.tls import TLS
 from reverb.errors import DeadlineExceededError, ReverbError, UnavailableError
 from reverb.rate_limiters import RateLimiter
 from reverb.replay_sample import BatchInfo, ItemInfo, ReplaySample
@@ -56,25 +59,37 @@ class Client:
       max_pending_bytes: Limit in bytes on the unconfirmed items of all writers of this client, with their data; 64 MiB
         by default. Half is shared on demand, half divided equally. Once the first half is used, a writer above its
         equal share waits. Each writer may have one unconfirmed item in any case; a lone writer may use all.
+      tls: Files for a server with TLS, whose address begins with `grpcs://`. None takes those that the environment
+        names, and else trusts the authorities of the operating system.
 
     Attributes:
       endpoint: What another client of the same server is made of, for other modules of this package.
       engine: The native client, for other modules of this package. Neither is part of the public interface.
 
     Raises:
-      TypeError: The address is not a str, or the limit is not an integer.
-      ValueError: The limit is below 1.
+      TypeError: The address is not a str, the limit is not an integer, or `tls` is not a TLS.
+      ValueError: The limit is below 1, or `tls` is given for an address without `grpcs://`.
     """
 
-    def __init__(self, server_address: str | Endpoint, *, max_pending_bytes: int = MAX_PENDING_BYTES) -> None:
+    def __init__(
+        self,
+        server_address: str | Endpoint,
+        *,
+        max_pending_bytes: int = MAX_PENDING_BYTES,
+        tls: TLS | None = None,
+    ) -> None:
         if not isinstance(server_address, (str, Endpoint)):
             # A server's own text has many lines.
             if hasattr(server_address, "localhost_client"):
                 raise TypeError("server_address: a str; server.localhost_client() makes the client of a Server.")
             checks.refuse("server_address", "a str", server_address)
+        if tls is not None and not isinstance(tls, TLS):
+            checks.refuse("tls", "a reverb.TLS", tls)
         self.endpoint = Endpoint.of(server_address)
+        if tls is not None:
+            self.endpoint = dataclasses.replace(self.endpoint, tls=tls)
         self._max_pending_bytes = checks.as_count("max_pending_bytes", max_pending_bytes)
-        self.engine = _binding.Client(self.endpoint, self._max_pending_bytes)
+        self.engine = _binding.Client(with_environment(self.endpoint), self._max_pending_bytes)
         # Maps each table to the maker of samples that fits the signature which the table had last.
         self._makers: dict[str, _binding.BatchMaker] = {}
         # Maps each table with the columns that `get` was asked for to the token of the signature, the numbers of these

@@ -16,6 +16,7 @@ from reverb._shutdown import SIGTERM_STATUS, ExitOnSigterm, Stage, at_exit
 from reverb.client import Client
 from reverb.data import checks, signatures, table_arguments
 from reverb.data.spec_text import format_signature
+from reverb.data.tls import ServerTLS
 from reverb.item_selectors import Fifo, Lifo, Selector, selector_from_proto
 from reverb.rate_limiters import RateLimiter
 from reverb.reverb_types import SpecNest, TableInfo, limiter_from_info, table_text
@@ -279,7 +280,8 @@ class Server:
       host: Address to listen on; loopback by default, which only programs on this machine can reach. The variable is
         `REVERB_HOST`.
       allow_insecure: Whether to accept a `host` or `http_host` other than loopback, where anyone who can reach it can
-        read and write the tables; False by default. The variable `REVERB_ALLOW_INSECURE=1` accepts them.
+        read and write the tables; False by default. A `host` does not need it with `tls` that has a `client_ca`. The
+        variable `REVERB_ALLOW_INSECURE=1` accepts them.
       max_message_size: Maximum size in bytes of the data of one insert, 256 MiB by default. Batches are not limited.
       heartbeat_interval: Seconds after which the server, and its clients, send an empty message on a stream whose
         requests wait, so that balancers do not close it; 15 by default. The variable is `REVERB_HEARTBEAT`.
@@ -291,10 +293,13 @@ class Server:
         the name of a proxy; none by default. The variable is `REVERB_HTTP_ALLOWED_HOSTS`, a list with commas.
       metrics_per_table: Whether `/metrics` has the metrics of each table, which many tables make long, or those of all
         tables together; True by default. The variable is `REVERB_METRICS_PER_TABLE`, `on` or `off`.
+      tls: Files of TLS, which the TCP port then speaks: its clients use addresses with `grpcs://`. None, the default,
+        means no TLS. The Unix socket never has it.
 
     Raises:
       ValueError: There are no tables, names occur more than once, a table already belongs to a server, the port or the
-        interval is invalid, or a host is not loopback and `allow_insecure` is not set. Also raised if another server
+        interval is invalid, a host is not loopback and `allow_insecure` is not set, or a file of `tls` cannot be read
+        or does not fit. Also raised if another server
         keeps its checkpoints in the same folder, or if the checkpoint has a table that is not in `tables`.
       SignatureMismatchError: A table in the checkpoint holds data with another signature.
       DataLossError: There are checkpoints, but all of them are damaged.
@@ -320,6 +325,7 @@ class Server:
         http_host: str | None = None,
         http_allowed_hosts: Sequence[str] | None = None,
         metrics_per_table: bool | None = None,
+        tls: ServerTLS | None = None,
     ) -> None:
         arguments = locals()
         # What stands for a value that is not given differs in this one.

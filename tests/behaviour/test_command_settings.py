@@ -34,6 +34,9 @@ VALUES = {
     "max_message_size": (1_000_001, 1_000_002, 1_000_003),
     "host": ("127.0.0.1", "127.0.0.2", "127.0.0.3"),
     "heartbeat": (1.5, 2.5, 3.5),
+    "tls_cert": ("a.pem", "b.pem", "c.pem"),
+    "tls_key": ("a.key", "b.key", "c.key"),
+    "tls_client_ca": ("a-ca.pem", "b-ca.pem", "c-ca.pem"),
     "checkpoint_path": ("/nowhere/a", "/nowhere/b", "/nowhere/c"),
     "interval": (10.0, 20.0, 30.0),
     "keep": (2, 3, 4),
@@ -47,6 +50,14 @@ VALUES = {
     "allow_insecure": (True, False, True),
     "save_on_stop": (False, True, False),
     "returns": (False, True, False),
+}
+
+
+# Variables without which a setting is refused.
+NEEDED = {
+    "tls_cert": {"REVERB_TLS_KEY": "needed.key"},
+    "tls_key": {"REVERB_TLS_CERT": "needed.pem"},
+    "tls_client_ca": {"REVERB_TLS_CERT": "needed.pem", "REVERB_TLS_KEY": "needed.key"},
 }
 
 
@@ -97,14 +108,15 @@ def test_flag_overrides_variable_overrides_file_overrides_default(tmp_path, name
     path = '[checkpoint]\npath = "/nowhere/c"\n' if name in ("interval", "keep", "save_on_stop") else ""
     plain.write_text(TABLES + path)
     full.write_text(toml_of(name, of_file))
-    variable = {f"REVERB_{name.upper()}": str(of_variable)}
+    needed = NEEDED.get(name, {})
+    variable = {f"REVERB_{name.upper()}": str(of_variable), **needed}
     flag = flags_of(name, of_flag)
     assert checked(plain, name)[1] == "default"
-    assert checked(full, name) == (shown(of_file), "file")
+    assert checked(full, name, **needed) == (shown(of_file), "file")
     assert checked(full, name, **variable) == (shown(of_variable), f"REVERB_{name.upper()}")
     assert checked(plain, name, **variable) == (shown(of_variable), f"REVERB_{name.upper()}")
     assert checked(full, name, *flag, **variable) == (shown(of_flag), f"--{name.replace('_', '-')}")
-    assert checked(full, name, *flag) == (shown(of_flag), f"--{name.replace('_', '-')}")
+    assert checked(full, name, *flag, **needed) == (shown(of_flag), f"--{name.replace('_', '-')}")
 
 
 def arguments_of_server(monkeypatch, path, *arguments, **environment):
@@ -133,6 +145,7 @@ def test_settings_reach_the_server(tmp_path, monkeypatch):
         + TABLES
         + '[http]\nport = "off"\nhost = "127.0.0.6"\n[metrics]\nper_table = "off"\n'
         + '[checkpoint]\npath = "/nowhere/c"\nkeep = 4\nsave_on_stop = true\n'
+        + '[tls]\ncert = "c.pem"\nkey = "c.key"\nclient_ca = "ca.pem"\n'
     )
     made = arguments_of_server(monkeypatch, file)
     checkpointer = made.pop("checkpointer")
@@ -141,6 +154,7 @@ def test_settings_reach_the_server(tmp_path, monkeypatch):
         "port": 8003,
         "host": "localhost",
         "allow_insecure": True,
+        "tls": {"cert": "c.pem", "key": "c.key", "client_ca": "ca.pem"},
         "max_message_size": 256 << 20,
         "heartbeat_interval": 3.5,
         "http_port": "off",

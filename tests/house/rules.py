@@ -11,7 +11,7 @@ KEPT = ("tests/programs/examples",)
 CRATES = (
     ("reverb-core",),
     ("reverb-formats",),
-    ("reverb-service",),
+    ("reverb-service", "reverb-secure"),
     ("reverb-observe",),
     ("reverb-store", "reverb-net"),
     ("reverb-python",),
@@ -25,7 +25,8 @@ NOT_IN_CRATE = {
     "reverb-core": ("prost", "std::fs", "std::net", "tokio", *_NETWORK, *_PYTHON),
     "reverb-formats": ("std::fs", "std::net", "tokio", *_NETWORK, *_PYTHON),
     "reverb-service": ("std::fs", *_NETWORK, *_PYTHON),
-    "reverb-store": ("reverb_observe", "std::net", *_NETWORK, *_PYTHON),
+    "reverb-secure": (*_NETWORK, *_PYTHON),
+    "reverb-store": ("reverb_observe", "reverb_secure", "rustls", "std::net", *_NETWORK, *_PYTHON),
     "reverb-observe": ("h2", "tonic", *_PYTHON),
     "reverb-net": _PYTHON,
 }
@@ -97,7 +98,7 @@ READS_ENVIRONMENT = {
     # systemd sets it for a service that tells it when it is ready.
     "python/reverb/cli/notifying.py": "NOTIFY_SOCKET",
     # Where the system has each user's sockets.
-    "crates/reverb-net/src/server/listen.rs": "XDG_RUNTIME_DIR",
+    "crates/reverb-net/src/transport/unix_path.rs": "XDG_RUNTIME_DIR",
 }
 
 # The only module that imports the extension.

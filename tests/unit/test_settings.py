@@ -74,6 +74,7 @@ def test_none_means_not_given(monkeypatch):
         "port": 0,
         "host": "localhost",
         "allow_insecure": False,
+        "tls": None,
         "max_message_size": 256 << 20,
         "heartbeat_interval": 15.0,
         "http_port": 0,

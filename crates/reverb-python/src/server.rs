@@ -10,9 +10,11 @@ use reverb_core::Error;
 use reverb_net::METHODS;
 use reverb_net::server::{End, ListenOptions, Server as CoreServer, set_last};
 use reverb_observe::http::{HttpOptions, HttpServer, HttpState};
+use reverb_secure::{ServerTls, TlsFiles};
 use reverb_service::Replay;
 use reverb_store::checkpoint::Checkpointer as CoreCheckpointer;
 use std::net::{IpAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +41,7 @@ pub struct Server {
 #[derive(FromPyObject)]
 struct ServerOptions {
     listen: Listen,
+    security: Security,
     observe: Observe,
 }
 
@@ -48,6 +51,20 @@ struct Listen {
     host: String,
     max_message_size: u64,
     heartbeat_interval: f64,
+}
+
+/// The rest of it concerns Python alone.
+#[derive(FromPyObject)]
+struct Security {
+    tls: Option<Tls>,
+}
+
+/// `reverb.ServerTLS`, read by the names of its fields.
+#[derive(FromPyObject)]
+struct Tls {
+    cert: PathBuf,
+    key: PathBuf,
+    client_ca: Option<PathBuf>,
 }
 
 #[derive(FromPyObject)]
@@ -68,7 +85,7 @@ enum HttpPort {
 
 /// Starts the HTTP port, unless it is off. A server whose user has not chosen the port does without it where none can be
 /// opened.
-fn start_http(wanted: Observe, replay: &Arc<Replay>) -> Result<Option<HttpServer>, Error> {
+fn start_http(wanted: Observe, tls: Option<Arc<ServerTls>>, replay: &Arc<Replay>) -> Result<Option<HttpServer>, Error> {
     let HttpPort::On(port) = wanted.http_port else { return Ok(None) };
     let state = Arc::new(HttpState::new(replay.clone(), &METHODS));
     let options = HttpOptions {
@@ -76,6 +93,7 @@ fn start_http(wanted: Observe, replay: &Arc<Replay>) -> Result<Option<HttpServer
         port,
         allowed_hosts: wanted.http_allowed_hosts,
         sums_tables: !wanted.metrics_per_table,
+        tls,
     };
     match HttpServer::start(http_runtime()?.1.handle(), state, &options) {
         Err(Error::Unavailable(why)) if port == 0 => {
@@ -120,14 +138,17 @@ impl Server {
         options: ServerOptions,
         checkpointer: Option<PyRef<'_, Checkpointer>>,
     ) -> PyReverbResult<Self> {
-        let ServerOptions { listen, observe } = options;
+        let ServerOptions { listen, security, observe } = options;
+        let tls = security.tls.map(|Tls { cert, key, client_ca }| ServerTls::new(TlsFiles { cert, key, client_ca }));
+        let tls = tls.transpose()?.map(Arc::new);
         let heartbeat = Duration::try_from_secs_f64(listen.heartbeat_interval)
             .map_err(|error| Error::invalid(format!("heartbeat_interval {}: {error}", listen.heartbeat_interval)))?;
-        let options = ListenOptions { host: resolve(&listen.host)?, port: Some(listen.port), heartbeat };
+        let options =
+            ListenOptions { host: resolve(&listen.host)?, port: Some(listen.port), heartbeat, tls: tls.clone() };
         let replay = Replay::new(tables.iter().map(|table| table.handle.clone()).collect(), listen.max_message_size)?;
         let runtime = runtime()?;
         // Before a checkpoint is loaded, so that probes can ask how far that is.
-        let http = start_http(observe, &replay)?;
+        let http = start_http(observe, tls, &replay)?;
         let (http_port, dashboard_url) =
             (http.as_ref().map(HttpServer::port), http.as_ref().map(|http| http.url().to_owned()));
         let mut http = StoppedWithoutGil(http);

@@ -50,7 +50,8 @@ pub struct Peer {
     pub traffic: Traffic,
 }
 
-/// Who a peer has proven to be, whatever name it gives itself. No transport asks for a proof yet, so there is none.
+/// Who a peer has proven to be, whatever name it gives itself. TLS checks the certificates of clients
+/// where a server asks for them, but no name is taken from them yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {}
 

@@ -139,6 +139,11 @@ def serve(
         # host = "0.0.0.0"
         # allowed_hosts = "replay.example, monitoring.example"
 
+        [tls]                   # clients use grpcs://
+        cert = "/etc/reverb/server.pem"
+        key = "/etc/reverb/server.key"
+        # client_ca = "/etc/reverb/ca.pem"
+
         [metrics]
         per_table = "off"       # the sum of all tables
 

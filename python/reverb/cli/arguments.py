@@ -4,18 +4,18 @@ from typing import Annotated
 
 import typer
 
-from reverb import _binding, errors
-from reverb._settings import ADDRESS
+from reverb import _binding
+from reverb._settings import ADDRESS, with_environment
 from reverb.cli import output
 from reverb.data.endpoint import Endpoint
 
 
 def address(text: str) -> Endpoint:
     """The endpoint of an address. One that is not valid ends the command with the status of wrong usage."""
-    endpoint = Endpoint(text)
     try:
+        endpoint = with_environment(Endpoint(text))
         _binding.check_endpoint(endpoint)
-    except errors.InvalidArgumentError as error:
+    except ValueError as error:
         output.fail(error, output.WRONG_USAGE)
     return endpoint
 

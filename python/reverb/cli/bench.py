@@ -60,7 +60,7 @@ def run(endpoint: Endpoint, sizes: list[str], clients: int, seconds: float, as_j
         try:
             for operation in ("insert", "sample"):
                 task = {
-                    "endpoint": endpoint.shown(),
+                    "endpoint": endpoint.shown() | {"tls": endpoint.tls and dataclasses.asdict(endpoint.tls)},
                     "table": table.name,
                     "operation": operation,
                     "size": size,

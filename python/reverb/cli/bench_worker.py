@@ -13,6 +13,7 @@ import numpy as np
 
 from reverb import _binding
 from reverb.data.endpoint import Endpoint
+from reverb.data.tls import TLS
 
 # Rows of one insert, and of one batch: few enough that a call is not one of many megabytes.
 _CALL_BYTES = 1 << 20
@@ -31,7 +32,8 @@ def rows_of(size: int) -> int:
 def main() -> None:
     """Runs until the time that the first line gives is over."""
     task = json.loads(sys.stdin.readline())
-    client = _binding.Client(Endpoint(**task["endpoint"]))
+    endpoint = task["endpoint"]
+    client = _binding.Client(Endpoint(**endpoint | {"tls": endpoint["tls"] and TLS(**endpoint["tls"])}))
     call = _inserts(client, task) if task["operation"] == "insert" else _samples(client, task)
     call()
     print("ready", flush=True)

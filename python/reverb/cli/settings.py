@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from reverb._settings import ARGUMENTS, SETTINGS, ServerOptions
+from reverb._settings import ARGUMENTS, SETTINGS, ServerOptions, tls_of
 from reverb.cli.config import ServerConfig
 
 _LARGEST_PORT = 65_535
@@ -61,7 +61,7 @@ class Settings:
         """
         given = {}
         for argument, setting in ARGUMENTS.items():
-            value = self.values[setting.name]
+            value: Any = tls_of(self.values) if argument == "tls" else self.values[setting.name]
             if argument == "http_port":
                 value = _http_port(value)
             given[argument] = setting.kind.of_text(setting.flag, value) if isinstance(value, str) else value

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from reverb._settings import tls_of_environment
 from reverb._shutdown import ExitOnSigterm
 from reverb.server import Server
 from reverb.server_executable import reverb_config_pb2, server_from_proto
@@ -34,8 +35,8 @@ example:
 This rate limiter makes samples wait for 100 items, and has no other effect. The selectors are `fifo: true`,
 `lifo: true`, `uniform: true`, `prioritized { priority_exponent: 0.6 }`, `heap { min_heap: true }` and `heap {}`.
 Checkpoints are saved in a new temporary folder. Only this machine can reach the server, unless REVERB_HOST and
-REVERB_ALLOW_INSECURE=1 are set in the environment. For more options (checkpoints, TOML files) see
-`reverb serve --help`.
+REVERB_ALLOW_INSECURE=1 are set in the environment. REVERB_TLS_CERT and REVERB_TLS_KEY name
+files for TLS. For more options (checkpoints, TOML files) see `reverb serve --help`.
 """
 
 
@@ -59,7 +60,7 @@ def main(unused_argv: Sequence[str] | None = None, *, config: str | None = None)
     try:
         sigterm.begin()
         # If no port is given, the server chooses a free one, which is printed below.
-        server = Server(tables=tables, port=parsed.port or None)
+        server = Server(tables=tables, port=parsed.port or None, tls=tls_of_environment())
         names = ", ".join(table.name for table in tables)
         print(f"reverb_server: {server.host} port {server.port}, tables: {names}", file=sys.stderr, flush=True)
         server.wait(returns=returns)

@@ -5,11 +5,13 @@ use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client::{Connection, Greeting, Session};
 use crate::transport::address::{Endpoint, Place};
 use crate::transport::back_off::BackOff;
-use crate::transport::dial::{ATTEMPT_TIME, KeepAlive, dial, dial_unix};
-use crate::transport::http_port;
+use crate::transport::dial::{ATTEMPT_TIME, Dialled, KeepAlive, dial, dial_unix};
+use crate::transport::unix_path;
+use crate::transport::wrong_port::WrongPort;
 use reverb_core::{Error, Result};
 use reverb_service::{Transport, registry};
 use std::fmt::Display;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -85,6 +87,7 @@ pub async fn connect_to_successor(
     loop {
         let error = match tokio::time::timeout_at(limit.into(), dial(endpoint, KeepAlive::Pings)).await {
             Ok(Ok(_)) => tokio::time::timeout_at(limit.into(), attempt(endpoint, session)).await,
+            Ok(Err(error)) if !error.is_transient() => return Err(error),
             Ok(Err(_)) => {
                 return Err(Error::ServerStopped(format!("the server at {endpoint} was stopped for good")));
             }
@@ -116,7 +119,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_m
 ///
 /// # Errors
 /// [`Error::Unavailable`] with the cause, [`Error::Unimplemented`] if the server has neither our service nor the
-/// reference's, or [`Error::SplitClient`] if a balancer spreads the streams of a connection over servers.
+/// reference's, [`Error::SplitClient`] if a balancer spreads the streams of a connection over servers, or
+/// [`Error::InvalidArgument`] if only one end speaks TLS.
 pub async fn attempt(endpoint: &Endpoint, session: &Session) -> Result<Road> {
     let road = reach(endpoint, session).await?;
     let Place::Tcp { or_shorter: true, .. } = endpoint.address.place()? else { return Ok(road) };
@@ -139,34 +143,58 @@ async fn reach(endpoint: &Endpoint, session: &Session) -> Result<Road> {
     // A balancer that counts connections would choose the same server again if these were closed.
     let mut refused = Vec::new();
     loop {
-        let (transport, channel) = dial(endpoint, KeepAlive::Pings).await?;
+        let dialled = dial(endpoint, KeepAlive::Pings).await?;
         let is_last = refused.len() + 1 == MAX_DIALS;
-        let greeting = match Connection::greet(endpoint, transport, channel.clone(), session, is_last).await {
-            // It may be a proxy that has both behind one port, so the client tries again.
-            Err(error) if error.is_transient() && http_port::listens_at(endpoint).await => {
-                return Err(Error::Unavailable(
-                    "that is the HTTP port of a server, for browsers and monitoring; clients use `server.port`, not \
-                     `server.http_port`"
-                        .into(),
-                ));
+        let greeting = Connection::greet(endpoint, dialled.transport, dialled.channel.clone(), session, is_last).await;
+        let greeting = match greeting.map_err(|error| dialled.why(error)) {
+            Err(error) if error.is_transient() || matches!(error, Error::Internal(_)) => {
+                let Some(wrong) = WrongPort::at(endpoint).await else { return Err(error) };
+                let beside = if wrong == WrongPort::Tls { reach_beside_tls(endpoint, session).await } else { None };
+                return beside.ok_or_else(|| wrong.error(endpoint));
             }
             greeting => greeting?,
         };
         match greeting {
             Greeting::Connected(connection) => return Ok(connection.into()),
+            Greeting::NoService if endpoint.address.is_tls() => {
+                return Err(Error::Unimplemented(format!(
+                    "the server at {endpoint} does not have the service reverb.replay.v1.Replay; over TLS, dm-reverb's is \
+                     not used instead"
+                )));
+            }
             Greeting::NoService => return reach_dm_reverb(endpoint, session).await,
-            Greeting::OtherServer => refused.push(channel),
+            Greeting::OtherServer => refused.push(dialled.channel),
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
     }
 }
 
+/// Reaches a server of this machine whose port speaks TLS by its Unix socket, which lies in a folder of this user alone.
+async fn reach_beside_tls(endpoint: &Endpoint, session: &Session) -> Option<Road> {
+    const HOSTS: [IpAddr; 4] = [
+        IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(Ipv6Addr::LOCALHOST),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    ];
+    let (_, port) = endpoint.address.loopback()?;
+    for host in HOSTS {
+        let path = unix_path::of_server(host, port).ok()?;
+        let Ok(channel) = dial_unix(path.to_str()?, KeepAlive::Pings).await else { continue };
+        let greeted = Connection::greet(endpoint, Transport::Unix, channel, session, false).await;
+        if let Ok(Greeting::Connected(connection)) = greeted {
+            return Some(connection.into());
+        }
+    }
+    None
+}
+
 /// Connects to a server that does not have our service, and uses the reference's. Such a server would close the
 /// connection because of our pings, so this is another connection. The server behind it may be another one by now, so
 /// it is asked again.
 async fn reach_dm_reverb(endpoint: &Endpoint, session: &Session) -> Result<Road> {
-    let (transport, channel) = dial(endpoint, KeepAlive::System).await?;
+    let Dialled { transport, channel, .. } = dial(endpoint, KeepAlive::System).await?;
     match Connection::greet(endpoint, transport, channel.clone(), session, false).await? {
         Greeting::NoService => Ok(dm_reverb::Connection::greet(endpoint, transport, channel).await?.into()),
         _ => Err(Error::Unavailable(format!("another server has just begun to listen at {endpoint}"))),

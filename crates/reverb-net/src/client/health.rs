@@ -2,6 +2,7 @@
 
 use crate::transport::address::{Endpoint, Several};
 use crate::transport::dial::{KeepAlive, dial};
+use crate::transport::wrong_port::WrongPort;
 use reverb_core::{Error, Result};
 use std::time::Duration;
 use tonic::transport::Channel;
@@ -14,8 +15,9 @@ use tonic_health::pb::health_client::HealthClient;
 ///
 /// # Errors
 /// [`Error::Unavailable`] if no server answers, [`Error::DeadlineExceeded`] if it does not answer in time,
-/// [`Error::InvalidArgument`] if it has no such service or if the address names several servers, and
-/// [`Error::Unimplemented`] if it does not tell its health.
+/// [`Error::InvalidArgument`] if it has no such service, if only one end speaks TLS or if the address names several
+/// servers, [`Error::Unauthenticated`] if one end does not trust the other, and [`Error::Unimplemented`] if it does not
+/// tell its health.
 pub async fn is_serving(endpoint: &Endpoint, service: &str, timeout: Duration) -> Result<bool> {
     if let Some(Several::List(entries)) = endpoint.address.several() {
         return Err(Error::invalid(format!(
@@ -25,8 +27,14 @@ pub async fn is_serving(endpoint: &Endpoint, service: &str, timeout: Duration) -
     }
     let asking = async {
         // A probe lasts for one answer: it needs no pings.
-        let (_, channel) = dial(endpoint, KeepAlive::System).await.map_err(|error| unreached(endpoint, error))?;
-        ask(channel, service).await.map_err(|status| to_error(&status, endpoint, service))
+        let dialled = dial(endpoint, KeepAlive::System).await.map_err(|error| unreached(endpoint, error))?;
+        match ask(dialled.channel.clone(), service).await {
+            Ok(status) => Ok(status),
+            Err(status) => Err(match WrongPort::at(endpoint).await {
+                Some(WrongPort::Tls) => WrongPort::Tls.error(endpoint),
+                _ => dialled.why(to_error(&status, endpoint, service)),
+            }),
+        }
     };
     match tokio::time::timeout(timeout, asking).await {
         Ok(Ok(status)) => Ok(status == ServingStatus::Serving),

@@ -4,16 +4,20 @@
 //! socket of mode 0600 in a folder that only this user can write to. The reference listens on all interfaces. Here
 //! another host must be requested with `allow_insecure=True`, which Python checks. Two servers cannot share a port.
 
+use super::connection::Connection;
+use crate::transport::address::TLS_SCHEME;
 use crate::transport::socket::Socket;
+use crate::transport::unix_path;
 use reverb_core::Result;
 use reverb_observe::bind::{self, Bound};
+use reverb_secure::{Handshakes, Port, Secured, ServerTls};
 use reverb_service::Replay;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -31,11 +35,13 @@ pub struct ListenOptions {
     pub port: Option<u16>,
     /// Time after which an empty message is sent on a stream whose requests wait, at least a millisecond.
     pub heartbeat: Duration,
+    /// TLS of the TCP port. Unix sockets have none.
+    pub tls: Option<Arc<ServerTls>>,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
-        Self { host: None, port: None, heartbeat: HEARTBEAT }
+        Self { host: None, port: None, heartbeat: HEARTBEAT, tls: None }
     }
 }
 
@@ -48,6 +54,7 @@ pub struct Listeners {
     pub port: u16,
     pub unix_path: Option<PathBuf>,
     tcp: Vec<TcpListener>,
+    tls: Option<Arc<ServerTls>>,
     unix: Option<UnixListener>,
 }
 
@@ -68,12 +75,13 @@ impl Listeners {
                 (None, None)
             }
         };
-        Ok(Self { host, hosts, port, unix_path, tcp, unix })
+        Ok(Self { host, hosts, port, unix_path, tcp, tls: options.tls.clone(), unix })
     }
 
     /// Returns the addresses as people see them.
     pub fn addresses(&self) -> Vec<String> {
-        let hosts = self.hosts.iter().map(|host| SocketAddr::new(*host, self.port).to_string());
+        let scheme = if self.tls.is_some() { TLS_SCHEME } else { "" };
+        let hosts = self.hosts.iter().map(|host| format!("{scheme}{}", SocketAddr::new(*host, self.port)));
         hosts.chain(self.unix_path.iter().map(|path| format!("unix:{}", path.display()))).collect()
     }
 
@@ -82,53 +90,88 @@ impl Listeners {
     pub fn accept(
         self,
         replay: &Arc<Replay>,
-    ) -> (ReceiverStream<std::io::Result<Socket>>, std::sync::mpsc::Receiver<()>) {
+    ) -> (ReceiverStream<std::io::Result<Connection>>, std::sync::mpsc::Receiver<()>) {
         let (sender, receiver) = mpsc::channel(64);
         let (open, freed) = std::sync::mpsc::channel();
-        let tcp = self.tcp.into_iter().map(Listener::Tcp);
+        let tcp = self.tcp.into_iter().map(|listener| Listener::Tcp(listener, self.tls.clone()));
         for listener in tcp.chain(self.unix.map(Listener::Unix)) {
-            tokio::spawn(accept_from(open.clone(), listener, sender.clone(), replay.clone()));
+            let accepted = Accepted { sender: sender.clone(), replay: replay.clone() };
+            tokio::spawn(accept_from(open.clone(), listener, accepted));
         }
         (ReceiverStream::new(receiver), freed)
     }
 }
 
 enum Listener {
-    Tcp(TcpListener),
+    Tcp(TcpListener, Option<Arc<ServerTls>>),
     Unix(UnixListener),
 }
 
+/// A connection that was just accepted.
+enum New {
+    Ready(Secured<Socket>),
+    /// Its client has yet to make a handshake.
+    Stranger(TcpStream, Arc<ServerTls>),
+}
+
 impl Listener {
-    async fn accept(&self) -> std::io::Result<Socket> {
+    async fn accept(&self) -> std::io::Result<New> {
         match self {
-            Self::Tcp(listener) => {
+            Self::Tcp(listener, tls) => {
                 let (stream, _) = listener.accept().await?;
                 stream.set_nodelay(true)?;
-                Ok(stream.into())
+                Ok(match tls {
+                    None => New::Ready(Secured::Plain(stream.into())),
+                    Some(tls) => New::Stranger(stream, tls.clone()),
+                })
             }
-            Self::Unix(listener) => listener.accept().await.map(|(stream, _)| stream.into()),
+            Self::Unix(listener) => {
+                listener.accept().await.map(|(stream, _)| New::Ready(Secured::Plain(stream.into())))
+            }
         }
+    }
+}
+
+/// Nobody takes connections any more.
+struct Closed;
+
+/// Where connections go that are ready for calls.
+#[derive(Clone)]
+struct Accepted {
+    sender: mpsc::Sender<std::io::Result<Connection>>,
+    replay: Arc<Replay>,
+}
+
+impl Accepted {
+    /// Makes the handshake with a stranger, and hands the connection over.
+    async fn greet(self, stream: TcpStream, tls: Arc<ServerTls>) {
+        match tls.accept(stream, Port::Grpc, Socket::from).await {
+            Ok(connection) => drop(self.hand_over(connection).await),
+            Err(error) => tracing::debug!("a handshake of TLS failed: {error}"),
+        }
+    }
+
+    /// Hands a connection over.
+    async fn hand_over(&self, secured: Secured<Socket>) -> std::result::Result<(), Closed> {
+        self.sender.send(Ok(Connection::new(secured, &self.replay.connections))).await.map_err(|_| Closed)
     }
 }
 
 /// `_open` is the first parameter because arguments are dropped in reverse order: the listener is closed before `_open`
 /// reports that the address is free.
-async fn accept_from(
-    _open: std::sync::mpsc::Sender<()>,
-    listener: Listener,
-    sender: mpsc::Sender<std::io::Result<Socket>>,
-    replay: Arc<Replay>,
-) {
+async fn accept_from(_open: std::sync::mpsc::Sender<()>, listener: Listener, accepted: Accepted) {
+    let replay = accepted.replay.clone();
     let mut closed = std::pin::pin!(replay.closed());
+    let mut handshakes = Handshakes::default();
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok(mut io) => {
-                    io.register(&replay.connections);
-                    if sender.send(Ok(io)).await.is_err() {
+            new = listener.accept() => match new {
+                Ok(New::Ready(connection)) => {
+                    if accepted.hand_over(connection).await.is_err() {
                         return;
                     }
                 }
+                Ok(New::Stranger(stream, tls)) => handshakes.begin(accepted.clone().greet(stream, tls)),
                 Err(error) => {
                     // Usually the process has no free file descriptor. Some become free when open connections close.
                     tracing::warn!("cannot accept a connection: {error}");
@@ -143,33 +186,9 @@ async fn accept_from(
 /// Binds a Unix socket in a folder that only this user can enter, so that other users cannot take its name.
 /// The name contains the TCP address, so the server that owns the address may remove the socket of a killed server.
 fn bind_unix(host: IpAddr, port: u16) -> std::io::Result<(UnixListener, PathBuf)> {
-    let folder = runtime_folder()?;
-    let path =
-        folder.join(if host == Ipv4Addr::LOCALHOST { format!("{port}.sock") } else { format!("{host}-{port}.sock") });
+    let path = unix_path::of_server(host, port)?;
     let _stale = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     Ok((listener, path))
-}
-
-fn runtime_folder() -> std::io::Result<PathBuf> {
-    // SAFETY: the call has no preconditions and cannot fail.
-    let uid = unsafe { libc::getuid() };
-    let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| is_ours(path, uid));
-    let folder = match base {
-        Some(base) => base.join("reverb"),
-        None => std::env::temp_dir().join(format!("reverb-{uid}")),
-    };
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-    if !is_ours(&folder, uid) {
-        return Err(std::io::Error::other(format!(
-            "{} belongs to another user, or other users can write to it",
-            folder.display()
-        )));
-    }
-    Ok(folder)
-}
-
-fn is_ours(path: &Path, uid: u32) -> bool {
-    std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid && meta.mode() & 0o022 == 0)
 }

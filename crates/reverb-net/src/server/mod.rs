@@ -1,5 +1,6 @@
 //! A server of the replay service: it listens on TCP and on a Unix socket, and owns all background tasks.
 
+mod connection;
 mod count_calls;
 mod farewell;
 mod health;
@@ -84,6 +85,10 @@ impl Server {
         }
         if let Some(interval) = replay.store().and_then(|store| store.interval()) {
             runtime.spawn(save_periodically(replay.clone(), interval));
+        }
+        if let Some(tls) = &options.tls {
+            let until = replay.clone();
+            runtime.spawn(tls.clone().watch(async move { until.closed().await }));
         }
         let health = Health::default();
         let (reflection, old_reflection) = reflection::services();

@@ -1,8 +1,8 @@
 //! Serves gRPC services over HTTP/2 on accepted connections.
 
+use super::connection::Connection;
 use super::count_calls::CountCalls;
 use crate::transport::http2::{CONNECTION_WINDOW, FRAME_BYTES, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STREAM_WINDOW};
-use crate::transport::socket::Socket;
 use reverb_observe::Calls;
 use std::sync::Arc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -17,7 +17,7 @@ const MAX_STREAMS: u32 = 10_000;
 pub async fn serve(
     routes: Routes,
     calls: Arc<Calls>,
-    connections: ReceiverStream<std::io::Result<Socket>>,
+    connections: ReceiverStream<std::io::Result<Connection>>,
     closed: impl Future<Output = ()>,
 ) {
     let server = Server::builder()

@@ -1,15 +1,18 @@
 //! Where servers are: endpoints, and their addresses, which are `host:port` or a gRPC target with a scheme.
 
 use reverb_core::{Error, Result};
+use reverb_secure::ClientTls;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Where a server is, and what a client needs to be let in there: nothing so far. Whatever connects to a server takes one,
-/// so that all its connections are made in the same way.
+/// Where a server is, and what a client needs to be let in there. Whatever connects to a server takes one, so that all its
+/// connections are made in the same way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// The address of the server, or of several.
     pub address: Address,
+    /// Whom the client trusts, and its own certificate, for an address with `grpcs://`.
+    pub tls: ClientTls,
 }
 
 impl Endpoint {
@@ -21,20 +24,27 @@ impl Endpoint {
         self.address.place().map(drop)
     }
 
-    /// Returns the endpoint of one of several servers, which lets a client in as the others do.
+    /// Returns the endpoint of one of several servers, which lets a client in as the others do. Servers of one name have
+    /// certificates of that name.
     #[must_use]
     pub fn member(&self, host: &str, port: u16) -> Self {
+        let is_tls = self.address.is_tls;
+        let scheme = if is_tls { TLS_SCHEME } else { "" };
         let text = match host.contains(':') {
-            true => format!("ipv6:[{host}]:{port}"),
-            false => format!("ipv4:{host}:{port}"),
+            true => format!("{scheme}ipv6:[{host}]:{port}"),
+            false => format!("{scheme}ipv4:{host}:{port}"),
         };
-        Self { address: Address { text, target: Target::Tcp { host: host.to_owned(), port } } }
+        let mut tls = self.tls.clone();
+        if let Some(Several::Name(name, _)) = self.address.several() {
+            tls.server_name.get_or_insert_with(|| name.to_owned());
+        }
+        Self { address: Address { text, target: Target::Tcp { host: host.to_owned(), port }, is_tls }, tls }
     }
 }
 
 impl<T: AsRef<str> + ?Sized> From<&T> for Endpoint {
     fn from(address: &T) -> Self {
-        Self { address: Address::parse(address.as_ref()) }
+        Self { address: Address::parse(address.as_ref()), tls: ClientTls::default() }
     }
 }
 
@@ -44,11 +54,16 @@ impl fmt::Display for Endpoint {
     }
 }
 
+/// What an address over TLS begins with.
+pub const TLS_SCHEME: &str = "grpcs://";
+
 /// A parsed address. An invalid address is kept, because a client reports it on its first call and not when it is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     text: String,
     target: Target,
+    /// Whether connections are made over TLS, which is always over TCP.
+    is_tls: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,7 +113,20 @@ impl Place<'_> {
 impl Address {
     /// Parses an address. [`Address::place`] reports an invalid one.
     pub fn parse(text: &str) -> Self {
-        let target = match text.split_once(':') {
+        let rest = text.strip_prefix(TLS_SCHEME);
+        let target = match (Self::target(rest.unwrap_or(text)), rest) {
+            (target, None) => target,
+            (Target::Any { host, port }, _) => Target::Tcp { host, port },
+            (Target::Unix(_), _) => Target::Bad(None),
+            (Target::Bad(None), Some(rest)) if rest.contains(',') => list(rest),
+            (target, _) => target,
+        };
+        Self { text: text.to_owned(), target, is_tls: rest.is_some() }
+    }
+
+    /// Parses an address without the scheme of TLS.
+    fn target(text: &str) -> Target {
+        match text.split_once(':') {
             Some(("unix", path)) => Target::Unix(path.strip_prefix("//").unwrap_or(path).to_owned()),
             Some(("ipv4" | "ipv6", rest)) => list(rest),
             Some(("dns", rest)) => match split(rest.trim_start_matches('/')) {
@@ -113,13 +141,22 @@ impl Address {
                 }
                 _ => Target::Bad(None),
             },
-        };
-        Self { text: text.to_owned(), target }
+        }
     }
 
     /// Returns the text that was parsed.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Whether connections are made over TLS.
+    pub fn is_tls(&self) -> bool {
+        self.is_tls
+    }
+
+    /// Whether this is one address of IPv6.
+    pub fn is_ipv6(&self) -> bool {
+        matches!(&self.target, Target::Tcp { host, .. } if host.contains(':'))
     }
 
     /// Returns the loopback addresses and the port of a server that may be in this process. `None` for all other
@@ -166,7 +203,7 @@ impl Address {
             }
             Target::Bad(None) => Err(self.invalid(
                 "expected host:port, such as localhost:8000, or unix:path; the schemes are ipv4:, ipv6:, dns: and unix:, \
-                 and ipv4:host:port,host:port names several servers",
+                 ipv4:host:port,host:port names several servers, and grpcs:// in front, but not of unix:, means TLS",
             )),
         }
     }
@@ -264,6 +301,35 @@ mod tests {
         for text in ["a:1,b:2", "a,b:2", "dns:///a:1,b:2", "dns://10.0.0.1/a:2"] {
             assert!(Address::parse(text).place().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn tls_goes_in_front_of_any_address_but_a_unix_socket() {
+        for text in ["localhost:80", "[::1]:80", "ipv4:a:80", "dns:///name:80", "ipv4:a:1,b:2"] {
+            let (plain, secure) = (Address::parse(text), Address::parse(&format!("grpcs://{text}")));
+            assert!(secure.is_tls() && !plain.is_tls(), "{text}");
+            assert_eq!(secure.several(), plain.several(), "{text}");
+            let Ok(Place::Tcp { or_shorter, .. }) = secure.place() else { panic!("{text}") };
+            assert!(!or_shorter && secure.loopback().is_none(), "{text}");
+        }
+        let entries = [("a".to_owned(), 1), ("b".to_owned(), 2)];
+        assert_eq!(Address::parse("grpcs://a:1,b:2").several(), Some(Several::List(&entries)));
+        for text in ["grpcs://", "grpcs://unix:/a", "grpcs://grpcs://a:1", "grpcs:a:1", "grpcs://a:1,b", "http://a:1"] {
+            assert!(Address::parse(text).place().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn members_have_tls_and_those_of_a_name_its_certificate() {
+        let member = |address: &str| Endpoint::from(address).member("10.0.0.1", 80);
+        assert_eq!(member("grpcs://dns:///name:80").tls.server_name.as_deref(), Some("name"));
+        assert_eq!(member("grpcs://dns:///name:80").to_string(), "grpcs://ipv4:10.0.0.1:80");
+        assert_eq!(member("grpcs://10.0.0.1:80,10.0.0.2:80").tls.server_name, None);
+        assert!(member("grpcs://a:1,b:2").address.is_tls() && !member("ipv4:a:1,b:2").address.is_tls());
+        let named = ClientTls { server_name: Some("other".into()), ..ClientTls::default() };
+        let endpoint = Endpoint { tls: named.clone(), ..Endpoint::from("grpcs://dns:///name:80") };
+        assert_eq!(endpoint.member("::1", 80).tls, named);
+        assert_eq!(endpoint.member("::1", 80).to_string(), "grpcs://ipv6:[::1]:80");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::socket::Socket;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use reverb_core::{Error, Result};
+use reverb_secure::Connector;
 use reverb_service::Transport;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
@@ -13,7 +14,7 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tonic::codegen::http::Uri;
 use tonic::transport::{Channel, Endpoint as HttpEndpoint};
-use tower::ServiceExt;
+use tower::{BoxError, ServiceExt};
 
 /// Maximum time of one attempt to connect, so that a host that drops packets does not use up the time for all attempts.
 pub const ATTEMPT_TIME: Duration = Duration::from_secs(3);
@@ -29,22 +30,52 @@ pub enum KeepAlive {
     System,
 }
 
+/// An open connection.
+#[derive(Debug)]
+pub struct Dialled {
+    pub transport: Transport,
+    pub channel: Channel,
+    tls: Option<Connector>,
+}
+
+impl Dialled {
+    /// Returns why a call over this connection has failed: `error`, unless the server has refused the client.
+    pub fn why(&self, error: Error) -> Error {
+        self.tls.as_ref().and_then(Connector::refusal).unwrap_or(error)
+    }
+}
+
 /// Opens one connection to a server.
 ///
 /// # Errors
-/// [`Error::Unavailable`] with the cause, or [`Error::InvalidArgument`] if the address is not valid.
-pub async fn dial(endpoint: &Endpoint, keep_alive: KeepAlive) -> Result<(Transport, Channel)> {
+/// [`Error::Unavailable`] with the cause, [`Error::InvalidArgument`] if the address is not valid, or, over TLS, those of
+/// [`Connector::connect`].
+pub async fn dial(endpoint: &Endpoint, keep_alive: KeepAlive) -> Result<Dialled> {
     Ok(match endpoint.address.place()? {
-        Place::Unix(path) => (Transport::Unix, dial_unix(path, keep_alive).await?),
-        Place::Tcp { host, port, or_shorter } => (Transport::Tcp, dial_host(host, port, or_shorter, keep_alive).await?),
+        Place::Unix(path) => {
+            Dialled { transport: Transport::Unix, channel: dial_unix(path, keep_alive).await?, tls: None }
+        }
+        Place::Tcp { host, port, or_shorter } => {
+            let tls = if endpoint.address.is_tls() { Some(connector(endpoint, host).await?) } else { None };
+            let channel = dial_host(host, port, or_shorter, tls.as_ref(), keep_alive).await?;
+            Dialled { transport: Transport::Tcp, channel, tls }
+        }
     })
+}
+
+/// Reads the files for the handshakes with a server.
+async fn connector(endpoint: &Endpoint, host: &str) -> Result<Connector> {
+    let (tls, host, peer) = (endpoint.tls.clone(), host.to_owned(), endpoint.to_string());
+    let read = tokio::task::spawn_blocking(move || tls.connector(&host, &peer));
+    read.await.map_err(|error| Error::Internal(error.to_string()))?
 }
 
 /// Connects to a TCP port.
 ///
 /// # Errors
-/// [`Error::Unavailable`] with the cause, or [`Error::InvalidArgument`] if the host is not a valid name.
-async fn dial_tcp(host: &str, port: u16, keep_alive: KeepAlive) -> Result<Channel> {
+/// [`Error::Unavailable`] with the cause, [`Error::InvalidArgument`] if the host is not a valid name, or those of
+/// [`Connector::connect`].
+async fn dial_tcp(host: &str, port: u16, tls: Option<&Connector>, keep_alive: KeepAlive) -> Result<Channel> {
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
@@ -56,9 +87,25 @@ async fn dial_tcp(host: &str, port: u16, keep_alive: KeepAlive) -> Result<Channe
         #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
         connector.set_tcp_user_timeout(Some(KEEP_ALIVE_INTERVAL + KEEP_ALIVE_TIMEOUT));
     }
-    let connector = connector.map_response(|stream| TokioIo::new(Socket::from(stream.into_inner())));
-    let endpoint = endpoint(&format!("http://{host}:{port}"), keep_alive)?;
-    endpoint.connect_with_connector(connector).await.map_err(|error| unavailable(&error))
+    let connected = match tls {
+        None => {
+            let connector = connector.map_response(|stream| TokioIo::new(Socket::from(stream.into_inner())));
+            endpoint(&format!("http://{host}:{port}"), keep_alive)?.connect_with_connector(connector).await
+        }
+        Some(tls) => {
+            connector.enforce_http(false);
+            let tls = tls.clone();
+            let connector = tower::service_fn(move |uri: Uri| {
+                let (connector, tls) = (connector.clone(), tls.clone());
+                async move {
+                    let stream = connector.oneshot(uri).await?.into_inner();
+                    Ok::<_, BoxError>(TokioIo::new(tls.connect(Socket::from(stream)).await?))
+                }
+            });
+            endpoint(&format!("https://{host}:{port}"), keep_alive)?.connect_with_connector(connector).await
+        }
+    };
+    connected.map_err(|error| failed(&error))
 }
 
 /// As [`dial_tcp`]. If nothing answers at an address of this machine other than loopback, and `or_loopback` is set,
@@ -66,8 +113,14 @@ async fn dial_tcp(host: &str, port: u16, keep_alive: KeepAlive) -> Result<Channe
 ///
 /// # Errors
 /// The errors of [`dial_tcp`]. The text says where servers listen, if the host is not a loopback address.
-async fn dial_host(host: &str, port: u16, or_loopback: bool, keep_alive: KeepAlive) -> Result<Channel> {
-    let refused = match dial_tcp(host, port, keep_alive).await {
+async fn dial_host(
+    host: &str,
+    port: u16,
+    or_loopback: bool,
+    tls: Option<&Connector>,
+    keep_alive: KeepAlive,
+) -> Result<Channel> {
+    let refused = match dial_tcp(host, port, tls, keep_alive).await {
         Err(Error::Unavailable(reason)) => reason,
         done => return done,
     };
@@ -84,7 +137,7 @@ async fn dial_host(host: &str, port: u16, or_loopback: bool, keep_alive: KeepAli
     }
     if or_loopback
         && addresses.iter().any(is_of_this_machine)
-        && let Ok(channel) = dial_tcp("127.0.0.1", port, keep_alive).await
+        && let Ok(channel) = dial_tcp("127.0.0.1", port, None, keep_alive).await
     {
         return Ok(channel);
     }
@@ -110,7 +163,7 @@ pub async fn dial_unix(path: &str, keep_alive: KeepAlive) -> Result<Channel> {
     });
     // The URI only names the server in the headers of requests.
     let endpoint = endpoint("http://localhost", keep_alive)?;
-    endpoint.connect_with_connector(connector).await.map_err(|error| unavailable(&error))
+    endpoint.connect_with_connector(connector).await.map_err(|error| failed(&error))
 }
 
 fn endpoint(uri: &str, keep_alive: KeepAlive) -> Result<HttpEndpoint> {
@@ -130,11 +183,15 @@ fn endpoint(uri: &str, keep_alive: KeepAlive) -> Result<HttpEndpoint> {
     })
 }
 
-/// Returns an error with its root cause, which is the most useful part for users; only the cause if that says all.
-fn unavailable(error: &dyn std::error::Error) -> Error {
+/// Returns an error with its root cause, which is the most useful part for users; only the cause if that says all. The
+/// error of a handshake stays as it is.
+fn failed(error: &dyn std::error::Error) -> Error {
     let mut root = None;
     let mut next = error.source();
     while let Some(cause) = next {
+        if let Some(refused) = cause.downcast_ref::<Error>() {
+            return refused.clone();
+        }
         root = Some(cause);
         if cause.downcast_ref::<io::Error>().is_some_and(|cause| cause.kind() == io::ErrorKind::ConnectionRefused) {
             return Error::Unavailable("connection refused".into());

@@ -6,6 +6,7 @@ pub mod caller_driven;
 pub(crate) mod dial;
 mod driven_runtime;
 pub(crate) mod http2;
-pub(crate) mod http_port;
 mod idle_driver;
 pub(crate) mod socket;
+pub(crate) mod unix_path;
+pub(crate) mod wrong_port;

@@ -17,7 +17,6 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
-use tonic::transport::server::Connected;
 
 // limit (Processes): time for which an answer is polled for | {}; then a pause of {PAUSES.0} to {PAUSES.1} where others
 // are busy |
@@ -136,6 +135,11 @@ impl Watch {
 }
 
 impl Socket {
+    /// Returns the program at the other end.
+    pub fn peer(&self) -> Arc<Peer> {
+        self.peer.clone()
+    }
+
     /// Makes this one of the connections of a server, for as long as it is open.
     pub fn register(&mut self, connections: &Arc<Connections>) {
         self.registered = Some(connections.add(&self.peer));
@@ -147,15 +151,6 @@ impl Socket {
             self.peer.traffic.transmit_bytes.fetch_add(*count as u64, Relaxed);
         }
         written
-    }
-}
-
-impl Connected for Socket {
-    /// The peer, which is attached to every request of the connection.
-    type ConnectInfo = Arc<Peer>;
-
-    fn connect_info(&self) -> Arc<Peer> {
-        self.peer.clone()
     }
 }
 

@@ -13,11 +13,12 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use reverb_secure::{Secured, ServerTls};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tower::ServiceExt;
 
@@ -48,12 +49,13 @@ pub struct Port {
     guard: Guard,
     connections: Arc<Places>,
     reserve: Arc<Places>,
+    tls: Option<Arc<ServerTls>>,
 }
 
 impl Port {
-    pub fn new(state: Arc<HttpState>, router: Router, guard: Guard) -> Self {
+    pub fn new(state: Arc<HttpState>, router: Router, guard: Guard, tls: Option<Arc<ServerTls>>) -> Self {
         let [connections, reserve] = [MAX_CONNECTIONS, MAX_RESERVE].map(|size| Arc::new(Places::new(size)));
-        Self { state, router, guard, connections, reserve }
+        Self { state, router, guard, connections, reserve, tls }
     }
 
     /// Gives room to a new connection. `None` if no other one can leave for it.
@@ -97,8 +99,7 @@ pub async fn accept_from(open: Sender<()>, listener: Listener, port: Arc<Port>, 
             accepted = listener.0.accept() => match accepted {
                 Ok((stream, _)) => {
                     if let Some(room) = port.room() {
-                        let stream = Stream::new(stream, room.place.activity.clone());
-                        tokio::spawn(serve(open.clone(), stream, room, port.clone(), stopped.clone()));
+                        tokio::spawn(greet(open.clone(), stream, room, port.clone(), stopped.clone()));
                     }
                 }
                 Err(error) => {
@@ -129,8 +130,34 @@ struct Room {
     is_reserve: bool,
 }
 
+/// Serves a connection, after the handshake of TLS if the port has it. A stranger that another one displaces, or that is
+/// there when `stopped` changes, ends without one. The stream is closed before `open` is dropped.
+async fn greet(open: Sender<()>, stream: TcpStream, mut room: Room, port: Arc<Port>, mut stopped: watch::Receiver<()>) {
+    let activity = room.place.activity.clone();
+    let wrap = |stream| Stream::new(stream, activity);
+    let secured = match &port.tls {
+        None => Secured::Plain(wrap(stream)),
+        Some(tls) => tokio::select! {
+            accepted = tls.accept(stream, reverb_secure::Port::Http, wrap) => match accepted {
+                Ok(secured) => secured,
+                // It concerns this client only, which may send any bytes.
+                Err(_) => return,
+            },
+            _dropped = stopped.changed() => return,
+            () = room.place.displaced() => return,
+        },
+    };
+    serve(open, secured, room, port, stopped).await;
+}
+
 /// Serves a connection until its client ends it, or `stopped` changes. The stream is closed before `_open` is dropped.
-async fn serve(_open: Sender<()>, stream: Stream, mut room: Room, port: Arc<Port>, mut stopped: watch::Receiver<()>) {
+async fn serve(
+    _open: Sender<()>,
+    stream: Secured<Stream>,
+    mut room: Room,
+    port: Arc<Port>,
+    mut stopped: watch::Receiver<()>,
+) {
     let is_in_reserve = room.is_reserve;
     let activity = room.place.activity.clone();
     let answer = |request| {

@@ -25,6 +25,7 @@ use axum::http::StatusCode;
 use guard::{Guard, host_name};
 use parking_lot::Mutex;
 use reverb_core::{Result, fork};
+use reverb_secure::ServerTls;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -47,6 +48,8 @@ pub struct HttpOptions {
     pub allowed_hosts: Vec<String>,
     /// Whether metrics are of all tables together, instead of each one.
     pub sums_tables: bool,
+    /// TLS of the port.
+    pub tls: Option<Arc<ServerTls>>,
 }
 
 /// A running HTTP port. Dropping it stops it.
@@ -74,14 +77,14 @@ impl HttpServer {
         let bound = Bound::new(options.host, options.port).map_err(failed)?;
         let listeners = bound.listeners.into_iter().map(TcpListener::from_std);
         let listeners = listeners.collect::<std::io::Result<Vec<_>>>().map_err(failed)?;
-        let url = page_address(options.host, bound.port);
+        let url = page_address(options.host, bound.port, options.tls.is_some());
         let _set_once = state.replay.facts.dashboard_url.set(url.clone());
         let calls = state.calls.clone();
         let (stop, stopped) = watch::channel(());
         let (open, freed) = std::sync::mpsc::channel();
         runtime.spawn(history::record(Arc::downgrade(&state.history), Arc::downgrade(&state.replay)));
-        let port =
-            Arc::new(Port::new(state.clone(), router(state, options.sums_tables), Guard::new(&options.allowed_hosts)));
+        let (router, guard) = (router(state.clone(), options.sums_tables), Guard::new(&options.allowed_hosts));
+        let port = Arc::new(Port::new(state, router, guard, options.tls.clone()));
         for listener in listeners {
             runtime.spawn(accept_from(open.clone(), Listener(listener), port.clone(), stopped.clone()));
         }
@@ -123,13 +126,14 @@ impl Drop for HttpServer {
 }
 
 /// Returns the address of the page. A wildcard is not an address that a browser can open, so it is the host name then.
-fn page_address(host: Option<IpAddr>, port: u16) -> String {
+fn page_address(host: Option<IpAddr>, port: u16, is_tls: bool) -> String {
+    let scheme = if is_tls { "https" } else { "http" };
     match host {
-        None => format!("http://localhost:{port}"),
+        None => format!("{scheme}://localhost:{port}"),
         Some(host) if host.is_unspecified() => {
-            format!("http://{}:{port}", host_name().as_deref().unwrap_or("localhost"))
+            format!("{scheme}://{}:{port}", host_name().as_deref().unwrap_or("localhost"))
         }
-        Some(host) => format!("http://{}", SocketAddr::new(host, port)),
+        Some(host) => format!("{scheme}://{}", SocketAddr::new(host, port)),
     }
 }
 

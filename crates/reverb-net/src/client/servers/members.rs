@@ -93,7 +93,7 @@ impl Member {
     }
 
     fn is_ipv6(&self) -> bool {
-        self.peer.starts_with("ipv6:")
+        self.endpoint.address.is_ipv6()
     }
 }
 

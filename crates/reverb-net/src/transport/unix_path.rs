@@ -1,0 +1,40 @@
+//! Where the Unix sockets of servers lie: in a folder that only this user can write to.
+
+use std::io::Result;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Returns the path of the socket of a server that listens at a host. Makes the folder.
+///
+/// # Errors
+/// The error of the system, or that other users can write to the folder.
+pub fn of_server(host: IpAddr, port: u16) -> Result<PathBuf> {
+    Ok(runtime_folder()?.join(if host == Ipv4Addr::LOCALHOST {
+        format!("{port}.sock")
+    } else {
+        format!("{host}-{port}.sock")
+    }))
+}
+
+fn runtime_folder() -> Result<PathBuf> {
+    // SAFETY: the call has no preconditions and cannot fail.
+    let uid = unsafe { libc::getuid() };
+    let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| is_ours(path, uid));
+    let folder = match base {
+        Some(base) => base.join("reverb"),
+        None => std::env::temp_dir().join(format!("reverb-{uid}")),
+    };
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    if !is_ours(&folder, uid) {
+        return Err(std::io::Error::other(format!(
+            "{} belongs to another user, or other users can write to it",
+            folder.display()
+        )));
+    }
+    Ok(folder)
+}
+
+fn is_ours(path: &Path, uid: u32) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid && meta.mode() & 0o022 == 0)
+}

@@ -1,0 +1,69 @@
+//! Certificates and keys in PEM files, and marks by which a change of a file is noticed.
+
+use reverb_core::{Error, Result};
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::fmt::Display;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Reads a chain of certificates, that of the owner first.
+///
+/// # Errors
+/// [`Error::InvalidArgument`], with the path.
+pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let bytes = read(path)?;
+    let found: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    let found = found.map_err(|error| wrong(path, &format!("expected certificates in PEM: {error}")))?;
+    if found.is_empty() {
+        return Err(wrong(path, &"expected certificates in PEM, found none"));
+    }
+    Ok(found)
+}
+
+/// Reads a private key without a password.
+///
+/// # Errors
+/// [`Error::InvalidArgument`], with the path and without the contents.
+pub fn key(path: &Path) -> Result<PrivateKeyDer<'static>> {
+    PrivateKeyDer::from_pem_slice(&read(path)?)
+        .map_err(|error| wrong(path, &format!("expected a private key in PEM without a password: {error}")))
+}
+
+/// Reads the authorities that sign certificates of the other end.
+///
+/// # Errors
+/// [`Error::InvalidArgument`], with the path.
+pub fn authorities(path: &Path) -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| wrong(path, &error))?;
+    }
+    Ok(roots)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|error| wrong(path, &error))
+}
+
+/// Returns the error of a file. `why` never contains what is in it.
+pub fn wrong(path: &Path, why: &dyn Display) -> Error {
+    Error::invalid(format!("{}: {why}", path.display()))
+}
+
+/// What a file looked like: where it really lies, since Kubernetes swaps a link, which file it is, its time and size.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark(Option<(PathBuf, u64, i64, i64, u64)>);
+
+impl Mark {
+    /// Looks at a file. Files that cannot be looked at are all alike.
+    pub fn of(path: &Path) -> Self {
+        let looked = || -> std::io::Result<_> {
+            let resolved = std::fs::canonicalize(path)?;
+            let meta = std::fs::metadata(&resolved)?;
+            Ok((resolved, meta.ino(), meta.mtime(), meta.mtime_nsec(), meta.size()))
+        };
+        Self(looked().ok())
+    }
+}
