@@ -21,7 +21,8 @@ COME_AND_GO = """
 import sys
 import reverb
 
-reverb.Client(sys.argv[1]).server_info()
+client = reverb.Client(sys.argv[1])
+client.server_info()
 print("here", flush=True)
 sys.stdin.read()
 """
@@ -334,8 +335,8 @@ def test_history_tells_what_happened(start, tmp_path):
     client.checkpoint()
     eventually(lambda: told()[5:])
     assert told()[1:] == [
-        ("client_came", None, "-c connected"),
-        ("client_left", None, "-c left"),
+        ("client_came", None, "python connected"),
+        ("client_left", None, "python left"),
         ("options", 0, "<i>: max_size 20, was 10; max_times_sampled 4, was no limit"),
         ("options", 0, "<i>: samples_per_insert 2, was 1; error_buffer 3, was no limit"),
         ("save", None, "a checkpoint was saved"),

@@ -225,7 +225,7 @@ def test_a_vector_of_one_step_is_no_series(page, server):
     embedding = column_of(page, PREFIX + "embedding")
     expect(embedding.locator("rect")).to_have_count(len(VALUES["embedding"]))
     expect(embedding).to_contain_text("elements 0 to 31")
-    assert page.locator("path.line").count() == 0
+    assert page.locator(".column path.line").count() == 0
 
 
 def test_a_ragged_column_shows_its_length_and_those_of_the_list(page, server):
@@ -242,13 +242,13 @@ def test_keys_are_copied(page, server):
     open_table(page, server.dashboard_url, "few")
     key = page.locator(".item-list tbody button").first.inner_text()
     page.get_by_role("button", name="Copy key").click()
-    expect(page.locator(".item-detail header button")).to_have_text("Copied")
+    expect(page.locator(".item-detail > header button")).to_have_text("Copied")
     assert page.evaluate("navigator.clipboard.readText()") == key
     # As over plain HTTP from another machine.
     page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     page.locator(".item-list tbody button").nth(1).click()
-    page.locator(".item-detail header button").click()
-    expect(page.locator(".item-detail header button")).to_have_text("Copied")
+    page.locator(".item-detail > header button").click()
+    expect(page.locator(".item-detail > header button")).to_have_text("Copied")
 
 
 def test_items_are_found_by_order_and_key(page, server):

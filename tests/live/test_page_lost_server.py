@@ -92,7 +92,7 @@ def test_the_page_works_below_a_path(page):
     try:
         page.goto(f"http://127.0.0.1:{proxy.server_port}{SubPath.prefix}")
         page.get_by_role("link", name="table", exact=True).click()
-        expect(column_of(page, "data/0").locator("path.line")).to_have_count(1)
+        expect(column_of(page, "data/0").locator("rect")).to_have_count(64)
         assert all(f"{proxy.server_port}{SubPath.prefix}" in url for url in page.watch.requests)
         page.watch.allow(LOST)
         page.close()

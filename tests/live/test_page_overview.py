@@ -99,13 +99,14 @@ def test_the_last_point_of_the_strip_is_the_difference_of_the_limiter(page, serv
         client.insert(np.float32(value), {"blocked": 1.0})
     list(client.sample("blocked", 7))
     page.goto(server.dashboard_url)
-    point = card_of(page, "blocked").locator("[data-diff]")
+    point = card_of(page, "blocked").locator("[data-now]")
     difference = table_of(page, "blocked")["limiter"]["diff"]
     assert difference == 12 * 2.0 - 7
-    page.wait_for_function(
-        "([point, value]) => Number(point.dataset.diff) === value", arg=[point.element_handle(), difference]
+    expect(point).to_have_attribute("data-now", f"{difference:.0f}", timeout=PATIENCE_MS)
+    box, strip = (
+        point.bounding_box(),
+        card_of(page, "blocked").locator(".card-limiter .time-axes svg").first.bounding_box(),
     )
-    box, strip = point.bounding_box(), card_of(page, "blocked").locator(".strip").bounding_box()
     assert strip["y"] <= box["y"] <= strip["y"] + strip["height"], "the point lies in the strip"
 
 

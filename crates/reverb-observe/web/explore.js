@@ -41,12 +41,14 @@ export function exploring(node, places, at = Number.MAX_SAFE_INTEGER) {
     write();
   };
   const refresh = (/** @type {(at: number, isMarked: boolean) => number} */ moved) => {
+    node.hidden = places.count === 0;
+    if (node.hidden) return;
     at = clamp(moved(at, isMarked), places.count);
-    if (places.count > 0) write();
+    write();
   };
   const placeAt = (/** @type {number} */ share) => places.placeAt?.(share) ?? Math.floor(share * places.count);
   setAttrs(node, {
-    role: "slider", tabindex: 0, "aria-valuemin": 0,
+    role: "slider", tabindex: 0, "aria-label": places.label, "aria-valuemin": 0, "aria-valuenow": 0, hidden: places.count === 0,
     on: {
       pointermove: (event) => {
         const box = node.getBoundingClientRect();
