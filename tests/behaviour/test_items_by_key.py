@@ -173,6 +173,21 @@ def test_hindsight_adders_return_the_keys_of_their_transitions(client, num_envs)
     assert items.info.key.tolist() == flat([last])
 
 
+def test_the_keys_of_an_adder_are_those_of_each_environment(client):
+    with SequenceAdder(client, "table", length=2, period=2, num_envs=2, first=("state",)) as adder:
+
+        def add(step, **options):
+            return adder.add({"state": vector(step, 2), "value": np.array([10, 20]) + step}, **options)
+
+        add(0, mask=[True, False])
+        # The item of environment 1, whose step begins a window, is made before that of environment 0.
+        keys = add(1, last=[False, True])
+        adder.flush()
+    assert keys.row_lengths.tolist() == [1, 1]
+    values = [client.get("table", keys[env], columns=[1])[0].data[0].ravel().tolist() for env in range(2)]
+    assert values == [[10, 11], [21]]
+
+
 def test_an_adder_that_reports_an_earlier_item_returns_later_keys(serve):
     signature = reverb.TensorSpec((2,), np.int64)
     client = serve(make_table(signature=signature))
