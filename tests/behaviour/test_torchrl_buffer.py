@@ -69,13 +69,14 @@ def test_a_clients_table_is_filled_and_drawn_from(serve):
     client = serve(table_for(selectors.Prioritized(1.0)))
     buffer = ReverbReplayBuffer(client, "table", batch_size=64, beta=1.0)
     assert (len(buffer), buffer.write_count) == (0, 0)
-    buffer.extend(frames(10))
+    index = buffer.extend(frames(10))
     sample = buffer.sample()
     assert sample.batch_size == (64,)
+    assert (index.dtype, torch.equal(index[sample["x"]], sample["index"])) == (torch.int64, True)
     assert (sample["next", "done"].squeeze(-1) == (sample["x"] % 5 == 0)).all()
-    sample["td_error"] = (sample["x"] == 3).to(torch.float64)
-    buffer.update_tensordict_priority(sample)
-    assert (len(buffer), info_of(client).priority_updates) == (10, 64)
+    learned = tensordict.TensorDict({"index": index, "td_error": (torch.arange(10) == 3).to(torch.float64)}, [10])
+    buffer.update_tensordict_priority(learned)
+    assert (len(buffer), info_of(client).priority_updates) == (10, 10)
     assert set(buffer.sample()["x"].tolist()) == {3}
     assert (buffer.state_dict(), len(buffer)) == ({}, 10)
 
@@ -173,10 +174,12 @@ def test_a_sample_can_be_inserted_again():
     buffer = ReverbReplayBuffer(max_size=100, batch_size=4, alpha=1.0, beta=1.0)
     buffer.extend(frames(4))
     buffer.extend(buffer.sample())
-    buffer.add(buffer.sample()[0])
+    key = buffer.add(buffer.sample()[0])
     assert len(buffer) == 9
-    buffer.extend(frames(4)[:0])
+    assert buffer.extend(frames(4)[:0]).shape == (0,)
     assert len(buffer) == 9
+    buffer.update_priority(torch.tensor([key]), torch.tensor([1e9]))
+    assert set(buffer.sample()["index"].tolist()) == {key}
 
 
 def test_an_empty_table_of_its_own_does_not_keep_a_sample_waiting():

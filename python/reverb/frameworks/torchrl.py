@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from tensordict import TensorDict, TensorDictBase, is_tensor_collection
 
 from reverb import checkpoint_reader
@@ -134,7 +135,7 @@ class ReverbReplayBuffer:
         where = "of its own" if self._client is None else f"at {self._client.server_address}"
         return f"ReverbReplayBuffer(table {self._table!r} {where}, {len(self)} items)"
 
-    def extend(self, data: TensorDictBase) -> None:
+    def extend(self, data: TensorDictBase) -> torch.Tensor:
         """Inserts many items. Waits as long as the table's rate limiter blocks; a table of its own never does.
 
         New items have the priorities that `data` has by the `priority_key`, or else the largest that the table has
@@ -143,22 +144,29 @@ class ReverbReplayBuffer:
         Args:
           data: TensorDict `[n, ...]`, whose entries `index` and `priority_weight` are left out.
 
+        Returns:
+          The keys of the items, int64 `[n]`, as the entry `index` of samples has them.
+
         Raises:
           ValueError: `data` has several batch dimensions and `batch_dims` was not given, or it does not fit the table.
           TypeError: An entry cannot be stored.
         """
         rows = as_rows(_without_marks(data), self._batch_dims)
-        if rows.batch_size[0]:
-            self._insert(rows, self._first_priorities(rows))
+        if not rows.batch_size[0]:
+            return torch.empty(0, dtype=torch.int64)
+        return self._insert(rows, self._first_priorities(rows))
 
-    def add(self, data: TensorDictBase) -> None:
+    def add(self, data: TensorDictBase) -> int:
         """Inserts one item; see `extend`.
 
         Args:
           data: TensorDict of one item, whatever its batch size.
+
+        Returns:
+          The key of the item.
         """
         rows = _without_marks(data).unsqueeze(0)
-        self._insert(rows, self._first_priorities(rows))
+        return int(self._insert(rows, self._first_priorities(rows)))
 
     def sample(self, batch_size: int | None = None) -> TensorDict:
         """Draws items with replacement. Waits until the rate limiter of a client's table allows it.
@@ -183,7 +191,7 @@ class ReverbReplayBuffer:
         sample = to_tensordict(batch.data, size)
         if self._item_size:
             sample.batch_size = [size, *self._item_size]
-        sample.set(_INDEX, self._of_items(torch.from_numpy(batch.info.key.view(np.int64))))
+        sample.set(_INDEX, self._of_items(_index_of(batch.info.key)))
         if batch.weights is not None:
             sample.set(_WEIGHT, self._of_items(batch.weights))
         return sample
@@ -291,7 +299,7 @@ class ReverbReplayBuffer:
         self._batches[size] = iter(loader)
         return self._batches[size]
 
-    def _insert(self, rows: TensorDictBase, priorities: Any) -> None:
+    def _insert(self, rows: TensorDictBase, priorities: Any) -> torch.Tensor:
         given = {self._table: priorities}
         with self._lock:
             is_first = self._client is None
@@ -299,11 +307,12 @@ class ReverbReplayBuffer:
                 server = self._serve(rows)
                 client = server.localhost_client()
                 # A table that stays empty would keep `sample` waiting.
-                client.insert_batch(rows, given, batch_dims=1)
+                keys = client.insert_batch(rows, given, batch_dims=1)
                 self._server, self._client = server, client
         if not is_first:
-            self.client.insert_batch(rows, given, batch_dims=1)
+            keys = self.client.insert_batch(rows, given, batch_dims=1)
         self._item_size = rows.batch_size[1:]
+        return _index_of(keys)
 
     def _serve(self, rows: TensorDictBase) -> Server:
         """A server with a table for items like these."""
@@ -320,6 +329,11 @@ class ReverbReplayBuffer:
         if self._server is not None:
             self._server.stop()
         self._client = self._server = None
+
+
+def _index_of(keys: NDArray[np.uint64]) -> torch.Tensor:
+    """Keys as TorchRL has indices, int64."""
+    return torch.from_numpy(keys.view(np.int64))
 
 
 def _without_marks(data: TensorDictBase) -> TensorDictBase:
