@@ -398,3 +398,27 @@ def test_the_environment_of_this_file_has_the_interface_of_pettingzoo():
         pass
 
     parallel_api_test(Conforming(seed=3), num_cycles=20)
+
+
+@pytest.mark.parametrize("num_envs", [None, 3])
+@pytest.mark.parametrize("kind", ["n_step", "sequence", "episode"])
+def test_the_signature_of_an_environment_fits_its_items(serve, kind, num_envs):
+    def make(client):
+        options = {"num_envs": num_envs}
+        if kind == "n_step":
+            return adders.NStepTransitionAdder(client, "table", n=2, discount=GAMMA, **options)
+        if kind == "sequence":
+            return adders.SequenceAdder(client, "table", length=2, period=2, final=("observation",), **options)
+        return adders.EpisodeAdder(client, "table", max_length=10, final=("observation",), **options)
+
+    env = Walkers(seed=1)
+    signature = make("localhost:1").signature(env)
+    client = serve(make_table(max_size=10_000, signature=signature))
+    with make(client) as adder:
+        run(adder.add_from(env), steps=10)
+        adder.end_episode()
+    data = client.sample_batch("table", 4).data
+    assert data.keys() == signature.keys()
+    assert ("alive" in data) == (num_envs is None)
+    if num_envs is None:
+        assert all(list(by_agent) == list(AGENTS) for by_agent in data.values())

@@ -9,7 +9,7 @@ import numpy as np
 import tree
 from numpy.typing import ArrayLike
 
-from reverb.adders.recording import Recorder, Recording, Transition, copied
+from reverb.adders.recording import Recorder, Recording, Transition, copied, sampled
 from reverb.data.arrays import as_array
 
 
@@ -117,6 +117,10 @@ class AgentsRecorder(Recorder):
         self._adder.record(transition, self._transform)
         self._alive = following
         return observations, rewards, terminated, truncated, infos
+
+    def sample_action(self) -> Any:
+        """An action of each living agent. For `signature` of adders; it is not part of the public interface."""
+        return {agent: sampled(self.env.action_space(agent)) for agent in self.env.agents}
 
     def _as_rows(self, alive: frozenset[Any], **given: Any) -> Transition:
         """A transition with a row for each agent. Those of agents that are not alive do not count."""

@@ -14,7 +14,7 @@ from reverb.adders import columns, rows
 from reverb.adders.agents import AgentsRecorder
 from reverb.adders.flags import per_env
 from reverb.adders.priorities import Priorities
-from reverb.adders.recording import Recorder, Transition, first_step
+from reverb.adders.recording import Caught, Recorder, Recording, Transition
 from reverb.client import Client, as_client
 from reverb.data import checks
 from reverb.errors import CancelledError
@@ -165,9 +165,7 @@ class AdderBase:
         Raises:
           ValueError: The numbers of environments, or of agents, differ, or the autoreset mode is unknown.
         """
-        if getattr(env, "possible_agents", None) is not None:
-            return AgentsRecorder(self, env, transform)
-        return Recorder(self, env, autoreset_mode, transform)
+        return _recorder(self, env, autoreset_mode, transform)
 
     def signature(
         self,
@@ -190,7 +188,7 @@ class AdderBase:
 
         Args:
           env: Environment with Gymnasium's interface: a `gymnasium.Env`, or a vector of as many environments as the
-            adder was made for.
+            adder was made for; or a `pettingzoo.ParallelEnv`.
           extras: Example of what `step(actions, extras=...)` of the recorder will get, with a first axis of `num_envs`
             for a vector. None if there are no extras.
           transform: The function that `add_from` will get; None if it gets none.
@@ -203,7 +201,12 @@ class AdderBase:
           ValueError: The numbers of environments differ, the autoreset mode is unknown, or `transform` was given to an
             adder that takes none.
         """
-        return self._signature_of(first_step(env, self._num_envs, autoreset_mode, extras), transform)
+        caught = Caught(self._num_envs)
+        recorder = _recorder(caught, env, autoreset_mode, None)
+        recorder.reset()
+        recorder.step(recorder.sample_action(), extras=extras)
+        assert caught.transition is not None
+        return self._signature_of(caught.transition, transform)
 
     def _signature_of(self, transition: Transition, transform: Callable[[Any], Any] | None) -> Any:
         """The signature of the items of steps like this one."""
@@ -405,3 +408,10 @@ class AdderBase:
         if self._num_envs is None:
             raise ValueError("`mask` requires a vector of environments, but this adder was made without `num_envs`.")
         return self._flags("mask", mask)
+
+
+def _recorder(adder: Recording, env: Any, autoreset_mode: Any, transform: Callable[[Any], Any] | None) -> Recorder:
+    """The recorder for an environment of one agent, a vector of them, or several agents."""
+    if getattr(env, "possible_agents", None) is not None:
+        return AgentsRecorder(adder, env, transform)
+    return Recorder(adder, env, autoreset_mode, transform)

@@ -316,8 +316,12 @@ class NStepTransitionAdder(AdderBase):
         names = ("observation", "action", "next_observation")
         specs = {name: self._specs(getattr(transition, name)) for name in names}
         specs["extras"] = None if transition.extras is None else self._specs(transition.extras)
+        number: Any = TensorSpec((), self._dtype)
+        if transition.alive is not None:
+            specs["alive"] = self._specs(transition.alive)
+            number = dict.fromkeys(transition.alive, number)
         for name in ("discounts", "returns"):
-            specs[name] = [TensorSpec((), self._dtype)] * self._n
+            specs[name] = [number] * self._n
         self._set_frames(specs["observation"])
         return structured.infer_signature([self._config(specs, self._n)], specs)
 

@@ -111,7 +111,7 @@ class Recording(Protocol):
         """Ends the episodes of these environments after their last step."""
 
 
-class _Caught:
+class Caught:
     """Takes the first step of a recorder in place of an adder.
 
     Args:
@@ -131,27 +131,6 @@ class _Caught:
 
     def end_episode(self, mask: ArrayLike | None = None) -> None:
         """Does nothing: no step belongs to an episode."""
-
-
-def first_step(env: Any, num_envs: int | None, autoreset_mode: Any, extras: Any) -> Transition:
-    """Resets an environment, and makes one step with an action of its action space.
-
-    Args:
-      env: Environment with Gymnasium's interface.
-      num_envs: Number of environments that the vector must have; None for a single environment.
-      autoreset_mode: Autoreset mode of a vector that does not name it in its metadata; None reads it there.
-      extras: Additional data of the agent for the step; None if there is none.
-
-    Raises:
-      ValueError: The numbers of environments differ, or the autoreset mode is unknown.
-    """
-    caught = _Caught(num_envs)
-    recorder = Recorder(caught, env, autoreset_mode)
-    recorder.reset()
-    # A sample of a copy, since the program may have seeded the space.
-    recorder.step(copy.deepcopy(env.action_space).sample(), extras=extras)
-    assert caught.transition is not None
-    return caught.transition
 
 
 class _Autoreset(enum.Enum):
@@ -268,6 +247,10 @@ class Recorder:
         self._observation = following
         return observation, reward, terminated, truncated, infos
 
+    def sample_action(self) -> Any:
+        """An action of the action space. For `signature` of adders; it is not part of the public interface."""
+        return sampled(self.env.action_space)
+
     def _must_reset(self) -> str:
         if self._num_envs is None:
             return "the episode has ended: call `reset` before the next `step`."
@@ -276,6 +259,11 @@ class Recorder:
             f"environments {which} have ended and do not reset themselves: call "
             "`reset(options={'reset_mask': terminated | truncated})` before the next `step`."
         )
+
+
+def sampled(space: Any) -> Any:
+    """A sample of a copy of a space, since the program may have seeded the space."""
+    return copy.deepcopy(space).sample()
 
 
 def _mode_of(env: Any, given: Any, *, is_vector: bool) -> _Autoreset:
