@@ -12,9 +12,10 @@ SEED ?= 0
 
 # What the wheel is made of. A file that is removed does not show here: `make clean` then.
 SOURCES := pyproject.toml Cargo.toml Cargo.lock README.md LICENSE NOTICE \
+	THIRD-PARTY-LICENSES.txt packaging/reverb-replay.cdx.json \
 	$(shell find crates python proto -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.proto' -o -name '*.py' \
 	-o -name '*.pyi' -o -name 'py.typed' -o -name '*.html' -o -name '*.css' -o -name '*.js' -o -name '*.svg' \) -not -path '*/target/*')
-PYTHON_CODE := $(wildcard python tests examples benchmarks docs/figures docs/screenshots)
+PYTHON_CODE := $(wildcard python tests examples benchmarks docs/figures docs/screenshots packaging)
 # With the binding, which has no Rust tests: so all dependencies have the same features as in the wheel of the tests.
 CARGO_TESTED := --workspace --exclude reverb-criterion
 ELSEWHERE := reference tensorflow programs torch jax balancers live
@@ -24,8 +25,8 @@ comma := ,
 
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-rust test-python test-page fuzz asan tsan soak test-all $(addprefix test-,$(ELSEWHERE)) \
-	check check-format check-clippy check-crates check-python check-page check-changelog changelog release-notes figures \
-	document-types limits table-figures screenshots bench wheel clean
+	check check-format check-clippy check-crates check-licences check-python check-page check-changelog changelog \
+	release-notes figures document-types licences limits table-figures screenshots bench wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -62,6 +63,7 @@ dist/.built: $(VENV)/.made $(SOURCES)
 	@echo "Building the wheel (minutes the first time)"
 	@rm -f dist/*.whl
 	$(BIN)/python -m pip wheel $(PIP_FLAGS) --no-deps --wheel-dir dist .
+	@cp packaging/reverb-replay.cdx.json dist/
 	@touch $@
 
 # In target/debug, where the Rust tests have built the dependencies with the same features.
@@ -250,7 +252,7 @@ test-live: $(TESTED)/.installed ## The page in a browser, metrics in Prometheus;
 
 # --- Checks ----------------------------------------------------------------------------------------------------
 
-check: check-format check-clippy check-crates check-python check-page check-changelog ## Formatting, lints, types, stubs, licences: what CI asks
+check: check-format check-clippy check-crates check-licences check-python check-page check-changelog ## Formatting, lints, types, stubs, licences: what CI asks
 
 check-format: $(TESTED)/.installed
 	cargo fmt --all --check
@@ -262,6 +264,9 @@ check-clippy:
 check-crates:
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --all-features check bans licenses sources; \
 	else echo "SKIPPED licences and banned crates: cargo install --locked cargo-deny"; fi
+
+check-licences:
+	$(PYTHON) packaging/components.py --check
 
 check-python: $(TESTED)/.installed
 	$(TESTED_BIN)/ruff check $(PYTHON_CODE)
@@ -301,6 +306,9 @@ figures: ## Draw the pictures of the documentation again, from the text beside t
 document-types: ## Write the types of the documents for the page's scripts again, from their structs
 	$(PYTHON) tests/house/document_types.py
 
+licences: ## Write the licences of the crates in the wheel, and its bill of materials, again: after a change of Cargo.lock
+	$(PYTHON) packaging/components.py
+
 limits: ## Write the tables of docs/limits.md again, from the comments beside the limits
 	$(PYTHON) tests/house/limits.py
 
@@ -311,7 +319,7 @@ screenshots: $(TESTED)/.live ## Take the pictures of the live page again; on Deb
 	$(TESTED_BIN)/python -m pip install $(PIP_FLAGS) 'Pillow>=10'
 	$(TESTED_BIN)/python docs/screenshots/take.py
 
-wheel: dist/.built ## Build the wheel into dist/
+wheel: dist/.built ## Build the wheel into dist/, with its bill of materials beside it
 	@ls dist/*.whl
 
 clean: ## Remove everything that was built or installed here

@@ -1,8 +1,14 @@
+import importlib.metadata
+import importlib.util
+import json
 import pathlib
+import re
 
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
+LICENSES = ROOT / "THIRD-PARTY-LICENSES.txt"
+SBOM = ROOT / "packaging/reverb-replay.cdx.json"
 
 
 def read(path):
@@ -35,3 +41,117 @@ def test_a_bug_report_asks_for_what_the_doctor_prints():
     app = pytest.importorskip("reverb.cli.app", reason="the extra `cli` is not installed").app
     assert "doctor" in [command.callback.__name__ for command in app.registered_commands]
     assert "`reverb doctor`" in (ROOT / ".github/ISSUE_TEMPLATE/bug.md").read_text()
+
+
+def test_the_wheel_has_the_licences_of_its_crates_and_its_bill_of_materials():
+    installed = {path.name: path for path in importlib.metadata.files("reverb-replay")}
+    for file, folder in ((LICENSES, "licenses"), (SBOM, "sboms")):
+        assert installed[file.name].parent.name == folder
+        assert installed[file.name].locate().read_text() == file.read_text()
+
+
+def test_licences_and_the_bill_of_materials_name_the_same_crates():
+    listed = re.findall(r"^(\S+ \S+): \S", LICENSES.read_text(), re.MULTILINE)
+    document = json.loads(SBOM.read_text())
+    components = {component["bom-ref"]: component for component in document["components"]}
+    names = {ref: f"{component['name']} {component['version']}" for ref, component in components.items()}
+    assert listed == [names[ref] for ref, component in components.items() if "hashes" in component]
+    assert {"tokio", "pyo3", "zstd-sys", "reverb-core"} <= {component["name"] for component in components.values()}
+    lock = (ROOT / "Cargo.lock").read_text()
+    for component in components.values():
+        assert f'name = "{component["name"]}"\nversion = "{component["version"]}"\n' in lock
+    ours = document["metadata"]["component"]["bom-ref"]
+    assert {entry["ref"] for entry in document["dependencies"]} == {ours, *components}
+    assert {ref for entry in document["dependencies"] for ref in entry["dependsOn"]} == set(components)
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("components", ROOT / "packaging/components.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Crates:
+    """Crates as `cargo metadata` describes them, with the files that a test gives them."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        self.known = {"packages": [], "resolve": {"nodes": []}}
+
+    def add(self, name, needs=(), license="MIT", kind="lib", **files):
+        """Adds a crate. `needs` are pairs of a name and the kind of the dependency, None for a normal one."""
+        folder = self._folder / name
+        folder.mkdir()
+        for file, text in files.items():
+            (folder / file).write_text(text)
+        package = {"id": name, "name": name, "version": "1.2.3+a", "license": license, "repository": "one"}
+        package |= {"source": None if name == "reverb-python" else "registry", "targets": [{"kind": [kind]}]}
+        self.known["packages"].append(package | {"manifest_path": str(folder / "Cargo.toml")})
+        dependencies = [{"pkg": other, "dep_kinds": [{"kind": kind}]} for other, kind in needs]
+        self.known["resolve"]["nodes"].append({"id": name, "deps": dependencies})
+
+
+@pytest.fixture
+def crates(tmp_path):
+    return Crates(tmp_path)
+
+
+def test_only_what_is_linked_is_listed(script, crates):
+    crates.add(
+        "reverb-python", [("b", None), ("macro", None), ("tool", "build"), ("check", "dev")], license="Apache-2.0"
+    )
+    crates.add("b", [("a", None)], LICENSE="text of b")
+    crates.add("a", [("b", None)], LICENSE="text of a")
+    crates.add("macro", [("syn", None)], kind="proc-macro")
+    for name in ("syn", "tool", "check", "unused"):
+        crates.add(name)
+    components = script.Components(crates.known)
+    assert [package["name"] for package in components.of_others()] == ["a", "b"]
+    text = script.licenses(components)
+    assert "\na 1.2.3+a: MIT\nb 1.2.3+a: MIT\n" in text
+    assert "text of a" in text
+    lock = "".join(f'name = "{one}"\nversion = "1.2.3+a"\nsource = "x"\nchecksum = "{one}{one}"\n' for one in "ab")
+    document = json.loads(script.sbom(components, lock))
+    [first, second, _] = document["components"]
+    assert (first["purl"], first["hashes"][0]["content"]) == ("pkg:cargo/a@1.2.3%2Ba", "aa")
+    assert {"ref": first["purl"], "dependsOn": [second["purl"]]} in document["dependencies"]
+
+
+def test_a_text_that_crates_share_stands_once(script, crates):
+    crates.add("reverb-python", [("a", None), ("b", None)])
+    crates.add("a", LICENSE="the same  \r\ntext\n")
+    crates.add("b", COPYING="the same\ntext")
+    text = script.licenses(script.Components(crates.known))
+    assert text.count("the same\ntext\n") == 1
+    assert "\na 1.2.3+a\nb 1.2.3+a\n" in text
+
+
+@pytest.mark.parametrize("license", ["Apache-2.0", "MIT OR Apache-2.0", "Apache-2.0 / MIT", "MIT/Apache-2.0"])
+def test_apache_is_chosen_and_only_notices_are_repeated(script, crates, license):
+    crates.add("reverb-python", [("a", None)])
+    crates.add("a", license=license, LICENSE="long text", NOTICE="made by a")
+    text = script.licenses(script.Components(crates.known))
+    assert "\na 1.2.3+a: Apache-2.0\n" in text
+    assert "made by a" in text
+    assert "long text" not in text
+
+
+def test_all_texts_of_a_crate_count_where_several_licences_hold(script, crates):
+    crates.add("reverb-python", [("a", None)])
+    crates.add("a", license="Apache-2.0 AND BSD-3-Clause", LICENSE="one", LICENSE_bsd="two")
+    text = script.licenses(script.Components(crates.known))
+    assert "\na 1.2.3+a: Apache-2.0 AND BSD-3-Clause\n" in text
+    assert "\none\n" in text
+    assert "\ntwo\n" in text
+
+
+def test_a_crate_without_a_text_has_that_of_its_repository_or_is_refused(script, crates):
+    crates.add("reverb-python", [("a", None), ("b", None)])
+    crates.add("a")
+    crates.add("b", LICENSE="of the repository")
+    assert "\na 1.2.3+a\nb 1.2.3+a\n" in script.licenses(script.Components(crates.known))
+    crates.known["packages"][2]["license"] = "Zlib"
+    with pytest.raises(SystemExit, match=r"a 1\.2\.3\+a \(MIT\) has no text of its licence"):
+        script.licenses(script.Components(crates.known))
