@@ -487,6 +487,14 @@ def variables_set() -> list[str]:
     return sorted(name for name in os.environ if name.startswith("REVERB_"))
 
 
+def without_values(text: str) -> str:
+    """The text with the names of these variables, such as `$REVERB_CA`, in place of their values."""
+    for name in variables_set():
+        if os.environ[name]:
+            text = re.sub(rf"(?<!\w){re.escape(os.environ[name])}(?!\w)", f"${name}", text)
+    return text
+
+
 def is_loopback(host: str) -> bool:
     """Whether only programs of this machine can reach the host."""
     import ipaddress

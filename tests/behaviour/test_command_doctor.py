@@ -125,6 +125,16 @@ def test_it_tells_all_the_rest_where_the_server_cannot_be_asked():
     assert done.stdout.splitlines()[-1].startswith("server      not reached: ")
 
 
+@pytest.mark.parametrize("arguments", [[], ["--json"]], ids=["text", "json"])
+def test_an_error_names_a_variable_and_not_its_value(tmp_path, arguments):
+    variables = {"REVERB_CA": str(tmp_path / "mysecret.pem"), "REVERB_KEEP": ""}
+    done = run("grpcs://localhost:1", "--timeout", "0.2", *arguments, **variables)
+    assert done.returncode != 0
+    for printed in (done.stdout, done.stderr):
+        assert "$REVERB_CA: No such file" in printed
+        assert "mysecret" not in printed
+
+
 def test_several_servers_tell_their_tables(server):
     other = reverb.Server([make_table(), reverb.Table.queue("queue", 1)])
     address = f"ipv4:127.0.0.1:{server.port},127.0.0.1:{other.port}"

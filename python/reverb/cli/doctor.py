@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import Any
 
 from reverb import _binding, errors
-from reverb._settings import variables_set
+from reverb._settings import variables_set, without_values
 from reverb.cli import output
 from reverb.cli.machine import Machine
 from reverb.cli.server_info import Look
@@ -58,14 +58,16 @@ def show(endpoint: Endpoint | None, as_json: bool, timeout: float) -> None:
         try:
             facts["server"] = _asked(endpoint, timeout)
         except errors.ReverbError as error:
-            failure, facts["server"] = error, {"error": str(error)}
+            # It may name a file that a variable names.
+            failure = type(error)(without_values(str(error)))
+            facts["server"] = {"error": str(failure)}
     if as_json:
         output.print_json(facts)
     else:
         for head, text in _lines(facts):
             print(f"{head:<12}{escaped(text)}")
     if failure is not None:
-        raise failure
+        raise failure from None
 
 
 def _installed() -> Iterator[tuple[str, str]]:
