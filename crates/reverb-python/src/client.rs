@@ -1,20 +1,18 @@
 //! `reverb._rust.Client`.
 
-use crate::array_in::{self, Layouts, NestSteps};
+use crate::array_in;
 use crate::draw::Draw;
 use crate::endpoint::PyEndpoint;
-use crate::errors::{self, PyReverbError, PyReverbResult};
-use crate::key_check::{self, KnownKeys, KnownSignatures, LeafOrder, compare_keys, explain};
-use crate::nest::has_list;
-use crate::priorities::{swapped, table_name, table_priorities};
+use crate::errors::{self, PyReverbResult};
+use crate::inserts::{Inserts, Purpose, Target};
+use crate::key_check::{self, KnownKeys, compare_keys};
 use crate::runtime::{deadline, runtime, wait, wait_driving};
 use crate::sampled_batch::SampledBatch;
 use crate::table::limiter_config;
 use numpy::{PyArray1, PyReadonlyArray1};
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use reverb_core::{Chunk, Error, ItemKeys, Signature, TableChanges};
+use reverb_core::{Error, ItemKeys, TableChanges};
 use reverb_formats::definitions::info_bytes;
 use reverb_net::client::writer::note_drawn;
 use reverb_net::client::{
@@ -24,7 +22,7 @@ use reverb_net::client::{
 use reverb_net::status_bytes;
 use reverb_net::transport::caller_driven::CallerDrivenRuntime;
 use reverb_service::get::Found;
-use reverb_service::{BatchRequest, DrawRequest, Priorities, Replay, RowInsert, Transport};
+use reverb_service::{BatchRequest, DrawRequest, Replay, RowInsert, TableStatus, Transport};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -52,10 +50,7 @@ pub struct Client {
     draws_large: Arc<AtomicBool>,
     /// For what goes on while no call waits: its connection lives on the runtime of the process.
     background: Arc<CoreClient>,
-    layouts: Layouts,
-    /// The structures that were inserted.
-    keys: KnownKeys,
-    signatures: KnownSignatures,
+    inserts: Inserts,
 }
 
 #[pymethods]
@@ -73,9 +68,7 @@ impl Client {
             client,
             driver: Arc::default(),
             draws_large: Arc::default(),
-            layouts: Layouts::default(),
-            keys: KnownKeys::default(),
-            signatures: KnownSignatures::default(),
+            inserts: Inserts::default(),
         })
     }
 
@@ -109,14 +102,9 @@ impl Client {
         priorities: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyReverbResult<u64> {
-        let insert = || {
-            let tables = table_priorities(priorities, 1)?;
-            let steps = NestSteps::one(data)?;
-            let known = self.known_order(steps.structure, &tables);
-            self.insert_steps(py, data, (steps, known), tables, timeout)
-        };
-        let keys = insert().map_err(|error| self.explain(py, error, data, priorities, false))?;
-        Ok(keys[0])
+        let deadline = deadline(timeout)?;
+        let send = |rows| self.send(py, rows, deadline);
+        self.with_target(py, deadline, |to| Ok(self.inserts.one(to, data, priorities, send)?[0]))
     }
 
     fn insert_batch<'py>(
@@ -126,28 +114,10 @@ impl Client {
         priorities: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyReverbResult<Bound<'py, PyArray1<u64>>> {
-        let read = |data| -> PyReverbResult<_> {
-            let steps = NestSteps::stacked(data)?;
-            let tables = table_priorities(priorities, steps.count())?;
-            Ok((steps, tables))
-        };
-        let (mut data, mut batch) = (data.clone(), read(data));
-        let known = batch.as_ref().ok().and_then(|(steps, tables)| self.known_order(steps.structure, tables));
-        if known.is_none() {
-            let without_lists = self.without_lists(py, &data, priorities, timeout)?;
-            if !without_lists.is(&data) {
-                batch = read(&without_lists);
-                data = without_lists;
-            }
-        }
-        let (steps, tables) = batch.map_err(|error| self.explain(py, error, &data, priorities, true))?;
-        // A batch of nothing is checked as far as it goes.
-        if steps.count() == 0 {
-            return Ok(PyArray1::from_vec(py, Vec::new()));
-        }
-        let inserted = self.insert_steps(py, &data, (steps, known), tables, timeout);
-        let keys = inserted.map_err(|error| self.explain(py, error, &data, priorities, true))?;
-        Ok(PyArray1::from_slice(py, &keys))
+        let deadline = deadline(timeout)?;
+        let send = |rows| self.send(py, rows, deadline);
+        let keys = self.with_target(py, deadline, |to| self.inserts.batch(to, data, priorities, send))?;
+        Ok(keys.map_or_else(|| PyArray1::from_vec(py, Vec::new()), |keys| PyArray1::from_slice(py, &keys)))
     }
 
     #[pyo3(signature = (table, at_least, at_most, ahead, timeout, squeeze_time, reconnect_timeout=None))]
@@ -230,33 +200,14 @@ impl Client {
         priorities: PyReadonlyArray1<'_, f64>,
         timeout: Option<f64>,
     ) -> PyReverbResult<Option<u64>> {
-        let (keys, priorities) = (keys.as_array(), priorities.as_array());
-        if keys.len() != priorities.len() {
-            return Err(Error::invalid(format!(
-                "expected as many priorities as keys, got {} keys and {} priorities",
-                keys.len(),
-                priorities.len()
-            ))
-            .into());
-        }
-        let updates: Vec<_> = keys.iter().copied().zip(priorities.iter().copied()).collect();
-        self.ask(py, Mutate::new(table, &updates, &[]), timeout)
+        self.ask(py, Mutate::new(table, &pairs(&keys, &priorities)?, &[]), timeout)
     }
 
     /// Compares the keys of a nest with those of a table's signature. Returns the leaf of each column; nothing if leaves are
     /// matched by position.
     fn check_keys(&self, py: Python<'_>, table: &str, data: &Bound<'_, PyAny>) -> PyReverbResult<Vec<usize>> {
         // Writers use the connection of the background client.
-        let tables = wait(py, async { self.background.call(Info, None).await })?;
-        let Some(status) = tables.iter().find(|status| status.info.config.name == table) else {
-            return Ok(Vec::new());
-        };
-        let signature = status.info.config.signature.as_deref();
-        if let Some(differences) = compare_keys(table, data, signature)? {
-            return Err(Error::SignatureMismatch(differences).into());
-        }
-        let order = signature.map_or(Ok(None), |signature| self.keys.order(None, data, signature))?;
-        Ok(order.map_or_else(Vec::new, |order| order.to_vec()))
+        leaf_order(&wait(py, async { self.background.call(Info, None).await })?, table, data)
     }
 
     /// A `max_bytes` of 0 removes the limit.
@@ -403,156 +354,62 @@ impl Client {
         self.call(py, || self.client.call(call, deadline))
     }
 
-    /// Inserts steps in the order of leaves that is known for their tables; if none is, keys are compared.
-    fn insert_steps(
+    /// Calls `insert` with the server of an insert, which the calling thread asks for its tables.
+    fn with_target<T>(
         &self,
         py: Python<'_>,
-        data: &Bound<'_, PyAny>,
-        (mut steps, known): (NestSteps<'_>, Option<LeafOrder>),
-        tables: Vec<(String, Priorities)>,
-        timeout: Option<f64>,
-    ) -> PyReverbResult<ItemKeys> {
-        let deadline = deadline(timeout)?;
-        let (structure, is_new) = (steps.structure, known.is_none());
-        let order = match known {
-            Some(order) => order,
-            None => self.new_order(py, data, structure, &tables, deadline)?,
-        };
-        steps.reorder(&order)?;
-        let (chunk, more) = steps.into_chunks(py, &self.layouts)?;
-        if is_new {
-            for (table, _) in &tables {
-                self.check_new_keys(py, data, (&chunk, structure, &order), table, deadline)?;
-            }
-        }
-        let insert = RowInsert { chunk, more, rows_per_item: 1, tables };
-        self.call(py, || self.client.insert(insert, deadline))
-    }
-
-    /// The order of the leaves of a structure, if its keys have been compared with those of these tables.
-    fn known_order(&self, structure: Option<u64>, tables: &[(String, Priorities)]) -> Option<LeafOrder> {
-        let (structure, server) = structure.zip(self.client.connection())?;
-        self.keys.find(tables.iter().map(|(table, _)| KnownKeys::id(structure, table, server)))
-    }
-
-    /// The order of the leaves of a structure that was not compared yet.
-    ///
-    /// # Errors
-    /// [`Error::SignatureMismatch`] if the tables have the leaves in different orders.
-    #[cold]
-    fn new_order(
-        &self,
-        py: Python<'_>,
-        data: &Bound<'_, PyAny>,
-        structure: Option<u64>,
-        tables: &[(String, Priorities)],
         deadline: Option<Instant>,
-    ) -> PyReverbResult<LeafOrder> {
-        let mut orders = Vec::with_capacity(tables.len());
-        for (table, _) in tables {
-            // The insert itself reports a table that does not exist. Without a signature, leaves have no names.
-            let Some(signature) = self.signature(py, table, deadline)? else { continue };
-            let id = structure.zip(self.client.connection());
-            let id = id.map(|(structure, server)| KnownKeys::id(structure, table, server));
-            let order = signature.map_or(Ok(None), |signature| self.keys.order(id, data, &signature))?;
-            orders.push((table, order));
-        }
-        let Some((first, order)) = orders.pop() else { return Ok(None) };
-        let Some((other, others)) = orders.into_iter().find(|other| other.1 != order) else { return Ok(order) };
-        let (named, other) = if order.is_some() { (first, other) } else { (other, first) };
-        let is_named = order.is_some() && others.is_some();
-        let how = if is_named { "in another order" } else { "by position" };
-        Err(Error::SignatureMismatch(format!(
-            "table \"{named}\" takes the fields of the data by name, table \"{other}\" {how}: one insert each"
+        insert: impl FnOnce(&Target<'_>) -> PyReverbResult<T>,
+    ) -> PyReverbResult<T> {
+        let ask = |purpose| {
+            let deadline = if purpose == Purpose::Insert { deadline } else { Some(Instant::now()) };
+            let answer_by = deadline.and_then(|deadline| deadline.checked_add(INFO_TIME));
+            self.call(py, || self.client.call_later(Info, deadline, answer_by))
+        };
+        insert(&Target { connection: &|| self.client.connection(), ask: &ask })
+    }
+
+    /// Inserts rows, and waits until they are in their tables.
+    fn send(&self, py: Python<'_>, rows: RowInsert, deadline: Option<Instant>) -> PyReverbResult<ItemKeys> {
+        self.call(py, || self.client.insert(rows, deadline))
+    }
+}
+
+/// Compares the keys of a nest with those of the signature of one of these tables. Returns the leaf of each column;
+/// nothing if leaves are matched by position.
+///
+/// # Errors
+/// [`Error::SignatureMismatch`] if keys are missing or unknown.
+pub fn leaf_order(tables: &[TableStatus], table: &str, data: &Bound<'_, PyAny>) -> PyReverbResult<Vec<usize>> {
+    let Some(status) = tables.iter().find(|status| status.info.config.name == table) else {
+        return Ok(Vec::new());
+    };
+    let signature = status.info.config.signature.as_deref();
+    if let Some(differences) = compare_keys(table, data, signature)? {
+        return Err(Error::SignatureMismatch(differences).into());
+    }
+    let order = signature.map_or(Ok(None), |signature| KnownKeys::default().order(None, data, signature))?;
+    Ok(order.map_or_else(Vec::new, |order| order.to_vec()))
+}
+
+/// Pairs keys with their priorities.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if their numbers differ.
+pub fn pairs(
+    keys: &PyReadonlyArray1<'_, u64>,
+    priorities: &PyReadonlyArray1<'_, f64>,
+) -> PyReverbResult<Vec<(u64, f64)>> {
+    let (keys, priorities) = (keys.as_array(), priorities.as_array());
+    if keys.len() != priorities.len() {
+        return Err(Error::invalid(format!(
+            "expected as many priorities as keys, got {} keys and {} priorities",
+            keys.len(),
+            priorities.len()
         ))
-        .into())
+        .into());
     }
-
-    /// The data of `insert_batch`, with lists of arrays where the signature of its table has arrays of open length as one
-    /// `reverb.Ragged` each.
-    fn without_lists<'py>(
-        &self,
-        py: Python<'py>,
-        data: &Bound<'py, PyAny>,
-        priorities: &Bound<'py, PyAny>,
-        timeout: Option<f64>,
-    ) -> PyReverbResult<Bound<'py, PyAny>> {
-        if !has_list(data) {
-            return Ok(data.clone());
-        }
-        for table in priorities.try_iter()? {
-            if let Some(Some(signature)) = self.signature(py, &table_name(&table?)?, deadline(timeout)?)? {
-                return key_check::lists_to_ragged(data, &signature);
-            }
-        }
-        Ok(data.clone())
-    }
-
-    /// Compares the keys of a nest with those of the signature that the server has for a table.
-    #[cold]
-    fn check_new_keys(
-        &self,
-        py: Python<'_>,
-        data: &Bound<'_, PyAny>,
-        (chunk, structure, order): (&Chunk, Option<u64>, &LeafOrder),
-        table: &str,
-        deadline: Option<Instant>,
-    ) -> PyReverbResult<()> {
-        // The insert itself reports a table that does not exist.
-        let Some(signature) = self.signature(py, table, deadline)? else { return Ok(()) };
-        let signature = signature.as_deref();
-        let known = structure.zip(self.client.connection());
-        let id = known.map(|(structure, server)| KnownKeys::id(structure, table, server));
-        let misfit = || signature.and_then(|signature| signature.check_rows(table, chunk.columns(), 1).err());
-        self.keys.check((id, order), table, data, signature, misfit)
-    }
-
-    /// The signature of a table, if it has one; `None` if there is no such table.
-    fn signature(
-        &self,
-        py: Python<'_>,
-        table: &str,
-        deadline: Option<Instant>,
-    ) -> PyReverbResult<Option<Option<Arc<Signature>>>> {
-        if let Some(server) = self.client.connection()
-            && let Some(known) = self.signatures.find(table, server)
-        {
-            return Ok(Some(known));
-        }
-        let answer_by = deadline.and_then(|deadline| deadline.checked_add(INFO_TIME));
-        let tables = self.call(py, || self.client.call_later(Info, deadline, answer_by))?;
-        let server = self.client.connection().unwrap_or_default();
-        self.signatures.set(tables, server);
-        Ok(self.signatures.find(table, server))
-    }
-
-    /// Adds to the error of an insert what the caller probably did wrong.
-    #[cold]
-    fn explain(
-        &self,
-        py: Python<'_>,
-        error: PyReverbError,
-        data: &Bound<'_, PyAny>,
-        priorities: &Bound<'_, PyAny>,
-        is_batch: bool,
-    ) -> PyReverbError {
-        let is_of_arguments = match &error {
-            PyReverbError::Core(error) => matches!(error, Error::InvalidArgument(_) | Error::SignatureMismatch(_)),
-            PyReverbError::Python(error) => error.is_instance_of::<PyTypeError>(py),
-        };
-        if is_of_arguments && let Some(text) = swapped(data, priorities, is_batch) {
-            return Error::invalid(text).into();
-        }
-        let PyReverbError::Core(error @ Error::SignatureMismatch(_)) = error else { return error };
-        let names: Vec<_> = priorities.try_iter().into_iter().flatten().flatten().collect();
-        let names = names.iter().filter_map(|name| table_name(name).ok());
-        names
-            .fold(error, |error, table| match self.signature(py, &table, Some(Instant::now())) {
-                Ok(Some(signature)) => explain(error, data, signature.as_deref(), is_batch),
-                _ => error,
-            })
-            .into()
-    }
+    Ok(keys.iter().copied().zip(priorities.iter().copied()).collect())
 }
 
 /// Begins a draw, which gives up at the first of the two moments, or at the second if there is no connection by then.

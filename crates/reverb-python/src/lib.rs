@@ -18,6 +18,7 @@ mod endpoint;
 mod errors;
 mod frames;
 mod health;
+mod inserts;
 mod items;
 mod kernel;
 mod key_check;
