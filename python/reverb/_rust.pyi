@@ -662,6 +662,12 @@ class Client:
     def settle(self, timeout: float) -> None:
         """Waits until the servers have processed the receipts of the batches that the program has, as long at most."""
 
+    def close(self, timeout: float) -> None:
+        """Waits as `settle` does, then closes the connections. Calls that wait are withdrawn, and later ones raise."""
+
+    def disconnect(self) -> None:
+        """As `close` without a wait."""
+
     def server_info(self, timeout: float | None) -> list[bytes]:
         """A serialized `deepmind.reverb.TableInfo` for each table."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reverb import _binding
-from reverb._receipts import settle_at_exit
+from reverb._receipts import SETTLE_SECONDS, settle_at_exit
 from reverb._settings import with_environment
 from reverb.data import checks, signatures, table_arguments
 from reverb.data.arrays import as_array
@@ -31,7 +32,7 @@ from reverb.writing.options import MAX_PENDING_BYTES, WriterArguments, WriterOpt
 from reverb.writing.unconfirmed import add_unconfirmed
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
     from reverb.batched_writer import BatchedWriter
     from reverb.structured_writer import StructuredWriter
@@ -110,6 +111,24 @@ class Client:
         ` (dm-reverb)` follows it if the server is one of dm-reverb, whose protocol the client then uses.
         """
         return self.engine.road
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the client, as the end of a `with` block does. A second call does nothing.
+
+        Waits up to a second until the servers know which batches the program has, and closes the connections. Calls of
+        other threads that wait are withdrawn and raise CancelledError, as later calls do; of an insert, an update or a
+        delete that is withdrawn, nobody knows whether it was done. Writers and loaders have a `close` of their own:
+        writers that are open go on.
+        """
+        self.engine.close(SETTLE_SECONDS)
 
     def __reduce__(self) -> tuple[Callable[[str | Endpoint], Client], tuple[str | Endpoint]]:
         limit, make = self._max_pending_bytes, self.__class__

@@ -1,6 +1,7 @@
 //! `reverb._rust.Client`.
 
 use crate::array_in;
+use crate::closing::Closing;
 use crate::draw::Draw;
 use crate::endpoint::PyEndpoint;
 use crate::errors::{self, PyReverbResult};
@@ -51,6 +52,7 @@ pub struct Client {
     /// For what goes on while no call waits: its connection lives on the runtime of the process.
     background: Arc<CoreClient>,
     inserts: Inserts,
+    closing: Arc<Closing>,
 }
 
 #[pymethods]
@@ -69,6 +71,7 @@ impl Client {
             driver: Arc::default(),
             draws_large: Arc::default(),
             inserts: Inserts::default(),
+            closing: Arc::default(),
         })
     }
 
@@ -165,6 +168,7 @@ impl Client {
         by_caller: bool,
         at_once: bool,
     ) -> PyReverbResult<Draw> {
+        self.closing.check(py)?;
         let (at_least, at_most) = counts;
         let request = BatchRequest { table, draw: DrawRequest { at_least, at_most, ahead: 0 }, squeeze_time };
         let (deadline, connect_by) = (deadline(timeout)?, deadline(connect_timeout)?);
@@ -174,9 +178,10 @@ impl Client {
         let pending = match begin(py, client, &request, (deadline, connect_by), at_once)? {
             Started::Done(pending) => return Ok(self.draw(pending?, None)),
             Started::Waiting(WaitsFor::Connection, pending) if by_caller => {
-                return Ok(self.draw(wait_driving(py, &self.driver, pending)?, Some(self.driver.clone())));
+                let pending = wait_driving(py, &self.driver, self.closing.or(pending))?;
+                return Ok(self.draw(pending, Some(self.driver.clone())));
             }
-            Started::Waiting(_, pending) => wait(py, pending)?,
+            Started::Waiting(_, pending) => wait(py, self.closing.or(pending))?,
         };
         Ok(self.draw(pending, None))
     }
@@ -298,6 +303,30 @@ impl Client {
         Ok(())
     }
 
+    /// Ends the client: waits as `settle` does, then closes its connections. Calls of other threads that wait are
+    /// withdrawn, and later ones refused. Writers that are open go on.
+    fn close(&self, py: Python<'_>, timeout: f64) -> PyReverbResult<()> {
+        if !self.closing.close() {
+            return Ok(());
+        }
+        let settled = self.settle(py, timeout);
+        self.disconnect(py)?;
+        settled
+    }
+
+    /// As `close` for calls of `Calls`, which settles itself.
+    fn disconnect(&self, py: Python<'_>) -> PyReverbResult<()> {
+        self.closing.close();
+        let is_driven = self.client.transport().is_some_and(|transport| transport != Transport::SameProcess);
+        py.detach(|| {
+            self.client.disconnect();
+            self.background.disconnect();
+            // Tells the server at once that the connection has ended.
+            if is_driven { self.driver.drive().map(|driving| driving.flush()) } else { Ok(()) }
+        })?;
+        Ok(())
+    }
+
     fn table_statuses<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Vec<Bound<'py, PyBytes>>> {
         let tables = self.ask(py, Info, timeout)?;
         Ok(tables.iter().map(|table| PyBytes::new(py, &status_bytes(table))).collect())
@@ -315,9 +344,15 @@ impl Client {
         &self.background
     }
 
+    /// Says whether the client was closed.
+    pub fn closing(&self) -> &Arc<Closing> {
+        &self.closing
+    }
+
     /// The service of a server of this process; `None` if the server is elsewhere.
     pub fn local_service(&self) -> Option<Arc<Replay>> {
-        self.client.local_service()
+        // What a closed client does not do here fails elsewhere.
+        if self.closing.is_closed() { None } else { self.client.local_service() }
     }
 
     /// Begins a draw from a server of this process, whose batch is copied at once if it can be had; `None` if the
@@ -339,12 +374,13 @@ impl Client {
         py: Python<'_>,
         start: impl FnOnce() -> Started<'a, T> + Send,
     ) -> PyReverbResult<T> {
+        self.closing.check(py)?;
         // Over a connection nothing is done yet, and the GIL is let go once, to wait.
         let started = if self.client.is_near() { py.detach(start) } else { start() };
         match started {
             Started::Done(result) => Ok(result?),
-            Started::Waiting(WaitsFor::ThisProcess, rest) => wait(py, rest),
-            Started::Waiting(WaitsFor::Connection, rest) => wait_driving(py, &self.driver, rest),
+            Started::Waiting(WaitsFor::ThisProcess, rest) => wait(py, self.closing.or(rest)),
+            Started::Waiting(WaitsFor::Connection, rest) => wait_driving(py, &self.driver, self.closing.or(rest)),
         }
     }
 

@@ -9,6 +9,7 @@ mod batch_maker;
 mod bench;
 mod checkpoint;
 mod client;
+mod closing;
 mod column;
 mod column_rows;
 mod dlpack;

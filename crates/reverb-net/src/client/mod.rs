@@ -308,6 +308,11 @@ impl Client {
         }
     }
 
+    /// Drops the connections. Those that writers use stay open until the writers end; the next call connects again.
+    pub fn disconnect(&self) {
+        forget_parents(self.current.swap(None));
+    }
+
     fn reached(&self) -> Vec<Road> {
         self.with_current(|current| Some(current.roads.reached())).unwrap_or_default()
     }
@@ -333,7 +338,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        forget_parents(self.current.swap(None));
+        self.disconnect();
     }
 }
 

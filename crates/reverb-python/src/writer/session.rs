@@ -38,6 +38,7 @@ impl WriterOptions {
     /// Opens the session of a writer that keeps so many rows, and makes the buffer of its steps. `hint` says how to end a
     /// long wait.
     pub fn open(&self, client: &Client, rows: u32, hint: &'static str) -> PyReverbResult<(WriterSession, StepBuffer)> {
+        Python::attach(|py| client.closing().check(py))?;
         let dropped = DroppedChunks::default();
         let steps = StepBuffer::new(self.columns(rows), self.compression()?, dropped.clone())?;
         Ok((WriterSession::new(client, self, dropped, hint), steps))
