@@ -13,8 +13,8 @@ Ten things to know:
     TrajectoryDataset    a `tf.data` dataset of items, with TimestepDataset and TFClient, where TensorFlow is installed
     errors               what can go wrong; all of them are a ReverbError
 
-Further: `reverb.structured` (patterns of items), `reverb.buffers` (replay in one process), `reverb.exchange` (Arrow,
-Parquet, Minari, RLDS), `reverb.checkpointers`, and the command `reverb`.
+Further: `reverb.aio` (asyncio), `reverb.structured` (patterns of items), `reverb.buffers` (replay in one process),
+`reverb.exchange` (Arrow, Parquet, Minari, RLDS), `reverb.checkpointers`, and the command `reverb`.
 """
 
 import importlib
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from reverb import adders as adders
+    from reverb import aio as aio
     from reverb import batched_writer as batched_writer
     from reverb import buffers as buffers
     from reverb import cc as cc
@@ -97,6 +98,7 @@ _NAMES = {
     "Writer": "writer:Writer",
     "WriterOptions": "writing.options:WriterOptions",
     "adders": "adders",
+    "aio": "aio",
     "batched_writer": "batched_writer",
     "buffers": "buffers",
     "cc": "cc",

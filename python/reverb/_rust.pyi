@@ -19,6 +19,8 @@ __all__ = [
     "BatchMaker",
     "BatchedWriter",
     "BenchTable",
+    "Call",
+    "Calls",
     "CellRef",
     "CheckpointReader",
     "Checkpointer",
@@ -35,9 +37,12 @@ __all__ = [
     "Server",
     "StatsClock",
     "Table",
+    "Tables",
     "TensorMaker",
     "TrajectoryColumn",
     "TrajectoryWriter",
+    "Wakeups",
+    "WriterCalls",
     "WriterSession",
     "_ColumnHistory",
     "check_endpoint",
@@ -666,7 +671,7 @@ class Client:
         """Waits as `settle` does, then closes the connections. Calls that wait are withdrawn, and later ones raise."""
 
     def disconnect(self) -> None:
-        """As `close` without a wait."""
+        """As `close` without a wait, for a client whose calls are those of `Calls`."""
 
     def server_info(self, timeout: float | None) -> list[bytes]:
         """A serialized `deepmind.reverb.TableInfo` for each table."""
@@ -706,6 +711,83 @@ class Client:
 
     def observe(self, timeout: float | None) -> bytes:
         """One JSON object: `server`, `tables`, `waits`, `clients` and `checkpoints`. Not of address lists."""
+
+@final
+class Wakeups:
+    """The numbers of calls that have ended, for one event loop."""
+
+    def __new__(cls) -> Wakeups: ...
+    def fileno(self) -> int:
+        """A socket that is readable while there are numbers to take."""
+
+    def take(self, most: int) -> list[int]:
+        """Takes up to `most` numbers."""
+
+@final
+class Call:
+    """A call in progress, on threads of the extension. It is withdrawn if it is dropped before its result was taken."""
+
+    def wake(self, wakeups: Wakeups, number: int) -> bool:
+        """Adds a number to the wakeups when the call ends. False if it has ended."""
+
+    def result(self) -> Any:
+        """Takes the result of a call that has ended, or raises its error."""
+
+    def cancel(self) -> None:
+        """Withdraws the call. Samples that have arrived go back to their table."""
+
+@final
+class Tables:
+    """The tables of a server."""
+
+    def statuses(self) -> list[bytes]:
+        """A serialized `reverb.replay.v1.TableStatus` for each table."""
+
+    def check_keys(self, table: str, data: object) -> list[int]:
+        """As `Client.check_keys`, without asking the server."""
+
+@final
+class Calls:
+    """Begins calls of a client, and never waits. See `Client` for arguments and results."""
+
+    def __new__(cls, client: Client) -> Calls: ...
+    def insert(
+        self, data: object, priorities: Mapping[str, Any], timeout: float | None, tables: Tables | None = None
+    ) -> Call | None:
+        """None: the nest is new, and `tables` are needed to compare it with their signatures."""
+
+    def insert_batch(
+        self, data: object, priorities: Mapping[str, Any], timeout: float | None, tables: Tables | None = None
+    ) -> Call | None:
+        """None: the nest is new, and `tables` are needed to compare it with their signatures."""
+
+    def sample(self, table: str, size: int, timeout: float | None, squeeze_time: bool) -> Call:
+        """The result is that of `Client.sample`."""
+
+    def mutate_priorities(
+        self, table: str, updates: Sequence[tuple[int, float]], deletes: Sequence[int], timeout: float | None
+    ) -> Call: ...
+    def update_priorities(
+        self, table: str, keys: NDArray[np.uint64], priorities: NDArray[np.float64], timeout: float | None
+    ) -> Call: ...
+    def tables(self, timeout: float | None) -> Call:
+        """The result is a `Tables`."""
+
+    def settle(self, timeout: float) -> Call: ...
+
+@final
+class WriterCalls:
+    """Begins waits of a writer. One that is withdrawn changes nothing."""
+
+    def __new__(cls, writer: WriterSession) -> WriterCalls: ...
+    def take_room(self, wakeups: Wakeups, count: int, timeout: float | None) -> Call:
+        """Waits until there is room for so many more items."""
+
+    def flush(self, wakeups: Wakeups, but_last: int, timeout: float | None) -> Call:
+        """Waits until at most `but_last` items are unconfirmed."""
+
+    def drain(self, patience: float) -> Call:
+        """Waits at most `patience` seconds until no item is unconfirmed. The result is whether none is."""
 
 @final
 class CellRef:

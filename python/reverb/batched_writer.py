@@ -24,7 +24,7 @@ from reverb.data.arrays import as_array
 from reverb.data.keys import is_max
 from reverb.writing.flushing import FlushingWriter
 from reverb.writing.history import History
-from reverb.writing.key_check import order_in_table, pattern_orders
+from reverb.writing.key_check import KeyChecker, order_in_table, pattern_orders
 from reverb.writing.options import WriterOptions
 from reverb.writing.structure import FixedStructure, Structure
 
@@ -94,7 +94,8 @@ class BatchedWriter(FlushingWriter):
             [config.SerializeToString() for config in configs],
             options,
         )
-        self._client = client
+        # What is asked for the signatures of tables. `reverb.aio` replaces it.
+        self.signatures: KeyChecker = client
         self._configs = configs
         self._has_patterns = bool(configs)
         # The order of the columns of items in their tables, for each table with a structure that was found to fit it.
@@ -183,7 +184,7 @@ class BatchedWriter(FlushingWriter):
         episode_end: NDArray[np.bool_] | None,
         priorities: NDArray[np.float64] | Literal["max"] | None,
     ) -> None:
-        orders = pattern_orders(self._client, self._configs)
+        orders = pattern_orders(self.signatures, self._configs)
         if orders is not None:
             self._writer.reorder(orders)
             self._append = self._writer.append
@@ -278,7 +279,7 @@ class BatchedWriter(FlushingWriter):
             raise TypeError(f"All leaves of `trajectory` must be `BatchedColumn` but got {trajectory!r}")
         order = self._orders.get((table, structure))
         if order is None:
-            order = order_in_table(self._client, table, structures.skeleton(trajectory, BatchedColumn))
+            order = order_in_table(self.signatures, table, structures.skeleton(trajectory, BatchedColumn))
             if order is not None:
                 self._orders[table, structure] = order
         if order:

@@ -15,12 +15,11 @@ from reverb import _binding
 from reverb._receipts import SETTLE_SECONDS, settle_at_exit
 from reverb._settings import with_environment
 from reverb.data import checks, signatures, table_arguments
-from reverb.data.arrays import as_array
 from reverb.data.batch_dims import as_rows
 from reverb.data.endpoint import Endpoint
 from reverb.data.items import chosen_maker, sample_maker
 from reverb.data.joining import join_parts
-from reverb.data.keys import ItemPriority, as_keys, as_updates, broadcast
+from reverb.data.keys import ItemPriority, as_arrays, as_deletes, as_keys, as_updates
 from reverb.data.timeouts import as_reconnect_timeout, countdown, persistently
 from reverb.data.tls import TLS
 from reverb.errors import DeadlineExceededError, ReverbError, UnavailableError
@@ -43,7 +42,7 @@ __all__ = ["Client", "Writer"]
 # Number of items that `sample` draws ahead of the one it returns, from tables that do not count samples.
 _AHEAD = 63
 # How long to wait for the signature of a table whose items have already arrived.
-_LOOK_UP_SECONDS = 10.0
+LOOK_UP_SECONDS = 10.0
 
 # Makes samples whose data are flat lists of columns.
 _flat_maker = sample_maker(None)
@@ -65,7 +64,9 @@ class Client:
 
     Attributes:
       endpoint: What another client of the same server is made of, for other modules of this package.
-      engine: The native client, for other modules of this package. Neither is part of the public interface.
+      engine: The native client, for other modules of this package.
+      calls: The native client of event loops, for other modules of this package. None of the three is part of the
+        public interface.
 
     Raises:
       TypeError: The address is not a str, the limit is not an integer, or `tls` is not a TLS.
@@ -91,6 +92,7 @@ class Client:
             self.endpoint = dataclasses.replace(self.endpoint, tls=tls)
         self._max_pending_bytes = checks.as_count("max_pending_bytes", max_pending_bytes)
         self.engine = _binding.Client(with_environment(self.endpoint), self._max_pending_bytes)
+        self.calls = _binding.Calls(self.engine)
         # Maps each table to the maker of samples that fits the signature which the table had last.
         self._makers: dict[str, _binding.BatchMaker] = {}
         # Maps each table with the columns that `get` was asked for to the token of the signature, the numbers of these
@@ -588,7 +590,7 @@ class Client:
         elif known is not None and known[0] == token:
             maker = known[2]
         else:
-            info = table_infos(self.engine, _LOOK_UP_SECONDS).get(table)
+            info = table_infos(self.engine, LOOK_UP_SECONDS).get(table)
             numbers, maker = chosen_maker(None if info is None else info.signature, None)
             self._chosen[table, None] = (token, numbers, maker)
         item: ReplaySample[ItemInfo] = next(_binding.ItemIterator(newer, maker, of_steps=False))
@@ -643,9 +645,8 @@ class Client:
           TableNotFoundError: The table does not exist.
           DeadlineExceededError: The server did not answer within the timeout.
         """
-        pairs = as_updates(updates)
-        keys = [checks.as_key(key) for key in (() if deletes is None else deletes)]
-        return self.engine.mutate_priorities(table, pairs, keys, checks.as_timeout(timeout))
+        changes = as_updates(updates), as_deletes(deletes)
+        return self.engine.mutate_priorities(table, *changes, checks.as_timeout(timeout))
 
     def update_priorities(
         self, table: str, keys: ArrayLike, priorities: ArrayLike, *, timeout: float | None = None
@@ -672,11 +673,7 @@ class Client:
           TableNotFoundError: The table does not exist.
           DeadlineExceededError: The server did not answer within the timeout.
         """
-        keys = as_keys(keys)
-        values = np.ascontiguousarray(as_array(priorities, np.float64))
-        if values.shape != keys.shape:
-            values = np.ascontiguousarray(broadcast(values, keys.shape))
-        return self.engine.update_priorities(table, keys, values, checks.as_timeout(timeout))
+        return self.engine.update_priorities(table, *as_arrays(keys, priorities), checks.as_timeout(timeout))
 
     def configure_table(
         self,
@@ -810,10 +807,31 @@ class Client:
         if maker is None or maker.signature_token != signature_token:
             if signature_token and (infos is None or maker is not None):
                 # The items are drawn already, so the deadline must not fail this call; nor may it wait forever.
-                infos = table_infos(self.engine, _LOOK_UP_SECONDS)
-            info = infos.get(table) if signature_token and infos is not None else None
-            self.engine.note_drawn(table)
-            maker = self._makers[table] = sample_maker(None if info is None else info.signature, signature_token)
+                infos = table_infos(self.engine, LOOK_UP_SECONDS)
+            maker = self.keep_maker(table, signature_token, infos or {})
+        return maker
+
+    def knows(self, table: str, signature_token: int) -> bool:
+        """Whether `maker` needs not ask the server. For other modules of this package, as `maker`.
+
+        Args:
+          table: Name of the table that the columns came from.
+          signature_token: Token that identifies the signature.
+        """
+        maker = self._makers.get(table)
+        return maker is not None and maker.signature_token == signature_token
+
+    def keep_maker(self, table: str, signature_token: int, infos: Mapping[str, TableInfo]) -> _binding.BatchMaker:
+        """Makes and keeps a maker of samples. For other modules of this package, as `maker`.
+
+        Args:
+          table: Name of the table that the columns came from.
+          signature_token: Token that identifies the signature; 0 if the table has no signature.
+          infos: Infos of all tables; of none if the table has no signature.
+        """
+        info = infos.get(table) if signature_token else None
+        self.engine.note_drawn(table)
+        maker = self._makers[table] = sample_maker(None if info is None else info.signature, signature_token)
         return maker
 
 

@@ -2,6 +2,7 @@
 
 import builtins
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from reverb import _binding, _protos
@@ -159,7 +160,12 @@ def table_infos(engine: _binding.Client, timeout: float | None) -> dict[str, Tab
     Raises:
       DeadlineExceededError: The server did not answer within the timeout.
     """
-    infos = map(TableInfo.from_serialized_status, engine.table_statuses(timeout))
+    return infos_of(engine.table_statuses(timeout))
+
+
+def infos_of(statuses: Iterable[bytes]) -> dict[str, TableInfo]:
+    """The infos of tables by name, from their statuses as bytes."""
+    infos = map(TableInfo.from_serialized_status, statuses)
     return {info.name: info for info in infos}
 
 

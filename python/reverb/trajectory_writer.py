@@ -194,6 +194,16 @@ class TrajectoryWriter(FlushingWriter):
         """
         self._end_episode(self._writer.end_episode, clear_buffers, as_seconds(timeout_ms, timeout))
 
+    def finish_episode(self, clear_buffers: bool) -> None:
+        """Ends an episode as `end_episode` does, without a flush.
+
+        For `reverb.aio`; it is not part of the public interface.
+
+        Args:
+          clear_buffers: Whether to drop the values kept so far.
+        """
+        self._writer.end_episode(clear_buffers)
+
 
 def check_keep_alive(num_keep_alive_refs: int) -> None:
     """Checks the number of values of a column that are kept.

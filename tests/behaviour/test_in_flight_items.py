@@ -53,7 +53,7 @@ ACTORS = [trajectory_actor, structured_actor, batched_actor, batched_patterns_ac
 
 
 def num_pending(writer):
-    return writer._sender.num_pending_items
+    return writer.sender.num_pending_items
 
 
 def act(step, count):
@@ -70,7 +70,7 @@ def act(step, count):
 
 def end(writer, acting):
     """Closes a writer without waiting for its items, and ends the actor that uses it."""
-    writer._sender.close(0.0)
+    writer.sender.close(0.0)
     with pytest.raises(RuntimeError, match="Close has been called"):
         acting.result()
 
@@ -131,7 +131,7 @@ def test_without_a_limit_a_writer_does_not_wait_for_the_number_of_its_items(serv
         writer.append(i)
         writer.create_item("table", 1.0, writer.history[-1:])
     assert num_pending(writer) >= 1000 - TAKES
-    writer._sender.close(0.0)
+    writer.sender.close(0.0)
 
 
 @pytest.mark.parametrize("limit", [{"max_in_flight_items": 1}, {"max_pending_bytes": 1000}])
@@ -187,7 +187,7 @@ def test_a_waiting_writer_raises_what_the_server_refuses(serve):
     with pytest.raises(ValueError, match="Priority must not be negative"):
         write_refused()
     eventually(lambda: num_pending(writer) == 1)
-    writer._sender.close(0.0)
+    writer.sender.close(0.0)
 
 
 def test_the_limit_is_checked():

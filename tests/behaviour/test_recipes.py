@@ -43,7 +43,7 @@ def run(program, folder):
 
 def test_there_is_a_recipe_for_each_family_of_algorithms():
     names = " ".join(param.id for param in recipes())
-    for family in ("DQN", "R2D2", "IMPALA", "PPO", "GRPO", "SAC", "HER", "Atari", "agents", "arameters"):
+    for family in ("DQN", "R2D2", "IMPALA", "PPO", "GRPO", "SAC", "HER", "Atari", "agents", "asyncio", "arameters"):
         assert family in names
 
 

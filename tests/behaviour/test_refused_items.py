@@ -26,7 +26,7 @@ def table():
 
 
 def wait_for_refusal(writer):
-    eventually(lambda: writer._sender.num_pending_items == 0)
+    eventually(lambda: writer.sender.num_pending_items == 0)
 
 
 def taken(call, *args, **kwargs):
@@ -38,7 +38,7 @@ def taken(call, *args, **kwargs):
 
 def is_told(adder):
     """Whether no error is left to be raised."""
-    return adder._writer._sender.is_settled and not adder._reports.kept
+    return adder._writer.sender.is_settled and not adder._reports.kept
 
 
 def items(client):

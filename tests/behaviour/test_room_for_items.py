@@ -34,13 +34,13 @@ def here():
 
 
 def pending(adder):
-    return adder._writer._sender.num_pending_items
+    return adder._writer.sender.num_pending_items
 
 
 def end(adder):
     """Closes the writer of an adder without waiting for its items."""
     writer = getattr(adder, "_writer", adder)
-    (writer._sender if hasattr(writer, "_sender") else writer).close(0.0)
+    (writer.sender if hasattr(writer, "_sender") else writer).close(0.0)
 
 
 def refused(call, *args, **kwargs):
@@ -64,7 +64,7 @@ class TestCreateItem:
         eventually(lambda: info_of(client).current_size == 1)
         writer.append(3)
         refused(writer.create_item, "table", 1.0, writer.history[-1])
-        assert writer._sender.num_pending_items == 2
+        assert writer.sender.num_pending_items == 2
         waiting = Background(writer.create_item, "table", 1.0, writer.history[-1], timeout=LATE)
         assert rest(client, 1) == [0]
         waiting.result()
@@ -80,7 +80,7 @@ class TestCreateItem:
         eventually(lambda: info_of(client).current_size == 1)
         writer.append(np.arange(3) + 10)
         refused(writer.create_items, "table", 1.0, writer.history[-1])
-        assert writer._sender.num_pending_items == 2
+        assert writer.sender.num_pending_items == 2
         waiting = Background(writer.create_items, "table", 1.0, writer.history[-1], timeout=LATE)
         assert rest(client, 1) == [0]
         assert waiting.result().tolist() == [True] * 3
@@ -100,7 +100,7 @@ class TestCreateItem:
         for _ in range(2):
             writer.create_item("table", 1.0, writer.history[-1])
         writer.create_item("other", -1.0, writer.history[-1])
-        eventually(lambda: writer._sender.num_pending_items == 1)
+        eventually(lambda: writer.sender.num_pending_items == 1)
         with pytest.raises(errors.InvalidPriorityError) as raised:
             writer.create_item("table", 2.0, writer.history[-1], timeout=LATE)
         assert raised.value.step_taken

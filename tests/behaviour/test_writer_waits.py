@@ -157,7 +157,7 @@ def test_a_writer_may_look_for_its_server_without_end():
     writer.create_item("table", 1.0, writer.history["x"][-1:])
     with pytest.raises(errors.DeadlineExceededError):
         writer.flush(timeout=8)
-    writer._sender.close(0.0)
+    writer.sender.close(0.0)
 
 
 @pytest.mark.parametrize("make", [trajectory, patterns])

@@ -32,7 +32,7 @@ def write(writer, items, table="blocked"):
 
 
 def num_pending(writer):
-    return writer._sender.num_pending_items
+    return writer.sender.num_pending_items
 
 
 def full_queue(serve, *others):
@@ -182,7 +182,7 @@ class TestUnconfirmed:
         assert len(draw(serve.connect(), 8, "blocked")) == 8
         first.flush()
         eventually(lambda: [items for items, _ in self.unconfirmed(serve)] == [{"other": 1}])
-        second._sender.close(0.0)
+        second.sender.close(0.0)
         assert self.unconfirmed(serve) == []
 
     def test_a_forked_child_does_not_count_the_items_of_its_parent(self, serve):
@@ -194,4 +194,4 @@ class TestUnconfirmed:
             os._exit(len(_binding.unconfirmed()))
         assert os.waitpid(child, 0)[1] == 0
         assert self.unconfirmed(serve)[0][0] == {"blocked": 1}
-        writer._sender.close(0.0)
+        writer.sender.close(0.0)

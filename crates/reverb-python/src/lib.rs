@@ -3,6 +3,7 @@
 //! Two things are done here and nowhere else, because they consist of Python objects. [`batch_maker`] makes samples and
 //! batches. [`loader`] draws and times the batches of loaders whose server is in this process.
 
+mod aio;
 mod array_in;
 mod array_out;
 mod batch_maker;
@@ -67,6 +68,7 @@ mod _rust {
 
     #[pymodule_export]
     use super::{
+        aio::{call::Call, calls::Calls, calls::Tables, wakeups::Wakeups, writer_calls::WriterCalls},
         batch_maker::BatchMaker,
         bench::BenchTable,
         checkpoint::{CheckpointReader, Checkpointer, checkpoint_list, checkpoint_summary, checkpoint_verify},

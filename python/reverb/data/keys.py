@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, SupportsFloat, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from reverb.data.arrays import as_array
 from reverb.data.checks import as_key, check_key_bits
 
 # The priority of a new item: a number, or the largest that its table has seen since it was reset.
@@ -62,6 +63,15 @@ def as_updates(updates: object) -> list[tuple[int, float]]:
     return [(as_key(key), as_priority(priority)) for key, priority in updates.items()]
 
 
+def as_deletes(deletes: Iterable[int] | None) -> list[int]:
+    """Converts the keys of items to delete; None means no deletes.
+
+    Raises:
+      TypeError: A key is not an integer of 64 bits.
+    """
+    return [as_key(key) for key in (() if deletes is None else deletes)]
+
+
 def as_keys(keys: ArrayLike) -> NDArray[np.uint64]:
     """Converts the keys of many items to a flat array.
 
@@ -91,6 +101,17 @@ def _keys_of_list(keys: Any) -> NDArray[np.uint64]:
     except TypeError:
         listed = [keys]
     return np.array([as_key(key) for key in listed], dtype=np.uint64)
+
+
+def as_arrays(keys: ArrayLike, priorities: ArrayLike) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
+    """Converts keys and their priorities, or one priority for all, to flat arrays of the same length.
+
+    Raises:
+      TypeError, ValueError: See `Client.update_priorities`.
+    """
+    keys = as_keys(keys)
+    values = np.ascontiguousarray(as_array(priorities, np.float64))
+    return keys, values if values.shape == keys.shape else np.ascontiguousarray(broadcast(values, keys.shape))
 
 
 def broadcast(values: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float64]:

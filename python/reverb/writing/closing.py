@@ -108,6 +108,19 @@ def close_now(writer: WriterSession, reports: Reports) -> None:
         log_discarded(*_closing.end(discarded))
 
 
+def close_later(writer: WriterSession, reports: Reports) -> None:
+    """Closes a writer without a wait, for an event loop: a thread waits for its unconfirmed items."""
+    if writer.num_pending_items:
+        try:
+            _deleted.add(writer, reports)
+        except RuntimeError:
+            # The interpreter is ending, and waits as for the other writers.
+            pass
+        else:
+            return
+    close_now(writer, reports)
+
+
 def log_discarded(*discarded: Discarded | None) -> None:
     """Logs what closed writers have discarded, if anything, in one line."""
     writers = [one for one in discarded if one is not None]

@@ -1,6 +1,7 @@
 """Base class of the writers that send in the background: waiting for confirmations, and closing."""
 
 import datetime
+import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import TypeVar
@@ -24,11 +25,13 @@ class FlushingWriter:
       sender: The extension's writer, which must not refer to this object.
 
     Attributes:
-      reports: Errors of earlier items that later calls raise. For adders; it is not part of the public interface.
+      sender: The extension's writer.
+      reports: Errors of earlier items that later calls raise. Both are for other modules of this package, and not part
+        of the public interface.
     """
 
     def __init__(self, sender: _binding.WriterSession) -> None:
-        self._sender = sender
+        self.sender = sender
         self._closed = False
         self.reports = Reports()
         self._finalizer = closing.close_when_deleted(self, sender, self.reports)
@@ -49,7 +52,7 @@ class FlushingWriter:
         Args:
           priority: Lower bound of the priority, at least 0.
         """
-        self._sender.note_priority(priority)
+        self.sender.note_priority(priority)
 
     def take_keys(self, num_envs: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """The keys of the items that were made since the last call, environment by environment. For adders.
@@ -60,7 +63,7 @@ class FlushingWriter:
         Returns:
           The keys, uint64 `[items]`, and the number of items of each environment, int64 `[num_envs]`.
         """
-        return self._sender.take_keys(num_envs)
+        return self.sender.take_keys(num_envs)
 
     def leave(self, error: BaseException | None) -> None:
         """Flushes as `__exit__` does, but waits only as long as `close`. For adders.
@@ -70,11 +73,11 @@ class FlushingWriter:
         Args:
           error: Exception that the body of the `with` statement raised; None if it raised none.
         """
-        if isinstance(error, ReverbError) or self._closed or closing.was_closed_at_exit(self._sender):
+        if isinstance(error, ReverbError) or self._closed or closing.was_closed_at_exit(self.sender):
             return
         self.reports.finish(step_taken=False)
         try:
-            self._sender.flush(0, closing.CLOSE_TIMEOUT_SECONDS)
+            self.sender.flush(0, closing.CLOSE_TIMEOUT_SECONDS)
         except DeadlineExceededError as late:
             closing.log_late(str(late))
 
@@ -98,11 +101,21 @@ class FlushingWriter:
           DeadlineExceededError: Too many items were still unconfirmed at the timeout. They stay queued.
           UnavailableError: The server could not be reached within `reconnect_timeout`.
         """
+        seconds = as_seconds(timeout_ms, timeout)
+        self._flush("Flush", self.begin_flush(block_until_num_items), seconds)
+
+    def begin_flush(self, block_until_num_items: int) -> int:
+        """Begins a flush: checks its argument, and raises the first of the errors that were kept.
+
+        For `reverb.aio`; it is not part of the public interface.
+
+        Args:
+          block_until_num_items: Number of items that may stay unconfirmed, at least 0.
+        """
         if block_until_num_items < 0:
             raise ValueError(f"block_until_num_items must be >= 0, got {block_until_num_items}")
-        seconds = as_seconds(timeout_ms, timeout)
         self.reports.finish(step_taken=False)
-        self._flush("Flush", block_until_num_items, seconds)
+        return block_until_num_items
 
     def _end_episode(self, end: Callable[[bool], None], clear_buffers: bool, seconds: float | None) -> None:
         """Flushes, and ends the episode also if items were not confirmed in time or were refused."""
@@ -118,10 +131,10 @@ class FlushingWriter:
 
     def _flush(self, what: str, but_last: int, seconds: float | None) -> None:
         seconds = closing.limited_at_exit(seconds)
-        if closing.was_closed_at_exit(self._sender):
+        if closing.was_closed_at_exit(self.sender):
             return
         try:
-            self._sender.flush(but_last, seconds)
+            self.sender.flush(but_last, seconds)
         except DeadlineExceededError as error:
             # The text of dm-reverb, followed by the reason.
             limit = datetime.timedelta(seconds=seconds or 0)
@@ -129,13 +142,38 @@ class FlushingWriter:
                 f"{what} call did not complete within provided timeout of {limit}: {error}"
             ) from None
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the writer was closed."""
+        return self._closed
+
+    def leave_behind(self) -> None:
+        """Closes the writer without a wait: in the background, its items have as long as in `close`.
+
+        For `reverb.aio`; it is not part of the public interface.
+        """
+        if not self._closed:
+            self._closed = True
+            self._finalizer.detach()
+            closing.close_later(self.sender, self.reports)
+
+    def pace_in_event_loop(self) -> None:
+        """From now on no call waits, and neither does the deletion of the writer.
+
+        For `reverb.aio`, which awaits the room for items; it is not part of the public interface.
+        """
+        self.pace()
+        self._finalizer.detach()
+        self._finalizer = weakref.finalize(self, closing.close_later, self.sender, self.reports)
+        self._finalizer.atexit = False
+
     def pace(self) -> None:
         """From now on only `take_room` waits for room. For adders; it is not part of the public interface."""
-        self._sender.pace()
+        self.sender.pace()
 
     def has_room(self, count: int) -> bool:
         """Whether there is room for so many more items. For adders; it is not part of the public interface."""
-        return self._sender.has_room(count)
+        return self.sender.has_room(count)
 
     def take_room(self, count: int, timeout: float | None) -> None:
         """Waits until there is room for so many more items. For adders; it is not part of the public interface.
@@ -147,8 +185,8 @@ class FlushingWriter:
         Raises:
           DeadlineExceededError: There was no room within the timeout.
         """
-        if not closing.was_closed_at_exit(self._sender):
-            self._sender.take_room(count, closing.limited_at_exit(timeout))
+        if not closing.was_closed_at_exit(self.sender):
+            self.sender.take_room(count, closing.limited_at_exit(timeout))
 
     def close(self) -> None:
         """Closes the writer. Waits up to 5 seconds; items that are still unconfirmed are then discarded and logged.
@@ -158,8 +196,8 @@ class FlushingWriter:
         if not self._closed:
             self._closed = True
             self._finalizer.detach()
-            if not closing.was_closed_at_exit(self._sender):
-                closing.close_now(self._sender, self.reports)
+            if not closing.was_closed_at_exit(self.sender):
+                closing.close_now(self.sender, self.reports)
 
 
 def as_seconds(timeout_ms: int | None, timeout: float | None) -> float | None:

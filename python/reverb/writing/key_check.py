@@ -1,18 +1,29 @@
 """Matches the items that patterns and batched writers create with the signatures of their tables."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from reverb import _binding
 from reverb.data import signatures, structures
 from reverb.errors import UnavailableError
 
 
-def order_in_table(client: _binding.Client, table: str, nest: Any) -> list[int] | None:
+class KeyChecker(Protocol):
+    """What knows the signatures of a server's tables, or asks for them."""
+
+    def check_keys(self, table: str, data: object, /) -> list[int]:
+        """Compares the keys of data with the signature of a table; see `_rust.Client.check_keys`.
+
+        Args:
+          table: Name of the table.
+          data: Nest with the structure of the items.
+        """
+
+
+def order_in_table(client: KeyChecker, table: str, nest: Any) -> list[int] | None:
     """Compares the keys of a nest with those of a table's signature.
 
     Args:
-      client: Native client of the server.
+      client: Native client of the server, or what else knows the signatures.
       table: Name of the table.
       nest: Nest with the structure of the items.
 
@@ -33,11 +44,11 @@ def order_in_table(client: _binding.Client, table: str, nest: Any) -> list[int] 
         return None
 
 
-def pattern_orders(client: _binding.Client, configs: Sequence[Any]) -> list[list[int]] | None:
+def pattern_orders(client: KeyChecker, configs: Sequence[Any]) -> list[list[int]] | None:
     """Compares the structures of patterns with the signatures of their tables; see `order_in_table`.
 
     Args:
-      client: Native client of the server.
+      client: Native client of the server, or what else knows the signatures.
       configs: Configs of the items.
 
     Returns:

@@ -8,6 +8,7 @@ use reverb_core::writer::{DroppedChunks, WriterItem};
 use reverb_core::{Error, Result, fork, random_key};
 use reverb_service::write_queue::Done;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
@@ -48,6 +49,8 @@ pub struct SharedSession {
     pub state: Mutex<SessionState>,
     /// The tables of this process, while the writer uses them.
     pub local: Mutex<Option<Local>>,
+    /// Whether the task alone uses these tables, because the caller must not wait for them.
+    pub is_left_to_task: AtomicBool,
     /// Wakes the task when it has something to do.
     pub wake: Notify,
     /// Wakes callers after a confirmation or an error. The value is a counter, so that no change is missed.
@@ -161,6 +164,7 @@ impl SharedSession {
             generation: fork::generation(),
             state: Mutex::default(),
             local: Mutex::default(),
+            is_left_to_task: AtomicBool::new(false),
             wake: Notify::new(),
             changed: watch::Sender::new(0),
             dropped,
@@ -195,8 +199,12 @@ impl SharedSession {
         if reason.is_empty() { reason } else { format!(" {reason}") }
     }
 
-    /// Inserts the items that are ready into tables of this process. Returns false if the road is a different one.
+    /// Inserts the items that are ready into tables of this process. Returns false if that is left to the task, or the
+    /// road is a different one.
     pub fn pump_local(&self) -> bool {
+        if self.is_left_to_task.load(Relaxed) {
+            return false;
+        }
         let mut local = self.local.lock();
         let Some(local) = local.as_mut() else { return false };
         self.pump(local);

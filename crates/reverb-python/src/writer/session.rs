@@ -108,6 +108,11 @@ impl WriterSession {
         }
     }
 
+    /// The session itself.
+    pub fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
     /// The name of a table that is given as str or bytes.
     pub fn table(&self, table: &Bound<'_, PyAny>) -> PyReverbResult<Arc<str>> {
         if let Ok(name) = table.cast::<PyString>() {

@@ -6,7 +6,7 @@ from typing import Any
 from reverb import _binding
 from reverb.data.keys import ItemPriority, as_item_priority
 from reverb.writing.flushing import FlushingWriter, as_seconds
-from reverb.writing.key_check import pattern_orders
+from reverb.writing.key_check import KeyChecker, pattern_orders
 from reverb.writing.options import WriterOptions
 from reverb.writing.structure import FixedStructure
 
@@ -25,7 +25,8 @@ class StructuredWriter(FlushingWriter):
     def __init__(self, client: _binding.Client, configs: Sequence[Any], options: WriterOptions) -> None:
         texts = [config.SerializeToString() for config in configs]
         self._writer = _binding.PatternWriter(client, FixedStructure(), texts, options)
-        self._client = client
+        # What is asked for the signatures of tables. `reverb.aio` replaces it.
+        self.signatures: KeyChecker = client
         self._configs = configs
         # Replaced by the append of the extension once the patterns are known to fit their tables.
         self._append = self._check_and_append
@@ -59,7 +60,7 @@ class StructuredWriter(FlushingWriter):
             self.reports.finish()
 
     def _check_and_append(self, data: Any, partial_step: bool, priority: ItemPriority | None = None) -> None:
-        orders = pattern_orders(self._client, self._configs)
+        orders = pattern_orders(self.signatures, self._configs)
         if orders is not None:
             self._writer.reorder(orders)
             self._append = self._writer.append
@@ -101,13 +102,16 @@ class StructuredWriter(FlushingWriter):
         self.reports.call(self._end_episode, self._writer.end_episode, clear_buffers, seconds)
         self.reports.finish()
 
-    def finish_episode(self, priority: float | None) -> None:
-        """Ends an episode as `end_episode` does, without a flush. For adders; it is not part of the public interface.
+    def finish_episode(self, priority: ItemPriority | None, clear_buffers: bool = True) -> None:
+        """Ends an episode as `end_episode` does, without a flush.
+
+        For adders and `reverb.aio`; it is not part of the public interface.
 
         Args:
           priority: Priority of the items that this call creates; None means that of their configs.
+          clear_buffers: Whether to drop the steps kept so far.
         """
         try:
             self._writer.make_last_items(priority if priority is None else as_item_priority(priority))
         finally:
-            self._writer.end_episode(True)
+            self._writer.end_episode(clear_buffers)

@@ -9,6 +9,7 @@ use reverb_core::writer::{DroppedChunks, WriterItem};
 use reverb_core::{Error, Result, fork};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
@@ -75,6 +76,12 @@ impl Session {
             self.pump();
         }
         Ok(has_refusal)
+    }
+
+    /// Leaves inserts into tables of this process to the task of the writer. For a caller that must not wait for the tables,
+    /// such as an event loop.
+    pub fn leave_to_task(&self) {
+        self.shared.is_left_to_task.store(true, Relaxed);
     }
 
     /// Sends the items that are ready. Called after chunks were closed.

@@ -1,0 +1,197 @@
+//! `reverb._rust.Calls`: begins the calls of a client for an event loop.
+
+use super::call::Call;
+use crate::client::{Client, leaf_order, pairs};
+use crate::closing::Closing;
+use crate::draw::Draw;
+use crate::errors::{PyReverbError, PyReverbResult};
+use crate::inserts::{Inserts, Target};
+use crate::runtime::deadline;
+use crate::sampled_batch::SampledBatch;
+use numpy::PyReadonlyArray1;
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use reverb_core::{Error, Result};
+use reverb_net::client::{Client as CoreClient, Info, Mutate, Sampled};
+use reverb_net::status_bytes;
+use reverb_service::{BatchRequest, DrawRequest, RowInsert, TableStatus};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The tables of a server.
+#[pyclass(frozen, module = "reverb._rust")]
+pub struct Tables(Vec<TableStatus>);
+
+#[pymethods]
+impl Tables {
+    fn statuses<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
+        self.0.iter().map(|table| PyBytes::new(py, &status_bytes(table))).collect()
+    }
+
+    /// See `Client::check_keys`.
+    fn check_keys(&self, table: &str, data: &Bound<'_, PyAny>) -> PyReverbResult<Vec<usize>> {
+        leaf_order(&self.0, table, data)
+    }
+}
+
+/// The calls of a client. Each begins at once on the runtime of the process, and no method waits.
+#[pyclass(frozen, module = "reverb._rust")]
+pub struct Calls {
+    client: Arc<CoreClient>,
+    inserts: Arc<Inserts>,
+    closing: Arc<Closing>,
+}
+
+#[pymethods]
+impl Calls {
+    #[new]
+    fn new(client: &Client) -> Self {
+        let (background, closing) = (client.background().clone(), client.closing().clone());
+        Self { client: background, inserts: Arc::default(), closing }
+    }
+
+    /// Begins an insert. Returns `None` if that needs the tables of the server, which the caller then asks for.
+    #[pyo3(signature = (data, priorities, timeout, tables=None))]
+    fn insert(
+        &self,
+        data: &Bound<'_, PyAny>,
+        priorities: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+        tables: Option<&Tables>,
+    ) -> PyReverbResult<Option<Call>> {
+        let deadline = deadline(timeout)?;
+        let send = |rows| self.send(rows, deadline, (data, priorities, false));
+        self.with_target(tables, |to| self.inserts.one(to, data, priorities, send))
+    }
+
+    /// Begins an insert of many rows as `insert` does.
+    #[pyo3(signature = (data, priorities, timeout, tables=None))]
+    fn insert_batch(
+        &self,
+        data: &Bound<'_, PyAny>,
+        priorities: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+        tables: Option<&Tables>,
+    ) -> PyReverbResult<Option<Call>> {
+        let deadline = deadline(timeout)?;
+        let send = |rows| self.send(rows, deadline, (data, priorities, true));
+        let insert = |to: &Target<'_>| self.inserts.batch(to, data, priorities, send);
+        self.with_target(tables, |to| Ok(insert(to)?.unwrap_or_else(Call::nothing)))
+    }
+
+    fn sample(
+        &self,
+        py: Python<'_>,
+        table: String,
+        size: usize,
+        timeout: Option<f64>,
+        squeeze_time: bool,
+    ) -> PyReverbResult<Call> {
+        let request = BatchRequest { table, draw: DrawRequest::exactly(size), squeeze_time };
+        let (client, deadline) = (self.client.clone(), deadline(timeout)?);
+        let sampled = async move { client.sample(&request, deadline).await };
+        self.spawn(py, sampled, |py, sampled| {
+            let Sampled { batch, draw } = sampled?;
+            let draw = draw.map(|draw| Draw::new(draw, None, Arc::default()));
+            Ok((SampledBatch::new(py, batch)?, draw).into_py_any(py)?)
+        })
+    }
+
+    fn mutate_priorities(
+        &self,
+        py: Python<'_>,
+        table: String,
+        updates: Vec<(u64, f64)>,
+        deletes: Vec<u64>,
+        timeout: Option<f64>,
+    ) -> PyReverbResult<Call> {
+        let (client, deadline) = (self.client.clone(), deadline(timeout)?);
+        let changed = async move { client.call(Mutate::new(&table, &updates, &deletes), deadline).await };
+        self.spawn(py, changed, |py, changed| Ok(changed?.into_py_any(py)?))
+    }
+
+    fn update_priorities(
+        &self,
+        py: Python<'_>,
+        table: String,
+        keys: PyReadonlyArray1<'_, u64>,
+        priorities: PyReadonlyArray1<'_, f64>,
+        timeout: Option<f64>,
+    ) -> PyReverbResult<Call> {
+        self.mutate_priorities(py, table, pairs(&keys, &priorities)?, Vec::new(), timeout)
+    }
+
+    /// Asks for the tables of the server.
+    fn tables(&self, py: Python<'_>, timeout: Option<f64>) -> PyReverbResult<Call> {
+        let (client, deadline) = (self.client.clone(), deadline(timeout)?);
+        let tables = async move { client.call(Info, deadline).await };
+        self.spawn(py, tables, |py, tables| Ok(Py::new(py, Tables(tables?))?.into_any()))
+    }
+
+    /// Waits until the server has processed the receipts of the batches that the program has.
+    fn settle(&self, timeout: f64) -> PyReverbResult<Call> {
+        let deadline = Instant::now() + Duration::try_from_secs_f64(timeout).unwrap_or_default();
+        let client = self.client.clone();
+        let settled = async move {
+            client.settle(deadline).await;
+            Ok(())
+        };
+        Call::spawn(settled, |py, settled| Ok(settled.map(|()| py.None())?))
+    }
+}
+
+impl Calls {
+    /// Runs a call until it ends, is withdrawn, or the client is closed.
+    fn spawn<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        call: impl Future<Output = Result<T>> + Send + 'static,
+        convert: impl FnOnce(Python<'_>, Result<T>) -> PyReverbResult<Py<PyAny>> + Send + 'static,
+    ) -> PyReverbResult<Call> {
+        self.closing.check(py)?;
+        let closing = self.closing.clone();
+        Call::spawn(async move { closing.or(call).await }, convert)
+    }
+
+    /// Begins to insert rows, which were made of these data and priorities, of one item or of a batch.
+    fn send(
+        &self,
+        rows: RowInsert,
+        deadline: Option<Instant>,
+        (data, priorities, is_batch): (&Bound<'_, PyAny>, &Bound<'_, PyAny>, bool),
+    ) -> PyReverbResult<Call> {
+        let (client, of, inserts) = (self.client.clone(), self.client.clone(), self.inserts.clone());
+        let py = data.py();
+        let (data, priorities) = (data.clone().unbind(), priorities.clone().unbind());
+        self.spawn(py, async move { client.insert(rows, deadline).await }, move |py, inserted| match inserted {
+            Ok(()) => Ok(py.None()),
+            Err(error) => {
+                let to = Target { connection: &|| of.connection(), ask: &|_| Err(not_asked()) };
+                Err(inserts.explain(&to, error.into(), data.bind(py), priorities.bind(py), is_batch))
+            }
+        })
+    }
+
+    /// Calls `insert` with the server of an insert, whose tables were asked for. Returns `None` if they must be asked for
+    /// first.
+    fn with_target(
+        &self,
+        tables: Option<&Tables>,
+        insert: impl FnOnce(&Target<'_>) -> PyReverbResult<Call>,
+    ) -> PyReverbResult<Option<Call>> {
+        let is_asked = Cell::new(false);
+        let ask = |_| {
+            is_asked.set(tables.is_none());
+            tables.map(|tables| tables.0.clone()).ok_or_else(not_asked)
+        };
+        let begun = insert(&Target { connection: &|| self.client.connection(), ask: &ask });
+        if is_asked.get() { Ok(None) } else { begun.map(Some) }
+    }
+}
+
+/// The error of an insert that would have to ask for tables. No caller gets it.
+fn not_asked() -> PyReverbError {
+    Error::Cancelled("the tables of the server were not asked for".into()).into()
+}

@@ -1,0 +1,310 @@
+"""The client of `reverb.aio`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+from reverb import _binding
+from reverb import client as ordinary
+from reverb._receipts import SETTLE_SECONDS
+from reverb.aio.waits import result
+from reverb.aio.writers import BatchedWriter, StructuredWriter, TrajectoryWriter
+from reverb.client import LOOK_UP_SECONDS
+from reverb.data import checks
+from reverb.data.endpoint import Endpoint
+from reverb.data.keys import ItemPriority, as_arrays, as_deletes, as_updates
+from reverb.data.timeouts import countdown
+from reverb.replay_sample import BatchInfo, ReplaySample
+from reverb.reverb_types import TableInfo, infos_of
+from reverb.trajectory_writer import check_chunk_length, check_keep_alive
+from reverb.writing.options import MAX_PENDING_BYTES, WriterArguments, WriterOptions, shows_writer_options
+from reverb.writing.unconfirmed import add_unconfirmed
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+# Begins an insert of data with priorities: the timeout, and the tables of the server if they were asked for.
+_Insert = Callable[[Any, Mapping[str, Any], float | None, _binding.Tables | None], _binding.Call | None]
+
+
+class Client:
+    """A client of one server, or of several, for asyncio. The constructor contacts none, and needs no event loop.
+
+        async with reverb.aio.Client("localhost:8000") as client:
+            await client.insert({"reward": 1.0}, {"replay": 1.0})
+            batch = await client.sample_batch("replay", 256)
+
+    Arguments, results and errors of each coroutine are those of the method of `reverb.Client`. The calls run on threads
+    that the package has anyway, so any number of them may wait at the same time; each gives the other tasks of the loop
+    a turn. One client serves all tasks of a program, also those of several loops.
+
+    A call that is cancelled is withdrawn. A batch goes back to its table unless the coroutine has returned it. Of an
+    insert, an update or a delete that is cancelled, nobody knows whether it was done, as after a lost connection.
+
+    Args:
+      server_address: Address of the server, as for `reverb.Client`.
+      max_pending_bytes: Limit in bytes on the unconfirmed items of all writers of this client; 64 MiB by default.
+
+    Raises:
+      TypeError: The address is not a str, or the limit is not an integer.
+      ValueError: The limit is below 1.
+    """
+
+    def __init__(self, server_address: str | Endpoint, *, max_pending_bytes: int = MAX_PENDING_BYTES) -> None:
+        self._client = ordinary.Client(server_address, max_pending_bytes=max_pending_bytes)
+        self._calls = self._client.calls
+
+    @property
+    def server_address(self) -> str:
+        """The address of the server, as passed to the constructor."""
+        return self._client.server_address
+
+    @property
+    def road(self) -> str:
+        """The transport of the last call; see `reverb.Client.road`."""
+        return self._client.road
+
+    def __repr__(self) -> str:
+        return f"reverb.aio.Client, server_address={self.server_address}"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends the client, as the end of an `async with` block does. A second call does nothing.
+
+        Waits up to a second until the servers know which batches the program has, and closes the connections, also if
+        that wait is cancelled. Calls of other tasks that wait are withdrawn and raise CancelledError, as later calls
+        do. Writers and loaders have a `close` of their own: writers that are open go on.
+        """
+        try:
+            await result(self._calls.settle(SETTLE_SECONDS))
+        finally:
+            self._client.engine.disconnect()
+
+    async def insert(self, data: Any, priorities: Mapping[str, ItemPriority], *, timeout: float | None = None) -> None:
+        """Inserts one item of one step into one or more tables; see `reverb.Client.insert`.
+
+        If it is cancelled, nobody knows whether the item was inserted.
+
+        Args:
+          data: Nest of arrays, or of values that numpy can convert into arrays. A `Ragged` of one item is its rows.
+          priorities: Mapping from the name of each table that gets the item to the item's priority in that table: a
+            number, or "max" for the largest priority that the table has seen since it was reset.
+          timeout: Time limit in seconds; None waits as long as the tables' rate limiters block.
+        """
+        await self._insert(self._calls.insert, data, priorities, timeout)
+
+    async def insert_batch(
+        self, data: Any, priorities: Mapping[str, ArrayLike], *, timeout: float | None = None
+    ) -> None:
+        """Inserts many items of one step each in one call; see `reverb.Client.insert_batch`.
+
+        If it is cancelled, nobody knows which of the items were inserted.
+
+        Args:
+          data: Nest of arrays `[n, ...]`. Row i of all leaves becomes item i. Rows that differ in the length of their
+            first axis are given as a `Ragged` of n items.
+          priorities: Mapping from the name of each table that gets the items to one priority for all items, to an
+            array `[n]` of priorities, or to "max" for the largest that the table has seen since it was reset.
+          timeout: Time limit in seconds; None waits as long as the tables' rate limiters block.
+        """
+        await self._insert(self._calls.insert_batch, data, priorities, timeout)
+
+    async def _insert(self, begin: _Insert, data: Any, priorities: Mapping[str, Any], timeout: float | None) -> None:
+        remaining = countdown(timeout)
+        call = begin(data, priorities, remaining(), None)
+        if call is None:
+            # The nest is new, and is compared with the signatures first.
+            tables = await result(self._calls.tables(remaining()))
+            call = begin(data, priorities, remaining(), tables)
+            assert call is not None
+        await result(call)
+
+    async def sample_batch(
+        self, table: str, batch_size: int, timeout: float | None = None, *, squeeze_time: bool = False
+    ) -> ReplaySample[BatchInfo]:
+        """Draws items with replacement and stacks them; see `reverb.Client.sample_batch`.
+
+        If it is cancelled, also after the items have arrived, they go back to their table.
+
+        Args:
+          table: Name of the table to draw from.
+          batch_size: Number of items to draw, at least 1.
+          timeout: Time limit in seconds, after which the items drawn so far are returned; None means no limit.
+          squeeze_time: Whether to drop the time axis of columns whose items all have one step.
+
+        Returns:
+          `info`, whose fields are arrays `[batch]`, and `data`, arrays `[batch, time, ...]` in the structure of the
+          table's signature, as `reverb.Client.sample_batch` returns them.
+        """
+        size, seconds = checks.as_count("batch_size", batch_size), checks.as_timeout(timeout)
+        sampled, draw = await result(self._calls.sample(table, size, seconds, squeeze_time))
+        try:
+            token = sampled.signature_token
+            if not self._client.knows(table, token):
+                self._client.keep_maker(table, token, await self._infos(LOOK_UP_SECONDS) if token else {})
+            sample = self._client.maker(table, token).sample(sampled)
+            # No other task runs between this and the end of the caller's `await`.
+            if draw is not None:
+                draw.received()
+            return sample
+        except BaseException:
+            if draw is not None:
+                draw.give_back()
+            raise
+
+    async def mutate_priorities(
+        self,
+        table: str,
+        updates: Mapping[int, float] | None = None,
+        deletes: Iterable[int] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> int | None:
+        """Deletes items, then changes priorities; see `reverb.Client.mutate_priorities`.
+
+        If it is cancelled, nobody knows whether it was done.
+
+        Args:
+          table: Name of the table that holds the items.
+          updates: Mapping from item keys to new priorities; None changes none.
+          deletes: Keys of the items to delete; None deletes none.
+          timeout: Time limit in seconds; None waits until the server answers.
+
+        Returns:
+          How many deletes and updates found their item. None if a server of an earlier version does not say.
+        """
+        changes = as_updates(updates), as_deletes(deletes)
+        changed: int | None = await result(self._calls.mutate_priorities(table, *changes, checks.as_timeout(timeout)))
+        return changed
+
+    async def update_priorities(
+        self, table: str, keys: ArrayLike, priorities: ArrayLike, *, timeout: float | None = None
+    ) -> int | None:
+        """Changes the priorities of many items; see `reverb.Client.update_priorities`.
+
+        If it is cancelled, nobody knows whether it was done.
+
+        Args:
+          table: Name of the table that holds the items.
+          keys: Keys of the items, integers `[n]` of 64 bits as in `info.key`, or Python ints.
+          priorities: New priorities, an array `[n]` or one number for all items.
+          timeout: Time limit in seconds; None waits until the server answers.
+
+        Returns:
+          How many of the keys are in the table, each counted as often as it is given. None if a server of an earlier
+          version does not say.
+        """
+        call = self._calls.update_priorities(table, *as_arrays(keys, priorities), checks.as_timeout(timeout))
+        changed: int | None = await result(call)
+        return changed
+
+    async def server_info(self, timeout: float | None = None) -> dict[str, TableInfo]:
+        """Describes all tables of the server; see `reverb.Client.server_info`.
+
+        Args:
+          timeout: Time limit in seconds; None, 0 and negative numbers mean no limit.
+
+        Returns:
+          A mapping from table names to their infos. See `reverb.reverb_types.TableInfo`.
+
+        Raises:
+          DeadlineExceededError: The server did not answer within the timeout.
+        """
+        infos = await self._infos(None if timeout is None or timeout <= 0 else checks.as_timeout(timeout))
+        add_unconfirmed(infos.values(), self.server_address)
+        return infos
+
+    async def _infos(self, timeout: float | None) -> dict[str, TableInfo]:
+        tables: _binding.Tables = await result(self._calls.tables(timeout))
+        return infos_of(tables.statuses())
+
+    @shows_writer_options
+    def trajectory_writer(
+        self,
+        num_keep_alive_refs: int,
+        *,
+        validate_items: bool = True,
+        options: WriterOptions | None = None,
+        **writer_options: Unpack[WriterArguments],
+    ) -> TrajectoryWriter:
+        """Creates a writer whose items may refer to any of the last values of each column. Does not contact the server.
+
+        Args:
+          num_keep_alive_refs: Number of values of each column that items may refer to, at least 1.
+          validate_items: Whether to check, when an item is created, that it fits the signature of its table. The first
+            item then asks the server for the signatures.
+          options: Options of the writer, for all that is not given by name; None means their defaults.
+          **writer_options: Options of the writer by name, which are the fields of `reverb.WriterOptions`.
+
+        Raises:
+          ValueError: A number is out of range.
+          TypeError: A number is not an integer.
+        """
+        check_keep_alive(num_keep_alive_refs)
+        options = WriterOptions.of("Client.trajectory_writer", options, writer_options)
+        check_chunk_length(options.max_chunk_length, num_keep_alive_refs)
+        engine, calls = self._client.engine, self._calls
+        return TrajectoryWriter(engine, calls, num_keep_alive_refs, options, is_validated=validate_items)
+
+    @shows_writer_options
+    def structured_writer(
+        self,
+        configs: Sequence[Any],
+        *,
+        options: WriterOptions | None = None,
+        **writer_options: Unpack[WriterArguments],
+    ) -> StructuredWriter:
+        """Creates a writer that makes items from patterns; see `reverb.structured`. Does not contact the server.
+
+        Args:
+          configs: Configs (`reverb.structured.Config`) of the items to create, at least one.
+          options: Options of the writer, for all that is not given by name; None means their defaults.
+          **writer_options: Options of the writer by name, which are the fields of `reverb.WriterOptions`.
+
+        Raises:
+          ValueError: There is no config, or a config is invalid. The message says which one, and why.
+        """
+        options = WriterOptions.of("Client.structured_writer", options, writer_options)
+        return StructuredWriter(self._client.engine, self._calls, configs, options)
+
+    @shows_writer_options
+    def batched_writer(
+        self,
+        num_envs: int,
+        num_keep_alive_refs: int = 1,
+        *,
+        configs: Sequence[Any] = (),
+        options: WriterOptions | None = None,
+        **writer_options: Unpack[WriterArguments],
+    ) -> BatchedWriter:
+        """Creates a writer for a vector of environments; see `reverb.BatchedWriter`. Does not contact the server.
+
+        Args:
+          num_envs: Number of environments in the vector, at least 1.
+          num_keep_alive_refs: Number of steps of each environment that items may refer to, at least 1.
+          configs: Configs of the items to create, evaluated separately for each environment. Without configs, the
+            default, items are created with `create_items`.
+          options: Options of the writer, for all that is not given by name; None means their defaults.
+          **writer_options: Options of the writer by name, which are the fields of `reverb.WriterOptions`.
+
+        Raises:
+          ValueError: A number is out of range, or a config is invalid.
+          TypeError: A number is not an integer.
+        """
+        keep = checks.as_count("num_keep_alive_refs", num_keep_alive_refs)
+        options = WriterOptions.of("Client.batched_writer", options, writer_options)
+        if not configs:
+            check_chunk_length(options.max_chunk_length, keep)
+        envs = checks.as_count("num_envs", num_envs)
+        return BatchedWriter(self._client.engine, self._calls, envs, keep, options, configs=configs)
