@@ -239,6 +239,9 @@ class Draw:
     def is_ready(self) -> bool:
         """Whether `result` would return at once."""
 
+    def arrival(self, timeout: float | None) -> Call:
+        """A call that ends when `result` would return at once, or after `timeout` seconds. For draws of `Calls`."""
+
     def received(self, waits: bool = False) -> None:
         """Marks the samples as delivered. Before `result` it gives them back. Another server is told some time later.
 
@@ -763,6 +766,11 @@ class Calls:
 
     def sample(self, table: str, size: int, timeout: float | None, squeeze_time: bool) -> Call:
         """The result is that of `Client.sample`."""
+
+    def begin_sample(
+        self, table: str, size: int, timeout: float | None, squeeze_time: bool, connect_timeout: float | None
+    ) -> Call:
+        """The result is a Draw."""
 
     def mutate_priorities(
         self, table: str, updates: Sequence[tuple[int, float]], deletes: Sequence[int], timeout: float | None

@@ -1,5 +1,6 @@
 """Batches as PyTorch tensors, in this process and in workers of a DataLoader."""
 
+import asyncio
 import gc
 import os
 import signal
@@ -300,3 +301,16 @@ def test_a_buffer_refuses_a_device_that_is_not_there():
     spec = {"a": reverb.TensorSpec([], np.float32)}
     with pytest.raises(ValueError, match='device "cuda": PyTorch sees none here'):
         reverb.buffers.UniformBuffer(spec, 10, output="torch", device="cuda")
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_batches_are_awaited_in_an_event_loop(serve, device):
+    client = serve(reverb.Table.queue("table", 20))
+    insert_numbers(client, 8)
+
+    async def main():
+        async with TorchLoader(serve.address, "table", batch_size=2, num_batches=3, device=device) as loader:
+            return [batch.data[0].ravel().tolist() async for batch in loader]
+
+    assert asyncio.run(main()) == [[0, 1], [2, 3], [4, 5]]
+    assert info_of(client).current_size == 2

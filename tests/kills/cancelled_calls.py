@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import collections
 import contextlib
+import functools
 import itertools
 import json
 import pathlib
@@ -25,11 +26,12 @@ import numpy as np
 
 import reverb
 from reverb import aio, errors
+from reverb.loaders import NumpyLoader
 
 RECORD = pathlib.Path(__file__).parent / "cancelled_record.json"
 ROADS = ("same_process", "unix", "tcp")
 TABLES = ("queue", "once")
-READERS = ("sample_batch",)
+READERS = ("sample_batch", "loader")
 PATIENCE_S = 20.0
 # Longest time before a call is cancelled.
 LONGEST_S = 0.002
@@ -104,10 +106,16 @@ async def insert(client, cancelling, values, is_enough, done, unknown):
 
 async def batches_of(client, address, reader, cancelling, is_over):
     """Yields the values of batches, some of whose draws are cancelled."""
-    while not is_over():
-        is_done, batch = await cancelling.call(client.sample_batch("table", 2))
-        if is_done:
-            yield np.ravel(batch.data[0]).tolist()
+    async with contextlib.AsyncExitStack() as stack:
+        if reader == "loader":
+            loader = await stack.enter_async_context(NumpyLoader(address, "table", batch_size=2))
+            take = loader.__aiter__().__anext__
+        else:
+            take = functools.partial(client.sample_batch, "table", 2)
+        while not is_over():
+            is_done, batch = await cancelling.call(take())
+            if is_done:
+                yield np.ravel(batch.data[0]).tolist()
 
 
 async def rest_of(client):

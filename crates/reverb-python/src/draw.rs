@@ -1,5 +1,6 @@
 //! `reverb._rust.Draw`.
 
+use crate::aio::call::Call;
 use crate::errors::PyReverbResult;
 use crate::runtime::{runtime, wait, wait_driving};
 use crate::sampled_batch::SampledBatch;
@@ -11,6 +12,7 @@ use reverb_net::transport::caller_driven::{CallerDrivenRuntime, flush};
 use reverb_service::Batch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 /// The size of a batch, in bytes, that a connection can hold while nobody reads it.
@@ -20,7 +22,7 @@ const LARGE_BATCH: usize = 512 << 10;
 /// their table.
 #[pyclass(frozen, module = "reverb._rust")]
 pub struct Draw {
-    pending: Mutex<Option<PendingDraw>>,
+    state: Arc<State>,
     /// Seconds that the draw waited for its table, and seconds that it took in all. Zero before the batch has arrived.
     times: Mutex<(f64, f64)>,
     /// The runtime that moves its data, if the waiting thread drives that.
@@ -29,9 +31,31 @@ pub struct Draw {
     is_large: Arc<AtomicBool>,
 }
 
+/// What a draw shares with the task that waits for its batch.
+struct State {
+    pending: Mutex<Option<PendingDraw>>,
+    /// The result, if it was awaited by [`Draw::arrival`].
+    arrived: Mutex<Option<Result<Batch>>>,
+}
+
+impl State {
+    /// Waits for the batch, and keeps it. Ends at once if the draw has ended.
+    fn poll_arrival(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut pending = self.pending.lock();
+        let mut arrived = self.arrived.lock();
+        if let (Some(pending), None) = (pending.as_mut(), &*arrived) {
+            // The future may be dropped, since another one goes on.
+            let result = std::task::ready!(std::pin::pin!(pending.result()).poll(context));
+            *arrived = Some(result);
+        }
+        Poll::Ready(())
+    }
+}
+
 impl Draw {
     pub fn new(pending: PendingDraw, driver: Option<Arc<CallerDrivenRuntime>>, is_large: Arc<AtomicBool>) -> Self {
-        Self { pending: Mutex::new(Some(pending)), times: Mutex::new((0.0, 0.0)), driver, is_large }
+        let state = State { pending: Mutex::new(Some(pending)), arrived: Mutex::default() };
+        Self { state: Arc::new(state), times: Mutex::new((0.0, 0.0)), driver, is_large }
     }
 
     /// The batch, if it has arrived. It is returned once.
@@ -41,7 +65,7 @@ impl Draw {
         if let Ok(Some(batch)) = &result {
             self.note(batch, pending.begun);
         }
-        *self.pending.lock() = Some(pending);
+        *self.state.pending.lock() = Some(pending);
         result
     }
 
@@ -54,7 +78,7 @@ impl Draw {
 
     fn take(&self) -> Result<PendingDraw> {
         let over = || Error::Cancelled("the draw has ended, or another thread is waiting for it".into());
-        self.pending.lock().take().ok_or_else(over)
+        self.state.pending.lock().take().ok_or_else(over)
     }
 }
 
@@ -63,7 +87,8 @@ impl Draw {
     /// The batch, or None if it is not here after `timeout` seconds.
     fn result(&self, py: Python<'_>, timeout: Option<f64>) -> PyReverbResult<Option<SampledBatch>> {
         let mut pending = self.take()?;
-        let result = match pending.try_result() {
+        let arrived = self.state.arrived.lock().take();
+        let result = match arrived.or_else(|| pending.try_result()) {
             Some(result) => Some(result.map_err(Into::into)),
             None => match &self.driver {
                 Some(driver) => wait_driving(py, driver, wait_for(&mut pending, timeout)),
@@ -74,7 +99,7 @@ impl Draw {
         if let Some(Ok(batch)) = &result {
             self.note(batch, pending.begun);
         }
-        *self.pending.lock() = Some(pending);
+        *self.state.pending.lock() = Some(pending);
         match result.transpose()? {
             Some(batch) => Ok(Some(SampledBatch::new(py, batch)?)),
             None => Ok(None),
@@ -82,25 +107,41 @@ impl Draw {
     }
 
     fn is_ready(&self) -> bool {
-        self.pending.lock().as_ref().is_some_and(PendingDraw::is_ready)
+        self.state.pending.lock().as_ref().is_some_and(PendingDraw::is_ready) || self.state.arrived.lock().is_some()
+    }
+
+    /// A call that ends when `result` would return at once, or after `timeout` seconds. Nothing is lost if it is
+    /// withdrawn.
+    fn arrival(&self, timeout: Option<f64>) -> PyReverbResult<Call> {
+        if self.driver.is_some() {
+            return Err(Error::Internal("the thread that waits for this draw reads its connection".into()).into());
+        }
+        let state = self.state.clone();
+        let arrives = std::future::poll_fn(move |context| state.poll_arrival(context));
+        let arrived = async move {
+            let limit = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            let _late = tokio::time::timeout(limit.unwrap_or(Duration::MAX), arrives).await;
+            Ok(())
+        };
+        Call::spawn(arrived, |py, arrived| Ok(arrived.map(|()| py.None())?))
     }
 
     #[pyo3(signature = (waits = false))]
     pub fn received(&self, py: Python<'_>, waits: bool) -> PyReverbResult<()> {
-        let Some(mut pending) = self.pending.lock().take() else { return Ok(()) };
+        let Some(mut pending) = self.state.pending.lock().take() else { return Ok(()) };
         // The receipt of a draw from elsewhere leaves some time after this. The GIL is kept until then, because another
         // thread could keep it for longer before the caller has the batch.
         let received = if pending.is_local() { py.detach(|| pending.received(waits)) } else { pending.received(waits) };
-        *self.pending.lock() = Some(pending);
+        *self.state.pending.lock() = Some(pending);
         Ok(received?)
     }
 
     fn is_lost(&self) -> bool {
-        self.pending.lock().as_ref().is_some_and(PendingDraw::is_lost)
+        self.state.pending.lock().as_ref().is_some_and(PendingDraw::is_lost)
     }
 
     pub fn give_back(&self, py: Python<'_>) -> PyReverbResult<()> {
-        let Some(pending) = self.pending.lock().take() else { return Ok(()) };
+        let Some(pending) = self.state.pending.lock().take() else { return Ok(()) };
         if let Some(driver) = &self.driver {
             return wait_driving(py, driver, async {
                 pending.give_back().await;

@@ -1,4 +1,4 @@
-"""Clients and writers for asyncio: what waits is awaited, and no call needs a thread.
+"""Clients, writers and loaders for asyncio: what waits is awaited, and no call needs a thread.
 
     async with reverb.aio.Client("localhost:8000") as client:
         await client.insert({"reward": 1.0}, {"replay": 1.0})
@@ -7,7 +7,7 @@
 A call that is cancelled is withdrawn:
 
     cancelled                          afterwards
-    sample_batch                       the samples are back in their table, also if they had arrived
+    sample_batch, a loader's batch     the samples are back in their table, also if they had arrived
     append, create_item                nothing was done, and the call may be repeated
     insert, update, delete             unknown, as after a lost connection
     flush, end_episode                 the items stay queued, and are sent

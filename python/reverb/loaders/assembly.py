@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reverb._binding import BatchMaker, Draw, SampledBatch
-from reverb.client import Client
+from reverb.aio.waits import result
+from reverb.client import LOOK_UP_SECONDS, Client
 from reverb.data.fields import Selection, select
 from reverb.data.joining import Column, join_columns, join_infos, rows_of
 from reverb.loaders.batch import Batch
@@ -15,6 +16,7 @@ from reverb.loaders.options import Options
 from reverb.loaders.padding import mask_of, pad_column
 from reverb.prioritized import importance_weights
 from reverb.replay_sample import Ragged
+from reverb.reverb_types import infos_of
 
 
 class Part(NamedTuple):
@@ -90,6 +92,14 @@ class Assembly:
             return maker.batch(parts[0].sampled, beta=beta, table=self._table_numbers(parts))
         batch = self._joined(parts, beta)
         return batch if self._conversion.batch is None else self._conversion.batch(batch)
+
+    async def look_up(self, parts: list[Part]) -> None:
+        """Asks the server for the signatures that `batch` needs for these parts, and does not know."""
+        for part in parts:
+            token, table = part.sampled.signature_token, self._tables[part.table]
+            if not self._client.knows(table, token):
+                infos = infos_of((await result(self._client.calls.tables(LOOK_UP_SECONDS))).statuses())
+                self._client.keep_maker(table, token, infos)
 
     def plain_maker(self, parts: list[Part]) -> BatchMaker | None:
         """The maker of all batches of the one table; None if batches need more than a maker."""

@@ -1,17 +1,22 @@
-"""The draws of a loader: begun ahead, waited for, and given back if nobody takes their batches."""
+"""The draws of a loader: begun ahead, waited for, and given back if nobody takes their batches.
 
+What may wait is a generator of steps (`steps.py`): a thread does each of them, and an event loop awaits it.
+"""
+
+import asyncio
 import collections
 import os
 import time
 from typing import NamedTuple
 
-from reverb._binding import Draw, SampledBatch, StatsClock
+from reverb._binding import Draw, StatsClock
 from reverb.client import Client
 from reverb.errors import DeadlineExceededError, ReverbError, UnavailableError
 from reverb.loaders.assembly import Part
 from reverb.loaders.mixture import Shares
 from reverb.loaders.options import Options
 from reverb.loaders.outage import Outage
+from reverb.loaders.steps import Arrival, Begin, Pause, Steps, in_thread
 
 # Batches that are drawn ahead by default.
 _PREFETCH = 2
@@ -93,10 +98,10 @@ class Draws:
 
     def is_ready(self) -> bool:
         """Whether `next` would return at once. Begins to draw ahead."""
-        self._begin_ahead(self._depth(), _CONNECT_AHEAD_S)
+        in_thread(self._begin_ahead(self._depth(), _CONNECT_AHEAD_S))
         return bool(self._requests) and all(draw.is_ready() for _, _, draw in self._requests[0].parts)
 
-    def next(self) -> list[Part] | None:
+    def next(self) -> Steps[list[Part] | None]:
         """The parts of the next batch; None at the end of the data. Tries to reach a server that went away."""
         self.leave_to_parent()
         self._clock.asked()
@@ -105,7 +110,7 @@ class Draws:
         give_up = None
         while True:
             try:
-                return self._wait_for_parts(limit)
+                return (yield from self._wait_for_parts(limit))
             except ReverbError as error:
                 if not error.is_transient:
                     raise
@@ -120,14 +125,20 @@ class Draws:
                 self._limit = give_up if limit is None else min(give_up, limit)
             if self.closed:
                 return None
-            time.sleep(_PAUSE_S)
+            yield Pause(_PAUSE_S)
 
-    def begin_next(self) -> None:
+    def begin_next(self) -> Steps[None]:
         """Begins to draw ahead. An error concerns the next batch, and is raised when that is requested."""
         try:
-            self._begin_ahead(self._depth(), _CONNECT_AHEAD_S)
+            yield from self._begin_ahead(self._depth(), _CONNECT_AHEAD_S)
         except ReverbError:
             pass
+
+    def leave_to_event_loop(self) -> None:
+        """Lets an event loop do the steps from now on. Draws that threads read are given up."""
+        if self._by_caller:
+            self.give_up()
+            self._by_caller = False
 
     def receive(self, draws: list[Draw], waits: bool = False) -> bool:
         """Acknowledges the draws of one batch before the learner gets it. Any thread may call it.
@@ -197,24 +208,24 @@ class Draws:
         # In the process of the server the caller would only draw earlier, unless it puts batches on a device meanwhile.
         return 0 if self._by_caller and not self._client.engine.is_remote else _PREFETCH
 
-    def _begin_ahead(self, depth: int, connect: float | None) -> None:
+    def _begin_ahead(self, depth: int, connect: float | None) -> Steps[None]:
         while len(self._requests) < depth and self.begun != self._options.num_batches:
             shares = self._shares.draw(self._options.batch_size)
             try:
-                self._requests.append(self._begin(shares, None, connect))
-            except Exception:
+                request = yield from self._begin(shares, None, connect)
+            except BaseException:
                 self._shares.take_back(shares)
                 raise
+            self._requests.append(request)
             self.begun += 1
 
-    def _begin(self, shares: list[tuple[int, int]], timeout: float | None, connect: float | None) -> _Request:
-        begin, tables = self._client.engine.begin_sample, self._shares.tables
-        squeeze_time, by_caller, at_once = self._squeeze_time, self._by_caller, not self.are_ahead()
+    def _begin(self, shares: list[tuple[int, int]], timeout: float | None, connect: float | None) -> Steps[_Request]:
+        parts: list[tuple[int, int, Draw]] = []
         try:
-            parts = [
-                (table, count, begin(tables[table], (count, count), timeout, squeeze_time, connect, by_caller, at_once))
-                for table, count in shares
-            ]
+            for table, count in shares:
+                name, at_once = self._shares.tables[table], not self.are_ahead()
+                begin = Begin(self._client, name, count, timeout, self._squeeze_time, connect, self._by_caller, at_once)
+                parts.append((table, count, (yield begin)))
         except DeadlineExceededError as error:
             # Without a timeout of the batch, it is the reconnect timeout that passed.
             if self._options.timeout is not None:
@@ -222,26 +233,26 @@ class Draws:
             raise UnavailableError(str(error)) from None
         return _Request(parts)
 
-    def _wait_for_parts(self, limit: float | None) -> list[Part] | None:
+    def _wait_for_parts(self, limit: float | None) -> Steps[list[Part] | None]:
         if self.closed:
             return None
         if not self._requests:
             left = self._patience() if self._limit is None else self._limit - time.monotonic()
-            self._begin_ahead(1, max(_CONNECT_S, left))
+            yield from self._begin_ahead(1, max(_CONNECT_S, left))
             if not self._requests:
                 return None
             # By now the road to the server is known.
-            self._begin_ahead(self._depth(), _CONNECT_AHEAD_S)
+            yield from self._begin_ahead(self._depth(), _CONNECT_AHEAD_S)
         try:
-            parts = self._wait(self._requests[0], limit)
-        except Exception:
+            parts = yield from self._wait(self._requests[0], limit)
+        except (Exception, asyncio.CancelledError):
             self._drop(self._requests.popleft())
             raise
         if parts is not None:
             self._requests.popleft()
             # The batch is full.
             return parts
-        parts = [] if self.closed else self._flush()
+        parts = [] if self.closed else (yield from self._flush())
         size = sum(len(part.sampled) for part in parts)
         if not size or (size < self._options.batch_size and self._options.drop_remainder):
             for part in reversed(parts):
@@ -251,11 +262,16 @@ class Draws:
             return None
         return parts
 
-    def _wait(self, request: _Request, limit: float | None) -> list[Part] | None:
+    def _wait(self, request: _Request, limit: float | None) -> Steps[list[Part] | None]:
         """The parts of a request; None after the timeout, or if the source was closed."""
         parts: list[Part] = []
         for table, _, draw in request.parts:
-            while (sampled := self._result(draw, _PERIOD_S if limit is None else _slice(limit))) is None:
+            while True:
+                sampled = yield Arrival(draw, _PERIOD_S if limit is None else _slice(limit))
+                # A request may still enter the connection of a server that has just stopped. This one was not refused.
+                self._outage.is_over()
+                if sampled is not None:
+                    break
                 if self.closed or (limit is not None and time.monotonic() >= limit):
                     self._clock.arrived(float("inf"), 0.0)
                     # The draws of other tables are given back with the request.
@@ -264,21 +280,15 @@ class Draws:
             parts.append(Part(table, sampled, draw))
         return parts
 
-    def _result(self, draw: Draw, seconds: float) -> SampledBatch | None:
-        sampled = draw.result(seconds)
-        # A request may still enter the connection of a server that has just stopped. This one was not refused.
-        self._outage.is_over()
-        return sampled
-
-    def _flush(self) -> list[Part]:
+    def _flush(self) -> Steps[list[Part]]:
         """The items that tables give without a wait, after the timeout of a whole batch."""
         shares = self._requests[0].shares
         # All waiting draws are withdrawn. Their items go back to the tables, and are drawn again here.
         self.give_up()
         parts: list[Part] = []
-        for table, _, draw in self._begin(shares, 0.0, _CONNECT_S).parts:
+        for table, _, draw in (yield from self._begin(shares, 0.0, _CONNECT_S)).parts:
             try:
-                sampled = draw.result(None)
+                sampled = yield Arrival(draw, None)
             except DeadlineExceededError:
                 continue
             if sampled is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from numpy.typing import ArrayLike
 
 from reverb._binding import BatchIterator
+from reverb.loaders.async_batches import AsyncBatches
 from reverb.loaders.batch import Batch
 from reverb.loaders.options import Options
 from reverb.loaders.source import BatchSource
@@ -44,6 +45,10 @@ class Loader(BatchIterator, Iterator[BatchT], Generic[BatchT]):
     def __bool__(self) -> bool:
         return True
 
+    def __aiter__(self) -> AsyncBatches[BatchT]:
+        """An iterator over the batches for `async for`, whose waits are awaited. A loader has one or the other."""
+        return AsyncBatches(self._source)
+
     @property
     def options(self) -> Options:
         """The options by which batches are drawn."""
@@ -74,6 +79,14 @@ class Loader(BatchIterator, Iterator[BatchT], Generic[BatchT]):
     def close(self) -> None:
         """Ends the iteration, and returns samples drawn in advance to their tables."""
         self._source.close()
+
+    async def __aenter__(self: L) -> L:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._source.close_in_event_loop()
 
     def __enter__(self: L) -> L:
         return self

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from reverb._binding import LocalDraws, StatsClock
 from reverb._receipts import SETTLE_SECONDS
+from reverb.aio.waits import result
 from reverb.client import Client, as_client
 from reverb.data.arrays import as_array
 from reverb.loaders.assembly import Assembly, Part
@@ -21,6 +22,7 @@ from reverb.loaders.draws import Draws
 from reverb.loaders.mixture import Shares
 from reverb.loaders.options import Options
 from reverb.loaders.stats import LoaderStats
+from reverb.loaders.steps import in_event_loop, in_thread
 
 
 class Fetched:
@@ -124,7 +126,7 @@ class BatchSource:
             if parts is None:
                 return None
             # The next batch is on its way while this one is put together.
-            self._draws.begin_next()
+            in_thread(self._draws.begin_next())
             fetched = Fetched(self._assemble(parts), parts)
             self._fetched.append(fetched)
             return fetched
@@ -149,7 +151,7 @@ class BatchSource:
                 batch = self._assemble(parts)
                 try:
                     self._draw_locally(parts)
-                    self._draws.begin_next()
+                    in_thread(self._draws.begin_next())
                     if self._draws.receive([part.draw for part in parts]):
                         self.clock.given(_samples(parts))
                         return batch
@@ -157,6 +159,30 @@ class BatchSource:
                     self._refuse(parts)
                     raise
                 self._draws.forget(_shares(parts))
+
+    async def take_in_event_loop(self) -> Any:
+        """The next batch, as `take` returns it. If it is cancelled, the samples of the batch go back to their tables.
+
+        Nothing else is awaited between the receipt and the return.
+        """
+        self._draws.leave_to_event_loop()
+        if self.options.receipt == "next":
+            self.receive_held()
+        while True:
+            self._leave_to_parent()
+            parts = await in_event_loop(self._draws.next())
+            if parts is None:
+                return None
+            try:
+                await self._assembly.look_up(parts)
+                await in_event_loop(self._draws.begin_next())
+            except BaseException:
+                self._refuse(parts)
+                raise
+            fetched = Fetched(self._assemble(parts), parts)
+            self._fetched.append(fetched)
+            if self.hand_over(fetched):
+                return fetched.batch
 
     def is_ready(self) -> bool:
         """Whether `next` would return at once."""
@@ -239,6 +265,15 @@ class BatchSource:
 
     def close(self) -> None:
         """Gives back all undelivered samples. After that, the data have ended for `next`."""
+        self._give_up()
+        self.client.engine.settle(SETTLE_SECONDS)
+
+    async def close_in_event_loop(self) -> None:
+        """Closes the source as `close` does."""
+        self._give_up()
+        await result(self.client.calls.settle(SETTLE_SECONDS))
+
+    def _give_up(self) -> None:
         self._draws.closed = True
         with self._lock:
             self.receive_held()
@@ -247,7 +282,6 @@ class BatchSource:
                 fetched.give_back()
             self._fetched.clear()
             self._draws.give_up()
-            self.client.engine.settle(SETTLE_SECONDS)
 
     def __enter__(self) -> BatchSource:
         return self
@@ -271,7 +305,7 @@ class BatchSource:
 
     def _next_parts(self) -> list[Part] | None:
         self._leave_to_parent()
-        return self._draws.next()
+        return in_thread(self._draws.next())
 
     def _assemble(self, parts: list[Part]) -> Any:
         """Makes a batch. If that fails, its samples go back to their tables."""

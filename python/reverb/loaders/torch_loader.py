@@ -18,6 +18,7 @@ from reverb._binding import BatchIterator
 from reverb.client import Client, as_client
 from reverb.data.leaves import map_leaves
 from reverb.frameworks.torch import TAKES_ALL, as_device, tensor_maker, to_leaves, to_tensordict
+from reverb.loaders.async_batches import AsyncBatches
 from reverb.loaders.batch import Batch, DataT
 from reverb.loaders.conversion import Conversion
 from reverb.loaders.options import LoaderArguments, Options, shows_loader_options
@@ -101,6 +102,11 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
             self._own = iter(self)
         return next(self._own)
 
+    def __aiter__(self) -> AsyncBatches[Batch[DataT, torch.Tensor, torch.Tensor]]:
+        """An iteration for `async for`, whose waits are awaited. With a `device`, batches are not copied in advance."""
+        batches = iter(self)
+        return AsyncBatches(batches.source, batches.finish)
+
     def __len__(self) -> int:
         """The number of batches that each iteration yields in all, `num_batches`; TypeError if that is None."""
         return self.options.length()
@@ -137,6 +143,15 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
         """Ends all iterations in this process, and returns samples drawn in advance to their tables."""
         for batches in list(self._open):
             batches.close()
+
+    async def __aenter__(self) -> TorchLoader:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for batches in list(self._open):
+            await batches.source.close_in_event_loop()
 
     def __enter__(self) -> TorchLoader:
         return self
@@ -190,14 +205,26 @@ class TorchBatches(BatchIterator, Iterator[Batch[DataT, torch.Tensor, torch.Tens
 
     def _next_on_device(self) -> Batch | None:
         while (fetched := self._staging.take()) is not None:
-            batch: Batch
-            batch, copied = fetched.batch
-            if copied is not None:
-                copied.wait(torch.cuda.current_stream(self._device))
-                _keep_until_used(batch, torch.cuda.current_stream(self._device))
+            batch = self.finish(fetched.batch)
             if self._staging.hand_over(fetched):
                 return batch
         return None
+
+    def finish(self, made: Any) -> Batch:
+        """A batch for the current stream.
+
+        Args:
+          made: What the conversion has made: the batch or, with a device, what `_ToDevice` returns.
+        """
+        if self._device is None:
+            whole: Batch = made
+            return whole
+        batch: Batch
+        batch, copied = made
+        if copied is not None:
+            copied.wait(torch.cuda.current_stream(self._device))
+            _keep_until_used(batch, torch.cuda.current_stream(self._device))
+        return batch
 
     def _next_of_worker(self, lag: int) -> Batch | None:
         self._receive(lag)

@@ -99,6 +99,22 @@ impl Calls {
         })
     }
 
+    /// Begins a draw, whose result is a `Draw`. Waits for a connection, but not for the items.
+    fn begin_sample(
+        &self,
+        py: Python<'_>,
+        table: String,
+        size: usize,
+        timeout: Option<f64>,
+        squeeze_time: bool,
+        connect_timeout: Option<f64>,
+    ) -> PyReverbResult<Call> {
+        let request = BatchRequest { table, draw: DrawRequest::exactly(size), squeeze_time };
+        let (client, deadline, connect_by) = (self.client.clone(), deadline(timeout)?, deadline(connect_timeout)?);
+        let begun = async move { client.begin_sample(&request, deadline, connect_by, false).await };
+        self.spawn(py, begun, |py, draw| Ok(Py::new(py, Draw::new(draw?, None, Arc::default()))?.into_any()))
+    }
+
     fn mutate_priorities(
         &self,
         py: Python<'_>,

@@ -1,0 +1,37 @@
+"""The batches of a loader for `async for`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Generic, TypeVar
+
+from reverb.loaders.batch import Batch
+from reverb.loaders.source import BatchSource
+
+BatchT = TypeVar("BatchT", bound=Batch)
+
+
+class AsyncBatches(AsyncIterator[BatchT], Generic[BatchT]):
+    """Batches whose waits are awaited. Several tasks may share one, and take turns.
+
+    A batch is delivered when the task goes on with it. If it is cancelled before, the samples go back to their tables.
+
+    Args:
+      source: Source that draws the batches and converts them.
+      finish: Function that makes the batch of what the source's conversion has made; None: that is the batch.
+    """
+
+    def __init__(self, source: BatchSource, finish: Callable[[Any], BatchT] | None = None) -> None:
+        self._source = source
+        self._finish = finish
+        self._turn = asyncio.Lock()
+
+    def __aiter__(self) -> "AsyncBatches[BatchT]":
+        return self
+
+    async def __anext__(self) -> BatchT:
+        async with self._turn:
+            made = await self._source.take_in_event_loop()
+        if made is None:
+            raise StopAsyncIteration
+        batch: BatchT = made if self._finish is None else self._finish(made)
+        return batch
